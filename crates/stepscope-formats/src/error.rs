@@ -1,0 +1,43 @@
+//! Why a file could not be read at all.
+
+use stepscope_model::Cancelled;
+
+use crate::detect::Format;
+
+/// Why a file could not be read at all. Partial damage is a diagnostic, not an error.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FormatError {
+    /// Neither the content nor the extension is known.
+    #[error("not a recognised trace: first bytes are {found:02x?}")]
+    Unrecognised {
+        /// The first bytes of the file, at most eight.
+        found: Vec<u8>,
+    },
+    /// A format that is recognised, but has no reader in this build.
+    #[error("recognised, not yet readable: {}", format.title())]
+    NotReadable {
+        /// What it is.
+        format: Format,
+    },
+    /// There is nothing in the file.
+    #[error("the file is empty")]
+    Empty,
+    /// Nothing usable before the first error.
+    #[error("nothing readable: {reason} at byte {offset}")]
+    Malformed {
+        /// What was wrong.
+        reason: String,
+        /// Where, in the uncompressed bytes.
+        offset: u64,
+    },
+    /// The user stopped it.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+impl From<Cancelled> for FormatError {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
+}

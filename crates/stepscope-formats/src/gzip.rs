@@ -1,0 +1,1 @@
+//! Inflating gzip, with bounds.

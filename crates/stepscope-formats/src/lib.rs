@@ -1,0 +1,64 @@
+//! Readers and writers of trace files.
+//!
+//! A reader takes bytes and pours into an [`EventSink`]; a writer *is* an
+//! [`EventSink`]. Neither opens a file: the engine maps, inflates and
+//! writes. Each format is a folder and a cargo feature.
+//!
+//! Reading order: [`detect`] (which format is it?), [`gzip`], then one folder per format.
+
+pub mod detect;
+mod error;
+pub mod gzip;
+
+#[cfg(feature = "chrome")]
+pub mod chrome;
+#[cfg(feature = "perfetto")]
+pub mod perfetto;
+#[cfg(feature = "xplane")]
+pub mod xplane;
+
+use std::sync::Arc;
+
+pub use detect::{Detected, Format};
+pub use error::FormatError;
+use stepscope_model::{ArgSource, EventSink, ReadContext, SharedBytes};
+
+/// Reads a whole uncompressed file of a known format into `sink`.
+///
+/// Never panics and never stops at the first bad entry: what is readable is poured, the rest is
+/// counted as diagnostics. An error means that nothing could be read at all, or that the reading
+/// was cancelled.
+pub fn read<S: EventSink>(
+    format: Format,
+    bytes: &SharedBytes,
+    context: &ReadContext,
+    sink: &mut S,
+) -> Result<(), FormatError> {
+    match format {
+        #[cfg(feature = "xplane")]
+        Format::XSpace => xplane::read(bytes, context, sink),
+        #[cfg(feature = "chrome")]
+        Format::ChromeJson => chrome::read(bytes, context, sink),
+        #[cfg(feature = "perfetto")]
+        Format::Perfetto => perfetto::read(bytes, context, sink),
+        other => Err(FormatError::NotReadable { format: other }),
+    }
+}
+
+/// Makes the argument source of a file that has been read before (an import from the cache):
+/// tokens that [`read`] handed out for the same bytes are valid in it.
+pub fn arg_source(
+    format: Format,
+    bytes: &SharedBytes,
+    context: &ReadContext,
+) -> Result<Arc<dyn ArgSource>, FormatError> {
+    match format {
+        #[cfg(feature = "xplane")]
+        Format::XSpace => xplane::arg_source(bytes, context),
+        #[cfg(feature = "chrome")]
+        Format::ChromeJson => chrome::arg_source(bytes, context),
+        #[cfg(feature = "perfetto")]
+        Format::Perfetto => perfetto::arg_source(bytes, context),
+        other => Err(FormatError::NotReadable { format: other }),
+    }
+}

@@ -1,0 +1,129 @@
+//! Arguments, decoded late.
+//!
+//! Most slices are never looked at one by one, so a reader does not decode their arguments. It
+//! pours an [`ArgRef`] (a position that the reader understands) and registers an [`ArgSource`]
+//! that can read the arguments at that position whenever somebody asks.
+
+use std::sync::Arc;
+
+/// Bytes that a reader and its [`ArgSource`] share: a file mapping, or an inflated buffer.
+pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
+/// Number of an [`ArgSource`] within one sink or trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(transparent)]
+pub struct SourceId(pub u16);
+
+/// Where the arguments of one event can be fetched: a source and a token of that source.
+///
+/// Tokens are below 2^48, so that both fit into eight bytes; readers use byte offsets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct ArgRef(u64);
+
+impl ArgRef {
+    /// The event has no arguments.
+    pub const NONE: Self = Self(0);
+    /// Largest token that fits.
+    pub const MAX_TOKEN: u64 = (1 << 48) - 2;
+
+    /// Refers to `token` of `source`; [`ArgRef::NONE`] when the token is above
+    /// [`ArgRef::MAX_TOKEN`].
+    pub const fn new(source: SourceId, token: u64) -> Self {
+        if token > Self::MAX_TOKEN {
+            return Self::NONE;
+        }
+        Self((source.0 as u64) << 48 | (token + 1))
+    }
+
+    /// Whether there is nothing to fetch.
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The source and its token, `None` if there are no arguments.
+    pub fn get(self) -> Option<(SourceId, u64)> {
+        let low = self.0 & ((1 << 48) - 1);
+        (low != 0).then(|| {
+            let source = u16::try_from(self.0 >> 48).unwrap_or(u16::MAX);
+            (SourceId(source), low - 1)
+        })
+    }
+
+    /// The eight bytes, for columns and caches.
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The reverse of [`ArgRef::to_bits`].
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+}
+
+/// Value of one argument.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ArgValue<'a> {
+    /// A whole number.
+    Int(i64),
+    /// A whole number past `i64::MAX`.
+    Uint(u64),
+    /// A number with a fraction; may be NaN or infinite if the file says so.
+    Double(f64),
+    /// True or false.
+    Bool(bool),
+    /// Text.
+    Str(&'a str),
+    /// A nested value (list, dictionary, null), as JSON text.
+    Json(&'a str),
+    /// Bytes that are no text (serialized messages).
+    Bytes(&'a [u8]),
+}
+
+/// Fetches arguments of events, long after the file was read.
+pub trait ArgSource: Send + Sync {
+    /// Calls `visit` for each argument of `token`, in the file's order.
+    ///
+    /// A token that no longer makes sense (the file changed or vanished) is an error, never a
+    /// panic; what could be read before it has been visited.
+    fn visit(&self, token: u64, visit: &mut dyn FnMut(&str, ArgValue<'_>)) -> Result<(), ArgError>;
+}
+
+/// Why arguments could not be fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ArgError {
+    /// The file is not what it was when the trace was opened.
+    SourceChanged,
+    /// The token was not made by this source.
+    BadToken,
+}
+
+impl std::fmt::Display for ArgError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::SourceChanged => {
+                "the file has changed since the trace was opened; reopen it to see arguments"
+            }
+            Self::BadToken => "the position does not belong to this source",
+        })
+    }
+}
+
+impl std::error::Error for ArgError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_keeps_source_and_token() {
+        for (source, token) in [(0, 0), (7, 1), (u16::MAX, ArgRef::MAX_TOKEN)] {
+            let made = ArgRef::new(SourceId(source), token);
+            assert_eq!(made.get(), Some((SourceId(source), token)));
+            assert_eq!(ArgRef::from_bits(made.to_bits()), made);
+        }
+        assert!(ArgRef::new(SourceId(1), ArgRef::MAX_TOKEN + 1).is_none());
+        assert_eq!(ArgRef::NONE.get(), None);
+    }
+}

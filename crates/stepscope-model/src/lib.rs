@@ -1,0 +1,34 @@
+//! The words of stepscope.
+//!
+//! Readers and the store never meet: a reader pours what it finds into an [`EventSink`], and the
+//! store (or a writer, or a test probe) implements it. Everything both sides must agree on lives
+//! here: time, names, tracks, what a slice is, how arguments are fetched late, and what may be
+//! reported as a [`Diagnostic`].
+//!
+//! Reading order: [`time`], [`name`], [`track`], [`event`], [`args`], [`sink`], [`diagnostic`],
+//! [`kind`], [`limits`], [`clock`].
+//!
+//! **Invariant:** this crate has no dependencies and does no I/O.
+
+pub mod args;
+pub mod clock;
+pub mod diagnostic;
+pub mod event;
+pub mod kind;
+pub mod limits;
+pub mod name;
+pub mod sink;
+pub mod time;
+pub mod track;
+
+pub use args::{ArgError, ArgRef, ArgSource, ArgValue, SharedBytes, SourceId};
+pub use diagnostic::{Diagnostic, Severity};
+pub use event::{
+    FlowBind, FlowDirection, FlowKey, InstantIn, SliceFlags, SliceFlow, SliceIn, StepNumber,
+};
+pub use kind::SliceKind;
+pub use limits::{Cancelled, Limits, ReadContext};
+pub use name::NameId;
+pub use sink::EventSink;
+pub use time::{Dur, Epoch, Time};
+pub use track::{TrackId, TrackKind, TrackPatch};

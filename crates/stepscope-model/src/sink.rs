@@ -1,0 +1,69 @@
+//! Where every reader pours what it finds.
+
+use std::sync::Arc;
+
+use crate::args::{ArgSource, ArgValue, SourceId};
+use crate::diagnostic::Diagnostic;
+use crate::event::{FlowBind, InstantIn, SliceFlow, SliceIn};
+use crate::name::NameId;
+use crate::time::{Epoch, Time};
+use crate::track::{TrackId, TrackPatch};
+
+/// Takes the content of one trace file. Implemented by the store's builder, by every writer and
+/// by test probes.
+///
+/// Order is free: events may arrive unsorted, and a track may be described after it is first
+/// used. Only two things come first: [`epoch`](Self::epoch) before any time, and
+/// [`source`](Self::source) before any [`ArgRef`](crate::ArgRef) that names it.
+///
+/// Readers that work in parallel [`fork`](Self::fork) the sink, pour into the forks on several
+/// threads, and [`merge`](Self::merge) them in a fixed order, so that the result does not depend
+/// on timing.
+pub trait EventSink: Send + Sized {
+    /// Says what [`Time::ZERO`] stands for. Called once, before the first time.
+    fn epoch(&mut self, epoch: Epoch);
+
+    /// Interns a text. Names of the parent are valid in a fork; names made in a fork are valid in
+    /// that fork only.
+    fn name(&mut self, text: &str) -> NameId;
+
+    /// The track with this key, made if it is new. Keys are stable for the same file content:
+    /// links and caches hold them. Tracks of the parent are valid in a fork; tracks made in a fork
+    /// are valid in that fork only (the merge unites equal keys).
+    fn track(&mut self, key: &str) -> TrackId;
+
+    /// Adds to what is known about a track.
+    fn describe(&mut self, track: TrackId, patch: TrackPatch<'_>);
+
+    /// Registers where arguments can be fetched.
+    fn source(&mut self, source: Arc<dyn ArgSource>) -> SourceId;
+
+    /// One complete interval.
+    fn slice(&mut self, track: TrackId, slice: SliceIn<'_>);
+
+    /// One point.
+    fn instant(&mut self, track: TrackId, instant: InstantIn);
+
+    /// One sample of a counter. NaN and infinities are left out by the reader and counted.
+    fn counter(&mut self, track: TrackId, at: Time, value: f64);
+
+    /// An end of a flow that the file gives only by place and time.
+    fn flow(&mut self, track: TrackId, at: Time, flow: SliceFlow, bind: FlowBind);
+
+    /// A compiled program (HLO module) that the trace contains.
+    fn module(&mut self, name: &str, program_id: Option<u64>);
+
+    /// A fact about the run: `host`, `rank`, `world_size`, `device.0.name`, `jax_version`, ...
+    /// A later value for the same key replaces the earlier one.
+    fn fact(&mut self, key: &str, value: ArgValue<'_>);
+
+    /// Something the user should know, `count` times; `detail` is kept for the first few.
+    fn diagnose(&mut self, what: Diagnostic, count: u64, detail: &str);
+
+    /// A sink for another thread. It knows the names, tracks and sources made so far.
+    #[must_use]
+    fn fork(&self) -> Self;
+
+    /// Takes over all that was poured into a fork of this sink.
+    fn merge(&mut self, fork: Self);
+}

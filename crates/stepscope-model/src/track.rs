@@ -1,0 +1,65 @@
+//! Tracks: named rows of events.
+
+use crate::name::NameId;
+
+/// Handle of a track within one sink or one trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct TrackId(pub u32);
+
+impl TrackId {
+    /// The id as an index into a table of tracks.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a track is a row of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum TrackKind {
+    /// A group without events of its own: a process, a device, a plane.
+    Group = 0,
+    /// A thread of the host; also the default of a track that nobody described.
+    #[default]
+    Thread = 1,
+    /// A queue of a device: a GPU stream, an XLA line of a device plane, a NeuronCore.
+    DeviceQueue = 2,
+    /// Intervals that belong to no thread (Chrome async events, Perfetto global tracks).
+    Async = 3,
+    /// Samples of one number over time.
+    Counter = 4,
+    /// Step markers of a device (`Steps` lines of XProf).
+    Steps = 5,
+}
+
+/// What is known about a track; fields that are `None` leave what was said before.
+///
+/// Tracks are made by key with [`EventSink::track`](crate::EventSink::track) and described at any
+/// time, before or after events are poured into them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TrackPatch<'a> {
+    /// What users read, e.g. `python` or `stream 7`. Falls back to the key.
+    pub name: Option<&'a str>,
+    /// See [`TrackKind`].
+    pub kind: Option<TrackKind>,
+    /// The enclosing group.
+    pub parent: Option<TrackId>,
+    /// Operating-system process, or the file's stand-in for one.
+    pub pid: Option<i64>,
+    /// Operating-system thread, or the file's stand-in for one.
+    pub tid: Option<i64>,
+    /// Ordinal of the accelerator.
+    pub device: Option<u32>,
+    /// Queue of that accelerator.
+    pub stream: Option<i64>,
+    /// Position among the siblings; smaller is higher. Unset ones follow, by key.
+    pub sort_index: Option<i64>,
+    /// Unit of a counter's values, e.g. `bytes`.
+    pub unit: Option<&'a str>,
+    /// `true` for rows that a tool computed and the program did not record.
+    pub derived: Option<bool>,
+    /// Category that all events of the track share, shown when an event has none of its own.
+    pub category: Option<NameId>,
+}
