@@ -9,6 +9,8 @@
 pub mod detect;
 mod error;
 pub mod gzip;
+#[cfg(any(test, feature = "probe"))]
+pub mod probe;
 
 #[cfg(feature = "chrome")]
 pub mod chrome;
