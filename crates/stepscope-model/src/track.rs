@@ -24,7 +24,7 @@ pub enum TrackKind {
     /// A thread of the host; also the default of a track that nobody described.
     #[default]
     Thread = 1,
-    /// A queue of a device: a GPU stream, an XLA line of a device plane, a NeuronCore.
+    /// A queue of a device: a GPU stream, an XLA line of a device plane, a `NeuronCore`.
     DeviceQueue = 2,
     /// Intervals that belong to no thread (Chrome async events, Perfetto global tracks).
     Async = 3,
