@@ -11,6 +11,8 @@ mod error;
 pub mod gzip;
 #[cfg(any(test, feature = "probe"))]
 pub mod probe;
+#[cfg(any(feature = "xplane", feature = "perfetto"))]
+mod proto_wire;
 
 #[cfg(feature = "chrome")]
 pub mod chrome;
