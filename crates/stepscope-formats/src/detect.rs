@@ -1,4 +1,13 @@
 //! Which format is it? Content decides, then the extension.
+//!
+//! [`detect`] sees the first bytes of the uncompressed content. JSON is told apart by its keys,
+//! protobuf by fields that only one of the schemas can have, the rest by first bytes. A name is
+//! asked only when the bytes say nothing: a cut header, damage, or an empty file.
+
+mod json;
+mod proto;
+
+use crate::FormatError;
 
 /// A trace format that stepscope knows by sight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,9 +69,183 @@ impl Format {
     }
 }
 
+/// Where [`detect`] took its answer from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Evidence {
+    /// The bytes say so; the name may say something else.
+    Content,
+    /// The bytes say nothing for sure (damaged, cut, or nothing there); the name's ending decided.
+    Extension,
+}
+
 /// What [`detect`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detected {
     /// The format of the uncompressed content.
     pub format: Format,
+    /// What the answer rests on.
+    pub evidence: Evidence,
+}
+
+/// As many bytes as [`detect`] likes to see. Torch puts some tens of KiB of metadata before its
+/// events; fewer bytes make the answer rest on the extension more often.
+pub const PREFIX_BYTES: usize = 256 << 10;
+
+/// Finds the format of a file by its first bytes (uncompressed; [`PREFIX_BYTES`] or the whole
+/// file if it is shorter), and where these say nothing, by its name's ending (`.gz` taken off or
+/// not).
+///
+/// A name that disagrees with the content is ignored.
+pub fn detect(prefix: &[u8], file_name: &str) -> Result<Detected, FormatError> {
+    let named = format_of_name(file_name);
+    if let Some((kind, advice)) = packed(prefix) {
+        return Err(FormatError::Packed { kind, advice });
+    }
+    if let Some(format) = by_magic(prefix) {
+        return Ok(by_content(format));
+    }
+    if prefix.starts_with(&[0xff, 0xfe]) || prefix.starts_with(&[0xfe, 0xff]) {
+        return Err(FormatError::NotATrace {
+            reason: "the text is UTF-16; save it as UTF-8".to_owned(),
+        });
+    }
+    if let Some(text) = json::start(prefix) {
+        return match json::sort_out(text) {
+            json::Verdict::Is(format) => Ok(by_content(format)),
+            json::Verdict::Cut if named == Some(Format::ChromeJson) => {
+                Ok(by_name(Format::ChromeJson))
+            }
+            json::Verdict::Cut => Err(FormatError::NotATrace {
+                reason: "JSON, but none of the keys of a trace came so far".to_owned(),
+            }),
+            json::Verdict::Other(reason) => Err(FormatError::NotATrace { reason }),
+        };
+    }
+    if is_lightning_report(prefix) {
+        return Ok(by_content(Format::LightningReport));
+    }
+    if let Some(format) = proto::sort_out(prefix, named) {
+        return Ok(by_content(format));
+    }
+    match named {
+        // Protobuf that is damaged in its first bytes can still be readable further on, and an
+        // XSpace without planes has no bytes.
+        Some(format @ Format::XSpace) => Ok(by_name(format)),
+        Some(format @ (Format::Perfetto | Format::ChakraTrace)) if !is_blank(prefix) => {
+            Ok(by_name(format))
+        }
+        _ if is_blank(prefix) => Err(FormatError::Empty),
+        _ => Err(FormatError::Unrecognised {
+            found: prefix.iter().copied().take(8).collect(),
+        }),
+    }
+}
+
+fn by_content(format: Format) -> Detected {
+    Detected {
+        format,
+        evidence: Evidence::Content,
+    }
+}
+
+fn by_name(format: Format) -> Detected {
+    Detected {
+        format,
+        evidence: Evidence::Extension,
+    }
+}
+
+/// The format that a file's name promises; `.gz` at its end does not matter. Cheap: for lists of
+/// files that nobody has opened yet.
+pub fn format_of_name(file_name: &str) -> Option<Format> {
+    let name = file_name.to_ascii_lowercase();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    let ends = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
+    if ends(&[".xplane.pb"]) {
+        Some(Format::XSpace)
+    } else if ends(&[
+        ".pftrace",
+        ".perfetto-trace",
+        ".perfetto",
+        ".perfetto_trace",
+    ]) {
+        Some(Format::Perfetto)
+    } else if ends(&[".json"]) {
+        Some(Format::ChromeJson)
+    } else if ends(&[".mm_profdata"]) {
+        Some(Format::Measureme)
+    } else if ends(&[".et"]) {
+        Some(Format::ChakraTrace)
+    } else if ends(&[".prof", ".pstats"]) {
+        Some(Format::Pstats)
+    } else {
+        None
+    }
+}
+
+/// Compressed files and archives that nobody inflates for the user.
+fn packed(prefix: &[u8]) -> Option<(&'static str, &'static str)> {
+    const UNPACK: &str = "unpack it and open what is inside";
+    let starts = |magic: &[u8]| prefix.starts_with(magic);
+    if starts(b"PK\x03\x04") || starts(b"PK\x05\x06") {
+        Some(("a zip archive", UNPACK))
+    } else if starts(b"\x28\xb5\x2f\xfd") {
+        Some(("compressed with zstd", "run `unzstd` on it first"))
+    } else if starts(b"\xfd7zXZ\x00") {
+        Some(("compressed with xz", "run `unxz` on it first"))
+    } else if starts(b"BZh") && matches!(prefix.get(3), Some(b'1'..=b'9')) {
+        Some(("compressed with bzip2", "run `bunzip2` on it first"))
+    } else if starts(b"\x04\x22\x4d\x18") {
+        Some(("compressed with lz4", "run `unlz4` on it first"))
+    } else if starts(b"7z\xbc\xaf\x27\x1c") {
+        Some(("a 7z archive", UNPACK))
+    } else if prefix.get(257..262) == Some(b"ustar") {
+        Some(("a tar archive", UNPACK))
+    } else if crate::gzip::is_gzip(prefix) {
+        Some((
+            "compressed with gzip more than once",
+            "run `gunzip` on it first",
+        ))
+    } else {
+        None
+    }
+}
+
+fn by_magic(prefix: &[u8]) -> Option<Format> {
+    match prefix {
+        // One file since measureme 8; before that, three of them.
+        [b'M', b'M', b'P' | b'S', b'D', ..] | [b'M', b'M', b'E', b'S', ..] => {
+            Some(Format::Measureme)
+        }
+        // Python's marshal, with or without its bit for shared objects: a dictionary whose first
+        // key is a tuple of three, or an empty dictionary.
+        [dict, key, 3, ..] if dict & 0x7f == b'{' && matches!(key & 0x7f, b'(' | b')') => {
+            Some(Format::Pstats)
+        }
+        [0xfb, b'0'] => Some(Format::Pstats),
+        _ => None,
+    }
+}
+
+fn is_blank(prefix: &[u8]) -> bool {
+    let text = prefix.strip_prefix(b"\xef\xbb\xbf").unwrap_or(prefix);
+    text.iter().all(u8::is_ascii_whitespace)
+}
+
+/// `FIT Profiler Report` and its kin stand alone in one of the first lines; the reports of
+/// `AdvancedProfiler` and `PyTorchProfiler` go on with `Profile stats for: …`.
+fn is_lightning_report(prefix: &[u8]) -> bool {
+    prefix
+        .get(..prefix.len().min(4096))
+        .unwrap_or_default()
+        .split(|byte| *byte == b'\n')
+        .take(8)
+        .map(<[u8]>::trim_ascii)
+        .any(|line| {
+            line.strip_suffix(b"Profiler Report").is_some_and(|stage| {
+                stage
+                    .iter()
+                    .all(|c| c.is_ascii_uppercase() || *c == b' ' || *c == b'_')
+            }) || line.starts_with(b"Profile stats for: ")
+        })
 }

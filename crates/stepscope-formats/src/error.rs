@@ -14,6 +14,20 @@ pub enum FormatError {
         /// The first bytes of the file, at most eight.
         found: Vec<u8>,
     },
+    /// Readable text, but no trace in it.
+    #[error("not a recognised trace: {reason}")]
+    NotATrace {
+        /// What it is, or what is missing.
+        reason: String,
+    },
+    /// An archive or a compression that is not inflated on the way.
+    #[error("the file is {kind}: {advice}")]
+    Packed {
+        /// What it is, with its article.
+        kind: &'static str,
+        /// What to do.
+        advice: &'static str,
+    },
     /// A format that is recognised, but has no reader in this build.
     #[error("recognised, not yet readable: {}", format.title())]
     NotReadable {

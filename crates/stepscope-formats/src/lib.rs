@@ -11,7 +11,6 @@ mod error;
 pub mod gzip;
 #[cfg(any(test, feature = "probe"))]
 pub mod probe;
-#[cfg(any(feature = "xplane", feature = "perfetto"))]
 mod proto_wire;
 
 #[cfg(feature = "chrome")]

@@ -1,0 +1,216 @@
+//! Telling JSON traces apart by their keys, with no regard for the rest of the text.
+//!
+//! The text is the beginning of a file and may be cut, badly escaped or badly quoted: nothing is
+//! parsed here. Brackets and strings are counted, which is enough to find the keys of one depth.
+
+use std::ops::ControlFlow;
+
+use super::Format;
+
+/// What the keys say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// A trace of this format.
+    Is(Format),
+    /// The text ends before a key that tells.
+    Cut,
+    /// Whole JSON that is no trace, and why.
+    Other(String),
+}
+
+/// Keys that torch, JAX and Chrome put before `traceEvents`, and hardly anybody else.
+const CHROME_KEYS: [&[u8]; 10] = [
+    b"schemaVersion",
+    b"deviceProperties",
+    b"distributedInfo",
+    b"displayTimeUnit",
+    b"baseTimeNanoseconds",
+    b"systemTraceEvents",
+    b"stackFrames",
+    b"otherData",
+    b"controllerTraceDataKey",
+    b"traceName",
+];
+
+/// Keys named in the reason of [`Verdict::Other`].
+const KEYS_SHOWN: usize = 5;
+/// Objects of a bare array that are looked at.
+const ELEMENTS_SEEN: u32 = 16;
+
+/// The text from its first bracket on, if this looks like JSON: a byte order mark and blanks
+/// before are passed over. Strict in the first few bytes, because protobuf often begins with a
+/// line feed and a length that is a bracket.
+pub(super) fn start(prefix: &[u8]) -> Option<&[u8]> {
+    let text = prefix.strip_prefix(b"\xef\xbb\xbf").unwrap_or(prefix);
+    let text = text.trim_ascii_start();
+    let inner = match text {
+        [b'{', inner @ ..] => inner.trim_ascii_start(),
+        [b'[', inner @ ..] => {
+            let inner = inner.trim_ascii_start();
+            match inner {
+                [] => return Some(text),
+                [b']', rest @ ..] => return rest.trim_ascii().is_empty().then_some(text),
+                [b'{', inner @ ..] => inner.trim_ascii_start(),
+                [b'"' | b'-' | b'0'..=b'9' | b'[' | b't' | b'f' | b'n', ..] => {
+                    return is_printable(inner).then_some(text);
+                }
+                _ => return None,
+            }
+        }
+        _ => return None,
+    };
+    match inner {
+        [] => Some(text),
+        [b'}', rest @ ..] => is_printable(rest).then_some(text),
+        [b'"', key @ ..] => {
+            let Some(end) = memchr::memchr(b'"', key.get(..key.len().min(4096))?) else {
+                return is_printable(key).then_some(text);
+            };
+            let (key, rest) = (key.get(..end)?, key.get(end + 1..)?.trim_ascii_start());
+            let colon = rest.first().is_none_or(|byte| *byte == b':');
+            (colon && is_printable(key)).then_some(text)
+        }
+        _ => None,
+    }
+}
+
+fn is_printable(bytes: &[u8]) -> bool {
+    bytes
+        .iter()
+        .take(64)
+        .all(|byte| *byte >= b' ' || byte.is_ascii_whitespace())
+}
+
+/// Decides by the keys of `text`, which begins with a bracket.
+pub(super) fn sort_out(text: &[u8]) -> Verdict {
+    let verdict = if text.first() == Some(&b'[') {
+        array(text)
+    } else {
+        object(text)
+    };
+    if matches!(verdict, Verdict::Is(_)) {
+        return verdict;
+    }
+    // Quotes that were not escaped hide keys from a scan that counts quotes.
+    if memchr::memmem::find(text, b"\"traceEvents\"").is_some() {
+        return Verdict::Is(Format::ChromeJson);
+    }
+    verdict
+}
+
+fn object(text: &[u8]) -> Verdict {
+    let mut found = None;
+    let (mut schema, mut nodes, mut chrome) = (false, false, false);
+    let mut shown: Vec<String> = Vec::new();
+    let closed = keys(text, 1, |key, _| {
+        match key {
+            b"traceEvents" => found = Some(Format::ChromeJson),
+            b"rocprofiler-sdk-tool" => found = Some(Format::RocprofJson),
+            b"trace_events" => found = Some(Format::NeuronSystemProfile),
+            b"schema" => schema = true,
+            b"nodes" | b"start_ts" => nodes = true,
+            _ => chrome |= CHROME_KEYS.contains(&key),
+        }
+        if schema && nodes {
+            found = Some(Format::ExecutionTraceJson);
+        }
+        if shown.len() < KEYS_SHOWN {
+            let key = key.get(..key.len().min(40)).unwrap_or(key);
+            shown.push(String::from_utf8_lossy(key).escape_debug().collect());
+        }
+        if found.is_some() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    match found {
+        Some(format) => Verdict::Is(format),
+        None if closed && shown.is_empty() => {
+            Verdict::Other("JSON without any keys, so without traceEvents".to_owned())
+        }
+        None if closed => Verdict::Other(format!(
+            "JSON without traceEvents; its keys are {}",
+            shown.join(", ")
+        )),
+        None if chrome => Verdict::Is(Format::ChromeJson),
+        None => Verdict::Cut,
+    }
+}
+
+fn array(text: &[u8]) -> Verdict {
+    let mut found = false;
+    let mut stopped = false;
+    let closed = keys(text, 2, |key, element| {
+        found |= key == b"ph";
+        stopped |= element > ELEMENTS_SEEN;
+        if found || stopped {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    let empty = text
+        .get(1..)
+        .unwrap_or_default()
+        .trim_ascii_start()
+        .starts_with(b"]");
+    if found || (closed && empty) {
+        Verdict::Is(Format::ChromeJson)
+    } else if closed || stopped {
+        Verdict::Other("a JSON array whose entries have no ph, so no events".to_owned())
+    } else {
+        Verdict::Cut
+    }
+}
+
+/// Calls `visit` for every key at `depth` (1: of the outermost object) with the number of the
+/// bracket pair at that depth that it stands in, until it says stop. Tells whether the outermost
+/// bracket was closed.
+fn keys(text: &[u8], depth: u32, mut visit: impl FnMut(&[u8], u32) -> ControlFlow<()>) -> bool {
+    let mut open = 0_u32;
+    let mut pair = 0_u32;
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        at += 1;
+        match byte {
+            b'{' | b'[' => {
+                open += 1;
+                pair += u32::from(open == depth);
+            }
+            b'}' | b']' => {
+                open = open.saturating_sub(1);
+                if open == 0 {
+                    return true;
+                }
+            }
+            b'"' => {
+                let begin = at;
+                let Some(end) = string_end(text, begin) else {
+                    return false;
+                };
+                at = end + 1;
+                if open == depth {
+                    let after = text.get(at..).unwrap_or_default().trim_ascii_start();
+                    let key = text.get(begin..end).unwrap_or_default();
+                    if after.first() == Some(&b':') && visit(key, pair).is_break() {
+                        return false;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Offset of the quote that ends the string whose first character is at `at`.
+fn string_end(text: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        let found = at + memchr::memchr2(b'"', b'\\', text.get(at..)?)?;
+        if text.get(found) == Some(&b'"') {
+            return Some(found);
+        }
+        at = found + 2;
+    }
+}

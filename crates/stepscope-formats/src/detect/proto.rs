@@ -1,0 +1,172 @@
+//! Telling protobuf traces apart: all three schemas here begin alike, so fields decide that only
+//! one of them can have.
+//!
+//! | | `XSpace` (`XPlane`) | Perfetto (`TracePacket`) |
+//! |---|---|---|
+//! | outer message | 1 planes, 2 errors, 3 warnings, 4 hosts | 1 packets |
+//! | inner field 1 | id, a number | ftrace events, a message |
+//! | inner field 2 | name, text | process tree, a message |
+//! | inner field 3 | lines, messages | trusted uid, a number |
+//! | inner field 8 and up | none | timestamp, sequence id, track event, ... |
+//!
+//! A Chakra execution trace is a row of messages with a length before each.
+
+use super::Format;
+use crate::proto_wire::{Fault, Field, Fields, Value, varint};
+
+/// Planes or packets that are looked at.
+const ENTRIES_SEEN: u32 = 64;
+
+/// Decides by fields; `None` when this is no protobuf of a known kind. `named` breaks a tie.
+pub(super) fn sort_out(prefix: &[u8], named: Option<Format>) -> Option<Format> {
+    if is_chakra(prefix) {
+        return Some(Format::ChakraTrace);
+    }
+    let mut total = Score::default();
+    let mut entries = 0;
+    let mut fields = Fields::new(prefix);
+    while entries < ENTRIES_SEEN {
+        let (number, message, cut) = match fields.next() {
+            Ok(Some(Field {
+                number,
+                value: Value::Bytes(message),
+            })) => (number, message, false),
+            Err(Fault::Cut { number, .. }) => (number, fields.rest(), true),
+            // Damage, or another schema: what came before it counts.
+            Ok(Some(_)) | Err(_) => {
+                total.damaged = true;
+                break;
+            }
+            Ok(None) => break,
+        };
+        entries += 1;
+        match number {
+            1 => total.add(score(message, cut)),
+            2..=4 if is_text(message) => {
+                total.xspace += 2;
+                total.perfetto -= 2;
+            }
+            _ => {
+                total.damaged = true;
+                break;
+            }
+        }
+        if cut {
+            break;
+        }
+    }
+    if total.damaged && entries <= 1 {
+        return None;
+    }
+    match total.xspace.cmp(&total.perfetto) {
+        std::cmp::Ordering::Greater if total.xspace > 0 => Some(Format::XSpace),
+        std::cmp::Ordering::Less if total.perfetto > 0 => Some(Format::Perfetto),
+        std::cmp::Ordering::Equal if entries > 0 => {
+            named.filter(|format| matches!(format, Format::XSpace | Format::Perfetto))
+        }
+        _ => None,
+    }
+}
+
+/// How well bytes fit the schemas; negative when they cannot be.
+#[derive(Clone, Copy, Debug, Default)]
+struct Score {
+    xspace: i32,
+    perfetto: i32,
+    /// The bytes are no message at all.
+    damaged: bool,
+}
+
+impl Score {
+    fn add(&mut self, other: Self) {
+        self.xspace = self.xspace.saturating_add(other.xspace);
+        self.perfetto = self.perfetto.saturating_add(other.perfetto);
+        self.damaged |= other.damaged;
+    }
+}
+
+fn score(message: &[u8], cut: bool) -> Score {
+    let mut sum = Score::default();
+    let mut fields = Fields::new(message);
+    loop {
+        let (number, value) = match fields.next() {
+            Ok(Some(field)) => (field.number, field.value),
+            Ok(None) => return sum,
+            Err(Fault::Cut { number, .. }) if cut => {
+                sum.add(field_score(number, Value::Bytes(fields.rest())));
+                return sum;
+            }
+            Err(Fault::Ends) if cut => return sum,
+            Err(_) => {
+                return Score {
+                    damaged: true,
+                    ..Score::default()
+                };
+            }
+        };
+        sum.add(field_score(number, value));
+    }
+}
+
+/// What one field of a plane or packet says.
+fn field_score(number: u32, value: Value<'_>) -> Score {
+    let (xspace, perfetto) = match (number, value) {
+        (1, Value::Varint(_)) | (3, Value::Bytes(_)) => (2, -2),
+        // Only in packets: ftrace events, uid; timestamps, sequence, flags, clock; track events,
+        // interned data, configuration, compressed packets, defaults, descriptors, uuid.
+        (1 | 11 | 12 | 33 | 36 | 43 | 44 | 50 | 59 | 60 | 89 | 133, Value::Bytes(_))
+        | (3 | 8 | 10 | 13 | 41 | 42 | 58 | 79 | 87 | 98, Value::Varint(_)) => (-2, 2),
+        (2, Value::Bytes(name)) if is_text(name) => (2, 0),
+        (2 | 4..=6, Value::Bytes(_)) => (1, 1),
+        (7.., Value::Bytes(_) | Value::Varint(_) | Value::Fixed64(_)) => (-1, 0),
+        _ => (-2, -2),
+    };
+    Score {
+        xspace,
+        perfetto,
+        damaged: false,
+    }
+}
+
+fn is_text(bytes: &[u8]) -> bool {
+    let bytes = bytes.get(..bytes.len().min(256)).unwrap_or(bytes);
+    !bytes.is_empty() && bytes.iter().all(|byte| *byte >= b' ' && *byte != 0x7f)
+}
+
+/// The first message is the file's metadata: a version, and attributes that have a name.
+fn is_chakra(prefix: &[u8]) -> bool {
+    let Ok((length, begin)) = varint(prefix, 0) else {
+        return false;
+    };
+    let Some(message) = usize::try_from(length)
+        .ok()
+        .and_then(|length| begin.checked_add(length))
+        .and_then(|end| prefix.get(begin..end))
+    else {
+        return false;
+    };
+    let mut fields = Fields::new(message);
+    let mut attributes = 0;
+    loop {
+        match fields.next() {
+            Ok(None) => return attributes > 0,
+            Ok(Some(Field {
+                number: 1,
+                value: Value::Bytes(version),
+            })) if is_text(version) => {}
+            Ok(Some(Field {
+                number: 2,
+                value: Value::Bytes(attribute),
+            })) => {
+                let named = Fields::new(attribute).next_lenient().is_some_and(|first| {
+                    first.number == 1 && first.value.bytes().is_some_and(is_text)
+                });
+                if !named {
+                    return false;
+                }
+                attributes += 1;
+            }
+            _ => return false,
+        }
+    }
+}

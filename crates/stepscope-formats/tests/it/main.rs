@@ -1,0 +1,11 @@
+//! One binary for the crate's tests on whole files.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::case_sensitive_file_extension_comparisons,
+    reason = "tests fail loudly, and say when they were not run"
+)]
+
+mod detect;
+mod traces;
