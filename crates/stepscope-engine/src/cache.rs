@@ -1,0 +1,496 @@
+//! Finished traces on disk, so that a large run opens at once the second time.
+//!
+//! ```text
+//! CACHE/imports/KEY.ssc:  "STEPSCI1" | u64 length of the note | note, JSON | zeros to a multiple of 4096 | store image
+//! ```
+//! The key is a hash of every file's path, length, time of change and number, of the limits, and
+//! of [`VERSION`]. A file whose key, version or image does not fit is thrown away and the run is
+//! read again, so the folder is ours to change and safe to delete at any time.
+//!
+//! Only runs that took more than [`MIN_BYTES`] to read are kept. The folder is held below a cap
+//! (10 GB, or `STEPSCOPE_CACHE_BYTES`); what was used longest ago goes first. Writing happens on a
+//! named thread, after the run is already open, into a temporary file that is renamed: a reader
+//! never sees half an image, and two programs that write the same one do no harm. What cannot be
+//! written is not kept, and nobody is bothered with it.
+
+use std::fs::{File, FileTimes, OpenOptions};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use stepscope_formats::Format;
+use stepscope_model::{ArgSource, Limits, SharedBytes};
+use stepscope_store::Trace;
+
+use crate::error::RunProblem;
+use crate::files::{Stamp, TraceFile};
+use crate::open::{Imported, ImportedFile};
+use crate::scan::FoundRun;
+use crate::source::{LazySource, NoSource, SourceSpec};
+
+/// Raise it whenever a reader, the store or the image gives other results for the same file.
+pub(crate) const VERSION: u32 = 1;
+/// Runs that need less reading than this are read again each time.
+pub(crate) const MIN_BYTES: u64 = 8 << 20;
+/// How much the folder may hold.
+const DEFAULT_CAP_BYTES: u64 = 10_000_000_000;
+const MAGIC: &[u8; 8] = b"STEPSCI1";
+const PAGE: u64 = 4_096;
+/// Temporary files older than this belong to a writer that died.
+const STALE: Duration = Duration::from_hours(1);
+
+/// The user's cache directory for stepscope.
+pub(crate) fn default_dir() -> Option<PathBuf> {
+    user_dir("XDG_CACHE_HOME", ".cache")
+}
+
+/// The user's data directory for stepscope (notes).
+pub(crate) fn default_data_dir() -> Option<PathBuf> {
+    user_dir("XDG_DATA_HOME", ".local/share")
+}
+
+fn user_dir(variable: &str, below_home: &str) -> Option<PathBuf> {
+    let absolute = |path: PathBuf| path.is_absolute().then_some(path);
+    let base = std::env::var_os(variable)
+        .map(PathBuf::from)
+        .and_then(absolute)
+        .or_else(|| {
+            let home = std::env::var_os("HOME")
+                .map(PathBuf::from)
+                .and_then(absolute)?;
+            Some(home.join(below_home))
+        })?;
+    Some(base.join("stepscope"))
+}
+
+/// What is kept beside the image.
+#[derive(Debug, Serialize, Deserialize)]
+struct Note {
+    version: u32,
+    /// Length of the image, so that a cut file is seen.
+    image_bytes: u64,
+    content_hash: String,
+    problems: Vec<RunProblem>,
+    /// Formats of the files in the run's order; empty for one that could not be read.
+    formats: Vec<String>,
+    stamps: Vec<Stamp>,
+}
+
+/// The import cache.
+pub(crate) struct Cache {
+    dir: PathBuf,
+    cap_bytes: u64,
+    writing: Arc<Writing>,
+}
+
+#[derive(Default)]
+struct Writing {
+    count: Mutex<usize>,
+    done: Condvar,
+}
+
+impl Writing {
+    fn count(&self) -> MutexGuard<'_, usize> {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Cache {
+    pub(crate) fn new(dir: PathBuf) -> Self {
+        let cap_bytes = std::env::var("STEPSCOPE_CACHE_BYTES")
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(DEFAULT_CAP_BYTES);
+        Self {
+            dir,
+            cap_bytes,
+            writing: Arc::default(),
+        }
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.dir.join("imports")
+    }
+
+    fn path_of(&self, run: &FoundRun, limits: &Limits) -> PathBuf {
+        self.folder().join(format!("{}.ssc", key(run, limits)))
+    }
+
+    /// The run as it was kept; `None` when it was not, or no longer fits. Does not read the
+    /// trace's files.
+    pub(crate) fn load(&self, run: &FoundRun, limits: &Limits) -> Option<Imported> {
+        let path = self.path_of(run, limits);
+        let file = Arc::new(TraceFile::open(&path).ok()?);
+        let Some(imported) = load(&file, run, limits) else {
+            // It can only be in the way from now on.
+            let _ = std::fs::remove_file(&path);
+            return None;
+        };
+        touch(&path);
+        Some(imported)
+    }
+
+    /// Keeps a run, on a thread of its own.
+    pub(crate) fn store(&self, run: &FoundRun, limits: &Limits, kept: Kept) {
+        let path = self.path_of(run, limits);
+        let folder = self.folder();
+        let cap_bytes = self.cap_bytes;
+        *self.writing.count() += 1;
+        let writing = Arc::clone(&self.writing);
+        let work = move || {
+            if write(&path, &kept).is_ok() {
+                evict(&folder, cap_bytes, &path);
+            }
+            drop(kept);
+            *writing.count() -= 1;
+            writing.done.notify_all();
+        };
+        let started = std::thread::Builder::new()
+            .name("stepscope-cache".to_owned())
+            .spawn(work);
+        if started.is_err() {
+            *self.writing.count() -= 1;
+        }
+    }
+
+    /// Waits until everything is written.
+    pub(crate) fn wait(&self) {
+        let mut count = self.writing.count();
+        while *count > 0 {
+            count = self
+                .writing
+                .done
+                .wait(count)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// What [`Cache::store`] writes.
+pub(crate) struct Kept {
+    pub(crate) trace: Arc<Trace>,
+    pub(crate) content_hash: String,
+    pub(crate) problems: Vec<RunProblem>,
+    pub(crate) files: Vec<ImportedFile>,
+}
+
+fn key(run: &FoundRun, limits: &Limits) -> String {
+    let mut text = Vec::new();
+    text.extend_from_slice(&VERSION.to_le_bytes());
+    for limit in [
+        limits.max_inflated_bytes,
+        limits.max_inflate_ratio,
+        u64::from(limits.max_tracks),
+        u64::from(limits.max_json_depth),
+    ] {
+        text.extend_from_slice(&limit.to_le_bytes());
+    }
+    for file in &run.files {
+        // Two ways to one file are one entry; a path that cannot be resolved stands for itself.
+        let path = std::fs::canonicalize(&file.path).unwrap_or_else(|_| file.path.clone());
+        text.extend_from_slice(path.as_os_str().as_encoded_bytes());
+        text.push(0);
+        for number in [
+            file.stamp.bytes,
+            file.stamp.modified_ns.cast_unsigned(),
+            file.stamp.inode,
+            file.stamp.device,
+            u64::from(file.rank.map_or(u32::MAX, |rank| rank)),
+        ] {
+            text.extend_from_slice(&number.to_le_bytes());
+        }
+    }
+    crate::hash::bytes(&text).hex()
+}
+
+/// A part of a mapped file.
+struct Image {
+    file: Arc<TraceFile>,
+    from: usize,
+    to: usize,
+}
+
+impl AsRef<[u8]> for Image {
+    fn as_ref(&self) -> &[u8] {
+        &(*self.file).as_ref()[self.from..self.to]
+    }
+}
+
+fn load(file: &Arc<TraceFile>, run: &FoundRun, limits: &Limits) -> Option<Imported> {
+    let bytes = (**file).as_ref();
+    let (magic, rest) = bytes.split_first_chunk::<8>()?;
+    let (length, rest) = rest.split_first_chunk::<8>()?;
+    let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+    let note: Note = serde_json::from_slice(rest.get(..length)?).ok()?;
+    let from = usize::try_from(image_offset(length as u64)).ok()?;
+    let to = from.checked_add(usize::try_from(note.image_bytes).ok()?)?;
+    let stamps: Vec<_> = run.files.iter().map(|file| file.stamp).collect();
+    let fits = magic == MAGIC
+        && note.version == VERSION
+        && to == bytes.len()
+        && note.formats.len() == run.files.len()
+        && note.stamps == stamps;
+    if !fits {
+        return None;
+    }
+    let mut sources: Vec<Arc<dyn ArgSource>> = Vec::new();
+    let mut files = Vec::new();
+    for (file, code) in run.files.iter().zip(&note.formats) {
+        let format = format_of(code);
+        sources.push(match format {
+            Some(format) => Arc::new(LazySource::new(SourceSpec {
+                path: file.path.clone(),
+                stamp: file.stamp,
+                format,
+                limits: *limits,
+            })),
+            None => Arc::new(NoSource),
+        });
+        files.push(ImportedFile {
+            stamp: file.stamp,
+            format,
+        });
+    }
+    let image: SharedBytes = Arc::new(Image {
+        file: Arc::clone(file),
+        from,
+        to,
+    });
+    Some(Imported {
+        trace: Trace::load(image, sources).ok()?,
+        problems: note.problems,
+        content_hash: note.content_hash,
+        files,
+    })
+}
+
+fn format_of(code: &str) -> Option<Format> {
+    [Format::XSpace, Format::ChromeJson, Format::Perfetto]
+        .into_iter()
+        .find(|format| format.code() == code)
+}
+
+/// The image begins on a page, so that its columns are aligned.
+fn image_offset(note_bytes: u64) -> u64 {
+    (16 + note_bytes).next_multiple_of(PAGE)
+}
+
+fn write(path: &Path, kept: &Kept) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+    let outcome = write_to(&temporary, kept).and_then(|()| std::fs::rename(&temporary, path));
+    if outcome.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    outcome
+}
+
+fn write_to(path: &Path, kept: &Kept) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        // Traces can hold what others should not see.
+        options.mode(0o600);
+    }
+    let mut file = options.open(path)?;
+    let mut note = Note {
+        version: VERSION,
+        // Its true value has at most as many digits; the note is padded to this length.
+        image_bytes: u64::MAX,
+        content_hash: kept.content_hash.clone(),
+        problems: kept.problems.clone(),
+        formats: kept
+            .files
+            .iter()
+            .map(|file| file.format.map_or("", Format::code).to_owned())
+            .collect(),
+        stamps: kept.files.iter().map(|file| file.stamp).collect(),
+    };
+    let length = serde_json::to_vec(&note)?.len();
+    let from = image_offset(length as u64);
+    file.seek(SeekFrom::Start(from))?;
+    let mut out = BufWriter::with_capacity(1 << 20, &mut file);
+    kept.trace.save(&mut out)?;
+    out.flush()?;
+    drop(out);
+    note.image_bytes = file.stream_position()? - from;
+    let mut text = serde_json::to_vec(&note)?;
+    text.resize(length, b' ');
+    file.seek(SeekFrom::Start(0))?;
+    file.write_all(MAGIC)?;
+    file.write_all(&(length as u64).to_le_bytes())?;
+    file.write_all(&text)?;
+    file.sync_all()
+}
+
+/// Remembers that an entry was used.
+fn touch(path: &Path) {
+    let now = u64::try_from(stepscope_model::clock::unix_now_ns()).unwrap_or(0);
+    let times = FileTimes::new().set_modified(UNIX_EPOCH + Duration::from_nanos(now));
+    if let Ok(file) = OpenOptions::new().write(true).open(path) {
+        let _ = file.set_times(times);
+    }
+}
+
+/// Removes what was used longest ago until the folder is below its cap; the entry just written
+/// stays.
+fn evict(folder: &Path, cap_bytes: u64, newest: &Path) {
+    let Ok(listing) = std::fs::read_dir(folder) else {
+        return;
+    };
+    let now_ns = stepscope_model::clock::unix_now_ns();
+    let mut entries = Vec::new();
+    for entry in listing.filter_map(Result::ok) {
+        let Ok(metadata) = entry.metadata() else {
+            continue;
+        };
+        let (path, stamp) = (entry.path(), Stamp::of(&metadata));
+        if path.extension().is_some_and(|extension| extension == "tmp") {
+            let age_ns = now_ns.saturating_sub(stamp.modified_ns);
+            if u128::from(age_ns.unsigned_abs()) > STALE.as_nanos() {
+                let _ = std::fs::remove_file(&path);
+            }
+        } else {
+            entries.push((stamp.modified_ns, stamp.bytes, path));
+        }
+    }
+    entries.sort();
+    let mut total: u64 = entries.iter().map(|entry| entry.1).sum();
+    for (_, bytes, path) in entries {
+        if total <= cap_bytes {
+            return;
+        }
+        if path != newest && std::fs::remove_file(&path).is_ok() {
+            total -= bytes;
+        }
+    }
+}
+
+/// Keeps an uploaded file below the cache directory under a name of its own; gives its path.
+pub(crate) fn keep_upload(
+    dir: &Path,
+    file_name: &str,
+    max_bytes: u64,
+    body: &mut dyn Read,
+) -> io::Result<PathBuf> {
+    let folder = dir.join("uploads");
+    std::fs::create_dir_all(&folder)?;
+    let name = safe_name(file_name);
+    for attempt in 0..10_000_u32 {
+        let sub = if attempt == 0 {
+            folder.clone()
+        } else {
+            folder.join(attempt.to_string())
+        };
+        let path = sub.join(&name);
+        if path.exists() {
+            continue;
+        }
+        std::fs::create_dir_all(&sub)?;
+        let temporary = sub.join(format!(".{name}.{}.tmp", std::process::id()));
+        let mut out = File::create_new(&temporary)?;
+        let copied = io::copy(&mut body.take(max_bytes.saturating_add(1)), &mut out)
+            .and_then(|bytes| {
+                if bytes > max_bytes {
+                    return Err(io::Error::other(format!(
+                        "it is larger than {max_bytes} bytes"
+                    )));
+                }
+                out.sync_all()
+            })
+            .and_then(|()| std::fs::rename(&temporary, &path));
+        if let Err(error) = copied {
+            let _ = std::fs::remove_file(&temporary);
+            return Err(error);
+        }
+        return Ok(path);
+    }
+    Err(io::Error::other("too many uploads of this name"))
+}
+
+/// The last part of a name that somebody sent, without anything that could lead elsewhere.
+fn safe_name(sent: &str) -> String {
+    let last = sent.rsplit(['/', '\\']).next().unwrap_or_default();
+    let mut name: String = last
+        .chars()
+        .filter(|letter| !letter.is_control() && !"<>:\"|?*".contains(*letter))
+        .collect();
+    let dots = name.len() - name.trim_start_matches('.').len();
+    name.drain(..dots);
+    // Long names are cut in front: the extension matters.
+    while name.len() > 150 {
+        name.remove(0);
+    }
+    if name.is_empty() {
+        "trace".to_owned()
+    } else {
+        name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uploads_stay_in_their_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut seen = Vec::new();
+        for name in [
+            "../../etc/passwd",
+            "a\\b.json",
+            "..",
+            "",
+            ".hidden",
+            "x\0y\n.json",
+            "a/b/b.json",
+        ] {
+            let path = keep_upload(dir.path(), name, 10, &mut &b"0123456789"[..]).unwrap();
+            assert!(
+                path.starts_with(dir.path().join("uploads")),
+                "{name}: {path:?}"
+            );
+            assert!(!seen.contains(&path));
+            assert_eq!(std::fs::metadata(&path).unwrap().len(), 10);
+            seen.push(path);
+        }
+        let refused = keep_upload(dir.path(), "big", 9, &mut &b"0123456789"[..]).unwrap_err();
+        assert_eq!(refused.to_string(), "it is larger than 9 bytes");
+        assert!(!dir.path().join("uploads/big").exists());
+    }
+
+    #[test]
+    fn the_oldest_entries_go_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let entry = |name: &str, bytes: usize, at: u64| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, vec![0; bytes]).unwrap();
+            let times = FileTimes::new().set_modified(UNIX_EPOCH + Duration::from_secs(at));
+            OpenOptions::new()
+                .write(true)
+                .open(&path)
+                .unwrap()
+                .set_times(times)
+                .unwrap();
+            path
+        };
+        let (a, b, c) = (
+            entry("a.ssc", 10, 3),
+            entry("b.ssc", 10, 1),
+            entry("c.ssc", 10, 2),
+        );
+        let dead = entry("d.tmp", 10, 1);
+        evict(dir.path(), 20, &c);
+        assert!(a.exists() && !b.exists() && c.exists() && !dead.exists());
+        evict(dir.path(), 0, &c);
+        assert!(
+            !a.exists() && c.exists(),
+            "the newest entry stays whatever its size"
+        );
+    }
+}

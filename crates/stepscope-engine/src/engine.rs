@@ -1,0 +1,657 @@
+//! The façade over many runs: lists them, opens them once, forgets the least used.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use stepscope_model::{Diagnostic, Limits, ReadContext};
+use stepscope_store::Trace;
+
+use crate::cache::{self, Cache};
+use crate::error::{EngineError, RunProblem};
+use crate::open::{self, Imported};
+use crate::run::{self, Run, RunState, RunSummary};
+use crate::scan::{self, Found, FoundRun, Sniffed};
+use crate::watch;
+
+/// Opened runs are kept up to this many bytes of columns; the run just opened always stays.
+const OPENED_BYTES: usize = 4 << 30;
+/// Opened runs that are kept at most.
+const OPENED_RUNS: usize = 32;
+/// Events that wait for one subscriber; more are dropped, and it should list the runs again.
+const EVENTS: usize = 1_024;
+
+/// What to open and how.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// Log directories and single files.
+    pub paths: Vec<PathBuf>,
+    /// `None`: the user's cache directory (`$XDG_CACHE_HOME/stepscope`, `~/.cache/stepscope`).
+    pub cache_dir: Option<PathBuf>,
+    /// Whether imports are kept on disk and taken from there.
+    pub use_cache: bool,
+    /// How deep below each path traces are looked for.
+    pub max_depth: usize,
+    /// Bounds on what reading one file may cost.
+    pub limits: Limits,
+    /// Rescan in the background (named thread) and publish `RunAdded`, `RunChanged`, `RunRemoved`.
+    pub watch: bool,
+}
+
+impl EngineOptions {
+    /// How deep a directory that the user named is searched.
+    pub const MAX_DEPTH: usize = 256;
+
+    /// Everything below these paths, with the cache, watched.
+    pub fn new(paths: Vec<PathBuf>) -> Self {
+        Self {
+            paths,
+            cache_dir: None,
+            use_cache: true,
+            max_depth: Self::MAX_DEPTH,
+            limits: Limits::default(),
+            watch: true,
+        }
+    }
+}
+
+/// What happens to runs, for live views.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EngineEvent {
+    /// A run appeared; its id.
+    RunAdded(String),
+    /// Files of a run changed, or it was opened and more is known of it; its id.
+    RunChanged(String),
+    /// A run is gone; its id.
+    RunRemoved(String),
+    /// An import goes on.
+    Progress {
+        /// Id of the run.
+        run: String,
+        /// `Reading` (inflating and parsing), `Indexing` or `Ready`.
+        phase: &'static str,
+        /// 0 to 1.
+        done: f64,
+    },
+    /// The trace of a run that was just opened has something that the user should know.
+    Warning {
+        /// Id of the run.
+        run: String,
+        /// What it is.
+        what: Diagnostic,
+        /// The first detail, may be empty.
+        detail: String,
+    },
+}
+
+/// Lists and opens runs. Shared by all threads of a server.
+pub struct Engine {
+    options: EngineOptions,
+    cache: Option<Cache>,
+    cache_dir: Option<PathBuf>,
+    state: Mutex<State>,
+    sniffed: Mutex<Sniffed>,
+    subscribers: Mutex<Vec<SyncSender<EngineEvent>>>,
+    /// Held during a scan, so that two do not mix.
+    scanning: Mutex<()>,
+    /// Disconnects the watcher when the engine goes.
+    _stop: SyncSender<()>,
+}
+
+#[derive(Default)]
+struct State {
+    roots: Vec<PathBuf>,
+    /// Newest first.
+    runs: Vec<Entry>,
+    problems: Vec<RunProblem>,
+    not_readable: Vec<PathBuf>,
+    seen: watch::Seen,
+    /// Counts uses, for the LRU.
+    clock: u64,
+}
+
+struct Entry {
+    found: Arc<FoundRun>,
+    fingerprint: u64,
+    summary: RunSummary,
+    slot: Arc<Slot>,
+    used: u64,
+}
+
+/// One run's way from listed to open; shared by all who wait for it.
+#[derive(Default)]
+struct Slot {
+    phase: Mutex<Phase>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+enum Phase {
+    #[default]
+    Listed,
+    Importing(Arc<Import>),
+    Ready(Arc<Run>),
+    Failed(EngineError),
+}
+
+/// An import that is under way.
+struct Import {
+    context: Arc<ReadContext>,
+    expected_bytes: u64,
+}
+
+impl Import {
+    fn done(&self) -> f64 {
+        let read = self.context.read_bytes() as f64 / self.expected_bytes.max(1) as f64;
+        // The last part is indexing; a guess that was too low must not show more than that.
+        read.min(1.0) * 0.9
+    }
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Engine {
+    /// Looks at the paths (names only) and starts the watcher if it is wanted.
+    pub fn new(options: EngineOptions) -> Result<Arc<Self>, EngineError> {
+        for path in &options.paths {
+            if let Err(error) = std::fs::metadata(path) {
+                return Err(match error.kind() {
+                    std::io::ErrorKind::NotFound => {
+                        EngineError::NoSuchPath(path.display().to_string())
+                    }
+                    _ => EngineError::unreadable(path, crate::files::reason(&error)),
+                });
+            }
+        }
+        let cache_dir = options.cache_dir.clone().or_else(cache::default_dir);
+        let cache = cache_dir
+            .clone()
+            .filter(|_| options.use_cache)
+            .map(Cache::new);
+        let (stop, stopped) = sync_channel(0);
+        let engine = Arc::new(Self {
+            state: Mutex::new(State {
+                roots: options.paths.clone(),
+                ..State::default()
+            }),
+            cache,
+            cache_dir,
+            sniffed: Mutex::default(),
+            subscribers: Mutex::default(),
+            scanning: Mutex::default(),
+            _stop: stop,
+            options,
+        });
+        engine.rescan();
+        if engine.options.watch {
+            let weak: Weak<Self> = Arc::downgrade(&engine);
+            // Without the thread nothing appears by itself; a rescan still works.
+            let _ = std::thread::Builder::new()
+                .name("stepscope-watch".to_owned())
+                .spawn(move || watch::run(&weak, &stopped));
+        }
+        Ok(engine)
+    }
+
+    /// What was given to [`Engine::new`].
+    pub fn options(&self) -> &EngineOptions {
+        &self.options
+    }
+
+    /// Looks at the directories again; no file is parsed.
+    pub fn rescan(&self) {
+        let _scanning = held(&self.scanning);
+        let roots = held(&self.state).roots.clone();
+        let mut found = Found::default();
+        for root in &roots {
+            match scan::scan(root, self.options.max_depth, &mut held(&self.sniffed)) {
+                Ok(mut more) => {
+                    name_root(&mut more.runs, root, &roots);
+                    found.runs.append(&mut more.runs);
+                    found.problems.append(&mut more.problems);
+                    found.not_readable.append(&mut more.not_readable);
+                    found.folders.append(&mut more.folders);
+                }
+                Err(error) => found.problems.push(RunProblem::new(root, short(&error))),
+            }
+        }
+        let events = self.adopt(found);
+        for event in events {
+            self.publish(&event);
+        }
+    }
+
+    /// Replaces the list of runs, keeping what is open and unchanged.
+    fn adopt(&self, found: Found) -> Vec<EngineEvent> {
+        let mut events = Vec::new();
+        let mut state = held(&self.state);
+        let mut before: FxHashMap<String, Entry> = std::mem::take(&mut state.runs)
+            .into_iter()
+            .map(|entry| (entry.found.id.clone(), entry))
+            .collect();
+        let mut ids = FxHashSet::default();
+        let mut files = FxHashSet::default();
+        for mut found in found.runs {
+            // The same files named twice (a directory and a file in it) are one run.
+            let first = found.files[0].path.clone();
+            if !files.insert(std::fs::canonicalize(&first).unwrap_or(first.clone())) {
+                continue;
+            }
+            if ids.contains(&found.id) {
+                found.id = crate::names::with_hash(&found.id, &first);
+            }
+            ids.insert(found.id.clone());
+            let fingerprint = found.fingerprint();
+            match before.remove(&found.id) {
+                Some(entry) if entry.fingerprint == fingerprint => state.runs.push(entry),
+                known => {
+                    let id = found.id.clone();
+                    events.push(match known {
+                        Some(old) => {
+                            old.slot.cancel();
+                            EngineEvent::RunChanged(id)
+                        }
+                        None => EngineEvent::RunAdded(id),
+                    });
+                    state.runs.push(Entry {
+                        summary: run::listed(&found),
+                        found: Arc::new(found),
+                        fingerprint,
+                        slot: Arc::default(),
+                        used: 0,
+                    });
+                }
+            }
+        }
+        let mut gone: Vec<_> = before.into_iter().collect();
+        gone.sort_by(|a, b| a.0.cmp(&b.0));
+        for (id, entry) in gone {
+            entry.slot.cancel();
+            events.push(EngineEvent::RunRemoved(id));
+        }
+        let newest = |entry: &Entry| std::cmp::Reverse(entry.summary.recorded_unix_ns);
+        state.runs.sort_by(|a, b| {
+            (newest(a), &a.found.name, &a.found.id).cmp(&(newest(b), &b.found.name, &b.found.id))
+        });
+        let files = state.runs.iter().flat_map(|entry| &entry.found.files);
+        state.seen = watch::Seen {
+            files: files.map(|file| (file.path.clone(), file.stamp)).collect(),
+            folders: found.folders,
+        };
+        state.problems = found.problems;
+        state.not_readable = found.not_readable;
+        events
+    }
+
+    pub(crate) fn seen(&self) -> watch::Seen {
+        held(&self.state).seen.clone()
+    }
+
+    /// Newest first.
+    pub fn runs(&self) -> Vec<RunSummary> {
+        let state = held(&self.state);
+        state.runs.iter().map(Entry::summary).collect()
+    }
+
+    /// What is known of one run.
+    pub fn summary(&self, id: &str) -> Option<RunSummary> {
+        let state = held(&self.state);
+        let entry = state.runs.iter().find(|entry| entry.found.id == id)?;
+        Some(entry.summary())
+    }
+
+    /// What the last scan could not look at: folders without permission, links that lead out, ...
+    pub fn problems(&self) -> Vec<RunProblem> {
+        held(&self.state).problems.clone()
+    }
+
+    /// Files that the last scan recognised but that no reader of this version opens.
+    pub fn not_readable(&self) -> Vec<PathBuf> {
+        held(&self.state).not_readable.clone()
+    }
+
+    /// The run if it is open already.
+    pub fn opened(&self, id: &str) -> Option<Arc<Run>> {
+        let (slot, _) = self.use_run(id)?;
+        match &*held(&slot.phase) {
+            Phase::Ready(run) => Some(Arc::clone(run)),
+            _ => None,
+        }
+    }
+
+    /// The run's slot and files. Whoever needs both locks takes the state's first.
+    fn use_run(&self, id: &str) -> Option<(Arc<Slot>, Arc<FoundRun>)> {
+        let mut state = held(&self.state);
+        state.clock += 1;
+        let now = state.clock;
+        let entry = state.runs.iter_mut().find(|entry| entry.found.id == id)?;
+        entry.used = now;
+        Some((Arc::clone(&entry.slot), Arc::clone(&entry.found)))
+    }
+
+    /// Opens the run (blocking; concurrent callers share one import). Kept in an LRU of opened
+    /// runs. A run that failed is tried again.
+    pub fn open(&self, id: &str) -> Result<Arc<Run>, EngineError> {
+        let (slot, found) = self
+            .use_run(id)
+            .ok_or_else(|| EngineError::NoSuchRun(id.to_owned()))?;
+        let mut phase = held(&slot.phase);
+        if let Phase::Importing(_) = &*phase {
+            while let Phase::Importing(_) = &*phase {
+                phase = slot
+                    .changed
+                    .wait(phase)
+                    .unwrap_or_else(PoisonError::into_inner);
+            }
+            return match &*phase {
+                Phase::Ready(run) => Ok(Arc::clone(run)),
+                Phase::Failed(error) => Err(error.clone()),
+                // Cancelled by somebody else.
+                _ => Err(EngineError::Cancelled),
+            };
+        }
+        if let Phase::Ready(run) = &*phase {
+            return Ok(Arc::clone(run));
+        }
+        let import = Arc::new(Import {
+            context: Arc::new(ReadContext::new(self.options.limits)),
+            expected_bytes: open::expected_bytes(&found),
+        });
+        *phase = Phase::Importing(Arc::clone(&import));
+        drop(phase);
+
+        let outcome = self.import(&found, &import);
+        *held(&slot.phase) = match &outcome {
+            Ok(run) => Phase::Ready(Arc::clone(run)),
+            Err(EngineError::Cancelled) => Phase::Listed,
+            Err(error) => Phase::Failed(error.clone()),
+        };
+        slot.changed.notify_all();
+        self.opened_now(&found, &slot, &outcome);
+        outcome
+    }
+
+    fn import(&self, found: &FoundRun, import: &Import) -> Result<Arc<Run>, EngineError> {
+        let (finish, finished) = sync_channel::<()>(0);
+        std::thread::scope(|scope| {
+            let ticker = std::thread::Builder::new().name("stepscope-progress".to_owned());
+            let _ = ticker.spawn_scoped(scope, move || {
+                while finished.recv_timeout(Duration::from_millis(250))
+                    == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
+                {
+                    let done = import.done();
+                    self.publish(&EngineEvent::Progress {
+                        run: found.id.clone(),
+                        phase: if done < 0.9 { "Reading" } else { "Indexing" },
+                        done,
+                    });
+                }
+            });
+            let run = open_found(found, &import.context, self.cache.as_ref()).map(Arc::new);
+            drop(finish);
+            run
+        })
+    }
+
+    /// Fills in the summary, tells subscribers, and lets go of what was used longest ago.
+    fn opened_now(
+        &self,
+        found: &FoundRun,
+        slot: &Arc<Slot>,
+        outcome: &Result<Arc<Run>, EngineError>,
+    ) {
+        if let Ok(opened) = outcome {
+            let summary = run::summary_of(found, opened);
+            let mut state = held(&self.state);
+            // Unless the run changed or went away meanwhile.
+            let entry = state
+                .runs
+                .iter_mut()
+                .find(|entry| Arc::ptr_eq(&entry.slot, slot));
+            if let Some(entry) = entry {
+                entry.summary = summary;
+            }
+            drop(state);
+            self.publish(&EngineEvent::Progress {
+                run: found.id.clone(),
+                phase: "Ready",
+                done: 1.0,
+            });
+            for warning in opened.trace.diagnostics() {
+                self.publish(&EngineEvent::Warning {
+                    run: found.id.clone(),
+                    what: warning.what,
+                    detail: warning.details.first().cloned().unwrap_or_default(),
+                });
+            }
+        }
+        self.publish(&EngineEvent::RunChanged(found.id.clone()));
+        self.forget_oldest(slot);
+    }
+
+    fn forget_oldest(&self, newest: &Arc<Slot>) {
+        let mut open: Vec<(u64, usize, Arc<Slot>)> = Vec::new();
+        for entry in &held(&self.state).runs {
+            if let Phase::Ready(run) = &*held(&entry.slot.phase) {
+                open.push((entry.used, run.trace.heap_bytes(), Arc::clone(&entry.slot)));
+            }
+        }
+        open.sort_by_key(|entry| entry.0);
+        let mut bytes: usize = open.iter().map(|entry| entry.1).sum();
+        let mut count = open.len();
+        for (_, run_bytes, slot) in open {
+            if bytes <= OPENED_BYTES && count <= OPENED_RUNS {
+                return;
+            }
+            if Arc::ptr_eq(&slot, newest) {
+                continue;
+            }
+            let mut phase = held(&slot.phase);
+            if let Phase::Ready(_) = &*phase {
+                *phase = Phase::Listed;
+                bytes -= run_bytes;
+                count -= 1;
+            }
+        }
+    }
+
+    /// Stops the import of a run if one is under way.
+    pub fn cancel(&self, id: &str) {
+        if let Some((slot, _)) = self.use_run(id) {
+            slot.cancel();
+        }
+    }
+
+    /// Adds a file or directory outside the watched ones for this session; gives the ids of its
+    /// runs.
+    pub fn add_path(&self, path: &Path) -> Result<Vec<String>, EngineError> {
+        let found = scan::scan(path, self.options.max_depth, &mut held(&self.sniffed))?;
+        if found.runs.is_empty() {
+            return Err(EngineError::NoTraces(path.display().to_string()));
+        }
+        {
+            let mut state = held(&self.state);
+            if !state.roots.iter().any(|root| root == path) {
+                state.roots.push(path.to_owned());
+            }
+        }
+        self.rescan();
+        let state = held(&self.state);
+        let belongs = |entry: &&Entry| {
+            let first = &entry.found.files[0].path;
+            found.runs.iter().any(|run| run.files[0].path == *first)
+        };
+        Ok(state
+            .runs
+            .iter()
+            .filter(belongs)
+            .map(|entry| entry.found.id.clone())
+            .collect())
+    }
+
+    /// Adds an uploaded file, kept in the cache directory; gives the id of its run. Nothing of
+    /// `file_name` but its last part is used.
+    pub fn import_upload(
+        &self,
+        file_name: &str,
+        body: &mut dyn std::io::Read,
+    ) -> Result<String, EngineError> {
+        let dir = self
+            .cache_dir
+            .as_deref()
+            .ok_or_else(|| EngineError::Unwritable {
+                path: file_name.to_owned(),
+                reason: "there is no cache directory".to_owned(),
+                hint: Some("set XDG_CACHE_HOME or HOME".to_owned()),
+            })?;
+        let limit = self.options.limits.max_inflated_bytes;
+        let path = cache::keep_upload(dir, file_name, limit, body)
+            .map_err(|error| EngineError::unwritable(dir, &error))?;
+        let ids = self.add_path(&path)?;
+        ids.into_iter()
+            .next()
+            .ok_or_else(|| EngineError::NoTraces(path.display().to_string()))
+    }
+
+    /// Events from now on. At most 1,024 wait; a subscriber that is slower misses some and should
+    /// list the runs again.
+    pub fn subscribe(&self) -> Receiver<EngineEvent> {
+        let (sender, receiver) = sync_channel(EVENTS);
+        held(&self.subscribers).push(sender);
+        receiver
+    }
+
+    fn publish(&self, event: &EngineEvent) {
+        held(&self.subscribers).retain(|subscriber| {
+            !matches!(
+                subscriber.try_send(event.clone()),
+                Err(TrySendError::Disconnected(_))
+            )
+        });
+    }
+
+    /// The user's data directory for notes (`$XDG_DATA_HOME/stepscope`,
+    /// `~/.local/share/stepscope`; the cache directory where the system has no home).
+    pub fn data_dir(&self) -> PathBuf {
+        cache::default_data_dir()
+            .or_else(|| self.cache_dir.clone())
+            .unwrap_or_else(std::env::temp_dir)
+    }
+
+    /// Waits until imports that are being kept are on disk.
+    pub fn flush_cache(&self) {
+        if let Some(cache) = &self.cache {
+            cache.wait();
+        }
+    }
+}
+
+impl Slot {
+    fn cancel(&self) {
+        if let Phase::Importing(import) = &*held(&self.phase) {
+            import.context.cancel();
+        }
+    }
+}
+
+impl Entry {
+    fn summary(&self) -> RunSummary {
+        let mut summary = self.summary.clone();
+        match &*held(&self.slot.phase) {
+            Phase::Listed => {}
+            Phase::Importing(import) => {
+                summary.state = RunState::Importing;
+                summary.progress = import.done();
+            }
+            Phase::Ready(run) => {
+                summary.state = run::state_of(run);
+                summary.progress = 1.0;
+            }
+            Phase::Failed(error) => {
+                summary.state = RunState::Error;
+                summary.error = Some(run::problem_of(&self.found, error));
+            }
+        }
+        summary
+    }
+}
+
+/// With several directories, each run says which one it comes from.
+fn name_root(runs: &mut [FoundRun], root: &Path, roots: &[PathBuf]) {
+    if roots.len() < 2 || !root.is_dir() {
+        return;
+    }
+    let Some(folder) = root.file_name() else {
+        return;
+    };
+    for run in runs {
+        run.name = format!("{}/{}", folder.to_string_lossy(), run.name);
+    }
+}
+
+/// The reason of an error without the path that stands beside it.
+fn short(error: &EngineError) -> String {
+    match error {
+        EngineError::Unreadable { reason, .. } => reason.clone(),
+        EngineError::NoSuchPath(_) => "no such file or directory".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// Opens one run that a scan found: from the cache if it fits, else from its files.
+pub(crate) fn open_found(
+    found: &FoundRun,
+    context: &Arc<ReadContext>,
+    cache: Option<&Cache>,
+) -> Result<Run, EngineError> {
+    let limits = context.limits;
+    if let Some(kept) = cache.and_then(|cache| cache.load(found, &limits)) {
+        return Ok(make_run(found, kept, true));
+    }
+    // A reader that panics is a bug of ours; it must not take a server with its other runs down.
+    let read = std::panic::AssertUnwindSafe(|| open::import(found, context));
+    let imported = std::panic::catch_unwind(read).unwrap_or_else(|_| {
+        let path = &found.files[0].path;
+        let mut problem = RunProblem::new(path, "stepscope failed while reading it: this is a bug");
+        problem.hint = Some("please report it, with the file if you can".to_owned());
+        Err(problem.into())
+    })?;
+    let files = imported.files.clone();
+    let stamps_hold = files
+        .iter()
+        .zip(&found.files)
+        .all(|(now, then)| now.stamp == then.stamp);
+    let made = make_run(found, imported, false);
+    if let Some(cache) = cache
+        && context.read_bytes().max(found.bytes()) >= cache::MIN_BYTES
+        && stamps_hold
+    {
+        let kept = cache::Kept {
+            trace: Arc::clone(&made.trace),
+            content_hash: made.content_hash.clone(),
+            problems: made.problems.clone(),
+            files,
+        };
+        cache.store(found, &limits, kept);
+    }
+    Ok(made)
+}
+
+fn make_run(found: &FoundRun, imported: Imported, from_cache: bool) -> Run {
+    let trace: Arc<Trace> = Arc::new(imported.trace);
+    Run {
+        id: found.id.clone(),
+        name: found.name.clone(),
+        kinds: open::kinds(&trace, &found.kinds),
+        trace,
+        content_hash: imported.content_hash,
+        problems: imported.problems,
+        from_cache,
+        files: found.files.iter().map(|file| file.path.clone()).collect(),
+        companions: found.companions.clone(),
+    }
+}

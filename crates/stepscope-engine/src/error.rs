@@ -1,0 +1,120 @@
+//! Why a run, or a file of it, could not be opened.
+
+use std::path::Path;
+
+use stepscope_formats::FormatError;
+
+/// Why a run or a file of it could not be opened, or what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct RunProblem {
+    /// Path of the file (or folder), as shown to users.
+    pub file: String,
+    /// What is wrong, lower case, no full stop.
+    pub reason: String,
+    /// Where, in the uncompressed bytes, if it is known.
+    pub offset: Option<u64>,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl RunProblem {
+    pub(crate) fn new(path: &Path, reason: impl Into<String>) -> Self {
+        Self {
+            file: path.display().to_string(),
+            reason: reason.into(),
+            offset: None,
+            hint: None,
+        }
+    }
+
+    pub(crate) fn of_format(path: &Path, error: &FormatError) -> Self {
+        let offset = match error {
+            FormatError::Malformed { offset, .. } => Some(*offset),
+            _ => None,
+        };
+        Self {
+            offset,
+            ..Self::new(path, error.to_string())
+        }
+    }
+}
+
+/// Why the engine could not do what it was asked. Each is one line: what, where; the hint says
+/// what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// No run has this id (any more).
+    #[error("no such run: {0}")]
+    NoSuchRun(String),
+    /// A file or folder is there, but nothing of it can be shown.
+    #[error("{path}: {reason}")]
+    Unreadable {
+        /// The file or folder.
+        path: String,
+        /// Why.
+        reason: String,
+        /// What to do.
+        hint: Option<String>,
+    },
+    /// There is nothing at this path.
+    #[error("no such file or directory: {0}")]
+    NoSuchPath(String),
+    /// A directory without a trace.
+    #[error("no traces found below {0}")]
+    NoTraces(String),
+    /// The output cannot be written.
+    #[error("cannot write {path}: {reason}")]
+    Unwritable {
+        /// The file.
+        path: String,
+        /// Why.
+        reason: String,
+        /// What to do.
+        hint: Option<String>,
+    },
+    /// Somebody stopped it.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+impl EngineError {
+    pub(crate) fn unreadable(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Unreadable {
+            path: path.display().to_string(),
+            reason: reason.into(),
+            hint: None,
+        }
+    }
+
+    pub(crate) fn unwritable(path: &Path, error: &std::io::Error) -> Self {
+        Self::Unwritable {
+            path: path.display().to_string(),
+            reason: crate::files::reason(error),
+            hint: None,
+        }
+    }
+
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Unreadable { hint, .. } | Self::Unwritable { hint, .. } => hint.as_deref(),
+            Self::NoSuchPath(_) => Some("check the spelling"),
+            Self::NoTraces(_) => Some(
+                "record one, or name a folder that holds *.xplane.pb, *.trace.json[.gz], *.pt.trace.json[.gz] or *.pftrace",
+            ),
+            Self::NoSuchRun(_) => Some("look at the list of runs"),
+            Self::Cancelled => None,
+        }
+    }
+}
+
+impl From<RunProblem> for EngineError {
+    fn from(problem: RunProblem) -> Self {
+        Self::Unreadable {
+            path: problem.file,
+            reason: problem.reason,
+            hint: problem.hint,
+        }
+    }
+}

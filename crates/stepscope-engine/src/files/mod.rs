@@ -1,0 +1,306 @@
+//! Files as bytes: mapped where that works, read where it does not.
+//!
+//! Three things can go wrong with a trace file after it was opened, and none of them may end the
+//! program:
+//!
+//! * it shrinks: touching a mapped page past the new end raises SIGBUS. [`guard`] answers with a
+//!   page of zeros and marks the file [`damaged`](TraceFile::damaged);
+//! * it is replaced (the usual rename): the mapping still holds what was there, and stays valid;
+//! * it is written to in place: [`TraceFile::check`] sees another size or time.
+//!
+//! Only regular files are opened. A named pipe would wait for a writer, a device has side effects
+//! and a directory has no bytes: each is refused in one sentence.
+
+#[cfg(unix)]
+mod guard;
+
+use std::fs::{Metadata, OpenOptions};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use stepscope_model::ArgError;
+
+/// Smaller files are read instead of mapped: a read costs less than the page faults, and a copy
+/// cannot change under us.
+const MAP_FROM_BYTES: u64 = 256 << 10;
+
+/// What identifies one state of a file. Equal stamps mean equal content, for all we can know
+/// without reading it.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
+pub(crate) struct Stamp {
+    /// Length in bytes.
+    pub(crate) bytes: u64,
+    /// Last modification, Unix time in nanoseconds.
+    pub(crate) modified_ns: i64,
+    /// Number of the file on its device; 0 where the system has none.
+    pub(crate) inode: u64,
+    /// Device; 0 where the system has none.
+    pub(crate) device: u64,
+}
+
+impl Stamp {
+    /// From what the system says about a file.
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        let modified_ns = metadata
+            .modified()
+            .map_or(0, |at| match at.duration_since(UNIX_EPOCH) {
+                Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
+                Err(before) => {
+                    i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, std::ops::Neg::neg)
+                }
+            });
+        #[cfg(unix)]
+        let (inode, device) = {
+            use std::os::unix::fs::MetadataExt;
+            (metadata.ino(), metadata.dev())
+        };
+        #[cfg(not(unix))]
+        let (inode, device) = (0, 0);
+        Self {
+            bytes: metadata.len(),
+            modified_ns,
+            inode,
+            device,
+        }
+    }
+}
+
+/// The bytes of one regular file.
+pub(crate) struct TraceFile {
+    path: PathBuf,
+    stamp: Stamp,
+    bytes: Bytes,
+}
+
+enum Bytes {
+    #[cfg(unix)]
+    Mapped(guard::Mapping),
+    Copied(Vec<u8>),
+}
+
+impl TraceFile {
+    /// Opens a regular file; the error is one sentence without the path.
+    pub(crate) fn open(path: &Path) -> Result<Self, String> {
+        // Looked at before it is opened: opening a device can have side effects.
+        refuse_special(&std::fs::metadata(path).map_err(|error| reason(&error))?)?;
+        let mut options = OpenOptions::new();
+        options.read(true);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::OpenOptionsExt;
+            // A pipe that took the file's place since then must not block us.
+            options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+        }
+        let mut file = options.open(path).map_err(|error| reason(&error))?;
+        let metadata = file.metadata().map_err(|error| reason(&error))?;
+        refuse_special(&metadata)?;
+        let stamp = Stamp::of(&metadata);
+        #[cfg(unix)]
+        if stamp.bytes >= MAP_FROM_BYTES
+            && let Some(mapping) = guard::Mapping::new(&file)
+        {
+            return Ok(Self {
+                path: path.to_owned(),
+                stamp,
+                bytes: Bytes::Mapped(mapping),
+            });
+        }
+        let mut copy = Vec::new();
+        let wanted = usize::try_from(stamp.bytes).unwrap_or(usize::MAX);
+        copy.try_reserve_exact(wanted)
+            .map_err(|_full| format!("not enough memory for {} bytes", stamp.bytes))?;
+        // Not past the length that the stamp tells: the file may be growing.
+        (&mut file)
+            .take(stamp.bytes)
+            .read_to_end(&mut copy)
+            .map_err(|error| reason(&error))?;
+        Ok(Self {
+            path: path.to_owned(),
+            stamp,
+            bytes: Bytes::Copied(copy),
+        })
+    }
+
+    /// What it was when it was opened.
+    pub(crate) fn stamp(&self) -> Stamp {
+        self.stamp
+    }
+
+    /// Whether a part of the content vanished while it was being read. What is missing reads as
+    /// zeros.
+    pub(crate) fn damaged(&self) -> bool {
+        match &self.bytes {
+            #[cfg(unix)]
+            Bytes::Mapped(mapping) => mapping.damaged(),
+            Bytes::Copied(_) => false,
+        }
+    }
+
+    /// Whether the bytes are still those that were opened.
+    ///
+    /// A file that was removed or replaced keeps its old bytes as long as we hold them; one that
+    /// was written to in place does not. Costs one system call for a mapped file, nothing for a
+    /// copied one.
+    pub(crate) fn check(&self) -> Result<(), ArgError> {
+        match &self.bytes {
+            Bytes::Copied(_) => Ok(()),
+            #[cfg(unix)]
+            Bytes::Mapped(mapping) => {
+                if mapping.damaged() {
+                    return Err(ArgError::SourceChanged);
+                }
+                let Ok(metadata) = std::fs::metadata(&self.path) else {
+                    return Ok(());
+                };
+                let now = Stamp::of(&metadata);
+                let same_file = (now.inode, now.device) == (self.stamp.inode, self.stamp.device);
+                if same_file && now != self.stamp {
+                    return Err(ArgError::SourceChanged);
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl AsRef<[u8]> for TraceFile {
+    fn as_ref(&self) -> &[u8] {
+        match &self.bytes {
+            #[cfg(unix)]
+            Bytes::Mapped(mapping) => mapping.as_ref(),
+            Bytes::Copied(copy) => copy,
+        }
+    }
+}
+
+impl std::fmt::Debug for TraceFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TraceFile")
+            .field("path", &self.path)
+            .field("stamp", &self.stamp)
+            .field("damaged", &self.damaged())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A system error as users read it, without the number.
+pub(crate) fn reason(error: &std::io::Error) -> String {
+    use std::io::ErrorKind;
+    match error.kind() {
+        ErrorKind::NotFound => "no such file or directory".to_owned(),
+        ErrorKind::PermissionDenied => "no permission to read it".to_owned(),
+        ErrorKind::StorageFull => "the disk is full".to_owned(),
+        ErrorKind::ReadOnlyFilesystem => "the file system is read-only".to_owned(),
+        ErrorKind::InvalidFilename => "the name is too long".to_owned(),
+        #[cfg(unix)]
+        _ if error.raw_os_error() == Some(libc::ELOOP) => "its links form a ring".to_owned(),
+        _ => {
+            let text = error.to_string();
+            let text = text.split(" (os error").next().unwrap_or(&text);
+            let mut letters = text.chars();
+            letters
+                .next()
+                .map(|first| first.to_lowercase().chain(letters).collect())
+                .unwrap_or_default()
+        }
+    }
+}
+
+fn refuse_special(metadata: &Metadata) -> Result<(), String> {
+    let kind = metadata.file_type();
+    if kind.is_file() {
+        return Ok(());
+    }
+    if kind.is_dir() {
+        return Err("it is a directory, not a trace file".to_owned());
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        if kind.is_fifo() {
+            return Err("it is a named pipe; write it to a file first".to_owned());
+        }
+        if kind.is_socket() {
+            return Err("it is a socket, not a trace file".to_owned());
+        }
+    }
+    Err("it is a device, not a trace file".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn special_files_are_refused_in_one_sentence() {
+        let dir = tempfile::tempdir().unwrap();
+        let refusal = TraceFile::open(dir.path()).unwrap_err();
+        assert_eq!(refusal, "it is a directory, not a trace file");
+        #[cfg(unix)]
+        {
+            let refusal = TraceFile::open(Path::new("/dev/null")).unwrap_err();
+            assert_eq!(refusal, "it is a device, not a trace file");
+            let socket = dir.path().join("socket");
+            let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+            let refusal = TraceFile::open(&socket).unwrap_err();
+            assert_eq!(refusal, "it is a socket, not a trace file");
+        }
+        let missing = TraceFile::open(&dir.path().join("missing")).unwrap_err();
+        assert_eq!(missing, "no such file or directory");
+    }
+
+    #[test]
+    fn small_and_empty_files_are_copied() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("small");
+        for content in [&b""[..], b"abc"] {
+            std::fs::write(&path, content).unwrap();
+            let file = TraceFile::open(&path).unwrap();
+            assert_eq!(file.as_ref(), content);
+            std::fs::write(&path, b"other").unwrap();
+            assert_eq!(file.as_ref(), content);
+            assert_eq!(file.check(), Ok(()));
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_shrinks_reads_as_zeros_and_is_marked() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("large");
+        let bytes = usize::try_from(MAP_FROM_BYTES * 4).unwrap();
+        std::fs::write(&path, vec![7_u8; bytes]).unwrap();
+        let file = TraceFile::open(&path).unwrap();
+        assert_eq!(file.as_ref()[0], 7);
+        assert_eq!(file.check(), Ok(()));
+
+        let writer = OpenOptions::new().write(true).open(&path).unwrap();
+        writer.set_len(10_000).unwrap();
+        assert_eq!(file.check(), Err(ArgError::SourceChanged));
+        let sum: u64 = file.as_ref().iter().map(|byte| u64::from(*byte)).sum();
+        assert_eq!(sum, 70_000, "what is left is read, the rest is zeros");
+        assert!(file.damaged());
+        assert_eq!(file.check(), Err(ArgError::SourceChanged));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_is_replaced_or_removed_keeps_its_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("large");
+        let bytes = usize::try_from(MAP_FROM_BYTES).unwrap();
+        std::fs::write(&path, vec![7_u8; bytes]).unwrap();
+        let file = TraceFile::open(&path).unwrap();
+        let other = dir.path().join("other");
+        std::fs::write(&other, b"short").unwrap();
+        std::fs::rename(&other, &path).unwrap();
+        assert_eq!(file.check(), Ok(()));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(file.check(), Ok(()));
+        assert!(file.as_ref().iter().all(|byte| *byte == 7));
+        assert!(!file.damaged());
+    }
+}

@@ -1,0 +1,379 @@
+//! What file and folder names say: is it a trace, whose is it, when was it made, what is its id.
+//!
+//! Pure functions over names; nothing here touches a disk.
+
+use std::path::{Component, Path};
+
+/// What a file's name promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NameClass {
+    /// `HOST.xplane.pb`.
+    XSpace,
+    /// `*.trace.json` and `*.trace.json.gz`, PyTorch's among them.
+    TraceJson,
+    /// Perfetto's extensions.
+    Perfetto,
+    /// `.json` without a further word: content decides.
+    AnyJson,
+    /// Recognised, but not readable in this version: named in the list of what was left out.
+    Other,
+}
+
+/// Strips `suffix` from the end of `name`, whatever its letters' case.
+fn strip<'a>(name: &'a str, suffix: &str) -> Option<&'a str> {
+    let at = name.len().checked_sub(suffix.len())?;
+    let tail = name.get(at..)?;
+    tail.eq_ignore_ascii_case(suffix).then(|| &name[..at])
+}
+
+const XSPACE: &[&str] = &[".xplane.pb", ".xplane.pb.gz", ".xspace.pb"];
+const PERFETTO: &[&str] = &[
+    ".pftrace",
+    ".perfetto-trace",
+    ".perfetto",
+    ".pftrace.gz",
+    ".perfetto-trace.gz",
+];
+const TRACE_JSON: &[&str] = &[
+    ".trace.json",
+    ".trace.json.gz",
+    "_trace.json",
+    "_trace.json.gz",
+];
+const OTHER: &[&str] = &[
+    ".mm_profdata",
+    ".mm_profdata.gz",
+    ".et",
+    ".et.json",
+    ".et.json.gz",
+    ".prof",
+    ".pstat",
+    ".pstats",
+];
+
+/// What the name promises, `None` when it is no trace's name.
+pub(crate) fn classify(name: &str) -> Option<NameClass> {
+    let ends = |suffixes: &[&str]| suffixes.iter().any(|suffix| strip(name, suffix).is_some());
+    if ends(XSPACE) {
+        Some(NameClass::XSpace)
+    } else if ends(PERFETTO) {
+        Some(NameClass::Perfetto)
+    } else if ends(OTHER) {
+        Some(NameClass::Other)
+    } else if ends(TRACE_JSON) {
+        Some(NameClass::TraceJson)
+    } else if ends(&[".json", ".json.gz"]) {
+        Some(NameClass::AnyJson)
+    } else {
+        None
+    }
+}
+
+/// The name without its trace extensions: the host of `HOST.xplane.pb`, the worker of a torch file.
+pub(crate) fn stem(name: &str) -> &str {
+    const ENDS: &[&str] = &[
+        ".xplane.pb.gz",
+        ".xplane.pb",
+        ".xspace.pb",
+        ".pt.trace.json.gz",
+        ".pt.trace.json",
+        ".trace.json.gz",
+        ".trace.json",
+        ".json.gz",
+        ".json",
+        ".pftrace.gz",
+        ".pftrace",
+        ".perfetto-trace.gz",
+        ".perfetto-trace",
+        ".perfetto",
+        ".gz",
+    ];
+    ENDS.iter()
+        .find_map(|end| strip(name, end))
+        .filter(|stem| !stem.is_empty())
+        .unwrap_or(name)
+}
+
+/// A rank in a name: its number and the name with the number taken out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RankedName {
+    pub(crate) rank: u32,
+    /// Equal for all ranks of one job.
+    pub(crate) family: String,
+    /// Time in the name, for telling several captures of one job apart; 0 without one.
+    pub(crate) written: i64,
+}
+
+/// Finds `rank3`, `rank_3`, `rank-3`, `rank3of8`, `worker3` in the stem of a name.
+pub(crate) fn ranked(stem: &str) -> Option<RankedName> {
+    let lower = stem.to_ascii_lowercase();
+    let bytes = lower.as_bytes();
+    for word in ["rank", "worker"] {
+        for (at, _) in lower.match_indices(word) {
+            if at > 0 && bytes[at - 1].is_ascii_alphanumeric() {
+                continue;
+            }
+            let mut from = at + word.len();
+            if bytes.get(from).is_some_and(|b| b"_-.=".contains(b)) {
+                from += 1;
+            }
+            let digits = bytes[from..]
+                .iter()
+                .take_while(|b| b.is_ascii_digit())
+                .count();
+            if digits == 0 || digits > 7 {
+                continue;
+            }
+            let Ok(rank) = lower[from..from + digits].parse() else {
+                continue;
+            };
+            let mut to = from + digits;
+            if lower[to..].starts_with("of") {
+                let total = bytes[to + 2..]
+                    .iter()
+                    .take_while(|b| b.is_ascii_digit())
+                    .count();
+                if total > 0 {
+                    to += 2 + total;
+                }
+            }
+            if bytes.get(to).is_some_and(u8::is_ascii_alphanumeric) {
+                continue;
+            }
+            let (head, written_a) = without_times(&stem[..from]);
+            let (tail, written_b) = without_times(&stem[from + digits..]);
+            return Some(RankedName {
+                rank,
+                family: format!("{head}#{tail}"),
+                written: written_a.or(written_b).unwrap_or(0),
+            });
+        }
+    }
+    None
+}
+
+/// Kineto's `HOST_PID.TIME`: the worker and the time in Unix nanoseconds.
+pub(crate) fn kineto_worker(stem: &str) -> Option<(&str, i64)> {
+    let (worker, time) = stem.rsplit_once('.')?;
+    let (_, pid) = worker.rsplit_once('_')?;
+    if pid.is_empty() || !pid.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    Some((worker, unix_time(time)?))
+}
+
+/// Reads a run of digits as a Unix time in ms, us or ns, by its length.
+fn unix_time(digits: &str) -> Option<i64> {
+    if !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let number: i64 = digits.parse().ok()?;
+    match digits.len() {
+        13 => number.checked_mul(1_000_000),
+        16 => number.checked_mul(1_000),
+        19 => Some(number),
+        _ => None,
+    }
+}
+
+/// Takes the times out of a text, and says the first.
+fn without_times(text: &str) -> (String, Option<i64>) {
+    let mut out = String::with_capacity(text.len());
+    let mut first = None;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        if digits > 0 {
+            let (number, tail) = rest.split_at(digits);
+            if let Some(time) = unix_time(number) {
+                first = first.or(Some(time));
+                out.push('@');
+            } else {
+                out.push_str(number);
+            }
+            rest = tail;
+        } else {
+            let plain = rest.bytes().take_while(|b| !b.is_ascii_digit()).count();
+            let (words, tail) = rest.split_at(plain);
+            out.push_str(words);
+            rest = tail;
+        }
+    }
+    (out, first)
+}
+
+/// The Unix time in a file's name, nanoseconds.
+pub(crate) fn time_in_name(stem: &str) -> Option<i64> {
+    without_times(stem).1
+}
+
+/// A session's name `YYYY_MM_DD_HH_MM_SS` read as if it were UTC, Unix nanoseconds.
+pub(crate) fn session_time(session: &str) -> Option<i64> {
+    let mut parts = session.splitn(7, '_');
+    let mut next = |low: i64, high: i64| {
+        let part: i64 = parts.next()?.parse().ok()?;
+        (low..=high).contains(&part).then_some(part)
+    };
+    let (year, month, day) = (next(1970, 2200)?, next(1, 12)?, next(1, 31)?);
+    let (hour, minute, second) = (next(0, 23)?, next(0, 59)?, next(0, 60)?);
+    // Days from the civil calendar, with March as the first month.
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year - era * 400;
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    let days = era * 146_097 + day_of_era - 719_468;
+    Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000_000_000)
+}
+
+/// Longest id before it is cut.
+const MAX_ID: usize = 120;
+
+/// A URL-safe id of a path below a given one: its parts joined by `~`, `plugins/profile` left out.
+///
+/// When a character had to be replaced, or the text cut, a hash of the true bytes follows, so that
+/// different paths have different ids.
+pub(crate) fn run_id(relative: &Path) -> String {
+    let mut id = String::new();
+    let mut exact = true;
+    for part in readable_parts(relative) {
+        if !id.is_empty() {
+            id.push('~');
+        }
+        for letter in part.chars() {
+            if letter.is_ascii_alphanumeric() || "._-".contains(letter) {
+                id.push(letter);
+            } else {
+                id.push('-');
+                exact = false;
+            }
+        }
+    }
+    if id.len() > MAX_ID {
+        id.truncate(MAX_ID);
+        exact = false;
+    }
+    if id.is_empty() || id.bytes().all(|b| b == b'.') {
+        "run".clone_into(&mut id);
+        exact = false;
+    }
+    if exact { id } else { with_hash(&id, relative) }
+}
+
+/// An id made unique by a hash of the path's bytes.
+pub(crate) fn with_hash(id: &str, path: &Path) -> String {
+    let hash = crate::hash::bytes(path.as_os_str().as_encoded_bytes()).0;
+    format!("{id}-{:08x}", hash >> 32)
+}
+
+/// `SUBRUN/SESSION` of a path below a given one, or the file's name.
+pub(crate) fn run_name(relative: &Path) -> String {
+    readable_parts(relative).join("/")
+}
+
+fn readable_parts(relative: &Path) -> Vec<String> {
+    let parts: Vec<_> = relative
+        .components()
+        .filter_map(|part| match part {
+            Component::Normal(part) => Some(part.to_string_lossy().into_owned()),
+            _ => None,
+        })
+        .collect();
+    let mut kept = Vec::with_capacity(parts.len());
+    let mut at = 0;
+    while at < parts.len() {
+        let known = parts[at] == "plugins" && parts.get(at + 1).is_some_and(|p| p == "profile");
+        if known && at + 2 < parts.len() {
+            at += 2;
+        } else {
+            kept.push(parts[at].clone());
+            at += 1;
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_promise_formats() {
+        assert_eq!(classify("vm.xplane.pb"), Some(NameClass::XSpace));
+        assert_eq!(classify("VM.XPLANE.PB"), Some(NameClass::XSpace));
+        assert_eq!(classify("a.pt.trace.json.gz"), Some(NameClass::TraceJson));
+        assert_eq!(classify("neuron_trace.json"), Some(NameClass::TraceJson));
+        assert_eq!(classify("a.json"), Some(NameClass::AnyJson));
+        assert_eq!(classify("a.et.json.gz"), Some(NameClass::Other));
+        assert_eq!(classify("a.pftrace"), Some(NameClass::Perfetto));
+        assert_eq!(classify("a.pt.trace.json.gz.tmp"), None);
+        assert_eq!(classify("é"), None);
+    }
+
+    #[test]
+    fn stems_are_hosts() {
+        assert_eq!(stem("a.b.c.xplane.pb"), "a.b.c");
+        assert_eq!(stem("34.83.195.179_6003.xplane.pb"), "34.83.195.179_6003");
+        assert_eq!(stem(".json"), ".json");
+        assert_eq!(
+            stem("h_1.1752181589621105859.pt.trace.json"),
+            "h_1.1752181589621105859"
+        );
+    }
+
+    #[test]
+    fn ranks_are_found_as_whole_words() {
+        let rank = |name| ranked(name).map(|r| (r.rank, r.family, r.written));
+        assert_eq!(rank("dlrm_rank7"), Some((7, "dlrm_rank#".into(), 0)));
+        assert_eq!(rank("x.rank0"), Some((0, "x.rank#".into(), 0)));
+        assert_eq!(rank("a_rank3of8"), Some((3, "a_rank#of8".into(), 0)));
+        assert_eq!(
+            rank("worker3_step_12.1694128201557"),
+            Some((3, "worker#_step_12.@".into(), 1_694_128_201_557_000_000))
+        );
+        assert_eq!(rank("crank7"), None);
+        assert_eq!(rank("rank7b"), None);
+        assert_eq!(rank("rank_not_found"), None);
+    }
+
+    #[test]
+    fn kineto_names_tell_worker_and_time() {
+        assert_eq!(
+            kineto_worker("dcb0aa1a78e7_4399.1752181589621105859"),
+            Some(("dcb0aa1a78e7_4399", 1_752_181_589_621_105_859))
+        );
+        assert_eq!(kineto_worker("resnet50_nw0.1623143089861"), None);
+    }
+
+    #[test]
+    fn session_names_are_times() {
+        assert_eq!(session_time("1970_01_01_00_00_00"), Some(0));
+        assert_eq!(
+            session_time("2024_02_29_12_00_01"),
+            Some(1_709_208_001_000_000_000)
+        );
+        assert_eq!(
+            session_time("2024_02_29_12_00_01_2"),
+            Some(1_709_208_001_000_000_000)
+        );
+        assert_eq!(session_time("run1"), None);
+        assert_eq!(session_time("2024_13_01_00_00_00"), None);
+    }
+
+    #[test]
+    fn ids_are_url_safe_and_differ() {
+        assert_eq!(run_id(Path::new("a/plugins/profile/s")), "a~s");
+        assert_eq!(run_id(Path::new("plugins/profile/s")), "s");
+        assert_ne!(run_id(Path::new("a b.json")), run_id(Path::new("a_b.json")));
+        assert_ne!(run_id(Path::new("a b.json")), run_id(Path::new("a?b.json")));
+        for hard in ["", "..", "<script>", "é"] {
+            let id = run_id(Path::new(hard));
+            assert!(!id.is_empty() && !id.starts_with(".."), "{id}");
+            assert!(
+                id.bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b"._-~".contains(&b))
+            );
+        }
+        assert_eq!(run_name(Path::new("a/plugins/profile/s")), "a/s");
+    }
+}

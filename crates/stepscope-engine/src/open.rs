@@ -1,0 +1,437 @@
+//! From the files of a run to a finished trace.
+//!
+//! ```text
+//! map -> (inflate) -> detect -> read into a sink per file -> build
+//! ```
+//! Files are read on as many threads as the context allows and added in their order, so the
+//! result does not depend on timing. A file that cannot be read is remembered as a problem and
+//! the others go on; only when none can be read is the run an error.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use stepscope_formats::{Format, FormatError, detect, gzip};
+use stepscope_model::{
+    ArgSource, ArgValue, Diagnostic, Epoch, EventSink, FlowBind, InstantIn, NameId, ReadContext,
+    SharedBytes, SliceFlow, SliceIn, SourceId, Time, TrackId, TrackPatch,
+};
+use stepscope_store::{FactValue, FileSink, FileSpec, Trace, TraceBuilder};
+
+use crate::error::{EngineError, RunProblem};
+use crate::files::{Stamp, TraceFile};
+use crate::hash::{self, Hash};
+use crate::names;
+use crate::scan::{FoundFile, FoundRun};
+use crate::source::CheckedSource;
+
+/// A run that was read from its files.
+pub(crate) struct Imported {
+    pub(crate) trace: Trace,
+    pub(crate) problems: Vec<RunProblem>,
+    pub(crate) content_hash: String,
+    /// In the run's order: what is needed to make the argument source again; `None` for a file
+    /// that could not be read.
+    pub(crate) files: Vec<ImportedFile>,
+}
+
+/// What was learnt of one file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ImportedFile {
+    pub(crate) stamp: Stamp,
+    pub(crate) format: Option<Format>,
+}
+
+/// Uncompressed bytes that reading the run will go through, as far as can be told beforehand.
+pub(crate) fn expected_bytes(run: &FoundRun) -> u64 {
+    run.files
+        .iter()
+        .map(|file| {
+            let compressed = file
+                .path
+                .extension()
+                .is_some_and(|extension| extension == "gz");
+            // Compressed bytes are counted too, and traces shrink to about a fifteenth.
+            file.stamp
+                .bytes
+                .saturating_mul(if compressed { 16 } else { 1 })
+        })
+        .sum()
+}
+
+/// Reads all files of a run.
+pub(crate) fn import(run: &FoundRun, context: &ReadContext) -> Result<Imported, EngineError> {
+    let mut builder = TraceBuilder::new();
+    let parts: Vec<_> = run
+        .files
+        .iter()
+        .map(|file| (file, builder.file(spec_of(file))))
+        .collect();
+    let mut parts = read_all(parts, context);
+    if parts.iter().any(|part| part.cancelled) {
+        return Err(EngineError::Cancelled);
+    }
+    let readable = parts.iter().filter(|part| part.format.is_some()).count();
+    if readable == 0 {
+        let Some(problem) = parts.iter().find_map(|part| part.problems.first().cloned()) else {
+            return Err(EngineError::NoTraces(run.name.clone()));
+        };
+        let mut problem = problem;
+        if parts.len() > 1 {
+            problem.reason = format!(
+                "none of {} files is readable; the first: {}",
+                parts.len(),
+                problem.reason
+            );
+        }
+        return Err(problem.into());
+    }
+    name_hosts(&mut parts);
+    let content_hash = content_hash(&parts);
+    let mut problems = Vec::new();
+    let mut files = Vec::new();
+    for part in parts {
+        problems.extend(part.problems);
+        files.push(ImportedFile {
+            stamp: part.stamp,
+            format: part.format,
+        });
+        builder.add(part.sink.inner);
+    }
+    Ok(Imported {
+        trace: builder.finish(),
+        problems,
+        content_hash,
+        files,
+    })
+}
+
+fn spec_of(file: &FoundFile) -> FileSpec {
+    FileSpec {
+        path: file.path.display().to_string(),
+        bytes: file.stamp.bytes,
+        host: names::stem(&file.name).to_owned(),
+        rank: file.rank,
+        ..FileSpec::default()
+    }
+}
+
+/// One file, poured.
+struct Part {
+    sink: Watched,
+    stamp: Stamp,
+    /// `None` when the file could not be read.
+    format: Option<Format>,
+    hash: Hash,
+    problems: Vec<RunProblem>,
+    cancelled: bool,
+}
+
+fn read_all(files: Vec<(&FoundFile, FileSink)>, context: &ReadContext) -> Vec<Part> {
+    if files.len() == 1 || context.threads < 2 {
+        return files
+            .into_iter()
+            .map(|(file, sink)| read_one(file, sink, context))
+            .collect();
+    }
+    let threads = context.threads.min(files.len());
+    let jobs: Vec<_> = files
+        .into_iter()
+        .map(|job| std::sync::Mutex::new((Some(job), None)))
+        .collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let Ok(mut held) = job.lock() else { continue };
+            if let Some((file, sink)) = held.0.take() {
+                held.1 = Some(read_one(file, sink, context));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for number in 1..threads {
+            let thread = std::thread::Builder::new().name(format!("stepscope-read-{number}"));
+            // Without another thread the work is done on this one.
+            let _ = thread.spawn_scoped(scope, work);
+        }
+        work();
+    });
+    jobs.into_iter()
+        .filter_map(|job| {
+            job.into_inner()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .1
+        })
+        .collect()
+}
+
+fn read_one(found: &FoundFile, sink: FileSink, context: &ReadContext) -> Part {
+    let mut part = Part {
+        sink: Watched {
+            inner: sink,
+            file: None,
+            told: Told::default(),
+        },
+        stamp: found.stamp,
+        format: None,
+        hash: hash::bytes(&[]),
+        problems: Vec::new(),
+        cancelled: false,
+    };
+    let path = &found.path;
+    let file = match TraceFile::open(path) {
+        Ok(file) => Arc::new(file),
+        Err(reason) => {
+            part.fail(RunProblem::new(path, reason));
+            return part;
+        }
+    };
+    part.stamp = file.stamp();
+    part.hash = hash::content((*file).as_ref());
+
+    let compressed = gzip::is_gzip((*file).as_ref());
+    let bytes: SharedBytes;
+    let mut broken_gzip = None;
+    if compressed {
+        let inflated = gzip::inflate((*file).as_ref(), &context.limits, context);
+        broken_gzip = inflated.problem;
+        if inflated.bytes.is_empty()
+            && let Some(problem) = &inflated.problem
+        {
+            let reason = problem.to_string();
+            part.fail(RunProblem {
+                offset: Some(problem.offset),
+                ..RunProblem::new(path, reason)
+            });
+            return part;
+        }
+        bytes = Arc::new(inflated.bytes);
+    } else {
+        bytes = Arc::<TraceFile>::clone(&file);
+    }
+
+    let all = (*bytes).as_ref();
+    let head = &all[..all.len().min(detect::PREFIX_BYTES)];
+    let outcome = detect::detect(head, &found.name).and_then(|detected| {
+        let sink = &mut part.sink;
+        detected
+            .format
+            .code()
+            .clone_into(&mut sink.inner.spec_mut().format);
+        // Inflated bytes stay as they are; mapped ones can change.
+        sink.file = (!compressed).then(|| Arc::clone(&file));
+        if let Some(problem) = &broken_gzip {
+            sink.diagnose(problem.diagnostic(), 1, &problem.to_string());
+        }
+        stepscope_formats::read(detected.format, &bytes, context, sink)?;
+        Ok(detected.format)
+    });
+    match outcome {
+        Ok(format) => part.format = Some(format),
+        Err(FormatError::Cancelled) => part.cancelled = true,
+        Err(error) => part.fail(RunProblem::of_format(path, &error)),
+    }
+    if let Some(problem) = broken_gzip
+        && part.format.is_some()
+    {
+        part.problems.push(RunProblem {
+            offset: Some(problem.offset),
+            ..RunProblem::new(path, problem.to_string())
+        });
+    }
+    if file.check().is_err() || Stamp::default() == file.stamp() {
+        part.problems.push(changed(path));
+    }
+    part
+}
+
+/// What is said of a file that changed under us.
+pub(crate) fn changed(path: &Path) -> RunProblem {
+    RunProblem {
+        hint: Some("reopen the run when the program has finished writing it".to_owned()),
+        ..RunProblem::new(path, "file changed while open; reopen")
+    }
+}
+
+impl Part {
+    fn fail(&mut self, problem: RunProblem) {
+        self.sink
+            .inner
+            .fail(&format!("{}: {}", problem.file, problem.reason));
+        self.problems.push(problem);
+    }
+}
+
+/// Gives each file its host and rank, and makes the hosts of a run differ: they are the prefixes
+/// of its track keys.
+fn name_hosts(parts: &mut [Part]) {
+    for part in parts.iter_mut() {
+        let told = std::mem::take(&mut part.sink.told);
+        let spec = part.sink.inner.spec_mut();
+        spec.rank = told.rank.or(spec.rank);
+        if let Some(host) = told.host {
+            spec.host = host;
+        }
+    }
+    if parts.len() < 2 {
+        return;
+    }
+    let hosts: Vec<_> = parts
+        .iter_mut()
+        .map(|part| part.sink.inner.spec_mut().host.clone())
+        .collect();
+    let mut taken: Vec<String> = Vec::new();
+    for (at, part) in parts.iter_mut().enumerate() {
+        let spec = part.sink.inner.spec_mut();
+        let shared = hosts.iter().filter(|host| **host == hosts[at]).count() > 1;
+        if shared {
+            spec.host = match spec.rank {
+                Some(rank) => format!("{} rank {rank}", spec.host),
+                None => format!("{} file {}", spec.host, at + 1),
+            };
+        }
+        while taken.contains(&spec.host) {
+            spec.host.push('\'');
+        }
+        taken.push(spec.host.clone());
+    }
+}
+
+fn content_hash(parts: &[Part]) -> String {
+    let hashes: Vec<_> = parts.iter().map(|part| part.hash).collect();
+    hash::combine(&hashes).hex()
+}
+
+/// What a file says about itself.
+#[derive(Clone, Debug, Default)]
+struct Told {
+    host: Option<String>,
+    rank: Option<u32>,
+}
+
+/// The store's sink, with an ear for facts and a check around argument sources.
+struct Watched {
+    inner: FileSink,
+    file: Option<Arc<TraceFile>>,
+    told: Told,
+}
+
+impl EventSink for Watched {
+    fn epoch(&mut self, epoch: Epoch) {
+        self.inner.epoch(epoch);
+    }
+    fn name(&mut self, text: &str) -> NameId {
+        self.inner.name(text)
+    }
+    fn track(&mut self, key: &str) -> TrackId {
+        self.inner.track(key)
+    }
+    fn describe(&mut self, track: TrackId, patch: TrackPatch<'_>) {
+        self.inner.describe(track, patch);
+    }
+    fn source(&mut self, source: Arc<dyn ArgSource>) -> SourceId {
+        match &self.file {
+            Some(file) => self
+                .inner
+                .source(Arc::new(CheckedSource::new(source, Arc::clone(file)))),
+            None => self.inner.source(source),
+        }
+    }
+    fn slice(&mut self, track: TrackId, slice: SliceIn<'_>) {
+        self.inner.slice(track, slice);
+    }
+    fn instant(&mut self, track: TrackId, instant: InstantIn) {
+        self.inner.instant(track, instant);
+    }
+    fn counter(&mut self, track: TrackId, at: Time, value: f64) {
+        self.inner.counter(track, at, value);
+    }
+    fn flow(&mut self, track: TrackId, at: Time, flow: SliceFlow, bind: FlowBind) {
+        self.inner.flow(track, at, flow, bind);
+    }
+    fn module(&mut self, name: &str, program_id: Option<u64>) {
+        self.inner.module(name, program_id);
+    }
+    fn fact(&mut self, key: &str, value: ArgValue<'_>) {
+        match (key, value) {
+            ("rank", ArgValue::Int(rank)) => self.told.rank = u32::try_from(rank).ok(),
+            ("rank", ArgValue::Uint(rank)) => self.told.rank = u32::try_from(rank).ok(),
+            ("host", ArgValue::Str(host)) if !host.is_empty() => {
+                self.told.host = Some(host.to_owned());
+            }
+            _ => {}
+        }
+        self.inner.fact(key, value);
+    }
+    fn diagnose(&mut self, what: Diagnostic, count: u64, detail: &str) {
+        self.inner.diagnose(what, count, detail);
+    }
+    fn fork(&self) -> Self {
+        Self {
+            inner: self.inner.fork(),
+            file: self.file.clone(),
+            told: Told::default(),
+        }
+    }
+    fn merge(&mut self, fork: Self) {
+        self.inner.merge(fork.inner);
+        self.told.rank = fork.told.rank.or(self.told.rank);
+        self.told.host = fork.told.host.or(self.told.host.take());
+    }
+}
+
+/// The badges of an opened run, in the order in which they are shown.
+pub(crate) fn kinds(trace: &Trace, from_names: &[String]) -> Vec<String> {
+    const ORDER: &[&str] = &[
+        "JAX",
+        "PyTorch",
+        "XLA",
+        "NEURON",
+        "TensorFlow",
+        "Lightning",
+        "Rust",
+        "Python",
+        "Nsight",
+    ];
+    let mut kinds: Vec<String> = from_names.to_vec();
+    let mut add = |kind: &str| {
+        if !kind.is_empty() && !kinds.iter().any(|known| known == kind) {
+            kinds.push(kind.to_owned());
+        }
+    };
+    for file in trace.files() {
+        for (key, value) in &file.facts {
+            match (key.as_str(), value) {
+                ("kind", FactValue::Text(kind)) => add(kind),
+                (key, FactValue::Bool(true)) => {
+                    if let Some(kind) = key.strip_prefix("kind.") {
+                        add(kind);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    // Where nothing better is known, the format is the badge.
+    let container = |kind: &String| kind == "Chrome" || kind == "Perfetto";
+    if !kinds.iter().all(container) {
+        kinds.retain(|kind| !container(kind));
+    }
+    if kinds.is_empty() {
+        for file in trace.files() {
+            let kind = match file.spec.format.as_str() {
+                "chrome-json" => "Chrome",
+                "perfetto" => "Perfetto",
+                _ => continue,
+            };
+            if !kinds.iter().any(|known| known == kind) {
+                kinds.push(kind.to_owned());
+            }
+        }
+    }
+    kinds.sort_by_key(|kind| {
+        let place = ORDER.iter().position(|known| known == kind);
+        (place.unwrap_or(ORDER.len()), kind.clone())
+    });
+    kinds
+}

@@ -1,0 +1,91 @@
+//! Opens what is at one path, once: for `info`, `report` and `convert`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use stepscope_model::ReadContext;
+
+use crate::cache::{self, Cache};
+use crate::engine::{EngineOptions, open_found};
+use crate::error::{EngineError, RunProblem};
+use crate::run::Run;
+use crate::scan::{self, Sniffed};
+
+/// A run, or the id of one that could not be opened and why.
+pub type Opened = Result<Run, (String, EngineError)>;
+
+/// What else was seen at the path.
+#[derive(Clone, Debug, Default)]
+pub struct PathReport {
+    /// Runs that were found, opened or not.
+    pub runs: usize,
+    /// What could not be looked at.
+    pub problems: Vec<RunProblem>,
+    /// Recognised by name, but no reader of this version opens them.
+    pub not_readable: Vec<PathBuf>,
+}
+
+/// Opens whatever is at `path` (file or directory), one run after another, without a watcher.
+///
+/// `visit` gets each run, or why it could not be opened, and may drop it before the next is
+/// opened; `Err` from it stops, and is the result. Runs come in the order of their names.
+pub fn open_each(
+    path: &Path,
+    context: &Arc<ReadContext>,
+    use_cache: bool,
+    visit: &mut dyn FnMut(Opened) -> Result<(), EngineError>,
+) -> Result<PathReport, EngineError> {
+    let found = scan::scan(path, EngineOptions::MAX_DEPTH, &mut Sniffed::default())?;
+    let report = PathReport {
+        runs: found.runs.len(),
+        problems: found.problems,
+        not_readable: found.not_readable,
+    };
+    if found.runs.is_empty() {
+        if let Some(first) = report.problems.first() {
+            return Err(first.clone().into());
+        }
+        if let Some(first) = report.not_readable.first() {
+            let count = report.not_readable.len();
+            let shown = first.file_name().unwrap_or_default().to_string_lossy();
+            let what = if count == 1 { "file" } else { "files" };
+            return Err(EngineError::unreadable(
+                path,
+                format!("only {count} {what} recognised, not yet readable: {shown}"),
+            ));
+        }
+        return Err(EngineError::NoTraces(path.display().to_string()));
+    }
+    let cache = cache::default_dir().filter(|_| use_cache).map(Cache::new);
+    for run in &found.runs {
+        let opened = open_found(run, context, cache.as_ref());
+        if let Err(EngineError::Cancelled) = opened {
+            return Err(EngineError::Cancelled);
+        }
+        visit(opened.map_err(|error| (run.id.clone(), error)))?;
+    }
+    if let Some(cache) = &cache {
+        cache.wait();
+    }
+    Ok(report)
+}
+
+/// Opens whatever is at `path` (file or directory) as runs, all at once, without a watcher.
+///
+/// What could not even be looked at (a closed folder, a pipe) stands among the errors under its
+/// path.
+pub fn open_path(
+    path: &Path,
+    context: &Arc<ReadContext>,
+    use_cache: bool,
+) -> Result<Vec<Opened>, EngineError> {
+    let mut runs = Vec::new();
+    let report = open_each(path, context, use_cache, &mut |run| {
+        runs.push(run);
+        Ok(())
+    })?;
+    for problem in report.problems {
+        runs.push(Err((problem.file.clone(), problem.into())));
+    }
+    Ok(runs)
+}

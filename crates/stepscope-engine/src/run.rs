@@ -1,0 +1,209 @@
+//! What is known of a run: listed (names only) and opened.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use stepscope_model::Severity;
+use stepscope_store::Trace;
+
+use crate::error::{EngineError, RunProblem};
+use crate::scan::FoundRun;
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunState {
+    /// Seen in a directory, not opened.
+    Listed,
+    /// Being read.
+    Importing,
+    /// Open.
+    Ready,
+    /// Open, but a part of it could not be read.
+    Partial,
+    /// It could not be opened.
+    Error,
+}
+
+/// One row of the run list. Cheap: made from directory entries, filled in as runs are opened.
+#[derive(Clone, Debug)]
+pub struct RunSummary {
+    /// Stable, URL-safe; derived from the path relative to the watched directory.
+    pub id: String,
+    /// `SUBRUN/SESSION` or the file's name.
+    pub name: String,
+    /// Badges: JAX, PyTorch, XLA, NEURON, Lightning, Rust, Python, Chrome, Perfetto, TensorFlow.
+    pub kinds: Vec<String>,
+    /// One per file; from the names until the run is opened.
+    pub hosts: Vec<String>,
+    /// Accelerators; 0 until the run is opened.
+    pub devices: u32,
+    /// Distinct step numbers; `None` until the run is opened, or when it marks none.
+    pub steps: Option<u64>,
+    /// Median length of a step.
+    pub step_ns: Option<f64>,
+    /// From the first to the last moment.
+    pub duration_ns: Option<f64>,
+    /// Unix time; from names and files until the run is opened.
+    pub recorded_unix_ns: Option<i64>,
+    /// Of all its files, as they lie on disk.
+    pub bytes: u64,
+    /// See [`RunState`].
+    pub state: RunState,
+    /// 0..=1 while importing.
+    pub progress: f64,
+    /// Why it is an error, or the first thing that is wrong with it.
+    pub error: Option<RunProblem>,
+    /// Its trace files.
+    pub files: Vec<PathBuf>,
+}
+
+/// An opened run.
+pub struct Run {
+    /// See [`RunSummary::id`].
+    pub id: String,
+    /// See [`RunSummary::name`].
+    pub name: String,
+    /// See [`RunSummary::kinds`].
+    pub kinds: Vec<String>,
+    /// Everything that was recorded.
+    pub trace: Arc<Trace>,
+    /// Hex. Made from the bytes of the run's files (of files above 64 MiB: the length, both ends
+    /// and 256 pieces between them), not from their names or times: a copy of a run has the same
+    /// hash, another content another one.
+    pub content_hash: String,
+    /// Files that could not be read, or not wholly.
+    pub problems: Vec<RunProblem>,
+    /// Whether it was taken from the import cache.
+    pub from_cache: bool,
+    /// Its trace files.
+    pub files: Vec<PathBuf>,
+    /// Files beside them that hold the same events in another format; not read.
+    pub companions: Vec<PathBuf>,
+}
+
+impl Run {
+    /// What is wrong with the run as a whole, now: also that a file changed since it was opened.
+    pub fn is_partial(&self) -> bool {
+        let lost =
+            |count: &stepscope_store::DiagnosticCount| count.what.severity() > Severity::Notice;
+        !self.problems.is_empty() || self.trace.diagnostics().iter().any(lost)
+    }
+
+    /// Accelerators: devices named by the files' facts, or else those that have tracks.
+    pub fn devices(&self) -> Vec<String> {
+        devices(&self.trace)
+    }
+
+    /// Unix time of the first moment, nanoseconds.
+    pub fn start_unix_ns(&self) -> Option<i64> {
+        let unix_ns = self.trace.epoch().unix_ns?;
+        Some(unix_ns.saturating_add(self.trace.span().start.floor_ns()))
+    }
+}
+
+impl std::fmt::Debug for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Run")
+            .field("id", &self.id)
+            .field("content_hash", &self.content_hash)
+            .field("problems", &self.problems)
+            .field("from_cache", &self.from_cache)
+            .finish_non_exhaustive()
+    }
+}
+
+fn devices(trace: &Trace) -> Vec<String> {
+    let mut devices: Vec<(usize, u32, String)> = Vec::new();
+    for (at, file) in trace.files().iter().enumerate() {
+        for (key, value) in &file.facts {
+            let ordinal = key
+                .strip_prefix("device.")
+                .and_then(|rest| rest.strip_suffix(".name"))
+                .and_then(|ordinal| ordinal.parse().ok());
+            if let (Some(ordinal), stepscope_store::FactValue::Text(name)) = (ordinal, value) {
+                devices.push((at, ordinal, name.clone()));
+            }
+        }
+    }
+    for track in trace.tracks() {
+        let Some(ordinal) = track.device else {
+            continue;
+        };
+        if !devices
+            .iter()
+            .any(|known| (known.0, known.1) == (track.file, ordinal))
+        {
+            devices.push((track.file, ordinal, format!("device {ordinal}")));
+        }
+    }
+    devices.sort();
+    devices.into_iter().map(|device| device.2).collect()
+}
+
+/// What the names tell.
+pub(crate) fn listed(found: &FoundRun) -> RunSummary {
+    RunSummary {
+        id: found.id.clone(),
+        name: found.name.clone(),
+        kinds: found.kinds.clone(),
+        hosts: found
+            .files
+            .iter()
+            .map(|file| crate::names::stem(&file.name).to_owned())
+            .collect(),
+        devices: 0,
+        steps: None,
+        step_ns: None,
+        duration_ns: None,
+        recorded_unix_ns: found.recorded_ns,
+        bytes: found.bytes(),
+        state: RunState::Listed,
+        progress: 0.0,
+        error: None,
+        files: found.files.iter().map(|file| file.path.clone()).collect(),
+    }
+}
+
+/// What is known once the run is open.
+pub(crate) fn summary_of(found: &FoundRun, run: &Run) -> RunSummary {
+    let trace = &run.trace;
+    let span = trace.span();
+    let steps = stepscope_analysis::steps::step_times(trace);
+    RunSummary {
+        kinds: run.kinds.clone(),
+        hosts: trace
+            .files()
+            .iter()
+            .map(|file| file.spec.host.clone())
+            .collect(),
+        devices: u32::try_from(run.devices().len()).unwrap_or(u32::MAX),
+        steps: (steps.count > 0).then_some(steps.count),
+        step_ns: steps.p50_ns,
+        duration_ns: Some(span.end.since(span.start).as_ns_f64()),
+        recorded_unix_ns: run.start_unix_ns().or(found.recorded_ns),
+        state: state_of(run),
+        progress: 1.0,
+        error: run.problems.first().cloned(),
+        ..listed(found)
+    }
+}
+
+pub(crate) fn state_of(run: &Run) -> RunState {
+    if run.is_partial() {
+        RunState::Partial
+    } else {
+        RunState::Ready
+    }
+}
+
+pub(crate) fn problem_of(found: &FoundRun, error: &EngineError) -> RunProblem {
+    match error {
+        EngineError::Unreadable { path, reason, hint } => RunProblem {
+            file: path.clone(),
+            reason: reason.clone(),
+            offset: None,
+            hint: hint.clone(),
+        },
+        other => RunProblem::new(&found.files[0].path, other.to_string()),
+    }
+}

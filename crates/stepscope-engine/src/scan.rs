@@ -1,0 +1,567 @@
+//! Finds runs below a path without reading them.
+//!
+//! Names decide what is a trace. Only where a name says too little (`x.json`) the first bytes are
+//! looked at, once per state of the file. What is found:
+//!
+//! * `[SUBRUN/]plugins/profile/SESSION/*.xplane.pb`: one run a session, one host a file. The
+//!   `HOST.trace.json.gz` beside it holds the same events and is listed as a companion;
+//! * loose traces anywhere: one run a file, except that several ranks of one job in one folder are
+//!   one run (see [`group`](crate::group));
+//! * a single file that was named by the user: whatever it is called.
+//!
+//! Passed over: hidden names, `*.tmp`, `node_modules`, `__pycache__` and `site-packages`. Links
+//! are followed only to places inside the given directory, each place once, so rings end. What
+//! could not be looked at (no permission, too deep, a pipe with a trace's name) is a problem that
+//! the user sees; the rest is listed all the same.
+//!
+//! Cost: one directory listing per folder and one `stat` per trace file; no sorting across folders.
+
+use std::ffi::OsStr;
+use std::fs::{FileType, Metadata};
+use std::path::{Path, PathBuf};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use stepscope_formats::detect::Evidence;
+use stepscope_formats::{Format, detect, gzip};
+
+use crate::error::{EngineError, RunProblem};
+use crate::files::{Stamp, reason};
+use crate::group;
+use crate::names::{self, NameClass};
+
+/// Most directory entries that one scan looks at.
+const MAX_ENTRIES: u64 = 1_000_000;
+/// Most problems that one scan keeps.
+const MAX_PROBLEMS: usize = 100;
+/// First bytes that decide whether a `.json` is a trace.
+const SNIFF_BYTES: usize = 64 << 10;
+const SKIPPED_FOLDERS: &[&str] = &["node_modules", "__pycache__", "site-packages"];
+
+/// One trace file of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct FoundFile {
+    pub(crate) path: PathBuf,
+    /// The file's name; replacement characters where it is not UTF-8.
+    pub(crate) name: String,
+    pub(crate) class: NameClass,
+    pub(crate) stamp: Stamp,
+    pub(crate) rank: Option<u32>,
+}
+
+/// One run, not opened.
+#[derive(Clone, Debug)]
+pub(crate) struct FoundRun {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    /// In the order of hosts and ranks.
+    pub(crate) files: Vec<FoundFile>,
+    /// Files beside them that hold the same events in another format.
+    pub(crate) companions: Vec<PathBuf>,
+    /// Unix time; from the session's or the file's name, else from the file's last change.
+    pub(crate) recorded_ns: Option<i64>,
+    /// Badges that names alone tell.
+    pub(crate) kinds: Vec<String>,
+}
+
+impl FoundRun {
+    /// Changes when any file of the run does.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let mut text = Vec::new();
+        for file in &self.files {
+            text.extend_from_slice(file.path.as_os_str().as_encoded_bytes());
+            for number in [
+                file.stamp.bytes,
+                file.stamp.modified_ns.cast_unsigned(),
+                file.stamp.inode,
+            ] {
+                text.extend_from_slice(&number.to_le_bytes());
+            }
+        }
+        crate::hash::bytes(&text).0
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.stamp.bytes).sum()
+    }
+}
+
+/// What a scan found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) runs: Vec<FoundRun>,
+    pub(crate) problems: Vec<RunProblem>,
+    /// Files that are recognised by name, but have no reader.
+    pub(crate) not_readable: Vec<PathBuf>,
+    /// The folders that were listed, with their last change.
+    pub(crate) folders: Vec<(PathBuf, i64)>,
+    /// Directory entries that were looked at.
+    pub(crate) entries: u64,
+    /// Files whose first bytes were read.
+    pub(crate) sniffed: u64,
+}
+
+/// What is remembered of files whose names say too little, from scan to scan.
+#[derive(Default)]
+pub(crate) struct Sniffed {
+    traces: FxHashMap<(PathBuf, Stamp), bool>,
+}
+
+/// Looks below one path that the user gave.
+pub(crate) fn scan(
+    root: &Path,
+    max_depth: usize,
+    sniffed: &mut Sniffed,
+) -> Result<Found, EngineError> {
+    let shown = || root.display().to_string();
+    let metadata = std::fs::metadata(root).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => EngineError::NoSuchPath(shown()),
+        _ => EngineError::unreadable(root, reason(&error)),
+    })?;
+    if !metadata.is_dir() {
+        return Ok(single_file(root, &metadata));
+    }
+    // Its parts say whether we are inside a session; without them, only what lies below counts.
+    let absolute = std::fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
+    let mut walk = Walk {
+        root,
+        absolute,
+        max_depth,
+        sniffed,
+        found: Found::default(),
+        seen: FxHashSet::default(),
+        links: Vec::new(),
+    };
+    // The given directory itself must be readable; one below it may be closed.
+    if let Err(error) = std::fs::read_dir(root) {
+        return Err(EngineError::unreadable(root, reason(&error)));
+    }
+    walk.run();
+    let mut found = walk.found;
+    found.runs.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+fn single_file(path: &Path, metadata: &Metadata) -> Found {
+    let name = lossy_name(path);
+    let rank = names::ranked(names::stem(&name)).map(|found| found.rank);
+    let file = FoundFile {
+        path: path.to_owned(),
+        class: names::classify(&name).unwrap_or(NameClass::Other),
+        stamp: Stamp::of(metadata),
+        rank,
+        name: name.clone(),
+    };
+    let run = FoundRun {
+        id: names::run_id(Path::new(path.file_name().unwrap_or_default())),
+        name,
+        companions: Vec::new(),
+        recorded_ns: recorded(&file, None),
+        kinds: kinds_of(&file),
+        files: vec![file],
+    };
+    Found {
+        runs: vec![run],
+        entries: 1,
+        ..Found::default()
+    }
+}
+
+struct Walk<'a> {
+    root: &'a Path,
+    absolute: PathBuf,
+    max_depth: usize,
+    sniffed: &'a mut Sniffed,
+    found: Found,
+    /// Device and number of every folder that was listed.
+    seen: FxHashSet<(u64, u64)>,
+    /// Links, looked at when everything else is known: path, depth.
+    links: Vec<(PathBuf, usize)>,
+}
+
+impl Walk<'_> {
+    fn run(&mut self) {
+        let mut open = vec![(self.root.to_owned(), 0)];
+        let mut by_link: Vec<(PathBuf, FoundFile)> = Vec::new();
+        loop {
+            while let Some((folder, depth)) = open.pop() {
+                if self.found.entries > MAX_ENTRIES {
+                    self.problem(
+                        self.root,
+                        format!("more than {MAX_ENTRIES} entries; the rest is not listed"),
+                        Some("open a folder further down"),
+                    );
+                    return;
+                }
+                self.folder(&folder, depth, &mut open);
+            }
+            // Links last: what they lead to has mostly been listed under its own name by then.
+            let Some((link, depth)) = self.links.pop() else {
+                break;
+            };
+            self.link(&link, depth, &mut open, &mut by_link);
+        }
+        for (folder, file) in by_link {
+            self.runs_of(&folder, vec![file]);
+        }
+    }
+
+    /// Lists one folder; its subfolders are pushed to `open`, first by name on top.
+    fn folder(&mut self, folder: &Path, depth: usize, open: &mut Vec<(PathBuf, usize)>) {
+        let listed = std::fs::metadata(folder).and_then(|metadata| {
+            let stamp = Stamp::of(&metadata);
+            Ok((stamp, std::fs::read_dir(folder)?))
+        });
+        let (stamp, listing) = match listed {
+            Ok(listed) => listed,
+            Err(error) => return self.problem(folder, reason(&error), None),
+        };
+        if stamp.inode != 0 && !self.seen.insert((stamp.device, stamp.inode)) {
+            return;
+        }
+        self.found
+            .folders
+            .push((folder.to_owned(), stamp.modified_ns));
+        let mut entries: Vec<_> = listing
+            .filter_map(Result::ok)
+            .map(|entry| (entry.file_name(), entry))
+            .collect();
+        self.found.entries += entries.len() as u64;
+        entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let mut files = Vec::new();
+        let first_below = open.len();
+        for (name, entry) in entries {
+            let bytes = name.as_encoded_bytes();
+            if bytes.starts_with(b".") || bytes.ends_with(b".tmp") {
+                continue;
+            }
+            let Ok(kind) = entry.file_type() else {
+                continue;
+            };
+            if kind.is_symlink() {
+                self.links.push((entry.path(), depth));
+            } else if kind.is_dir() {
+                if SKIPPED_FOLDERS.iter().any(|skipped| name == *skipped) {
+                    continue;
+                }
+                if depth >= self.max_depth {
+                    self.problem(
+                        &entry.path(),
+                        format!("deeper than {} folders; not searched", self.max_depth),
+                        Some("open this folder itself"),
+                    );
+                } else {
+                    open.push((entry.path(), depth + 1));
+                }
+            } else if let Some(file) = self.file(&name, entry.path(), kind, || entry.metadata()) {
+                files.push(file);
+            }
+        }
+        open[first_below..].reverse();
+        if !files.is_empty() {
+            self.runs_of(folder, files);
+        }
+    }
+
+    /// A file that may be a trace.
+    fn file(
+        &mut self,
+        name: &OsStr,
+        path: PathBuf,
+        kind: FileType,
+        metadata: impl FnOnce() -> std::io::Result<Metadata>,
+    ) -> Option<FoundFile> {
+        let name = name.to_string_lossy();
+        let class = names::classify(&name)?;
+        if !kind.is_file() {
+            if class != NameClass::AnyJson {
+                self.problem(&path, "it is no regular file".to_owned(), None);
+            }
+            return None;
+        }
+        if class == NameClass::Other {
+            self.found.not_readable.push(path);
+            return None;
+        }
+        let stamp = match metadata() {
+            Ok(metadata) => Stamp::of(&metadata),
+            Err(error) => {
+                self.problem(&path, reason(&error), None);
+                return None;
+            }
+        };
+        if class == NameClass::AnyJson && !self.is_trace(&path, stamp) {
+            return None;
+        }
+        let rank = names::ranked(names::stem(&name)).map(|found| found.rank);
+        Some(FoundFile {
+            path,
+            name: name.into_owned(),
+            class,
+            stamp,
+            rank,
+        })
+    }
+
+    /// Looks at the first bytes of a file whose name says too little.
+    fn is_trace(&mut self, path: &Path, stamp: Stamp) -> bool {
+        let key = (path.to_owned(), stamp);
+        if let Some(known) = self.sniffed.traces.get(&key) {
+            return *known;
+        }
+        self.found.sniffed += 1;
+        let head = head_of(path, SNIFF_BYTES);
+        let answer = head
+            .as_deref()
+            .map(|head| detect::detect(head, &lossy_name(path)));
+        let is_trace = match answer {
+            Ok(Ok(found)) if found.evidence == Evidence::Content => {
+                let readable = matches!(
+                    found.format,
+                    Format::ChromeJson | Format::XSpace | Format::Perfetto
+                );
+                if !readable {
+                    self.found.not_readable.push(path.to_owned());
+                }
+                readable
+            }
+            Ok(_) => false,
+            Err(error) => {
+                self.problem(path, reason(error), None);
+                false
+            }
+        };
+        self.sniffed.traces.insert(key, is_trace);
+        is_trace
+    }
+
+    /// A link: followed when it leads to a place inside the given directory.
+    fn link(
+        &mut self,
+        link: &Path,
+        depth: usize,
+        open: &mut Vec<(PathBuf, usize)>,
+        by_link: &mut Vec<(PathBuf, FoundFile)>,
+    ) {
+        let name = link.file_name().unwrap_or_default().to_owned();
+        let looks_like_trace = names::classify(&name.to_string_lossy())
+            .is_some_and(|class| class != NameClass::AnyJson);
+        let target = match std::fs::canonicalize(link) {
+            Ok(target) => target,
+            Err(error) => {
+                if looks_like_trace {
+                    self.problem(
+                        link,
+                        format!("a link that leads nowhere: {}", reason(&error)),
+                        None,
+                    );
+                }
+                return;
+            }
+        };
+        if !target.starts_with(&self.absolute) {
+            if looks_like_trace || target.is_dir() {
+                self.problem(
+                    link,
+                    "a link out of the given directory; not followed".to_owned(),
+                    Some("name its target as a path of its own"),
+                );
+            }
+            return;
+        }
+        let Ok(metadata) = std::fs::metadata(&target) else {
+            return;
+        };
+        if metadata.is_dir() {
+            if depth < self.max_depth {
+                open.push((link.to_owned(), depth + 1));
+            }
+            return;
+        }
+        let known = self
+            .found
+            .runs
+            .iter()
+            .flat_map(|run| &run.files)
+            .any(|file| same_file(file.stamp, Stamp::of(&metadata)));
+        if known {
+            return;
+        }
+        let kind = metadata.file_type();
+        if let Some(file) = self.file(&name, link.to_owned(), kind, || Ok(metadata)) {
+            by_link.push((link.parent().unwrap_or(self.root).to_owned(), file));
+        }
+    }
+
+    /// Makes runs of the trace files of one folder.
+    fn runs_of(&mut self, folder: &Path, files: Vec<FoundFile>) {
+        let relative = folder.strip_prefix(self.root).unwrap_or(folder).to_owned();
+        let whole = self.absolute.join(&relative);
+        let loose = if is_session(&whole) {
+            self.session(&relative, &whole, files)
+        } else {
+            files
+        };
+        let alone = loose.len();
+        for mut members in group::jobs(loose) {
+            let first = &members.files[0];
+            let shown = match (&members.family, members.files.len() == alone) {
+                // Every trace of the folder belongs to the job: the folder is its name.
+                (Some(_), true) if !relative.as_os_str().is_empty() => relative.clone(),
+                (Some(_), true) => PathBuf::from(whole.file_name().unwrap_or(OsStr::new("run"))),
+                (Some(family), false) => relative.join(family),
+                (None, _) => relative.join(first.path.file_name().unwrap_or_default()),
+            };
+            let recorded_ns = members.files.iter().filter_map(|f| recorded(f, None)).max();
+            let kinds = kinds_of(first);
+            let files = std::mem::take(&mut members.files);
+            self.push_run(&shown, files, Vec::new(), recorded_ns, kinds);
+        }
+    }
+
+    /// The run of a session's folder; gives back what does not belong to it.
+    fn session(&mut self, relative: &Path, whole: &Path, files: Vec<FoundFile>) -> Vec<FoundFile> {
+        let (mut hosts, mut others): (Vec<_>, Vec<_>) = files
+            .into_iter()
+            .partition(|file| file.class == NameClass::XSpace);
+        let mut companions = Vec::new();
+        if hosts.is_empty() {
+            (hosts, others) = others
+                .into_iter()
+                .partition(|file| file.class == NameClass::TraceJson && !is_perfetto_twin(file));
+        } else {
+            let stems: FxHashSet<String> = hosts
+                .iter()
+                .map(|h| names::stem(&h.name).to_owned())
+                .collect();
+            let (same, rest): (Vec<_>, Vec<_>) = others.into_iter().partition(|file| {
+                file.class == NameClass::TraceJson && stems.contains(names::stem(&file.name))
+            });
+            companions.extend(same.into_iter().map(|file| file.path));
+            others = rest;
+        }
+        if hosts.is_empty() {
+            return others;
+        }
+        let (twins, others): (Vec<_>, Vec<_>) = others.into_iter().partition(is_perfetto_twin);
+        companions.extend(twins.into_iter().map(|file| file.path));
+        companions.sort();
+
+        // The name is what XProf shows: SUBRUN/SESSION.
+        let session = whole.file_name().unwrap_or_default();
+        let above = relative
+            .parent()
+            .and_then(Path::parent)
+            .and_then(Path::parent)
+            .unwrap_or(Path::new(""));
+        let shown = above.join(session);
+        let recorded_ns = hosts
+            .iter()
+            .filter_map(|host| recorded(host, Some(session)))
+            .max();
+        let kinds = if hosts.iter().all(|host| host.class == NameClass::XSpace) {
+            Vec::new()
+        } else {
+            kinds_of(&hosts[0])
+        };
+        self.push_run(&shown, hosts, companions, recorded_ns, kinds);
+        others
+    }
+
+    fn push_run(
+        &mut self,
+        shown: &Path,
+        files: Vec<FoundFile>,
+        companions: Vec<PathBuf>,
+        recorded_ns: Option<i64>,
+        kinds: Vec<String>,
+    ) {
+        self.found.runs.push(FoundRun {
+            id: names::run_id(shown),
+            name: names::run_name(shown),
+            files,
+            companions,
+            recorded_ns,
+            kinds,
+        });
+    }
+
+    fn problem(&mut self, path: &Path, reason: String, hint: Option<&str>) {
+        if self.found.problems.len() < MAX_PROBLEMS {
+            self.found.problems.push(RunProblem {
+                file: path.display().to_string(),
+                reason,
+                offset: None,
+                hint: hint.map(str::to_owned),
+            });
+        }
+    }
+}
+
+/// Whether a folder is a session of XProf's layout.
+fn is_session(folder: &Path) -> bool {
+    let named = |path: Option<&Path>, name: &str| {
+        path.and_then(Path::file_name)
+            .is_some_and(|found| found == name)
+    };
+    named(folder.parent(), "profile") && named(folder.parent().and_then(Path::parent), "plugins")
+}
+
+/// `perfetto_trace.json.gz`, which JAX writes beside `HOST.trace.json.gz`.
+fn is_perfetto_twin(file: &FoundFile) -> bool {
+    names::stem(&file.name) == "perfetto_trace"
+}
+
+fn same_file(a: Stamp, b: Stamp) -> bool {
+    a.inode != 0 && (a.inode, a.device) == (b.inode, b.device)
+}
+
+fn lossy_name(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or(path.as_os_str())
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// The first bytes of a file, inflated if need be.
+pub(crate) fn head_of(path: &Path, most: usize) -> Result<Vec<u8>, std::io::Error> {
+    use std::io::Read;
+    let file = std::fs::File::open(path)?;
+    let mut head = Vec::new();
+    file.take(most as u64).read_to_end(&mut head)?;
+    if gzip::is_gzip(&head) {
+        return Ok(gzip::inflate_prefix(&head, most));
+    }
+    Ok(head)
+}
+
+/// When a file was recorded: the time in its name, or the session's, or its last change.
+///
+/// A session's name is local time of a place that the file does not tell. Where the last change
+/// is within a day of it, the change is the same moment told exactly.
+fn recorded(file: &FoundFile, session: Option<&OsStr>) -> Option<i64> {
+    const DAY_NS: i64 = 26 * 3_600 * 1_000_000_000;
+    if let Some(time) = names::time_in_name(names::stem(&file.name)) {
+        return Some(time);
+    }
+    let changed = file.stamp.modified_ns;
+    let named = session.and_then(|name| names::session_time(&name.to_string_lossy()));
+    match named {
+        Some(named) if changed.abs_diff(named) > DAY_NS.unsigned_abs() => Some(named),
+        _ => (changed != 0).then_some(changed),
+    }
+}
+
+/// Badges that a name alone tells; the content tells the rest.
+fn kinds_of(file: &FoundFile) -> Vec<String> {
+    let name = file.name.to_ascii_lowercase();
+    let kind = if name.contains(".pt.trace.json") {
+        "PyTorch"
+    } else if name.starts_with("neuron_") {
+        "NEURON"
+    } else if file.class == NameClass::Perfetto {
+        "Perfetto"
+    } else {
+        return Vec::new();
+    };
+    vec![kind.to_owned()]
+}

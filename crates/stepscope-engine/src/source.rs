@@ -1,0 +1,123 @@
+//! Argument sources that know whether their file is still the one that was read.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use stepscope_formats::{Format, gzip};
+use stepscope_model::{ArgError, ArgSource, ArgValue, Limits, ReadContext, SharedBytes};
+
+use crate::files::{Stamp, TraceFile};
+
+/// A file is looked at again when the last look is older than this.
+const LOOK_AGAIN_MS: i64 = 100;
+
+/// A reader's source over a mapped file.
+pub(crate) struct CheckedSource {
+    inner: Arc<dyn ArgSource>,
+    file: Arc<TraceFile>,
+    begun: Instant,
+    /// Milliseconds since `begun` at which the file was last found unchanged; -1 before that.
+    looked_ms: AtomicI64,
+}
+
+impl CheckedSource {
+    pub(crate) fn new(inner: Arc<dyn ArgSource>, file: Arc<TraceFile>) -> Self {
+        Self {
+            inner,
+            file,
+            begun: Instant::now(),
+            looked_ms: AtomicI64::new(-1),
+        }
+    }
+
+    fn check(&self) -> Result<(), ArgError> {
+        if self.file.damaged() {
+            return Err(ArgError::SourceChanged);
+        }
+        let now = i64::try_from(self.begun.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let last = self.looked_ms.load(Ordering::Relaxed);
+        if last >= 0 && now - last < LOOK_AGAIN_MS {
+            return Ok(());
+        }
+        self.file.check()?;
+        self.looked_ms.store(now, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl ArgSource for CheckedSource {
+    fn visit(&self, token: u64, visit: &mut dyn FnMut(&str, ArgValue<'_>)) -> Result<(), ArgError> {
+        self.check()?;
+        let outcome = self.inner.visit(token, visit);
+        // A page that vanished meanwhile has given zeros.
+        if self.file.damaged() {
+            return Err(ArgError::SourceChanged);
+        }
+        outcome
+    }
+}
+
+/// What is needed to make the argument source of a file again.
+#[derive(Clone, Debug)]
+pub(crate) struct SourceSpec {
+    pub(crate) path: PathBuf,
+    pub(crate) stamp: Stamp,
+    pub(crate) format: Format,
+    pub(crate) limits: Limits,
+}
+
+/// The source of a run that came from the import cache: the file is opened (and inflated) when
+/// somebody asks for the first argument.
+pub(crate) struct LazySource {
+    spec: SourceSpec,
+    made: OnceLock<Result<Arc<dyn ArgSource>, ArgError>>,
+}
+
+impl LazySource {
+    pub(crate) fn new(spec: SourceSpec) -> Self {
+        Self {
+            spec,
+            made: OnceLock::new(),
+        }
+    }
+
+    fn make(&self) -> Result<Arc<dyn ArgSource>, ArgError> {
+        let changed = |_| ArgError::SourceChanged;
+        let file = Arc::new(TraceFile::open(&self.spec.path).map_err(changed)?);
+        if file.stamp() != self.spec.stamp {
+            return Err(ArgError::SourceChanged);
+        }
+        let context = ReadContext::new(self.spec.limits);
+        let unreadable = |_| ArgError::SourceChanged;
+        if gzip::is_gzip((*file).as_ref()) {
+            let inflated = gzip::inflate((*file).as_ref(), &self.spec.limits, &context);
+            let bytes: SharedBytes = Arc::new(inflated.bytes);
+            return stepscope_formats::arg_source(self.spec.format, &bytes, &context)
+                .map_err(unreadable);
+        }
+        let bytes: SharedBytes = Arc::<TraceFile>::clone(&file);
+        let source = stepscope_formats::arg_source(self.spec.format, &bytes, &context)
+            .map_err(unreadable)?;
+        Ok(Arc::new(CheckedSource::new(source, file)))
+    }
+}
+
+impl ArgSource for LazySource {
+    fn visit(&self, token: u64, visit: &mut dyn FnMut(&str, ArgValue<'_>)) -> Result<(), ArgError> {
+        match self.made.get_or_init(|| self.make()) {
+            Ok(source) => source.visit(token, visit),
+            Err(error) => Err(*error),
+        }
+    }
+}
+
+/// Stands for a file of a run that could not be read: it has no events, so nobody asks it.
+pub(crate) struct NoSource;
+
+impl ArgSource for NoSource {
+    fn visit(&self, _: u64, _: &mut dyn FnMut(&str, ArgValue<'_>)) -> Result<(), ArgError> {
+        Err(ArgError::BadToken)
+    }
+}
