@@ -1,0 +1,117 @@
+//! What is known of a run besides its events: files, facts, modules, diagnostics.
+
+use stepscope_model::{ArgValue, Diagnostic, Dur, Epoch};
+
+/// One file that is poured into a trace (one host or one rank).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileSpec {
+    /// Path as shown to users.
+    pub path: String,
+    /// Code of the file's format, e.g. `xplane`.
+    pub format: String,
+    /// Size of the file.
+    pub bytes: u64,
+    /// Host name, from the file's name or its content. Prefixed to track keys when a run has
+    /// several files.
+    pub host: String,
+    /// Global rank of the process that wrote the file.
+    pub rank: Option<u32>,
+}
+
+/// What is known of one file after building.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileFacts {
+    /// As given to the builder.
+    pub spec: FileSpec,
+    /// As the reader gave it.
+    pub epoch: Epoch,
+    /// This file's own `Time::ZERO` on the run's clock: what was added to all of its times.
+    pub shift: Dur,
+    /// Facts in the order of their first mention.
+    pub facts: Vec<(String, FactValue)>,
+    /// Compiled programs.
+    pub modules: Vec<(String, Option<u64>)>,
+    /// Slices as the file holds them: neither async nor derived.
+    pub slices: u64,
+    /// Slices of async tracks that are not derived.
+    pub async_slices: u64,
+    /// Slices that a tool computed.
+    pub derived_slices: u64,
+    /// How many [`ArgSource`](stepscope_model::ArgSource)s its reader registered.
+    pub sources: u16,
+}
+
+impl FileFacts {
+    /// The value of a fact.
+    pub fn fact(&self, key: &str) -> Option<&FactValue> {
+        self.facts
+            .iter()
+            .find(|fact| fact.0 == key)
+            .map(|fact| &fact.1)
+    }
+}
+
+/// Value of a fact.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FactValue {
+    /// A whole number.
+    Int(i64),
+    /// A whole number past `i64::MAX`.
+    Uint(u64),
+    /// A number with a fraction.
+    Double(f64),
+    /// True or false.
+    Bool(bool),
+    /// Text; JSON text and bytes are kept as text too.
+    Text(String),
+}
+
+impl From<ArgValue<'_>> for FactValue {
+    fn from(value: ArgValue<'_>) -> Self {
+        match value {
+            ArgValue::Int(value) => Self::Int(value),
+            ArgValue::Uint(value) => Self::Uint(value),
+            ArgValue::Double(value) => Self::Double(value),
+            ArgValue::Bool(value) => Self::Bool(value),
+            ArgValue::Str(text) | ArgValue::Json(text) => Self::Text(text.to_owned()),
+            ArgValue::Bytes(bytes) => Self::Text(String::from_utf8_lossy(bytes).into_owned()),
+        }
+    }
+}
+
+impl<'a> From<&'a FactValue> for ArgValue<'a> {
+    fn from(value: &'a FactValue) -> Self {
+        match value {
+            FactValue::Int(value) => Self::Int(*value),
+            FactValue::Uint(value) => Self::Uint(*value),
+            FactValue::Double(value) => Self::Double(*value),
+            FactValue::Bool(value) => Self::Bool(*value),
+            FactValue::Text(text) => Self::Str(text),
+        }
+    }
+}
+
+impl std::fmt::Display for FactValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Int(value) => value.fmt(f),
+            Self::Uint(value) => value.fmt(f),
+            Self::Double(value) => value.fmt(f),
+            Self::Bool(value) => value.fmt(f),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+/// How often something was diagnosed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiagnosticCount {
+    /// What.
+    pub what: Diagnostic,
+    /// How often.
+    pub count: u64,
+    /// The first few distinct details.
+    pub details: Vec<String>,
+    /// Index into [`Trace::files`](crate::Trace::files); `None` for the run as a whole.
+    pub file: Option<usize>,
+}

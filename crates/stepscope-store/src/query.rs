@@ -1,0 +1,467 @@
+//! Reading a finished trace: tracks and their columns, single events, neighbours, links.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use stepscope_model::{
+    ArgError, ArgRef, ArgSource, ArgValue, Dur, Epoch, NameId, SliceFlags, SliceKind, SourceId,
+    Time, TrackId,
+};
+
+use crate::facts::{DiagnosticCount, FileFacts};
+use crate::kinds;
+use crate::nest::{TOLERANCE, TOP};
+use crate::table::{SliceTable, TrackTable};
+use crate::trace::{
+    Categories, Event, EventId, FlowEdge, Instants, Samples, Slices, StepMark, Trace, Track,
+};
+
+/// The run as a whole.
+impl Trace {
+    /// Files in the order in which they were added.
+    pub fn files(&self) -> &[FileFacts] {
+        &self.files
+    }
+
+    /// Clock of the run: the origin of the file that begins first, and the Unix time of
+    /// [`Time::ZERO`].
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// First begin and last end of the slices that files hold (neither async nor derived); `None`
+    /// when there are none.
+    pub fn slice_span(&self) -> Option<Range<Time>> {
+        self.slice_span.clone()
+    }
+
+    /// First and last time of everything. Empty for an empty trace.
+    pub fn span(&self) -> Range<Time> {
+        self.span.clone()
+    }
+
+    /// The text of a name; empty if there is no such name.
+    pub fn name(&self, id: NameId) -> &str {
+        self.names.get(id.index())
+    }
+
+    /// Number of distinct names. Categories and arguments' texts may be among them.
+    pub fn name_count(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Ids of all names for which `matches` is true. Each distinct name is asked once.
+    pub fn find_names(&self, matches: &mut dyn FnMut(&str) -> bool) -> Vec<NameId> {
+        (0..self.names.len())
+            .filter(|index| matches(self.names.get(*index)))
+            .filter_map(|index| u32::try_from(index).ok().map(NameId))
+            .collect()
+    }
+
+    /// Step markers in time order.
+    pub fn step_marks(&self) -> &[StepMark] {
+        &self.steps
+    }
+
+    /// What the user should know.
+    pub fn diagnostics(&self) -> &[DiagnosticCount] {
+        &self.diagnostics
+    }
+
+    /// Slices by category, over all files, in the order of the categories' ids: those that files
+    /// hold, neither async nor derived.
+    pub fn by_category(&self) -> Vec<(NameId, u64)> {
+        self.by_category.clone()
+    }
+
+    /// All slices, async and derived ones included.
+    pub fn slice_count(&self) -> u64 {
+        u64::from(self.first_slice.last().copied().unwrap_or(0))
+    }
+
+    /// All slices and instants: ids are below this.
+    pub fn event_count(&self) -> u32 {
+        self.first_instant.last().copied().unwrap_or(0)
+    }
+
+    /// Bytes held in memory by columns, names and links. Views of a cache image cost none.
+    pub fn heap_bytes(&self) -> usize {
+        let tables: usize = self.tables.iter().map(TrackTable::heap_bytes).sum();
+        let texts: usize = self
+            .tracks
+            .iter()
+            .map(|track| track.key.capacity() + track.name.capacity())
+            .sum();
+        tables
+            + texts
+            + size_of_val(self.tracks.as_slice())
+            + size_of_val(self.tables.as_slice())
+            + 12 * self.tracks.len()
+            + self.names.heap_bytes()
+            + self.flows.heap_bytes()
+            + size_of_val(self.steps.as_slice())
+            + self.kinds.heap_bytes()
+    }
+}
+
+/// Tracks and their columns.
+impl Trace {
+    /// All tracks: groups before their members, siblings in display order.
+    pub fn tracks(&self) -> &[Track] {
+        &self.tracks
+    }
+
+    /// The track with this key.
+    pub fn track_by_key(&self, key: &str) -> Option<TrackId> {
+        let key_of = |id: &u32| {
+            self.tracks
+                .get(*id as usize)
+                .map(|track| track.key.as_str())
+        };
+        let at = self.by_key.partition_point(|id| key_of(id) < Some(key));
+        let id = self.by_key.get(at)?;
+        (key_of(id) == Some(key)).then_some(TrackId(*id))
+    }
+
+    pub(crate) fn table(&self, track: TrackId) -> Option<&TrackTable> {
+        self.tables.get(track.index())
+    }
+
+    /// Slices of a track; none for a track that does not exist.
+    pub fn slices(&self, track: TrackId) -> Slices<'_> {
+        let first = self.first_slice.get(track.index()).copied();
+        let Some(slices) = self.table(track).map(|table| &table.slices) else {
+            return Slices {
+                first_id: EventId(0),
+                start: &[],
+                dur: &[],
+                name: &[],
+                category: Categories::One(NameId::EMPTY),
+                depth: &[],
+                parent: &[],
+            };
+        };
+        Slices {
+            first_id: EventId(first.unwrap_or(0)),
+            start: &slices.start,
+            dur: &slices.dur,
+            name: &slices.name,
+            category: (&slices.category).into(),
+            depth: &slices.depth,
+            parent: &slices.parent,
+        }
+    }
+
+    /// Instants of a track.
+    pub fn instants(&self, track: TrackId) -> Instants<'_> {
+        let first = self.first_instant.get(track.index()).copied();
+        match self.table(track).and_then(|table| table.instants.as_ref()) {
+            Some(instants) => Instants {
+                first_id: EventId(first.unwrap_or(0)),
+                at: &instants.at,
+                name: &instants.name,
+                category: (&instants.category).into(),
+            },
+            None => Instants {
+                first_id: EventId(first.unwrap_or(0)),
+                at: &[],
+                name: &[],
+                category: Categories::One(NameId::EMPTY),
+            },
+        }
+    }
+
+    /// Samples of a counter.
+    pub fn samples(&self, track: TrackId) -> Samples<'_> {
+        match self.table(track).and_then(|table| table.samples.as_ref()) {
+            Some(samples) => Samples {
+                at: &samples.at,
+                value: &samples.value,
+            },
+            None => Samples {
+                at: &[],
+                value: &[],
+            },
+        }
+    }
+
+    /// Display row of each slice of the track; `None` means that it equals the depth.
+    pub fn rows(&self, track: TrackId) -> Option<&[u16]> {
+        self.table(track)
+            .map(|table| &*table.slices.row)
+            .filter(|rows| !rows.is_empty())
+    }
+
+    /// Self time of each slice of the track: its length less what its direct children cover of
+    /// it. One pass over the columns.
+    pub fn self_times(&self, track: TrackId) -> Vec<Dur> {
+        let slices = self.slices(track);
+        let mut self_times = slices.dur.to_vec();
+        for (index, parent) in slices.parent.iter().enumerate() {
+            if *parent == TOP {
+                continue;
+            }
+            let parent = *parent as usize;
+            let covered = covered(&slices, index, parent);
+            if let Some(time) = self_times.get_mut(parent) {
+                *time = Dur::from_ps(time.ps().saturating_sub(covered.ps()));
+            }
+        }
+        self_times
+    }
+
+    /// Indexes of slices that may intersect the window, in start order. Every slice that does lies
+    /// within the range; callers still test the ends, since long slices that began earlier widen
+    /// it to the left.
+    pub fn candidates(&self, track: TrackId, window: Range<Time>) -> Range<usize> {
+        let Some(table) = self.table(track).map(|table| &table.slices) else {
+            return 0..0;
+        };
+        let end = begun_before(table, window.end);
+        let begin = table.start.partition_point(|start| *start < window.start);
+        let first = table.open().first_open_at(window.start).unwrap_or(begin);
+        first.min(begin).min(end)..end
+    }
+
+    /// Kind of all slices with this name and category on this track; remembered.
+    pub fn kind(&self, track: TrackId, name: NameId, category: NameId) -> SliceKind {
+        let Some(track) = self.tracks.get(track.index()) else {
+            return SliceKind::Other;
+        };
+        let page = self.kinds.page(category, track.kind);
+        kinds::look_up(page, name, || {
+            SliceKind::of(self.name(name), self.name(category), track.kind)
+        })
+    }
+}
+
+/// Single events.
+impl Trace {
+    /// The track of an event, its index there, and whether it is an instant.
+    fn locate(&self, id: EventId) -> Option<(TrackId, usize, bool)> {
+        let slices = self.first_slice.last().copied().unwrap_or(0);
+        let (first_ids, instant) = if id.0 < slices {
+            (&self.first_slice, false)
+        } else {
+            (&self.first_instant, true)
+        };
+        // Of tracks that begin with the same id, the last one holds it.
+        let track = first_ids
+            .partition_point(|first| *first <= id.0)
+            .checked_sub(1)?;
+        if track >= self.tracks.len() {
+            return None;
+        }
+        let index = (id.0 - first_ids[track]) as usize;
+        Some((TrackId(u32::try_from(track).ok()?), index, instant))
+    }
+
+    /// Everything about one event; `None` if there is no such event.
+    pub fn event(&self, id: EventId) -> Option<Event> {
+        let (track, index, instant) = self.locate(id)?;
+        if instant {
+            return self.instant_event(id, track, index);
+        }
+        let table = &self.table(track)?.slices;
+        let slices = self.slices(track);
+        let name = *slices.name.get(index)?;
+        let category = slices.category.get(index);
+        Some(Event {
+            id,
+            track,
+            index,
+            instant: false,
+            start: *slices.start.get(index)?,
+            dur: *slices.dur.get(index)?,
+            self_time: self_time(&slices, index),
+            name,
+            category,
+            depth: *slices.depth.get(index)?,
+            row: table.row(index),
+            parent: table.parent(index).map(|parent| slices.id(parent)),
+            kind: self.kind(track, name, category),
+            flags: SliceFlags(table.flags.get(index)),
+            step: table.step(index),
+            args: self.arg_ref(track, table.args.bits(index)),
+        })
+    }
+
+    fn instant_event(&self, id: EventId, track: TrackId, index: usize) -> Option<Event> {
+        let table = self.table(track)?.instants.as_ref()?;
+        let name = *table.name.get(index)?;
+        let category = table.category.get(index);
+        Some(Event {
+            id,
+            track,
+            index,
+            instant: true,
+            start: *table.at.get(index)?,
+            dur: Dur::ZERO,
+            self_time: Dur::ZERO,
+            name,
+            category,
+            depth: 0,
+            row: 0,
+            parent: None,
+            kind: self.kind(track, name, category),
+            flags: SliceFlags::NONE,
+            step: None,
+            args: self.arg_ref(track, table.args.bits(index)),
+        })
+    }
+
+    /// Sources are numbered per file while pouring, and through all files afterwards.
+    pub(crate) fn arg_ref(&self, track: TrackId, bits: u64) -> ArgRef {
+        let Some((source, token)) = ArgRef::from_bits(bits).get() else {
+            return ArgRef::NONE;
+        };
+        let file = self.tracks.get(track.index()).map_or(0, |track| track.file);
+        let first = self.first_source.get(file).copied().unwrap_or(0);
+        ArgRef::new(SourceId(first.saturating_add(source.0)), token)
+    }
+
+    /// Calls `visit` for each argument of the event, in the file's order. An event without
+    /// arguments visits nothing.
+    pub fn args(
+        &self,
+        id: EventId,
+        visit: &mut dyn FnMut(&str, ArgValue<'_>),
+    ) -> Result<(), ArgError> {
+        let Some((track, index, instant)) = self.locate(id) else {
+            return Err(ArgError::BadToken);
+        };
+        let bits = self.table(track).map_or(0, |table| {
+            if instant {
+                table
+                    .instants
+                    .as_ref()
+                    .map_or(0, |table| table.args.bits(index))
+            } else {
+                table.slices.args.bits(index)
+            }
+        });
+        match self.arg_ref(track, bits).get() {
+            None => Ok(()),
+            Some((source, token)) => self
+                .sources
+                .get(usize::from(source.0))
+                .ok_or(ArgError::BadToken)?
+                .visit(token, visit),
+        }
+    }
+
+    /// Where arguments are fetched, in the order that [`Trace::load`] wants them.
+    pub fn sources(&self) -> &[Arc<dyn ArgSource>] {
+        &self.sources
+    }
+
+    /// The events before and after this one on the same display row of its track; for an instant,
+    /// the instants before and after it on its track.
+    ///
+    /// Steps over what lies between them on other rows, hence O(n) at worst.
+    pub fn prev_next(&self, id: EventId) -> (Option<EventId>, Option<EventId>) {
+        let Some((track, index, instant)) = self.locate(id) else {
+            return (None, None);
+        };
+        if instant {
+            let count = self.instants(track).at.len();
+            return (
+                index.checked_sub(1).map(|_| EventId(id.0 - 1)),
+                (index + 1 < count).then(|| EventId(id.0 + 1)),
+            );
+        }
+        let Some(table) = self.table(track).map(|table| &table.slices) else {
+            return (None, None);
+        };
+        let slices = self.slices(track);
+        let row = table.row(index);
+        let same_row = |other: &usize| table.row(*other) == row;
+        let before = (0..index).rev().find(same_row);
+        let after = (index + 1..slices.len()).find(same_row);
+        (
+            before.map(|before| slices.id(before)),
+            after.map(|after| slices.id(after)),
+        )
+    }
+
+    /// The first slice directly inside this one.
+    pub fn first_child(&self, id: EventId) -> Option<EventId> {
+        let (track, index, instant) = self.locate(id)?;
+        if instant {
+            return None;
+        }
+        let slices = self.slices(track);
+        inside(&slices, index)
+            .find(|child| {
+                slices
+                    .parent
+                    .get(*child)
+                    .is_some_and(|p| *p as usize == index)
+            })
+            .map(|child| slices.id(child))
+    }
+}
+
+/// Links.
+impl Trace {
+    /// Links that arrive at the event, in time order.
+    pub fn flows_in(&self, id: EventId) -> Vec<FlowEdge> {
+        self.flows.arriving(id)
+    }
+
+    /// Links that leave the event, in time order.
+    pub fn flows_out(&self, id: EventId) -> Vec<FlowEdge> {
+        self.flows.leaving(id)
+    }
+
+    /// Distinct flow keys with both a start and an end; open ends are a diagnostic.
+    pub fn flow_count(&self) -> u64 {
+        self.flows.complete
+    }
+
+    /// Number of links.
+    pub fn flow_edge_count(&self) -> usize {
+        self.flows.from.len()
+    }
+}
+
+/// Number of slices that begin before `end`.
+pub(crate) fn begun_before(table: &SliceTable, end: Time) -> usize {
+    table.start.partition_point(|start| *start < end)
+}
+
+/// Indexes of slices that begin while this one is open.
+fn inside(slices: &Slices<'_>, index: usize) -> Range<usize> {
+    let end = slices.end(index);
+    let after = slices.start.partition_point(|start| *start < end);
+    // Zero-length slices nest in one that begins and ends with them.
+    let begin = slices.start.get(index).copied().unwrap_or(Time::MAX);
+    let with_it = slices.start.partition_point(|start| *start <= begin);
+    index + 1..after.max(with_it).max(index + 1)
+}
+
+/// How much of its parent a slice covers.
+fn covered(slices: &Slices<'_>, child: usize, parent: usize) -> Dur {
+    let end = slices.end(child).min(slices.end(parent));
+    let start = slices.start.get(child).copied().unwrap_or(end);
+    Dur::from_ps(end.since(start).ps().max(0))
+}
+
+fn self_time(slices: &Slices<'_>, index: usize) -> Dur {
+    let children = inside(slices, index)
+        .filter(|child| {
+            slices
+                .parent
+                .get(*child)
+                .is_some_and(|p| *p as usize == index)
+        })
+        .map(|child| covered(slices, child, index).ps())
+        .fold(0, i64::saturating_add);
+    let dur = slices.dur.get(index).copied().unwrap_or_default();
+    Dur::from_ps(dur.ps().saturating_sub(children))
+}
+
+/// How far rows may blur; see [`crate::nest`].
+pub(crate) fn tolerance() -> Dur {
+    TOLERANCE
+}
