@@ -131,6 +131,7 @@ impl Fault {
 pub(crate) struct Fields<'a> {
     bytes: &'a [u8],
     at: usize,
+    begin: usize,
 }
 
 impl<'a> Fields<'a> {
@@ -140,6 +141,7 @@ impl<'a> Fields<'a> {
         Self {
             bytes: message,
             at: 0,
+            begin: 0,
         }
     }
 
@@ -147,6 +149,12 @@ impl<'a> Fields<'a> {
     #[inline]
     pub(crate) const fn at(&self) -> usize {
         self.at
+    }
+
+    /// Offset of the field that was given last: of its tag's first byte.
+    #[inline]
+    pub(crate) const fn begin(&self) -> usize {
+        self.begin
     }
 
     /// What has not been walked yet.
@@ -228,6 +236,7 @@ impl<'a> Fields<'a> {
             _ => return Err(Fault::BadTag),
         };
         self.at = at;
+        self.begin = begin;
         Ok(Some(Field { number, value }))
     }
 }

@@ -1,24 +1,38 @@
-//! Under construction.
+//! `XSpace` (`*.xplane.pb`): what XProf, JAX, PyTorch/XLA and TensorFlow record, and what we
+//! record ourselves.
+//!
+//! An `XSpace` is planes (a device, the host's threads), a plane is lines (a thread, a stream),
+//! a line is events with stats. Seen: JAX 0.4 to 0.10 and PyTorch/XLA 2.9 on CPU, JAX on AMD
+//! GPUs, TensorFlow on NVIDIA GPUs, JAX on TPU v6e, Neuron's converted form. The page
+//! `docs/formats/xspace.md` has the schema, how each field is read, and the stats that we add.
+//!
+//! Reading order: `wire` (field numbers), `marks` (stats with a meaning), `index` (where
+//! everything lies), `lines` (the hot path), `reader`, `facts`, `args`, `writer`.
+
+mod args;
+mod facts;
+mod index;
+mod lines;
+mod marks;
+mod reader;
+mod wire;
+mod writer;
 
 use std::sync::Arc;
 
-use stepscope_model::{ArgSource, EventSink, ReadContext, SharedBytes};
+pub use marks::{COUNTERS_LINE, EventKind, HOST_PLANE, TrackRecord, pack_flow};
+pub use reader::read;
+use stepscope_model::{ArgSource, ReadContext, SharedBytes};
+
+pub use writer::{EventId, LineWriter, PlaneWriter, Stat, StatId, StatValue, TextId, XSpaceWriter};
 
 use crate::FormatError;
 
-/// Reads a whole file.
-pub fn read<S: EventSink>(
-    _bytes: &SharedBytes,
-    _context: &ReadContext,
-    _sink: &mut S,
-) -> Result<(), FormatError> {
-    Err(FormatError::Empty)
-}
-
-/// The argument source of a file that has been read before.
+/// The argument source of a file that has been read before. Lines are stepped over, not decoded;
+/// memory is proportional to the metadata.
 pub fn arg_source(
-    _bytes: &SharedBytes,
+    bytes: &SharedBytes,
     _context: &ReadContext,
 ) -> Result<Arc<dyn ArgSource>, FormatError> {
-    Err(FormatError::Empty)
+    Ok(Arc::new(args::XSpaceArgs::open(Arc::clone(bytes))))
 }

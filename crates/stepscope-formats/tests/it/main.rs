@@ -9,3 +9,5 @@
 
 mod detect;
 mod traces;
+#[cfg(feature = "xplane")]
+mod xplane;

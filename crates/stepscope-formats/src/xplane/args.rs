@@ -1,0 +1,165 @@
+//! Arguments of single events, decoded when somebody looks at them.
+//!
+//! A token is the offset of the event's field in its line (the tag byte), so it names the bytes to
+//! decode; which plane's metadata to use follows from where it lies.
+
+use std::borrow::Cow;
+
+use stepscope_model::{ArgError, ArgSource, ArgValue, SharedBytes};
+
+use super::index::{PlaneIndex, Span, frame};
+use super::marks::{EventKind, Form, Role};
+use super::wire::{self, StatValue, event, line};
+use crate::proto_wire::{Fields, Value};
+
+/// The argument source of one file.
+pub(super) struct XSpaceArgs {
+    bytes: SharedBytes,
+    /// Length of the file when it was framed.
+    length: usize,
+    /// In the order of the file.
+    planes: Vec<PlaneIndex>,
+}
+
+impl XSpaceArgs {
+    /// From planes that have been framed already.
+    pub(super) fn new(bytes: SharedBytes, planes: Vec<PlaneIndex>) -> Self {
+        let length = (*bytes).as_ref().len();
+        Self {
+            bytes,
+            length,
+            planes,
+        }
+    }
+
+    /// Frames the file.
+    pub(super) fn open(bytes: SharedBytes) -> Self {
+        let planes = frame((*bytes).as_ref()).indexes;
+        Self::new(bytes, planes)
+    }
+
+    /// The planes, in the order of the file.
+    pub(super) fn planes(&self) -> &[PlaneIndex] {
+        &self.planes
+    }
+}
+
+impl ArgSource for XSpaceArgs {
+    fn visit(&self, token: u64, visit: &mut dyn FnMut(&str, ArgValue<'_>)) -> Result<(), ArgError> {
+        let file = (*self.bytes).as_ref();
+        if file.len() != self.length {
+            return Err(ArgError::SourceChanged);
+        }
+        let at = usize::try_from(token).or(Err(ArgError::BadToken))?;
+        let plane = self
+            .planes
+            .partition_point(|plane| plane.span.start() <= at)
+            .checked_sub(1)
+            .and_then(|index| self.planes.get(index))
+            .filter(|plane| at < plane.span.end())
+            .ok_or(ArgError::BadToken)?;
+        let rest = file.get(at..plane.span.end()).unwrap_or_default();
+        let message = match Fields::new(rest).next() {
+            Ok(Some(field)) if field.number == line::EVENTS => field.value.bytes(),
+            _ => None,
+        };
+        let message = message.ok_or(ArgError::SourceChanged)?;
+
+        let mut metadata_id = 0;
+        let mut stats = Vec::new();
+        let mut fields = Fields::new(message);
+        while let Some(field) = fields.next().or(Err(ArgError::SourceChanged))? {
+            match (field.number, field.value) {
+                (event::METADATA_ID, Value::Varint(id)) => metadata_id = id as i64,
+                (event::STATS, Value::Bytes(stat)) => stats.push(Span::of(file, stat)),
+                _ => {}
+            }
+        }
+        let of_metadata = plane.events.get(metadata_id).map_or(&[][..], |metadata| {
+            if let Some(name) = metadata.long_name(file) {
+                visit("long_name", ArgValue::Str(&String::from_utf8_lossy(name)));
+            }
+            plane.stats_of(metadata)
+        });
+        for stat in of_metadata.iter().chain(&stats) {
+            let stat = wire::stat(stat.get(file)).or(Err(ArgError::SourceChanged))?;
+            plane.visit_stat(file, stat, visit);
+        }
+        Ok(())
+    }
+}
+
+impl PlaneIndex {
+    /// Gives one stat with its name, unless it is hidden or has no value.
+    pub(super) fn visit_stat(
+        &self,
+        file: &[u8],
+        stat: wire::Stat<'_>,
+        visit: &mut dyn FnMut(&str, ArgValue<'_>),
+    ) {
+        let metadata = self.stats.get(stat.metadata_id);
+        if metadata.is_some_and(|metadata| metadata.meaning.hidden) {
+            return;
+        }
+        let key = match metadata {
+            Some(metadata) => String::from_utf8_lossy(metadata.name.get(file)),
+            None => Cow::Owned(stat.metadata_id.to_string()),
+        };
+        let form = metadata.map_or(Form::Plain, |metadata| metadata.meaning.form);
+        let text;
+        let value = match stat.value {
+            StatValue::None => return,
+            StatValue::Double(value) => ArgValue::Double(value),
+            StatValue::Int(value) if form == Form::Bool => ArgValue::Bool(value != 0),
+            StatValue::Int(value) => ArgValue::Int(value),
+            StatValue::Uint(value) => match i64::try_from(value) {
+                Ok(value) => ArgValue::Int(value),
+                Err(_) => ArgValue::Uint(value),
+            },
+            StatValue::Bytes(bytes) => ArgValue::Bytes(bytes),
+            StatValue::Str(_) | StatValue::Ref(_) => {
+                text = self.text(file, stat.value);
+                if form == Form::Json {
+                    ArgValue::Json(&text)
+                } else {
+                    ArgValue::Str(&text)
+                }
+            }
+        };
+        visit(&key, value);
+    }
+
+    /// The text of a stat's value; a reference to metadata that is not there is shown as its id.
+    pub(super) fn text<'a>(&self, file: &'a [u8], value: StatValue<'a>) -> Cow<'a, str> {
+        match value {
+            StatValue::Str(bytes) => String::from_utf8_lossy(bytes),
+            StatValue::Ref(id) => match self.stats.get(id) {
+                Some(metadata) => String::from_utf8_lossy(metadata.name.get(file)),
+                None => Cow::Owned(id.to_string()),
+            },
+            _ => Cow::Borrowed(""),
+        }
+    }
+
+    /// The first stat of an event metadata with this role.
+    pub(super) fn find_stat<'a>(
+        &self,
+        file: &'a [u8],
+        stats: &[Span],
+        role: Role,
+    ) -> Option<StatValue<'a>> {
+        stats
+            .iter()
+            .filter_map(|stat| wire::stat(stat.get(file)).ok())
+            .find(|stat| self.role(stat.metadata_id) == role)
+            .map(|stat| stat.value)
+    }
+
+    /// What the events of an event metadata are.
+    pub(super) fn kind(&self, file: &[u8], stats: &[Span]) -> EventKind {
+        self.find_stat(file, stats, Role::Kind)
+            .map_or(EventKind::Slice, |value| {
+                EventKind::of(self.text(file, value).as_bytes())
+            })
+    }
+}
