@@ -80,6 +80,9 @@ diagnostics! {
     /// A time was not a number, or outside what can be represented.
     BadTime = "bad-time", DataLoss, "events without a usable time were left out",
         "Tell the maintainers of the program that wrote the file.";
+    /// A number stands in quotes. Read as the number it is.
+    QuotedNumber = "quoted-number", Notice, "times written as text were read as numbers",
+        "Nothing to do; the maintainers of the program that wrote the file may like to know.";
     /// A duration is far longer than the rest of the trace.
     ImpossibleDuration = "impossible-duration", Notice, "durations that cannot be true are flagged and left out of rankings",
         "The recorder wrote a wrong length; compare with the neighbours of the event.";

@@ -1,4 +1,29 @@
-//! Under construction.
+//! Chrome JSON: what Chrome, PyTorch (kineto), JAX's `trace.json.gz`, Neuron and many others write.
+//!
+//! An object with a list `traceEvents`, or the bare list; every entry an object with a one-letter
+//! phase `ph`. How each field becomes ours stands in `docs/formats/chrome-json.md`. Seen: kineto
+//! from 2020 to 2026 (NVIDIA, AMD, MTIA, CPU), XLA's export, `DevTools`.
+//!
+//! Reading order: [`read`], then `reader` (outline and parts), `pour` (entry to sink), `pairs`
+//! (begins and ends), `describe` and `torch` (names and facts), `args`; below them `event`, `scan`,
+//! `number`, `text`. The way back is `writer`.
+
+mod args;
+mod describe;
+mod event;
+mod mask;
+mod names;
+mod number;
+mod own;
+mod pairs;
+mod pour;
+mod reader;
+mod scan;
+mod tally;
+mod text;
+mod torch;
+mod tracks;
+mod writer;
 
 use std::sync::Arc;
 
@@ -6,19 +31,28 @@ use stepscope_model::{ArgSource, EventSink, ReadContext, SharedBytes};
 
 use crate::FormatError;
 
-/// Reads a whole file.
+/// Reads a whole file into `sink`; `bytes` is the uncompressed text.
+///
+/// # Errors
+///
+/// When there is nothing to read (no text, no `traceEvents`, UTF-16), or the reading was cancelled.
+/// Damage further in is counted as diagnostics.
 pub fn read<S: EventSink>(
-    _bytes: &SharedBytes,
-    _context: &ReadContext,
-    _sink: &mut S,
+    bytes: &SharedBytes,
+    context: &ReadContext,
+    sink: &mut S,
 ) -> Result<(), FormatError> {
-    Err(FormatError::Empty)
+    reader::read(bytes, context, sink)
 }
 
 /// The argument source of a file that has been read before.
+///
+/// # Errors
+///
+/// None today; the signature is the one of every format.
 pub fn arg_source(
-    _bytes: &SharedBytes,
-    _context: &ReadContext,
+    bytes: &SharedBytes,
+    context: &ReadContext,
 ) -> Result<Arc<dyn ArgSource>, FormatError> {
-    Err(FormatError::Empty)
+    Ok(args::unread(bytes, context))
 }

@@ -7,6 +7,8 @@
     reason = "tests fail loudly, and say when they were not run"
 )]
 
+#[cfg(feature = "chrome")]
+mod chrome;
 mod detect;
 mod traces;
 #[cfg(feature = "xplane")]

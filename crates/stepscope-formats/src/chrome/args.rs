@@ -1,0 +1,189 @@
+//! Arguments of an event, read when somebody asks.
+//!
+//! A token is the byte offset of the event's opening brace; the members of `args` come first, then
+//! the event's fields that are no standard ones. A slice made of a begin and an end has the token
+//! of its begin; what the end holds follows the begin's arguments. Which end belongs to a begin
+//! is kept only for ends that have arguments (16 bytes each); a source made without reading the
+//! file finds the pairs when it is first asked for a begin.
+
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+
+use stepscope_model::{
+    ArgError, ArgSource, ArgValue, Diagnostic, Epoch, EventSink, FlowBind, InstantIn, NameId,
+    ReadContext, SharedBytes, SliceFlow, SliceIn, SourceId, Time, TrackId, TrackPatch,
+};
+
+use super::event::{entry, is_standard, members};
+use super::scan::{Sort, Stop, Value};
+use super::text::unescape;
+
+/// See the module's text.
+pub(super) struct Source {
+    bytes: SharedBytes,
+    /// Begin and end of pairs whose end has arguments, sorted by begin.
+    ends: OnceLock<Vec<(u64, u64)>>,
+}
+
+impl Source {
+    pub(super) fn new(bytes: &SharedBytes) -> Arc<Self> {
+        Arc::new(Self {
+            bytes: Arc::clone(bytes),
+            ends: OnceLock::new(),
+        })
+    }
+
+    /// Tells the pairs that reading has found.
+    pub(super) fn set_ends(&self, mut ends: Vec<(u64, u64)>) {
+        ends.sort_unstable();
+        let _ = self.ends.set(ends);
+    }
+
+    fn end_of(&self, begin: u64) -> Option<u64> {
+        let ends = self.ends.get_or_init(|| {
+            let mut ends = super::reader::ends_of(&self.bytes).unwrap_or_default();
+            ends.sort_unstable();
+            ends
+        });
+        let place = ends.binary_search_by_key(&begin, |pair| pair.0).ok()?;
+        ends.get(place).map(|pair| pair.1)
+    }
+}
+
+impl ArgSource for Source {
+    fn visit(&self, token: u64, visit: &mut dyn FnMut(&str, ArgValue<'_>)) -> Result<(), ArgError> {
+        let bytes: &[u8] = (*self.bytes).as_ref();
+        let phase = visit_event(bytes, token, visit)?;
+        if matches!(phase, b'B' | b'b' | b'S')
+            && let Some(end) = self.end_of(token)
+        {
+            visit_event(bytes, end, visit)?;
+        }
+        Ok(())
+    }
+}
+
+/// Visits the arguments of the event at `token`; returns its phase.
+pub(super) fn visit_event(
+    bytes: &[u8],
+    token: u64,
+    visit: &mut dyn FnMut(&str, ArgValue<'_>),
+) -> Result<u8, ArgError> {
+    let at = usize::try_from(token).map_err(|_too_large| ArgError::BadToken)?;
+    if bytes.get(at) != Some(&b'{') {
+        return Err(ArgError::SourceChanged);
+    }
+    let found = entry(bytes, at).map_err(|_stop| ArgError::SourceChanged)?;
+    match found.args.sort {
+        Sort::Object => {
+            visit_members(bytes, found.args.span.start, visit)
+                .map_err(|_stop| ArgError::SourceChanged)?;
+        }
+        _ if found.args.is_null(bytes) => {}
+        _ => with_value(bytes, &found.args, |value| visit("args", value)),
+    }
+    if found.extra {
+        let _ = members(bytes, at, |key, value| {
+            if !is_standard(key) {
+                with_value(bytes, &value, |value| visit(&key_of(key), value));
+            }
+        });
+    }
+    Ok(found.phase)
+}
+
+/// Visits the members of the object at `at`; returns the byte after it.
+pub(super) fn visit_members(
+    bytes: &[u8],
+    at: usize,
+    visit: &mut dyn FnMut(&str, ArgValue<'_>),
+) -> Result<usize, Stop> {
+    members(bytes, at, |key, value| {
+        with_value(bytes, &value, |value| visit(&key_of(key), value));
+    })
+}
+
+fn key_of(raw: &[u8]) -> Cow<'_, str> {
+    unescape(raw, memchr::memchr(b'\\', raw).is_some()).text
+}
+
+/// Calls `then` with a value as the words of the model say it.
+pub(super) fn with_value(bytes: &[u8], value: &Value, then: impl FnOnce(ArgValue<'_>)) {
+    let raw = value.span.of(bytes);
+    match value.sort {
+        Sort::Str { escaped } => then(ArgValue::Str(&unescape(raw, escaped).text)),
+        Sort::Scalar => then(scalar(&String::from_utf8_lossy(raw))),
+        Sort::Object | Sort::Array => then(ArgValue::Json(&String::from_utf8_lossy(raw))),
+        Sort::Missing => {}
+    }
+}
+
+fn scalar(text: &str) -> ArgValue<'_> {
+    match text {
+        "true" => return ArgValue::Bool(true),
+        "false" => return ArgValue::Bool(false),
+        "null" => return ArgValue::Json("null"),
+        "NaN" => return ArgValue::Double(f64::NAN),
+        "Infinity" => return ArgValue::Double(f64::INFINITY),
+        "-Infinity" => return ArgValue::Double(f64::NEG_INFINITY),
+        _ => {}
+    }
+    if let Ok(whole) = text.parse() {
+        return ArgValue::Int(whole);
+    }
+    if let Ok(whole) = text.parse() {
+        return ArgValue::Uint(whole);
+    }
+    match text.parse() {
+        Ok(number) if text.starts_with(|first: char| first == '-' || first.is_ascii_digit()) => {
+            ArgValue::Double(number)
+        }
+        _ => ArgValue::Str(text),
+    }
+}
+
+/// A sink that keeps nothing.
+pub(super) struct Nowhere;
+
+impl EventSink for Nowhere {
+    fn epoch(&mut self, _: Epoch) {}
+
+    fn name(&mut self, _: &str) -> NameId {
+        NameId::EMPTY
+    }
+
+    fn track(&mut self, _: &str) -> TrackId {
+        TrackId(0)
+    }
+
+    fn describe(&mut self, _: TrackId, _: TrackPatch<'_>) {}
+
+    fn source(&mut self, _: Arc<dyn ArgSource>) -> SourceId {
+        SourceId(0)
+    }
+
+    fn slice(&mut self, _: TrackId, _: SliceIn<'_>) {}
+
+    fn instant(&mut self, _: TrackId, _: InstantIn) {}
+
+    fn counter(&mut self, _: TrackId, _: Time, _: f64) {}
+
+    fn flow(&mut self, _: TrackId, _: Time, _: SliceFlow, _: FlowBind) {}
+
+    fn module(&mut self, _: &str, _: Option<u64>) {}
+
+    fn fact(&mut self, _: &str, _: ArgValue<'_>) {}
+
+    fn diagnose(&mut self, _: Diagnostic, _: u64, _: &str) {}
+
+    fn fork(&self) -> Self {
+        Self
+    }
+
+    fn merge(&mut self, _: Self) {}
+}
+
+/// The argument source of a file whose pairs are not known yet.
+pub(super) fn unread(bytes: &SharedBytes, _context: &ReadContext) -> Arc<dyn ArgSource> {
+    Source::new(bytes)
+}

@@ -1,0 +1,162 @@
+//! Bit masks of interesting bytes: SSE2 where every processor has it, plain words elsewhere.
+
+#![allow(
+    unsafe_code,
+    reason = "calling SSE2 functions, which are part of every x86-64 processor"
+)]
+
+/// One bit a byte of a 64-byte block.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub(super) struct Masks {
+    pub(super) quote: u64,
+    pub(super) backslash: u64,
+    pub(super) open: u64,
+    pub(super) close: u64,
+    /// ASCII letters.
+    pub(super) letter: u64,
+    /// Whether any byte is above 127.
+    pub(super) high: bool,
+}
+
+#[cfg(target_arch = "x86_64")]
+mod sse2 {
+    use std::arch::x86_64::{
+        __m128i, _mm_add_epi8, _mm_cmpeq_epi8, _mm_cmplt_epi8, _mm_movemask_epi8, _mm_or_si128,
+        _mm_set_epi64x, _mm_set1_epi8,
+    };
+
+    #[target_feature(enable = "sse2")]
+    fn load(part: [u8; 16]) -> __m128i {
+        let whole = u128::from_le_bytes(part);
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "the two halves of sixteen bytes"
+        )]
+        _mm_set_epi64x((whole >> 64) as i64, whole as i64)
+    }
+
+    #[target_feature(enable = "sse2")]
+    fn bits(lanes: __m128i) -> u64 {
+        u64::from(_mm_movemask_epi8(lanes) as u32)
+    }
+
+    #[target_feature(enable = "sse2")]
+    fn equal(lanes: __m128i, byte: u8) -> __m128i {
+        _mm_cmpeq_epi8(lanes, _mm_set1_epi8(byte.cast_signed()))
+    }
+
+    #[inline]
+    #[target_feature(enable = "sse2")]
+    pub(super) fn quote_or_backslash(block: &[u8; 16]) -> u32 {
+        let lanes = load(*block);
+        _mm_movemask_epi8(_mm_or_si128(equal(lanes, b'"'), equal(lanes, b'\\'))) as u32
+    }
+
+    #[inline]
+    #[target_feature(enable = "sse2")]
+    pub(super) fn masks(block: &[u8; 64]) -> super::Masks {
+        let mut found = super::Masks::default();
+        let (parts, _) = block.as_chunks::<16>();
+        for (index, part) in parts.iter().enumerate() {
+            let at = index * 16;
+            let lanes = load(*part);
+            // `[` and `]` differ from `{` and `}` by one bit, lower case from upper case too.
+            let folded = _mm_or_si128(lanes, _mm_set1_epi8(0x20));
+            found.quote |= bits(equal(lanes, b'"')) << at;
+            found.backslash |= bits(equal(lanes, b'\\')) << at;
+            found.open |= bits(equal(folded, b'{')) << at;
+            found.close |= bits(equal(folded, b'}')) << at;
+            // 'a'..='z' moved down to -128..=-103: a signed comparison finds them.
+            let moved = _mm_add_epi8(folded, _mm_set1_epi8((0x80_u8 - b'a').cast_signed()));
+            found.letter |= bits(_mm_cmplt_epi8(moved, _mm_set1_epi8(-128 + 26))) << at;
+            found.high |= bits(lanes) != 0;
+        }
+        found
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(super) fn quote_or_backslash(block: &[u8; 16]) -> u32 {
+    // SAFETY: every x86-64 processor has SSE2; the target's baseline includes it.
+    unsafe { sse2::quote_or_backslash(block) }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+pub(super) fn quote_or_backslash(block: &[u8; 16]) -> u32 {
+    words::quote_or_backslash(block)
+}
+
+impl Masks {
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    pub(super) fn of(block: &[u8; 64]) -> Self {
+        // SAFETY: as above.
+        unsafe { sse2::masks(block) }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    #[inline]
+    pub(super) fn of(block: &[u8; 64]) -> Self {
+        words::masks(block)
+    }
+}
+
+#[cfg(any(test, not(target_arch = "x86_64")))]
+pub(super) mod words {
+    //! The same with eight bytes at a time in an ordinary register.
+
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+
+    /// The high bit of each byte that is zero.
+    fn zero_bytes(word: u64) -> u64 {
+        !(((word & LOW) + LOW) | word | LOW)
+    }
+
+    fn equal(word: u64, byte: u8) -> u64 {
+        zero_bytes(word ^ (ONES * u64::from(byte)))
+    }
+
+    /// The high bits of eight bytes, side by side.
+    fn gather(high: u64) -> u64 {
+        ((high >> 7).wrapping_mul(0x0102_0408_1020_4080)) >> 56
+    }
+
+    fn letters(folded: u64) -> u64 {
+        let seven = folded & LOW;
+        let from_a = seven + ONES * u64::from(0x80 - b'a');
+        let past_z = seven + ONES * u64::from(0x7f - b'z');
+        from_a & !past_z & !folded & HIGH
+    }
+
+    pub(in super::super) fn masks(block: &[u8; 64]) -> super::Masks {
+        let mut found = super::Masks::default();
+        let (parts, _) = block.as_chunks::<8>();
+        for (index, part) in parts.iter().enumerate() {
+            let word = u64::from_le_bytes(*part);
+            let folded = word | (ONES * 0x20);
+            let at = index * 8;
+            found.quote |= gather(equal(word, b'"')) << at;
+            found.backslash |= gather(equal(word, b'\\')) << at;
+            found.open |= gather(equal(folded, b'{')) << at;
+            found.close |= gather(equal(folded, b'}')) << at;
+            found.letter |= gather(letters(folded)) << at;
+            found.high |= word & HIGH != 0;
+        }
+        found
+    }
+
+    pub(in super::super) fn quote_or_backslash(block: &[u8; 16]) -> u32 {
+        let (parts, _) = block.as_chunks::<8>();
+        let mut found = 0;
+        for (index, part) in parts.iter().enumerate() {
+            let word = u64::from_le_bytes(*part);
+            let bits = gather(equal(word, b'"') | equal(word, b'\\'));
+            found |= u32::try_from(bits).unwrap_or_default() << (index * 8);
+        }
+        found
+    }
+}

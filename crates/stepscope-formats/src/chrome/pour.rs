@@ -1,0 +1,649 @@
+//! From entries to a sink, one after the other.
+//!
+//! Complete events, instants, counters and flows go to the sink at once. Begins and ends, async
+//! events and metadata need the whole file: only their places are kept ([`Mark`], 24 bytes each).
+
+use memchr::memmem;
+use stepscope_model::{
+    ArgRef, Cancelled, Dur, EventSink, FlowBind, FlowDirection, FlowKey, InstantIn, NameId,
+    ReadContext, SliceFlags, SliceFlow, SliceIn, SourceId, Time, TrackId,
+};
+
+use super::event::{self, Entry, Next, find_entry, next_element};
+use super::names::Names;
+use super::number::{NotTime, ps_from_us_text};
+use super::own::{self, Own};
+use super::scan::{self, Sort, Span, Stop, Value};
+use super::tally::{Note, Tally};
+use super::tracks::{Row, RowSort, Rows};
+
+/// What is fixed before the first event is poured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) context: &'a ReadContext,
+    /// The file's clock at `Time::ZERO`, in picoseconds.
+    pub(super) origin_ps: i128,
+    pub(super) source: SourceId,
+    /// Whether step numbers may stand in arguments (`step_num`; not in PyTorch's files).
+    pub(super) step_args: bool,
+}
+
+/// Place of an entry that waits for the whole file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// Byte of its opening brace.
+    pub(super) at: u64,
+    pub(super) time_ps: i64,
+    /// Row of a begin or end; unused for async events.
+    pub(super) row: u32,
+    pub(super) phase: u8,
+    /// Whether it has a name (an end may do without).
+    pub(super) named: bool,
+    /// Whether it has something to show as arguments.
+    pub(super) args: bool,
+}
+
+/// Why a part was not read further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// The next element begins here, at or behind the limit.
+    Handed(usize),
+    /// The list was closed before this byte.
+    Closed(usize),
+    /// The text ended inside the entry at this byte.
+    CutInside(usize),
+    /// The text ended after a whole entry, here.
+    CutBetween(usize),
+    /// Nothing more can be made sense of from here.
+    Lost(usize),
+}
+
+/// What a part left behind, besides what is in the sink.
+#[derive(Debug, Default)]
+pub(super) struct Poured {
+    pub(super) tally: Tally,
+    pub(super) rows: Rows,
+    pub(super) begins_and_ends: Vec<Mark>,
+    pub(super) asyncs: Vec<Mark>,
+    pub(super) metadata: Vec<u64>,
+    /// Whole entries, whatever they are.
+    pub(super) entries: u64,
+    /// The latest moment of any event.
+    pub(super) last_ps: Option<i64>,
+    pub(super) hints: Hints,
+    /// Whether a limit was met that depends on where parts begin.
+    pub(super) gave_up: bool,
+}
+
+/// Words seen in names that tell who wrote the file.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each stands for one family of programs"
+)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Hints {
+    pub(super) jax: bool,
+    pub(super) torch_xla: bool,
+    pub(super) neuron: bool,
+    pub(super) chrome: bool,
+}
+
+/// Pours entries of one part of the text into one sink.
+pub(super) struct Pourer<'a, S: EventSink> {
+    plan: Plan<'a>,
+    sink: &'a mut S,
+    names: Names<'a>,
+    categories: Names<'a>,
+    step_num: memmem::Finder<'static>,
+    pub(super) poured: Poured,
+    last_thread: Option<(Span, Span, usize)>,
+    key: String,
+    search_budget: usize,
+}
+
+impl<'a, S: EventSink> Pourer<'a, S> {
+    pub(super) fn new(plan: Plan<'a>, sink: &'a mut S) -> Self {
+        Self {
+            plan,
+            sink,
+            names: Names::new(plan.bytes, 12),
+            categories: Names::new(plan.bytes, 6),
+            step_num: memmem::Finder::new(b"\"step_num\""),
+            poured: Poured::default(),
+            last_thread: None,
+            key: String::new(),
+            search_budget: (256 << 20) + plan.bytes.len().saturating_mul(8),
+        }
+    }
+
+    /// Reads elements from `from` until one begins at or behind `limit`.
+    pub(super) fn run(&mut self, from: usize, limit: usize) -> Result<Ended, Cancelled> {
+        let bytes = self.plan.bytes;
+        let mut at = from;
+        let mut told = from;
+        loop {
+            if at >= limit {
+                self.plan.context.advance((at - told) as u64)?;
+                return Ok(Ended::Handed(at));
+            }
+            if at - told >= 1 << 20 {
+                self.plan.context.advance((at - told) as u64)?;
+                told = at;
+            }
+            let next = if bytes.get(at) == Some(&b'{') {
+                event::entry(bytes, at).map(|entry| {
+                    self.poured.entries += 1;
+                    self.take(&entry);
+                    entry.end
+                })
+            } else {
+                scan::value(bytes, at).map(|(_, end)| {
+                    self.poured.tally.note(Note::NotObject, at);
+                    end
+                })
+            };
+            let (stop, after) = match next {
+                Err(stop) => (stop, None),
+                Ok(end) => match next_element(bytes, end) {
+                    Ok(Next::Element(next)) => {
+                        at = next;
+                        continue;
+                    }
+                    Ok(Next::Closed(end)) => {
+                        self.plan.context.advance((end - told) as u64)?;
+                        return Ok(Ended::Closed(end));
+                    }
+                    Err(stop) => (stop, Some(end)),
+                },
+            };
+            if let (Stop::End, Some(end)) = (stop, after) {
+                return Ok(Ended::CutBetween(end));
+            }
+            // An entry that swallows the rest of the text may lack a bracket: is there a whole one
+            // behind its beginning?
+            let search_from = after.unwrap_or(at + 1);
+            if let Some(next) = find_entry(bytes, search_from, bytes.len(), &mut self.search_budget)
+            {
+                self.poured.tally.note(Note::Damaged, at);
+                at = next;
+                continue;
+            }
+            self.poured.gave_up |= self.search_budget == 0;
+            if stop == Stop::End {
+                return Ok(Ended::CutInside(at));
+            }
+            self.poured.tally.note(Note::DamagedToTheEnd, at);
+            return Ok(Ended::Lost(at));
+        }
+    }
+
+    fn take(&mut self, entry: &Entry) {
+        let at = entry.at;
+        if entry.depth > self.plan.context.limits.max_json_depth {
+            self.poured.tally.note(Note::TooDeep, at);
+        }
+        if entry.non_ascii && std::str::from_utf8(entry.args.span.of(self.plan.bytes)).is_err() {
+            self.poured.tally.note(Note::BadText, at);
+        }
+        match entry.phase {
+            b'X' => self.complete(entry),
+            b'B' | b'E' => self.begin_or_end(entry),
+            b'i' | b'I' | b'R' | b'P' => self.instant(entry),
+            b'C' => self.counter(entry),
+            b's' | b't' | b'f' => self.flow(entry),
+            b'b' | b'n' | b'e' | b'S' | b'T' | b'p' | b'F' => self.async_event(entry),
+            b'M' => self.poured.metadata.push(at as u64),
+            0 if entry.odd_phase => self.poured.tally.note(Note::OddPhase, at),
+            // JAX ends its list with an empty object.
+            0 if entry.fields == 0 => {}
+            0 => self.poured.tally.note(Note::NoPhase, at),
+            other => self.poured.tally.note(Note::UnknownPhase(other), at),
+        }
+    }
+
+    /// A time on the run's clock; what is no time is counted.
+    fn time(&mut self, entry: &Entry) -> Option<Time> {
+        let text = self.number_text(&entry.ts, entry.at, Note::NoTime, Note::OddTime)?;
+        let note = match ps_from_us_text(text) {
+            Ok(ps) => match i64::try_from(ps - self.plan.origin_ps) {
+                Ok(ps) => {
+                    self.poured.last_ps = self.poured.last_ps.max(Some(ps));
+                    return Some(Time::from_ps(ps));
+                }
+                Err(_out_of_range) => Note::FarTime,
+            },
+            Err(NotTime::TooLarge) => Note::FarTime,
+            Err(NotTime::NotNumber) => Note::OddTime,
+        };
+        self.poured.tally.note(note, entry.at);
+        None
+    }
+
+    fn number_text(
+        &mut self,
+        value: &Value,
+        at: usize,
+        missing: Note,
+        odd: Note,
+    ) -> Option<&'a [u8]> {
+        match value.sort {
+            Sort::Scalar => Some(value.span.of(self.plan.bytes)),
+            Sort::Str { .. } => {
+                self.poured.tally.note(Note::QuotedNumber, at);
+                Some(value.span.of(self.plan.bytes).trim_ascii())
+            }
+            Sort::Missing => {
+                self.poured.tally.note(missing, at);
+                None
+            }
+            Sort::Object | Sort::Array => {
+                self.poured.tally.note(odd, at);
+                None
+            }
+        }
+    }
+
+    fn duration(&mut self, entry: &Entry) -> Option<Dur> {
+        let text = self.number_text(&entry.dur, entry.at, Note::NoDuration, Note::OddDuration)?;
+        let note = match ps_from_us_text(text) {
+            Ok(ps) if ps < 0 => Note::NegativeDuration,
+            Ok(ps) => match i64::try_from(ps) {
+                Ok(ps) => return Some(Dur::from_ps(ps)),
+                Err(_out_of_range) => Note::FarDuration,
+            },
+            Err(NotTime::TooLarge) if text.starts_with(b"-") => Note::NegativeDuration,
+            Err(NotTime::TooLarge) => Note::FarDuration,
+            Err(NotTime::NotNumber) => {
+                self.poured.tally.note(Note::OddDuration, entry.at);
+                return None;
+            }
+        };
+        self.poured.tally.note(note, entry.at);
+        Some(Dur::ZERO)
+    }
+
+    fn name(&mut self, entry: &Entry) -> (NameId, Option<i64>) {
+        match entry.name.sort {
+            Sort::Str { .. } | Sort::Scalar => {
+                let found = self
+                    .names
+                    .get(self.sink, &entry.name, &mut self.poured.hints);
+                if found.repaired {
+                    self.poured.tally.note(Note::BadText, entry.at);
+                }
+                (found.id, found.step)
+            }
+            _ => {
+                self.poured.tally.note(Note::NoName, entry.at);
+                (NameId::EMPTY, None)
+            }
+        }
+    }
+
+    fn category(&mut self, entry: &Entry) -> super::names::Name {
+        if entry.category.raw(self.plan.bytes).is_none() {
+            return super::names::Name {
+                may_mark_steps: true,
+                ..super::names::Name::default()
+            };
+        }
+        let found = self
+            .categories
+            .get(self.sink, &entry.category, &mut self.poured.hints);
+        if found.repaired {
+            self.poured.tally.note(Note::BadText, entry.at);
+        }
+        found
+    }
+
+    fn has_args(&self, entry: &Entry) -> bool {
+        let bytes = self.plan.bytes;
+        let args = &entry.args;
+        entry.extra || !(args.is_null(bytes) || args.is_empty_container(bytes))
+    }
+
+    fn args(&self, entry: &Entry) -> ArgRef {
+        if entry.depth <= self.plan.context.limits.max_json_depth && self.has_args(entry) {
+            ArgRef::new(self.plan.source, entry.at as u64)
+        } else {
+            ArgRef::NONE
+        }
+    }
+
+    fn own(&self, entry: &Entry) -> Own {
+        if entry.own.sort == Sort::Object {
+            own::read(self.plan.bytes, entry.own.span.start)
+        } else {
+            Own::default()
+        }
+    }
+
+    /// The row of an entry's `pid` and `tid`.
+    fn thread(&mut self, entry: &Entry, own: &Own) -> Option<usize> {
+        let bytes = self.plan.bytes;
+        if let Some((pid, tid, row)) = self.last_thread
+            && own.key.is_none()
+            && event::same_bytes(bytes, pid, entry.pid.span)
+            && event::same_bytes(bytes, tid, entry.tid.span)
+        {
+            return Some(row);
+        }
+        let (Some(pid), Some(tid)) = (
+            process_text(bytes, &entry.pid),
+            process_text(bytes, &entry.tid),
+        ) else {
+            self.poured.tally.note(Note::OddPid, entry.at);
+            return None;
+        };
+        self.key.clear();
+        if let Some(key) = &own.key {
+            self.key.push_str(key);
+        } else {
+            self.key.push_str(&pid);
+            self.key.push('/');
+            self.key.push_str(&tid);
+        }
+        let row = self.row(entry.at, RowSort::Thread, &pid, &tid)?;
+        let plain =
+            |value: &Value| matches!(value.sort, Sort::Scalar | Sort::Str { escaped: false });
+        if own.key.is_none() && plain(&entry.pid) && plain(&entry.tid) {
+            self.last_thread = Some((entry.pid.span, entry.tid.span, row));
+        }
+        Some(row)
+    }
+
+    /// The row named by `self.key`.
+    fn row(&mut self, at: usize, sort: RowSort, pid: &str, label: &str) -> Option<usize> {
+        let limit = self.plan.context.limits.max_tracks;
+        let key = &self.key;
+        let row = self.poured.rows.get(self.sink, key, limit, || Row {
+            key: key.clone(),
+            sort,
+            pid: pid.to_owned(),
+            label: label.to_owned(),
+            device_event: None,
+        });
+        if row.is_none() {
+            self.poured.gave_up = true;
+            self.poured.tally.note(Note::TooManyTracks, at);
+        }
+        row
+    }
+
+    fn track(&self, row: usize) -> TrackId {
+        self.poured.rows.id(row)
+    }
+
+    fn complete(&mut self, entry: &Entry) {
+        let own = self.own(entry);
+        let Some(start) = self.time(entry) else {
+            return;
+        };
+        let Some(dur) = self.duration(entry) else {
+            return;
+        };
+        let Some(row) = self.thread(entry, &own) else {
+            return;
+        };
+        let end_ps = start.saturating_add(dur).ps();
+        self.poured.last_ps = self.poured.last_ps.max(Some(end_ps));
+        let (name, named_step) = self.name(entry);
+        let category = self.category(entry);
+        if category.device {
+            let row = self.poured.rows.all.get_mut(row);
+            if let Some(row) = row
+                && row.device_event.is_none()
+            {
+                row.device_event = Some(entry.at);
+            }
+        }
+        let step = own
+            .step
+            .or(named_step.filter(|_| category.may_mark_steps))
+            .or_else(|| self.step_from_args(entry));
+        let mut flows = Vec::new();
+        self.attached_flows(entry, &own, &mut flows);
+        let slice = SliceIn {
+            start,
+            dur,
+            name,
+            category: category.id,
+            args: self.args(entry),
+            step,
+            flags: SliceFlags(own.flags),
+            flows: &flows,
+        };
+        self.sink.slice(self.track(row), slice);
+    }
+
+    fn step_from_args(&self, entry: &Entry) -> Option<i64> {
+        if !self.plan.step_args || entry.args.sort != Sort::Object {
+            return None;
+        }
+        let args = entry.args.span.of(self.plan.bytes);
+        self.step_num.find(args)?;
+        let mut step = None;
+        let _ = event::members(self.plan.bytes, entry.args.span.start, |key, value| {
+            if key == b"step_num" {
+                step = value
+                    .raw(self.plan.bytes)
+                    .and_then(|raw| std::str::from_utf8(raw).ok())
+                    .and_then(|text| text.trim().parse().ok());
+            }
+        });
+        step
+    }
+
+    fn attached_flows(&mut self, entry: &Entry, own: &Own, flows: &mut Vec<SliceFlow>) {
+        attached_flows(self.plan.bytes, self.sink, entry, own, flows);
+    }
+
+    fn begin_or_end(&mut self, entry: &Entry) {
+        let own = self.own(entry);
+        let Some(time) = self.time(entry) else {
+            return;
+        };
+        let Some(row) = self.thread(entry, &own) else {
+            return;
+        };
+        let mark = self.mark(entry, time, row);
+        self.poured.begins_and_ends.push(mark);
+    }
+
+    fn mark(&self, entry: &Entry, time: Time, row: usize) -> Mark {
+        Mark {
+            at: entry.at as u64,
+            time_ps: time.ps(),
+            row: u32::try_from(row).unwrap_or(u32::MAX),
+            phase: entry.phase,
+            named: entry.name.sort != Sort::Missing,
+            args: !self.args(entry).is_none(),
+        }
+    }
+
+    fn async_event(&mut self, entry: &Entry) {
+        let Some(time) = self.time(entry) else {
+            return;
+        };
+        let mark = self.mark(entry, time, usize::MAX);
+        self.poured.asyncs.push(mark);
+    }
+
+    fn instant(&mut self, entry: &Entry) {
+        let own = self.own(entry);
+        let Some(at) = self.time(entry) else {
+            return;
+        };
+        let Some(row) = self.thread(entry, &own) else {
+            return;
+        };
+        let (name, _) = self.name(entry);
+        let instant = InstantIn {
+            at,
+            name,
+            category: self.category(entry).id,
+            args: self.args(entry),
+        };
+        self.sink.instant(self.track(row), instant);
+    }
+
+    fn flow(&mut self, entry: &Entry) {
+        let own = self.own(entry);
+        if own.attached {
+            // The slice itself says so, more exactly.
+            return;
+        }
+        let Some(at) = self.time(entry) else {
+            return;
+        };
+        let Some(row) = self.thread(entry, &own) else {
+            return;
+        };
+        let category = if entry.category.raw(self.plan.bytes).is_some() {
+            self.category(entry).id
+        } else {
+            self.name(entry).0
+        };
+        let direction = match entry.phase {
+            b's' => FlowDirection::Out,
+            b't' => FlowDirection::Through,
+            _ => FlowDirection::In,
+        };
+        let bind = match entry.bp.raw(self.plan.bytes) {
+            Some(b"e") => FlowBind::Enclosing,
+            Some(b"n") => FlowBind::Next,
+            _ if direction == FlowDirection::In => FlowBind::Next,
+            _ => FlowBind::Enclosing,
+        };
+        let id = flow_id(self.plan.bytes, &entry.id, &entry.scope);
+        let key = FlowKey { category, id };
+        self.sink
+            .flow(self.track(row), at, SliceFlow { key, direction }, bind);
+    }
+
+    fn counter(&mut self, entry: &Entry) {
+        let own = self.own(entry);
+        let Some(at) = self.time(entry) else {
+            return;
+        };
+        let bytes = self.plan.bytes;
+        let Some(pid) = process_text(bytes, &entry.pid) else {
+            self.poured.tally.note(Note::OddPid, entry.at);
+            return;
+        };
+        if entry.args.sort != Sort::Object || entry.args.is_empty_container(bytes) {
+            self.poured.tally.note(Note::CounterWithoutArgs, entry.at);
+            return;
+        }
+        let mut name = event::key_text(bytes, &entry.name)
+            .map(|name| name.text.into_owned())
+            .unwrap_or_default();
+        if let Some(id) = event::key_text(bytes, &entry.id).filter(|id| !id.text.is_empty()) {
+            name = format!("{name}[{}]", id.text);
+        }
+        let mut samples = Vec::new();
+        let _ = event::members(bytes, entry.args.span.start, |series, value| {
+            samples.push((series, value));
+        });
+        for (series, value) in samples {
+            let number = value
+                .raw(bytes)
+                .and_then(|raw| std::str::from_utf8(raw).ok())
+                .and_then(|text| text.trim().parse::<f64>().ok())
+                .filter(|number| number.is_finite());
+            let Some(number) = number else {
+                self.poured.tally.note(Note::BadCounterValue, entry.at);
+                continue;
+            };
+            let series = super::text::unescape(series, true).text;
+            self.key.clear();
+            if let Some(key) = &own.key {
+                self.key.push_str(key);
+            } else {
+                for part in [&*pid, "/counter/", &name, "/", &series] {
+                    self.key.push_str(part);
+                }
+            }
+            let label = if series.is_empty() || series == "value" || *series == *name {
+                name.clone()
+            } else {
+                format!("{name} {series}")
+            };
+            if let Some(row) = self.row(entry.at, RowSort::Counter, &pid, &label) {
+                self.sink.counter(self.track(row), at, number);
+            }
+        }
+    }
+}
+
+/// The text of a `pid` or `tid`: numbers as they stand, strings unescaped, `None` for a missing
+/// one. No text for what cannot be one.
+pub(super) fn process_text<'a>(
+    bytes: &'a [u8],
+    value: &Value,
+) -> Option<std::borrow::Cow<'a, str>> {
+    if value.is_null(bytes) {
+        return Some("None".into());
+    }
+    event::key_text(bytes, value).map(|text| text.text)
+}
+
+/// Flow ends that stand in the event itself: `bind_id`, and what our own writer adds.
+pub(super) fn attached_flows<S: EventSink>(
+    bytes: &[u8],
+    sink: &mut S,
+    entry: &Entry,
+    own: &Own,
+    flows: &mut Vec<SliceFlow>,
+) {
+    if entry.bind_id.sort != Sort::Missing && (entry.flow_in || entry.flow_out) {
+        let direction = match (entry.flow_in, entry.flow_out) {
+            (true, true) => FlowDirection::Through,
+            (true, false) => FlowDirection::In,
+            _ => FlowDirection::Out,
+        };
+        let key = FlowKey {
+            category: sink.name("bind_id"),
+            id: flow_id(bytes, &entry.bind_id, &entry.scope),
+        };
+        flows.push(SliceFlow { key, direction });
+    }
+    for flow in &own.flows {
+        let key = FlowKey {
+            category: sink.name(&flow.category),
+            id: flow.id,
+        };
+        flows.push(SliceFlow {
+            key,
+            direction: flow.direction,
+        });
+    }
+}
+
+/// A flow's number: decimal and `0x` texts are the number that they say, other texts are hashed,
+/// and so is everything with a scope.
+pub(super) fn flow_id(bytes: &[u8], id: &Value, scope: &Value) -> u64 {
+    let raw = id.raw(bytes).unwrap_or_default();
+    let scope = scope.raw(bytes).unwrap_or_default();
+    if scope.is_empty()
+        && let Some(number) = std::str::from_utf8(raw).ok().and_then(whole_number)
+    {
+        return number;
+    }
+    // FNV-1a: the same on every machine and in every version.
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    for byte in scope.iter().chain(b"\0").chain(raw) {
+        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    hash
+}
+
+fn whole_number(text: &str) -> Option<u64> {
+    if let Some(hex) = text.strip_prefix("0x") {
+        return u64::from_str_radix(hex, 16).ok();
+    }
+    text.parse()
+        .ok()
+        .or_else(|| text.parse::<i64>().ok().map(i64::cast_unsigned))
+}

@@ -1,0 +1,602 @@
+//! The outline of a file: what stands beside the events, where they begin, who reads which part.
+//!
+//! ```text
+//! head (keys before the list) ─ epoch ─ parts of the list, in parallel ─ tail (keys behind it)
+//!                                         └ begins and ends paired, tracks described, counts told
+//! ```
+//!
+//! Large lists are cut near equal parts at places that look like the beginning of an entry. A part
+//! counts only if the part before it ended exactly where it began; otherwise that stretch is read
+//! again from where the earlier part ended. So the result is the one of reading from front to end,
+//! whatever the number of threads.
+
+use stepscope_model::{ArgValue, Cancelled, Epoch, EventSink, ReadContext, SharedBytes, SourceId};
+
+use super::args::{Nowhere, Source};
+use super::describe::Metadata;
+use super::event::{Next, find_entry, next_element};
+use super::number::ps_from_us_text;
+use super::pairs::Pairing;
+use super::pour::{Ended, Plan, Poured, Pourer};
+use super::scan::{self, Sort, Span, Stop, Value, skip_space};
+use super::tally::{Cut, Note};
+use super::torch::{self, TopLevel};
+use super::{event, writer};
+use crate::FormatError;
+
+/// Lists shorter than this are read by one thread.
+const MIN_PART_BYTES: usize = 4 << 20;
+
+/// Bytes at the end of a file in which a clock base is looked for before the events are read.
+const TAIL_BYTES: usize = 4 << 20;
+
+/// Times farther apart than this, in picoseconds, cannot be of one run (100 days).
+const FAR_PS: i128 = 100 * 86_400 * 1_000_000_000_000;
+
+/// Reads a whole file. See [`super::read`].
+pub(super) fn read<S: EventSink>(
+    shared: &SharedBytes,
+    context: &ReadContext,
+    sink: &mut S,
+) -> Result<(), FormatError> {
+    let bytes: &[u8] = (**shared).as_ref();
+    let mut outline = Outline::open(bytes)?;
+    let first_list = outline.list;
+    let origin = Origin::find(bytes, &outline);
+    sink.epoch(origin.epoch);
+    let source = Source::new(shared);
+    let source_id = sink.source(source.clone());
+    let plan = Plan {
+        bytes,
+        context,
+        origin_ps: i128::from(origin.epoch.origin_ns) * 1_000,
+        source: source_id,
+        step_args: !torch::is_torch(bytes, &outline.top),
+    };
+    context.advance(first_list.min(bytes.len()) as u64)?;
+
+    let mut poured = Poured::default();
+    let mut list = Some(first_list);
+    while let Some(at) = list {
+        let (part, ended) = pour_list(plan, sink, at)?;
+        poured.append(sink, part);
+        list = outline.go_on(bytes, ended, &mut poured);
+    }
+    if poured.entries == 0 && poured.tally.unreadable() > 0 {
+        return Err(FormatError::Malformed {
+            reason: "no trace events in the list".to_owned(),
+            offset: first_list as u64,
+        });
+    }
+    if poured.entries == 0 && outline.is_bare && first_list >= bytes.len() {
+        return Err(FormatError::Malformed {
+            reason: "the text ends before the first entry".to_owned(),
+            offset: first_list as u64,
+        });
+    }
+    finish(plan, sink, &outline, &origin, poured, &source);
+    Ok(())
+}
+
+/// Begin and end of the pairs of a file whose ends have arguments.
+pub(super) fn ends_of(shared: &SharedBytes) -> Result<Vec<(u64, u64)>, FormatError> {
+    let bytes: &[u8] = (**shared).as_ref();
+    let context = ReadContext::default();
+    let mut outline = Outline::open(bytes)?;
+    let plan = Plan {
+        bytes,
+        context: &context,
+        origin_ps: i128::from(Origin::find(bytes, &outline).epoch.origin_ns) * 1_000,
+        source: SourceId(0),
+        step_args: false,
+    };
+    let mut sink = Nowhere;
+    let mut poured = Poured::default();
+    let mut list = Some(outline.list);
+    while let Some(at) = list {
+        let (part, ended) = pour_list(plan, &mut sink, at)?;
+        poured.append(&mut sink, part);
+        list = outline.go_on(bytes, ended, &mut poured);
+    }
+    Ok(pour_pairs(plan, &mut sink, &mut poured))
+}
+
+/// What is known of a file before and after its list of events.
+struct Outline {
+    /// Members of the outermost object, except lists of events.
+    top: TopLevel,
+    /// First byte behind the opening bracket of the list.
+    list: usize,
+    /// Whether the file is a bare list.
+    is_bare: bool,
+    /// Said of a text that ends early.
+    cut: Option<(Cut, usize)>,
+}
+
+fn malformed(reason: &str, offset: usize) -> FormatError {
+    FormatError::Malformed {
+        reason: reason.to_owned(),
+        offset: offset as u64,
+    }
+}
+
+impl Outline {
+    fn open(bytes: &[u8]) -> Result<Self, FormatError> {
+        let text = match bytes {
+            [0xef, 0xbb, 0xbf, ..] => 3,
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [b'{' | b'[', 0, ..] | [0, b'{' | b'[', ..] => {
+                return Err(malformed("the text is UTF-16; save it as UTF-8", 0));
+            }
+            _ => 0,
+        };
+        let start = skip_space(bytes, text);
+        let mut outline = Self {
+            top: TopLevel::new(),
+            list: start + 1,
+            is_bare: false,
+            cut: None,
+        };
+        match bytes.get(start) {
+            None => Err(FormatError::Empty),
+            Some(b'[') => {
+                outline.is_bare = true;
+                outline.list = skip_space(bytes, start + 1);
+                Ok(outline)
+            }
+            Some(b'{') => {
+                let found = outline.members(bytes, skip_space(bytes, start + 1), &mut |_| {});
+                match found {
+                    Ok(Some(list)) => outline.list = list,
+                    Ok(None) => {
+                        return Err(malformed("no traceEvents: not a Chrome trace", start));
+                    }
+                    // Something beside the events is broken: they may still be found by their name.
+                    Err(stop) => {
+                        let found = list_by_name(bytes, start);
+                        outline.list = found.ok_or_else(|| stop_error(stop, bytes))?;
+                    }
+                }
+                Ok(outline)
+            }
+            Some(_) => Err(malformed("neither an object nor a list", start)),
+        }
+    }
+
+    /// Reads members of the outermost object from `at` up to the next list of events; `None` when
+    /// the object is closed.
+    fn members(
+        &mut self,
+        bytes: &[u8],
+        mut at: usize,
+        not_a_list: &mut dyn FnMut(usize),
+    ) -> Result<Option<usize>, Stop> {
+        loop {
+            match scan::byte_at(bytes, at)? {
+                b'"' => {}
+                b'}' => return Ok(None),
+                _ => return Err(Stop::Damaged(at)),
+            }
+            let (key, _) = scan::string(bytes, at + 1)?;
+            at = skip_space(bytes, key.end + 1);
+            if scan::byte_at(bytes, at)? != b':' {
+                return Err(Stop::Damaged(at));
+            }
+            at = skip_space(bytes, at + 1);
+            let is_events = key.of(bytes) == b"traceEvents";
+            if is_events && scan::byte_at(bytes, at)? == b'[' {
+                return Ok(Some(skip_space(bytes, at + 1)));
+            }
+            let (value, next) = scan::value(bytes, at)?;
+            if is_events {
+                not_a_list(at);
+            } else {
+                self.top.push((key, value));
+            }
+            at = skip_space(bytes, next);
+            match scan::byte_at(bytes, at)? {
+                b',' => at = skip_space(bytes, at + 1),
+                b'}' => return Ok(None),
+                _ => return Err(Stop::Damaged(at)),
+            }
+        }
+    }
+
+    /// Looks at what follows a list that has been read; the next list, if there is another.
+    fn go_on(&mut self, bytes: &[u8], ended: Ended, poured: &mut Poured) -> Option<usize> {
+        let behind = match ended {
+            Ended::Closed(behind) => behind,
+            Ended::CutInside(at) => {
+                self.cut = Some((Cut::InsideEntry, at));
+                return None;
+            }
+            Ended::CutBetween(at) | Ended::Handed(at) => {
+                // A bare list may end without its bracket: Chrome's own rule.
+                if !self.is_bare {
+                    self.cut = Some((Cut::BetweenEntries, at));
+                }
+                return None;
+            }
+            Ended::Lost(_) => return None,
+        };
+        if self.is_bare {
+            return None;
+        }
+        let at = skip_space(bytes, behind);
+        match bytes.get(at) {
+            Some(b'}') => return None,
+            Some(b',') => {}
+            None => {
+                self.cut = Some((Cut::AfterTheList, at));
+                return None;
+            }
+            Some(_) => {
+                poured.tally.note(Note::DamagedToTheEnd, at);
+                return None;
+            }
+        }
+        let tally = &mut poured.tally;
+        let found = self.members(bytes, skip_space(bytes, at + 1), &mut |at| {
+            tally.note(Note::NotAList, at);
+        });
+        match found {
+            Ok(Some(list)) => {
+                poured.tally.note(Note::ListTwice, list);
+                Some(list)
+            }
+            Ok(None) => None,
+            Err(Stop::End) => {
+                self.cut = Some((Cut::AfterTheList, bytes.len()));
+                None
+            }
+            Err(Stop::Damaged(at)) => {
+                poured.tally.note(Note::DamagedToTheEnd, at);
+                None
+            }
+        }
+    }
+}
+
+fn stop_error(stop: Stop, bytes: &[u8]) -> FormatError {
+    match stop {
+        Stop::End => malformed("the text ends before any trace event", bytes.len()),
+        Stop::Damaged(at) => malformed("not JSON, and no traceEvents behind it", at),
+    }
+}
+
+fn list_by_name(bytes: &[u8], from: usize) -> Option<usize> {
+    let rest = bytes.get(from..)?;
+    memchr::memmem::find_iter(rest, b"\"traceEvents\"").find_map(|place| {
+        let colon = skip_space(bytes, from + place + b"\"traceEvents\"".len());
+        let bracket = skip_space(bytes, colon + 1);
+        let is_list = bytes.get(colon) == Some(&b':') && bytes.get(bracket) == Some(&b'[');
+        is_list.then(|| skip_space(bytes, bracket + 1))
+    })
+}
+
+/// What `Time::ZERO` stands for.
+struct Origin {
+    epoch: Epoch,
+}
+
+impl Origin {
+    fn find(bytes: &[u8], outline: &Outline) -> Self {
+        if let Some(epoch) = writer::epoch_of(bytes, &outline.top) {
+            return Self { epoch };
+        }
+        let origin_ns = first_time_ns(bytes, outline.list).unwrap_or(0);
+        let base = torch::unix_base_ns(bytes, &outline.top)
+            .or_else(|| torch::unix_base_ns(bytes, &tail_members(bytes, outline.list)));
+        // Before 2024 kineto's clock was the Unix clock itself: microseconds above 10^15.
+        let is_unix = origin_ns > 1_000_000_000_000_000_000;
+        let unix_ns = match base {
+            Some(base) => base.checked_add(origin_ns),
+            None => is_unix.then_some(origin_ns),
+        };
+        Self {
+            epoch: Epoch { origin_ns, unix_ns },
+        }
+    }
+}
+
+/// The first time in the list, floored to nanoseconds. A first one that lies far from the others
+/// (broken, or zero) is passed over, or every sound event would be out of range.
+fn first_time_ns(bytes: &[u8], list: usize) -> Option<i64> {
+    let mut times: Vec<i128> = Vec::new();
+    let mut at = list;
+    let mut seen = 0;
+    let mut budget = 64 << 20;
+    while times.len() < 64 && (times.is_empty() || seen < 4_096) {
+        seen += 1;
+        let after = match event::entry(bytes, at) {
+            Ok(entry) => {
+                let is_event = !matches!(entry.phase, 0 | b'M');
+                let ps = entry
+                    .ts
+                    .raw(bytes)
+                    .filter(|_| is_event)
+                    .and_then(|raw| ps_from_us_text(raw.trim_ascii()).ok())
+                    .filter(|ps| i64::try_from(ps.div_euclid(1_000)).is_ok());
+                times.extend(ps);
+                next_element(bytes, entry.end)
+            }
+            Err(stop) => Err(stop),
+        };
+        at = match after {
+            Ok(Next::Element(next)) => next,
+            Ok(Next::Closed(_)) => break,
+            Err(_) => match find_entry(bytes, at + 1, bytes.len(), &mut budget) {
+                Some(next) => next,
+                None => break,
+            },
+        };
+    }
+    let mut sorted = times.clone();
+    sorted.sort_unstable();
+    let median = *sorted.get(sorted.len() / 2)?;
+    let first = times
+        .into_iter()
+        .find(|time| (time - median).abs() < FAR_PS)?;
+    i64::try_from(first.div_euclid(1_000)).ok()
+}
+
+/// Members of the outermost object behind the list, if they lie near the end of the file: found by
+/// the name of a clock base, and believed only if what follows closes the object and the file.
+fn tail_members(bytes: &[u8], list: usize) -> TopLevel {
+    let from = bytes.len().saturating_sub(TAIL_BYTES).max(list);
+    let tail = bytes.get(from..).unwrap_or_default();
+    for name in torch::UNIX_BASES {
+        let quoted = format!("\"{name}\"");
+        let Some(place) = memchr::memmem::find_iter(tail, quoted.as_bytes()).last() else {
+            continue;
+        };
+        let mut found = TopLevel::new();
+        if closes_the_file(bytes, from + place, &mut found) {
+            return found;
+        }
+    }
+    TopLevel::new()
+}
+
+fn closes_the_file(bytes: &[u8], mut at: usize, found: &mut TopLevel) -> bool {
+    loop {
+        if bytes.get(at) != Some(&b'"') {
+            return false;
+        }
+        let Ok((key, _)) = scan::string(bytes, at + 1) else {
+            return false;
+        };
+        let colon = skip_space(bytes, key.end + 1);
+        if bytes.get(colon) != Some(&b':') {
+            return false;
+        }
+        let Ok((value, next)) = scan::value(bytes, skip_space(bytes, colon + 1)) else {
+            return false;
+        };
+        found.push((key, value));
+        at = skip_space(bytes, next);
+        match bytes.get(at) {
+            Some(b',') => at = skip_space(bytes, at + 1),
+            Some(b'}') => return skip_space(bytes, at + 1) == bytes.len(),
+            _ => return false,
+        }
+    }
+}
+
+/// Pours one list of events; several threads if it is long.
+fn pour_list<S: EventSink>(
+    plan: Plan<'_>,
+    sink: &mut S,
+    at: usize,
+) -> Result<(Poured, Ended), Cancelled> {
+    if plan.bytes.get(at) == Some(&b']') {
+        return Ok((Poured::default(), Ended::Closed(at + 1)));
+    }
+    if at >= plan.bytes.len() {
+        return Ok((Poured::default(), Ended::CutBetween(at)));
+    }
+    let region = plan.bytes.len() - at;
+    let threads = plan.context.threads.min(region / MIN_PART_BYTES);
+    if threads > 1
+        && let Some(done) = pour_parts(plan, sink, at, threads)?
+    {
+        return Ok(done);
+    }
+    let mut pourer = Pourer::new(plan, sink);
+    let ended = pourer.run(at, usize::MAX)?;
+    Ok((pourer.poured, ended))
+}
+
+/// One part that was read into a fork.
+struct Part<S> {
+    from: usize,
+    fork: S,
+    poured: Poured,
+    ended: Ended,
+}
+
+/// Reads parts in parallel; `None` if the result would depend on where the parts begin.
+fn pour_parts<S: EventSink>(
+    plan: Plan<'_>,
+    sink: &mut S,
+    at: usize,
+    threads: usize,
+) -> Result<Option<(Poured, Ended)>, Cancelled> {
+    let end = plan.bytes.len();
+    let size = (end - at) / threads;
+    let mut starts = vec![at];
+    for part in 1..threads {
+        let from = at + part * size;
+        starts.extend(find_entry(plan.bytes, from, from + size, &mut (16 << 20)));
+    }
+    let limits = starts.iter().skip(1).copied().chain([usize::MAX]);
+    let jobs: Vec<_> = starts.iter().copied().zip(limits).collect();
+    let read_part = |(from, limit): (usize, usize), mut fork: S| {
+        let mut part = Pourer::new(plan, &mut fork);
+        let ended = part.run(from, limit)?;
+        let poured = part.poured;
+        Ok(Part {
+            from,
+            fork,
+            poured,
+            ended,
+        })
+    };
+    let read_part = &read_part;
+    let results: Vec<Result<Part<S>, Cancelled>> = std::thread::scope(|scope| {
+        let running: Vec<_> = jobs
+            .iter()
+            .map(|job| {
+                let fork = sink.fork();
+                let job = *job;
+                std::thread::Builder::new()
+                    .name("chrome-reader".to_owned())
+                    .spawn_scoped(scope, move || read_part(job, fork))
+            })
+            .collect();
+        running
+            .into_iter()
+            .zip(&jobs)
+            .map(
+                |(thread, job)| match thread.map(std::thread::ScopedJoinHandle::join) {
+                    Ok(Ok(result)) => result,
+                    Ok(Err(panic)) => std::panic::resume_unwind(panic),
+                    // No thread to be had: this one does it.
+                    Err(_no_thread) => read_part(*job, sink.fork()),
+                },
+            )
+            .collect()
+    });
+
+    // Only a chain of parts that begin where the one before ended is a reading of this text.
+    let mut chain: Vec<Part<S>> = Vec::new();
+    let mut ended = Ended::Handed(at);
+    for (result, (_, limit)) in results.into_iter().zip(&jobs) {
+        let Ended::Handed(expected) = ended else {
+            break;
+        };
+        if expected >= *limit {
+            continue;
+        }
+        let part = result?;
+        let part = if part.from == expected {
+            part
+        } else {
+            drop(part);
+            read_part((expected, *limit), sink.fork())?
+        };
+        ended = part.ended;
+        chain.push(part);
+    }
+    let mut keys = rustc_hash::FxHashSet::default();
+    for part in &chain {
+        keys.extend(part.poured.rows.all.iter().map(|row| row.key.as_str()));
+    }
+    let too_many = keys.len() > plan.context.limits.max_tracks as usize;
+    if too_many || chain.iter().any(|part| part.poured.gave_up) {
+        return Ok(None);
+    }
+    drop(keys);
+    let mut all = Poured::default();
+    for part in chain {
+        sink.merge(part.fork);
+        all.append(sink, part.poured);
+    }
+    Ok(Some((all, ended)))
+}
+
+impl Poured {
+    /// Takes over what a later part left behind; its fork has been merged.
+    fn append<S: EventSink>(&mut self, sink: &mut S, part: Self) {
+        self.tally.append(&part.tally);
+        let mut places = Vec::with_capacity(part.rows.len());
+        for row in part.rows.all {
+            let key = row.key.clone();
+            let device_event = row.device_event;
+            let place = self.rows.get(sink, &key, u32::MAX, || row);
+            if let Some(known) = place.and_then(|place| self.rows.all.get_mut(place)) {
+                known.device_event = known.device_event.or(device_event);
+            }
+            places.push(place.and_then(|place| u32::try_from(place).ok()));
+        }
+        let moved = part.begins_and_ends.into_iter().map(|mut mark| {
+            let place = places.get(mark.row as usize).copied().flatten();
+            mark.row = place.unwrap_or(u32::MAX);
+            mark
+        });
+        self.begins_and_ends.extend(moved);
+        self.asyncs.extend(part.asyncs);
+        self.metadata.extend(part.metadata);
+        self.entries += part.entries;
+        self.last_ps = self.last_ps.max(part.last_ps);
+        self.hints.add(part.hints);
+        self.gave_up |= part.gave_up;
+    }
+}
+
+/// Pours what waited for the whole list; returns begin and end of pairs whose end has arguments.
+fn pour_pairs<S: EventSink>(plan: Plan<'_>, sink: &mut S, poured: &mut Poured) -> Vec<(u64, u64)> {
+    let mut pairing = Pairing {
+        bytes: plan.bytes,
+        source: plan.source,
+        last_ps: poured.last_ps.unwrap_or(0),
+        max_tracks: plan.context.limits.max_tracks,
+        ends: Vec::new(),
+    };
+    let threads = std::mem::take(&mut poured.begins_and_ends);
+    pairing.pour_threads(sink, &poured.rows, threads, &mut poured.tally);
+    let asyncs = std::mem::take(&mut poured.asyncs);
+    pairing.pour_asyncs(sink, &mut poured.rows, asyncs, &mut poured.tally);
+    pairing.ends
+}
+
+fn finish<S: EventSink>(
+    plan: Plan<'_>,
+    sink: &mut S,
+    outline: &Outline,
+    origin: &Origin,
+    mut poured: Poured,
+    source: &Source,
+) {
+    let bytes = plan.bytes;
+    let ends = pour_pairs(plan, sink, &mut poured);
+    source.set_ends(ends);
+    let metadata = Metadata::read(bytes, &poured.metadata, sink);
+    metadata.describe(bytes, &poured.rows, sink);
+
+    let is_ours = writer::is_ours(bytes, &outline.top);
+    torch::pour_facts(bytes, &outline.top, sink);
+    if !is_ours {
+        let is_xla = metadata
+            .any_process_named(|name| name.starts_with("/host:") || name.starts_with("/device:"));
+        torch::pour_badges(bytes, &outline.top, poured.hints, is_xla, sink);
+        if let Some(pid) = metadata.host_pid(&poured.rows) {
+            sink.fact("pid", ArgValue::Int(pid));
+        }
+        if let Some(unix_ns) = origin.epoch.unix_ns {
+            sink.fact("unix_start_ns", ArgValue::Int(unix_ns));
+        }
+    }
+    writer::pour_end(bytes, &outline.top, sink);
+
+    if let Some((cut, at)) = outline.cut {
+        poured.tally.note(Note::Top(cut), at);
+    }
+    let whole = poured.entries;
+    let missing = outline
+        .cut
+        .map_or(0, |(_, at)| bytes.len() - at.min(bytes.len()));
+    let tail = format!(
+        "{whole} whole entries came before, {missing} bytes behind them were left out, and what was never written is missing"
+    );
+    poured.tally.pour(sink, &tail);
+    if poured.rows.len() == 0 {
+        let detail = format!("{whole} entries, none of them an event");
+        sink.diagnose(stepscope_model::Diagnostic::EmptyTrace, 1, &detail);
+    }
+}
+
+/// A value of the outermost object as it is needed elsewhere.
+pub(super) fn object_at(top: &TopLevel, bytes: &[u8], name: &[u8]) -> Option<Span> {
+    let value: Value = torch::find(bytes, top, name)?;
+    (value.sort == Sort::Object).then_some(value.span)
+}

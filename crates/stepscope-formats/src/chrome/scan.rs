@@ -1,0 +1,426 @@
+//! Finding things in JSON text without building anything from it.
+//!
+//! One pass, no recursion, no allocation, no panic at any cut: every access is a `get`. Values that
+//! nobody asked for are passed over 64 bytes at a time: quotes, backslashes and brackets become
+//! bit masks, a prefix XOR over the quotes says what lies inside strings, and only brackets outside
+//! of them count.
+//!
+//! Text that is not JSON is noticed where it would make the masks lie: a backslash outside a
+//! string, or a closing quote with a letter behind it, means that quotes no longer pair up
+//! ([`Stop::Damaged`]). Everything else is taken leniently (raw control characters, `NaN`, a
+//! comma before a closing bracket).
+
+use super::mask;
+
+/// Why scanning could not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// The text ended first.
+    End,
+    /// Something at this byte is not JSON.
+    Damaged(usize),
+}
+
+/// Bytes `start..end` of the text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+impl Span {
+    pub(super) fn of(self, bytes: &[u8]) -> &[u8] {
+        bytes.get(self.start..self.end).unwrap_or_default()
+    }
+
+    pub(super) fn len(self) -> usize {
+        self.end.saturating_sub(self.start)
+    }
+}
+
+/// What sort of value was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sort {
+    /// There is none.
+    #[default]
+    Missing,
+    /// A string; the span lies between the quotes.
+    Str {
+        /// Whether there is a backslash in it.
+        escaped: bool,
+    },
+    /// A number or a word (`true`, `null`, `NaN`, also `N/A`).
+    Scalar,
+    /// An object; the span includes the braces.
+    Object,
+    /// A list; the span includes the brackets.
+    Array,
+}
+
+/// A value and where it stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Value {
+    pub(super) sort: Sort,
+    pub(super) span: Span,
+    /// Deepest nesting within: 0 for strings and scalars, 1 for a list of scalars.
+    pub(super) depth: u32,
+    /// Whether a container holds bytes above 127.
+    pub(super) non_ascii: bool,
+}
+
+impl Value {
+    /// Whether there is no value, or it says `null`.
+    pub(super) fn is_null(&self, bytes: &[u8]) -> bool {
+        match self.sort {
+            Sort::Missing => true,
+            Sort::Scalar => self.span.of(bytes) == b"null",
+            _ => false,
+        }
+    }
+
+    /// The text of a string or scalar as it stands, quotes taken off.
+    pub(super) fn raw<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        match self.sort {
+            Sort::Str { .. } | Sort::Scalar => Some(self.span.of(bytes)),
+            _ => None,
+        }
+    }
+
+    /// Whether a container has nothing in it.
+    pub(super) fn is_empty_container(&self, bytes: &[u8]) -> bool {
+        matches!(self.sort, Sort::Object | Sort::Array)
+            && self
+                .span
+                .of(bytes)
+                .iter()
+                .filter(|byte| !is_space(**byte))
+                .count()
+                == 2
+    }
+}
+
+pub(super) const fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
+}
+
+/// First byte at or after `at` that is no white space.
+#[inline]
+pub(super) fn skip_space(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(byte) = bytes.get(at) {
+        if !is_space(*byte) {
+            break;
+        }
+        at += 1;
+    }
+    at
+}
+
+/// The byte at `at`, or [`Stop::End`].
+#[inline]
+pub(super) fn byte_at(bytes: &[u8], at: usize) -> Result<u8, Stop> {
+    bytes.get(at).copied().ok_or(Stop::End)
+}
+
+/// A string whose opening quote stands before `at`: its span, whether it has escapes; the closing
+/// quote stands at the span's end.
+#[inline]
+pub(super) fn string(bytes: &[u8], at: usize) -> Result<(Span, bool), Stop> {
+    let mut escaped = false;
+    let mut here = at;
+    while let Some(block) = bytes.get(here..).and_then(<[u8]>::first_chunk::<16>) {
+        let found = mask::quote_or_backslash(block);
+        if found == 0 {
+            here += 16;
+            continue;
+        }
+        here += found.trailing_zeros() as usize;
+        if bytes.get(here) == Some(&b'"') {
+            return Ok((
+                Span {
+                    start: at,
+                    end: here,
+                },
+                escaped,
+            ));
+        }
+        escaped = true;
+        here += 2;
+    }
+    while let Some(byte) = bytes.get(here) {
+        match byte {
+            b'"' => {
+                return Ok((
+                    Span {
+                        start: at,
+                        end: here,
+                    },
+                    escaped,
+                ));
+            }
+            b'\\' => {
+                escaped = true;
+                here += 2;
+            }
+            _ => here += 1,
+        }
+    }
+    Err(Stop::End)
+}
+
+/// A whole value that begins at `at` (no white space before it): the value and the byte after it.
+#[inline]
+pub(super) fn value(bytes: &[u8], at: usize) -> Result<(Value, usize), Stop> {
+    match byte_at(bytes, at)? {
+        b'"' => {
+            let (span, escaped) = string(bytes, at + 1)?;
+            let sort = Sort::Str { escaped };
+            Ok((
+                Value {
+                    sort,
+                    span,
+                    ..Value::default()
+                },
+                span.end + 1,
+            ))
+        }
+        first @ (b'{' | b'[') => {
+            let passed = container(bytes, at)?;
+            let sort = if first == b'{' {
+                Sort::Object
+            } else {
+                Sort::Array
+            };
+            let span = Span {
+                start: at,
+                end: passed.end,
+            };
+            Ok((
+                Value {
+                    sort,
+                    span,
+                    depth: passed.depth,
+                    non_ascii: passed.non_ascii,
+                },
+                passed.end,
+            ))
+        }
+        _ => {
+            let end = scalar_end(bytes, at);
+            if end == at {
+                return Err(Stop::Damaged(at));
+            }
+            if end >= bytes.len() {
+                return Err(Stop::End);
+            }
+            let span = Span { start: at, end };
+            Ok((
+                Value {
+                    sort: Sort::Scalar,
+                    span,
+                    ..Value::default()
+                },
+                end,
+            ))
+        }
+    }
+}
+
+/// The byte after a number or word.
+#[inline]
+fn scalar_end(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(byte) = bytes.get(at) {
+        if matches!(
+            byte,
+            b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t' | b'"' | b'{' | b'[' | b':' | b'\\'
+        ) {
+            break;
+        }
+        at += 1;
+    }
+    at
+}
+
+struct Passed {
+    end: usize,
+    depth: u32,
+    non_ascii: bool,
+}
+
+/// Passes over the container that opens at `at`.
+fn container(bytes: &[u8], at: usize) -> Result<Passed, Stop> {
+    let mut here = at;
+    let mut depth: u32 = 0;
+    let mut deepest: u32 = 0;
+    let mut in_string: u64 = 0;
+    let mut escape_carry: u64 = 0;
+    let mut close_carry: u64 = 0;
+    let mut high = false;
+    loop {
+        let rest = bytes.get(here..).unwrap_or_default();
+        if rest.is_empty() {
+            return Err(Stop::End);
+        }
+        let mut padded = [b' '; 64];
+        let block = if let Some(block) = rest.first_chunk::<64>() {
+            block
+        } else {
+            for (to, from) in padded.iter_mut().zip(rest) {
+                *to = *from;
+            }
+            &padded
+        };
+        let masks = mask::Masks::of(block);
+        let escaped = if masks.backslash | escape_carry == 0 {
+            0
+        } else {
+            escaped_bytes(masks.backslash, &mut escape_carry)
+        };
+        let quote = masks.quote & !escaped;
+        let inside = prefix_xor(quote) ^ in_string;
+        in_string = ((inside as i64) >> 63) as u64;
+        let closing = quote & !inside;
+        let damage = (masks.backslash & !inside) | (((closing << 1) | close_carry) & masks.letter);
+        close_carry = closing >> 63;
+        let open = masks.open & !inside;
+        let close = masks.close & !inside;
+
+        let (opened, closed) = (open.count_ones(), close.count_ones());
+        // Within one block the depth is only followed bracket by bracket where the container may end.
+        if closed >= depth {
+            let mut brackets = open | close;
+            while brackets != 0 {
+                let bit = brackets.trailing_zeros();
+                brackets &= brackets - 1;
+                if open >> bit & 1 == 1 {
+                    depth += 1;
+                    deepest = deepest.max(depth);
+                    continue;
+                }
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    let before = damage & ((1 << bit) - 1);
+                    if before != 0 {
+                        return Err(Stop::Damaged(here + before.trailing_zeros() as usize));
+                    }
+                    let end = here + bit as usize + 1;
+                    let non_ascii = high
+                        || bytes
+                            .get(here..end)
+                            .is_some_and(|part| part.iter().any(|byte| *byte >= 0x80));
+                    return Ok(Passed {
+                        end,
+                        depth: deepest,
+                        non_ascii,
+                    });
+                }
+            }
+        } else {
+            deepest = deepest.max(depth + opened);
+            depth = depth + opened - closed;
+        }
+        if damage != 0 {
+            return Err(Stop::Damaged(here + damage.trailing_zeros() as usize));
+        }
+        high |= masks.high;
+        here += 64;
+    }
+}
+
+/// Bit i set: the byte is escaped by an odd run of backslashes before it.
+fn escaped_bytes(backslash: u64, carry: &mut u64) -> u64 {
+    let mut escaped = *carry;
+    let mut left = backslash & !*carry;
+    *carry = 0;
+    while left != 0 {
+        let bit = left.trailing_zeros();
+        if bit == 63 {
+            *carry = 1;
+            break;
+        }
+        escaped |= 1 << (bit + 1);
+        // The escaped byte, if it is a backslash itself, escapes nothing.
+        left &= !(0b11 << bit);
+    }
+    escaped
+}
+
+/// Bit i of the result is the parity of bits 0..=i.
+#[inline]
+fn prefix_xor(mut bits: u64) -> u64 {
+    bits ^= bits << 1;
+    bits ^= bits << 2;
+    bits ^= bits << 4;
+    bits ^= bits << 8;
+    bits ^= bits << 16;
+    bits ^= bits << 32;
+    bits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_of_making_masks_agree_on_every_byte() {
+        for first in 0..=255_u8 {
+            let mut block = [0_u8; 64];
+            for (at, byte) in block.iter_mut().enumerate() {
+                *byte = first.wrapping_add(u8::try_from(at).unwrap().wrapping_mul(7));
+            }
+            assert_eq!(mask::Masks::of(&block), mask::words::masks(&block));
+            let short = *block.first_chunk::<16>().unwrap();
+            assert_eq!(
+                mask::quote_or_backslash(&short),
+                mask::words::quote_or_backslash(&short)
+            );
+            let masks = mask::Masks::of(&block);
+            for (at, byte) in block.iter().enumerate() {
+                let bit = |mask: u64| mask >> at & 1 == 1;
+                assert_eq!(bit(masks.letter), byte.is_ascii_alphabetic(), "{byte:#x}");
+                assert_eq!(bit(masks.quote), *byte == b'"');
+                assert_eq!(bit(masks.open), matches!(byte, b'{' | b'['), "{byte:#x}");
+                assert_eq!(bit(masks.close), matches!(byte, b'}' | b']'), "{byte:#x}");
+            }
+        }
+    }
+
+    fn end_of(text: &str) -> Result<usize, Stop> {
+        value(text.as_bytes(), 0).map(|(_, end)| end)
+    }
+
+    #[test]
+    fn containers_end_where_they_end_at_every_alignment() {
+        for pad in 0..200 {
+            let inner = format!(
+                "{}\"a\\\\\":[1,{{\"b\":\"}}]\\\"{{\"}},[]], \"c\\\\\\\"\": \"\"",
+                " ".repeat(pad)
+            );
+            let text = format!("{{{inner}}},");
+            assert_eq!(end_of(&text), Ok(text.len() - 1), "{text}");
+            for cut in 1..text.len() - 1 {
+                assert_eq!(end_of(&text[..cut]), Err(Stop::End), "{}", &text[..cut]);
+            }
+        }
+    }
+
+    #[test]
+    fn quotes_that_do_not_pair_up_are_noticed() {
+        // A Windows path that ends in a backslash swallows its closing quote.
+        let one = r#"{"path":"C:\dir\","x":1}"#;
+        assert!(matches!(end_of(one), Err(Stop::Damaged(_))));
+        let two = format!("{one},{one} ");
+        assert!(matches!(end_of(&two), Err(Stop::Damaged(_))));
+        assert!(matches!(
+            end_of(r#"{"a":"5" disk","x":{}} "#),
+            Err(Stop::Damaged(_))
+        ));
+    }
+
+    #[test]
+    fn a_million_brackets_need_no_stack() {
+        let deep = format!("{}{}", "[".repeat(1_000_000), "]".repeat(1_000_000));
+        let (found, end) = value(deep.as_bytes(), 0).unwrap();
+        assert_eq!((found.depth, end), (1_000_000, 2_000_000));
+        assert_eq!(end_of(&deep[..1_500_000]), Err(Stop::End));
+    }
+}

@@ -1,0 +1,212 @@
+//! Words of the programs that write Chrome JSON: PyTorch above all, also JAX, Neuron, Chrome.
+
+use stepscope_model::{ArgValue, Diagnostic, EventSink};
+
+use super::args::{visit_members, with_value};
+use super::event::{key_text, members};
+use super::pour::Hints;
+use super::scan::{Sort, Span, Value, skip_space, value};
+
+/// The number in `ProfilerStep#7`.
+pub(super) fn step_of_name(name: &str) -> Option<i64> {
+    name.strip_prefix("ProfilerStep#")?.parse().ok()
+}
+
+/// Whether events of this category are work of a device (kineto's words since 2020).
+pub(super) fn is_device_category(category: &str) -> bool {
+    const WORDS: [&str; 11] = [
+        "kernel",
+        "concurrent_kernel",
+        "gpu_memcpy",
+        "gpu_memset",
+        "gpu_user_annotation",
+        "memcpy",
+        "memset",
+        "cuda_sync",
+        "cuda_profiler_range",
+        "mtia_ccp_events",
+        "gpu_pm_counter",
+    ];
+    WORDS.iter().any(|word| category.eq_ignore_ascii_case(word))
+}
+
+/// Whether a `ProfilerStep#N` of this category is the step itself, and not its shadow on a GPU.
+pub(super) fn may_mark_steps(category: &str) -> bool {
+    ["user_annotation", "cpu_op", "operator"]
+        .iter()
+        .any(|word| category.eq_ignore_ascii_case(word))
+}
+
+/// The members of the outermost object that are no lists of events, in the file's order.
+pub(super) type TopLevel = Vec<(Span, Value)>;
+
+/// Finds a member of the outermost object.
+pub(super) fn find(bytes: &[u8], top: &TopLevel, wanted: &[u8]) -> Option<Value> {
+    top.iter()
+        .find(|(key, _)| key.of(bytes) == wanted)
+        .map(|(_, value)| *value)
+}
+
+/// Nanoseconds that must be added to the file's clock to get Unix time, as a member says.
+pub(super) fn unix_base_ns(bytes: &[u8], top: &TopLevel) -> Option<i64> {
+    UNIX_BASES
+        .iter()
+        .find_map(|name| find(bytes, top, name.as_bytes()))
+        .and_then(|value| whole(bytes, &value))
+}
+
+/// Members that hold the Unix time at the zero of the file's clock, in nanoseconds: kineto's since
+/// 2024, and Neuron's.
+pub(super) const UNIX_BASES: [&str; 2] = ["baseTimeNanoseconds", "neuronStartTimestampNs"];
+
+pub(super) fn whole(bytes: &[u8], value: &Value) -> Option<i64> {
+    let raw = value.raw(bytes)?;
+    std::str::from_utf8(raw).ok()?.trim().parse().ok()
+}
+
+/// Whether the outermost object is one of kineto's.
+pub(super) fn is_torch(bytes: &[u8], top: &TopLevel) -> bool {
+    let has = |name: &[u8]| find(bytes, top, name).is_some();
+    has(b"schemaVersion") || has(b"deviceProperties") || has(b"distributedInfo")
+}
+
+/// Longest member that is kept as a fact.
+const MAX_FACT_BYTES: usize = 64 << 10;
+
+/// Tells the sink what stands beside the events.
+pub(super) fn pour_facts<S: EventSink>(bytes: &[u8], top: &TopLevel, sink: &mut S) {
+    for (key, value) in top {
+        let name = String::from_utf8_lossy(key.of(bytes));
+        match (&*name, value.sort) {
+            ("stepscope" | "stepscopeEnd", _) => continue,
+            ("deviceProperties", Sort::Array) => devices(bytes, value, sink),
+            ("distributedInfo", Sort::Object) => {
+                let _ = visit_members(bytes, value.span.start, &mut |key, value| {
+                    if matches!(key, "rank" | "world_size" | "backend") {
+                        sink.fact(key, value);
+                    }
+                });
+            }
+            ("host_name" | "hostname", _) => {
+                with_value(bytes, value, |value| sink.fact("host", value));
+            }
+            ("Framework", _) => {
+                with_value(bytes, value, |value| {
+                    if matches!(value, ArgValue::Str("pytorch-lightning")) {
+                        badge(sink, "Lightning");
+                    }
+                });
+            }
+            ("ERROR", Sort::Array) => writer_errors(bytes, value, sink),
+            _ => {}
+        }
+        if value.span.len() > MAX_FACT_BYTES {
+            sink.diagnose(
+                Diagnostic::UnknownEntry,
+                1,
+                &format!("\"{name}\" ({} bytes) beside the events", value.span.len()),
+            );
+            continue;
+        }
+        with_value(bytes, value, |value| sink.fact(&name, value));
+    }
+}
+
+fn badge<S: EventSink>(sink: &mut S, word: &str) {
+    sink.fact(&format!("kind.{word}"), ArgValue::Bool(true));
+}
+
+/// Facts `kind` and `kind.…`: who wrote the file.
+pub(super) fn pour_badges<S: EventSink>(
+    bytes: &[u8],
+    top: &TopLevel,
+    hints: Hints,
+    is_xla: bool,
+    sink: &mut S,
+) {
+    let has = |name: &[u8]| find(bytes, top, name).is_some();
+    let torch = is_torch(bytes, top);
+    let neuron = hints.neuron || has(b"neuronStartTimestampNs");
+    let python = has(b"viztracer_metadata");
+    let words = [
+        (torch || (is_xla && hints.torch_xla), "PyTorch"),
+        (is_xla && hints.jax && !hints.torch_xla, "JAX"),
+        (is_xla, "XLA"),
+        (neuron, "NEURON"),
+        (python, "Python"),
+    ];
+    let mut main = "Chrome";
+    for (_, word) in words.iter().rev().filter(|(is, _)| *is) {
+        badge(sink, word);
+        main = word;
+    }
+    if hints.chrome || main == "Chrome" {
+        badge(sink, "Chrome");
+    }
+    sink.fact("kind", ArgValue::Str(main));
+}
+
+/// Each element of the list `list`.
+fn elements(bytes: &[u8], list: &Value, mut visit: impl FnMut(&Value)) {
+    let mut at = skip_space(bytes, list.span.start + 1);
+    while at + 1 < list.span.end {
+        let Ok((element, next)) = value(bytes, at) else {
+            return;
+        };
+        visit(&element);
+        at = skip_space(bytes, next);
+        if bytes.get(at) != Some(&b',') {
+            return;
+        }
+        at = skip_space(bytes, at + 1);
+    }
+}
+
+fn devices<S: EventSink>(bytes: &[u8], list: &Value, sink: &mut S) {
+    let mut position = 0;
+    elements(bytes, list, |device| {
+        if device.sort != Sort::Object {
+            return;
+        }
+        let mut ordinal = position;
+        position += 1;
+        let _ = members(bytes, device.span.start, |key, value| {
+            if key == b"id" {
+                ordinal = whole(bytes, &value).unwrap_or(ordinal);
+            }
+        });
+        let _ = visit_members(bytes, device.span.start, &mut |key, value| {
+            let word = match key {
+                "id" => return,
+                "name" if matches!(value, ArgValue::Str("")) => return,
+                "totalGlobalMem" => "memory_bytes",
+                other => other,
+            };
+            sink.fact(&format!("device.{ordinal}.{word}"), value);
+        });
+    });
+}
+
+/// What kineto wrote into its own log while recording.
+fn writer_errors<S: EventSink>(bytes: &[u8], list: &Value, sink: &mut S) {
+    elements(bytes, list, |line| {
+        if let Some(line) = key_text(bytes, line) {
+            sink.diagnose(Diagnostic::WriterError, 1, line.text.trim_end());
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_and_categories_are_known_in_every_age() {
+        assert_eq!(step_of_name("ProfilerStep#12"), Some(12));
+        assert_eq!(step_of_name("ProfilerStep*"), None);
+        assert!(is_device_category("Kernel") && is_device_category("gpu_memcpy"));
+        assert!(!is_device_category("cuda_runtime"));
+        assert!(may_mark_steps("Operator") && may_mark_steps("user_annotation"));
+        assert!(!may_mark_steps("gpu_user_annotation"));
+    }
+}
