@@ -11,7 +11,6 @@ use crate::mapped::{Mapped, Plain};
 #[derive(Clone)]
 pub(crate) enum Column<T> {
     Owned(Vec<T>),
-    #[allow(dead_code, reason = "cache images are written next")]
     Mapped(Mapped<T>),
 }
 

@@ -30,11 +30,11 @@ pub(crate) struct FlowTable {
     pub(crate) key: Column<u32>,
     /// Positions of links in order of (to, time of departure, from).
     pub(crate) by_to: Column<u32>,
-    /// Ends in order of their slice, as they were poured.
+    /// Ends that lie at the beginning of a slice, in order of slices.
     pub(crate) end_slice: Column<u32>,
     pub(crate) end_key: Column<u32>,
     pub(crate) end_direction: Column<u8>,
-    /// Ends that belong to no slice: track, time, key, direction and bind.
+    /// All others: ends that belong to no slice, or lie at a time of their own.
     pub(crate) loose_track: Column<u32>,
     pub(crate) loose_at: Column<Time>,
     pub(crate) loose_key: Column<u32>,
@@ -53,6 +53,7 @@ struct End {
     direction: u8,
     slice: u32,
     bind: FlowBind,
+    by_time: bool,
     track: u32,
 }
 
@@ -73,6 +74,7 @@ pub(crate) fn link(tracks: &[(u32, Vec<BoundFlow>)]) -> (FlowTable, Vec<u64>) {
                 first_id + flow.slice
             },
             bind: flow.bind,
+            by_time: flow.by_time,
             track,
         }));
     }
@@ -110,7 +112,7 @@ pub(crate) fn link(tracks: &[(u32, Vec<BoundFlow>)]) -> (FlowTable, Vec<u64>) {
     let mut kept: Vec<(u32, u32, u8)> = Vec::with_capacity(ends.len());
     let mut loose: Vec<(&End, u32)> = Vec::new();
     for (end, key) in ends.iter().zip(&end_keys) {
-        if end.slice == TOP {
+        if end.by_time {
             loose.push((end, *key));
         } else {
             kept.push((end.slice, *key, end.direction));
@@ -253,7 +255,7 @@ impl FlowTable {
             .collect()
     }
 
-    /// Ends that the slice bears: positions in the `end_` columns.
+    /// Ends at the slice's beginning: positions in the `end_` columns.
     pub(crate) fn ends_of(&self, slice: EventId) -> std::ops::Range<usize> {
         let first = self.end_slice.partition_point(|end| *end < slice.0);
         let count = self.end_slice[first..]
@@ -263,7 +265,7 @@ impl FlowTable {
         first..first + count
     }
 
-    /// Ends on the track that belong to no slice: positions in the `loose_` columns.
+    /// Other ends on the track: positions in the `loose_` columns.
     pub(crate) fn loose_of(&self, track: TrackId) -> std::ops::Range<usize> {
         let first = self.loose_track.partition_point(|on| *on < track.0);
         let end = self.loose_track.partition_point(|on| *on <= track.0);

@@ -16,11 +16,13 @@ mod buffer;
 mod builder;
 mod cache;
 mod column;
+#[cfg(feature = "drawing")]
+pub mod drawing;
 mod facts;
 mod flows;
+mod image;
 mod kinds;
 mod lod;
-#[allow(dead_code, reason = "cache images are written next")]
 mod mapped;
 mod maxend;
 mod names;

@@ -25,7 +25,7 @@ impl Names<'_> {
 impl Trace {
     /// Pours everything into a sink: epoch, facts, modules, sources, tracks with all that is known
     /// of them, and per track its slices in (start, longest first) order with their flow ends,
-    /// step numbers and flags, its dangling flow ends, instants and samples.
+    /// step numbers and flags, then the flow ends that lie elsewhere, instants and samples.
     ///
     /// Facts of the first file keep their keys; those of the n-th further file become
     /// `file.N.KEY`. Diagnostics of reading are passed on; those that the store itself finds are
@@ -191,7 +191,8 @@ impl Trace {
             .unwrap_or(ArgRef::NONE)
     }
 
-    /// Flow ends that the slice bears, as the file gives them.
+    /// Flow ends at the slice's beginning. Ends that the file gives at a later time within the slice
+    /// show in [`Trace::flows_in`] and [`Trace::flows_out`] only.
     pub fn flow_ends(&self, id: EventId) -> Vec<SliceFlow> {
         self.flows
             .ends_of(id)

@@ -165,6 +165,8 @@ pub(crate) struct BoundFlow {
     pub(crate) key: FlowKey,
     pub(crate) direction: FlowDirection,
     pub(crate) bind: FlowBind,
+    /// Whether `at` is more than the slice tells.
+    pub(crate) by_time: bool,
 }
 
 /// What finishing one track yields.
@@ -197,6 +199,7 @@ pub(crate) fn finish(mut events: EventBuf) -> FinishedTrack {
             key: flow.key,
             direction: flow.direction,
             bind: FlowBind::Enclosing,
+            by_time: false,
         })
         .collect();
     flows.extend(loose.iter().map(|flow| bind(&table, flow)));
@@ -242,6 +245,7 @@ fn bind(table: &SliceTable, flow: &LooseFlow) -> BoundFlow {
         key: flow.key,
         direction: flow.direction,
         bind: flow.bind,
+        by_time: slice.is_none_or(|slice| table.start.get(slice) != Some(&flow.at)),
     }
 }
 

@@ -133,7 +133,8 @@ impl Slices<'_> {
 
     /// Id of the slice with this index.
     pub fn id(&self, index: usize) -> EventId {
-        EventId(self.first_id.0 + u32::try_from(index).unwrap_or(u32::MAX - self.first_id.0))
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        EventId(self.first_id.0.saturating_add(index))
     }
 }
 

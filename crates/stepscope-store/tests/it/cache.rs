@@ -1,0 +1,110 @@
+//! Cache images: what is saved is loaded, what is damaged is refused or harmless.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use stepscope_model::SharedBytes;
+use stepscope_store::{CacheError, Trace};
+
+use crate::random::{build, events, everything};
+
+fn saved(trace: &Trace) -> Vec<u8> {
+    let mut image = Vec::new();
+    trace.save(&mut image).expect("a vector takes all");
+    image
+}
+
+/// Bytes that begin at a multiple of eight, as a mapping does.
+struct Aligned(Vec<u64>, usize);
+
+impl AsRef<[u8]> for Aligned {
+    fn as_ref(&self) -> &[u8] {
+        as_bytes(&self.0).get(..self.1).unwrap_or(&[])
+    }
+}
+
+#[allow(unsafe_code, reason = "a test's stand-in for a file mapping")]
+fn as_bytes(words: &[u64]) -> &[u8] {
+    // SAFETY: a u64 has no padding, and bytes need no alignment.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
+}
+
+fn shared(bytes: &[u8]) -> SharedBytes {
+    let words = bytes
+        .chunks(8)
+        .map(|chunk| {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            u64::from_ne_bytes(word)
+        })
+        .collect();
+    Arc::new(Aligned(words, bytes.len()))
+}
+
+/// Asks everything that an interface asks, for its own sake.
+fn use_it_all(trace: &Trace) {
+    let _ = everything(trace);
+    let _ = trace.debug_validate();
+    for track in trace.tracks() {
+        let _ = trace.items(track.id, trace.span(), 40);
+        let _ = trace.instant_items(track.id, trace.span(), 40);
+        let _ = trace.busy(track.id, trace.span());
+        let _ = trace.self_times(track.id);
+        let _ = trace.candidates(track.id, trace.span());
+        let _ = trace.busy_strip(&[track.id], trace.span(), 7);
+        for id in (0..trace.event_count()).map(stepscope_store::EventId) {
+            let _ = trace.prev_next(id);
+            let _ = trace.first_child(id);
+        }
+    }
+    let mut builder = stepscope_store::TraceBuilder::new();
+    let mut sink = builder.file(stepscope_store::FileSpec::default());
+    trace.pour(&mut sink);
+    builder.add(sink);
+    let _ = builder.finish();
+}
+
+proptest! {
+    #[test]
+    fn a_loaded_trace_is_the_saved_one(events in events()) {
+        let trace = build(&events);
+        let image = saved(&trace);
+        let loaded = Trace::load(shared(&image), Vec::new()).expect("our own image");
+        loaded.debug_validate().map_err(|found| TestCaseError::fail(found.join("\n")))?;
+        prop_assert_eq!(everything(&trace), everything(&loaded));
+        prop_assert_eq!(saved(&loaded), image);
+    }
+
+    #[test]
+    fn damage_is_refused_or_harmless(
+        events in events(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
+    ) {
+        let mut image = saved(&build(&events));
+        for (place, value) in damage {
+            let place = place.index(image.len());
+            image[place] = value;
+        }
+        if let Ok(trace) = Trace::load(shared(&image), Vec::new()) {
+            use_it_all(&trace);
+        }
+    }
+
+    #[test]
+    fn a_cut_image_is_refused(events in events(), length in any::<prop::sample::Index>()) {
+        let image = saved(&build(&events));
+        let length = length.index(image.len());
+        prop_assert!(Trace::load(shared(&image[..length]), Vec::new()).is_err());
+    }
+}
+
+#[test]
+fn another_version_says_so() {
+    let mut image = saved(&build(&[]));
+    image[8] = 77;
+    let refused = Trace::load(shared(&image), Vec::new());
+    assert!(matches!(
+        refused,
+        Err(CacheError::Version { found: 77, .. })
+    ));
+}

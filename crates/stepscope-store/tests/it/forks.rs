@@ -1,0 +1,178 @@
+//! The result does not depend on the order of pouring, nor on forks.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use stepscope_model::EventSink;
+use stepscope_store::{FileSpec, Trace, TraceBuilder};
+
+use crate::random::{Poured, build, describe, events, everything, pour};
+
+/// Slices as a set of texts without ids: what is left when the order is taken away.
+fn slices(trace: &Trace) -> Vec<String> {
+    let mut all = Vec::new();
+    for track in trace.tracks() {
+        let slices = trace.slices(track.id);
+        for index in 0..slices.len() {
+            let Some(event) = trace.event(slices.id(index)) else {
+                continue;
+            };
+            all.push(format!(
+                "{} {:?} {:?} {} {} {} {:?} {:?} {:?} {}",
+                track.key,
+                event.start,
+                event.dur,
+                trace.name(event.name),
+                event.depth,
+                event.row,
+                event.self_time,
+                event.step,
+                event.args,
+                trace.name(event.category),
+            ));
+        }
+    }
+    all
+}
+
+/// Keeps the first of slices that begin and end together on one track: only these have an order
+/// that pouring decides.
+fn distinct(events: Vec<Poured>) -> Vec<Poured> {
+    let mut seen = BTreeSet::new();
+    events
+        .into_iter()
+        .filter(|event| match event {
+            Poured::Slice {
+                track, start, dur, ..
+            } => seen.insert((*track, *start, *dur)),
+            _ => true,
+        })
+        .collect()
+}
+
+/// Pours through forks: `plan` says for each event which of four forks takes it (0: the parent,
+/// before forking; 3: a fork of fork 2).
+fn build_forked(events: &[Poured], plan: &[u8]) -> Trace {
+    let mut builder = TraceBuilder::new();
+    let mut parent = builder.file(FileSpec::default());
+    describe(&mut parent);
+    let of = |fork: u8| {
+        let choice = plan.iter().cycle();
+        events
+            .iter()
+            .zip(choice)
+            .filter(move |(_, chosen)| **chosen == fork)
+            .map(|(event, _)| event)
+    };
+    for event in of(0) {
+        pour(event, &mut parent);
+    }
+    let mut first = parent.fork();
+    let mut second = parent.fork();
+    for event in of(2) {
+        pour(event, &mut second);
+    }
+    let mut third = second.fork();
+    for event in of(3) {
+        pour(event, &mut third);
+    }
+    for event in of(1) {
+        pour(event, &mut first);
+    }
+    second.merge(third);
+    parent.merge(first);
+    parent.merge(second);
+    builder.add(parent);
+    builder.finish()
+}
+
+/// As [`build_forked`], without forks: in the order in which the forks are merged.
+fn build_in_merge_order(events: &[Poured], plan: &[u8]) -> Trace {
+    let ordered: Vec<_> = (0..4)
+        .flat_map(|fork| {
+            events
+                .iter()
+                .zip(plan.iter().cycle())
+                .filter(move |(_, chosen)| **chosen == fork)
+                .map(|(event, _)| event.clone())
+        })
+        .collect();
+    build(&ordered)
+}
+
+proptest! {
+    #[test]
+    fn every_invariant_holds(events in events()) {
+        build(&events).debug_validate().map_err(|found| TestCaseError::fail(found.join("\n")))?;
+    }
+
+    #[test]
+    fn pour_order_does_not_matter(events in events(), seed in any::<u64>()) {
+        let events = distinct(events);
+        let mut shuffled = events.clone();
+        // A cheap shuffle that the seed decides.
+        let mut state = seed | 1;
+        for index in (1..shuffled.len()).rev() {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let other = usize::try_from(state >> 33).unwrap_or(0) % (index + 1);
+            shuffled.swap(index, other);
+        }
+        let (a, b) = (build(&events), build(&shuffled));
+        prop_assert_eq!(slices(&a), slices(&b));
+        prop_assert_eq!(a.tracks(), b.tracks());
+        prop_assert_eq!(a.flow_count(), b.flow_count());
+    }
+
+    #[test]
+    fn forks_do_not_matter(events in events(), plan in prop::collection::vec(0_u8..4, 1..9)) {
+        let forked = build_forked(&events, &plan);
+        forked.debug_validate().map_err(|found| TestCaseError::fail(found.join("\n")))?;
+        let plain = build_in_merge_order(&events, &plan);
+        prop_assert_eq!(slices(&forked), slices(&plain));
+        prop_assert_eq!(forked.tracks(), plain.tracks());
+        prop_assert_eq!(everything(&forked), everything(&build_forked(&events, &plan)));
+    }
+
+    #[test]
+    fn pouring_a_trace_again_keeps_it(events in events()) {
+        let trace = build(&events);
+        let mut builder = TraceBuilder::new();
+        let mut sink = builder.file(FileSpec::default());
+        trace.pour(&mut sink);
+        builder.add(sink);
+        let again = builder.finish();
+        again.debug_validate().map_err(|found| TestCaseError::fail(found.join("\n")))?;
+        prop_assert_eq!(slices(&trace), slices(&again));
+        prop_assert_eq!(trace.tracks(), again.tracks());
+        prop_assert_eq!(trace.flow_count(), again.flow_count());
+        prop_assert_eq!(trace.flow_edge_count(), again.flow_edge_count());
+        prop_assert_eq!(trace.step_marks(), again.step_marks());
+    }
+}
+
+#[test]
+fn a_hundred_thousand_forks_over_many_tracks_are_cheap() {
+    let mut builder = TraceBuilder::new();
+    let mut sink = builder.file(FileSpec::default());
+    let tracks: Vec<_> = (0..50_000).map(|i| sink.track(&format!("1/{i}"))).collect();
+    let forks: Vec<_> = tracks
+        .iter()
+        .map(|track| {
+            let mut fork = sink.fork();
+            let name = fork.name(&format!("name {}", track.0 % 7));
+            let slice = stepscope_model::SliceIn {
+                name,
+                ..stepscope_model::SliceIn::default()
+            };
+            fork.slice(*track, slice);
+            fork
+        })
+        .collect();
+    for fork in forks {
+        sink.merge(fork);
+    }
+    builder.add(sink);
+    let trace = builder.finish();
+    assert_eq!(trace.slice_count(), 50_000);
+    assert_eq!(trace.name_count(), 8);
+}
