@@ -156,6 +156,15 @@ pub fn percentile(sorted: &[Dur], p: f64) -> Option<f64> {
     Some(low + (high - low) * (position - below as f64))
 }
 
+/// How many steps the run has: those of the file that marks most.
+pub fn step_count(trace: &Trace) -> u64 {
+    let mut by_file: FxHashMap<usize, u64> = FxHashMap::default();
+    for marker in markers(trace).0 {
+        *by_file.entry(marker.file).or_default() += 1;
+    }
+    by_file.into_values().max().unwrap_or(0)
+}
+
 /// Only the times of the steps: cheap, looks at no slice but the markers.
 pub fn step_times(trace: &Trace) -> StepTimes {
     times_of(&markers(trace).0)

@@ -1,1 +1,57 @@
 //! The `stepscope` command.
+//!
+//! ```text
+//! args (what was asked) -> one module per command -> text on stdout
+//!                                                 -> error: one line on stderr
+//! ```
+//! Reading order: [`args`], [`error`], [`text`] (how things are printed), then a module for each
+//! command: [`view`], [`info`], [`report`], [`convert`], [`recover`].
+//!
+//! Exit codes: 0 success, 1 the operation failed, 2 usage. A reader that closes our output early
+//! (`| head`) is no failure.
+
+pub mod args;
+pub mod error;
+pub mod info;
+pub mod progress;
+pub mod report;
+pub mod text;
+
+use std::ffi::OsString;
+use std::io::{BufWriter, Write};
+use std::process::ExitCode;
+
+use args::Command;
+use error::CliError;
+
+/// Runs the command with the arguments of the process.
+pub fn main() -> ExitCode {
+    let stdout = std::io::stdout();
+    let mut out = BufWriter::new(stdout.lock());
+    let outcome = run(std::env::args_os().collect(), &mut out);
+    // What was printed before a failure belongs before its message.
+    let flushed = out.flush().map_err(CliError::from);
+    let outcome = outcome.and(flushed);
+    // After a closed pipe the rest belongs nowhere: it must not be written again on drop.
+    let (_, _) = out.into_parts();
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            error.print(&mut std::io::stderr().lock());
+            error.exit_code()
+        }
+    }
+}
+
+/// Runs the command; `arguments` begin with the program's name.
+pub fn run(arguments: Vec<OsString>, out: &mut dyn Write) -> Result<(), CliError> {
+    match args::parse(arguments, out)? {
+        Some(Command::Info(info)) => info::run(&info, out),
+        Some(Command::Report(report)) => report::run(&report, out),
+        // Help or version: already printed.
+        None => Ok(()),
+        Some(_) => Err(CliError::usage(
+            "this command is not built into this version, see 'stepscope --help'",
+        )),
+    }
+}

@@ -1,2 +1,7 @@
-//! The `stepscope` command.
-fn main() {}
+//! The `stepscope` command; everything is in the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    stepscope_cli::main()
+}

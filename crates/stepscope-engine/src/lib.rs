@@ -29,7 +29,7 @@ mod watch;
 pub use convert::OutputFormat;
 pub use engine::{Engine, EngineEvent, EngineOptions};
 pub use error::{EngineError, RunProblem};
-pub use open_path::{Opened, PathReport, open_each, open_path};
+pub use open_path::{Opened, PathReport, expected_bytes, open_each, open_path};
 pub use run::{Run, RunState, RunSummary};
 pub use stepscope_analysis as analysis;
 pub use stepscope_formats::Format as TraceFormat;

@@ -265,11 +265,19 @@ impl Part {
 /// Gives each file its host and rank, and makes the hosts of a run differ: they are the prefixes
 /// of its track keys.
 fn name_hosts(parts: &mut [Part]) {
+    let stems: Vec<String> = parts
+        .iter_mut()
+        .map(|part| part.sink.inner.spec_mut().host.clone())
+        .collect();
     for part in parts.iter_mut() {
         let told = std::mem::take(&mut part.sink.told);
+        let format = part.format;
         let spec = part.sink.inner.spec_mut();
         spec.rank = told.rank.or(spec.rank);
-        if let Some(host) = told.host {
+        // An XSpace is named after its host; other files tell it.
+        if let Some(host) = told.host
+            && format != Some(Format::XSpace)
+        {
             spec.host = host;
         }
     }
@@ -287,7 +295,7 @@ fn name_hosts(parts: &mut [Part]) {
         if shared {
             spec.host = match spec.rank {
                 Some(rank) => format!("{} rank {rank}", spec.host),
-                None => format!("{} file {}", spec.host, at + 1),
+                None => stems[at].clone(),
             };
         }
         while taken.contains(&spec.host) {

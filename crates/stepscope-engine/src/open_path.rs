@@ -25,6 +25,14 @@ pub struct PathReport {
     pub not_readable: Vec<PathBuf>,
 }
 
+/// Bytes that opening everything at `path` will go through, roughly; 0 when there is nothing. For
+/// progress bars.
+pub fn expected_bytes(path: &Path) -> u64 {
+    scan::scan(path, EngineOptions::MAX_DEPTH, &mut Sniffed::default()).map_or(0, |found| {
+        found.runs.iter().map(crate::open::expected_bytes).sum()
+    })
+}
+
 /// Opens whatever is at `path` (file or directory), one run after another, without a watcher.
 ///
 /// `visit` gets each run, or why it could not be opened, and may drop it before the next is

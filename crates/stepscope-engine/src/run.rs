@@ -37,7 +37,7 @@ pub struct RunSummary {
     pub hosts: Vec<String>,
     /// Accelerators; 0 until the run is opened.
     pub devices: u32,
-    /// Distinct step numbers; `None` until the run is opened, or when it marks none.
+    /// Marked steps (with several files, of the one that marks most); `None` until the run is opened, or when it marks none.
     pub steps: Option<u64>,
     /// Median length of a step.
     pub step_ns: Option<f64>,
@@ -177,7 +177,7 @@ pub(crate) fn summary_of(found: &FoundRun, run: &Run) -> RunSummary {
             .map(|file| file.spec.host.clone())
             .collect(),
         devices: u32::try_from(run.devices().len()).unwrap_or(u32::MAX),
-        steps: (steps.count > 0).then_some(steps.count),
+        steps: Some(stepscope_analysis::steps::step_count(trace)).filter(|count| *count > 0),
         step_ns: steps.p50_ns,
         duration_ns: Some(span.end.since(span.start).as_ns_f64()),
         recorded_unix_ns: run.start_unix_ns().or(found.recorded_ns),

@@ -1,0 +1,756 @@
+//! `stepscope info`: what is in a trace.
+//!
+//! The JSON form is a contract (`docs/reference/info.md`): fields are added, never changed.
+//! Times are written with all their digits (a JSON number may have more than a float holds).
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use stepscope_engine::{EngineError, PathReport, Run, RunProblem, analysis, open_each};
+use stepscope_model::{NameId, ReadContext, Severity, TrackId, TrackKind};
+use stepscope_store::{FactValue, FileFacts, Trace, Track};
+
+use crate::args;
+use crate::error::{CliError, line_of};
+use crate::progress::Progress;
+use crate::text::{self, Align, Grid, clean, short};
+
+/// The whole answer.
+#[derive(Debug, Serialize)]
+pub struct InfoReport {
+    /// As the user gave it.
+    pub path: String,
+    /// Code of the format; `mixed` for several.
+    pub format: String,
+    /// One entry a run, by name.
+    pub runs: Vec<RunInfo>,
+    /// Runs that could not be opened.
+    pub errors: Vec<Problem>,
+    /// What could not be looked at: closed folders, links that lead out, pipes.
+    pub problems: Vec<Problem>,
+    /// Files that are recognised by name, but that no reader of this version opens.
+    pub not_readable: Vec<String>,
+}
+
+/// Why something is not shown, or not wholly.
+#[derive(Debug, Serialize)]
+pub struct Problem {
+    /// File or folder.
+    pub file: String,
+    /// What is wrong.
+    pub reason: String,
+    /// Where, in the uncompressed bytes.
+    pub offset: Option<u64>,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+impl From<&RunProblem> for Problem {
+    fn from(problem: &RunProblem) -> Self {
+        Self {
+            file: problem.file.clone(),
+            reason: problem.reason.clone(),
+            offset: problem.offset,
+            hint: problem.hint.clone(),
+        }
+    }
+}
+
+/// A length or a moment in nanoseconds, printed with all its digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Nanos {
+    ps: i128,
+}
+
+impl Nanos {
+    /// From picoseconds.
+    pub fn from_ps(ps: i128) -> Self {
+        Self { ps }
+    }
+
+    /// Picoseconds.
+    pub fn ps(self) -> i128 {
+        self.ps
+    }
+}
+
+impl std::fmt::Display for Nanos {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let size = self.ps.unsigned_abs();
+        let (whole, rest) = (size / 1_000, size % 1_000);
+        if self.ps < 0 {
+            f.write_str("-")?;
+        }
+        write!(f, "{whole}")?;
+        if rest > 0 {
+            let digits = format!("{rest:03}");
+            write!(f, ".{}", digits.trim_end_matches('0'))?;
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Nanos {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let digits = self.to_string();
+        let number = RawValue::from_string(digits).map_err(serde::ser::Error::custom)?;
+        number.serialize(serializer)
+    }
+}
+
+/// One run.
+#[derive(Debug, Serialize)]
+pub struct RunInfo {
+    /// Id that addresses of the viewer use.
+    pub id: String,
+    /// Name that the viewer shows.
+    pub name: String,
+    /// Badges.
+    pub kinds: Vec<String>,
+    /// One a file.
+    pub hosts: Vec<String>,
+    /// Ranks that are known, ascending.
+    pub ranks: Vec<u32>,
+    /// Names of the accelerators.
+    pub devices: Vec<String>,
+    /// From the first to the last moment of anything.
+    pub duration_ns: Nanos,
+    /// Unix time of the first moment.
+    pub start_unix_ns: Option<i64>,
+    /// Marked steps; with several files, of the one that marks most.
+    pub steps: u64,
+    /// Tracks with events.
+    pub tracks: usize,
+    /// Complete intervals as the files hold them.
+    pub slices: u64,
+    /// Intervals of async tracks, counted apart.
+    pub async_slices: u64,
+    /// Intervals that a tool computed, counted apart.
+    pub derived_slices: u64,
+    /// Points.
+    pub instants: u64,
+    /// Counter samples.
+    pub counters: u64,
+    /// Flows with both ends.
+    pub flows: u64,
+    /// First begin of a slice on the file's own clock.
+    pub first_ns: Option<Nanos>,
+    /// Last end of a slice on the file's own clock.
+    pub last_ns: Option<Nanos>,
+    /// Slices by the file's category.
+    pub by_category: BTreeMap<String, u64>,
+    /// Tracks with events, in the order of the viewer.
+    pub track_list: Vec<TrackInfo>,
+    /// Compiled programs.
+    pub hlo_modules: Vec<String>,
+    /// What the user should know.
+    pub warnings: Vec<WarningInfo>,
+    /// Files that could not be read, or not wholly.
+    pub problems: Vec<Problem>,
+    /// The files, with what each says about itself.
+    pub files: Vec<FileInfo>,
+    /// Files beside them with the same events in another format; not read.
+    pub companions: Vec<String>,
+    /// Changes when the content does.
+    pub content_hash: String,
+}
+
+/// One track with events.
+#[derive(Debug, Serialize)]
+pub struct TrackInfo {
+    /// Stable for the same content.
+    pub key: String,
+    /// What users read.
+    pub name: String,
+    /// `thread`, `device`, `async`, `counter`, `steps` or `group`.
+    pub kind: &'static str,
+    /// Its slices.
+    pub events: u64,
+    /// Its points.
+    pub instants: u64,
+    /// Its samples.
+    pub samples: u64,
+    /// Union of its slices.
+    pub busy_ns: Nanos,
+    /// Key of the enclosing group.
+    pub parent: Option<String>,
+    /// What users read of the enclosing group.
+    pub parent_name: Option<String>,
+    /// Computed by a tool.
+    pub derived: bool,
+}
+
+/// One diagnostic.
+#[derive(Debug, Serialize)]
+pub struct WarningInfo {
+    /// Stable word.
+    pub code: &'static str,
+    /// `notice`, `data-loss` or `error`.
+    pub severity: &'static str,
+    /// How often.
+    pub count: u64,
+    /// The first few places, `; ` between them.
+    pub detail: String,
+    /// What it means.
+    pub title: &'static str,
+    /// What to do.
+    pub advice: &'static str,
+    /// Path of the file; `null` for the run as a whole.
+    pub file: Option<String>,
+}
+
+/// One file of a run.
+#[derive(Debug, Serialize)]
+pub struct FileInfo {
+    /// Its path.
+    pub path: String,
+    /// Code of its format.
+    pub format: String,
+    /// Size on disk.
+    pub bytes: u64,
+    /// Its host.
+    pub host: String,
+    /// Its rank.
+    pub rank: Option<u32>,
+    /// Its own clock where the run's time is 0.
+    pub origin_ns: i64,
+    /// Its slices.
+    pub slices: u64,
+    /// What it says about itself.
+    pub facts: BTreeMap<String, serde_json::Value>,
+}
+
+/// Runs the command.
+pub fn run(asked: &args::Info, out: &mut dyn Write) -> Result<(), CliError> {
+    let context = Arc::new(ReadContext::new(asked.reading.limits()));
+    let progress = Progress::start(&context, stepscope_engine::expected_bytes(&asked.path));
+    let (report, first_error) = collect(&asked.path, &context, !asked.reading.no_cache)?;
+    drop(progress);
+    // A single thing that cannot be opened is an error, not an answer with nothing in it.
+    if let (true, Some(error)) = (report.runs.is_empty(), first_error) {
+        return Err(if report.errors.len() == 1 {
+            error.into()
+        } else {
+            CliError::failed(format!(
+                "none of {} runs can be opened, {}, the first: {}",
+                report.errors.len(),
+                report.path,
+                line_of(&error)
+            ))
+        });
+    }
+    if asked.json {
+        let mut text = serde_json::to_string_pretty(&report)?;
+        text.push('\n');
+        out.write_all(text::clean_json(&text).as_bytes())?;
+    } else {
+        print(&report, out)?;
+    }
+    Ok(())
+}
+
+/// Opens everything at a path and says what is in it. Also gives the first error there was.
+pub fn collect(
+    path: &Path,
+    context: &Arc<ReadContext>,
+    use_cache: bool,
+) -> Result<(InfoReport, Option<EngineError>), EngineError> {
+    let mut runs = Vec::new();
+    let mut errors = Vec::new();
+    let mut first_error = None;
+    let report: PathReport = open_each(path, context, use_cache, &mut |opened| {
+        match opened {
+            Ok(run) => runs.push(run_info(&run)),
+            Err((id, error)) => {
+                errors.push(problem_of(&id, &error));
+                first_error.get_or_insert(error);
+            }
+        }
+        Ok(())
+    })?;
+    let formats: std::collections::BTreeSet<&str> = runs
+        .iter()
+        .flat_map(|run: &RunInfo| &run.files)
+        .map(|file| file.format.as_str())
+        .filter(|format| !format.is_empty())
+        .collect();
+    let format = match formats.len() {
+        0 => "none".to_owned(),
+        1 => formats.into_iter().collect(),
+        _ => "mixed".to_owned(),
+    };
+    let info = InfoReport {
+        path: path.display().to_string(),
+        format,
+        runs,
+        errors,
+        problems: report.problems.iter().map(Problem::from).collect(),
+        not_readable: report
+            .not_readable
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect(),
+    };
+    Ok((info, first_error))
+}
+
+fn problem_of(id: &str, error: &EngineError) -> Problem {
+    let (file, reason) = match error {
+        EngineError::Unreadable { path, reason, .. } => (path.clone(), reason.clone()),
+        other => (id.to_owned(), other.to_string()),
+    };
+    Problem {
+        file,
+        reason,
+        offset: None,
+        hint: error.hint().map(str::to_owned),
+    }
+}
+
+/// Everything about one opened run.
+pub fn run_info(run: &Run) -> RunInfo {
+    let trace = &*run.trace;
+    let span = trace.span();
+    let origin_ps = i128::from(trace.epoch().origin_ns) * 1_000;
+    let own_clock = |ps: i64| Nanos::from_ps(origin_ps + i128::from(ps));
+    let slice_span = trace.slice_span();
+    let files = trace.files();
+    let mut ranks: Vec<u32> = files.iter().filter_map(|file| file.spec.rank).collect();
+    ranks.sort_unstable();
+    let mut by_category = BTreeMap::new();
+    for (category, count) in trace.by_category() {
+        let key = if category == NameId::EMPTY {
+            "None"
+        } else {
+            trace.name(category)
+        };
+        *by_category.entry(key.to_owned()).or_insert(0) += count;
+    }
+    let track_list: Vec<_> = trace
+        .tracks()
+        .iter()
+        .filter(|track| track.slices > 0 || track.instants > 0 || track.samples > 0)
+        .map(|track| track_info(trace, track))
+        .collect();
+    RunInfo {
+        id: run.id.clone(),
+        name: run.name.clone(),
+        kinds: run.kinds.clone(),
+        hosts: files.iter().map(|file| file.spec.host.clone()).collect(),
+        ranks,
+        devices: run.devices(),
+        duration_ns: Nanos::from_ps(i128::from(span.end.since(span.start).ps())),
+        start_unix_ns: run.start_unix_ns(),
+        steps: analysis::steps::step_count(trace),
+        tracks: track_list.len(),
+        slices: files.iter().map(|file| file.slices).sum(),
+        async_slices: files.iter().map(|file| file.async_slices).sum(),
+        derived_slices: files.iter().map(|file| file.derived_slices).sum(),
+        instants: track_list.iter().map(|track| track.instants).sum(),
+        counters: track_list.iter().map(|track| track.samples).sum(),
+        flows: trace.flow_count(),
+        first_ns: slice_span.as_ref().map(|span| own_clock(span.start.ps())),
+        last_ns: slice_span.as_ref().map(|span| own_clock(span.end.ps())),
+        by_category,
+        track_list,
+        hlo_modules: modules(trace),
+        warnings: warnings(trace),
+        problems: run.problems.iter().map(Problem::from).collect(),
+        files: files.iter().map(file_info).collect(),
+        companions: run
+            .companions
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect(),
+        content_hash: run.content_hash.clone(),
+    }
+}
+
+fn track_info(trace: &Trace, row: &Track) -> TrackInfo {
+    let parent = |id: TrackId| trace.tracks().get(id.index());
+    TrackInfo {
+        key: row.key.clone(),
+        name: row.name.clone(),
+        kind: kind_word(row.kind),
+        events: u64::from(row.slices),
+        instants: u64::from(row.instants),
+        samples: u64::from(row.samples),
+        busy_ns: Nanos::from_ps(i128::from(row.busy.ps())),
+        parent: row.parent.and_then(parent).map(|parent| parent.key.clone()),
+        parent_name: row
+            .parent
+            .and_then(parent)
+            .map(|parent| parent.name.clone()),
+        derived: row.derived,
+    }
+}
+
+fn kind_word(kind: TrackKind) -> &'static str {
+    match kind {
+        TrackKind::Group => "group",
+        TrackKind::DeviceQueue => "device",
+        TrackKind::Async => "async",
+        TrackKind::Counter => "counter",
+        TrackKind::Steps => "steps",
+        _ => "thread",
+    }
+}
+
+fn modules(trace: &Trace) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for (name, program_id) in trace.files().iter().flat_map(|file| &file.modules) {
+        let shown = match program_id {
+            Some(id) if !name.ends_with(&format!("({id})")) => format!("{name}({id})"),
+            _ => name.clone(),
+        };
+        if !names.contains(&shown) {
+            names.push(shown);
+        }
+    }
+    names
+}
+
+fn warnings(trace: &Trace) -> Vec<WarningInfo> {
+    trace
+        .diagnostics()
+        .iter()
+        .map(|found| WarningInfo {
+            code: found.what.code(),
+            severity: found.what.severity().as_str(),
+            count: found.count,
+            detail: found.details.join("; "),
+            title: found.what.title(),
+            advice: found.what.advice(),
+            file: found
+                .file
+                .and_then(|at| trace.files().get(at))
+                .map(|file| file.spec.path.clone()),
+        })
+        .collect()
+}
+
+fn file_info(file: &FileFacts) -> FileInfo {
+    FileInfo {
+        path: file.spec.path.clone(),
+        format: file.spec.format.clone(),
+        bytes: file.spec.bytes,
+        host: file.spec.host.clone(),
+        rank: file.spec.rank,
+        origin_ns: file.epoch.origin_ns,
+        slices: file.slices,
+        facts: file
+            .facts
+            .iter()
+            .map(|(key, value)| (key.clone(), json_of(value)))
+            .collect(),
+    }
+}
+
+fn json_of(value: &FactValue) -> serde_json::Value {
+    match value {
+        FactValue::Int(value) => (*value).into(),
+        FactValue::Uint(value) => (*value).into(),
+        // JSON has no NaN.
+        FactValue::Double(value) if !value.is_finite() => value.to_string().into(),
+        FactValue::Double(value) => (*value).into(),
+        FactValue::Bool(value) => (*value).into(),
+        FactValue::Text(text) => text.as_str().into(),
+    }
+}
+
+/// Runs up to this many are printed in full; of more, one line each.
+const IN_FULL: usize = 2;
+/// Tracks of one run that are printed.
+const TRACKS: usize = 15;
+
+fn print(report: &InfoReport, out: &mut dyn Write) -> Result<(), CliError> {
+    if report.runs.len() > IN_FULL {
+        print_list(report, out)?;
+    } else {
+        for (at, run) in report.runs.iter().enumerate() {
+            if at > 0 {
+                writeln!(out)?;
+            }
+            print_run(run, out)?;
+        }
+    }
+    if !report.errors.is_empty() || !report.problems.is_empty() {
+        writeln!(out, "\nNot shown")?;
+        for problem in report.errors.iter().chain(&report.problems) {
+            writeln!(
+                out,
+                "  {}: {}",
+                clean(&problem.file),
+                clean(&problem.reason)
+            )?;
+        }
+    }
+    if !report.not_readable.is_empty() {
+        let names: Vec<_> = report
+            .not_readable
+            .iter()
+            .take(3)
+            .map(|path| short(path.rsplit('/').next().unwrap_or(path), 60))
+            .collect();
+        let more = report.not_readable.len() - names.len();
+        let more = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
+        writeln!(
+            out,
+            "\nRecognised, not yet readable: {}{more}",
+            names.join(", ")
+        )?;
+    }
+    Ok(())
+}
+
+fn print_list(report: &InfoReport, out: &mut dyn Write) -> Result<(), CliError> {
+    use Align::{Left, Right};
+    let mut grid = Grid::new(&[
+        ("Run", Left),
+        ("Kind", Left),
+        ("Hosts", Right),
+        ("Devices", Right),
+        ("Steps", Right),
+        ("Slices", Right),
+        ("Length", Right),
+        ("Size", Right),
+        ("Warnings", Right),
+    ]);
+    for run in &report.runs {
+        let lost = run
+            .warnings
+            .iter()
+            .filter(|w| w.severity != Severity::Notice.as_str())
+            .count();
+        let bytes = run.files.iter().map(|file| file.bytes).sum();
+        grid.push([
+            short(&run.name, 60),
+            run.kinds.join(" "),
+            run.hosts.len().to_string(),
+            dash_if_zero(run.devices.len() as u64),
+            dash_if_zero(run.steps),
+            text::count(run.slices),
+            text::duration(run.duration_ns.ps() as f64 / 1e3),
+            text::bytes(bytes),
+            dash_if_zero(lost as u64),
+        ]);
+    }
+    writeln!(out, "{}: {} runs\n", clean(&report.path), report.runs.len())?;
+    grid.print(out)?;
+    Ok(())
+}
+
+fn dash_if_zero(number: u64) -> String {
+    if number == 0 {
+        "-".to_owned()
+    } else {
+        text::count(number)
+    }
+}
+
+fn print_run(run: &RunInfo, out: &mut dyn Write) -> Result<(), CliError> {
+    let bytes: u64 = run.files.iter().map(|file| file.bytes).sum();
+    let mut formats: Vec<&str> = run.files.iter().map(|file| file.format.as_str()).collect();
+    formats.dedup();
+    let mut badge = run.kinds.clone();
+    badge.push(formats.join("+"));
+    badge.push(text::bytes(bytes));
+    writeln!(
+        out,
+        "{}   {}",
+        short(&run.name, 100),
+        clean(&badge.join(" · "))
+    )?;
+
+    let mut facts: Vec<(&str, String)> = Vec::new();
+    let recorded = run
+        .start_unix_ns
+        .map_or("not told".to_owned(), text::moment);
+    facts.push(("recorded", recorded));
+    facts.push(("length", text::duration(run.duration_ns.ps() as f64 / 1e3)));
+    if run.steps > 0 {
+        facts.push(("steps", text::count(run.steps)));
+    }
+    facts.push(("hosts", listed(&run.hosts)));
+    if !run.ranks.is_empty() {
+        let ranks: Vec<_> = run.ranks.iter().map(u32::to_string).collect();
+        facts.push(("ranks", listed(&ranks)));
+    }
+    if !run.devices.is_empty() {
+        facts.push(("devices", counted(&run.devices)));
+    }
+    let mut events = vec![format!("{} slices", text::count(run.slices))];
+    for (count, what) in [
+        (run.async_slices, "async"),
+        (run.derived_slices, "derived"),
+        (run.instants, "instants"),
+        (run.counters, "counter samples"),
+        (run.flows, "flows"),
+    ] {
+        if count > 0 {
+            events.push(format!("{} {what}", text::count(count)));
+        }
+    }
+    facts.push(("events", events.join(" · ")));
+    if !run.hlo_modules.is_empty() {
+        facts.push(("modules", listed(&run.hlo_modules)));
+    }
+    if let Some(writer) = run.files.iter().find_map(|file| file.facts.get("writer")) {
+        facts.push(("written by", writer.as_str().unwrap_or_default().to_owned()));
+    }
+    for (label, value) in facts {
+        writeln!(out, "  {label:<11}{}", short(&value, 110))?;
+    }
+    print_tracks(run, out)?;
+    print_warnings(run, out)
+}
+
+fn print_tracks(run: &RunInfo, out: &mut dyn Write) -> Result<(), CliError> {
+    use Align::{Left, Right};
+    if run.track_list.is_empty() {
+        return Ok(());
+    }
+    let mut busiest: Vec<&TrackInfo> = run.track_list.iter().collect();
+    busiest.sort_by_key(|track| std::cmp::Reverse((track.busy_ns, track.events, track.samples)));
+    let mut grid = Grid::new(&[
+        ("Track", Left),
+        ("Kind", Left),
+        ("Events", Right),
+        ("Busy", Right),
+        ("Of run", Right),
+    ]);
+    let length_ps = (run.duration_ns.ps() as f64).max(1.0);
+    for track in busiest.iter().take(TRACKS) {
+        let events = track.events + track.instants + track.samples;
+        let counter = track.kind == "counter";
+        grid.push([
+            shown_track(track),
+            track.kind.to_owned(),
+            text::count(events),
+            if counter {
+                "-".to_owned()
+            } else {
+                text::duration(track.busy_ns.ps() as f64 / 1e3)
+            },
+            if counter {
+                "-".to_owned()
+            } else {
+                text::share(track.busy_ns.ps() as f64 / length_ps)
+            },
+        ]);
+    }
+    writeln!(out)?;
+    grid.print(out)?;
+    let more = run.track_list.len().saturating_sub(TRACKS);
+    if more > 0 {
+        writeln!(out, "  … and {more} more tracks (--json lists all)")?;
+    }
+    Ok(())
+}
+
+/// The group's name in front of a name that says little without it.
+fn shown_track(track: &TrackInfo) -> String {
+    match &track.parent_name {
+        Some(parent) if !track.name.contains(parent.as_str()) => {
+            format!("{} / {}", short(parent, 32), short(&track.name, 48))
+        }
+        _ => short(&track.name, 64),
+    }
+}
+
+fn print_warnings(run: &RunInfo, out: &mut dyn Write) -> Result<(), CliError> {
+    if run.warnings.is_empty() && run.problems.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n  Warnings")?;
+    for problem in &run.problems {
+        writeln!(
+            out,
+            "  !  {}: {}",
+            clean(&problem.file),
+            short(&problem.reason, 160)
+        )?;
+    }
+    // One line for a code, whichever files it comes from.
+    let mut codes: Vec<(&WarningInfo, u64)> = Vec::new();
+    for warning in &run.warnings {
+        match codes.iter_mut().find(|known| known.0.code == warning.code) {
+            Some(known) => known.1 += warning.count,
+            None => codes.push((warning, warning.count)),
+        }
+    }
+    for (warning, count) in codes {
+        let mark = if warning.severity == Severity::Notice.as_str() {
+            "·"
+        } else {
+            "!"
+        };
+        let times = text::count(count);
+        writeln!(
+            out,
+            "  {mark}  {times} x {} [{}]",
+            warning.title, warning.code
+        )?;
+        if !warning.detail.is_empty() {
+            writeln!(out, "       {}", short(&warning.detail, 140))?;
+        }
+    }
+    Ok(())
+}
+
+/// A few of them and how many more.
+fn listed(texts: &[String]) -> String {
+    let shown: Vec<_> = texts.iter().take(4).map(|text| short(text, 48)).collect();
+    let more = texts.len() - shown.len();
+    if more > 0 {
+        format!("{} and {more} more", shown.join(", "))
+    } else {
+        shown.join(", ")
+    }
+}
+
+/// Equal ones together: `8 x NVIDIA H100`.
+fn counted(names: &[String]) -> String {
+    let mut groups: Vec<(&str, usize)> = Vec::new();
+    for name in names {
+        match groups.iter_mut().find(|group| group.0 == name) {
+            Some(group) => group.1 += 1,
+            None => groups.push((name, 1)),
+        }
+    }
+    let shown: Vec<_> = groups
+        .iter()
+        .map(|(name, count)| {
+            if *count > 1 {
+                format!("{count} x {name}")
+            } else {
+                (*name).to_owned()
+            }
+        })
+        .collect();
+    listed(&shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nanoseconds_keep_all_digits() {
+        let shown = |ps| Nanos::from_ps(ps).to_string();
+        assert_eq!(shown(1_752_181_589_621_105_859_000), "1752181589621105859");
+        assert_eq!(shown(1_500), "1.5");
+        assert_eq!(shown(-1), "-0.001");
+        assert_eq!(shown(0), "0");
+        let json = serde_json::to_string(&Nanos::from_ps(1_752_181_589_621_105_859_001)).unwrap();
+        assert_eq!(json, "1752181589621105859.001");
+    }
+}

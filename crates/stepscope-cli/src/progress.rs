@@ -1,0 +1,141 @@
+//! A bar for what takes longer than a second: on a terminal only, nothing on a pipe.
+
+use std::io::IsTerminal;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use stepscope_engine::{Engine, EngineEvent};
+use stepscope_model::ReadContext;
+
+/// Nothing is shown before.
+const QUIET: Duration = Duration::from_secs(1);
+const BETWEEN: Duration = Duration::from_millis(100);
+
+/// Shows how far a reading has come until it is dropped.
+pub struct Progress {
+    stop: Option<SyncSender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Progress {
+    /// Watches `context`; `expected_bytes` is what it will have read at the end, roughly.
+    pub fn start(context: &Arc<ReadContext>, expected_bytes: u64) -> Self {
+        let idle = Self {
+            stop: None,
+            thread: None,
+        };
+        if !std::io::stderr().is_terminal() {
+            return idle;
+        }
+        let context = Arc::clone(context);
+        let (stop, stopped) = sync_channel(0);
+        let work = move || {
+            if stopped.recv_timeout(QUIET) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+            let bar =
+                ProgressBar::with_draw_target(Some(expected_bytes), ProgressDrawTarget::stderr());
+            bar.set_style(style().clone());
+            bar.set_message("reading");
+            loop {
+                let read = context.read_bytes();
+                if read >= expected_bytes {
+                    bar.set_message("indexing");
+                }
+                bar.set_position(read.min(expected_bytes));
+                if stopped.recv_timeout(BETWEEN) != Err(RecvTimeoutError::Timeout) {
+                    break;
+                }
+            }
+            bar.finish_and_clear();
+        };
+        let thread = std::thread::Builder::new()
+            .name("stepscope-bar".to_owned())
+            .spawn(work);
+        match thread {
+            Ok(thread) => Self {
+                stop: Some(stop),
+                thread: Some(thread),
+            },
+            // A bar is no reason to fail.
+            Err(_) => idle,
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn style() -> &'static ProgressStyle {
+    static STYLE: OnceLock<ProgressStyle> = OnceLock::new();
+    STYLE.get_or_init(|| {
+        ProgressStyle::with_template(
+            "{msg:>9} [{bar:40}] {percent:>3} %  {bytes} of about {total_bytes}  {elapsed}",
+        )
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .progress_chars("=> ")
+    })
+}
+
+/// Does `work` with an engine, and shows how far its import has come.
+pub fn of_engine<T>(engine: &Engine, work: impl FnOnce() -> T) -> T {
+    if !std::io::stderr().is_terminal() {
+        return work();
+    }
+    let events = engine.subscribe();
+    let (stop, stopped) = sync_channel::<()>(0);
+    std::thread::scope(|scope| {
+        let draw = move || {
+            let begun = Instant::now();
+            let mut bar = None;
+            while stopped.try_recv() == Err(TryRecvError::Empty) {
+                let Ok(event) = events.recv_timeout(BETWEEN) else {
+                    continue;
+                };
+                let EngineEvent::Progress { phase, done, .. } = event else {
+                    continue;
+                };
+                if begun.elapsed() < QUIET {
+                    continue;
+                }
+                let bar = bar.get_or_insert_with(|| {
+                    let bar =
+                        ProgressBar::with_draw_target(Some(1_000), ProgressDrawTarget::stderr());
+                    bar.set_style(
+                        ProgressStyle::with_template(
+                            "{msg:>9} [{bar:40}] {percent:>3} %  {elapsed}",
+                        )
+                        .unwrap_or_else(|_| ProgressStyle::default_bar())
+                        .progress_chars("=> "),
+                    );
+                    bar
+                });
+                bar.set_message(phase.to_lowercase());
+                #[allow(
+                    clippy::cast_possible_truncation,
+                    reason = "a share of one, times a thousand"
+                )]
+                bar.set_position((done.clamp(0.0, 1.0) * 1_000.0) as u64);
+            }
+            if let Some(bar) = bar {
+                bar.finish_and_clear();
+            }
+        };
+        // Without the thread there is no bar, and the work is done all the same.
+        let _ = std::thread::Builder::new()
+            .name("stepscope-bar".to_owned())
+            .spawn_scoped(scope, draw);
+        let outcome = work();
+        drop(stop);
+        outcome
+    })
+}

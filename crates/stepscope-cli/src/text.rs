@@ -1,0 +1,321 @@
+//! How things are printed: names made harmless, numbers with their units, tables.
+//!
+//! Names come out of files that anybody may have written. On a terminal, in CSV and in Markdown
+//! they must stay text: escape sequences, formulas and markup are defused here.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+
+/// Whether a character could do something to a terminal, or hide or turn around text.
+fn acts(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// The text with acting characters written out (`\n`, `\x1b`, `\u{202e}`).
+pub fn clean(text: &str) -> Cow<'_, str> {
+    if !text.contains(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for letter in text.chars() {
+        match letter {
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            letter if acts(letter) && u32::from(letter) < 0x100 => {
+                let _ = write!(out, "\\x{:02x}", u32::from(letter));
+            }
+            letter if acts(letter) => {
+                let _ = write!(out, "\\u{{{:x}}}", u32::from(letter));
+            }
+            letter => out.push(letter),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Cleaned and cut to `most` characters.
+pub fn short(text: &str, most: usize) -> String {
+    // What is cut away need not be looked at: names can have ten million characters.
+    let head: String = text.chars().take(most + 1).collect();
+    let cleaned = clean(&head);
+    if cleaned.chars().count() <= most {
+        return cleaned.into_owned();
+    }
+    let mut cut: String = cleaned.chars().take(most.saturating_sub(1)).collect();
+    cut.push('…');
+    cut
+}
+
+/// JSON text without characters that act on a terminal. They can only stand inside strings, where
+/// `\u` means the same.
+pub fn clean_json(json: &str) -> Cow<'_, str> {
+    let acting = |letter: char| acts(letter) && letter != '\n';
+    if !json.contains(acting) {
+        return Cow::Borrowed(json);
+    }
+    let mut out = String::with_capacity(json.len() + 8);
+    for letter in json.chars() {
+        if acting(letter) {
+            let _ = write!(out, "\\u{:04x}", u32::from(letter));
+        } else {
+            out.push(letter);
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// One CSV field: quoted where needed; a text that a spreadsheet would take for a formula gets an
+/// apostrophe in front.
+pub fn csv_field(text: &str) -> String {
+    let cleaned = clean(text);
+    let formula = cleaned.starts_with(['=', '+', '-', '@']) && cleaned.parse::<f64>().is_err();
+    let text = if formula {
+        format!("'{cleaned}")
+    } else {
+        cleaned.into_owned()
+    };
+    if text.contains([',', '"', '\n', ';']) || text.starts_with('\'') {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text
+    }
+}
+
+/// One cell of a Markdown table.
+pub fn markdown_cell(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in clean(text).chars() {
+        if "\\|`*_<>[]#&".contains(letter) {
+            out.push('\\');
+        }
+        out.push(letter);
+    }
+    out
+}
+
+/// `1,234,567`.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Three significant digits and a unit: `41.2 ms`.
+pub fn duration(ns: f64) -> String {
+    let (value, unit) = match ns.abs() {
+        size if size >= 1e9 => (ns / 1e9, "s"),
+        size if size >= 1e6 => (ns / 1e6, "ms"),
+        size if size >= 1e3 => (ns / 1e3, "us"),
+        _ => (ns, "ns"),
+    };
+    format!("{} {unit}", significant(value))
+}
+
+/// `3.04 MB`, in powers of ten.
+pub fn bytes(number: u64) -> String {
+    let value = number as f64;
+    match number {
+        0..1_000 => format!("{number} B"),
+        1_000..1_000_000 => format!("{} kB", significant(value / 1e3)),
+        1_000_000..1_000_000_000 => format!("{} MB", significant(value / 1e6)),
+        _ => format!("{} GB", significant(value / 1e9)),
+    }
+}
+
+/// `23.4 %`.
+pub fn share(of_one: f64) -> String {
+    format!("{:.1} %", of_one * 100.0)
+}
+
+fn significant(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// `2026-11-20 15:24:16 UTC`.
+pub fn moment(unix_ns: i64) -> String {
+    let seconds = unix_ns.div_euclid(1_000_000_000);
+    let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Civil calendar from days, with March as the first month.
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted - era * 146_097;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC",
+        rest / 3_600,
+        rest / 60 % 60,
+        rest % 60
+    )
+}
+
+/// Which way a column is aligned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Texts.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// A table of texts, printed in several ways.
+#[derive(Clone, Debug, Default)]
+pub struct Grid {
+    /// Title and alignment of each column.
+    pub columns: Vec<(String, Align)>,
+    /// Cells of each row, as many as there are columns.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Grid {
+    /// With these columns and no rows.
+    pub fn new(columns: &[(&str, Align)]) -> Self {
+        Self {
+            columns: columns
+                .iter()
+                .map(|(title, align)| ((*title).to_owned(), *align))
+                .collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row.
+    pub fn push<const N: usize>(&mut self, cells: [String; N]) {
+        debug_assert_eq!(N, self.columns.len());
+        self.rows.push(cells.into());
+    }
+
+    /// Without lines between the cells, indented by two.
+    pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut table = Table::new();
+        table
+            .load_style(comfy_table::presets::NOTHING)
+            .set_content_arrangement(ContentArrangement::Disabled);
+        let align = |align: Align| match align {
+            Align::Left => CellAlignment::Left,
+            Align::Right => CellAlignment::Right,
+        };
+        table.set_header(
+            self.columns
+                .iter()
+                .map(|(title, side)| Cell::new(title).set_alignment(align(*side))),
+        );
+        for row in &self.rows {
+            table.add_row(
+                row.iter()
+                    .zip(&self.columns)
+                    .map(|(cell, (_, side))| Cell::new(clean(cell)).set_alignment(align(*side))),
+            );
+        }
+        for line in table.to_string().lines() {
+            writeln!(out, " {}", line.trim_end())?;
+        }
+        Ok(())
+    }
+
+    /// As CSV with a header line.
+    pub fn print_csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        let line = |cells: &mut dyn Iterator<Item = &String>| {
+            let fields: Vec<_> = cells.map(|cell| csv_field(cell)).collect();
+            fields.join(",")
+        };
+        writeln!(
+            out,
+            "{}",
+            line(&mut self.columns.iter().map(|column| &column.0))
+        )?;
+        for row in &self.rows {
+            writeln!(out, "{}", line(&mut row.iter()))?;
+        }
+        Ok(())
+    }
+
+    /// As a Markdown table.
+    pub fn print_markdown(&self, out: &mut dyn Write) -> io::Result<()> {
+        let titles: Vec<_> = self
+            .columns
+            .iter()
+            .map(|column| markdown_cell(&column.0))
+            .collect();
+        writeln!(out, "| {} |", titles.join(" | "))?;
+        let marks: Vec<_> = self
+            .columns
+            .iter()
+            .map(|column| {
+                if column.1 == Align::Right {
+                    "---:"
+                } else {
+                    "---"
+                }
+            })
+            .collect();
+        writeln!(out, "| {} |", marks.join(" | "))?;
+        for row in &self.rows {
+            let cells: Vec<_> = row.iter().map(|cell| markdown_cell(cell)).collect();
+            writeln!(out, "| {} |", cells.join(" | "))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_act() {
+        assert_eq!(clean("plain é 漢"), "plain é 漢");
+        assert_eq!(
+            clean("a\x1b[31mb\nc\u{9b}d\u{202e}e"),
+            "a\\x1b[31mb\\nc\\x9bd\\u{202e}e"
+        );
+        assert_eq!(
+            clean_json("{\"a\":\"\u{9b}\u{7f}\"}\n"),
+            "{\"a\":\"\\u009b\\u007f\"}\n"
+        );
+        assert_eq!(csv_field("=1+1"), "\"'=1+1\"");
+        assert_eq!(csv_field("-1.5"), "-1.5");
+        assert_eq!(csv_field("a,\"b\""), "\"a,\"\"b\"\"\"");
+        assert_eq!(markdown_cell("a|<b>"), "a\\|\\<b\\>");
+        assert_eq!(short(&"x".repeat(10_000_000), 5), "xxxx…");
+    }
+
+    #[test]
+    fn numbers_wear_units() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(1_234_567), "1,234,567");
+        assert_eq!(duration(41_234_567.0), "41.2 ms");
+        assert_eq!(duration(0.0), "0 ns");
+        assert_eq!(bytes(999), "999 B");
+        assert_eq!(bytes(3_039_638), "3.04 MB");
+        assert_eq!(share(0.2344), "23.4 %");
+    }
+
+    #[test]
+    fn moments_are_civil() {
+        assert_eq!(moment(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(moment(1_709_208_001_000_000_000), "2024-02-29 12:00:01 UTC");
+        assert_eq!(moment(-1), "1969-12-31 23:59:59 UTC");
+    }
+}
