@@ -1,8 +1,15 @@
 //! Where the time went: pure functions from a trace to plain data.
 //!
-//! Reading order: [`steps`].
+//! Reading order: [`steps`], then [`names`] and [`parallel`] (what scans of a range share),
+//! [`aggregate`], [`histogram`], [`search`], [`flame`].
 //!
 //! **Invariant:** nothing here does I/O or knows a file format; units stand in field names or
 //! types, formatting is the caller's.
 
+pub mod aggregate;
+pub mod flame;
+pub mod histogram;
+pub mod names;
+pub mod parallel;
+pub mod search;
 pub mod steps;

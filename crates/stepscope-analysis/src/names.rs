@@ -1,0 +1,101 @@
+//! A set of names of one trace: what a search or a filter is looking for.
+//!
+//! A name is tested once however many slices bear it; scanning millions of slices is then a
+//! lookup of one bit each.
+
+use stepscope_model::NameId;
+use stepscope_store::Trace;
+
+/// A set of [`NameId`]s of one trace.
+#[derive(Clone, Debug)]
+pub struct NameSet {
+    bits: Vec<u64>,
+    len: usize,
+}
+
+impl NameSet {
+    /// The names for which `matches` is true.
+    pub fn matching(trace: &Trace, mut matches: impl FnMut(&str) -> bool) -> Self {
+        Self::of(trace, &trace.find_names(&mut matches))
+    }
+
+    /// Exactly these names.
+    pub fn of(trace: &Trace, ids: &[NameId]) -> Self {
+        let mut bits = vec![0_u64; trace.name_count().div_ceil(64)];
+        for id in ids {
+            if let Some(word) = bits.get_mut(id.index() / 64) {
+                *word |= 1 << (id.index() % 64);
+            }
+        }
+        let len = bits.iter().map(|word| word.count_ones() as usize).sum();
+        Self { bits, len }
+    }
+
+    /// The name with exactly this text, if the trace has it.
+    pub fn exactly(trace: &Trace, text: &str) -> Self {
+        Self::matching(trace, |name| name == text)
+    }
+
+    /// Whether the name is in the set.
+    #[inline]
+    pub fn contains(&self, id: NameId) -> bool {
+        self.bits
+            .get(id.index() / 64)
+            .is_some_and(|word| word >> (id.index() % 64) & 1 == 1)
+    }
+
+    /// Number of names in the set.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing can match.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// Whether `text` contains `wanted`, upper and lower case alike.
+///
+/// `wanted` must have been made with [`folded`]. Folds as Unicode's simple lower case does;
+/// no allocation for ASCII text.
+pub fn contains_folded(text: &str, wanted: &str) -> bool {
+    if wanted.is_empty() {
+        return true;
+    }
+    if text.is_ascii() {
+        let (text, wanted) = (text.as_bytes(), wanted.as_bytes());
+        return text.len() >= wanted.len()
+            && text
+                .windows(wanted.len())
+                .any(|part| part.eq_ignore_ascii_case(wanted));
+    }
+    folded(text).contains(wanted)
+}
+
+/// The text in lower case, as [`contains_folded`] wants it.
+pub fn folded(text: &str) -> String {
+    text.to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_does_not_count() {
+        for (text, wanted, expected) in [
+            ("loss_Backward", "BACK", true),
+            ("ΣΥΝΕΛΙΞΗ", "συνελ", true),
+            ("Größe", "GRÖSSE", false),
+            ("", "", true),
+            ("ab", "abc", false),
+        ] {
+            assert_eq!(
+                contains_folded(text, &folded(wanted)),
+                expected,
+                "{text} {wanted}"
+            );
+        }
+    }
+}

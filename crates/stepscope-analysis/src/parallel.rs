@@ -1,0 +1,135 @@
+//! Spreads a scan of many tracks over a few threads, and lets it be stopped.
+//!
+//! The unit of work is a piece of one track, so that one track with all the events keeps every
+//! thread busy. Results are merged in the order of the threads, and every merge here is a sum or a
+//! maximum with a tie-break by id: the answer does not depend on timing.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use stepscope_model::{Cancelled, TrackId};
+
+/// Slices that one thread looks at before it asks for more work (and whether to stop).
+const PIECE: usize = 1 << 17;
+
+/// Told to a running analysis when nobody waits for its answer any more.
+#[derive(Debug, Default)]
+pub struct Cancel(AtomicBool);
+
+impl Cancel {
+    /// Makes the analysis stop at its next piece of work.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Fails once [`cancel`](Self::cancel) was called.
+    pub fn check(&self) -> Result<(), Cancelled> {
+        if self.0.load(Ordering::Relaxed) {
+            Err(Cancelled)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// A piece of one track: indexes into its slices.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    pub(crate) track: TrackId,
+    pub(crate) indexes: Range<usize>,
+}
+
+/// Cuts the index ranges of tracks into pieces.
+pub(crate) fn pieces(ranges: impl Iterator<Item = (TrackId, Range<usize>)>) -> Vec<Piece> {
+    let mut out = Vec::new();
+    for (track, range) in ranges {
+        let mut from = range.start;
+        while from < range.end {
+            let to = range.end.min(from + PIECE);
+            out.push(Piece {
+                track,
+                indexes: from..to,
+            });
+            from = to;
+        }
+    }
+    out
+}
+
+/// Runs `work` on every piece, with one accumulator a thread, and returns the accumulators.
+///
+/// Small jobs stay on the calling thread.
+pub(crate) fn scan<A: Send>(
+    pieces: &[Piece],
+    cancel: &Cancel,
+    make: impl Fn() -> A + Sync,
+    work: impl Fn(&mut A, &Piece) + Sync,
+) -> Result<Vec<A>, Cancelled> {
+    let next = AtomicUsize::new(0);
+    let run = || {
+        let mut accumulator = make();
+        while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
+            cancel.check()?;
+            work(&mut accumulator, piece);
+        }
+        Ok(accumulator)
+    };
+    let size: usize = pieces.iter().map(|piece| piece.indexes.len()).sum();
+    let threads = if size < PIECE {
+        1
+    } else {
+        std::thread::available_parallelism()
+            .map_or(1, usize::from)
+            .min(pieces.len())
+    };
+    let mut results = Vec::with_capacity(threads);
+    std::thread::scope(|scope| {
+        let helpers: Vec<_> = (1..threads)
+            .filter_map(|_| {
+                std::thread::Builder::new()
+                    .name("stepscope-scan".to_owned())
+                    .spawn_scoped(scope, run)
+                    .ok() // no thread to be had: the others do its share
+            })
+            .collect();
+        results.push(run());
+        for helper in helpers {
+            match helper.join() {
+                Ok(result) => results.push(result),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+    });
+    results.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_index_is_seen_once() {
+        let ranges = [
+            (TrackId(0), 3..3),
+            (TrackId(1), 5..PIECE * 3 + 7),
+            (TrackId(2), 0..2),
+        ];
+        let pieces = pieces(ranges.iter().cloned());
+        let sums = scan(
+            &pieces,
+            &Cancel::default(),
+            || 0_usize,
+            |sum, piece| *sum += piece.indexes.clone().sum::<usize>(),
+        );
+        let expected: usize = ranges.into_iter().flat_map(|(_, range)| range).sum();
+        assert_eq!(sums.map(|sums| sums.iter().sum()), Ok(expected));
+    }
+
+    #[test]
+    fn a_cancelled_scan_says_so() {
+        let cancel = Cancel::default();
+        cancel.cancel();
+        let pieces = pieces([(TrackId(0), 0..10)].into_iter());
+        assert_eq!(scan(&pieces, &cancel, || (), |(), _| ()), Err(Cancelled));
+    }
+}
