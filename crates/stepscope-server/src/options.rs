@@ -1,0 +1,77 @@
+//! How a server is started.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+
+/// How a server is started. Loopback, port 8791, writes allowed unless said otherwise.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Address to listen on.
+    pub address: IpAddr,
+    /// Port to listen on; 0 takes a free one.
+    pub port: u16,
+    /// What clients must present. Needed beyond loopback.
+    pub token: Option<String>,
+    /// Further names under which clients may reach this server (`Host`), without a port.
+    pub host_names: Vec<String>,
+    /// Refuse imports and notes.
+    pub read_only: bool,
+    /// Most bytes of one uploaded file.
+    pub max_upload_bytes: u64,
+    /// The token that our page sends with writes; a random one when `None`. For tests.
+    pub session_token: Option<String>,
+    /// Where notes are kept; the engine's data directory when `None`.
+    pub data_dir: Option<PathBuf>,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            port: 8791,
+            token: None,
+            host_names: Vec::new(),
+            read_only: false,
+            max_upload_bytes: 16 << 30,
+            session_token: None,
+            data_dir: None,
+        }
+    }
+}
+
+/// Why a server could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// Somebody else listens there.
+    #[error(
+        "port {port} is in use on {address}; choose another one with --port, or --port 0 for any free one"
+    )]
+    PortInUse {
+        /// The address.
+        address: IpAddr,
+        /// The port.
+        port: u16,
+    },
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}, port {port}: {error}")]
+    Bind {
+        /// The address.
+        address: IpAddr,
+        /// The port.
+        port: u16,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// Beyond loopback without a token.
+    #[error(
+        "{address} can be reached by other machines; give a token with --token, or stay on 127.0.0.1"
+    )]
+    TokenNeeded {
+        /// The address.
+        address: IpAddr,
+    },
+    /// The system refused threads or sockets while the server was starting or running.
+    #[error("the server cannot run: {0}")]
+    Runtime(#[from] std::io::Error),
+}

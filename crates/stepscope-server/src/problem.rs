@@ -1,0 +1,347 @@
+//! What a client is told when something cannot be done.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use stepscope_engine::{EngineError, RunProblem};
+
+/// An answer that is no success: `application/problem+json`.
+#[derive(Clone, Debug)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    code: &'static str,
+    title: &'static str,
+    detail: String,
+    hint: Option<String>,
+    place: Option<String>,
+}
+
+impl Problem {
+    fn new(status: StatusCode, code: &'static str, title: &'static str, detail: String) -> Self {
+        Self {
+            status,
+            code,
+            title,
+            detail,
+            hint: None,
+            place: None,
+        }
+    }
+
+    /// A parameter is missing or makes no sense.
+    pub(crate) fn bad_request(place: &str, detail: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "bad-request",
+            "the request makes no sense",
+            detail.into(),
+        )
+        .at(place)
+    }
+
+    /// A regular expression that cannot be used.
+    pub(crate) fn bad_regex(place: &str, detail: String) -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "bad-regex",
+            "not a usable regular expression",
+            detail,
+        )
+        .at(place)
+    }
+
+    /// Beyond loopback, without the token.
+    pub(crate) fn unauthorized() -> Self {
+        Self::new(
+            StatusCode::UNAUTHORIZED,
+            "unauthorized",
+            "a token is needed",
+            "this server listens beyond loopback and wants its token".to_owned(),
+        )
+        .hint("open the address with ?token=TOKEN once, or send Authorization: Bearer TOKEN")
+    }
+
+    /// `Host` is not one of ours.
+    pub(crate) fn foreign_host() -> Self {
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "foreign-host",
+            "not a name of this server",
+            "the Host header is neither a loopback name nor a name this server was given"
+                .to_owned(),
+        )
+        .hint("use http://localhost with the port, or start the server with that name")
+    }
+
+    /// Another site asks.
+    pub(crate) fn foreign_origin() -> Self {
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "foreign-origin",
+            "another site may not do this",
+            "the request comes from a page of another origin".to_owned(),
+        )
+    }
+
+    /// A write without the token of our page.
+    pub(crate) fn token_missing() -> Self {
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "token-missing",
+            "the session token is missing",
+            "requests that change something carry X-Stepscope-Token".to_owned(),
+        )
+        .hint("GET /api/v1/server has the token; it changes when the server restarts")
+    }
+
+    /// Writes are switched off.
+    pub(crate) fn read_only() -> Self {
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "read-only",
+            "this server changes nothing",
+            "the server was started read-only".to_owned(),
+        )
+    }
+
+    /// No run of that id, whatever the id looks like.
+    pub(crate) fn no_such_run() -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "no-such-run",
+            "no such run",
+            "there is no run of this name".to_owned(),
+        )
+        .hint("GET /api/v1/runs lists all of them")
+    }
+
+    /// No event of that id.
+    pub(crate) fn no_such_event(place: &str) -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "no-such-event",
+            "no such event",
+            "the run has no event of this number".to_owned(),
+        )
+        .at(place)
+    }
+
+    /// No track of that id.
+    pub(crate) fn no_such_track(place: &str, id: &str) -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "no-such-track",
+            "no such track",
+            format!("the run has no track {id}"),
+        )
+        .at(place)
+    }
+
+    /// A path that does not exist, or lies outside the watched directories.
+    pub(crate) fn no_such_path() -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "no-such-path",
+            "no such file or folder",
+            "there is no such file or folder in the watched directories".to_owned(),
+        )
+        .hint("start stepscope with its folder, or send the file itself")
+        .at("path")
+    }
+
+    /// No such route.
+    pub(crate) fn no_such_route() -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "no-such-route",
+            "no such address",
+            "the interface has no such address".to_owned(),
+        )
+        .hint("docs/reference/http.md lists all of them")
+    }
+
+    /// The route is for another method.
+    pub(crate) fn method_not_allowed() -> Self {
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "method-not-allowed",
+            "not with this method",
+            "this address takes another method".to_owned(),
+        )
+    }
+
+    /// `v` is not the run's content.
+    pub(crate) fn run_changed() -> Self {
+        Self::new(
+            StatusCode::CONFLICT,
+            "run-changed",
+            "the run has changed",
+            "v is not the run's contentHash any more".to_owned(),
+        )
+        .hint("fetch the run again")
+        .at("v")
+    }
+
+    /// Somebody else has written notes.
+    pub(crate) fn notes_changed() -> Self {
+        Self::new(
+            StatusCode::PRECONDITION_FAILED,
+            "notes-changed",
+            "the notes have changed",
+            "somebody has written notes since they were fetched".to_owned(),
+        )
+        .hint("fetch the notes again and repeat the change")
+        .at("If-Match")
+    }
+
+    /// A body over its limit.
+    pub(crate) fn too_large(limit_bytes: u64) -> Self {
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "too-large",
+            "too large",
+            format!("the body is larger than {limit_bytes} bytes"),
+        )
+    }
+
+    /// The body stopped coming.
+    pub(crate) fn too_slow() -> Self {
+        Self::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "too-slow",
+            "the body stopped coming",
+            "no bytes arrived for too long".to_owned(),
+        )
+    }
+
+    /// Not built yet.
+    pub(crate) fn coming(what: &str) -> Self {
+        Self::new(
+            StatusCode::NOT_IMPLEMENTED,
+            "coming",
+            "not built yet",
+            format!("{what} is coming"),
+        )
+    }
+
+    /// Something broke that is neither the client's nor the file's fault.
+    pub(crate) fn internal(detail: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal",
+            "stepscope failed",
+            detail.into(),
+        )
+    }
+
+    /// An imported file that is no trace, or could not be taken over.
+    pub(crate) fn not_added(error: &EngineError) -> Self {
+        let (status, code, title) = match error {
+            EngineError::Unwritable { .. } => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "internal",
+                "the file could not be kept",
+            ),
+            _ => (
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "not-a-trace",
+                "the file holds no trace that can be read",
+            ),
+        };
+        Self {
+            status,
+            code,
+            title,
+            ..Self::unreadable(error)
+        }
+    }
+
+    /// A run that cannot be opened.
+    pub(crate) fn unreadable(error: &EngineError) -> Self {
+        let new = |detail: String| {
+            Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "run-unreadable",
+                "the run cannot be opened",
+                detail,
+            )
+        };
+        match error {
+            EngineError::NoSuchRun(_) => Self::no_such_run(),
+            EngineError::Unreadable { path, reason, hint }
+            | EngineError::Unwritable { path, reason, hint } => {
+                let mut problem = new(reason.clone()).at(path);
+                problem.hint.clone_from(hint);
+                problem
+            }
+            other => new(other.to_string()),
+        }
+    }
+
+    /// A run that cannot be opened, with what the engine knows about it.
+    pub(crate) fn unreadable_run(problem: &RunProblem) -> Self {
+        let place = match problem.offset {
+            Some(offset) => format!("{}, byte {offset}", problem.file),
+            None => problem.file.clone(),
+        };
+        let mut out = Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "run-unreadable",
+            "the run cannot be opened",
+            problem.reason.clone(),
+        )
+        .at(&place);
+        out.hint.clone_from(&problem.hint);
+        out
+    }
+
+    #[must_use]
+    fn hint(mut self, hint: &str) -> Self {
+        self.hint = Some(hint.to_owned());
+        self
+    }
+
+    #[must_use]
+    fn at(mut self, place: &str) -> Self {
+        self.place = Some(place.to_owned());
+        self
+    }
+}
+
+#[derive(Serialize)]
+struct Shape<'a> {
+    r#type: String,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    hint: Option<&'a str>,
+    r#where: Option<&'a str>,
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = serde_json::to_vec(&Shape {
+            r#type: format!("urn:stepscope:{}", self.code),
+            title: self.title,
+            status: self.status.as_u16(),
+            detail: &self.detail,
+            hint: self.hint.as_deref(),
+            r#where: self.place.as_deref(),
+        })
+        .unwrap_or_default();
+        let mut response = (self.status, body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(
+                header::WWW_AUTHENTICATE,
+                HeaderValue::from_static("Bearer realm=\"stepscope\""),
+            );
+        }
+        response
+    }
+}

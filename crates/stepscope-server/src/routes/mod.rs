@@ -1,0 +1,88 @@
+//! The routes of `/api/v1`, as `docs/reference/http.md` describes them.
+//!
+//! Handlers are thin: they read parameters, ask the trace or an analysis, and hand over a wire
+//! type. Opening, caching, cancelling and encoding happen in [`reply`](crate::reply).
+
+mod exporting;
+mod importing;
+mod notes;
+mod runs;
+mod stats;
+mod timeline;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State as Shared};
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+
+use crate::problem::Problem;
+use crate::state::State;
+use crate::{guard, live, tools, viewer};
+
+/// Most bytes of a body that is no uploaded file.
+const MAX_BODY_BYTES: usize = 1 << 20;
+
+/// Everything that the server answers.
+pub(crate) fn router(state: Arc<State>) -> Router {
+    let api = Router::new()
+        .route("/server", get(runs::server))
+        .route("/events", get(live::events))
+        .route("/runs", get(runs::list))
+        .route(
+            "/runs/import",
+            post(importing::import).layer(DefaultBodyLimit::disable()),
+        )
+        .route("/runs/{run}", get(runs::run))
+        .route("/runs/{run}/cancel", post(importing::cancel))
+        .route("/runs/{run}/tracks", get(timeline::tracks))
+        .route("/runs/{run}/items", get(timeline::items))
+        .route("/runs/{run}/counters", get(timeline::counters))
+        .route("/runs/{run}/minimap", get(timeline::minimap))
+        .route("/runs/{run}/events/{item}", get(timeline::event))
+        .route("/runs/{run}/neighbours/{item}", get(timeline::neighbours))
+        .route("/runs/{run}/flows", get(timeline::flows))
+        .route("/runs/{run}/search", get(stats::search))
+        .route("/runs/{run}/aggregate", post(stats::aggregate))
+        .route("/runs/{run}/histogram", get(stats::histogram))
+        .route("/runs/{run}/steps", get(stats::steps))
+        .route("/runs/{run}/flame", get(stats::flame))
+        .route("/runs/{run}/notes", get(notes::get).put(notes::put))
+        .route("/runs/{run}/export", get(exporting::export))
+        .fallback(fallback)
+        .method_not_allowed_fallback(async || Problem::method_not_allowed());
+    Router::new()
+        .nest("/api/v1", api)
+        .route("/api", get(async || Problem::no_such_route()))
+        .route("/api/{*rest}", get(async || Problem::no_such_route()))
+        .fallback(viewer::page)
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(from_fn_with_state(Arc::clone(&state), guard::guard))
+        .with_state(state)
+}
+
+/// What is not a route: a run that does not exist, a tool to come, or nothing at all.
+async fn fallback(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
+    let path = request.uri().path();
+    let mut parts = path.trim_matches('/').split('/');
+    match parts.next() {
+        Some("runs") => {
+            let run = parts.next().unwrap_or_default();
+            // Encoded ids are no ids: the engine's are plain.
+            if state.engine().summary(run).is_none() {
+                return Problem::no_such_run().into_response();
+            }
+            if let Some(title) = parts.next().and_then(tools::coming_title) {
+                return Problem::coming(title).into_response();
+            }
+            Problem::no_such_route().into_response()
+        }
+        Some(first @ ("capture" | "compare" | "sql")) => {
+            let title = tools::coming_title(first).unwrap_or("Capturing");
+            Problem::coming(title).into_response()
+        }
+        _ => Problem::no_such_route().into_response(),
+    }
+}

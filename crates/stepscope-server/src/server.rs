@@ -1,0 +1,241 @@
+//! Listening, serving and stopping.
+
+use std::future::Future;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use stepscope_engine::Engine;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, Sleep, sleep, timeout};
+
+use crate::options::{ServerError, ServerOptions};
+use crate::routes;
+use crate::state::State;
+use crate::viewer::Viewer;
+
+/// Connections that are served at the same time; more wait in the system's queue.
+const CONNECTIONS: usize = 512;
+/// How long a client may take to send the head of a request; idle connections end after it.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a client may refuse to take bytes of an answer.
+const WRITE_STALL: Duration = Duration::from_mins(1);
+/// How long answers that are under way may take once the server stops.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// A server that listens but does not serve yet.
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    state: Arc<State>,
+}
+
+impl Server {
+    /// Listens. A port that is in use is an error that names it and the way out.
+    pub fn bind(options: ServerOptions, engine: Arc<Engine>) -> Result<Self, ServerError> {
+        let (address, port) = (options.address, options.port);
+        if !address.is_loopback() && options.token.as_ref().is_none_or(String::is_empty) {
+            return Err(ServerError::TokenNeeded { address });
+        }
+        let listener = TcpListener::bind((address, port)).map_err(|error| {
+            if error.kind() == io::ErrorKind::AddrInUse {
+                ServerError::PortInUse { address, port }
+            } else {
+                ServerError::Bind {
+                    address,
+                    port,
+                    error,
+                }
+            }
+        })?;
+        listener.set_nonblocking(true)?;
+        Ok(Self {
+            address: listener.local_addr()?,
+            listener,
+            state: State::new(options, engine, Viewer::embedded()),
+        })
+    }
+
+    /// Where it listens; the real port when 0 was asked for.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `shutdown` is ready, then lets answers that are under way end.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
+        let listener = tokio::net::TcpListener::from_std(self.listener)?;
+        let routes = routes::router(Arc::clone(&self.state));
+        let permits = Arc::new(Semaphore::new(CONNECTIONS));
+        let mut connections = JoinSet::new();
+        let mut shutdown = std::pin::pin!(shutdown);
+        loop {
+            let permit = tokio::select! {
+                () = &mut shutdown => break,
+                permit = Arc::clone(&permits).acquire_owned() => permit,
+            };
+            let accepted = tokio::select! {
+                () = &mut shutdown => break,
+                accepted = listener.accept() => accepted,
+            };
+            let Ok((stream, _)) = accepted else {
+                // Out of file descriptors, or the client has gone: others still want answers.
+                sleep(Duration::from_millis(50)).await;
+                continue;
+            };
+            while connections.try_join_next().is_some() {}
+            let (routes, stopping) = (routes.clone(), self.state.stopping.subscribe());
+            connections.spawn(async move {
+                let _permit = permit;
+                serve(stream, routes, stopping).await;
+            });
+        }
+        self.state.stopping.send_replace(true);
+        let all = async { while connections.join_next().await.is_some() {} };
+        // Whoever is not done by then is cut off.
+        let _ = timeout(GRACE, all).await;
+        connections.abort_all();
+        Ok(())
+    }
+
+    /// Serves on a runtime of its own until `shutdown` is ready. For programs without one.
+    pub fn run_blocking(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("stepscope-http")
+            .enable_all()
+            .build()?;
+        let result = runtime.block_on(self.run(shutdown));
+        // Queries and imports that nobody waits for any more do not hold up the exit.
+        runtime.shutdown_background();
+        result
+    }
+}
+
+/// Listens and serves until Ctrl+C; `listening` is told where before the first request.
+pub fn serve_blocking(
+    options: ServerOptions,
+    engine: Arc<Engine>,
+    listening: impl FnOnce(SocketAddr),
+) -> Result<(), ServerError> {
+    let server = Server::bind(options, engine)?;
+    listening(server.local_addr());
+    server.run_blocking(async {
+        // Where signals cannot be listened to, the system's default ends the program.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    })
+}
+
+/// The routes alone, without a socket: for tests and for servers of other programs.
+pub fn app(options: ServerOptions, engine: Arc<Engine>, viewer: Viewer) -> Router {
+    routes::router(State::new(options, engine, viewer))
+}
+
+async fn serve(
+    stream: TcpStream,
+    routes: Router,
+    mut stopping: tokio::sync::watch::Receiver<bool>,
+) {
+    // Small answers should not wait for more bytes.
+    let _ = stream.set_nodelay(true);
+    let io = TokioIo::new(Patient::new(stream));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .serve_connection(io, TowerToHyperService::new(routes));
+    let mut connection = std::pin::pin!(connection);
+    // Errors are the client's: it went away, or it does not speak HTTP.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = stopping.wait_for(|&stop| stop) => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}
+
+/// A connection that gives up on a client that takes no bytes for [`WRITE_STALL`].
+struct Patient {
+    stream: TcpStream,
+    /// Runs while a write waits.
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl Patient {
+    fn new(stream: TcpStream) -> Self {
+        Self {
+            stream,
+            stalled: None,
+        }
+    }
+
+    fn watched<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let stalled = self.stalled.get_or_insert_with(|| {
+            Box::pin(tokio::time::sleep_until(Instant::now() + WRITE_STALL))
+        });
+        match stalled.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncRead for Patient {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, into)
+    }
+}
+
+impl AsyncWrite for Patient {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.watched(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
+        self.watched(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.watched(context, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

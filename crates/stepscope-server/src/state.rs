@@ -1,0 +1,91 @@
+//! What all requests share.
+
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::io::Read;
+use std::sync::{Arc, Mutex};
+
+use stepscope_engine::Engine;
+use tokio::sync::{Semaphore, broadcast, watch};
+
+use crate::live::{self, LiveEvent};
+use crate::opening::Runs;
+use crate::options::ServerOptions;
+use crate::viewer::Viewer;
+
+/// Events that a slow listener may lag behind before it misses some.
+const EVENT_BACKLOG: usize = 256;
+
+/// What all requests share.
+pub(crate) struct State {
+    pub(crate) options: ServerOptions,
+    pub(crate) runs: Arc<Runs>,
+    pub(crate) viewer: Viewer,
+    pub(crate) session_token: String,
+    pub(crate) events: broadcast::Sender<LiveEvent>,
+    /// Queries that may run at the same time.
+    pub(crate) permits: Arc<Semaphore>,
+    /// One writer of notes at a time.
+    pub(crate) notes: Mutex<()>,
+    /// Id of the example run, once somebody asked for it.
+    pub(crate) example: Mutex<Option<String>>,
+    pub(crate) stopping: watch::Sender<bool>,
+}
+
+impl State {
+    pub(crate) fn new(options: ServerOptions, engine: Arc<Engine>, viewer: Viewer) -> Arc<Self> {
+        let (events, _) = broadcast::channel(EVENT_BACKLOG);
+        let (stopping, _) = watch::channel(false);
+        let session_token = match &options.session_token {
+            Some(token) => token.clone(),
+            None => random_token(),
+        };
+        let threads = std::thread::available_parallelism().map_or(2, usize::from);
+        let runs = Arc::new(Runs::new(engine, build_tag()));
+        live::forward(&runs, events.clone());
+        Arc::new(Self {
+            options,
+            runs,
+            viewer,
+            session_token,
+            events,
+            permits: Arc::new(Semaphore::new(threads.max(2))),
+            notes: Mutex::new(()),
+            example: Mutex::default(),
+            stopping,
+        })
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        self.runs.engine()
+    }
+
+    /// Whether answers may be compressed: only when the network is not this machine's own.
+    pub(crate) fn compress(&self) -> bool {
+        !self.options.address.is_loopback()
+    }
+}
+
+/// 128 random bits in hexadecimal.
+pub(crate) fn random_token() -> String {
+    let mut bytes = [0_u8; 16];
+    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    if read.is_err() {
+        // The standard library seeds its hasher from the system's random numbers.
+        let seed = std::collections::hash_map::RandomState::new();
+        for (index, half) in bytes.chunks_mut(8).enumerate() {
+            half.copy_from_slice(&seed.hash_one((index, std::process::id())).to_le_bytes());
+        }
+    }
+    format!("{:032x}", u128::from_be_bytes(bytes))
+}
+
+/// Differs between builds of the program, so that a browser's cache never mixes their answers.
+fn build_tag() -> String {
+    let mut hasher = rustc_hash::FxHasher::default();
+    env!("CARGO_PKG_VERSION").hash(&mut hasher);
+    if let Ok(program) = std::env::current_exe().and_then(std::fs::metadata) {
+        program.len().hash(&mut hasher);
+        program.modified().ok().hash(&mut hasher);
+    }
+    format!("{:08x}", hasher.finish() >> 32)
+}

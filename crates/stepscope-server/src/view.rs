@@ -1,0 +1,229 @@
+//! One opened run as the routes see it: the trace, its clock, and what is worked out once.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use stepscope_engine::Run;
+use stepscope_model::{Dur, Time, TrackId, TrackKind};
+
+use crate::wire::ns::RunClock;
+
+/// A run with what the routes need of it beside the trace. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct RunView {
+    /// The opened run.
+    pub(crate) run: Arc<Run>,
+    parts: Arc<Parts>,
+}
+
+/// What is worked out once per run.
+struct Parts {
+    clock: RunClock,
+    span: Range<Time>,
+    fit: Range<Time>,
+    /// The run's content under this build of the program.
+    tag: String,
+    /// Track ids in display order, parents before their children.
+    order: Vec<TrackId>,
+    /// Position in `order` behind the last descendant of each track, by track id.
+    subtree_end: Vec<usize>,
+    /// Position in `order`, by track id.
+    position: Vec<usize>,
+    /// First begin and last end of each track's events, by track id.
+    extent: Vec<Option<Range<Time>>>,
+}
+
+impl RunView {
+    fn new(run: Arc<Run>, build: &str) -> Self {
+        let trace = &run.trace;
+        let span = trace.span();
+        let (order, subtree_end, position) = display_order(&run);
+        let extent = trace
+            .tracks()
+            .iter()
+            .map(|track| extent(&run, track.id))
+            .collect();
+        let parts = Parts {
+            clock: RunClock::starting_at(span.start),
+            fit: fit(&run, &span),
+            span,
+            tag: format!("{}-{build}", run.content_hash),
+            order,
+            subtree_end,
+            position,
+            extent,
+        };
+        Self {
+            run,
+            parts: Arc::new(parts),
+        }
+    }
+
+    /// The run's clock.
+    pub(crate) fn clock(&self) -> RunClock {
+        self.parts.clock
+    }
+
+    /// First and last moment of the run.
+    pub(crate) fn span(&self) -> Range<Time> {
+        self.parts.clock.start()..self.parts.span.end
+    }
+
+    /// The range that "fit" shows: all of the run, or its core when stray events lie far outside.
+    pub(crate) fn fit(&self) -> Range<Time> {
+        self.parts.fit.clone()
+    }
+
+    /// What `contentHash`, `v` and `ETag` hold: changes with the content of the run and with the
+    /// program, so that no cache mixes answers of two builds.
+    pub(crate) fn tag(&self) -> &str {
+        &self.parts.tag
+    }
+
+    /// All tracks in display order: parents before their children.
+    pub(crate) fn order(&self) -> &[TrackId] {
+        &self.parts.order
+    }
+
+    /// The track and all tracks below it, in display order.
+    pub(crate) fn subtree(&self, track: TrackId) -> &[TrackId] {
+        let from = self.parts.position.get(track.index());
+        let to = self.parts.subtree_end.get(track.index());
+        match (from, to) {
+            (Some(&from), Some(&to)) => &self.parts.order[from..to],
+            _ => &[],
+        }
+    }
+
+    /// First begin and last end of the track's events.
+    pub(crate) fn extent(&self, track: TrackId) -> Option<Range<Time>> {
+        self.parts.extent.get(track.index()).cloned().flatten()
+    }
+}
+
+/// Depth first, siblings in the order of the store. A track whose parents form a ring is put at
+/// the top.
+fn display_order(run: &Run) -> (Vec<TrackId>, Vec<usize>, Vec<usize>) {
+    let tracks = run.trace.tracks();
+    let count = tracks.len();
+    let mut children: Vec<Vec<usize>> = vec![Vec::new(); count];
+    let mut roots = Vec::new();
+    for (index, track) in tracks.iter().enumerate() {
+        match track.parent {
+            Some(parent) if parent.index() < count && parent.index() != index => {
+                children[parent.index()].push(index);
+            }
+            _ => roots.push(index),
+        }
+    }
+    let mut order = Vec::with_capacity(count);
+    let mut position = vec![usize::MAX; count];
+    let mut subtree_end = vec![0; count];
+    // Tracks of a ring hang below no root: they are visited last, each as a root of its own.
+    for root in roots.into_iter().chain(0..count) {
+        if position[root] != usize::MAX {
+            continue;
+        }
+        let mut stack = vec![(root, 0)];
+        while let Some((track, next)) = stack.pop() {
+            if next == 0 {
+                position[track] = order.len();
+                order.push(tracks[track].id);
+            }
+            match children[track].get(next) {
+                Some(&child) => {
+                    stack.push((track, next + 1));
+                    if position[child] == usize::MAX {
+                        stack.push((child, 0));
+                    }
+                }
+                None => subtree_end[track] = order.len(),
+            }
+        }
+    }
+    (order, subtree_end, position)
+}
+
+fn extent(run: &Run, track: TrackId) -> Option<Range<Time>> {
+    let trace = &run.trace;
+    if trace.tracks().get(track.index())?.kind == TrackKind::Counter {
+        let at = trace.samples(track).at;
+        return Some(*at.first()?..*at.last()?);
+    }
+    let slices = trace.slices(track);
+    let ends = slices.start.iter().zip(slices.dur);
+    let last = ends.map(|(start, &dur): (&Time, &Dur)| start.saturating_add(dur));
+    let at = trace.instants(track).at;
+    let first = [slices.start.first(), at.first()];
+    let last = [last.max(), at.last().copied()];
+    let first = first.into_iter().flatten().min()?;
+    Some(*first..last.into_iter().flatten().max()?)
+}
+
+/// Events that are looked at to find the core of a run.
+const SAMPLE: usize = 1 << 14;
+/// A core that is shorter than this share of the run has strays around it.
+const STRAY_RATIO: i128 = 1_000;
+
+/// All of the run, unless 99 of 100 events lie within a thousandth of it: then that core with a
+/// tenth of its length on either side. (One event with a damaged time would otherwise squeeze the
+/// whole run into one pixel.)
+fn fit(run: &Run, span: &Range<Time>) -> Range<Time> {
+    let trace = &run.trace;
+    let all = usize::try_from(trace.slice_count()).unwrap_or(usize::MAX);
+    let step = all.div_ceil(SAMPLE).max(1);
+    let mut sample: Vec<Time> = Vec::new();
+    let mut skip = 0;
+    for track in trace.tracks() {
+        let start = trace.slices(track.id).start;
+        while let Some(&at) = start.get(skip) {
+            sample.push(at);
+            skip += step;
+        }
+        skip -= start.len();
+    }
+    sample.sort_unstable();
+    let edge = sample.len() / 200;
+    let (Some(&low), Some(&high)) = (
+        sample.get(edge),
+        sample.get(sample.len().saturating_sub(1 + edge)),
+    ) else {
+        return span.clone();
+    };
+    let core = i128::from(high.ps()) - i128::from(low.ps());
+    let length = i128::from(span.end.ps()) - i128::from(span.start.ps());
+    if edge == 0 || core * STRAY_RATIO >= length {
+        return span.clone();
+    }
+    let margin = Dur::from_ps(i64::try_from(core / 10).unwrap_or(i64::MAX).max(1_000));
+    low.saturating_sub(margin).max(span.start)..high.saturating_add(margin).min(span.end)
+}
+
+/// Keeps the parts of the runs seen last, without keeping the runs themselves in memory: that is
+/// the engine's decision.
+#[derive(Default)]
+pub(crate) struct Views(Mutex<Vec<(Weak<Run>, Arc<Parts>)>>);
+
+/// Runs whose parts are kept.
+const KEPT: usize = 16;
+
+impl Views {
+    /// The view of an opened run.
+    pub(crate) fn view(&self, run: Arc<Run>, build: &str) -> RunView {
+        let of = |known: &(Weak<Run>, Arc<Parts>)| std::ptr::eq(known.0.as_ptr(), &raw const *run);
+        {
+            let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((_, parts)) = known.iter().find(|known| of(known)) {
+                let parts = Arc::clone(parts);
+                return RunView { run, parts };
+            }
+        }
+        let weak = Arc::downgrade(&run);
+        let view = RunView::new(run, build);
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(run, _)| run.strong_count() > 0);
+        known.insert(0, (weak, Arc::clone(&view.parts)));
+        known.truncate(KEPT);
+        view
+    }
+}

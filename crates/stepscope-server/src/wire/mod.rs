@@ -1,0 +1,10 @@
+//! What travels: the only types of the house that know JSON and column bytes.
+//!
+//! Reading order: [`ns`] (exact times), [`columns`], `run`, `event`, `stats`.
+//! `docs/reference/http.md` shows each of them in a real exchange.
+
+pub mod columns;
+pub(crate) mod event;
+pub mod ns;
+pub(crate) mod run;
+pub(crate) mod stats;

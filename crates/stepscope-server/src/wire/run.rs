@@ -1,0 +1,576 @@
+//! Runs, their tracks and their tools, as they travel.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use stepscope_engine::{RunProblem, RunState, RunSummary};
+use stepscope_model::{Diagnostic, TrackKind};
+use stepscope_store::FactValue;
+
+use super::ns::Ns;
+use crate::view::RunView;
+
+/// A list that comes in pages.
+#[derive(Serialize)]
+pub(crate) struct Page<T> {
+    /// Length of the whole list.
+    pub(crate) total: usize,
+    /// Where the next page begins.
+    pub(crate) cursor: Option<String>,
+    /// The field's name differs by list.
+    #[serde(flatten)]
+    pub(crate) list: T,
+}
+
+/// A row of the run list.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RunRow {
+    id: String,
+    name: String,
+    kinds: Vec<String>,
+    hosts: Vec<String>,
+    devices: u32,
+    steps: Option<u64>,
+    step_ns: Option<f64>,
+    duration_ns: Option<f64>,
+    recorded_at: Option<String>,
+    bytes: u64,
+    state: &'static str,
+    progress: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phase: Option<&'static str>,
+    error: Option<Problem>,
+}
+
+/// Why a run or a file could not be read.
+#[derive(Serialize)]
+pub(crate) struct Problem {
+    file: String,
+    reason: String,
+    offset: Option<u64>,
+    hint: Option<String>,
+}
+
+impl From<&RunProblem> for Problem {
+    fn from(problem: &RunProblem) -> Self {
+        Self {
+            file: problem.file.clone(),
+            reason: problem.reason.clone(),
+            offset: problem.offset,
+            hint: problem.hint.clone(),
+        }
+    }
+}
+
+/// The words of a run's state.
+pub(crate) fn state_word(state: RunState) -> &'static str {
+    match state {
+        RunState::Listed => "listed",
+        RunState::Importing => "importing",
+        RunState::Ready => "ready",
+        RunState::Partial => "partial",
+        RunState::Error => "error",
+    }
+}
+
+impl RunRow {
+    /// A row of the list.
+    pub(crate) fn new(summary: RunSummary) -> Self {
+        let importing = summary.state == RunState::Importing;
+        let finite = |value: f64| value.is_finite().then_some(value);
+        Self {
+            state: state_word(summary.state),
+            progress: if importing {
+                Some(finite(summary.progress).unwrap_or(0.0).clamp(0.0, 1.0))
+            } else {
+                None
+            },
+            phase: None,
+            error: summary.error.as_ref().map(Problem::from),
+            recorded_at: summary.recorded_unix_ns.map(rfc3339),
+            id: summary.id,
+            name: summary.name,
+            kinds: summary.kinds,
+            hosts: summary.hosts,
+            devices: summary.devices,
+            steps: summary.steps,
+            step_ns: summary.step_ns.and_then(finite),
+            duration_ns: summary.duration_ns.and_then(finite),
+            bytes: summary.bytes,
+        }
+    }
+
+    /// The answer of a run that is being imported.
+    pub(crate) fn importing(summary: RunSummary, phase: Option<&'static str>) -> Self {
+        let row = Self::new(summary);
+        Self {
+            state: "importing",
+            progress: Some(row.progress.unwrap_or(0.0)),
+            phase: Some(phase.unwrap_or("Reading")),
+            error: None,
+            ..row
+        }
+    }
+}
+
+/// UTC, with milliseconds.
+pub(crate) fn rfc3339(unix_ns: i64) -> String {
+    let ms = unix_ns.div_euclid(1_000_000);
+    let (days, ms_of_day) = (ms.div_euclid(86_400_000), ms.rem_euclid(86_400_000));
+    // Days to a date of the Gregorian calendar; years begin in March here, so that the leap day
+    // is the last of its year.
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (hour, minute) = (ms_of_day / 3_600_000, ms_of_day / 60_000 % 60);
+    let (second, ms) = (ms_of_day / 1_000 % 60, ms_of_day % 1_000);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+}
+
+/// A whole run.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RunDetail {
+    id: String,
+    name: String,
+    state: &'static str,
+    kinds: Vec<String>,
+    content_hash: String,
+    start_unix_ns: Option<String>,
+    origin_ns: String,
+    duration_ns: Ns,
+    view: Window,
+    hosts: Vec<String>,
+    ranks: Vec<u32>,
+    devices: Vec<Device>,
+    modules: Vec<Module>,
+    steps: Steps,
+    clock: Clock,
+    sources: Vec<Source>,
+    counts: Counts,
+    tools: Vec<super::super::tools::Tool>,
+    warnings: Vec<Warning>,
+}
+
+#[derive(Serialize)]
+struct Window {
+    t0: Ns,
+    t1: Ns,
+}
+
+#[derive(Serialize)]
+struct Device {
+    index: u32,
+    name: Option<String>,
+    host: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Module {
+    name: String,
+    program_id: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Steps {
+    count: usize,
+    source: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Clock {
+    aligned: bool,
+    error_ns: Option<Ns>,
+}
+
+#[derive(Serialize)]
+struct Source {
+    path: String,
+    format: String,
+    bytes: u64,
+    events: u64,
+    host: Option<String>,
+    rank: Option<u32>,
+    facts: serde_json::Map<String, serde_json::Value>,
+}
+
+#[derive(Serialize)]
+struct Counts {
+    slices: u64,
+    instants: u64,
+    samples: u64,
+    flows: u64,
+    tracks: usize,
+    names: usize,
+}
+
+/// Something the user should know.
+#[derive(Serialize)]
+pub(crate) struct Warning {
+    code: &'static str,
+    severity: &'static str,
+    title: &'static str,
+    detail: String,
+    details: Vec<String>,
+    count: u64,
+    action: &'static str,
+}
+
+/// Texts of one warning that travel.
+const MAX_DETAILS: usize = 20;
+
+impl RunDetail {
+    /// Everything that is known of a run.
+    pub(crate) fn new(view: &RunView) -> Self {
+        let run = &view.run;
+        let trace = &run.trace;
+        let clock = view.clock();
+        let span = view.span();
+        let fit = view.fit();
+        let epoch = trace.epoch();
+        let start_ns = clock.start().floor_ns();
+        let files = trace.files();
+        let hosts: std::collections::BTreeSet<&String> = files
+            .iter()
+            .map(|file| &file.spec.host)
+            .filter(|host| !host.is_empty())
+            .collect();
+        let ranks: std::collections::BTreeSet<u32> =
+            files.iter().filter_map(|file| file.spec.rank).collect();
+        let modules = files
+            .iter()
+            .flat_map(|file| &file.modules)
+            .map(|(name, program)| (name.clone(), *program))
+            .collect::<std::collections::BTreeSet<_>>();
+        let unaligned = trace
+            .diagnostics()
+            .iter()
+            .any(|count| count.what == Diagnostic::UnalignedClock);
+        let marks = trace.step_marks().len();
+        let tracks = trace.tracks();
+        let sum = |count: fn(&stepscope_store::Track) -> u32| {
+            tracks.iter().map(|track| u64::from(count(track))).sum()
+        };
+        Self {
+            id: run.id.clone(),
+            name: run.name.clone(),
+            state: if run.problems.is_empty() {
+                "ready"
+            } else {
+                "partial"
+            },
+            kinds: run.kinds.clone(),
+            content_hash: view.tag().to_owned(),
+            start_unix_ns: epoch
+                .unix_ns
+                .map(|unix| unix.saturating_add(start_ns).to_string()),
+            origin_ns: epoch.origin_ns.saturating_add(start_ns).to_string(),
+            duration_ns: clock.show(span.end),
+            view: Window {
+                t0: clock.show(fit.start),
+                t1: clock.show(fit.end),
+            },
+            hosts: hosts.into_iter().cloned().collect(),
+            ranks: ranks.into_iter().collect(),
+            devices: devices(view),
+            modules: modules
+                .into_iter()
+                .map(|(name, program)| Module {
+                    name,
+                    program_id: program.map(|id| id.to_string()),
+                })
+                .collect(),
+            steps: Steps {
+                count: marks,
+                source: (marks > 0).then_some("recorded"),
+            },
+            clock: Clock {
+                aligned: !unaligned,
+                error_ns: None,
+            },
+            sources: sources(view),
+            counts: Counts {
+                slices: trace.slice_count(),
+                instants: sum(|track| track.instants),
+                samples: sum(|track| track.samples),
+                flows: trace.flow_count(),
+                tracks: tracks.len(),
+                names: trace.name_count(),
+            },
+            tools: super::super::tools::tools(view),
+            warnings: warnings(view),
+        }
+    }
+}
+
+fn none_if_empty(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+fn devices(view: &RunView) -> Vec<Device> {
+    let trace = &view.run.trace;
+    let mut found: BTreeMap<(usize, u32), Option<String>> = BTreeMap::new();
+    for track in trace.tracks() {
+        if let Some(index) = track.device {
+            found.entry((track.file, index)).or_default();
+        }
+    }
+    for (file, facts) in trace.files().iter().enumerate() {
+        for (key, value) in &facts.facts {
+            let index = key
+                .strip_prefix("device.")
+                .and_then(|rest| rest.strip_suffix(".name"))
+                .and_then(|index| index.parse().ok());
+            if let (Some(index), FactValue::Text(name)) = (index, value) {
+                found.insert((file, index), Some(name.clone()));
+            }
+        }
+    }
+    found
+        .into_iter()
+        .map(|((file, index), name)| Device {
+            index,
+            name,
+            host: trace
+                .files()
+                .get(file)
+                .and_then(|file| none_if_empty(&file.spec.host)),
+        })
+        .collect()
+}
+
+fn sources(view: &RunView) -> Vec<Source> {
+    let trace = &view.run.trace;
+    let mut instants = vec![0_u64; trace.files().len()];
+    for track in trace.tracks() {
+        if let Some(sum) = instants.get_mut(track.file) {
+            *sum += u64::from(track.instants);
+        }
+    }
+    trace
+        .files()
+        .iter()
+        .zip(instants)
+        .map(|(file, instants)| Source {
+            path: file.spec.path.clone(),
+            format: file.spec.format.clone(),
+            bytes: file.spec.bytes,
+            events: file.slices + file.async_slices + file.derived_slices + instants,
+            host: none_if_empty(&file.spec.host),
+            rank: file.spec.rank,
+            facts: file
+                .facts
+                .iter()
+                .map(|(key, value)| (key.clone(), fact(value)))
+                .collect(),
+        })
+        .collect()
+}
+
+fn fact(value: &FactValue) -> serde_json::Value {
+    match value {
+        FactValue::Int(value) => super::event::whole(i128::from(*value)),
+        FactValue::Uint(value) => super::event::whole(i128::from(*value)),
+        FactValue::Double(value) => super::event::real(*value),
+        FactValue::Bool(value) => (*value).into(),
+        FactValue::Text(text) => text.clone().into(),
+    }
+}
+
+fn warnings(view: &RunView) -> Vec<Warning> {
+    let trace = &view.run.trace;
+    let several = trace.files().len() > 1;
+    let mut found: BTreeMap<Diagnostic, (u64, Vec<String>)> = BTreeMap::new();
+    for count in trace.diagnostics() {
+        let entry = found.entry(count.what).or_default();
+        entry.0 = entry.0.saturating_add(count.count);
+        let file = count.file.and_then(|file| trace.files().get(file));
+        entry
+            .1
+            .extend(count.details.iter().map(|detail| match file {
+                Some(file) if several => format!("{}: {detail}", file.spec.path),
+                _ => detail.clone(),
+            }));
+    }
+    for problem in &view.run.problems {
+        let entry = found.entry(Diagnostic::FileUnreadable).or_default();
+        let text = format!("{}: {}", problem.file, problem.reason);
+        if !entry.1.contains(&text) {
+            entry.0 = entry.0.saturating_add(1);
+            entry.1.push(text);
+        }
+    }
+    let mut out: Vec<(stepscope_model::Severity, Warning)> = found
+        .into_iter()
+        .map(|(what, (count, mut details))| {
+            details.truncate(MAX_DETAILS);
+            let warning = Warning {
+                code: what.code(),
+                severity: what.severity().as_str(),
+                title: what.title(),
+                detail: details.first().cloned().unwrap_or_default(),
+                details,
+                count,
+                action: what.advice(),
+            };
+            (what.severity(), warning)
+        })
+        .collect();
+    // The worst first; within a severity in the order of the list of diagnostics.
+    out.sort_by_key(|(severity, _)| std::cmp::Reverse(*severity));
+    out.into_iter().map(|(_, warning)| warning).collect()
+}
+
+/// A track.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TrackRow {
+    id: u32,
+    key: String,
+    parent: Option<u32>,
+    name: String,
+    kind: &'static str,
+    role: &'static str,
+    rows: u16,
+    overlap_rows: u16,
+    events: u64,
+    busy_ns: Option<Ns>,
+    first_ns: Option<Ns>,
+    last_ns: Option<Ns>,
+    unit: Option<String>,
+    host: Option<String>,
+    rank: Option<u32>,
+    pid: Option<i64>,
+    tid: Option<i64>,
+    device: Option<u32>,
+    stream: Option<i64>,
+    derived: bool,
+    hidden: bool,
+}
+
+/// A run with more threads than this hides the quiet ones.
+const MANY_THREADS: usize = 24;
+
+/// All tracks in display order.
+pub(crate) fn tracks(view: &RunView) -> Vec<TrackRow> {
+    let trace = &view.run.trace;
+    let all = trace.tracks();
+    let clock = view.clock();
+    let threads = all
+        .iter()
+        .filter(|track| track.kind == TrackKind::Thread && track.slices > 0);
+    let many = threads.count() > MANY_THREADS;
+    let run_ps = view.span().end.since(view.span().start).ps();
+    // Quiet: a thread among many that was busy for less than a thousandth of the run.
+    let hidden: Vec<bool> = all
+        .iter()
+        .map(|track| match track.kind {
+            TrackKind::Counter => track.samples == 0,
+            TrackKind::Group => false,
+            kind => {
+                let empty = track.slices == 0 && track.instants == 0;
+                let quiet = many
+                    && kind == TrackKind::Thread
+                    && track.slices < 64
+                    && track.busy.ps() < run_ps / 1_000;
+                empty || quiet
+            }
+        })
+        .collect();
+    let mut out = Vec::with_capacity(all.len());
+    for &id in view.order() {
+        let Some(track) = all.get(id.index()) else {
+            continue;
+        };
+        let has_slices = track.slices > 0;
+        let role = role(track.kind);
+        let kind = match track.kind {
+            TrackKind::Group => "group",
+            TrackKind::Counter => "counter",
+            _ if !has_slices && track.instants > 0 => "instant",
+            _ => "slices",
+        };
+        let events = if track.kind == TrackKind::Counter {
+            u64::from(track.samples)
+        } else {
+            u64::from(track.slices) + u64::from(track.instants)
+        };
+        let extent = view.extent(id);
+        let file = trace.files().get(track.file);
+        // A group is hidden when all that is below it is.
+        let hidden = match track.kind {
+            TrackKind::Group => view
+                .subtree(id)
+                .iter()
+                .filter(|&&below| !matches!(all[below.index()].kind, TrackKind::Group))
+                .all(|below| hidden[below.index()]),
+            _ => hidden[id.index()],
+        };
+        out.push(TrackRow {
+            id: id.0,
+            key: track.key.clone(),
+            parent: track.parent.map(|parent| parent.0),
+            name: track.name.clone(),
+            kind,
+            role,
+            rows: if has_slices {
+                track.rows
+            } else {
+                u16::from(track.instants > 0)
+            },
+            overlap_rows: track.overflow_rows,
+            events,
+            busy_ns: has_slices.then(|| Ns::of(track.busy)),
+            first_ns: extent.as_ref().map(|extent| clock.show(extent.start)),
+            last_ns: extent.as_ref().map(|extent| clock.show(extent.end)),
+            unit: track.unit.clone(),
+            host: file.and_then(|file| none_if_empty(&file.spec.host)),
+            rank: file.and_then(|file| file.spec.rank),
+            pid: track.pid,
+            tid: track.tid,
+            device: track.device,
+            stream: track.stream,
+            derived: track.derived,
+            hidden,
+        });
+    }
+    out
+}
+
+fn role(kind: TrackKind) -> &'static str {
+    match kind {
+        TrackKind::Group => "group",
+        TrackKind::DeviceQueue => "queue",
+        TrackKind::Async => "async",
+        TrackKind::Counter => "counter",
+        TrackKind::Steps => "steps",
+        _ => "thread",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (ms, expected) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_827_696_789, "2000-02-29T12:34:56.789Z"),
+            (1_795_269_731_123, "2026-11-21T14:02:11.123Z"),
+            (-1, "1969-12-31T23:59:59.999Z"),
+        ] {
+            assert_eq!(rfc3339(ms * 1_000_000), expected);
+        }
+    }
+}
