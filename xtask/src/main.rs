@@ -1,2 +1,73 @@
-//! The project's own commands.
-fn main() {}
+//! The project's own commands: `cargo xtask demo | test | check | bench | fuzz | ui`.
+//!
+//! One file per command; [`shell`] runs programs, [`part`] collects what ran and what did not.
+//! xtask keeps few dependencies: it is the first thing that a newcomer compiles.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line tool talks on the terminal"
+)]
+
+mod bench;
+mod browser;
+mod check;
+mod demo;
+mod fuzz;
+mod laws;
+mod part;
+mod python;
+mod shell;
+mod test;
+mod ui;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+stepscope's own commands
+
+  cargo xtask demo [--no-serve] [--port N]
+      builds the viewer and the release binary, trains the example,
+      prints its step report and serves the viewer
+  cargo xtask test [--quick]
+      every test; installs what it needs. --quick leaves out the
+      browser and the Python frameworks, and says so
+  cargo xtask check
+      fmt, clippy, layers, words, docs, and the viewer's lint and types
+  cargo xtask bench [spans|open|window] ...
+      ratios against peers measured in the same run; writes benches/RESULTS.md
+  cargo xtask fuzz [TARGET] [--seconds 60]
+      every fuzz target for a minute each
+  cargo xtask ui [--force]
+      builds the viewer (npm ci, vite) when its sources have changed
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) = match arguments.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("--help", &[][..]),
+    };
+    let result = match command {
+        "demo" => demo::run(rest),
+        "test" => test::run(rest),
+        "check" => check::run(rest),
+        "bench" => bench::run(rest),
+        "fuzz" => fuzz::run(rest),
+        "ui" => ui::run(rest),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(())
+        }
+        other => {
+            eprintln!("error: no command '{other}'; 'cargo xtask help' lists them");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Digits that the example draws itself, so that nothing is downloaded.
+
+use anyhow::Result;
+use candle_core::{Device, Tensor};
+
+/// Side of an image, pixels.
+pub(crate) const SIDE: usize = 16;
+
+/// Five by seven pixels each, a row per five bits, most significant bit left.
+const GLYPHS: [[u8; 7]; 10] = [
+    [0b01110, 0b10001, 0b10011, 0b10101, 0b11001, 0b10001, 0b01110],
+    [0b00100, 0b01100, 0b00100, 0b00100, 0b00100, 0b00100, 0b01110],
+    [0b01110, 0b10001, 0b00001, 0b00110, 0b01000, 0b10000, 0b11111],
+    [0b11110, 0b00001, 0b00001, 0b01110, 0b00001, 0b00001, 0b11110],
+    [0b00010, 0b00110, 0b01010, 0b10010, 0b11111, 0b00010, 0b00010],
+    [0b11111, 0b10000, 0b11110, 0b00001, 0b00001, 0b10001, 0b01110],
+    [0b00110, 0b01000, 0b10000, 0b11110, 0b10001, 0b10001, 0b01110],
+    [0b11111, 0b00001, 0b00010, 0b00100, 0b01000, 0b01000, 0b01000],
+    [0b01110, 0b10001, 0b10001, 0b01110, 0b10001, 0b10001, 0b01110],
+    [0b01110, 0b10001, 0b10001, 0b01111, 0b00001, 0b00010, 0b01100],
+];
+
+/// An endless supply of noisy, shifted digits; the same for the same seed.
+pub(crate) struct Digits {
+    state: u64,
+}
+
+/// Some digits with their labels.
+pub(crate) struct Batch {
+    pixels: Vec<f32>,
+    labels: Vec<u32>,
+}
+
+impl Digits {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { state: seed | 1 }
+    }
+
+    /// Draws `size` digits.
+    pub(crate) fn batch(&mut self, size: usize) -> Batch {
+        let mut batch = Batch {
+            pixels: Vec::with_capacity(size * SIDE * SIDE),
+            labels: Vec::with_capacity(size),
+        };
+        for _ in 0..size {
+            let digit = self.below(10);
+            self.draw(digit, &mut batch.pixels);
+            batch.labels.push(digit as u32);
+        }
+        batch
+    }
+
+    /// One digit at twice its glyph's height or less, somewhere in the image, under noise.
+    fn draw(&mut self, digit: usize, pixels: &mut Vec<f32>) {
+        let scale = 1 + self.below(2);
+        let left = self.below(SIDE - 5 * scale + 1);
+        let top = self.below(SIDE - 7 * scale + 1);
+        for y in 0..SIDE {
+            for x in 0..SIDE {
+                let inside = (top..top + 7 * scale).contains(&y) && (left..left + 5 * scale).contains(&x);
+                let ink = inside && {
+                    let row = GLYPHS[digit][(y - top) / scale];
+                    row >> (4 - (x - left) / scale) & 1 == 1
+                };
+                let noise = 0.25 * self.unit();
+                pixels.push(if ink { 1.0 - noise } else { noise });
+            }
+        }
+    }
+
+    /// A number in `0..bound`.
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    /// A number in `0.0..1.0`.
+    fn unit(&mut self) -> f32 {
+        (self.next() >> 40) as f32 / (1_u64 << 24) as f32
+    }
+
+    /// xorshift64*: plenty for drawing digits.
+    fn next(&mut self) -> u64 {
+        self.state ^= self.state >> 12;
+        self.state ^= self.state << 25;
+        self.state ^= self.state >> 27;
+        self.state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 1
+    }
+}
+
+impl Batch {
+    /// `[batch, 1, SIDE, SIDE]`, 0 (paper) to 1 (ink).
+    pub(crate) fn images(&self, device: &Device) -> Result<Tensor> {
+        let shape = (self.labels.len(), 1, SIDE, SIDE);
+        Ok(Tensor::from_slice(&self.pixels, shape, device)?)
+    }
+
+    /// `[batch]`, the digits.
+    pub(crate) fn labels(&self, device: &Device) -> Result<Tensor> {
+        Ok(Tensor::from_slice(&self.labels, self.labels.len(), device)?)
+    }
+}

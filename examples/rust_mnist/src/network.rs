@@ -1,0 +1,44 @@
+//! A small convolutional network.
+
+use candle_core::{Result, Tensor};
+use candle_nn::{Conv2d, Conv2dConfig, Linear, Module as _, VarBuilder};
+
+use crate::digits::SIDE;
+
+const CHANNELS: usize = 12;
+
+/// Two convolutions with pooling, two dense layers.
+pub(crate) struct Network {
+    first: Conv2d,
+    second: Conv2d,
+    hidden: Linear,
+    output: Linear,
+}
+
+impl Network {
+    pub(crate) fn new(variables: VarBuilder) -> Result<Self> {
+        let padded = Conv2dConfig { padding: 1, ..Conv2dConfig::default() };
+        let pooled = SIDE / 4;
+        Ok(Self {
+            first: candle_nn::conv2d(1, CHANNELS, 3, padded, variables.pp("first"))?,
+            second: candle_nn::conv2d(CHANNELS, 2 * CHANNELS, 3, padded, variables.pp("second"))?,
+            hidden: candle_nn::linear(2 * CHANNELS * pooled * pooled, 64, variables.pp("hidden"))?,
+            output: candle_nn::linear(64, 10, variables.pp("output"))?,
+        })
+    }
+
+    /// `[batch, 1, SIDE, SIDE]` to `[batch, 10]`.
+    pub(crate) fn forward(&self, images: &Tensor) -> Result<Tensor> {
+        let images = {
+            let _span = stepscope::span!("conv1");
+            self.first.forward(images)?.relu()?.max_pool2d(2)?
+        };
+        let images = {
+            let _span = stepscope::span!("conv2");
+            self.second.forward(&images)?.relu()?.max_pool2d(2)?
+        };
+        let _span = stepscope::span!("dense");
+        let features = self.hidden.forward(&images.flatten_from(1)?)?.relu()?;
+        self.output.forward(&features)
+    }
+}

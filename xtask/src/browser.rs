@@ -1,0 +1,63 @@
+//! Finding a Chromium for the viewer's tests, and installing one where that is possible.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::shell;
+
+const NAMES: &[&str] = &[
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+];
+
+/// Path of a Chromium, `Err` with the reason and the fix when there is none.
+///
+/// `STEPSCOPE_CHROMIUM` wins; then what is on the PATH; then, as root on a Debian system, the
+/// package is installed.
+pub(crate) fn chromium() -> Result<PathBuf, String> {
+    if let Some(path) = std::env::var_os("STEPSCOPE_CHROMIUM") {
+        return Ok(path.into());
+    }
+    if let Some(path) = on_path() {
+        return Ok(path);
+    }
+    if shell::exists("apt-get") && is_root() {
+        println!("installing Debian's chromium for the browser tests");
+        let apt = |arguments: &[&str]| {
+            Command::new("apt-get")
+                .args(arguments)
+                .env("DEBIAN_FRONTEND", "noninteractive")
+                .stdout(Stdio::null())
+                .status()
+                .is_ok_and(|status| status.success())
+        };
+        let installed = apt(&["update", "-qq"])
+            && apt(&[
+                "install",
+                "-y",
+                "-qq",
+                "--no-install-recommends",
+                "chromium",
+            ]);
+        if installed && let Some(path) = on_path() {
+            return Ok(path);
+        }
+    }
+    Err("no Chromium: install it, or name one in STEPSCOPE_CHROMIUM".to_owned())
+}
+
+fn on_path() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .flat_map(|folder| NAMES.iter().map(move |name| folder.join(name)))
+        .find(|candidate| candidate.is_file())
+}
+
+fn is_root() -> bool {
+    Command::new("id")
+        .arg("-u")
+        .output()
+        .is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}

@@ -1,0 +1,49 @@
+//! `cargo xtask check`: everything that can be judged without running a test.
+
+use anyhow::Result;
+
+use crate::part::{Outcome, Parts};
+use crate::{laws, shell, ui};
+
+/// `cargo xtask check`
+pub(crate) fn run(_arguments: &[String]) -> Result<()> {
+    let mut parts = Parts::default();
+    parts.run("fmt", || {
+        shell::run(shell::cargo().args(["fmt", "--all", "--check"]))?;
+        Ok(Outcome::Ok)
+    });
+    parts.run("clippy", || {
+        shell::run(shell::cargo().args([
+            "clippy",
+            "--quiet",
+            "--all-targets",
+            "--all-features",
+            "--",
+            "-D",
+            "warnings",
+        ]))?;
+        Ok(Outcome::Ok)
+    });
+    parts.run("doc", || {
+        shell::run(
+            shell::cargo()
+                .args(["doc", "--quiet", "--no-deps", "--all-features"])
+                .env("RUSTDOCFLAGS", "-D warnings"),
+        )?;
+        Ok(Outcome::Ok)
+    });
+    parts.run("layers", laws::layers);
+    parts.run("words", laws::words);
+    parts.run("docs", laws::docs);
+    parts.run("ui", || {
+        if !shell::exists("npm") {
+            return Ok(Outcome::NotRun(
+                "npm is missing: install Node.js 20 or newer".to_owned(),
+            ));
+        }
+        ui::install()?;
+        shell::run(ui::npm().args(["run", "check"]))?;
+        Ok(Outcome::Ok)
+    });
+    parts.finish()
+}

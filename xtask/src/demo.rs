@@ -1,0 +1,77 @@
+//! `cargo xtask demo`: from a clean clone to a picture.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::part::Outcome;
+use crate::{shell, ui};
+
+/// `cargo xtask demo [--no-serve] [--port N]`
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    let mut serve = true;
+    let mut port = "8791".to_owned();
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match argument.as_str() {
+            "--no-serve" => serve = false,
+            "--port" => port.clone_from(rest.next().context("--port needs a number")?),
+            other => bail!("no option '{other}'; 'cargo xtask help' lists them"),
+        }
+    }
+    println!("1. building the viewer");
+    if let Outcome::NotRun(why) = ui::build(false)? {
+        bail!("the viewer cannot be built: {why}");
+    }
+    println!("\n2. building stepscope");
+    let binary = release_binary()?;
+    println!("\n3. training the example");
+    let log_directory = log_directory("demo");
+    train(&log_directory)?;
+    println!("\n4. where the time went");
+    shell::run(
+        shell::program(&binary)
+            .arg("report")
+            .arg(&log_directory)
+            .arg("steps"),
+    )?;
+    if !serve {
+        println!(
+            "\nTo look at it: {} {}",
+            binary.display(),
+            log_directory.display()
+        );
+        return Ok(());
+    }
+    println!("\n5. the viewer");
+    shell::run(
+        shell::program(&binary)
+            .arg("view")
+            .arg(&log_directory)
+            .args(["--port", &port]),
+    )
+}
+
+/// Builds the `stepscope` command in release and tells where it is.
+pub(crate) fn release_binary() -> Result<PathBuf> {
+    shell::run(shell::cargo().args(["build", "--release", "--package", "stepscope-cli"]))?;
+    Ok(shell::target_dir().join("release/stepscope"))
+}
+
+/// Trains the example into a log directory.
+pub(crate) fn train(log_directory: &Path) -> Result<()> {
+    if log_directory.exists() {
+        std::fs::remove_dir_all(log_directory)
+            .with_context(|| format!("cannot empty {}", log_directory.display()))?;
+    }
+    shell::run(
+        shell::cargo()
+            .args(["run", "--release", "--package", "rust_mnist", "--"])
+            .arg(log_directory),
+    )
+}
+
+/// Where the demo and the tests let programs record.
+pub(crate) fn log_directory(name: &str) -> PathBuf {
+    shell::target_dir().join("recordings").join(name)
+}

@@ -1,0 +1,285 @@
+//! The laws of the repository, as checks whose message says what to do.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::part::Outcome;
+use crate::shell;
+
+/// Crate and floor; a crate may depend on strictly lower floors only. ARCHITECTURE.md, "Floors".
+const FLOORS: &[(&str, u8)] = &[
+    ("stepscope-model", 0),
+    ("stepscope-formats", 1),
+    ("stepscope-store", 1),
+    ("stepscope", 2),
+    ("stepscope-analysis", 2),
+    ("stepscope-sql", 2),
+    ("stepscope-remote", 3),
+    ("stepscope-engine", 3),
+    ("stepscope-server", 4),
+    ("stepscope-cli", 5),
+    ("stepscope-py", 6),
+];
+
+/// Heavy dependencies and the crates that fence them.
+const FENCED: &[(&str, &[&str])] = &[
+    (
+        "tokio",
+        &["stepscope-remote", "stepscope-server", "stepscope-cli"],
+    ),
+    ("axum", &["stepscope-server"]),
+    ("tonic", &["stepscope-remote"]),
+    ("clap", &["stepscope-cli"]),
+    ("indicatif", &["stepscope-cli"]),
+    ("datafusion", &["stepscope-sql"]),
+    ("rust-embed", &["stepscope-server"]),
+    (
+        "serde",
+        &[
+            "stepscope-engine",
+            "stepscope-server",
+            "stepscope-cli",
+            "stepscope-remote",
+        ],
+    ),
+];
+
+/// Crates without any dependency outside the workspace.
+const BARE: &[&str] = &["stepscope-model"];
+
+/// A lower floor never imports a higher one; siblings never import each other.
+pub(crate) fn layers() -> Result<Outcome> {
+    let text = shell::output(shell::cargo().args(["metadata", "--format-version=1", "--no-deps"]))?;
+    let metadata: serde_json::Value = serde_json::from_str(&text)?;
+    let floors: BTreeMap<&str, u8> = FLOORS.iter().copied().collect();
+    let mut faults = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let name = package["name"].as_str().unwrap_or_default();
+        let in_house = package["manifest_path"]
+            .as_str()
+            .is_some_and(|path| path.contains("/crates/"));
+        if !in_house {
+            continue;
+        }
+        let Some(floor) = floors.get(name) else {
+            faults.push(format!(
+                "{name} has no floor\n    Give it one in xtask/src/laws.rs and in ARCHITECTURE.md, with an ADR."
+            ));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            // Tests may look at anything.
+            if dependency["kind"].as_str() == Some("dev") {
+                continue;
+            }
+            let other = dependency["name"].as_str().unwrap_or_default();
+            if let Some(other_floor) = floors.get(other)
+                && other_floor >= floor
+            {
+                faults.push(format!(
+                    "{name} (floor {floor}) imports {other} (floor {other_floor})\n    \
+                     Pass what you need from above, or move the word one floor down. See ARCHITECTURE.md, \"Floors\"."
+                ));
+            }
+            if let Some((_, allowed)) = FENCED.iter().find(|(fenced, _)| *fenced == other)
+                && !allowed.contains(&name)
+            {
+                faults.push(format!(
+                    "{name} depends on {other}, which only {} may\n    Keep it behind that crate, or open an ADR.",
+                    allowed.join(", ")
+                ));
+            }
+            if BARE.contains(&name) && !floors.contains_key(other) {
+                faults.push(format!(
+                    "{name} depends on {other}; it has no dependencies by decision"
+                ));
+            }
+        }
+    }
+    report(faults)
+}
+
+/// Words and things that do not belong where they stand.
+pub(crate) fn words() -> Result<Outcome> {
+    let mut faults = Vec::new();
+    let root = shell::root();
+    for file in sources()? {
+        let shown = file
+            .strip_prefix(&root)
+            .unwrap_or(&file)
+            .display()
+            .to_string();
+        let Ok(text) = String::from_utf8(shell::read(&file)?) else {
+            continue;
+        };
+        let is_rust = has_extension(&file, &["rs"]);
+        // This file names the forbidden words.
+        if shown == "xtask/src/laws.rs" {
+            continue;
+        }
+        for (number, line) in text.lines().enumerate() {
+            let at = || format!("{shown}:{}", number + 1);
+            if is_rust
+                && [
+                    "todo!(",
+                    "unimplemented!(",
+                    "// TODO",
+                    "// FIXME",
+                    "// HACK",
+                ]
+                .iter()
+                .any(|mark| line.contains(mark))
+            {
+                faults.push(format!(
+                    "{} is left open: finish it, or say it in an issue",
+                    at()
+                ));
+            }
+            let fenced = shown.starts_with("crates/stepscope-store/src")
+                || shown.starts_with("crates/stepscope-model/src")
+                || shown.starts_with("crates/stepscope-analysis/src");
+            if fenced && line.contains("Serialize") && !line.trim_start().starts_with("//") {
+                faults.push(format!(
+                    "{}: wire types live in server::wire and in the command line",
+                    at()
+                ));
+            }
+        }
+        let stem = file
+            .file_stem()
+            .map(|stem| stem.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        if ["utils", "util", "common", "helpers", "misc"].contains(&stem.as_str()) {
+            faults.push(format!(
+                "{shown}: there is no {stem}; name the file after what it holds"
+            ));
+        }
+        if is_rust && shown.contains("/src/") && !text.trim_start().starts_with("//!") {
+            faults.push(format!(
+                "{shown} does not say what it is: begin with a //! line"
+            ));
+        }
+        let lines = text.lines().count();
+        if has_extension(&file, &["rs", "ts", "tsx"])
+            && shown.contains("/src/")
+            && lines > 1000
+            && !text.contains("Why one file:")
+        {
+            faults.push(format!("{shown} has {lines} lines: look for the seam, or say in its doc \"Why one file: ...\""));
+        }
+    }
+    report(faults)
+}
+
+/// Links between our pages lead somewhere, and the architecture page knows every crate.
+pub(crate) fn docs() -> Result<Outcome> {
+    let root = shell::root();
+    let mut faults = Vec::new();
+    let mut pages = Vec::new();
+    for place in [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "docs",
+        "changes",
+        "crates",
+        "ui",
+        "fuzz",
+        "examples",
+        "benches",
+        "tests",
+    ] {
+        shell::collect(
+            &root.join(place),
+            &["node_modules", "dist", "target"],
+            &mut pages,
+        )?;
+    }
+    for page in pages
+        .iter()
+        .filter(|page| page.extension().is_some_and(|extension| extension == "md"))
+    {
+        let text = String::from_utf8_lossy(&shell::read(page)?).into_owned();
+        let folder = page.parent().unwrap_or(&root);
+        for link in links(&text) {
+            if !folder.join(&link).exists() {
+                faults.push(format!(
+                    "{}: the link to {link} leads nowhere",
+                    page.strip_prefix(&root).unwrap_or(page).display()
+                ));
+            }
+        }
+    }
+    let architecture =
+        String::from_utf8_lossy(&shell::read(&root.join("ARCHITECTURE.md"))?).into_owned();
+    for (name, _) in FLOORS {
+        if root.join("crates").join(name).exists() && !architecture.contains(&format!("`{name}`")) {
+            faults.push(format!("ARCHITECTURE.md does not mention `{name}`"));
+        }
+    }
+    report(faults)
+}
+
+/// Targets of relative Markdown links outside code fences.
+fn links(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut fenced = false;
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        }
+        if fenced {
+            continue;
+        }
+        for after in line.split("](").skip(1) {
+            let Some((target, _)) = after.split_once(')') else {
+                continue;
+            };
+            let target = target.split('#').next().unwrap_or_default();
+            let elsewhere = target.is_empty()
+                || target.contains("://")
+                || target.starts_with("mailto:")
+                || target.contains(' ');
+            if !elsewhere {
+                found.push(target.to_owned());
+            }
+        }
+    }
+    found
+}
+
+fn sources() -> Result<Vec<std::path::PathBuf>> {
+    let root = shell::root();
+    let mut files = Vec::new();
+    for place in ["crates", "xtask", "examples", "fuzz", "ui/src", "benches"] {
+        shell::collect(
+            &root.join(place),
+            &["node_modules", "dist", "target", "corpus"],
+            &mut files,
+        )?;
+    }
+    files.retain(|path| has_extension(path, &["rs", "ts", "tsx", "py", "mjs"]));
+    files.sort();
+    if files.is_empty() {
+        bail!("no sources found below {}", root.display());
+    }
+    Ok(files)
+}
+
+fn has_extension(path: &Path, known: &[&str]) -> bool {
+    path.extension()
+        .is_some_and(|extension| known.iter().any(|one| extension == *one))
+}
+
+fn report(faults: Vec<String>) -> Result<Outcome> {
+    if faults.is_empty() {
+        return Ok(Outcome::Ok);
+    }
+    for fault in &faults {
+        println!("  {fault}");
+    }
+    Err(anyhow::anyhow!("{} to mend", faults.len()))
+        .context(faults.into_iter().next().unwrap_or_default())
+}

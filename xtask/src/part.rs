@@ -1,0 +1,57 @@
+//! Parts of a command: each is *ok*, *failed*, or *not run* with its reason; all are listed at the end.
+
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+/// How a part ended.
+pub(crate) enum Outcome {
+    /// It ran and all is well.
+    Ok,
+    /// It could not run here; the text says why and what would make it run.
+    NotRun(String),
+}
+
+/// Collects the outcomes of parts.
+#[derive(Default)]
+pub(crate) struct Parts {
+    rows: Vec<(String, Result<Outcome>, f64)>,
+}
+
+impl Parts {
+    /// Runs one part, whatever became of those before it.
+    pub(crate) fn run(&mut self, name: &str, part: impl FnOnce() -> Result<Outcome>) {
+        println!("\n== {name}");
+        let started = Instant::now();
+        let outcome = part();
+        if let Err(error) = &outcome {
+            println!("{name}: {error:#}");
+        }
+        self.rows
+            .push((name.to_owned(), outcome, started.elapsed().as_secs_f64()));
+    }
+
+    /// Prints one line per part; an error when one failed.
+    pub(crate) fn finish(self) -> Result<()> {
+        println!("\nresult");
+        let mut failed = Vec::new();
+        for (name, outcome, seconds) in &self.rows {
+            let (word, reason) = match outcome {
+                Ok(Outcome::Ok) => ("ok", String::new()),
+                Ok(Outcome::NotRun(why)) => ("not run", why.clone()),
+                Err(error) => {
+                    failed.push(name.clone());
+                    (
+                        "FAILED",
+                        format!("{error:#}").lines().next().unwrap_or("").to_owned(),
+                    )
+                }
+            };
+            println!("  {name:<22} {word:<8} {seconds:>6.1} s  {reason}");
+        }
+        if !failed.is_empty() {
+            bail!("{} failed", failed.join(", "));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! Running programs and finding things in the checkout.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+
+/// The root of the checkout.
+pub(crate) fn root() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask).to_path_buf()
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| root().join("target"), |dir| root().join(dir))
+}
+
+/// A program to run in the root of the checkout.
+pub(crate) fn program(name: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new(name);
+    command.current_dir(root());
+    command
+}
+
+/// The cargo that runs us.
+pub(crate) fn cargo() -> Command {
+    program(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// Prints the command and runs it; an error when it fails.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let shown = show(command);
+    println!("$ {shown}");
+    let status = command
+        .status()
+        .with_context(|| format!("cannot start: {shown}"))?;
+    if !status.success() {
+        bail!("failed ({status}): {shown}");
+    }
+    Ok(())
+}
+
+/// Runs the command and returns what it printed.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let shown = show(command);
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot start: {shown}"))?;
+    if !output.status.success() {
+        bail!("failed ({}): {shown}", output.status);
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Whether the program can be started at all.
+pub(crate) fn exists(name: &str) -> bool {
+    Command::new(name)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok()
+}
+
+fn show(command: &Command) -> String {
+    let mut text = command.get_program().to_string_lossy().into_owned();
+    for argument in command.get_args() {
+        text.push(' ');
+        text.push_str(&argument.to_string_lossy());
+    }
+    text
+}
+
+/// A stable hash of the content of files and folders, for "has it changed?".
+pub(crate) fn hash_of(paths: &[PathBuf], skip: &[&str]) -> Result<String> {
+    let mut files = Vec::new();
+    for path in paths {
+        collect(path, skip, &mut files)?;
+    }
+    files.sort();
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    let mut feed = |bytes: &[u8]| {
+        for byte in bytes {
+            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    };
+    for file in &files {
+        feed(file.to_string_lossy().as_bytes());
+        feed(&read(file)?);
+    }
+    Ok(format!("{hash:016x}"))
+}
+
+/// A file's bytes.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "xtask is no library; it may open files"
+)]
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// Every file below `path`, leaving out folders and files named in `skip`.
+pub(crate) fn collect(path: &Path, skip: &[&str], into: &mut Vec<PathBuf>) -> Result<()> {
+    let name = path
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
+    if name.is_some_and(|name| skip.contains(&name.as_str())) || !path.exists() {
+        return Ok(());
+    }
+    if path.is_dir() {
+        let entries =
+            std::fs::read_dir(path).with_context(|| format!("cannot list {}", path.display()))?;
+        for entry in entries {
+            collect(&entry?.path(), skip, into)?;
+        }
+    } else {
+        into.push(path.to_path_buf());
+    }
+    Ok(())
+}

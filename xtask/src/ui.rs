@@ -1,0 +1,68 @@
+//! Building the viewer.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::part::Outcome;
+use crate::shell;
+
+/// `cargo xtask ui [--force]`
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    let force = arguments.iter().any(|argument| argument == "--force");
+    match build(force)? {
+        Outcome::Ok => Ok(()),
+        Outcome::NotRun(why) => bail!(why),
+    }
+}
+
+/// Builds `ui/dist` when the sources have changed since it was built.
+pub(crate) fn build(force: bool) -> Result<Outcome> {
+    if !shell::exists("npm") {
+        return Ok(Outcome::NotRun(
+            "npm is missing: install Node.js 20 or newer".to_owned(),
+        ));
+    }
+    let stamp = folder().join("dist/.source-hash");
+    let hash = source_hash()?;
+    let built = std::fs::read_to_string(&stamp).unwrap_or_default();
+    if !force && built.trim() == hash {
+        println!("the viewer is up to date");
+        return Ok(Outcome::Ok);
+    }
+    install()?;
+    shell::run(npm().args(["run", "build"]))?;
+    std::fs::write(&stamp, hash).with_context(|| format!("cannot write {}", stamp.display()))?;
+    Ok(Outcome::Ok)
+}
+
+/// `npm ci`, when the lock file has changed since the last one.
+pub(crate) fn install() -> Result<()> {
+    let stamp = folder().join("node_modules/.lock-hash");
+    let hash = shell::hash_of(&[folder().join("package-lock.json")], &[])?;
+    if std::fs::read_to_string(&stamp).unwrap_or_default().trim() == hash {
+        return Ok(());
+    }
+    shell::run(npm().args(["ci", "--no-audit", "--no-fund"]))?;
+    std::fs::write(&stamp, hash).with_context(|| format!("cannot write {}", stamp.display()))?;
+    Ok(())
+}
+
+/// npm in the viewer's folder.
+pub(crate) fn npm() -> std::process::Command {
+    let mut command = shell::program("npm");
+    command.current_dir(folder());
+    command
+}
+
+/// Where the viewer lives.
+pub(crate) fn folder() -> PathBuf {
+    shell::root().join("ui")
+}
+
+fn source_hash() -> Result<String> {
+    shell::hash_of(
+        &[folder()],
+        &["node_modules", "dist", "tests-browser", "coverage"],
+    )
+}
