@@ -228,7 +228,7 @@ pub struct FileInfo {
 pub fn run(asked: &args::Info, out: &mut dyn Write) -> Result<(), CliError> {
     let context = Arc::new(ReadContext::new(asked.reading.limits()));
     let progress = Progress::start(&context, stepscope_engine::expected_bytes(&asked.path));
-    let (report, first_error) = collect(&asked.path, &context, !asked.reading.no_cache)?;
+    let (report, first_error, opened) = collect(&asked.path, &context, !asked.reading.no_cache)?;
     drop(progress);
     // A single thing that cannot be opened is an error, not an answer with nothing in it.
     if let (true, Some(error)) = (report.runs.is_empty(), first_error) {
@@ -250,15 +250,18 @@ pub fn run(asked: &args::Info, out: &mut dyn Write) -> Result<(), CliError> {
     } else {
         print(&report, out)?;
     }
+    out.flush()?;
+    opened.flush_cache();
     Ok(())
 }
 
-/// Opens everything at a path and says what is in it. Also gives the first error there was.
+/// Opens everything at a path and says what is in it. Also gives the first error there was, and
+/// what must be flushed before the program ends.
 pub fn collect(
     path: &Path,
     context: &Arc<ReadContext>,
     use_cache: bool,
-) -> Result<(InfoReport, Option<EngineError>), EngineError> {
+) -> Result<(InfoReport, Option<EngineError>, PathReport), EngineError> {
     let mut runs = Vec::new();
     let mut errors = Vec::new();
     let mut first_error = None;
@@ -295,7 +298,7 @@ pub fn collect(
             .map(|path| path.display().to_string())
             .collect(),
     };
-    Ok((info, first_error))
+    Ok((info, first_error, report))
 }
 
 fn problem_of(id: &str, error: &EngineError) -> Problem {

@@ -5,7 +5,7 @@
 //!                                                 -> error: one line on stderr
 //! ```
 //! Reading order: [`args`], [`error`], [`text`] (how things are printed), then a module for each
-//! command: [`view`], [`info`], [`report`], [`convert`], [`recover`].
+//! command: [`view`], [`info`], [`report`].
 //!
 //! Exit codes: 0 success, 1 the operation failed, 2 usage. A reader that closes our output early
 //! (`| head`) is no failure.
@@ -16,6 +16,7 @@ pub mod info;
 pub mod progress;
 pub mod report;
 pub mod text;
+pub mod view;
 
 use std::ffi::OsString;
 use std::io::{BufWriter, Write};
@@ -46,12 +47,13 @@ pub fn main() -> ExitCode {
 /// Runs the command; `arguments` begin with the program's name.
 pub fn run(arguments: Vec<OsString>, out: &mut dyn Write) -> Result<(), CliError> {
     match args::parse(arguments, out)? {
+        Some(Command::View(view)) => view::run(&view, out),
         Some(Command::Info(info)) => info::run(&info, out),
         Some(Command::Report(report)) => report::run(&report, out),
-        // Help or version: already printed.
-        None => Ok(()),
-        Some(_) => Err(CliError::usage(
+        Some(Command::Convert(_) | Command::Recover(_)) => Err(CliError::usage(
             "this command is not built into this version, see 'stepscope --help'",
         )),
+        // Help or version: already printed.
+        None => Ok(()),
     }
 }

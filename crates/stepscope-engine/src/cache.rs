@@ -71,6 +71,8 @@ struct Note {
     version: u32,
     /// Length of the image, so that a cut file is seen.
     image_bytes: u64,
+    /// Hash of the image (of a large one: of samples), so that a damaged one is seen.
+    image_hash: String,
     content_hash: String,
     problems: Vec<RunProblem>,
     /// Formats of the files in the run's order; empty for one that could not be read.
@@ -231,7 +233,8 @@ fn load(file: &Arc<TraceFile>, run: &FoundRun, limits: &Limits) -> Option<Import
         && note.version == VERSION
         && to == bytes.len()
         && note.formats.len() == run.files.len()
-        && note.stamps == stamps;
+        && note.stamps == stamps
+        && note.image_hash == crate::hash::content(bytes.get(from..to)?).hex();
     if !fits {
         return None;
     }
@@ -302,6 +305,7 @@ fn write_to(path: &Path, kept: &Kept) -> io::Result<()> {
         version: VERSION,
         // Its true value has at most as many digits; the note is padded to this length.
         image_bytes: u64::MAX,
+        image_hash: crate::hash::bytes(&[]).hex(),
         content_hash: kept.content_hash.clone(),
         problems: kept.problems.clone(),
         formats: kept
@@ -319,6 +323,14 @@ fn write_to(path: &Path, kept: &Kept) -> io::Result<()> {
     out.flush()?;
     drop(out);
     note.image_bytes = file.stream_position()? - from;
+    file.flush()?;
+    let written = TraceFile::open(path).map_err(io::Error::other)?;
+    let image = usize::try_from(from)
+        .ok()
+        .and_then(|from| written.as_ref().get(from..))
+        .unwrap_or_default();
+    note.image_hash = crate::hash::content(image).hex();
+    drop(written);
     let mut text = serde_json::to_vec(&note)?;
     text.resize(length, b' ');
     file.seek(SeekFrom::Start(0))?;

@@ -15,7 +15,7 @@ use crate::scan::{self, Sniffed};
 pub type Opened = Result<Run, (String, EngineError)>;
 
 /// What else was seen at the path.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub struct PathReport {
     /// Runs that were found, opened or not.
     pub runs: usize,
@@ -23,6 +23,16 @@ pub struct PathReport {
     pub problems: Vec<RunProblem>,
     /// Recognised by name, but no reader of this version opens them.
     pub not_readable: Vec<PathBuf>,
+    cache: Option<Cache>,
+}
+
+impl PathReport {
+    /// Waits until imports that are being kept are on disk. For programs that end.
+    pub fn flush_cache(&self) {
+        if let Some(cache) = &self.cache {
+            cache.wait();
+        }
+    }
 }
 
 /// Bytes that opening everything at `path` will go through, roughly; 0 when there is nothing. For
@@ -44,10 +54,11 @@ pub fn open_each(
     visit: &mut dyn FnMut(Opened) -> Result<(), EngineError>,
 ) -> Result<PathReport, EngineError> {
     let found = scan::scan(path, EngineOptions::MAX_DEPTH, &mut Sniffed::default())?;
-    let report = PathReport {
+    let mut report = PathReport {
         runs: found.runs.len(),
         problems: found.problems,
         not_readable: found.not_readable,
+        cache: None,
     };
     if found.runs.is_empty() {
         if let Some(first) = report.problems.first() {
@@ -72,9 +83,7 @@ pub fn open_each(
         }
         visit(opened.map_err(|error| (run.id.clone(), error)))?;
     }
-    if let Some(cache) = &cache {
-        cache.wait();
-    }
+    report.cache = cache;
     Ok(report)
 }
 
@@ -92,6 +101,7 @@ pub fn open_path(
         runs.push(run);
         Ok(())
     })?;
+    report.flush_cache();
     for problem in report.problems {
         runs.push(Err((problem.file.clone(), problem.into())));
     }

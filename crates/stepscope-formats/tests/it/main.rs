@@ -10,8 +10,6 @@
 #[cfg(feature = "chrome")]
 mod chrome;
 mod detect;
-#[cfg(feature = "perfetto")]
-mod perfetto;
 mod traces;
 #[cfg(feature = "xplane")]
 mod xplane;

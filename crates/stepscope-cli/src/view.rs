@@ -1,0 +1,166 @@
+//! `stepscope view`: serves the viewer until Ctrl+C.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use stepscope_engine::{Engine, EngineOptions};
+use stepscope_server::{ServerError, ServerOptions, serve_blocking};
+
+use crate::args;
+use crate::error::CliError;
+use crate::text::clean;
+
+/// How deep the current directory is searched when no path was given: it may be somebody's home.
+const DEPTH_UNASKED: usize = 6;
+
+/// Runs the command.
+pub fn run(asked: &args::View, out: &mut dyn Write) -> Result<(), CliError> {
+    let unasked = asked.paths.is_empty();
+    let paths = if unasked {
+        vec![PathBuf::from(".")]
+    } else {
+        asked.paths.clone()
+    };
+    let mut options = EngineOptions::new(paths.clone());
+    if unasked {
+        options.max_depth = DEPTH_UNASKED;
+    }
+    let token = match (&asked.token, asked.host.is_loopback()) {
+        (Some(token), _) => Some(token.clone()),
+        (None, true) => None,
+        (None, false) => Some(new_token()),
+    };
+    let engine = Engine::new(options)?;
+    let server = ServerOptions {
+        address: asked.host,
+        port: asked.port,
+        token: token.clone(),
+        ..ServerOptions::default()
+    };
+    let mut printed = Ok(());
+    let served = serve_blocking(server, engine, |address| {
+        printed = announce(&paths, address, token.as_deref(), out);
+        if asked.open {
+            // Not every machine has a browser; the address is on screen.
+            let _ = open::that_detached(url(address, token.as_deref()));
+        }
+    });
+    printed?;
+    served.map_err(|error| match error {
+        ServerError::PortInUse { address, port } => CliError::failed(format!(
+            "port {port} is in use, {address}, choose another one with --port, or --port 0 for any free one"
+        )),
+        other => CliError::failed(other.to_string()),
+    })
+}
+
+fn announce(
+    paths: &[PathBuf],
+    address: SocketAddr,
+    token: Option<&str>,
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
+    for path in paths {
+        let shown = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let shown = tidy(&shown).display().to_string();
+        writeln!(out, "Log directory: {}", clean(&shown))?;
+    }
+    writeln!(out, "Port: {}", address.port())?;
+    if !address.ip().is_loopback() {
+        writeln!(
+            out,
+            "Other machines can reach this; they need the token that the address below carries."
+        )?;
+    }
+    writeln!(
+        out,
+        "stepscope at {} (Press CTRL+C to quit)",
+        url(address, token)
+    )?;
+    out.flush()
+}
+
+/// Without `/.` at the end.
+fn tidy(path: &Path) -> PathBuf {
+    path.components().collect()
+}
+
+/// The address that a browser on this machine takes.
+fn url(address: SocketAddr, token: Option<&str>) -> String {
+    let localhost = [IpAddr::from([127, 0, 0, 1]), IpAddr::from([0, 0, 0, 0])];
+    let host = match address.ip() {
+        ip if localhost.contains(&ip) => "localhost".to_owned(),
+        IpAddr::V6(ip) if ip.is_unspecified() => "localhost".to_owned(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+        IpAddr::V4(ip) => ip.to_string(),
+    };
+    let query = token.map_or_else(String::new, |token| format!("?token={}", encoded(token)));
+    format!("http://{host}:{}/{query}", address.port())
+}
+
+/// What a URL's query can carry.
+fn encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+/// 128 random bits.
+fn new_token() -> String {
+    let mut bytes = [0_u8; 16];
+    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    if read.is_err() {
+        // The standard library seeds its hasher from the system's random numbers.
+        let words = [
+            RandomState::new().hash_one(1),
+            RandomState::new().hash_one(2),
+        ];
+        for (part, word) in bytes.chunks_exact_mut(8).zip(words) {
+            part.copy_from_slice(&word.to_le_bytes());
+        }
+    }
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(address: &str, token: Option<&str>) -> String {
+        let mut out = Vec::new();
+        let address = address.parse().unwrap();
+        announce(&[PathBuf::from("/logs/.")], address, token, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_address_is_printed_to_the_letter() {
+        assert_eq!(
+            shown("127.0.0.1:8791", None),
+            "Log directory: /logs\nPort: 8791\nstepscope at http://localhost:8791/ (Press CTRL+C to quit)\n"
+        );
+        let open = shown("0.0.0.0:80", Some("a b"));
+        assert!(
+            open.ends_with(
+                "stepscope at http://localhost:80/?token=a%20b (Press CTRL+C to quit)\n"
+            ),
+            "{open}"
+        );
+        assert!(shown("[::1]:80", None).contains(" http://[::1]:80/ "));
+    }
+
+    #[test]
+    fn tokens_differ() {
+        assert_eq!(new_token().len(), 32);
+        assert_ne!(new_token(), new_token());
+    }
+}
