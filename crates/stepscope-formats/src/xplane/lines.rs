@@ -9,6 +9,8 @@
 //! The hot path of an event: three numbers, one look-up of its metadata, and for every stat one
 //! look-up of what the stat means. Nothing is allocated, no text is touched.
 
+use std::ops::Range;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{
     ArgRef, Dur, EventSink, FlowBind, FlowKey, InstantIn, NameId, SliceFlags, SliceFlow, SliceIn,
@@ -18,7 +20,7 @@ use stepscope_model::{
 use super::index::{PlaneIndex, Span};
 use super::marks::{EventKind, FlowCategory, MarkValue, Marks, Place};
 use super::wire::{self, StatValue, event, line};
-use crate::proto_wire::{Fault, Fields, Value};
+use crate::proto_wire::{Fault, Fields, Value, varint};
 
 /// A line is split about every so many bytes.
 pub(super) const STRETCH_BYTES: usize = 4 << 20;
@@ -49,6 +51,17 @@ impl LineHead {
         }
     }
 
+    /// Counts an event whose tag is at `at`; a stretch ends before it when it is long enough.
+    #[inline]
+    fn see_event(&mut self, file: &[u8], begin: &mut usize, at: usize) {
+        self.events += 1;
+        if at - *begin >= STRETCH_BYTES {
+            let stretch = file.get(*begin..at).unwrap_or_default();
+            self.stretches.push(Span::of(file, stretch));
+            *begin = at;
+        }
+    }
+
     /// The id that viewers show: the display id if there is one.
     pub(super) fn shown_id(&self) -> i64 {
         if self.display_id == 0 {
@@ -61,28 +74,31 @@ impl LineHead {
 
 /// Finds a line's head.
 pub(super) fn scan(file: &[u8], span: Span) -> LineHead {
-    let message = span.get(file);
     let mut head = LineHead::default();
-    let mut begin = 0;
-    let mut fields = Fields::new(message);
-    let end = loop {
+    let mut begin = span.start();
+    let mut at = begin;
+    while at < span.end() {
+        if file.get(at) == Some(&EVENT_TAG)
+            && let Ok((_, next)) = delimited(file, at + 1, span.end())
+        {
+            head.see_event(file, &mut begin, at);
+            at = next;
+            continue;
+        }
+        let mut fields = Fields::new(file.get(at..span.end()).unwrap_or_default());
         let field = match fields.next() {
             Ok(Some(field)) => field,
-            Ok(None) => break message.len(),
+            Ok(None) => break,
             Err(fault) => {
-                head.fault = Some((span.start() + fields.at(), fault));
                 // Whole events before the fault are kept; the decoder ends at the same place.
-                break fields.at();
+                at += fields.at();
+                head.fault = Some((at, fault));
+                break;
             }
         };
         match (field.number, field.value) {
             (line::EVENTS, Value::Bytes(_)) => {
-                head.events += 1;
-                if fields.begin() - begin >= STRETCH_BYTES {
-                    let stretch = message.get(begin..fields.begin()).unwrap_or_default();
-                    head.stretches.push(Span::of(file, stretch));
-                    begin = fields.begin();
-                }
+                head.see_event(file, &mut begin, at + fields.begin());
             }
             (line::ID, Value::Varint(id)) => head.id = id as i64,
             (line::DISPLAY_ID, Value::Varint(id)) => head.display_id = id as i64,
@@ -91,8 +107,9 @@ pub(super) fn scan(file: &[u8], span: Span) -> LineHead {
             (line::TIMESTAMP_NS, Value::Varint(ns)) => head.timestamp_ns = ns as i64,
             _ => {}
         }
-    };
-    let stretch = message.get(begin..end).unwrap_or_default();
+        at += fields.at();
+    }
+    let stretch = file.get(begin..at).unwrap_or_default();
     if head.events > 0 && !stretch.is_empty() {
         head.stretches.push(Span::of(file, stretch));
     }
@@ -262,14 +279,14 @@ pub(super) fn pour<S: EventSink>(
 ) -> Tally {
     let mut tally = Tally::default();
     let mut marks = Marks::default();
-    let mut fields = Fields::new(stretch.get(file));
-    while let Ok(Some(field)) = fields.next() {
-        let (line::EVENTS, Value::Bytes(message)) = (field.number, field.value) else {
-            continue;
-        };
-        let at = stretch.start() + fields.begin();
+    let mut next = stretch.start();
+    let end = stretch.end();
+    // The scan has said why a line ends early.
+    while let Ok(Some((at, message))) = next_event(file, next..end) {
+        next = message.end;
+        let own = message.clone();
         marks.clear();
-        let Ok((numbers, has_stats)) = decode(file, message, plane, line.place, &mut marks) else {
+        let Ok((numbers, has_stats)) = decode(file, own, plane, line.place, &mut marks) else {
             tally.unreadable += 1;
             tally.first_unreadable = tally.first_unreadable.or(Some(at));
             continue;
@@ -313,7 +330,10 @@ pub(super) fn pour<S: EventSink>(
                 tally.empty_samples += 1;
                 continue;
             };
-            match marks.value.or_else(|| first_number(message)) {
+            match marks
+                .value
+                .or_else(|| first_number(file.get(message.clone()).unwrap_or_default()))
+            {
                 Some(value) if value.is_finite() => {
                     tally.events += 1;
                     sink.counter(*track, start, value);
@@ -399,32 +419,111 @@ impl Scratch {
 }
 
 /// Decodes one event: its numbers, whether it has stats of its own, and what they mean.
+///
+/// The fields that every event has are told by their whole tag byte, and numbers are read from
+/// `file` rather than from the message alone: eight bytes can then be loaded at once right up to
+/// the message's end.
 #[inline]
 fn decode<'a>(
     file: &'a [u8],
-    message: &'a [u8],
+    message: Range<usize>,
     metadata: &ReadyPlane<'_>,
     place: Place,
     marks: &mut Marks<'a>,
 ) -> Result<(Numbers, bool), Fault> {
     let mut numbers = Numbers::default();
     let mut has_stats = false;
-    let mut fields = Fields::new(message);
-    while let Some(field) = fields.next()? {
-        match (field.number, field.value) {
-            (event::METADATA_ID, Value::Varint(id)) => numbers.metadata_id = id as i64,
-            (event::OFFSET_PS, Value::Varint(ps)) => numbers.offset_ps = ps as i64,
-            (event::DURATION_PS, Value::Varint(ps)) => numbers.duration_ps = ps as i64,
-            (event::STATS, Value::Bytes(stat)) => {
+    let mut at = message.start;
+    while at < message.end {
+        match file.get(at) {
+            Some(&METADATA_ID_TAG) => {
+                let (id, next) = varint(file, at + 1)?;
+                (numbers.metadata_id, at) = (id as i64, next);
+            }
+            Some(&OFFSET_TAG) => {
+                let (ps, next) = varint(file, at + 1)?;
+                (numbers.offset_ps, at) = (ps as i64, next);
+            }
+            Some(&DURATION_TAG) => {
+                let (ps, next) = varint(file, at + 1)?;
+                (numbers.duration_ps, at) = (ps as i64, next);
+            }
+            Some(&STAT_TAG) => {
+                let (stat, next) = delimited(file, at + 1, message.end)?;
+                at = next;
                 has_stats = true;
                 if may_be_mark(stat, metadata) {
                     take(file, stat, metadata.index, place, marks);
                 }
             }
-            _ => {}
+            _ => at = other_field(file, at..message.end)?,
         }
     }
+    if at > message.end {
+        return Err(Fault::Ends);
+    }
     Ok((numbers, has_stats))
+}
+
+/// Tag bytes of the fields that make up nearly every event and line.
+const METADATA_ID_TAG: u8 = tag_byte(event::METADATA_ID, 0);
+const OFFSET_TAG: u8 = tag_byte(event::OFFSET_PS, 0);
+const DURATION_TAG: u8 = tag_byte(event::DURATION_PS, 0);
+const STAT_TAG: u8 = tag_byte(event::STATS, 2);
+const EVENT_TAG: u8 = tag_byte(line::EVENTS, 2);
+
+/// The tag of a field with a number below 16.
+const fn tag_byte(number: u32, wire_type: u32) -> u8 {
+    (number << 3 | wire_type).to_le_bytes()[0]
+}
+
+/// The length-delimited value whose length is at `at`, and the offset after it, at most `end`.
+#[inline]
+fn delimited(file: &[u8], at: usize, end: usize) -> Result<(&[u8], usize), Fault> {
+    let (length, begin) = varint(file, at)?;
+    let stop = usize::try_from(length)
+        .ok()
+        .and_then(|length| begin.checked_add(length))
+        .filter(|stop| *stop <= end)
+        .ok_or(Fault::Ends)?;
+    Ok((file.get(begin..stop).unwrap_or_default(), stop))
+}
+
+/// The next event in `rest`: where its tag is, and its message.
+#[inline]
+fn next_event(file: &[u8], rest: Range<usize>) -> Result<Option<(usize, Range<usize>)>, Fault> {
+    if file.get(rest.start) == Some(&EVENT_TAG) {
+        let (message, next) = delimited(file, rest.start + 1, rest.end)?;
+        return Ok(Some((rest.start, next - message.len()..next)));
+    }
+    next_event_after(file, rest)
+}
+
+/// As [`next_event`], after fields of the line's head or in an unusual encoding.
+#[cold]
+fn next_event_after(
+    file: &[u8],
+    rest: Range<usize>,
+) -> Result<Option<(usize, Range<usize>)>, Fault> {
+    let mut fields = Fields::new(file.get(rest.clone()).unwrap_or_default());
+    while let Some(field) = fields.next()? {
+        if let (line::EVENTS, Value::Bytes(message)) = (field.number, field.value) {
+            let next = rest.start + fields.at();
+            return Ok(Some((
+                rest.start + fields.begin(),
+                next - message.len()..next,
+            )));
+        }
+    }
+    Ok(None)
+}
+
+/// Steps over a field that is told by no single byte.
+#[cold]
+fn other_field(file: &[u8], rest: Range<usize>) -> Result<usize, Fault> {
+    let mut fields = Fields::new(file.get(rest.clone()).unwrap_or_default());
+    fields.next()?;
+    Ok(rest.start + fields.at())
 }
 
 /// Looks at a stat's metadata id, which every known writer puts first.

@@ -7,21 +7,30 @@
 //! `docs/formats/xspace.md` has the schema, how each field is read, and the stats that we add.
 //!
 //! Reading order: `wire` (field numbers), `marks` (stats with a meaning), `index` (where
-//! everything lies), `lines` (the hot path), `reader`, `facts`, `args`, `writer`.
+//! everything lies), `lines` (the hot path), `reader`, `facts`, `args`; then `writer`, `sink`, `rows`,
+//! `assemble`.
 
 mod args;
+mod assemble;
 mod facts;
 mod index;
 mod lines;
 mod marks;
+mod problems;
 mod reader;
+mod record;
+mod rows;
+mod sink;
+mod tracks;
 mod wire;
 mod writer;
 
 use std::sync::Arc;
 
-pub use marks::{COUNTERS_LINE, EventKind, HOST_PLANE, TrackRecord, pack_flow};
+pub use marks::{COUNTERS_LINE, EventKind, HOST_PLANE, pack_flow};
 pub use reader::read;
+pub use record::TrackRecord;
+pub use sink::XSpaceSink;
 use stepscope_model::{ArgSource, ReadContext, SharedBytes};
 
 pub use writer::{EventId, LineWriter, PlaneWriter, Stat, StatId, StatValue, TextId, XSpaceWriter};

@@ -12,28 +12,20 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rustc_hash::FxHashMap;
-use stepscope_model::{
-    ArgValue, Cancelled, Diagnostic, Epoch, EventSink, NameId, ReadContext, SharedBytes, SourceId,
-    TrackId, TrackKind, TrackPatch,
-};
+use stepscope_model::{ArgValue, Cancelled, Epoch, EventSink, ReadContext, SharedBytes, SourceId};
 
 use super::args::XSpaceArgs;
-use super::facts::{Origin, module_name, plane_name, stream_number, text};
+use super::facts::{Origin, module_name, text};
 use super::index::{PlaneFrame, PlaneIndex, Space, Span, frame};
-use super::lines::{
-    self, LineHead, ReadyLine, ReadyMetadata, ReadyPlane, STRETCH_BYTES, Scratch, Tally,
-};
-use super::marks::{
-    COUNTERS_LINE, METADATA_PLANE, Place, Role, TASK_ENVIRONMENT, TrackRecord, number_in_name,
-};
-use super::wire::{self, StatValue};
+use super::lines::{self, LineHead, ReadyLine, ReadyPlane, STRETCH_BYTES, Scratch, Tally};
+use super::marks::{METADATA_PLANE, Role, TASK_ENVIRONMENT};
+use super::problems::framing_fault;
+use super::wire::StatValue;
 use crate::FormatError;
-use crate::proto_wire::Fault;
 
 /// Line times above this (nanoseconds) are Unix times, not times since the profile's start: it is
 /// three years after the epoch, and no capture lasts three years.
-const ABSOLUTE_NS: i64 = 100_000_000_000_000_000;
+pub(super) const ABSOLUTE_NS: i64 = 100_000_000_000_000_000;
 
 /// Most batches of one file.
 const MAX_BATCHES: usize = 32;
@@ -244,40 +236,47 @@ fn pour_all<S: EventSink>(
 
 /// How the file's times become ours.
 #[derive(Clone, Copy, Debug, Default)]
-struct Clock {
-    epoch: Epoch,
+pub(super) struct Clock {
+    pub(super) epoch: Epoch,
     /// What is taken from line times that are Unix times, nanoseconds.
-    absolute_ns: i64,
+    pub(super) absolute_ns: i64,
     /// Some lines hold Unix times, others times since a start that the file does not tell.
-    unaligned: bool,
+    pub(super) unaligned: bool,
 }
 
 /// What the steps of one reading share.
-struct Reading<'a> {
-    file: &'a [u8],
-    indexes: &'a [PlaneIndex],
-    space: &'a Space,
-    jobs: &'a [(usize, Span)],
-    heads: &'a [LineHead],
-    bad_texts: u64,
-    repeated_lines: u64,
-    origin: Origin,
+pub(super) struct Reading<'a> {
+    pub(super) file: &'a [u8],
+    pub(super) indexes: &'a [PlaneIndex],
+    pub(super) space: &'a Space,
+    pub(super) jobs: &'a [(usize, Span)],
+    pub(super) heads: &'a [LineHead],
+    pub(super) bad_texts: u64,
+    pub(super) repeated_lines: u64,
+    pub(super) origin: Origin,
 }
 
 impl<'a> Reading<'a> {
     /// A text, with what is not UTF-8 counted.
-    fn text(&mut self, span: Span) -> std::borrow::Cow<'a, str> {
+    pub(super) fn text(&mut self, span: Span) -> std::borrow::Cow<'a, str> {
         let (text, bad) = text(self.file, span);
         self.bad_texts += u64::from(bad);
         text
     }
 
-    fn planes(&self) -> impl Iterator<Item = (&'a PlaneIndex, &'a PlaneFrame)> + use<'a> {
+    pub(super) fn planes(
+        &self,
+    ) -> impl Iterator<Item = (&'a PlaneIndex, &'a PlaneFrame)> + use<'a> {
         self.indexes.iter().zip(&self.space.frames)
     }
 
     /// A whole number among the stats of a plane.
-    fn plane_number(&self, index: &PlaneIndex, frame: &PlaneFrame, role: Role) -> Option<i64> {
+    pub(super) fn plane_number(
+        &self,
+        index: &PlaneIndex,
+        frame: &PlaneFrame,
+        role: Role,
+    ) -> Option<i64> {
         index
             .find_stat(self.file, &frame.stats, role)
             .and_then(StatValue::bits)
@@ -346,450 +345,4 @@ impl<'a> Reading<'a> {
             }
         }
     }
-
-    /// Makes the tracks, and readies planes and lines for pouring.
-    #[allow(clippy::type_complexity, reason = "two columns, used in one place")]
-    fn tracks<S: EventSink>(
-        &mut self,
-        clock: &Clock,
-        context: &ReadContext,
-        sink: &mut S,
-    ) -> (Vec<Option<ReadyPlane<'a>>>, Vec<Option<(usize, ReadyLine)>>) {
-        let mut room = context.limits.max_tracks as usize;
-        let mut left_out = 0_u64;
-        let mut plane_names = FxHashMap::<String, u64>::default();
-        let mut planes = Vec::with_capacity(self.indexes.len());
-        let mut lines = Vec::with_capacity(self.jobs.len());
-        let mut first_line = 0;
-        for (ordinal, (index, frame)) in self.planes().enumerate() {
-            let range = first_line..first_line + frame.lines.len();
-            first_line = range.end;
-            let heads = self.heads.get(range).unwrap_or_default();
-            if heads.is_empty() {
-                planes.push(None);
-                continue;
-            }
-            if room == 0 {
-                left_out += heads.iter().map(|head| head.events).sum::<u64>();
-                planes.push(None);
-                lines.extend(heads.iter().map(|_| None));
-                continue;
-            }
-            let mut plane = self.plane(ordinal, index, frame, &mut plane_names, sink);
-            room -= 1;
-            for (position, head) in heads.iter().enumerate() {
-                if room == 0 {
-                    left_out += head.events;
-                    lines.push(None);
-                    continue;
-                }
-                room -= 1;
-                let line = self.line(&mut plane, position, head, clock, sink);
-                lines.push(Some((ordinal, line)));
-            }
-            planes.push(Some(plane.ready));
-        }
-        if left_out > 0 {
-            sink.diagnose(
-                Diagnostic::LimitReached,
-                left_out,
-                &format!(
-                    "max_tracks: only the first {} planes and lines are shown",
-                    context.limits.max_tracks
-                ),
-            );
-        }
-        (planes, lines)
-    }
-
-    /// Makes a plane's group and interns the names of its events.
-    fn plane<S: EventSink>(
-        &mut self,
-        ordinal: usize,
-        index: &'a PlaneIndex,
-        frame: &PlaneFrame,
-        plane_names: &mut FxHashMap<String, u64>,
-        sink: &mut S,
-    ) -> Plane<'a> {
-        let name = self.text(frame.name).into_owned();
-        let kind = plane_name(&name);
-        let mut records = Vec::new();
-        let mut group_record = TrackRecord::default();
-        let mut continues = false;
-        for stat in &frame.stats {
-            let Ok(stat) = wire::stat(stat.get(self.file)) else {
-                continue;
-            };
-            match (index.role(stat.metadata_id), stat.value) {
-                (Role::Track, StatValue::Bytes(bytes)) => {
-                    let record = TrackRecord::decode(bytes);
-                    match record.line {
-                        Some(line) => records.push((line, record)),
-                        None => group_record = record,
-                    }
-                }
-                (Role::Continues, value) => continues = value.bits() != Some(0),
-                _ => {}
-            }
-        }
-        let seen = plane_names.entry(name.clone()).or_insert(0);
-        // The lines of a plane that continues have the keys of the one before it.
-        *seen += u64::from(*seen == 0 || !continues);
-        let key = numbered(&name, *seen);
-        let pid = group_record
-            .pid
-            .or_else(|| self.plane_number(index, frame, Role::ProcessId));
-        let device = group_record.device.or(kind.device);
-        let group = (!group_record.ungrouped).then(|| {
-            let group = sink.track(&key);
-            sink.describe(
-                group,
-                TrackPatch {
-                    name: Some(group_record.name.as_deref().unwrap_or(&name)),
-                    kind: Some(TrackKind::Group),
-                    pid,
-                    device,
-                    sort_index: Some(
-                        group_record
-                            .sort_index
-                            .unwrap_or(kind.rank << 32 | ordinal as i64),
-                    ),
-                    derived: group_record.derived.then_some(true),
-                    ..TrackPatch::default()
-                },
-            );
-            group
-        });
-        let is_host = !kind.is_device;
-        let metadata = index
-            .events
-            .items()
-            .iter()
-            .map(|event| {
-                let text = self.text(event.shown_name());
-                if is_host {
-                    self.origin.see_event(&text);
-                }
-                let stats = index.stats_of(event);
-                let category = index
-                    .find_stat(self.file, stats, Role::Category)
-                    .map_or(NameId::EMPTY, |value| {
-                        sink.name(&index.text(self.file, value))
-                    });
-                ReadyMetadata {
-                    name: sink.name(&text),
-                    category,
-                    kind: index.kind(self.file, stats),
-                    has_args: index.has_args(self.file, event),
-                    has_marks: stats.iter().any(|stat| {
-                        wire::stat(stat.get(self.file))
-                            .is_ok_and(|stat| index.role(stat.metadata_id).marks_events())
-                    }),
-                    step: number_in_name(&text),
-                }
-            })
-            .collect();
-        Plane {
-            key,
-            group,
-            pid,
-            device,
-            is_device: kind.is_device,
-            records: records.into_iter().collect(),
-            line_ids: FxHashMap::default(),
-            counter_names: FxHashMap::default(),
-            ready: ReadyPlane::new(index, metadata),
-        }
-    }
-
-    /// Makes a line's track.
-    fn line<S: EventSink>(
-        &mut self,
-        plane: &mut Plane<'a>,
-        position: usize,
-        head: &LineHead,
-        clock: &Clock,
-        sink: &mut S,
-    ) -> ReadyLine {
-        let name = self.text(head.shown_name());
-        self.origin.see_line(&name);
-        let record = plane.records.get(&head.id).cloned().unwrap_or_default();
-        let steps = name == "Steps" || name == "Sparse Core Steps";
-        let counters = name == COUNTERS_LINE;
-        let kind = record.kind.unwrap_or({
-            if counters {
-                TrackKind::Group
-            } else if steps {
-                TrackKind::Steps
-            } else if plane.is_device {
-                TrackKind::DeviceQueue
-            } else {
-                TrackKind::Thread
-            }
-        });
-        let track = if counters {
-            self.counters(plane, head, sink);
-            None
-        } else if let (true, Some(group)) = (record.on_group, plane.group) {
-            Some(group)
-        } else {
-            let seen = plane.line_ids.entry(head.id).or_insert(0);
-            *seen += 1;
-            self.repeated_lines += u64::from(*seen > 1);
-            let track = sink.track(&numbered(&format!("{}/{}", plane.key, head.id), *seen));
-            let parent = record
-                .parent
-                .map(|parent| sink.track(&format!("{}/{parent}", plane.key)))
-                .or(plane.group);
-            let stream = record.stream.or_else(|| stream_number(&name));
-            sink.describe(
-                track,
-                TrackPatch {
-                    name: Some(record.name.as_deref().unwrap_or(&name)),
-                    kind: Some(kind),
-                    parent,
-                    pid: record.pid.or(plane.pid),
-                    tid: record
-                        .tid
-                        .or_else(|| (!plane.is_device).then_some(head.shown_id() & 0xffff_ffff)),
-                    device: record.device.or(plane.device),
-                    stream,
-                    sort_index: Some(record.sort_index.unwrap_or_else(|| {
-                        line_rank(&name, plane.is_device) << 32
-                            | stream.unwrap_or(position as i64) & 0xffff_ffff
-                    })),
-                    unit: record.unit.as_deref(),
-                    derived: record.derived.then_some(true),
-                    ..TrackPatch::default()
-                },
-            );
-            Some(track)
-        };
-        let shift_ns = if head.timestamp_ns > ABSOLUTE_NS {
-            clock.absolute_ns
-        } else {
-            0
-        };
-        let line_ns = i128::from(head.timestamp_ns) - i128::from(shift_ns);
-        ReadyLine {
-            track: track.or(plane.group).unwrap_or(TrackId(0)),
-            base_ps: line_ns * 1_000,
-            place: Place {
-                device: plane.is_device,
-                steps: steps && record.kind.is_none_or(|kind| kind == TrackKind::Steps),
-            },
-            counters,
-        }
-    }
-
-    /// Makes a track for each counter of a line of samples.
-    fn counters<S: EventSink>(&mut self, plane: &mut Plane<'a>, head: &LineHead, sink: &mut S) {
-        for id in lines::metadata_ids(self.file, head) {
-            if plane.ready.counters.contains_key(&id) {
-                continue;
-            }
-            let index = plane.ready.index;
-            let metadata = index.events.get(id);
-            let record = metadata.and_then(|metadata| {
-                let stats = index.stats_of(metadata);
-                match index.find_stat(self.file, stats, Role::Track) {
-                    Some(StatValue::Bytes(bytes)) => Some(TrackRecord::decode(bytes)),
-                    _ => None,
-                }
-            });
-            let name = match metadata {
-                Some(metadata) => self.text(metadata.shown_name()).into_owned(),
-                None => id.to_string(),
-            };
-            // Equal names are one counter, unless the writer says that they are tracks of their own.
-            let seen = plane.counter_names.entry(name.clone()).or_insert(0);
-            *seen += u64::from(*seen == 0 || record.is_some());
-            let track = sink.track(&numbered(&format!("{}/counter/{name}", plane.key), *seen));
-            let record = record.unwrap_or_default();
-            sink.describe(
-                track,
-                TrackPatch {
-                    name: Some(record.name.as_deref().unwrap_or(&name)),
-                    kind: Some(TrackKind::Counter),
-                    parent: plane.group,
-                    pid: record.pid.or(plane.pid),
-                    tid: record.tid,
-                    device: record.device.or(plane.device),
-                    stream: record.stream,
-                    sort_index: record.sort_index,
-                    unit: record.unit.as_deref(),
-                    derived: record.derived.then_some(true),
-                    ..TrackPatch::default()
-                },
-            );
-            plane.ready.counters.insert(id, track);
-        }
-    }
-
-    /// Says what was wrong.
-    fn problems<S: EventSink>(&mut self, clock: &Clock, tally: &Tally, sink: &mut S) {
-        for (spans, word) in [
-            (&self.space.errors, "error"),
-            (&self.space.warnings, "warning"),
-        ] {
-            for span in spans {
-                let text = text(self.file, *span).0;
-                sink.diagnose(Diagnostic::WriterError, 1, &format!("{word}: {text}"));
-            }
-        }
-        if let Some((offset, fault)) = self.space.fault {
-            let (what, detail) = framing_fault(self.file, offset, fault);
-            sink.diagnose(what, 1, &detail);
-        }
-        for problem in &self.space.problems {
-            sink.diagnose(problem.what, 1, &problem.detail);
-        }
-        for (job, head) in self.heads.iter().enumerate() {
-            // The last line of a cut file ends with the file, which has been said.
-            if let Some((offset, fault)) = head.fault
-                && !(self.space.cut && job + 1 == self.heads.len())
-            {
-                let name = text(self.file, head.shown_name()).0;
-                sink.diagnose(
-                    Diagnostic::Unreadable,
-                    1,
-                    &format!(
-                        "line {name:?}: {} at byte {offset}; the events before it are shown",
-                        fault.text()
-                    ),
-                );
-            }
-        }
-        let mut say = |what, count, detail: &str| {
-            if count > 0 {
-                sink.diagnose(what, count, detail);
-            }
-        };
-        let first = tally.first_unreadable.unwrap_or(0);
-        say(
-            Diagnostic::Unreadable,
-            tally.unreadable,
-            &format!("events that are not protobuf; the first at byte {first}"),
-        );
-        say(Diagnostic::BadText, self.bad_texts, "names");
-        say(
-            Diagnostic::MissingMetadata,
-            tally.missing_metadata,
-            "event metadata",
-        );
-        say(
-            Diagnostic::NegativeDuration,
-            tally.negative_durations,
-            "duration_ps below zero",
-        );
-        say(
-            Diagnostic::BadTime,
-            tally.bad_times,
-            "more than 106 days from the start of the profile",
-        );
-        say(
-            Diagnostic::UnfinishedSlice,
-            tally.unfinished,
-            "marked by the recorder",
-        );
-        say(Diagnostic::BadCounterValue, tally.bad_samples, "");
-        say(
-            Diagnostic::BadCounterValue,
-            tally.empty_samples,
-            "samples without a number",
-        );
-        say(
-            Diagnostic::DuplicateId,
-            self.repeated_lines,
-            "lines of one plane with the same id",
-        );
-        say(
-            Diagnostic::UnalignedClock,
-            u64::from(clock.unaligned),
-            "some lines hold Unix times and the start of the profile is not in the file",
-        );
-        say(Diagnostic::EmptyTrace, u64::from(tally.events == 0), "");
-    }
-}
-
-/// A plane while its lines are made.
-struct Plane<'a> {
-    key: String,
-    group: Option<TrackId>,
-    pid: Option<i64>,
-    device: Option<u32>,
-    is_device: bool,
-    records: FxHashMap<i64, TrackRecord>,
-    /// How often each line id was seen.
-    line_ids: FxHashMap<i64, u64>,
-    /// How many counters have each name.
-    counter_names: FxHashMap<String, u64>,
-    ready: ReadyPlane<'a>,
-}
-
-/// The key of the `number`th thing that would have this key.
-fn numbered(key: &str, number: u64) -> String {
-    if number <= 1 {
-        key.to_owned()
-    } else {
-        format!("{key}#{number}")
-    }
-}
-
-/// Position of a line among those of its plane.
-fn line_rank(name: &str, is_device: bool) -> i64 {
-    if is_device {
-        match name {
-            "Steps" => 0,
-            "XLA Modules" => 1,
-            "XLA Ops" => 2,
-            "Async XLA Ops" => 3,
-            _ if name.starts_with("Stream #") => 4,
-            _ => 5,
-        }
-    } else {
-        i64::from(!(name.starts_with("python") || name.starts_with("main")))
-    }
-}
-
-/// What the user is told when the file could not be framed to its end.
-fn framing_fault(file: &[u8], offset: usize, fault: Fault) -> (Diagnostic, String) {
-    let left = file.len().saturating_sub(offset);
-    let rest = file.get(offset..).unwrap_or_default();
-    let replaced = memchr::memmem::find_iter(file, "\u{fffd}".as_bytes())
-        .take(file.len() / 1_000 + 16)
-        .count();
-    if replaced >= file.len() / 1_000 + 16 {
-        return (
-            Diagnostic::Unreadable,
-            format!(
-                "a program that takes files for text has replaced bytes by U+FFFD; copy the \
-                 original again, as binary: nothing after byte {offset} can be read"
-            ),
-        );
-    }
-    if let Fault::Cut { missing, .. } = fault
-        && missing <= 1 << 40
-    {
-        return (
-            Diagnostic::Truncated,
-            format!(
-                "{missing} bytes are missing at the end, of {}",
-                file.len() as u64 + missing
-            ),
-        );
-    }
-    if rest.iter().all(|byte| *byte == 0) {
-        return (
-            Diagnostic::Truncated,
-            format!("the last {left} bytes are zeros: the file was never written to its end"),
-        );
-    }
-    (
-        Diagnostic::Unreadable,
-        format!(
-            "{} at byte {offset}: the last {left} bytes were left out",
-            fault.text()
-        ),
-    )
 }

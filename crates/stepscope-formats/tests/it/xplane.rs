@@ -14,6 +14,8 @@ use stepscope_model::{Diagnostic, ReadContext, SharedBytes};
 
 use crate::traces;
 
+mod round_trip;
+
 fn probe(bytes: Vec<u8>) -> Result<Probe, FormatError> {
     let bytes: SharedBytes = Arc::new(bytes);
     let mut probe = Probe::new();
