@@ -1,4 +1,31 @@
-//! Under construction.
+//! Perfetto protobuf traces: reader and writer.
+//!
+//! A trace is a row of packets, written by several sequences (one per writing thread) into one
+//! file. A packet holds one thing: a track event, the description of a track, a clock reading, or
+//! one of a hundred other kinds that are counted and left out. Texts are interned per sequence
+//! and referred to by number; a sequence may forget its table and begin a new one.
+//!
+//! ```text
+//! packets ── reader ──► events in file order ── pairing ──► slices, instants, samples
+//!                │           (times on one clock)                    │
+//!             interning, clocks, tracks                          EventSink
+//! ```
+//!
+//! Everything that the schema calls a track becomes a track; parents become parents. See
+//! `docs/formats/perfetto.md` for the table of fields, and for what the writer adds of its own.
+//!
+//! Reading order: [`schema`] (field numbers), [`reader`] (packets), [`event`] (one track event),
+//! [`sequence`] (interned state), [`clocks`], [`tracks`], [`pairing`], [`args`].
+
+mod args;
+mod clocks;
+mod event;
+mod own;
+mod pairing;
+mod reader;
+mod schema;
+mod sequence;
+mod tracks;
 
 use std::sync::Arc;
 
@@ -6,19 +33,35 @@ use stepscope_model::{ArgSource, EventSink, ReadContext, SharedBytes};
 
 use crate::FormatError;
 
-/// Reads a whole file.
+/// Reads a whole file. What is readable is poured, the rest counted; an error means that not one
+/// packet could be read, or that the reading was cancelled.
 pub fn read<S: EventSink>(
-    _bytes: &SharedBytes,
-    _context: &ReadContext,
-    _sink: &mut S,
+    bytes: &SharedBytes,
+    context: &ReadContext,
+    sink: &mut S,
 ) -> Result<(), FormatError> {
-    Err(FormatError::Empty)
+    let file = bytes.as_ref().as_ref();
+    if file.is_empty() {
+        return Err(FormatError::Empty);
+    }
+    let late = Arc::new(args::LateArgs::new(Arc::clone(bytes), context.limits));
+    let source = sink.source(Arc::clone(&late) as Arc<dyn ArgSource>);
+    let tables = reader::read(file, context, source, sink)?;
+    late.fill(tables);
+    Ok(())
 }
 
-/// The argument source of a file that has been read before.
+/// The argument source of a file that has been read before. Costs nothing until the first
+/// argument is asked for: then the file is walked once, to rebuild the tables of interned texts.
 pub fn arg_source(
-    _bytes: &SharedBytes,
-    _context: &ReadContext,
+    bytes: &SharedBytes,
+    context: &ReadContext,
 ) -> Result<Arc<dyn ArgSource>, FormatError> {
-    Err(FormatError::Empty)
+    if bytes.as_ref().as_ref().is_empty() {
+        return Err(FormatError::Empty);
+    }
+    Ok(Arc::new(args::LateArgs::new(
+        Arc::clone(bytes),
+        context.limits,
+    )))
 }

@@ -10,6 +10,8 @@
 #[cfg(feature = "chrome")]
 mod chrome;
 mod detect;
+#[cfg(feature = "perfetto")]
+mod perfetto;
 mod traces;
 #[cfg(feature = "xplane")]
 mod xplane;
