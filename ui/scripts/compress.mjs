@@ -1,0 +1,32 @@
+// Writes FILE.gz and FILE.br beside every text file of the build, so that the server never compresses at run time.
+// Prints what the first load costs and fails above the budget of 120 KB gzip.
+import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
+
+const DIST = new URL('../dist/', import.meta.url).pathname;
+const BUDGET_BYTES = 120 * 1024;
+const TEXT = /\.(js|css|html|svg|json|map)$/;
+
+function* filesBelow(folder) {
+  for (const name of readdirSync(folder).sort()) {
+    const path = join(folder, name);
+    if (statSync(path).isDirectory()) yield* filesBelow(path);
+    else yield path;
+  }
+}
+
+let firstLoadBytes = 0;
+for (const path of filesBelow(DIST)) {
+  if (!TEXT.test(path)) continue;
+  const bytes = readFileSync(path);
+  const gz = gzipSync(bytes, { level: 9 });
+  writeFileSync(`${path}.gz`, gz);
+  writeFileSync(`${path}.br`, brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 11 } }));
+  if (/\.(js|css)$/.test(path)) firstLoadBytes += gz.length;
+}
+console.log(`first load: ${(firstLoadBytes / 1024).toFixed(1)} KB gzip of JS and CSS (budget ${BUDGET_BYTES / 1024} KB)`);
+if (firstLoadBytes > BUDGET_BYTES) {
+  console.error('The first load is over its budget: move code that is not needed at once behind import().');
+  process.exit(1);
+}

@@ -1,0 +1,522 @@
+// server.ts: one function per endpoint. Wire JSON in, model types out; fields of the wrong shape become `undefined`.
+import { asArray, asFlag, asNumber, asObject, asText, asTexts, type Json, type JsonObject } from '../base/json.ts';
+import type {
+  AggregateAnswer,
+  EventDetail,
+  EventRef,
+  FlowGraph,
+  Histogram,
+  Neighbours,
+  Note,
+  SearchAnswer,
+} from '../model/event.ts';
+import { kindNumber } from '../model/kind.ts';
+import type { RunDetail, RunFault, RunImporting, RunState, RunSummary, RunTool, RunWarning, Step } from '../model/run.ts';
+import type { Track, TrackKind } from '../model/track.ts';
+import { getColumns, getJson, type RequestOptions, sendFile, sendJson } from './client.ts';
+import type { Columns } from './columns.ts';
+
+const path = (run: string, rest = ''): string => `/runs/${encodeURIComponent(run)}${rest}`;
+
+function query(fields: Readonly<Record<string, string | number | undefined>>): string {
+  const params = new URLSearchParams();
+  for (const [name, value] of Object.entries(fields)) {
+    if (value !== undefined) params.set(name, typeof value === 'number' ? timeText(value) : value);
+  }
+  const text = params.toString();
+  return text === '' ? '' : `?${text}`;
+}
+
+/** Up to three decimals, never in exponent form. */
+export function timeText(ns: number): string {
+  if (Number.isInteger(ns) && Math.abs(ns) < 1e21) return ns.toFixed(0);
+  return ns.toFixed(3).replace(/0+$/, '').replace(/\.$/, '');
+}
+
+const idText = (ids: readonly number[]): string | undefined => (ids.length === 0 ? undefined : ids.join(','));
+
+// ---- the server ----
+
+export interface ServerInfo {
+  readonly version: string;
+  readonly readOnly: boolean;
+  readonly example: boolean;
+  readonly logDirs: readonly string[];
+  readonly token: string | undefined;
+}
+
+export async function fetchServer(options?: RequestOptions): Promise<ServerInfo> {
+  const body = asObject((await getJson('/server', options)).body) ?? {};
+  return {
+    version: asText(body['version']) ?? '',
+    readOnly: asFlag(body['readOnly']),
+    example: asFlag(body['example']),
+    logDirs: asTexts(body['logDirs']),
+    token: asText(body['token']),
+  };
+}
+
+// ---- runs ----
+
+const STATES: readonly RunState[] = ['listed', 'importing', 'ready', 'partial', 'error'];
+
+function faultOf(value: Json): RunFault | undefined {
+  const fields = asObject(value);
+  if (fields === undefined) return undefined;
+  return {
+    file: asText(fields['file']) ?? '',
+    reason: asText(fields['reason']) ?? 'unreadable',
+    offset: asNumber(fields['offset']),
+    hint: asText(fields['hint']),
+  };
+}
+
+function summaryOf(value: Json): RunSummary | undefined {
+  const fields = asObject(value);
+  const id = asText(fields?.['id']);
+  if (fields === undefined || id === undefined) return undefined;
+  const recorded = Date.parse(asText(fields['recordedAt']) ?? '');
+  return {
+    id,
+    name: asText(fields['name']) ?? id,
+    kinds: asTexts(fields['kinds']),
+    hosts: asTexts(fields['hosts']),
+    devices: asNumber(fields['devices']),
+    steps: asNumber(fields['steps']),
+    stepNs: asNumber(fields['stepNs']),
+    durationNs: asNumber(fields['durationNs']),
+    recordedUnixMs: Number.isNaN(recorded) ? undefined : recorded,
+    bytes: asNumber(fields['bytes']) ?? 0,
+    state: STATES.find((state) => state === fields['state']) ?? 'listed',
+    progress: asNumber(fields['progress']),
+    phase: asText(fields['phase']),
+    fault: faultOf(fields['error']),
+  };
+}
+
+export async function fetchRuns(options?: RequestOptions): Promise<readonly RunSummary[]> {
+  const body = asObject((await getJson('/runs', options)).body);
+  return asArray(body?.['runs']).flatMap((item) => summaryOf(item) ?? []);
+}
+
+function toolOf(value: Json): RunTool | undefined {
+  const fields = asObject(value);
+  const id = asText(fields?.['id']);
+  if (fields === undefined || id === undefined) return undefined;
+  const state = fields['state'];
+  return {
+    id,
+    state: state === 'ready' || state === 'partial' ? state : 'unavailable',
+    reason: asText(fields['reason']),
+    hint: asText(fields['hint']),
+  };
+}
+
+function warningOf(value: Json): RunWarning | undefined {
+  const fields = asObject(value);
+  if (fields === undefined) return undefined;
+  const severity = fields['severity'];
+  return {
+    code: asText(fields['code']) ?? '',
+    severity: severity === 'data-loss' || severity === 'error' ? severity : 'notice',
+    title: asText(fields['title']) ?? asText(fields['code']) ?? 'warning',
+    detail: asText(fields['detail']) ?? '',
+    details: asTexts(fields['details']),
+    count: asNumber(fields['count']) ?? 1,
+    action: asText(fields['action']),
+  };
+}
+
+function detailOf(body: JsonObject): RunDetail {
+  const durationNs = asNumber(body['durationNs']) ?? 0;
+  const view = asObject(body['view']);
+  const counts = asObject(body['counts']);
+  const hosts = asArray(body['hosts']).flatMap((host) => asText(host) ?? asText(asObject(host)?.['name']) ?? []);
+  return {
+    id: asText(body['id']) ?? '',
+    name: asText(body['name']) ?? '',
+    kinds: asTexts(body['kinds']),
+    contentHash: asText(body['contentHash']) ?? '',
+    durationNs,
+    fit: { startNs: asNumber(view?.['t0']) ?? 0, endNs: asNumber(view?.['t1']) ?? durationNs },
+    hosts,
+    ranks: asArray(body['ranks']).flatMap((rank) => asNumber(rank) ?? asNumber(asObject(rank)?.['rank']) ?? []),
+    steps: asNumber(asObject(body['steps'])?.['count']) ?? 0,
+    slices: asNumber(counts?.['slices']) ?? 0,
+    tracks: asNumber(counts?.['tracks']) ?? 0,
+    sources: asArray(body['sources']).flatMap((item) => {
+      const source = asObject(item);
+      return source === undefined
+        ? []
+        : [
+            {
+              path: asText(source['path']) ?? '',
+              format: asText(source['format']) ?? '',
+              bytes: asNumber(source['bytes']) ?? 0,
+              events: asNumber(source['events']) ?? 0,
+            },
+          ];
+    }),
+    tools: asArray(body['tools']).flatMap((item) => toolOf(item) ?? []),
+    warnings: asArray(body['warnings']).flatMap((item) => warningOf(item) ?? []),
+  };
+}
+
+export type RunAnswer =
+  | { readonly kind: 'open'; readonly run: RunDetail }
+  | { readonly kind: 'importing'; readonly importing: RunImporting };
+
+/** Opens the run; waits up to `waitS` seconds for the import. */
+export async function fetchRun(run: string, waitS: number, options?: RequestOptions): Promise<RunAnswer> {
+  const answer = await getJson(path(run, waitS > 0 ? `?wait=${waitS}` : ''), options);
+  const body = asObject(answer.body) ?? {};
+  if (answer.status === 202) {
+    return { kind: 'importing', importing: { progress: asNumber(body['progress']), phase: asText(body['phase']) } };
+  }
+  return { kind: 'open', run: detailOf(body) };
+}
+
+export interface Imported {
+  readonly id: string;
+}
+
+const importedOf = (body: Json): Imported => ({ id: asText(asObject(body)?.['id']) ?? '' });
+
+export const importExample = async (): Promise<Imported> => importedOf(await sendJson('POST', '/runs/import', { example: true }));
+
+export const importPath = async (at: string): Promise<Imported> => importedOf(await sendJson('POST', '/runs/import', { path: at }));
+
+export const importFile = async (file: File): Promise<Imported> =>
+  importedOf(await sendFile(`/runs/import?name=${encodeURIComponent(file.name)}`, file));
+
+// ---- tracks and pixels ----
+
+const TRACK_KINDS: readonly TrackKind[] = ['group', 'slices', 'counter', 'instant'];
+
+function trackOf(value: Json): Track | undefined {
+  const fields = asObject(value);
+  const id = asNumber(fields?.['id']);
+  if (fields === undefined || id === undefined) return undefined;
+  const key = asText(fields['key']) ?? String(id);
+  return {
+    id,
+    key,
+    parent: asNumber(fields['parent']),
+    name: asText(fields['name']) ?? key,
+    kind: TRACK_KINDS.find((kind) => kind === fields['kind']) ?? 'slices',
+    role: asText(fields['role']) ?? '',
+    rows: asNumber(fields['rows']) ?? 1,
+    overlapRows: asNumber(fields['overlapRows']) ?? 0,
+    events: asNumber(fields['events']) ?? 0,
+    busyNs: asNumber(fields['busyNs']),
+    firstNs: asNumber(fields['firstNs']),
+    lastNs: asNumber(fields['lastNs']),
+    unit: asText(fields['unit']),
+    host: asText(fields['host']),
+    rank: asNumber(fields['rank']),
+    pid: asNumber(fields['pid']),
+    tid: asNumber(fields['tid']),
+    device: asNumber(fields['device']),
+    stream: asNumber(fields['stream']),
+    derived: asFlag(fields['derived']),
+    hidden: asFlag(fields['hidden']),
+  };
+}
+
+export async function fetchTracks(run: string, v: string, options?: RequestOptions): Promise<readonly Track[]> {
+  const body = asObject((await getJson(path(run, `/tracks${query({ v })}`), options)).body);
+  return asArray(body?.['tracks']).flatMap((item) => trackOf(item) ?? []);
+}
+
+export interface WindowQuery {
+  readonly v: string;
+  readonly tracks: readonly number[];
+  readonly t0: number;
+  readonly t1: number;
+  readonly bins: number;
+}
+
+const windowQuery = ({ v, tracks, t0, t1, bins }: WindowQuery): string => query({ tracks: idText(tracks), t0, t1, bins, v });
+
+export const fetchItems = (run: string, window: WindowQuery, options?: RequestOptions): Promise<Columns> =>
+  getColumns(path(run, `/items${windowQuery(window)}`), options);
+
+export const fetchCounters = (run: string, window: WindowQuery, options?: RequestOptions): Promise<Columns> =>
+  getColumns(path(run, `/counters${windowQuery(window)}`), options);
+
+export const fetchMinimap = (run: string, v: string, bins: number, options?: RequestOptions): Promise<Columns> =>
+  getColumns(path(run, `/minimap${query({ bins, v })}`), options);
+
+// ---- events ----
+
+function refOf(value: Json): EventRef | undefined {
+  const fields = asObject(value);
+  const id = asNumber(fields?.['id']);
+  if (fields === undefined || id === undefined) return undefined;
+  return {
+    id,
+    name: asText(fields['name']) ?? '',
+    track: asNumber(fields['track']) ?? -1,
+    row: asNumber(fields['row']) ?? 0,
+    startNs: asNumber(fields['startNs']) ?? 0,
+    durNs: asNumber(fields['durNs']) ?? 0,
+    kind: asNumber(fields['kindId']) ?? kindNumber(asText(fields['kind']) ?? ''),
+  };
+}
+
+function sourceText(value: Json): string | undefined {
+  const fields = asObject(value);
+  const file = asText(fields?.['file']);
+  const line = asNumber(fields?.['line']);
+  return file === undefined ? asText(value) : line === undefined ? file : `${file}:${line}`;
+}
+
+export async function fetchEvent(run: string, id: number, v: string, options?: RequestOptions): Promise<EventDetail> {
+  const body = asObject((await getJson(path(run, `/events/${id}${query({ v })}`), options)).body) ?? {};
+  const ref = refOf(body);
+  const among = asObject(body['among']);
+  return {
+    ...(ref ?? { id, name: '', track: -1, row: 0, startNs: 0, durNs: 0, kind: 0 }),
+    kindText: asText(body['kind']) ?? '',
+    category: asText(body['category']),
+    trackName: asText(body['trackName']) ?? '',
+    trackKey: asText(body['trackKey']) ?? '',
+    selfNs: asNumber(body['selfNs']) ?? 0,
+    depth: asNumber(body['depth']) ?? 0,
+    instant: asFlag(body['instant']),
+    unfinished: asFlag(body['unfinished']),
+    derived: asFlag(body['derived']),
+    step: asNumber(body['step']),
+    args: Object.entries(asObject(body['args']) ?? {}),
+    argsCut: asObject(body['argsCut']) ?? {},
+    argsError: asText(body['argsError']),
+    stack: asTexts(body['stack']),
+    source: sourceText(body['source']),
+    among:
+      among === undefined
+        ? undefined
+        : {
+            count: asNumber(among['count']) ?? 0,
+            rank: asNumber(among['rank']) ?? 0,
+            percentile: asNumber(among['percentile']) ?? 0,
+            minNs: asNumber(among['minNs']) ?? 0,
+            medianNs: asNumber(among['medianNs']) ?? 0,
+            maxNs: asNumber(among['maxNs']) ?? 0,
+            totalNs: asNumber(among['totalNs']) ?? 0,
+          },
+    flowIn: asNumber(body['flowIn']) ?? 0,
+    flowOut: asNumber(body['flowOut']) ?? 0,
+  };
+}
+
+export async function fetchNeighbours(run: string, id: number, v: string): Promise<Neighbours> {
+  const body = asObject((await getJson(path(run, `/neighbours/${id}${query({ v })}`))).body) ?? {};
+  return {
+    prev: asNumber(body['prev']),
+    next: asNumber(body['next']),
+    parent: asNumber(body['parent']),
+    firstChild: asNumber(body['firstChild']),
+  };
+}
+
+export async function fetchFlows(run: string, event: number, hops: number, v: string, options?: RequestOptions): Promise<FlowGraph> {
+  const body = asObject((await getJson(path(run, `/flows${query({ event, hops, v })}`), options)).body) ?? {};
+  const events = new Map<number, EventRef>();
+  for (const item of asArray(body['events'])) {
+    const ref = refOf(item);
+    if (ref !== undefined) events.set(ref.id, ref);
+  }
+  return {
+    event,
+    events,
+    truncated: asFlag(body['truncated']),
+    edges: asArray(body['edges']).flatMap((item) => {
+      const edge = asObject(item);
+      const from = asNumber(edge?.['from']);
+      const to = asNumber(edge?.['to']);
+      if (edge === undefined || from === undefined || to === undefined) return [];
+      return [{ from, to, kind: asText(edge['kind']) ?? '', hop: asNumber(edge['hop']) ?? 1 }];
+    }),
+  };
+}
+
+export interface SearchQuery {
+  readonly q: string;
+  readonly mode: 'text' | 'exact' | 'regex';
+  readonly v: string;
+  readonly limit: number;
+  readonly offset?: number;
+  readonly near?: number;
+  readonly bins?: number;
+  readonly tracks?: readonly number[];
+  readonly range?: { readonly startNs: number; readonly endNs: number };
+  /** Only durations in `[minNs, maxNs)`. */
+  readonly minNs?: number;
+  readonly maxNs?: number;
+}
+
+export async function fetchSearch(run: string, ask: SearchQuery, options?: RequestOptions): Promise<SearchAnswer> {
+  const fields = {
+    q: ask.q,
+    mode: ask.mode === 'text' ? undefined : ask.mode,
+    scope: ask.range === undefined ? undefined : 'range',
+    t0: ask.range?.startNs,
+    t1: ask.range?.endNs,
+    tracks: ask.tracks === undefined ? undefined : idText(ask.tracks),
+    minNs: ask.minNs,
+    maxNs: ask.maxNs,
+    limit: ask.limit,
+    offset: ask.offset,
+    near: ask.near,
+    bins: ask.bins,
+    v: ask.v,
+  };
+  const body = asObject((await getJson(path(run, `/search${query(fields)}`), options)).body) ?? {};
+  return {
+    total: asNumber(body['total']) ?? 0,
+    names: asNumber(body['names']) ?? 0,
+    first: asNumber(body['first']) ?? 0,
+    hits: asArray(body['hits']).flatMap((item) => refOf(item) ?? []),
+    byTrack: asArray(body['byTrack']).flatMap((item) => {
+      const [track, count] = asArray(item);
+      return typeof track === 'number' && typeof count === 'number' ? [[track, count] as const] : [];
+    }),
+    bins: asArray(body['bins']).map((count) => asNumber(count) ?? 0),
+  };
+}
+
+export interface AggregateQuery {
+  readonly t0: number;
+  readonly t1: number;
+  readonly tracks: readonly number[];
+  readonly filter: string;
+  readonly by: 'name' | 'track' | 'kind' | 'category';
+  readonly sort: string;
+  readonly limit: number;
+}
+
+export async function fetchAggregate(run: string, ask: AggregateQuery, options?: RequestOptions): Promise<AggregateAnswer> {
+  const body =
+    asObject(
+      await sendJson(
+        'POST',
+        path(run, '/aggregate'),
+        {
+          t0: Number(timeText(ask.t0)),
+          t1: Number(timeText(ask.t1)),
+          ...(ask.tracks.length === 0 ? {} : { tracks: ask.tracks }),
+          ...(ask.filter === '' ? {} : { filter: ask.filter }),
+          by: [ask.by],
+          sort: ask.sort,
+          limit: ask.limit,
+        },
+        options,
+      ),
+    ) ?? {};
+  const matched = asObject(body['matched']);
+  return {
+    total: asNumber(body['total']) ?? 0,
+    matchedCount: asNumber(matched?.['count']) ?? 0,
+    matchedNs: asNumber(matched?.['totalNs']) ?? 0,
+    rows: asArray(body['rows']).flatMap((item) => {
+      const row = asObject(item);
+      if (row === undefined) return [];
+      return [
+        {
+          key: asTexts(row['key']),
+          track: asNumber(row['track']),
+          kind: asNumber(row['kind']),
+          count: asNumber(row['count']) ?? 0,
+          totalNs: asNumber(row['totalNs']) ?? 0,
+          selfNs: asNumber(row['selfNs']) ?? 0,
+          meanNs: asNumber(row['meanNs']) ?? 0,
+          minNs: asNumber(row['minNs']) ?? 0,
+          maxNs: asNumber(row['maxNs']) ?? 0,
+          share: asNumber(row['share']) ?? 0,
+          example: asNumber(row['example']),
+        },
+      ];
+    }),
+    perTrack: asArray(body['perTrack']).flatMap((item) => {
+      const row = asObject(item);
+      const track = asNumber(row?.['track']);
+      if (row === undefined || track === undefined) return [];
+      return [{ track, busyNs: asNumber(row['busyNs']) ?? 0, idleNs: asNumber(row['idleNs']) ?? 0 }];
+    }),
+  };
+}
+
+export async function fetchHistogram(
+  run: string,
+  name: string,
+  scale: 'log' | 'linear',
+  v: string,
+  options?: RequestOptions,
+): Promise<Histogram> {
+  const body = asObject((await getJson(path(run, `/histogram${query({ name, scale, bins: 40, v })}`), options)).body) ?? {};
+  const numbers = (value: Json) => asArray(value).map((item) => asNumber(item) ?? 0);
+  return {
+    name,
+    count: asNumber(body['count']) ?? 0,
+    minNs: asNumber(body['minNs']) ?? 0,
+    medianNs: asNumber(body['medianNs']) ?? 0,
+    p90Ns: asNumber(body['p90Ns']) ?? 0,
+    p99Ns: asNumber(body['p99Ns']) ?? 0,
+    maxNs: asNumber(body['maxNs']) ?? 0,
+    edges: numbers(body['edges']),
+    counts: numbers(body['counts']),
+  };
+}
+
+export async function fetchSteps(run: string, v: string, options?: RequestOptions): Promise<readonly Step[]> {
+  const body = asObject((await getJson(path(run, `/steps${query({ v })}`), options)).body) ?? {};
+  return asArray(body['steps']).flatMap((item) => {
+    const step = asObject(item);
+    const n = asNumber(step?.['n']);
+    if (step === undefined || n === undefined) return [];
+    return [
+      {
+        n,
+        id: asNumber(step['id']) ?? -1,
+        name: asText(step['name']) ?? `step ${n}`,
+        track: asNumber(step['track']) ?? -1,
+        rank: asNumber(step['rank']),
+        startNs: asNumber(step['startNs']) ?? 0,
+        durNs: asNumber(step['durNs']) ?? 0,
+      },
+    ];
+  });
+}
+
+export const fetchFlame = (
+  run: string,
+  ask: { readonly t0: number; readonly t1: number; readonly track: number | undefined; readonly v: string },
+  options?: RequestOptions,
+): Promise<Columns> => getColumns(path(run, `/flame${query({ t0: ask.t0, t1: ask.t1, track: ask.track, v: ask.v })}`), options);
+
+function notesOf(body: Json): readonly Note[] {
+  return asArray(asObject(body)?.['notes']).flatMap((item) => {
+    const note = asObject(item);
+    const id = asText(note?.['id']);
+    if (note === undefined || id === undefined) return [];
+    return [
+      {
+        id,
+        t0: asNumber(note['t0']) ?? 0,
+        t1: asNumber(note['t1']) ?? 0,
+        text: asText(note['text']) ?? '',
+        tracks: asTexts(note['tracks']),
+      },
+    ];
+  });
+}
+
+export const fetchNotes = async (run: string, options?: RequestOptions): Promise<readonly Note[]> =>
+  notesOf((await getJson(path(run, '/notes'), options)).body);
+
+export const saveNotes = async (run: string, notes: readonly Note[]): Promise<readonly Note[]> =>
+  notesOf(await sendJson('PUT', path(run, '/notes'), { notes }));
+
+/** Address of a download, for a link. */
+export const exportUrl = (run: string, format: 'perfetto' | 'chrome', range?: { readonly startNs: number; readonly endNs: number }): string =>
+  `/api/v1${path(run, `/export${query({ format, t0: range?.startNs, t1: range?.endNs })}`)}`;

@@ -1,0 +1,58 @@
+// address-bar.ts: the address bar is the store written down. Zoom and pan replace the entry after a rest; pages,
+// selections and areas are new entries, so that "Back" undoes them.
+import { effect } from '@preact/signals';
+import { type Address, formatAddress, isNewEntry, parseAddress } from '../state/address.ts';
+import { applyAddress, type Store } from '../state/store.ts';
+
+const REST_MS = 300;
+
+/** Pages of other viewers' hashes that people have bookmarked. */
+const OLD_HASHES = new Set(['#profile', '#pytorch_profiler', '#neuron']);
+
+export function bindAddressBar(store: Store): () => void {
+  let written: Address;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+
+  const read = () => {
+    const { pathname, search, hash } = location;
+    const isOld = OLD_HASHES.has(hash.split('/')[0] ?? '');
+    const address = isOld ? parseAddress('/', '') : parseAddress(pathname, search);
+    written = address;
+    applyAddress(store, address);
+    if (isOld) history.replaceState(undefined, '', '/');
+  };
+  read();
+  written = store.address.peek();
+
+  const replace = () => {
+    clearTimeout(timer);
+    timer = undefined;
+    const text = formatAddress(written);
+    if (text !== location.pathname + location.search) history.replaceState(undefined, '', text);
+  };
+  const onPop = () => {
+    clearTimeout(timer);
+    timer = undefined;
+    read();
+  };
+  addEventListener('popstate', onPop);
+
+  const stop = effect(() => {
+    const next = store.address.value;
+    if (formatAddress(next) === formatAddress(written)) return;
+    if (isNewEntry(written, next)) {
+      replace();
+      written = next;
+      history.pushState(undefined, '', formatAddress(next));
+      return;
+    }
+    written = next;
+    clearTimeout(timer);
+    timer = setTimeout(replace, REST_MS);
+  });
+  return () => {
+    stop();
+    clearTimeout(timer);
+    removeEventListener('popstate', onPop);
+  };
+}

@@ -1,0 +1,106 @@
+// live-data.ts: keeps the run list and the opened run up to date.
+import { effect } from '@preact/signals';
+import { setWriteToken, toProblem } from '../api/client.ts';
+import { isAbort } from '../api/gate.ts';
+import { listen } from '../api/live.ts';
+import { fetchRun, fetchRuns, fetchServer } from '../api/server.ts';
+import { signal } from '@preact/signals';
+import type { ServerInfo } from '../api/server.ts';
+import { importProgress, openedRun, runList } from '../state/lists.ts';
+import type { Store } from '../state/store.ts';
+
+export const serverInfo = signal<ServerInfo | undefined>(undefined);
+
+const GATHER_MS = 120;
+const POLL_MS = 400;
+
+export function bindLiveData(store: Store): () => void {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let opening: AbortController | undefined;
+
+  const refreshRuns = () => {
+    clearTimeout(timer);
+    timer = setTimeout(async () => {
+      try {
+        runList.value = { runs: await fetchRuns({ urgency: 'soon' }), loaded: true };
+      } catch {
+        // The lost-connection bar says so; the list stays as it was.
+      }
+    }, GATHER_MS);
+  };
+
+  const open = async (id: string, quietly: boolean) => {
+    opening?.abort();
+    const abort = new AbortController();
+    opening = abort;
+    if (!quietly) openedRun.value = { kind: 'opening', id, importing: undefined };
+    try {
+      for (;;) {
+        const answer = await fetchRun(id, 0, { signal: abort.signal });
+        if (abort.signal.aborted) return;
+        if (answer.kind === 'open') {
+          const before = openedRun.peek();
+          // The same content: nothing on the screen needs to move.
+          if (!(before.kind === 'open' && before.id === id && before.run.contentHash === answer.run.contentHash)) {
+            openedRun.value = { kind: 'open', id, run: answer.run };
+          }
+          return;
+        }
+        openedRun.value = { kind: 'opening', id, importing: answer.importing };
+        await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+        if (abort.signal.aborted) return;
+      }
+    } catch (error) {
+      if (isAbort(error) || abort.signal.aborted) return;
+      const problem = toProblem(error);
+      if (quietly && problem.status === 0) return;
+      openedRun.value = { kind: 'failed', id, title: problem.title, detail: problem.detail, where: problem.where, hint: problem.hint };
+    }
+  };
+
+  const stopListening = listen({
+    onHello: () => {
+      fetchServer().then(
+        (info) => {
+          if (info.token !== undefined) setWriteToken(info.token);
+          serverInfo.value = info;
+        },
+        () => undefined,
+      );
+      refreshRuns();
+      const now = openedRun.peek();
+      if (now.kind === 'failed') void open(now.id, false);
+      else if (now.kind === 'open') void open(now.id, true);
+    },
+    onRun: (kind, run) => {
+      refreshRuns();
+      const now = openedRun.peek();
+      if (kind === 'changed' && now.kind === 'open' && now.id === run) void open(run, true);
+    },
+    onProgress: (run, phase, done) => {
+      const next = new Map(importProgress.peek());
+      if (done >= 1) next.delete(run);
+      else next.set(run, { phase, done });
+      importProgress.value = next;
+      if (done >= 1) refreshRuns();
+    },
+  });
+
+  const stopOpening = effect(() => {
+    const id = store.runId.value;
+    if (id === undefined) {
+      opening?.abort();
+      openedRun.value = { kind: 'none' };
+      return;
+    }
+    const now = openedRun.peek();
+    if (now.kind === 'none' || now.id !== id) void open(id, false);
+  });
+
+  return () => {
+    stopListening();
+    stopOpening();
+    clearTimeout(timer);
+    opening?.abort();
+  };
+}

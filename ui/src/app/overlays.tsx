@@ -1,0 +1,223 @@
+// overlays.tsx: command palette, keyboard help, warnings, share menu.
+import type { JSX } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { plural } from '../base/format.ts';
+import type { RunDetail } from '../model/run.ts';
+import { TOOLS } from '../model/tools.ts';
+import { exportUrl } from '../api/server.ts';
+import { formatViewFile } from '../state/address.ts';
+import { announce, commands, overlay, type PaletteEntry, paletteSources } from '../state/commands.ts';
+import { helpLines } from '../state/keys.ts';
+import { runList } from '../state/lists.ts';
+import { goTo, type Store } from '../state/store.ts';
+import { Dialog } from '../widgets/dialog.tsx';
+import { copyText, download } from '../widgets/download.ts';
+import { filterOptions } from '../widgets/combobox.tsx';
+
+const MOST_SHOWN = 60;
+
+const close = () => {
+  overlay.value = undefined;
+};
+
+function entriesOf(store: Store, tracksOnly: boolean): readonly PaletteEntry[] {
+  const more = paletteSources.value.flatMap((source) => source());
+  if (tracksOnly) return more.filter((entry) => entry.group === 'Tracks');
+  const id = store.runId.value;
+  const actions = [...commands.value.values()].flatMap(({ title, run }) => (title === undefined ? [] : [{ group: 'Commands', title, detail: undefined, run: () => run('down') }]));
+  const tools = TOOLS.flatMap((tool) => (id === undefined ? [] : [{ group: 'Tools', title: tool.title, detail: tool.aliases.join(', ') || undefined, run: () => goTo(store, { kind: 'tool', run: id, tool: tool.id }) }]));
+  const runs = runList.value.runs.map((run) => ({ group: 'Runs', title: run.name, detail: run.kinds.join(', ') || undefined, run: () => goTo(store, { kind: 'tool', run: run.id, tool: 'timeline' }) }));
+  return [...tools, ...actions, ...runs, ...more];
+}
+
+export function Palette({ store, tracksOnly, seed }: { readonly store: Store; readonly tracksOnly: boolean; readonly seed: string }): JSX.Element {
+  const [text, setText] = useState(seed);
+  const [active, setActive] = useState(0);
+  const list = useRef<HTMLDivElement>(null);
+  const field = useRef<HTMLInputElement>(null);
+  const entries = entriesOf(store, tracksOnly);
+  const found = filterOptions(
+    entries.map((entry, at) => ({ id: String(at), label: entry.title, detail: entry.detail, group: entry.group })),
+    text,
+  ).slice(0, MOST_SHOWN);
+  const choose = (id: string | undefined) => {
+    const entry = id === undefined ? undefined : entries[Number(id)];
+    close();
+    // The dialog gives the focus back first.
+    requestAnimationFrame(() => entry?.run());
+  };
+  useEffect(() => field.current?.focus(), []);
+  useEffect(() => list.current?.querySelector('[data-active="true"]')?.scrollIntoView({ block: 'nearest' }), [active]);
+  let group: string | undefined;
+  return (
+    <Dialog title="Commands" bare class="ss-palette" onClose={close}>
+      <input
+        ref={field}
+        type="text"
+        role="combobox"
+        aria-label={tracksOnly ? 'Go to track' : 'Command'}
+        aria-expanded="true"
+        aria-controls="ss-palette-list"
+        aria-activedescendant={`ss-palette-${active}`}
+        placeholder={tracksOnly ? 'Go to a track' : 'Type a command, a tool, a run or a track'}
+        autocomplete="off"
+        spellcheck={false}
+        value={text}
+        onInput={(event) => {
+          setText(event.currentTarget.value);
+          setActive(0);
+        }}
+        onKeyDown={(event) => {
+          if (event.key === 'ArrowDown' || event.key === 'ArrowUp') {
+            event.preventDefault();
+            setActive((active + (event.key === 'ArrowDown' ? 1 : found.length - 1)) % Math.max(1, found.length));
+          } else if (event.key === 'Enter') {
+            event.preventDefault();
+            choose(found[active]?.id);
+          }
+        }}
+      />
+      <div id="ss-palette-list" ref={list} role="listbox" aria-label="Commands" class="ss-palette-list">
+        {found.map((option, at) => {
+          const heading = option.group === group ? undefined : option.group;
+          group = option.group;
+          return (
+            <>
+              {heading === undefined ? undefined : (
+                <div class="ss-combo-group" role="presentation">
+                  {heading}
+                </div>
+              )}
+              {/* biome-ignore lint/a11y/useKeyWithClickEvents: keys are handled by the field */}
+              {/* biome-ignore lint/a11y/useFocusableInteractive: options are active descendants of the field */}
+              <div key={option.id} id={`ss-palette-${at}`} role="option" aria-selected={at === active} data-active={at === active} class="ss-combo-option" onPointerMove={() => setActive(at)} onClick={() => choose(option.id)}>
+                <span class="ss-combo-text">
+                  <span class="ss-ellipsis">{option.label}</span>
+                  {option.detail === undefined ? undefined : <small class="ss-ellipsis">{option.detail}</small>}
+                </span>
+              </div>
+            </>
+          );
+        })}
+        {found.length === 0 ? <div class="ss-combo-none">Nothing matches “{text}”.</div> : undefined}
+      </div>
+    </Dialog>
+  );
+}
+
+interface KeyboardLayout {
+  get(code: string): string | undefined;
+}
+
+/** The user's letter on a physical key, where the browser tells. */
+function useLetters(): (code: string) => string {
+  const [layout, setLayout] = useState<KeyboardLayout | undefined>(undefined);
+  useEffect(() => {
+    const keyboard = (navigator as { keyboard?: { getLayoutMap?: () => Promise<KeyboardLayout> } }).keyboard;
+    keyboard?.getLayoutMap?.().then(setLayout, () => undefined);
+  }, []);
+  return (code) => (layout?.get(code) ?? code.replace(/^Key/, '')).toUpperCase();
+}
+
+export function Help(): JSX.Element {
+  const lines = helpLines(useLetters());
+  const table = (title: string, rows: readonly (readonly [string, string])[]) => (
+    <section>
+      <h3>{title}</h3>
+      <dl class="ss-keys">
+        {rows.map(([keys, meaning]) => (
+          <div key={keys}>
+            <dt>
+              <kbd>{keys}</kbd>
+            </dt>
+            <dd>{meaning}</dd>
+          </div>
+        ))}
+      </dl>
+    </section>
+  );
+  return (
+    <Dialog title="Keyboard shortcuts" class="ss-help" onClose={close}>
+      {table('Timeline', lines.timeline)}
+      {table('Anywhere', lines.anywhere)}
+    </Dialog>
+  );
+}
+
+export function Warnings({ run }: { readonly run: RunDetail }): JSX.Element {
+  return (
+    <Dialog title="Warnings" class="ss-warnings" onClose={close}>
+      {run.warnings.length === 0 ? <p>Nothing to warn about: every event that was read is shown.</p> : undefined}
+      <ul>
+        {run.warnings.map((warning) => (
+          <li key={warning.code + warning.title} data-code={warning.code} class={`ss-warning ss-warning-${warning.severity}`}>
+            <h3>
+              {warning.title}
+              {warning.count > 1 ? <small class="ss-quiet"> {plural(warning.count, 'time')}</small> : undefined}
+            </h3>
+            <dl>
+              <dt>What it means</dt>
+              <dd>
+                {warning.severity === 'data-loss' ? 'Some of what happened is missing. ' : ''}
+                {warning.detail}
+                {warning.details.length > 1 ? (
+                  <ul class="ss-mono">
+                    {warning.details.map((detail) => (
+                      <li key={detail}>{detail}</li>
+                    ))}
+                  </ul>
+                ) : undefined}
+              </dd>
+              <dt>What to do</dt>
+              <dd>{warning.action ?? 'Nothing: this is for your information.'}</dd>
+            </dl>
+          </li>
+        ))}
+      </ul>
+    </Dialog>
+  );
+}
+
+export const copyLink = async (): Promise<void> => {
+  // The address bar follows after a rest; wait for it, so that the link is what is on the screen.
+  await new Promise((resolve) => setTimeout(resolve, 320));
+  announce((await copyText(location.href)) ? 'Link copied' : `Copy this link: ${location.href}`);
+};
+
+export function Share({ store, run }: { readonly store: Store; readonly run: RunDetail | undefined }): JSX.Element {
+  const { address, view } = store;
+  return (
+    <Dialog title="Share" class="ss-share-dialog" onClose={close}>
+      <p>The address bar always reproduces what is on the screen.</p>
+      <div class="ss-row">
+        <input type="text" class="ss-filter ss-grow" aria-label="Link to this view" readOnly value={location.href} onFocus={(event) => event.currentTarget.select()} />
+        <button
+          type="button"
+          class="ss-button ss-primary"
+          onClick={() => {
+            close();
+            void copyLink();
+          }}
+        >
+          Copy link
+        </button>
+      </div>
+      <div class="ss-row ss-wrap">
+        <button type="button" class="ss-button" onClick={() => download(`${run?.name.replace(/[^\w.-]+/g, '_') ?? 'runs'}.stepscope-view.json`, 'application/json', formatViewFile(address.peek(), run?.contentHash))}>
+          Save view file
+        </button>
+        {run === undefined ? undefined : (
+          <>
+            <a class="ss-button" href={exportUrl(run.id, 'perfetto', view.area.peek())} download>
+              Export for Perfetto
+            </a>
+            <a class="ss-button" href={exportUrl(run.id, 'chrome', view.area.peek())} download>
+              Export as Chrome JSON
+            </a>
+          </>
+        )}
+      </div>
+      <p class="ss-quiet">{view.area.peek() === undefined ? 'Exports hold the whole run; select an area to export only that.' : 'Exports hold the selected area.'} A view file can be dropped on the Runs page.</p>
+    </Dialog>
+  );
+}

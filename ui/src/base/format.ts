@@ -1,0 +1,141 @@
+// format.ts: numbers and times as people read them. Pure. Always with a unit; three significant digits, or exact.
+
+const UNITS = [
+  { name: 'ns', ns: 1 },
+  { name: 'µs', ns: 1e3 },
+  { name: 'ms', ns: 1e6 },
+  { name: 's', ns: 1e9 },
+] as const;
+
+type TimeUnit = (typeof UNITS)[number];
+
+function unitFor(absoluteNs: number): TimeUnit {
+  let found: TimeUnit = UNITS[0];
+  for (const unit of UNITS) if (absoluteNs >= unit.ns) found = unit;
+  return found;
+}
+
+/** Three significant digits, never in exponent form: 1.23, 12.3, 123, 1,230. */
+export function significant(value: number): string {
+  const size = Math.abs(value);
+  if (size === 0) return '0';
+  if (size >= 99.95) return groupDigits(Math.round(value).toString());
+  if (size >= 9.995) return value.toFixed(1);
+  if (size >= 0.0995) return value.toFixed(2);
+  return Number(value.toPrecision(2)).toString();
+}
+
+/** `1234567` -> `1,234,567`; keeps a sign and decimals. */
+export function groupDigits(text: string): string {
+  const [whole = '', fraction] = text.split('.');
+  const grouped = whole.replace(/\B(?=(\d{3})+(?!\d))/g, ',');
+  return fraction === undefined ? grouped : `${grouped}.${fraction}`;
+}
+
+export const formatCount = (count: number): string => groupDigits(Math.round(count).toString());
+
+/** `1 event`, `2 events`. */
+export const plural = (count: number, one: string, many = `${one}s`): string =>
+  `${formatCount(count)} ${count === 1 ? one : many}`;
+
+/** A duration in three significant digits. Whole minutes and hours above 100 s. */
+export function formatDuration(ns: number): string {
+  const size = Math.abs(ns);
+  if (size === 0) return '0 ns';
+  if (size >= 3.6e12) return `${significant(ns / 3.6e12)} h`;
+  if (size >= 1e11) return `${significant(ns / 6e10)} min`;
+  const rounded = unitFor(size);
+  // 999.7 µs reads better as 1.00 ms.
+  const next = UNITS[UNITS.indexOf(rounded) + 1];
+  const unit = next !== undefined && size / rounded.ns >= 999.5 ? next : rounded;
+  return `${significant(ns / unit.ns)} ${unit.name}`;
+}
+
+/**
+ * Every digit that is known: picoseconds below 2^53 ps (2.5 hours), nanoseconds above.
+ * At least three decimals except for whole nanoseconds: `12.831042 ms`, `45.100 µs`, `7 ns`.
+ */
+export function exactTime(ns: number): string {
+  if (ns === 0) return '0 ns';
+  const unit = unitFor(Math.abs(ns));
+  const picoseconds = Math.abs(ns) * 1e3 < Number.MAX_SAFE_INTEGER;
+  const whole = picoseconds ? BigInt(Math.round(ns * 1e3)) : BigInt(Math.round(ns)) * 1000n;
+  const sign = whole < 0n ? '-' : '';
+  const size = whole < 0n ? -whole : whole;
+  const perUnit = BigInt(unit.ns) * 1000n;
+  const digits = perUnit.toString().length - 1;
+  const fraction = (size % perUnit).toString().padStart(digits, '0').replace(/0+$/, '');
+  const least = unit.ns === 1 ? 0 : 3;
+  const shown = fraction.padEnd(least, '0');
+  const head = groupDigits((size / perUnit).toString());
+  return `${sign}${head}${shown === '' ? '' : `.${shown}`} ${unit.name}`;
+}
+
+/** A point on the axis, with just enough digits to tell ticks `stepNs` apart. */
+export function axisTime(ns: number, stepNs: number): string {
+  if (Math.abs(ns) < stepNs / 1e6) return '0';
+  const unit = unitFor(Math.max(Math.abs(ns), stepNs));
+  const digits = Math.max(0, Math.ceil(-Math.log10(stepNs / unit.ns) - 1e-9));
+  return `${groupDigits((ns / unit.ns).toFixed(Math.min(12, digits)))} ${unit.name}`;
+}
+
+/** A window for the toolbar: `12.40 – 13.60 ms (1.20 ms)`. Both ends share a unit. */
+export function formatRange(startNs: number, endNs: number): string {
+  const length = endNs - startNs;
+  const unit = unitFor(Math.max(Math.abs(startNs), Math.abs(endNs)));
+  const digits = Math.max(0, Math.min(9, 2 - Math.floor(Math.log10(length / unit.ns))));
+  const show = (ns: number) => groupDigits((ns / unit.ns).toFixed(digits));
+  return `${show(startNs)} – ${show(endNs)} ${unit.name} (${formatDuration(length)})`;
+}
+
+const BINARY = ['B', 'KiB', 'MiB', 'GiB', 'TiB'] as const;
+
+export function formatBytes(bytes: number): string {
+  let value = bytes;
+  let step = 0;
+  while (Math.abs(value) >= 999.5 && step < BINARY.length - 1) {
+    value /= 1024;
+    step += 1;
+  }
+  return step === 0 ? `${formatCount(bytes)} B` : `${significant(value)} ${BINARY[step]}`;
+}
+
+const DECIMAL = ['', 'k', 'M', 'G', 'T', 'P'] as const;
+
+/** A counter's value with its unit; bytes in binary steps, other numbers in decimal ones. */
+export function formatValue(value: number, unit: string | undefined): string {
+  if (!Number.isFinite(value)) return String(value);
+  if (unit === 'bytes' || unit === 'B' || unit === 'byte') return formatBytes(value);
+  if (unit === 'ns') return formatDuration(value);
+  const size = Math.abs(value);
+  let scaled = value;
+  let step = 0;
+  while (Math.abs(scaled) >= 999_950 && step < DECIMAL.length - 1) {
+    scaled /= 1000;
+    step += 1;
+  }
+  if (step > 0 && Math.abs(scaled) >= 999.5 && step < DECIMAL.length - 1) {
+    scaled /= 1000;
+    step += 1;
+  }
+  const text = size !== 0 && size < 1e-4 ? value.toExponential(2) : significant(scaled);
+  return `${text}${step === 0 ? '' : ` ${DECIMAL[step]}`}${unit === undefined || unit === '' ? '' : ` ${unit}`}`;
+}
+
+export const formatShare = (share: number): string => `${significant(share * 100)} %`;
+
+/** Of the day or of the calendar, in the reader's own time zone. `nowMs` is given so that tests can hold it still. */
+export function formatRecorded(unixMs: number, nowMs: number): string {
+  const date = new Date(unixMs);
+  const day = (ms: number) => {
+    const d = new Date(ms);
+    return Date.UTC(d.getFullYear(), d.getMonth(), d.getDate()) / 86_400_000;
+  };
+  const clock = `${pad2(date.getHours())}:${pad2(date.getMinutes())}`;
+  const ago = day(nowMs) - day(unixMs);
+  if (ago === 0) return `today ${clock}`;
+  if (ago === 1) return `yesterday ${clock}`;
+  return `${date.getFullYear()}-${pad2(date.getMonth() + 1)}-${pad2(date.getDate())} ${clock}`;
+}
+
+const pad2 = (value: number) => value.toString().padStart(2, '0');

@@ -1,0 +1,12 @@
+// hash.ts: small stable hashes of names, for colours.
+
+/** FNV-1a over UTF-16 units, digits skipped: `fusion.3` and `fusion.12` get the same number. */
+export function hashWithoutDigits(name: string): number {
+  let hash = 0x811c9dc5;
+  for (let at = 0; at < name.length; at += 1) {
+    const unit = name.charCodeAt(at);
+    if (unit >= 48 && unit <= 57) continue;
+    hash = Math.imul(hash ^ unit, 0x01000193);
+  }
+  return hash >>> 0;
+}

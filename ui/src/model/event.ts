@@ -1,0 +1,122 @@
+// event.ts: one event and what is around it. Times in nanoseconds from the run's start.
+
+/** An event in short form, as lists have it. */
+export interface EventRef {
+  readonly id: number;
+  readonly name: string;
+  readonly track: number;
+  readonly row: number;
+  readonly startNs: number;
+  readonly durNs: number;
+  readonly kind: number;
+}
+
+/** Where an event stands among those of its name in the whole run. */
+export interface Among {
+  readonly count: number;
+  /** 1 is the longest. */
+  readonly rank: number;
+  /** Share of them that are shorter, 0..100. */
+  readonly percentile: number;
+  readonly minNs: number;
+  readonly medianNs: number;
+  readonly maxNs: number;
+  readonly totalNs: number;
+}
+
+export interface EventDetail extends EventRef {
+  readonly kindText: string;
+  readonly category: string | undefined;
+  readonly trackName: string;
+  readonly trackKey: string;
+  readonly selfNs: number;
+  readonly depth: number;
+  readonly instant: boolean;
+  readonly unfinished: boolean;
+  readonly derived: boolean;
+  readonly step: number | undefined;
+  /** In the file's order; values as JSON. */
+  readonly args: readonly (readonly [string, unknown])[];
+  /** Whole length in bytes of the arguments that were cut. */
+  readonly argsCut: Readonly<Record<string, unknown>>;
+  readonly argsError: string | undefined;
+  readonly stack: readonly string[];
+  readonly source: string | undefined;
+  readonly among: Among | undefined;
+  readonly flowIn: number;
+  readonly flowOut: number;
+}
+
+export interface Neighbours {
+  readonly prev: number | undefined;
+  readonly next: number | undefined;
+  readonly parent: number | undefined;
+  readonly firstChild: number | undefined;
+}
+
+export interface FlowEdge {
+  readonly from: number;
+  readonly to: number;
+  readonly kind: string;
+  /** Negative upstream of the event that was asked for. */
+  readonly hop: number;
+}
+
+export interface FlowGraph {
+  readonly event: number;
+  readonly edges: readonly FlowEdge[];
+  readonly events: ReadonlyMap<number, EventRef>;
+  readonly truncated: boolean;
+}
+
+export interface SearchAnswer {
+  readonly total: number;
+  readonly names: number;
+  /** Number of the first hit in `hits`. */
+  readonly first: number;
+  readonly hits: readonly EventRef[];
+  readonly byTrack: readonly (readonly [number, number])[];
+  readonly bins: readonly number[];
+}
+
+export interface AggregateRow {
+  readonly key: readonly string[];
+  readonly track: number | undefined;
+  readonly kind: number | undefined;
+  readonly count: number;
+  readonly totalNs: number;
+  readonly selfNs: number;
+  readonly meanNs: number;
+  readonly minNs: number;
+  readonly maxNs: number;
+  readonly share: number;
+  readonly example: number | undefined;
+}
+
+export interface AggregateAnswer {
+  readonly total: number;
+  readonly matchedCount: number;
+  readonly matchedNs: number;
+  readonly rows: readonly AggregateRow[];
+  readonly perTrack: readonly { readonly track: number; readonly busyNs: number; readonly idleNs: number }[];
+}
+
+export interface Histogram {
+  readonly name: string;
+  readonly count: number;
+  readonly minNs: number;
+  readonly medianNs: number;
+  readonly p90Ns: number;
+  readonly p99Ns: number;
+  readonly maxNs: number;
+  readonly edges: readonly number[];
+  readonly counts: readonly number[];
+}
+
+export interface Note {
+  readonly id: string;
+  readonly t0: number;
+  readonly t1: number;
+  readonly text: string;
+  readonly tracks: readonly string[];
+}

@@ -1,0 +1,89 @@
+// run.ts: runs as the list and the pages show them.
+
+export type RunState = 'listed' | 'importing' | 'ready' | 'partial' | 'error';
+
+/** Why a run or one of its files could not be read. */
+export interface RunFault {
+  readonly file: string;
+  readonly reason: string;
+  readonly offset: number | undefined;
+  readonly hint: string | undefined;
+}
+
+/** One row of the run list. What is known only after opening is `undefined` before. */
+export interface RunSummary {
+  readonly id: string;
+  readonly name: string;
+  readonly kinds: readonly string[];
+  readonly hosts: readonly string[];
+  readonly devices: number | undefined;
+  readonly steps: number | undefined;
+  readonly stepNs: number | undefined;
+  readonly durationNs: number | undefined;
+  readonly recordedUnixMs: number | undefined;
+  readonly bytes: number;
+  readonly state: RunState;
+  /** 0..1 while importing. */
+  readonly progress: number | undefined;
+  readonly phase: string | undefined;
+  readonly fault: RunFault | undefined;
+}
+
+export interface RunWarning {
+  readonly code: string;
+  readonly severity: 'notice' | 'data-loss' | 'error';
+  readonly title: string;
+  readonly detail: string;
+  readonly details: readonly string[];
+  readonly count: number;
+  readonly action: string | undefined;
+}
+
+export interface RunTool {
+  readonly id: string;
+  readonly state: 'ready' | 'partial' | 'unavailable';
+  readonly reason: string | undefined;
+  readonly hint: string | undefined;
+}
+
+export interface RunSource {
+  readonly path: string;
+  readonly format: string;
+  readonly bytes: number;
+  readonly events: number;
+}
+
+/** An opened run. */
+export interface RunDetail {
+  readonly id: string;
+  readonly name: string;
+  readonly kinds: readonly string[];
+  readonly contentHash: string;
+  readonly durationNs: number;
+  /** What "fit" shows. */
+  readonly fit: { readonly startNs: number; readonly endNs: number };
+  readonly hosts: readonly string[];
+  readonly ranks: readonly number[];
+  readonly steps: number;
+  readonly slices: number;
+  readonly tracks: number;
+  readonly sources: readonly RunSource[];
+  readonly tools: readonly RunTool[];
+  readonly warnings: readonly RunWarning[];
+}
+
+/** A run that is still being imported. */
+export interface RunImporting {
+  readonly progress: number | undefined;
+  readonly phase: string | undefined;
+}
+
+export interface Step {
+  readonly n: number;
+  readonly id: number;
+  readonly name: string;
+  readonly track: number;
+  readonly rank: number | undefined;
+  readonly startNs: number;
+  readonly durNs: number;
+}

@@ -1,0 +1,143 @@
+// track.ts: tracks and the tree they are shown in.
+
+export type TrackKind = 'group' | 'slices' | 'counter' | 'instant';
+
+/** A named row of events. */
+export interface Track {
+  readonly id: number;
+  /** Stable for the same content of the file; what addresses hold. */
+  readonly key: string;
+  readonly parent: number | undefined;
+  readonly name: string;
+  readonly kind: TrackKind;
+  /** `group`, `thread`, `queue`, `async`, `steps`, `counter`. */
+  readonly role: string;
+  readonly rows: number;
+  /** How many of `rows`, at the end, hold events that overlap without nesting. */
+  readonly overlapRows: number;
+  readonly events: number;
+  readonly busyNs: number | undefined;
+  readonly firstNs: number | undefined;
+  readonly lastNs: number | undefined;
+  readonly unit: string | undefined;
+  readonly host: string | undefined;
+  readonly rank: number | undefined;
+  readonly pid: number | undefined;
+  readonly tid: number | undefined;
+  readonly device: number | undefined;
+  readonly stream: number | undefined;
+  readonly derived: boolean;
+  readonly hidden: boolean;
+}
+
+/** How tracks are put into groups. */
+export const GROUPINGS = [
+  { id: 'host', label: 'host > process' },
+  { id: 'device', label: 'device > stream' },
+  { id: 'rank', label: 'rank' },
+  { id: 'name', label: 'thread name' },
+  { id: 'flat', label: 'flat' },
+] as const;
+
+export type Grouping = (typeof GROUPINGS)[number]['id'];
+
+/** A node of the shown tree: a track, or a group that only this grouping knows. */
+export interface TrackNode {
+  /** The track's key, or `@device/0` and the like for groups made here. */
+  readonly key: string;
+  readonly name: string;
+  readonly track: Track | undefined;
+  readonly children: readonly TrackNode[];
+  /** Tracks with events at or below this node. */
+  readonly leaves: readonly Track[];
+}
+
+const leafNode = (track: Track): TrackNode => ({
+  key: track.key,
+  name: track.name,
+  track,
+  children: [],
+  leaves: track.kind === 'group' ? [] : [track],
+});
+
+/** The file's own tree, in the server's display order. Tracks whose parent is missing stand at the top. */
+function asRecorded(tracks: readonly Track[]): readonly TrackNode[] {
+  const known = new Set(tracks.map((track) => track.id));
+  const byParent = new Map<number | undefined, Track[]>();
+  for (const track of tracks) {
+    const parent = track.parent !== undefined && known.has(track.parent) ? track.parent : undefined;
+    const siblings = byParent.get(parent);
+    if (siblings === undefined) byParent.set(parent, [track]);
+    else siblings.push(track);
+  }
+  const build = (track: Track): TrackNode => {
+    const children = (byParent.get(track.id) ?? []).map(build);
+    const own = track.kind === 'group' ? [] : [track];
+    return { key: track.key, name: track.name, track, children, leaves: [...own, ...children.flatMap((c) => c.leaves)] };
+  };
+  return (byParent.get(undefined) ?? []).map(build);
+}
+
+/** Groups in order of first appearance, `last` at the end. */
+function grouped(tracks: readonly Track[], place: (track: Track) => readonly [string, string], last: string): TrackNode[] {
+  const groups = new Map<string, { name: string; tracks: Track[] }>();
+  for (const track of tracks) {
+    const [key, name] = place(track);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, { name, tracks: [track] });
+    else group.tracks.push(track);
+  }
+  const nodes = [...groups].map(([key, group]) => ({
+    key: `@${key}`,
+    name: group.name,
+    track: undefined,
+    children: group.tracks.map(leafNode),
+    leaves: group.tracks,
+  }));
+  return [...nodes.filter((node) => node.key !== `@${last}`), ...nodes.filter((node) => node.key === `@${last}`)];
+}
+
+/** The tree for one way of grouping. Groups without events below them are left out. */
+export function trackTree(tracks: readonly Track[], grouping: Grouping): readonly TrackNode[] {
+  const leaves = tracks.filter((track) => track.kind !== 'group');
+  const prune = (nodes: readonly TrackNode[]): readonly TrackNode[] =>
+    nodes
+      .filter((node) => node.leaves.length > 0)
+      .map((node) => (node.children.length === 0 ? node : { ...node, children: prune(node.children) }));
+  switch (grouping) {
+    case 'host':
+      return prune(asRecorded(tracks));
+    case 'device':
+      return grouped(
+        leaves,
+        (track) => (track.device === undefined ? ['device/none', 'Host'] : [`device/${track.device}`, `Device ${track.device}`]),
+        'device/none',
+      );
+    case 'rank':
+      return grouped(
+        leaves,
+        (track) => (track.rank === undefined ? ['rank/none', 'No rank'] : [`rank/${track.rank}`, `Rank ${track.rank}`]),
+        'rank/none',
+      );
+    case 'name':
+      return grouped(leaves, (track) => [`name/${track.name}`, track.name], '');
+    case 'flat':
+      return leaves.map(leafNode);
+  }
+}
+
+/** Names from the top down to each track, joined, for the filter: `host-0 > python > stream 7`. */
+export function trackPaths(tracks: readonly Track[]): ReadonlyMap<number, string> {
+  const byId = new Map(tracks.map((track) => [track.id, track]));
+  const paths = new Map<number, string>();
+  const pathOf = (track: Track, depth: number): string => {
+    const known = paths.get(track.id);
+    if (known !== undefined) return known;
+    const parent = track.parent === undefined ? undefined : byId.get(track.parent);
+    const path = parent === undefined || depth > 32 ? track.name : `${pathOf(parent, depth + 1)} > ${track.name}`;
+    paths.set(track.id, path);
+    return path;
+  };
+  for (const track of tracks) pathOf(track, 0);
+  return paths;
+}

@@ -1,0 +1,334 @@
+// page.tsx: the run list: what do I have, and how do I get more?
+import type { JSX } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { toProblem } from '../../api/client.ts';
+import { importExample, importFile, type ServerInfo } from '../../api/server.ts';
+import { formatBytes, formatCount, formatDuration, formatRecorded, plural } from '../../base/format.ts';
+import type { RunSummary } from '../../model/run.ts';
+import { parseViewFile } from '../../state/address.ts';
+import { announce } from '../../state/commands.ts';
+import { dismissedRuns, importProgress, runList } from '../../state/lists.ts';
+import { applyAddress, goTo, type Store } from '../../state/store.ts';
+import { Icon } from '../../widgets/icon.tsx';
+import { CopyButton, EmptyState, Loading } from '../../widgets/states.tsx';
+import { Tabs } from '../../widgets/tabs.tsx';
+import { PageHead } from '../shared/page-head.tsx';
+import { SNIPPETS } from './snippets.ts';
+
+export function RunsPage({ store, server }: { readonly store: Store; readonly server: ServerInfo | undefined }): JSX.Element {
+  const { runs, loaded } = runList.value;
+  const [held, setHeld] = useState<readonly string[] | undefined>(undefined);
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
+  const [message, setMessage] = useState<string | undefined>(undefined);
+  const picker = useRef<HTMLInputElement>(null);
+  const filter = store.view.filter.value;
+  const dismissed = dismissedRuns.value;
+
+  const listed = runs.filter((run) => !dismissed.has(run.id));
+  // While the pointer or the focus is in the list, rows stay where they are; what is new waits behind a bar.
+  const fresh = held === undefined ? [] : listed.filter((run) => !held.includes(run.id));
+  const ordered = held === undefined ? listed : [...held.flatMap((id) => listed.find((run) => run.id === id) ?? [])];
+  const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
+  const shown = ordered.filter((run) => {
+    const text = `${run.name} ${run.kinds.join(' ')} ${run.hosts.join(' ')}`.toLowerCase();
+    return words.every((word) => text.includes(word));
+  });
+
+  const open = (id: string) => goTo(store, { kind: 'tool', run: id, tool: 'timeline' });
+  const bring = async (what: string, action: () => Promise<{ readonly id: string }>) => {
+    setMessage(`${what} …`);
+    try {
+      const { id } = await action();
+      setMessage(undefined);
+      if (id !== '') open(id);
+    } catch (error) {
+      const problem = toProblem(error);
+      setMessage(`${problem.title}: ${problem.detail}${problem.hint === undefined ? '' : ` ${problem.hint}`}`);
+    }
+  };
+  const takeFiles = async (files: readonly File[]) => {
+    const [file] = files;
+    if (file === undefined) return;
+    if (file.name.endsWith('.stepscope-view.json')) {
+      const address = parseViewFile(await file.text());
+      if (address === undefined) setMessage(`${file.name} is no view file of stepscope.`);
+      else applyAddress(store, address);
+      return;
+    }
+    await bring(`Reading ${file.name}`, () => importFile(file));
+  };
+
+  useEffect(() => {
+    const onDrop = (event: DragEvent) => {
+      event.preventDefault();
+      void takeFiles([...(event.dataTransfer?.files ?? [])]);
+    };
+    const onOver = (event: DragEvent) => event.preventDefault();
+    addEventListener('drop', onDrop);
+    addEventListener('dragover', onOver);
+    return () => {
+      removeEventListener('drop', onDrop);
+      removeEventListener('dragover', onOver);
+    };
+  }, []);
+
+  const dirs = server?.logDirs ?? [];
+  const summary = !loaded ? 'Looking for runs.' : listed.length === 0 ? 'Nothing recorded yet.' : `${plural(listed.length, 'run')}${dirs.length === 0 ? '' : ` in ${dirs.join(', ')}`}. New ones appear here by themselves.`;
+  const toggle = (id: string) => {
+    const next = new Set(chosen);
+    if (!next.delete(id)) next.add(id);
+    setChosen(next);
+  };
+  const hold = () => {
+    if (held === undefined) setHeld(listed.map((run) => run.id));
+  };
+
+  return (
+    <div class="ss-runs">
+      <PageHead
+        title="Runs"
+        summary={summary}
+        side={
+          <>
+            <input type="text" class="ss-filter" aria-label="Filter runs" placeholder="Filter runs" value={filter} onInput={(event) => { store.view.filter.value = event.currentTarget.value; }} />
+            <button type="button" class="ss-button" onClick={() => picker.current?.click()}>
+              <Icon name="open" /> Open file…
+            </button>
+          </>
+        }
+      />
+      <input
+        ref={picker}
+        type="file"
+        class="ss-hidden"
+        aria-label="Trace file"
+        tabIndex={-1}
+        onChange={(event) => {
+          void takeFiles([...(event.currentTarget.files ?? [])]);
+          event.currentTarget.value = '';
+        }}
+      />
+      {message === undefined ? undefined : (
+        <div class="ss-inline-alert" role="alert">
+          {message}
+          <button type="button" class="ss-link" onClick={() => setMessage(undefined)}>
+            Close
+          </button>
+        </div>
+      )}
+      {dismissed.size === 0 ? undefined : (
+        <p class="ss-quiet">
+          {plural(dismissed.size, 'run')} taken off the list; the files are where they were.{' '}
+          <button type="button" class="ss-link" onClick={() => { dismissedRuns.value = new Set(); }}>
+            Show again
+          </button>
+        </p>
+      )}
+      {!loaded ? (
+        <Loading what="Looking for runs" />
+      ) : listed.length === 0 ? (
+        <NothingYet server={server} onFile={() => picker.current?.click()} onExample={() => void bring('Opening the example', importExample)} />
+      ) : shown.length === 0 ? (
+        <EmptyState reason="filtered-out" title="No run matches" why={`The filter “${filter}” leaves none of ${plural(listed.length, 'run')}.`}>
+          <button type="button" class="ss-button" onClick={() => { store.view.filter.value = ''; }}>
+            Clear
+          </button>
+        </EmptyState>
+      ) : (
+        <>
+          {fresh.length === 0 ? undefined : (
+            <button type="button" class="ss-fresh" onClick={() => setHeld(undefined)}>
+              {plural(fresh.length, 'new run')}, show
+            </button>
+          )}
+          <div class="ss-run-table" onPointerEnter={hold} onPointerLeave={() => setHeld(undefined)} onFocusCapture={hold} onBlurCapture={() => setHeld(undefined)}>
+            <table>
+              <caption class="ss-hidden">Runs</caption>
+              <thead>
+                <tr>
+                  <th scope="col" class="ss-check-cell">
+                    <span class="ss-hidden">Selected</span>
+                  </th>
+                  <th scope="col">Name</th>
+                  <th scope="col">Kind</th>
+                  <th scope="col" class="ss-num">Hosts</th>
+                  <th scope="col" class="ss-num">Devices</th>
+                  <th scope="col" class="ss-num">Steps</th>
+                  <th scope="col" class="ss-num">Step time</th>
+                  <th scope="col" class="ss-num">Length</th>
+                  <th scope="col">Recorded</th>
+                  <th scope="col" class="ss-num">Size</th>
+                </tr>
+              </thead>
+              <tbody>
+                {shown.map((run) => (
+                  <RunRow key={run.id} run={run} latest={run.id === listed[0]?.id} chosen={chosen.has(run.id)} onChoose={() => toggle(run.id)} onOpen={() => open(run.id)} />
+                ))}
+              </tbody>
+            </table>
+          </div>
+          {chosen.size === 0 ? undefined : (
+            <div class="ss-row ss-selected-bar">
+              <span>{formatCount(chosen.size)} selected:</span>
+              <button
+                type="button"
+                class="ss-button"
+                aria-disabled={chosen.size !== 2}
+                title={chosen.size === 2 ? 'Compare both' : 'Select exactly two runs'}
+                onClick={() => {
+                  if (chosen.size === 2) goTo(store, { kind: 'compare' });
+                  else announce('Select exactly two runs to compare');
+                }}
+              >
+                Compare
+              </button>
+              <button
+                type="button"
+                class="ss-button"
+                title="The files stay where they are"
+                onClick={() => {
+                  dismissedRuns.value = new Set([...dismissed, ...chosen]);
+                  setChosen(new Set());
+                }}
+              >
+                Delete from list
+              </button>
+            </div>
+          )}
+        </>
+      )}
+    </div>
+  );
+}
+
+function RunRow({ run, latest, chosen, onChoose, onOpen }: { readonly run: RunSummary; readonly latest: boolean; readonly chosen: boolean; readonly onChoose: () => void; readonly onOpen: () => void }): JSX.Element {
+  const [details, setDetails] = useState(false);
+  const live = importProgress.value.get(run.id);
+  const importing = run.state === 'importing' || (live !== undefined && live.done < 1 && run.state === 'listed');
+  const progress = live?.done ?? run.progress;
+  const text = (value: string | undefined) => value ?? <span class="ss-quiet" title="Known once the run was opened">–</span>;
+  return (
+    <>
+      <tr
+        data-testid="run-row"
+        data-run={run.id}
+        data-state={run.state}
+        aria-label={run.name}
+        class="ss-row-link"
+        onClick={(event) => {
+          if (event.target instanceof Element && event.target.closest('input,button,a') === null) onOpen();
+        }}
+      >
+        <td class="ss-check-cell">
+          <input type="checkbox" aria-label={`Select ${run.name}`} checked={chosen} onChange={onChoose} />
+        </td>
+        <th scope="row">
+          <a
+            href={`/run/${encodeURIComponent(run.id)}/timeline`}
+            onClick={(event) => {
+              if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
+              event.preventDefault();
+              onOpen();
+            }}
+          >
+            {run.name}
+          </a>
+          {latest ? <small class="ss-quiet"> latest</small> : undefined}
+          {importing ? (
+            <span class="ss-import">
+              {live?.phase ?? run.phase ?? 'Reading'} {progress === undefined ? '' : `${Math.round(progress * 100)} %`}
+              <progress aria-label={`Import of ${run.name}`} {...(progress === undefined ? {} : { value: progress })} max={1} />
+            </span>
+          ) : undefined}
+          {run.state === 'partial' ? <span class="ss-state-partial">partial</span> : undefined}
+          {run.state === 'error' ? <span class="ss-state-error">cannot be read</span> : undefined}
+        </th>
+        <td>
+          {run.kinds.map((kind) => (
+            <span key={kind} class="ss-badge">
+              {kind}
+            </span>
+          ))}
+        </td>
+        <td class="ss-num" title={run.hosts.join(', ')}>{text(run.hosts.length === 0 ? undefined : formatCount(run.hosts.length))}</td>
+        <td class="ss-num">{text(run.devices === undefined ? undefined : formatCount(run.devices))}</td>
+        <td class="ss-num">{text(run.steps === undefined ? undefined : formatCount(run.steps))}</td>
+        <td class="ss-num">{text(run.stepNs === undefined ? undefined : formatDuration(run.stepNs))}</td>
+        <td class="ss-num">{text(run.durationNs === undefined ? undefined : formatDuration(run.durationNs))}</td>
+        <td>{text(run.recordedUnixMs === undefined ? undefined : formatRecorded(run.recordedUnixMs, Date.now()))}</td>
+        <td class="ss-num">{formatBytes(run.bytes)}</td>
+      </tr>
+      {run.fault === undefined ? undefined : (
+        <tr class="ss-fault-row">
+          <td />
+          <td colSpan={9}>
+            <div data-testid={run.state === 'error' ? 'error-state' : 'partial-state'} class="ss-fault">
+              <Icon name="warning" />
+              <span>
+                <strong class="ss-mono">{run.fault.file}</strong>: {run.fault.reason}
+                {run.fault.offset === undefined ? '' : ` (at byte ${formatCount(run.fault.offset)})`}
+                {details && run.fault.hint !== undefined ? <em> {run.fault.hint}</em> : undefined}
+              </span>
+              {run.fault.hint === undefined || details ? undefined : (
+                <button type="button" class="ss-link" onClick={() => setDetails(true)}>
+                  What to do
+                </button>
+              )}
+              <button type="button" class="ss-link" onClick={onOpen}>
+                Show what was readable
+              </button>
+            </div>
+          </td>
+        </tr>
+      )}
+    </>
+  );
+}
+
+function NothingYet({ server, onFile, onExample }: { readonly server: ServerInfo | undefined; readonly onFile: () => void; readonly onExample: () => void }): JSX.Element {
+  const [tab, setTab] = useState('jax');
+  const dir = server?.logDirs[0] ?? 'logs';
+  const snippet = SNIPPETS.find((item) => item.id === tab) ?? SNIPPETS[0];
+  const code = snippet?.code(dir) ?? '';
+  return (
+    <div class="ss-start" data-testid="empty-state" data-reason="not-recorded">
+      <div class="ss-cards">
+        <section class="ss-card">
+          <h2>Open a trace</h2>
+          <p>Drop a file anywhere on this page: XSpace, PyTorch or Chrome JSON, Perfetto; gzip is fine.</p>
+          <button type="button" class="ss-button ss-primary" onClick={onFile}>
+            Open file…
+          </button>
+        </section>
+        <section class="ss-card">
+          <h2>Capture from a running program</h2>
+          <p>Record for a second from a program that runs a profile server. The viewer cannot do this yet; a program that writes its trace here works today.</p>
+          <button type="button" class="ss-button" aria-disabled="true" title="Coming: use the snippets below until then" onClick={() => announce('Capturing from the viewer is coming. Use the snippets below until then.')}>
+            Capture profile
+          </button>
+        </section>
+        <section class="ss-card">
+          <h2>Look at the example run</h2>
+          <p>A small training run, recorded by stepscope itself: a loader, a trainer, steps, and two counters.</p>
+          <button type="button" class="ss-button" aria-disabled={server?.example === false} onClick={onExample}>
+            Look at the example run
+          </button>
+        </section>
+      </div>
+      <section class="ss-snippets" aria-label="Record your own">
+        <h2>Record your own</h2>
+        <p>
+          Runs written to <code class="ss-mono">{dir}</code> appear here by themselves.
+        </p>
+        <Tabs label="Frameworks" panelId="ss-snippet" tabs={SNIPPETS} active={tab} onChoose={setTab} />
+        <div id="ss-snippet" role="tabpanel" aria-labelledby={`ss-snippet-tab-${tab}`} class="ss-snippet">
+          <CopyButton text={code} />
+          {/* biome-ignore lint/a11y/noNoninteractiveTabindex: long lines scroll, so keys must reach them */}
+          <pre class="ss-code" tabIndex={0}>
+            <code>{code}</code>
+          </pre>
+        </div>
+      </section>
+    </div>
+  );
+}

@@ -1,0 +1,163 @@
+// details.tsx: the selected event, whole.
+import type { ComponentChildren, JSX } from 'preact';
+import { useState } from 'preact/hooks';
+import { exactTime, formatCount, formatDuration, plural, significant } from '../../base/format.ts';
+import type { EventDetail } from '../../model/event.ts';
+import { fitRange } from '../../model/viewport.ts';
+import { CopyButton, ErrorState, Loading } from '../../widgets/states.tsx';
+import { addNote, focusSelection, type Session, selectionToArea } from './session.ts';
+
+const LONG_TEXT = 400;
+
+export function DetailsTab({ session }: { readonly session: Session }): JSX.Element {
+  const { store, detail, selected } = session;
+  const id = store.view.selected.value;
+  if (id === undefined) {
+    return (
+      <div class="ss-drawer-empty" data-testid="empty-state" data-reason="no-match">
+        <p>
+          <strong>No event is selected.</strong> Click one, or press <kbd>/</kbd> to search and <kbd>Enter</kbd> to go to a match.
+        </p>
+      </div>
+    );
+  }
+  const { value, problem, loading } = detail.state.value;
+  if (problem !== undefined) return <ErrorState title={problem.title} detail={problem.detail} hint={problem.hint} where={problem.where} report={problem.report} />;
+  const known = value?.id === id ? value : undefined;
+  if (known === undefined) {
+    const quick = selected.value;
+    if (quick === undefined) return <Loading what="Reading the event" />;
+    return (
+      <section aria-label="Event details" class="ss-details ss-dim" data-testid="event-details" aria-busy={loading}>
+        <h2>{quick.name}</h2>
+      </section>
+    );
+  }
+  return <EventView session={session} event={known} />;
+}
+
+function EventView({ session, event }: { readonly session: Session; readonly event: EventDetail }): JSX.Element {
+  const { engine, store, run } = session;
+  const { among } = event;
+  const path = session.paths.get(event.track) ?? event.trackName;
+  const share = event.durNs > 0 ? ` (${significant((event.selfNs / event.durNs) * 100)} %)` : '';
+  return (
+    <section aria-label="Event details" class="ss-details" data-testid="event-details">
+      <div class="ss-details-head">
+        <h2>{event.name}</h2>
+        <div class="ss-row ss-wrap">
+          <button type="button" class="ss-button ss-small" onClick={() => focusSelection(session)}>
+            Show
+          </button>
+          <button type="button" class="ss-button ss-small" onClick={() => engine.show(fitRange(event.startNs, event.startNs + event.durNs, 0.8, engine.bounds))}>
+            Fit
+          </button>
+          <button
+            type="button"
+            class="ss-button ss-small"
+            onClick={() => {
+              store.view.match.value = undefined;
+              store.view.query.value = event.name;
+            }}
+          >
+            Find all
+          </button>
+          {event.durNs > 0 ? (
+            <button type="button" class="ss-button ss-small" onClick={() => selectionToArea(session)}>
+              As area
+            </button>
+          ) : undefined}
+          <button type="button" class="ss-button ss-small" onClick={() => addNote(session, '')}>
+            Mark
+          </button>
+          <CopyButton text={eventJson(event)} label="Copy as JSON" />
+        </div>
+      </div>
+      {among === undefined || among.count < 2 ? undefined : (
+        <p class="ss-quiet">
+          Longer than {significant(among.percentile)} % of {formatCount(among.count)} with this name (number {formatCount(among.rank)} by length, median {formatDuration(among.medianNs)}, longest {formatDuration(among.maxNs)}).{' '}
+          <button type="button" class="ss-link" onClick={() => { store.view.tab.value = 'similar'; }}>
+            See all
+          </button>
+        </p>
+      )}
+      <div class="ss-details-columns">
+        <dl class="ss-terms">
+          <Term name="Start">{exactTime(event.startNs)}</Term>
+          <Term name="Duration">{event.instant ? 'instant' : exactTime(event.durNs)}</Term>
+          <Term name="Self time">
+            {exactTime(event.selfNs)}
+            {event.selfNs < event.durNs ? share : ''}
+          </Term>
+          <Term name="Track">{path}</Term>
+          <Term name="Kind">
+            {event.kindText}
+            {event.category === undefined ? '' : ` · ${event.category}`}
+          </Term>
+          {event.step === undefined ? undefined : <Term name="Step">{String(event.step)}</Term>}
+          {event.unfinished ? <Term name="State">unfinished: its end was not recorded</Term> : undefined}
+          {event.derived ? <Term name="Origin">derived: computed by a tool, not recorded by the program</Term> : undefined}
+          {event.source === undefined ? undefined : <Term name="Source">{event.source}</Term>}
+          {event.flowIn + event.flowOut === 0 ? undefined : (
+            <Term name="Links">
+              <button type="button" class="ss-link" onClick={() => { store.view.tab.value = 'flows'; }}>
+                {plural(event.flowIn, 'link')} in, {formatCount(event.flowOut)} out
+              </button>
+            </Term>
+          )}
+        </dl>
+        <dl class="ss-terms ss-args" aria-label="Arguments">
+          {event.args.map(([name, value]) => (
+            <Term key={name} name={name}>
+              <Value value={value} />
+              {event.argsCut[name] === undefined ? undefined : <em> cut; {String(event.argsCut[name])} bytes in all</em>}
+            </Term>
+          ))}
+        </dl>
+      </div>
+      {event.argsError === undefined ? undefined : <p class="ss-warn-text">Arguments cannot be shown: {event.argsError}</p>}
+      {event.args.length === 0 && event.argsError === undefined ? <p class="ss-quiet">The file has no arguments for this event.</p> : undefined}
+      {event.stack.length === 0 ? undefined : (
+        <>
+          <h3>Stack</h3>
+          <ol class="ss-stack">
+            {event.stack.map((frame, at) => (
+              // biome-ignore lint/suspicious/noArrayIndexKey: frames repeat in recursion, and their order is what they are
+              <li key={at}>{frame}</li>
+            ))}
+          </ol>
+        </>
+      )}
+      <span class="ss-hidden">{run.name}</span>
+    </section>
+  );
+}
+
+function Term({ name, children }: { readonly name: string; readonly children: ComponentChildren }): JSX.Element {
+  return (
+    <div>
+      <dt title={name}>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+/** A value as text; long ones open on demand. Always a text node. */
+function Value({ value }: { readonly value: unknown }): JSX.Element {
+  const [whole, setWhole] = useState(false);
+  const text = typeof value === 'string' ? value : typeof value === 'number' || typeof value === 'boolean' ? String(value) : JSON.stringify(value);
+  if (text.length <= LONG_TEXT || whole) return <span class={typeof value === 'string' ? '' : 'ss-mono'}>{text}</span>;
+  return (
+    <span>
+      {text.slice(0, LONG_TEXT)}…{' '}
+      <button type="button" class="ss-link" onClick={() => setWhole(true)}>
+        show all {formatCount(text.length)} characters
+      </button>
+    </span>
+  );
+}
+
+export function eventJson(event: EventDetail): string {
+  const { args, argsCut: _cut, argsError: _error, among, ...rest } = event;
+  return JSON.stringify({ ...rest, among, args: Object.fromEntries(args) }, undefined, 2);
+}

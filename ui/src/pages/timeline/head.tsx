@@ -1,0 +1,259 @@
+// head.tsx: minimap, ruler and the lane of steps above the canvas.
+import { useSignalEffect } from '@preact/signals';
+import type { JSX } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { fetchMinimap } from '../../api/server.ts';
+import { cssOf, mix, rgbOf, type Theme } from '../../base/theme.ts';
+import type { ReadonlySignal } from '@preact/signals';
+import { fitRange, pxFromTime, timeFromPx } from '../../model/viewport.ts';
+import { announce } from '../../state/commands.ts';
+import { ticksOf } from '../../timeline/ruler.ts';
+import { FONT } from '../../timeline/paint.ts';
+import { SEARCH_BINS } from './search.ts';
+import { type Session, setArea } from './session.ts';
+
+const MINIMAP_BINS = 800;
+const MINIMAP_PX = 36;
+const RULER_PX = 24;
+export const STEPS_PX = 20;
+
+interface Busy {
+  readonly tracks: readonly number[];
+  /** `MINIMAP_BINS` shares of 255 per track. */
+  readonly rows: readonly Uint8Array[];
+}
+
+function prepare(canvas: HTMLCanvasElement, widthPx: number, heightPx: number): CanvasRenderingContext2D | undefined {
+  const ratio = devicePixelRatio || 1;
+  const wide = Math.max(1, Math.round(widthPx * ratio));
+  const high = Math.max(1, Math.round(heightPx * ratio));
+  if (canvas.width !== wide || canvas.height !== high) {
+    canvas.width = wide;
+    canvas.height = high;
+  }
+  const context = canvas.getContext('2d');
+  context?.setTransform(ratio, 0, 0, ratio, 0, 0);
+  return context ?? undefined;
+}
+
+export function Minimap({ session, theme }: { readonly session: Session; readonly theme: ReadonlySignal<Theme> }): JSX.Element {
+  const { engine, run, search } = session;
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const [busy, setBusy] = useState<Busy | undefined>(undefined);
+  const from = useRef<number | undefined>(undefined);
+
+  useEffect(() => {
+    let gone = false;
+    fetchMinimap(run.id, run.contentHash, MINIMAP_BINS, { urgency: 'soon' }).then(
+      ({ columns, rows }) => {
+        if (gone) return;
+        const track = columns.get('track');
+        const bin = columns.get('bin');
+        const share = columns.get('busy');
+        const byTrack = new Map<number, Uint8Array>();
+        for (let at = 0; at < rows; at += 1) {
+          const id = track?.[at] ?? 0;
+          const row = byTrack.get(id) ?? new Uint8Array(MINIMAP_BINS);
+          row[bin?.[at] ?? 0] = share?.[at] ?? 0;
+          byTrack.set(id, row);
+        }
+        setBusy({ tracks: [...byTrack.keys()], rows: [...byTrack.values()] });
+      },
+      () => undefined,
+    );
+    return () => {
+      gone = true;
+    };
+  }, [run.id, run.contentHash]);
+
+  useSignalEffect(() => {
+    const { widthPx } = engine.size.value;
+    const colours = theme.value;
+    const found = search.answer.value;
+    const element = canvas.current;
+    if (element === null || widthPx < 2) return;
+    const context = prepare(element, widthPx, MINIMAP_PX);
+    if (context === undefined) return;
+    context.fillStyle = colours.panel;
+    context.fillRect(0, 0, widthPx, MINIMAP_PX);
+    const rows = busy?.rows ?? [];
+    const rowPx = Math.max(2, Math.min(12, Math.floor((MINIMAP_PX - 6) / Math.max(1, rows.length))));
+    const top = Math.max(3, (MINIMAP_PX - rowPx * rows.length) / 2);
+    const base = rgbOf(colours.panel);
+    const full = rgbOf(colours.accent);
+    const shades = Array.from({ length: 9 }, (_, step) => cssOf(mix(base, full, 0.15 + 0.07 * step)));
+    rows.forEach((row, at) => {
+      for (let bin = 0; bin < MINIMAP_BINS; bin += 1) {
+        const share = row[bin] ?? 0;
+        if (share === 0) continue;
+        context.fillStyle = shades[Math.floor(share / 32)] ?? colours.accent;
+        const x = Math.floor((bin * widthPx) / MINIMAP_BINS);
+        context.fillRect(x, top + at * rowPx, Math.ceil(((bin + 1) * widthPx) / MINIMAP_BINS) - x, Math.max(1, rowPx - 1));
+      }
+    });
+    if (found !== undefined) {
+      context.fillStyle = colours.warning;
+      found.bins.forEach((count, bin) => {
+        if (count > 0) context.fillRect((bin * widthPx) / SEARCH_BINS, 0, Math.max(1.5, widthPx / SEARCH_BINS - 1), 5);
+      });
+    }
+  });
+  useEffect(() => {
+    // The signal effect draws again when the data is there.
+    engine.size.value = { ...engine.size.peek() };
+  }, [busy, engine]);
+
+  const timeAt = (event: PointerEvent) => {
+    const rect = canvas.current?.getBoundingClientRect();
+    return timeFromPx({ ...engine.bounds, widthPx: rect?.width ?? 1 }, event.clientX - (rect?.left ?? 0));
+  };
+  return (
+    <div
+      class="ss-minimap"
+      onPointerDown={(event) => {
+        event.currentTarget.setPointerCapture(event.pointerId);
+        from.current = timeAt(event);
+      }}
+      onPointerMove={(event) => {
+        if (from.current === undefined) return;
+        const to = timeAt(event);
+        const length = Math.abs(to - from.current);
+        if (length > (engine.bounds.endNs / Math.max(1, engine.size.peek().widthPx)) * 4) {
+          engine.show({ startNs: Math.min(from.current, to), endNs: Math.max(from.current, to) }, false);
+        }
+      }}
+      onPointerUp={(event) => {
+        const start = from.current;
+        from.current = undefined;
+        if (start === undefined) return;
+        const moved = Math.abs(timeAt(event) - start) > (engine.bounds.endNs / Math.max(1, engine.size.peek().widthPx)) * 4;
+        if (!moved) {
+          const half = (engine.target.endNs - engine.target.startNs) / 2;
+          engine.show({ startNs: start - half, endNs: start + half });
+        }
+      }}
+    >
+      <canvas ref={canvas} aria-hidden="true" />
+      <MinimapWindow session={session} />
+    </div>
+  );
+}
+
+function MinimapWindow({ session }: { readonly session: Session }): JSX.Element {
+  const { engine } = session;
+  const { widthPx } = engine.size.value;
+  const whole = { ...engine.bounds, widthPx };
+  const left = Math.max(0, pxFromTime(whole, engine.shown.value.startNs));
+  const right = Math.min(widthPx, pxFromTime(whole, engine.shown.value.endNs));
+  return <div class="ss-minimap-window" style={{ left: `${Math.min(left, widthPx - 4)}px`, width: `${Math.max(4, right - left)}px` }} />;
+}
+
+/** Ticks, notes, steps, search ticks. Drag pans; a click on a step limits everything to it. */
+export function Ruler({ session, theme }: { readonly session: Session; readonly theme: ReadonlySignal<Theme> }): JSX.Element {
+  const { engine, steps, store, search, notes } = session;
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const drag = useRef<{ x: number; moved: boolean } | undefined>(undefined);
+  const heightPx = RULER_PX + (steps.length > 0 ? STEPS_PX : 0);
+
+  useSignalEffect(() => {
+    const view = engine.viewport.value;
+    const colours = theme.value;
+    const scope = store.view.steps.value;
+    const element = canvas.current;
+    if (element === null || view.widthPx < 2) return;
+    const context = prepare(element, view.widthPx, heightPx);
+    if (context === undefined) return;
+    context.fillStyle = colours.background;
+    context.fillRect(0, 0, view.widthPx, heightPx);
+    context.font = FONT;
+    context.textBaseline = 'middle';
+    context.textAlign = 'left';
+    for (const tick of ticksOf(view)) {
+      context.fillStyle = colours.border;
+      context.fillRect(Math.round(tick.px), RULER_PX - 7, 1, 7);
+      context.fillStyle = colours.muted;
+      context.fillText(tick.text, Math.round(tick.px) + 4, RULER_PX / 2);
+    }
+    context.fillStyle = colours.line;
+    context.fillRect(0, RULER_PX - 1, view.widthPx, 1);
+    const found = search.answer.value;
+    if (found !== undefined) {
+      context.fillStyle = colours.warning;
+      const binNs = engine.bounds.endNs / SEARCH_BINS;
+      found.bins.forEach((count, bin) => {
+        const x = pxFromTime(view, bin * binNs);
+        if (count > 0 && x > -8 && x < view.widthPx) context.fillRect(x, RULER_PX - 3, Math.max(2, pxFromTime(view, (bin + 1) * binNs) - x - 1), 3);
+      });
+    }
+    const kind = rgbOf(colours.kinds[11] ?? colours.muted);
+    let labelledTo = -1;
+    for (const step of steps) {
+      const left = Math.max(-1, pxFromTime(view, step.startNs));
+      const right = Math.min(view.widthPx + 1, pxFromTime(view, step.startNs + step.durNs));
+      if (right < 0 || left > view.widthPx) continue;
+      const chosen = scope !== undefined && step.n >= scope.from && step.n <= scope.to;
+      context.fillStyle = cssOf(mix(rgbOf(colours.background), kind, chosen ? 1 : step.n % 2 === 0 ? 0.42 : 0.28));
+      context.fillRect(left, RULER_PX + 1, Math.max(1, right - left - 1), STEPS_PX - 3);
+      const text = right - left > 64 ? `step ${step.n}` : String(step.n);
+      const width = context.measureText(text).width;
+      const at = Math.max(4, left + 4);
+      if (right - at > width + 2 && at > labelledTo) {
+        context.fillStyle = chosen ? colours.sliceText : colours.text;
+        context.fillText(text, at, RULER_PX + STEPS_PX / 2);
+        labelledTo = at + width;
+      }
+    }
+    for (const note of notes.value) {
+      const x = pxFromTime(view, note.t0);
+      if (x < -8 || x > view.widthPx) continue;
+      context.fillStyle = colours.accent;
+      context.beginPath();
+      context.moveTo(x, RULER_PX - 1);
+      context.lineTo(x, 3);
+      context.lineTo(x + 8, 6);
+      context.lineTo(x + 1, 10);
+      context.lineTo(x + 1, RULER_PX - 1);
+      context.fill();
+    }
+  });
+
+  const chooseStep = (x: number) => {
+    const timeNs = timeFromPx(engine.viewport.peek(), x);
+    const step = steps.find((item) => item.startNs <= timeNs && timeNs < item.startNs + item.durNs);
+    if (step === undefined) return;
+    store.view.steps.value = { from: step.n, to: step.n };
+    setArea(session, { startNs: step.startNs, endNs: step.startNs + step.durNs, tracks: [] });
+    announce(`Limited to step ${step.n}`);
+  };
+  return (
+    <div
+      class="ss-ruler"
+      style={{ height: `${heightPx}px` }}
+      onPointerDown={(event) => {
+        event.currentTarget.setPointerCapture(event.pointerId);
+        drag.current = { x: event.clientX, moved: false };
+      }}
+      onPointerMove={(event) => {
+        const now = drag.current;
+        if (now === undefined) return;
+        if (!now.moved && Math.abs(event.clientX - now.x) < 3) return;
+        engine.panPx(now.x - event.clientX);
+        drag.current = { x: event.clientX, moved: true };
+      }}
+      onPointerUp={(event) => {
+        const now = drag.current;
+        drag.current = undefined;
+        const rect = event.currentTarget.getBoundingClientRect();
+        if (now?.moved === false && event.clientY - rect.top > RULER_PX) chooseStep(event.clientX - rect.left);
+      }}
+      onDblClick={(event) => {
+        const rect = event.currentTarget.getBoundingClientRect();
+        const timeNs = timeFromPx(engine.viewport.peek(), event.clientX - rect.left);
+        const step = steps.find((item) => item.startNs <= timeNs && timeNs < item.startNs + item.durNs);
+        if (step !== undefined) engine.show(fitRange(step.startNs, step.startNs + step.durNs, 0.9, engine.bounds));
+      }}
+    >
+      <canvas ref={canvas} aria-hidden="true" />
+    </div>
+  );
+}

@@ -1,0 +1,360 @@
+// session.ts: everything the timeline of one opened run holds together: layout, engine, search, selection.
+import { batch, computed, effect, type ReadonlySignal, type Signal, signal } from '@preact/signals';
+import { Problem, toProblem } from '../../api/client.ts';
+import { createResource, type Resource } from '../../api/resource.ts';
+import { fetchEvent, fetchFlows, fetchNeighbours, fetchNotes, saveNotes } from '../../api/server.ts';
+import type { Theme } from '../../base/theme.ts';
+import type { Area } from '../../model/area.ts';
+import type { EventDetail, EventRef, FlowGraph, Note } from '../../model/event.ts';
+import { parseFilter } from '../../model/filter.ts';
+import type { RunDetail, Step } from '../../model/run.ts';
+import { type Track, trackPaths, trackTree } from '../../model/track.ts';
+import { centreRange, fitRange, revealRange, sameRange, type TimeRange } from '../../model/viewport.ts';
+import { announce } from '../../state/commands.ts';
+import { drawerOpen } from '../../state/preferences.ts';
+import { isFolded, type Store, setFolded } from '../../state/store.ts';
+import { TimelineEngine } from '../../timeline/engine.ts';
+import { foldedByDefault, layoutRows, type Lane, type RowLayout } from '../../timeline/rows.ts';
+import { createSearch, type Search } from './search.ts';
+
+export interface Session {
+  readonly store: Store;
+  readonly run: RunDetail;
+  readonly tracks: readonly Track[];
+  readonly trackById: ReadonlyMap<number, Track>;
+  readonly paths: ReadonlyMap<number, string>;
+  readonly steps: readonly Step[];
+  readonly layout: ReadonlySignal<RowLayout>;
+  readonly filterProblem: ReadonlySignal<string | undefined>;
+  readonly engine: TimelineEngine;
+  readonly search: Search;
+  readonly detail: Resource<EventDetail>;
+  readonly flows: Resource<FlowGraph>;
+  /** The selected event as far as it is known. */
+  readonly selected: ReadonlySignal<EventRef | undefined>;
+  /** The range that limits every statistic, from `step=`. */
+  readonly scope: ReadonlySignal<TimeRange | undefined>;
+  readonly focusedLane: Signal<string | undefined>;
+  readonly problem: Signal<Problem | undefined>;
+  readonly notes: Signal<readonly Note[]>;
+  readonly scroller: { element: HTMLElement | undefined };
+  select(event: EventRef, reveal: boolean): void;
+  clearSelection(): void;
+  /** Scrolls and unfolds until the track is on the screen. */
+  revealTrack(track: number, row: number): void;
+  dispose(): void;
+}
+
+export function createSession(store: Store, run: RunDetail, tracks: readonly Track[], steps: readonly Step[], theme: ReadonlySignal<Theme>): Session {
+  const paths = trackPaths(tracks);
+  const trackById = new Map(tracks.map((track) => [track.id, track]));
+  const problem = signal<Problem | undefined>(undefined);
+  const detail = createResource<EventDetail>();
+  const flows = createResource<FlowGraph>();
+  const quick = signal<EventRef | undefined>(undefined);
+  const notes = signal<readonly Note[]>([]);
+  const scroller: Session['scroller'] = { element: undefined };
+  const { view } = store;
+
+  const selected = computed<EventRef | undefined>(() => {
+    const id = view.selected.value;
+    if (id === undefined) return undefined;
+    const loaded = detail.state.value.value;
+    if (loaded?.id === id) return loaded;
+    return quick.value?.id === id ? quick.value : undefined;
+  });
+
+  const parsedFilter = computed(() => parseFilter(view.filter.value));
+  const tree = computed(() => trackTree(tracks, view.grouping.value));
+  const always = computed(() => selected.value?.track);
+  const layout = computed<RowLayout>(() => {
+    const { matches } = parsedFilter.value;
+    const folds = view.folds.value;
+    // With a word to find, the list is flat and holds only what matches; with exclusions alone the tree stays.
+    const flat = view.filter.value.split(',').some((part) => part.trim() !== '' && !part.trim().startsWith('!'));
+    return layoutRows({
+      nodes: tree.value,
+      paths,
+      filter: matches === undefined ? undefined : { matches, flat },
+      hosts: view.hosts.value,
+      rank: view.rank.value,
+      pins: view.pins.value,
+      hides: view.hides.value,
+      only: view.only.value,
+      raised: view.raised.value,
+      quiet: view.quiet.value,
+      isFolded: (key, byDefault) => isFolded(folds, key, byDefault),
+      always: matches === undefined ? always.value : undefined,
+    });
+  });
+
+  const scope = computed<TimeRange | undefined>(() => {
+    const wanted = view.steps.value;
+    if (wanted === undefined) return undefined;
+    const inside = steps.filter((step) => step.n >= wanted.from && step.n <= wanted.to);
+    if (inside.length === 0) return undefined;
+    return { startNs: Math.min(...inside.map((step) => step.startNs)), endNs: Math.max(...inside.map((step) => step.startNs + step.durNs)) };
+  });
+  const firstScope = scope.peek();
+  if (firstScope !== undefined && view.range.peek() === undefined) {
+    view.range.value = fitRange(firstScope.startNs, firstScope.endNs, 0.9, { startNs: 0, endNs: run.durationNs });
+  }
+
+  const matcher = signal<((name: string) => boolean) | undefined>(undefined);
+  const engine = new TimelineEngine({
+    run,
+    layout,
+    theme,
+    colouring: view.colouring,
+    matcher,
+    flows: computed(() => {
+      const graph = flows.state.value.value;
+      return graph !== undefined && graph.event === view.selected.value ? graph : undefined;
+    }),
+    range: view.range,
+    onProblem: (error) => {
+      problem.value = toProblem(error);
+    },
+  });
+  const search = createSearch(store, run, scope, () => (sameRange(engine.target, engine.fit) ? undefined : engine.target.startNs));
+
+  const stops = [
+    effect(() => {
+      // A search without any match dims nothing: it would only take the picture away.
+      matcher.value = search.answer.value !== undefined && search.answer.value.total > 0 ? search.matcher.value : undefined;
+    }),
+    effect(() => {
+      const id = view.selected.value;
+      if (id === undefined) detail.clear();
+      else detail.load(`${run.contentHash}/${id}`, (abort) => fetchEvent(run.id, id, run.contentHash, { signal: abort }));
+    }),
+    effect(() => {
+      const loaded = detail.state.value.value;
+      if (loaded === undefined || loaded.id !== view.selected.value || loaded.flowIn + loaded.flowOut === 0) {
+        flows.clear();
+        return;
+      }
+      flows.load(`${run.contentHash}/${loaded.id}`, (abort) => fetchFlows(run.id, loaded.id, 3, run.contentHash, { signal: abort }));
+    }),
+    effect(() => {
+      if (engine.stats.value.loading === false && problem.peek()?.status === 0) problem.value = undefined;
+    }),
+  ];
+  fetchNotes(run.id).then(
+    (loaded) => {
+      notes.value = loaded;
+    },
+    () => undefined,
+  );
+
+  const revealTrack = (track: number, row: number) => {
+    for (let guard = 0; guard < 32; guard += 1) {
+      const found = engine.laneOf(track);
+      if (found?.lane.kind === 'group') {
+        setFolded(store, found.lane.key, false, foldedByDefault(found.lane.node, tracks.length));
+        const still = engine.laneOf(track);
+        if (still?.lane.key === found.lane.key) store.view.folds.value = [...store.view.folds.peek().filter((key) => key !== found.lane.key), `-${found.lane.key}`];
+        continue;
+      }
+      if (found === undefined) {
+        if (trackById.get(track)?.hidden === true && !view.quiet.peek()) {
+          view.quiet.value = true;
+          continue;
+        }
+        return;
+      }
+      const { lane, topPx } = found;
+      const element = scroller.element;
+      if (element === undefined || lane.pinned) return;
+      const y = topPx + lane.padPx + row * lane.rowPx;
+      const pinned = layout.peek().pinnedPx;
+      const height = engine.size.peek().heightPx;
+      if (y < pinned + 8 || y + lane.rowPx > height - 8) {
+        element.scrollTop = Math.max(0, element.scrollTop + y - pinned - (height - pinned) / 2);
+        engine.scrollTop.value = element.scrollTop;
+      }
+      return;
+    }
+  };
+
+  const select = (event: EventRef, reveal: boolean) => {
+    batch(() => {
+      quick.value = event;
+      view.selected.value = event.id;
+      if (view.tab.peek() === 'selection' || view.tab.peek() === undefined) view.tab.value = 'details';
+    });
+    drawerOpen.value = true;
+    if (reveal) {
+      engine.show(revealRange(engine.target, event.startNs, event.startNs + event.durNs, engine.bounds));
+      // The drawer may just have opened and taken some height.
+      requestAnimationFrame(() => revealTrack(event.track, event.row));
+    }
+  };
+
+  // A link with a selection: scroll to it once it is known.
+  let revealed = false;
+  stops.push(
+    effect(() => {
+      const event = selected.value;
+      if (revealed || event === undefined || engine.size.value.heightPx === 0) return;
+      revealed = true;
+      requestAnimationFrame(() => revealTrack(event.track, event.row));
+    }),
+  );
+
+  return {
+    store,
+    run,
+    tracks,
+    trackById,
+    paths,
+    steps,
+    layout,
+    filterProblem: computed(() => parsedFilter.value.problem?.reason),
+    engine,
+    search,
+    detail,
+    flows,
+    selected,
+    scope,
+    focusedLane: signal<string | undefined>(undefined),
+    problem,
+    notes,
+    scroller,
+    select,
+    clearSelection() {
+      view.selected.value = undefined;
+    },
+    revealTrack,
+    dispose() {
+      for (const stop of stops) stop();
+      search.dispose();
+      engine.dispose();
+    },
+  };
+}
+
+/** Loads an event by id and selects it. */
+export async function selectById(session: Session, id: number, reveal: boolean): Promise<void> {
+  try {
+    session.select(await fetchEvent(session.run.id, id, session.run.contentHash), reveal);
+  } catch (error) {
+    announce(toProblem(error).detail);
+  }
+}
+
+export async function selectNeighbour(session: Session, step: 'prev' | 'next'): Promise<void> {
+  const id = session.store.view.selected.peek();
+  if (id === undefined) {
+    const first = session.engine.eventsInView(1, session.focusedLane.peek())[0];
+    if (first === undefined) announce('No event in view on this track');
+    else await selectById(session, first.id, true);
+    return;
+  }
+  const neighbours = await fetchNeighbours(session.run.id, id, session.run.contentHash);
+  const next = neighbours[step];
+  if (next === undefined) announce(step === 'next' ? 'This is the last event of its track' : 'This is the first event of its track');
+  else await selectById(session, next, true);
+}
+
+/** Follows a link of the selected event; the nearest end in time first. */
+export async function followFlow(session: Session, direction: 'back' | 'forward'): Promise<void> {
+  const id = session.store.view.selected.peek();
+  if (id === undefined) {
+    announce('Select an event first');
+    return;
+  }
+  const graph = await fetchFlows(session.run.id, id, 1, session.run.contentHash);
+  const ends = graph.edges.flatMap((edge) => (direction === 'forward' ? (edge.from === id ? [edge.to] : []) : edge.to === id ? [edge.from] : []));
+  const target = ends.flatMap((end) => graph.events.get(end) ?? []).sort((a, b) => a.startNs - b.startNs)[0];
+  if (target === undefined) announce(direction === 'forward' ? 'No link leads on from here' : 'No link leads here');
+  else session.select(target, true);
+}
+
+interface Focus {
+  readonly id: number;
+  readonly range: TimeRange;
+}
+
+const lastFocus = new WeakMap<Session, Focus>();
+
+/** First centres the selection, then fits it. */
+export function focusSelection(session: Session): void {
+  const event = session.selected.peek();
+  const { engine } = session;
+  if (event === undefined) {
+    const area = session.store.view.area.peek();
+    if (area !== undefined) engine.show(fitRange(area.startNs, area.endNs, 0.8, engine.bounds));
+    return;
+  }
+  session.revealTrack(event.track, event.row);
+  const before = lastFocus.get(session);
+  const again = before?.id === event.id && sameRange(before.range, engine.target);
+  const range = again ? fitRange(event.startNs, event.startNs + event.durNs, 0.8, engine.bounds) : centreRange(engine.target, event.startNs + event.durNs / 2, engine.bounds);
+  lastFocus.set(session, { id: event.id, range });
+  engine.show(range);
+}
+
+export function setArea(session: Session, area: Area | undefined): void {
+  session.store.view.area.value = area;
+  if (area === undefined) return;
+  session.store.view.tab.value = 'selection';
+  drawerOpen.value = true;
+}
+
+export function selectionToArea(session: Session): void {
+  const event = session.selected.peek();
+  if (event === undefined || event.durNs === 0) announce('Select an event with a duration first');
+  else setArea(session, { startNs: event.startNs, endNs: event.startNs + event.durNs, tracks: [] });
+}
+
+/** The step that the middle of the window is in, or the last one before it. */
+export function currentStep(steps: readonly Step[], range: TimeRange): Step | undefined {
+  const middle = (range.startNs + range.endNs) / 2;
+  let found: Step | undefined;
+  for (const step of steps) if (step.startNs <= middle) found = step;
+  return found ?? steps[0];
+}
+
+export function goStep(session: Session, by: 1 | -1): void {
+  const { steps, engine } = session;
+  const now = currentStep(steps, engine.target);
+  if (now === undefined) {
+    announce('No steps were recorded');
+    return;
+  }
+  const at = steps.indexOf(now);
+  const inView = engine.target.endNs - engine.target.startNs < now.durNs * 3;
+  const next = inView ? steps[at + by] : now;
+  if (next === undefined) announce(by > 0 ? 'This is the last step' : 'This is the first step');
+  else {
+    engine.show(fitRange(next.startNs, next.startNs + next.durNs, 0.9, engine.bounds));
+    announce(`Step ${next.n}`);
+  }
+}
+
+export async function addNote(session: Session, text: string): Promise<void> {
+  const event = session.selected.peek();
+  const area = session.store.view.area.peek();
+  const span = event !== undefined ? { t0: event.startNs, t1: event.startNs + event.durNs } : area !== undefined ? { t0: area.startNs, t1: area.endNs } : undefined;
+  if (span === undefined) {
+    announce('Select an event or an area first');
+    return;
+  }
+  const track = event === undefined ? undefined : session.trackById.get(event.track)?.key;
+  const note: Note = { id: `n${Date.now().toString(36)}`, ...span, text: text === '' ? (event?.name ?? 'mark') : text, tracks: track === undefined ? [] : [track] };
+  await keepNotes(session, [...session.notes.peek(), note]);
+  announce('Marked');
+}
+
+export async function keepNotes(session: Session, notes: readonly Note[]): Promise<void> {
+  try {
+    session.notes.value = await saveNotes(session.run.id, notes);
+  } catch (error) {
+    announce(`The note was not saved: ${toProblem(error).detail}`);
+  }
+}
+
+export const isGroup = (lane: Lane): boolean => lane.kind === 'group';
+
+export { Problem };

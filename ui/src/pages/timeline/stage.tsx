@@ -1,0 +1,331 @@
+// stage.tsx: the canvas with its overlays (selection, area, cursor) and everything the pointer does on it.
+import { useComputed, useSignal, useSignalEffect } from '@preact/signals';
+import type { JSX } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+import { exactTime, formatDuration, formatValue } from '../../base/format.ts';
+import type { Area } from '../../model/area.ts';
+import { fitRange, pxFromTime, timeFromPx } from '../../model/viewport.ts';
+import type { Hit } from '../../timeline/hit.ts';
+import { type Session, setArea } from './session.ts';
+
+const DRAG_PX = 4;
+const SNAP_PX = 10;
+const ZOOM_PER_WHEEL_PX = 1 / 240;
+
+type Drag =
+  | { readonly kind: 'area'; readonly fromNs: number; readonly fromX: number; readonly fromY: number; readonly moved: boolean }
+  | { readonly kind: 'pan'; readonly lastX: number; readonly moved: boolean }
+  | { readonly kind: 'edge'; readonly side: 'start' | 'end' };
+
+interface Tip {
+  readonly x: number;
+  readonly y: number;
+  readonly title: string;
+  readonly lines: readonly string[];
+}
+
+/** Keys held with the pointer; only Space matters here. */
+let spaceDown = false;
+
+export function Stage({ session }: { readonly session: Session }): JSX.Element {
+  const { engine, store } = session;
+  const root = useRef<HTMLDivElement>(null);
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const cursor = useRef<HTMLDivElement>(null);
+  const drag = useRef<Drag | undefined>(undefined);
+  const tip = useSignal<Tip | undefined>(undefined);
+
+  useEffect(() => {
+    const element = root.current;
+    if (element === null || canvas.current === null) return;
+    engine.attach(canvas.current);
+    const measure = () => {
+      engine.size.value = { widthPx: element.clientWidth, heightPx: element.clientHeight };
+    };
+    measure();
+    const watcher = new ResizeObserver(measure);
+    watcher.observe(element);
+    const onWheel = (event: WheelEvent) => {
+      const scale = event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? 400 : 1;
+      if (event.ctrlKey || event.metaKey) {
+        event.preventDefault();
+        engine.zoomAt(event.clientX - element.getBoundingClientRect().left, 2 ** (event.deltaY * scale * ZOOM_PER_WHEEL_PX));
+      } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+        event.preventDefault();
+        engine.panPx((event.deltaX !== 0 ? event.deltaX : event.deltaY) * scale);
+      }
+    };
+    element.addEventListener('wheel', onWheel, { passive: false });
+    const onKey = (event: KeyboardEvent) => {
+      if (event.code === 'Space') spaceDown = event.type === 'keydown';
+    };
+    const onBlur = () => {
+      spaceDown = false;
+      engine.releaseAll();
+    };
+    addEventListener('keydown', onKey);
+    addEventListener('keyup', onKey);
+    addEventListener('blur', onBlur);
+    return () => {
+      watcher.disconnect();
+      element.removeEventListener('wheel', onWheel);
+      removeEventListener('keydown', onKey);
+      removeEventListener('keyup', onKey);
+      removeEventListener('blur', onBlur);
+    };
+  }, [engine]);
+
+  // State attributes make the canvas observable; written past the virtual DOM because they change every frame.
+  useSignalEffect(() => {
+    const { frame, items, loading } = engine.stats.value;
+    const { startNs, endNs } = engine.shown.value;
+    const element = root.current;
+    if (element === null) return;
+    element.dataset['t0'] = String(startNs);
+    element.dataset['t1'] = String(endNs);
+    element.dataset['frame'] = String(frame);
+    element.dataset['items'] = String(items);
+    element.dataset['loading'] = String(loading);
+    element.setAttribute('aria-busy', String(loading));
+  });
+  useSignalEffect(() => {
+    const id = store.view.selected.value;
+    if (root.current !== null) root.current.dataset['selected'] = id === undefined ? '' : String(id);
+  });
+
+  const pointOf = (event: PointerEvent | MouseEvent) => {
+    const rect = root.current?.getBoundingClientRect();
+    return { x: event.clientX - (rect?.left ?? 0), y: event.clientY - (rect?.top ?? 0) };
+  };
+  const timeAt = (x: number) => timeFromPx(engine.viewport.peek(), x);
+
+  /** The nearest begin or end of an event within reach, when Shift is held. */
+  const snapped = (x: number, y: number, snap: boolean): number => {
+    const timeNs = timeAt(x);
+    if (!snap) return timeNs;
+    let best = timeNs;
+    let bestPx = SNAP_PX;
+    const view = engine.viewport.peek();
+    for (const at of [x - SNAP_PX / 2, x, x + SNAP_PX / 2]) {
+      const hit = engine.hitAt(at, y);
+      if (hit === undefined || hit.count > 1) continue;
+      for (const edge of [hit.startNs, hit.endNs]) {
+        const away = Math.abs(pxFromTime(view, edge) - x);
+        if (away < bestPx) {
+          bestPx = away;
+          best = edge;
+        }
+      }
+    }
+    return best;
+  };
+
+  /** A drag over several lanes is about these; along one lane it is about time, on all tracks. */
+  const tracksBetween = (y0: number, y1: number): readonly number[] => {
+    const ids = new Set<number>();
+    const lanes = new Set<string>();
+    for (let y = Math.min(y0, y1); y <= Math.max(y0, y1); y += 8) {
+      const lane = engine.placeAt(y)?.lane;
+      if (lane === undefined) continue;
+      lanes.add(lane.key);
+      for (const leaf of lane.kind === 'group' && !lane.folded ? [] : lane.node.leaves) if (leaf.kind !== 'counter') ids.add(leaf.id);
+    }
+    return lanes.size > 1 ? [...ids] : [];
+  };
+
+  const showTip = (x: number, y: number, hit: Hit | undefined) => {
+    if (hit !== undefined) {
+      const more = hit.count > 1 ? [`longest of ${hit.count} events here; zoom in to see each`] : [];
+      tip.value = { x, y, title: hit.name, lines: [hit.endNs > hit.startNs ? formatDuration(hit.endNs - hit.startNs) : 'instant', `at ${exactTime(hit.startNs)}`, ...more] };
+      return;
+    }
+    const lane = engine.placeAt(y)?.lane;
+    if (lane?.kind === 'counter') {
+      const value = engine.valueAt(lane, x);
+      const unit = lane.node.track?.unit;
+      tip.value = value === undefined ? undefined : { x, y, title: lane.name, lines: [formatValue(value, unit), `at ${exactTime(Math.round(timeAt(x)))}`] };
+    } else tip.value = undefined;
+  };
+
+  const onPointerDown = (event: PointerEvent) => {
+    if (event.button === 2) return;
+    root.current?.focus({ preventScroll: true });
+    const { x, y } = pointOf(event);
+    root.current?.setPointerCapture(event.pointerId);
+    drag.current = event.button === 1 || spaceDown ? { kind: 'pan', lastX: x, moved: false } : { kind: 'area', fromNs: snapped(x, y, event.shiftKey), fromX: x, fromY: y, moved: false };
+  };
+
+  const onPointerMove = (event: PointerEvent) => {
+    const { x, y } = pointOf(event);
+    if (cursor.current !== null) {
+      cursor.current.style.transform = `translateX(${x}px)`;
+      cursor.current.hidden = false;
+    }
+    const now = drag.current;
+    if (now === undefined) {
+      const hit = engine.hitAt(x, y);
+      engine.hovered.value = hit?.name;
+      showTip(x, y, hit);
+      return;
+    }
+    tip.value = undefined;
+    if (now.kind === 'pan') {
+      engine.panPx(now.lastX - x);
+      drag.current = { kind: 'pan', lastX: x, moved: true };
+    } else if (now.kind === 'area') {
+      if (!now.moved && Math.hypot(x - now.fromX, y - now.fromY) < DRAG_PX) return;
+      drag.current = { ...now, moved: true };
+      const toNs = snapped(x, y, event.shiftKey);
+      if (toNs !== now.fromNs) setArea(session, areaOf(now.fromNs, toNs, tracksBetween(now.fromY, y)));
+    } else {
+      const area = store.view.area.peek();
+      if (area === undefined) return;
+      const timeNs = snapped(x, y, event.shiftKey);
+      const next = now.side === 'start' ? { ...area, startNs: timeNs } : { ...area, endNs: timeNs };
+      if (next.endNs > next.startNs) setArea(session, areaOf(next.startNs, next.endNs, area.tracks));
+    }
+  };
+
+  const onPointerUp = (event: PointerEvent) => {
+    const now = drag.current;
+    drag.current = undefined;
+    root.current?.releasePointerCapture(event.pointerId);
+    if (now?.kind !== 'area' || now.moved) return;
+    const { x, y } = pointOf(event);
+    const place = engine.placeAt(y);
+    if (place !== undefined) session.focusedLane.value = place.lane.key;
+    const hit = engine.hitAt(x, y);
+    if (hit === undefined || place === undefined) {
+      session.clearSelection();
+      setArea(session, undefined);
+      return;
+    }
+    const track = place.lane.tracks.find((id) => session.trackById.get(id)?.kind !== 'group') ?? place.lane.tracks[0] ?? -1;
+    session.select({ id: hit.id, name: hit.name, track, row: hit.row, startNs: hit.startNs, durNs: hit.endNs - hit.startNs, kind: hit.kind }, false);
+  };
+
+  const onDoubleClick = (event: MouseEvent) => {
+    const { x, y } = pointOf(event);
+    const hit = engine.hitAt(x, y);
+    if (hit !== undefined) engine.show(fitRange(hit.startNs, hit.endNs, 0.8, engine.bounds));
+  };
+
+  return (
+    // biome-ignore lint/a11y/useSemanticElements: a timeline has no element of its own
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: an application takes the focus
+    <div
+      ref={root}
+      role="application"
+      aria-label="Timeline"
+      aria-roledescription="timeline"
+      data-testid="timeline"
+      data-loading="true"
+      class="ss-stage"
+      tabIndex={0}
+      onPointerDown={onPointerDown}
+      onPointerMove={onPointerMove}
+      onPointerUp={onPointerUp}
+      onPointerCancel={() => {
+        drag.current = undefined;
+      }}
+      onPointerLeave={() => {
+        engine.hovered.value = undefined;
+        tip.value = undefined;
+        if (cursor.current !== null) cursor.current.hidden = true;
+      }}
+      onDblClick={onDoubleClick}
+    >
+      <canvas ref={canvas} aria-hidden="true" />
+      <AreaBox
+        session={session}
+        onEdge={(side, event) => {
+          event.stopPropagation();
+          root.current?.setPointerCapture(event.pointerId);
+          drag.current = { kind: 'edge', side };
+        }}
+      />
+      <SelectionBox session={session} />
+      <div ref={cursor} class="ss-cursor" hidden />
+      <TipBox tip={tip.value} widthPx={engine.size.peek().widthPx} heightPx={engine.size.peek().heightPx} />
+    </div>
+  );
+}
+
+function areaOf(a: number, b: number, tracks: readonly number[]): Area {
+  // Picoseconds are what the server keeps.
+  const exact = (ns: number) => Math.round(ns * 1000) / 1000;
+  return { startNs: exact(Math.min(a, b)), endNs: exact(Math.max(a, b)), tracks };
+}
+
+function SelectionBox({ session }: { readonly session: Session }): JSX.Element | undefined {
+  const { engine, selected, layout } = session;
+  const box = useComputed(() => {
+    const event = selected.value;
+    return event === undefined ? undefined : { event, box: engine.boxOf(event), heightPx: engine.size.value.heightPx, pinnedPx: layout.value.pinnedPx };
+  });
+  const now = box.value;
+  if (now?.box === undefined) return undefined;
+  const widthPx = engine.size.value.widthPx;
+  const left = Math.max(-4, now.box.left);
+  const right = Math.min(widthPx + 4, now.box.left + now.box.width);
+  const pinned = engine.laneOf(now.event.track)?.lane.pinned === true;
+  const outside = right < 0 || left > widthPx || now.box.top > now.heightPx || now.box.top + now.box.height < (pinned ? 0 : now.pinnedPx);
+  if (outside) return undefined;
+  return (
+    <div
+      class="ss-selection-box"
+      data-testid="selection-box"
+      data-event={now.event.id}
+      style={{ left: `${left}px`, width: `${Math.max(3, right - left)}px`, top: `${now.box.top}px`, height: `${now.box.height}px` }}
+    />
+  );
+}
+
+function AreaBox({ session, onEdge }: { readonly session: Session; readonly onEdge: (side: 'start' | 'end', event: PointerEvent) => void }): JSX.Element | undefined {
+  const { engine, store, layout } = session;
+  const area = store.view.area.value;
+  if (area === undefined) return undefined;
+  const view = engine.viewport.value;
+  const { heightPx } = engine.size.value;
+  const left = Math.max(-2, pxFromTime(view, area.startNs));
+  const right = Math.min(view.widthPx + 2, pxFromTime(view, area.endNs));
+  void layout.value;
+  const boxes = area.tracks.flatMap((track) => {
+    const found = engine.laneOf(track);
+    return found === undefined ? [] : [[found.topPx, found.topPx + found.lane.heightPx] as const];
+  });
+  const top = area.tracks.length === 0 ? 0 : Math.max(0, Math.min(...boxes.map(([from]) => from)));
+  const bottom = area.tracks.length === 0 ? heightPx : Math.min(heightPx, Math.max(...boxes.map(([, to]) => to)));
+  const visible = right > 0 && left < view.widthPx && bottom > top;
+  return (
+    <div
+      class="ss-area-box"
+      data-testid="area-box"
+      data-t0={area.startNs}
+      data-t1={area.endNs}
+      style={visible ? { left: `${left}px`, width: `${Math.max(1, right - left)}px`, top: `${top}px`, height: `${bottom - top}px` } : { display: 'none' }}
+    >
+      <div class="ss-area-edge ss-area-start" onPointerDown={(event) => onEdge('start', event)} />
+      <div class="ss-area-edge ss-area-end" onPointerDown={(event) => onEdge('end', event)} />
+      <span class="ss-area-length">{formatDuration(area.endNs - area.startNs)}</span>
+    </div>
+  );
+}
+
+function TipBox({ tip, widthPx, heightPx }: { readonly tip: Tip | undefined; readonly widthPx: number; readonly heightPx: number }): JSX.Element | undefined {
+  if (tip === undefined) return undefined;
+  const toLeft = tip.x > widthPx - 340;
+  const above = tip.y > heightPx - 96;
+  const style = {
+    ...(toLeft ? { right: `${widthPx - tip.x + 12}px` } : { left: `${tip.x + 14}px` }),
+    ...(above ? { bottom: `${heightPx - tip.y + 10}px` } : { top: `${tip.y + 16}px` }),
+  };
+  return (
+    <div class="ss-tip" style={style} aria-hidden="true">
+      <strong>{tip.title}</strong>
+      {tip.lines.map((line) => (
+        <span key={line}>{line}</span>
+      ))}
+    </div>
+  );
+}

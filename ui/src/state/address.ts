@@ -1,0 +1,248 @@
+// address.ts: the view as an address and back. Pure. Whatever is unknown or malformed is ignored.
+import type { Area } from '../model/area.ts';
+import { GROUPINGS, type Grouping } from '../model/track.ts';
+import type { TimeRange } from '../model/viewport.ts';
+
+/** Which page. */
+export type Place =
+  | { readonly kind: 'runs' }
+  | { readonly kind: 'tool'; readonly run: string; readonly tool: string }
+  | { readonly kind: 'compare' }
+  | { readonly kind: 'sql'; readonly run: string | undefined }
+  | { readonly kind: 'unknown'; readonly path: string };
+
+export const COLOURINGS = [
+  { id: 'kind', label: 'kind' },
+  { id: 'name', label: 'name' },
+  { id: 'duration', label: 'duration' },
+] as const;
+
+export type Colouring = (typeof COLOURINGS)[number]['id'];
+
+export const DRAWER_TABS = ['details', 'selection', 'events', 'flows', 'flame', 'similar', 'notes'] as const;
+
+export type DrawerTab = (typeof DRAWER_TABS)[number];
+
+/** What a page shows, apart from which page it is. */
+export interface View {
+  /** `undefined`: the whole run. */
+  readonly range: TimeRange | undefined;
+  readonly hosts: readonly string[];
+  readonly rank: number | undefined;
+  readonly steps: { readonly from: number; readonly to: number } | undefined;
+  readonly selected: number | undefined;
+  readonly area: Area | undefined;
+  readonly query: string;
+  /** Number of the match that search stands on. */
+  readonly match: number | undefined;
+  readonly pins: readonly string[];
+  readonly hides: readonly string[];
+  /** Keys of groups and tracks whose folding differs from the default; `-key` unfolds, `key` folds. */
+  readonly folds: readonly string[];
+  /** Only these tracks. */
+  readonly only: readonly string[];
+  /** Tracks moved up: in this order before their siblings. */
+  readonly raised: readonly string[];
+  readonly grouping: Grouping;
+  readonly colouring: Colouring;
+  readonly tab: DrawerTab | undefined;
+  readonly filter: string;
+  /** Show the quiet tracks too. */
+  readonly quiet: boolean;
+  /** `undefined`: as chosen before. */
+  readonly theme: 'light' | 'dark' | undefined;
+}
+
+export const EMPTY_VIEW: View = {
+  range: undefined,
+  hosts: [],
+  rank: undefined,
+  steps: undefined,
+  selected: undefined,
+  area: undefined,
+  query: '',
+  match: undefined,
+  pins: [],
+  hides: [],
+  folds: [],
+  only: [],
+  raised: [],
+  grouping: 'host',
+  colouring: 'kind',
+  tab: undefined,
+  filter: '',
+  quiet: false,
+  theme: undefined,
+};
+
+export interface Address {
+  readonly place: Place;
+  readonly view: View;
+}
+
+const decode = (text: string): string => {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+};
+
+export function parsePlace(path: string): Place {
+  const parts = path.split('/').filter((part) => part !== '').map(decode);
+  const [head, run, tool] = parts;
+  if (head === undefined) return { kind: 'runs' };
+  if (head === 'run' && run !== undefined && parts.length <= 3) return { kind: 'tool', run, tool: tool ?? 'overview' };
+  if (head === 'compare') return { kind: 'compare' };
+  if (head === 'sql') return { kind: 'sql', run: undefined };
+  return { kind: 'unknown', path };
+}
+
+function numberOf(text: string | null): number | undefined {
+  if (text === null || text.trim() === '') return undefined;
+  const value = Number(text);
+  return Number.isFinite(value) ? value : undefined;
+}
+
+/** `12.5-30`; the start may be negative. */
+function parseRange(text: string | null): TimeRange | undefined {
+  const match = /^(-?[0-9.]+)-(-?[0-9.]+)$/.exec(text ?? '');
+  const startNs = numberOf(match?.[1] ?? null);
+  const endNs = numberOf(match?.[2] ?? null);
+  if (startNs === undefined || endNs === undefined || !(endNs > startNs)) return undefined;
+  return { startNs, endNs };
+}
+
+function parseArea(text: string | null): Area | undefined {
+  const [range, tracks = ''] = (text ?? '').split('@');
+  const times = parseRange(range ?? null);
+  if (times === undefined) return undefined;
+  const ids = tracks.split(',').flatMap((id) => numberOf(id) ?? []);
+  return { ...times, tracks: ids };
+}
+
+function parseSteps(text: string | null): View['steps'] {
+  const match = /^(\d+)(?:-(\d+))?$/.exec(text ?? '');
+  const from = numberOf(match?.[1] ?? null);
+  if (from === undefined) return undefined;
+  const to = numberOf(match?.[2] ?? null) ?? from;
+  return to < from ? undefined : { from, to };
+}
+
+const oneOf = <T extends string>(values: readonly T[], text: string | null): T | undefined => values.find((value) => value === text);
+
+export function parseAddress(path: string, search: string): Address {
+  const params = new URLSearchParams(search);
+  const place = parsePlace(path);
+  const selected = numberOf(params.get('sel'));
+  const view: View = {
+    range: parseRange(params.get('t')),
+    hosts: params.getAll('host'),
+    rank: numberOf(params.get('rank')),
+    steps: parseSteps(params.get('step')),
+    selected: selected !== undefined && Number.isInteger(selected) && selected >= 0 ? selected : undefined,
+    area: parseArea(params.get('area')),
+    query: params.get('q') ?? '',
+    match: numberOf(params.get('match')),
+    pins: params.getAll('pin'),
+    hides: params.getAll('hide'),
+    folds: params.getAll('fold'),
+    only: params.getAll('only'),
+    raised: params.getAll('up'),
+    grouping: oneOf(GROUPINGS.map((item) => item.id), params.get('group')) ?? 'host',
+    colouring: oneOf(COLOURINGS.map((item) => item.id), params.get('color')) ?? 'kind',
+    tab: oneOf(DRAWER_TABS, params.get('tab')),
+    filter: params.get('filter') ?? '',
+    quiet: params.get('quiet') === '1',
+    theme: oneOf(['light', 'dark'] as const, params.get('theme')),
+  };
+  const run = params.get('run');
+  return { place: place.kind === 'sql' && run !== null ? { kind: 'sql', run } : place, view };
+}
+
+export function formatPlace(place: Place): string {
+  switch (place.kind) {
+    case 'runs':
+      return '/';
+    case 'tool':
+      return `/run/${encodeURIComponent(place.run)}${place.tool === 'overview' ? '' : `/${place.tool}`}`;
+    case 'compare':
+      return '/compare';
+    case 'sql':
+      return '/sql';
+    case 'unknown':
+      return place.path;
+  }
+}
+
+/** Up to picoseconds, without trailing zeros. */
+const timeText = (ns: number): string => (Number.isInteger(ns) ? ns.toFixed(0) : ns.toFixed(3).replace(/\.?0+$/, ''));
+
+const rangeText = (range: TimeRange): string => `${timeText(range.startNs)}-${timeText(range.endNs)}`;
+
+export function formatAddress({ place, view }: Address): string {
+  const params = new URLSearchParams();
+  if (place.kind === 'sql' && place.run !== undefined) params.set('run', place.run);
+  if (place.kind === 'tool' || place.kind === 'compare') {
+    if (view.range !== undefined) params.set('t', rangeText(view.range));
+    for (const host of view.hosts) params.append('host', host);
+    if (view.rank !== undefined) params.set('rank', String(view.rank));
+    if (view.steps !== undefined) {
+      const { from, to } = view.steps;
+      params.set('step', from === to ? String(from) : `${from}-${to}`);
+    }
+    if (view.selected !== undefined) params.set('sel', String(view.selected));
+    if (view.area !== undefined) {
+      params.set('area', `${rangeText(view.area)}${view.area.tracks.length === 0 ? '' : `@${view.area.tracks.join(',')}`}`);
+    }
+    if (view.query !== '') params.set('q', view.query);
+    if (view.match !== undefined) params.set('match', String(view.match));
+    for (const key of view.pins) params.append('pin', key);
+    for (const key of view.hides) params.append('hide', key);
+    for (const key of view.folds) params.append('fold', key);
+    for (const key of view.only) params.append('only', key);
+    for (const key of view.raised) params.append('up', key);
+    if (view.grouping !== 'host') params.set('group', view.grouping);
+    if (view.colouring !== 'kind') params.set('color', view.colouring);
+    if (view.tab !== undefined) params.set('tab', view.tab);
+    if (view.quiet) params.set('quiet', '1');
+  }
+  if (view.filter !== '') params.set('filter', view.filter);
+  if (view.theme !== undefined) params.set('theme', view.theme);
+  // Readable where the standard allows it.
+  const text = params.toString().replaceAll('%40', '@').replaceAll('%2C', ',').replaceAll('%2F', '/').replaceAll('%3A', ':');
+  return `${formatPlace(place)}${text === '' ? '' : `?${text}`}`;
+}
+
+/** Whether going from one address to the other is a step that "Back" should undo. */
+export function isNewEntry(from: Address, to: Address): boolean {
+  return (
+    formatPlace(from.place) !== formatPlace(to.place) ||
+    from.view.selected !== to.view.selected ||
+    JSON.stringify(from.view.area) !== JSON.stringify(to.view.area)
+  );
+}
+
+/** A view as a file: `.stepscope-view.json`. */
+export interface ViewFile {
+  readonly version: 1;
+  readonly address: string;
+  readonly contentHash: string | undefined;
+}
+
+export function formatViewFile(address: Address, contentHash: string | undefined): string {
+  return `${JSON.stringify({ stepscopeView: 1, address: formatAddress(address), contentHash }, undefined, 2)}\n`;
+}
+
+/** The address in a view file; `undefined` when the text is none. */
+export function parseViewFile(text: string): Address | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value !== 'object' || value === null || !('stepscopeView' in value) || !('address' in value)) return undefined;
+    if (typeof value.address !== 'string' || !value.address.startsWith('/')) return undefined;
+    const [path = '/', search = ''] = value.address.split('?', 2);
+    return parseAddress(path, search);
+  } catch {
+    return undefined;
+  }
+}

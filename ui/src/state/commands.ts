@@ -1,0 +1,71 @@
+// commands.ts: what can be done now, by id. Pages register theirs while they are shown; keys and the palette run them.
+import { signal } from '@preact/signals';
+
+export type Phase = 'down' | 'up';
+
+export interface Command {
+  readonly id: string;
+  /** As the palette shows it; commands without a title are for keys only. */
+  readonly title: string | undefined;
+  readonly run: (phase: Phase) => void;
+}
+
+export const commands = signal<ReadonlyMap<string, Command>>(new Map());
+
+/** Adds commands until the returned function is called. */
+export function register(list: readonly Command[]): () => void {
+  commands.value = new Map([...commands.peek(), ...list.map((command) => [command.id, command] as const)]);
+  return () => {
+    const rest = new Map(commands.peek());
+    for (const command of list) if (rest.get(command.id) === command) rest.delete(command.id);
+    commands.value = rest;
+  };
+}
+
+export const run = (id: string, phase: Phase = 'down'): boolean => {
+  const command = commands.peek().get(id);
+  command?.run(phase);
+  return command !== undefined;
+};
+
+/** More entries for the palette, e.g. tracks. */
+export interface PaletteEntry {
+  readonly group: string;
+  readonly title: string;
+  readonly detail: string | undefined;
+  readonly run: () => void;
+}
+
+export type PaletteSource = () => readonly PaletteEntry[];
+
+export const paletteSources = signal<readonly PaletteSource[]>([]);
+
+export function addPaletteSource(source: PaletteSource): () => void {
+  paletteSources.value = [...paletteSources.peek(), source];
+  return () => {
+    paletteSources.value = paletteSources.peek().filter((other) => other !== source);
+  };
+}
+
+/** One line for screen readers and, for a moment, for everybody. */
+export const notice = signal<{ readonly text: string; readonly at: number }>({ text: '', at: 0 });
+
+export function announce(text: string): void {
+  notice.value = { text, at: notice.peek().at + 1 };
+}
+
+/** What the search box shows; the page that is shown answers. */
+export interface SearchStatus {
+  readonly total: number | undefined;
+  /** -1: no match chosen yet. */
+  readonly index: number;
+  readonly busy: boolean;
+  readonly problem: string | undefined;
+}
+
+export const searchStatus = signal<SearchStatus>({ total: undefined, index: -1, busy: false, problem: undefined });
+
+export type Overlay = 'palette' | 'tracks' | 'help' | 'warnings' | 'share' | undefined;
+
+/** The one dialog that may be open. */
+export const overlay = signal<Overlay>(undefined);

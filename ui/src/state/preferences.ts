@@ -1,0 +1,64 @@
+// preferences.ts: what the browser remembers between visits. A browser that remembers nothing is fine.
+import { type Signal, signal } from '@preact/signals';
+
+export type ThemeChoice = 'light' | 'dark' | 'system';
+
+const PREFIX = 'stepscope.';
+
+function read(name: string): string | undefined {
+  try {
+    return localStorage.getItem(PREFIX + name) ?? undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function write(name: string, value: string): void {
+  try {
+    localStorage.setItem(PREFIX + name, value);
+  } catch {
+    // Private windows may refuse; the choice then lasts as long as the page.
+  }
+}
+
+/** A signal that is remembered. */
+function remembered<T>(name: string, parse: (text: string | undefined) => T, print: (value: T) => string): Signal<T> {
+  const state = signal(parse(read(name)));
+  let first = true;
+  state.subscribe((value) => {
+    if (first) first = false;
+    else write(name, print(value));
+  });
+  return state;
+}
+
+export const themeChoice = remembered<ThemeChoice>(
+  'theme',
+  (text) => (text === 'light' || text === 'dark' ? text : 'system'),
+  (value) => value,
+);
+
+export const railOpen = remembered('rail', (text) => text !== 'closed', (open) => (open ? 'open' : 'closed'));
+
+export const drawerOpen = remembered('drawer', (text) => text !== 'closed', (open) => (open ? 'open' : 'closed'));
+
+export const drawerHeightPx = remembered(
+  'drawer-height',
+  (text) => {
+    const value = Number(text);
+    return Number.isFinite(value) && value >= 96 && value <= 900 ? value : 248;
+  },
+  String,
+);
+
+export const labelWidthPx = remembered(
+  'label-width',
+  (text) => {
+    const value = Number(text);
+    return Number.isFinite(value) && value >= 140 && value <= 600 ? value : 248;
+  },
+  String,
+);
+
+/** Whether the first-use line of the timeline was closed. */
+export const hintClosed = remembered('timeline-hint', (text) => text === 'closed', (closed) => (closed ? 'closed' : 'open'));

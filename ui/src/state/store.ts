@@ -1,0 +1,108 @@
+// store.ts: where the user is and what they chose. Ids and settings only; trace data stays in the api's memos.
+import { batch, computed, type ReadonlySignal, type Signal, signal } from '@preact/signals';
+import type { Area } from '../model/area.ts';
+import type { TimeRange } from '../model/viewport.ts';
+import { type Address, EMPTY_VIEW, type Place, type View } from './address.ts';
+
+type Writable<T> = { readonly [K in keyof T]: Signal<T[K]> };
+
+export interface Store {
+  readonly place: Signal<Place>;
+  readonly view: Writable<View>;
+  /** Everything at once, for the address bar. */
+  readonly address: ReadonlySignal<Address>;
+  /** Id of the run whose page is shown. */
+  readonly runId: ReadonlySignal<string | undefined>;
+}
+
+const VIEW_KEYS = Object.keys(EMPTY_VIEW) as (keyof View)[];
+
+export function createStore(): Store {
+  const place = signal<Place>({ kind: 'runs' });
+  const view: Writable<View> = {
+    range: signal<View['range']>(undefined),
+    hosts: signal<View['hosts']>([]),
+    rank: signal<View['rank']>(undefined),
+    steps: signal<View['steps']>(undefined),
+    selected: signal<View['selected']>(undefined),
+    area: signal<Area | undefined>(undefined),
+    query: signal(''),
+    match: signal<number | undefined>(undefined),
+    pins: signal<readonly string[]>([]),
+    hides: signal<readonly string[]>([]),
+    folds: signal<readonly string[]>([]),
+    only: signal<readonly string[]>([]),
+    raised: signal<readonly string[]>([]),
+    grouping: signal<View['grouping']>('host'),
+    colouring: signal<View['colouring']>('kind'),
+    tab: signal<View['tab']>(undefined),
+    filter: signal(''),
+    quiet: signal(false),
+    theme: signal<View['theme']>(undefined),
+  };
+  const snapshot = (): View => {
+    const out: Record<string, unknown> = {};
+    for (const key of VIEW_KEYS) out[key] = view[key].value;
+    return out as unknown as View;
+  };
+  return {
+    place,
+    view,
+    address: computed(() => ({ place: place.value, view: snapshot() })),
+    runId: computed(() => (place.value.kind === 'tool' ? place.value.run : undefined)),
+  };
+}
+
+/** Makes the store show an address, whole. */
+export function applyAddress(store: Store, address: Address): void {
+  batch(() => {
+    store.place.value = address.place;
+    for (const key of VIEW_KEYS) {
+      const target = store.view[key] as Signal<unknown>;
+      const next = address.view[key];
+      if (JSON.stringify(target.peek()) !== JSON.stringify(next)) target.value = next;
+    }
+  });
+}
+
+/** Another page; what belongs to the old run goes when the run changes. */
+export function goTo(store: Store, place: Place): void {
+  const before = store.place.peek();
+  const sameRun = before.kind === 'tool' && place.kind === 'tool' && before.run === place.run;
+  batch(() => {
+    if (!sameRun) {
+      const kept = store.view.theme.peek();
+      for (const key of VIEW_KEYS) (store.view[key] as Signal<unknown>).value = EMPTY_VIEW[key];
+      store.view.theme.value = kept;
+    }
+    store.place.value = place;
+  });
+}
+
+/** Puts a key into a list, or takes it out. */
+export function toggleKey(list: Signal<readonly string[]>, key: string): void {
+  const keys = list.peek();
+  list.value = keys.includes(key) ? keys.filter((other) => other !== key) : [...keys, key];
+}
+
+/** Folds or unfolds against the default; the address holds only what differs from it. */
+export function setFolded(store: Store, key: string, folded: boolean, byDefault: boolean): void {
+  const others = store.view.folds.peek().filter((item) => item !== key && item !== `-${key}`);
+  store.view.folds.value = folded === byDefault ? others : [...others, folded ? key : `-${key}`];
+}
+
+export function isFolded(folds: readonly string[], key: string, byDefault: boolean): boolean {
+  if (folds.includes(key)) return true;
+  if (folds.includes(`-${key}`)) return false;
+  return byDefault;
+}
+
+/** A window, or `undefined` where it is the whole run. */
+export function setRange(store: Store, range: TimeRange | undefined): void {
+  const before = store.view.range.peek();
+  if (range === undefined || before === undefined) {
+    store.view.range.value = range;
+    return;
+  }
+  if (before.startNs !== range.startNs || before.endNs !== range.endNs) store.view.range.value = range;
+}

@@ -1,0 +1,171 @@
+// batch.ts: one answer of `items` or `counters`, cut up by track. Views only; nothing is copied.
+import { hashWithoutDigits } from '../base/hash.ts';
+import { type Columns, column } from '../api/columns.ts';
+import { KIND_COUNT } from '../model/kind.ts';
+import type { Colouring } from '../state/address.ts';
+
+/** Bits of the `flags` column. */
+export const FLAG_INSTANT = 1;
+export const FLAG_UNFINISHED = 2;
+export const FLAG_STRIP = 8;
+
+/** How names are drawn: as usual, dimmed by a search, or bright under the pointer. */
+export const STATE_NORMAL = 0;
+export const STATE_DIM = 1;
+export const STATE_BRIGHT = 2;
+
+/** Colour classes 0..38 are kind × lightness step, 39..54 the steps of the duration scale. */
+export const DURATION_BASE = KIND_COUNT * 3;
+export const DURATION_STEPS = 16;
+export const COLOUR_CLASSES = 64;
+
+export interface ItemBatch {
+  readonly t0: Float64Array;
+  readonly t1: Float64Array;
+  readonly id: Uint32Array;
+  readonly name: Uint32Array;
+  readonly count: Uint32Array;
+  readonly kind: Uint8Array;
+  readonly busy: Uint8Array;
+  readonly flags: Uint8Array;
+  readonly strings: readonly string[];
+  /** Colour class per item for `colouring`; made when first drawn. */
+  colour: Uint8Array;
+  colouring: Colouring | undefined;
+  /** Drawing state per string for emphasis `stateVersion`. */
+  state: Uint8Array;
+  stateVersion: number;
+}
+
+/** One track's part of a batch. */
+export interface TrackItems {
+  readonly batch: ItemBatch;
+  /** Row r has items `[rowStarts[r], rowStarts[r + 1])`. */
+  readonly rowStarts: Uint32Array;
+  readonly rows: number;
+  readonly bytes: number;
+}
+
+const BYTES_PER_ITEM = 36;
+
+export function itemsByTrack(columns: Columns, tracks: readonly number[]): ReadonlyMap<number, TrackItems> {
+  const row = column(columns, 'row', Uint16Array);
+  const track = column(columns, 'track', Uint16Array);
+  const batch: ItemBatch = {
+    t0: column(columns, 't0', Float64Array),
+    t1: column(columns, 't1', Float64Array),
+    id: column(columns, 'id', Uint32Array),
+    name: column(columns, 'name', Uint32Array),
+    count: column(columns, 'count', Uint32Array),
+    kind: column(columns, 'kind', Uint8Array),
+    busy: column(columns, 'busy', Uint8Array),
+    flags: (columns.columns.get('flags') as Uint8Array | undefined) ?? new Uint8Array(columns.rows),
+    strings: columns.strings,
+    colour: new Uint8Array(0),
+    colouring: undefined,
+    state: new Uint8Array(columns.strings.length),
+    stateVersion: -1,
+  };
+  const parts = new Map<number, TrackItems>();
+  let at = 0;
+  tracks.forEach((id, index) => {
+    const from = at;
+    while (at < columns.rows && track[at] === index) at += 1;
+    const rows = at > from ? (row[at - 1] ?? 0) + 1 : 0;
+    const rowStarts = new Uint32Array(rows + 1);
+    let item = from;
+    for (let r = 0; r < rows; r += 1) {
+      rowStarts[r] = item;
+      while (item < at && row[item] === r) item += 1;
+    }
+    rowStarts[rows] = at;
+    parts.set(id, { batch, rowStarts, rows, bytes: 256 + (at - from) * BYTES_PER_ITEM });
+  });
+  return parts;
+}
+
+/** Fills the batch's colour classes for a way of colouring. */
+export function ensureColours(batch: ItemBatch, colouring: Colouring): void {
+  if (batch.colouring === colouring) return;
+  const items = batch.t0.length;
+  const colour = batch.colour.length === items ? batch.colour : new Uint8Array(items);
+  const hashes = batch.strings.map(hashWithoutDigits);
+  for (let at = 0; at < items; at += 1) {
+    const hash = hashes[batch.name[at] ?? 0] ?? 0;
+    switch (colouring) {
+      case 'kind':
+        colour[at] = Math.min(batch.kind[at] ?? 0, KIND_COUNT - 1) * 3 + (hash % 3);
+        break;
+      case 'name':
+        colour[at] = (1 + (hash % (KIND_COUNT - 1))) * 3 + ((hash >>> 8) % 3);
+        break;
+      case 'duration': {
+        // Four steps a decade from 100 ns to 1 s.
+        const decade = Math.log10(Math.max(1, (batch.t1[at] ?? 0) - (batch.t0[at] ?? 0))) - 2;
+        colour[at] = DURATION_BASE + Math.max(0, Math.min(DURATION_STEPS - 1, Math.floor((decade * DURATION_STEPS) / 7)));
+        break;
+      }
+    }
+  }
+  batch.colour = colour;
+  batch.colouring = colouring;
+}
+
+/** Names that stand out: the search's matches, the hovered name. `version` changes with either. */
+export interface Emphasis {
+  readonly version: number;
+  readonly matches: ((name: string) => boolean) | undefined;
+  readonly hovered: string | undefined;
+}
+
+export function ensureStates(batch: ItemBatch, emphasis: Emphasis): void {
+  if (batch.stateVersion === emphasis.version) return;
+  batch.strings.forEach((name, at) => {
+    const dim = emphasis.matches !== undefined && !emphasis.matches(name);
+    batch.state[at] = name === emphasis.hovered ? STATE_BRIGHT : dim ? STATE_DIM : STATE_NORMAL;
+  });
+  batch.stateVersion = emphasis.version;
+}
+
+/** One counter track's samples of a window. */
+export interface CounterItems {
+  readonly t: Float64Array;
+  readonly min: Float64Array;
+  readonly max: Float64Array;
+  readonly last: Float64Array;
+  readonly bytes: number;
+}
+
+export function countersByTrack(columns: Columns, tracks: readonly number[]): ReadonlyMap<number, CounterItems> {
+  const track = column(columns, 'track', Uint16Array);
+  const t = column(columns, 't', Float64Array);
+  const min = column(columns, 'min', Float64Array);
+  const max = column(columns, 'max', Float64Array);
+  const last = column(columns, 'last', Float64Array);
+  const parts = new Map<number, CounterItems>();
+  let at = 0;
+  tracks.forEach((id, index) => {
+    const from = at;
+    while (at < columns.rows && track[at] === index) at += 1;
+    parts.set(id, {
+      t: t.subarray(from, at),
+      min: min.subarray(from, at),
+      max: max.subarray(from, at),
+      last: last.subarray(from, at),
+      bytes: 128 + (at - from) * 32,
+    });
+  });
+  return parts;
+}
+
+/** First item of `[from, to)` that ends after `timeNs`; items of a row are in time order and do not overlap. */
+export function firstEndingAfter(t1: Float64Array, from: number, to: number, timeNs: number): number {
+  let low = from;
+  let high = to;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((t1[middle] ?? 0) <= timeNs) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

@@ -1,0 +1,207 @@
+// rows.ts: which lanes the timeline shows, in which order, and where they stand. Pure.
+//
+// A lane is one line of the track tree with its part of the canvas: a group (its heading, or a busy strip when folded), a
+// track of slices with one drawn row per nesting level, or a counter.
+import type { Filter } from '../model/filter.ts';
+import type { Track, TrackNode } from '../model/track.ts';
+
+/** Heights in CSS pixels. */
+export const ROW_PX = 18;
+export const BAR_PX = 16;
+export const FOLDED_ROW_PX = 4;
+export const GROUP_PX = 26;
+export const COUNTER_PX = 44;
+const LANE_PAD_PX = 4;
+const LEAST_LANE_PX = 24;
+
+export interface Lane {
+  readonly key: string;
+  readonly name: string;
+  readonly node: TrackNode;
+  /** 1 at the top of the tree. */
+  readonly level: number;
+  readonly kind: 'group' | 'slices' | 'counter';
+  readonly folded: boolean;
+  readonly pinned: boolean;
+  /** Tracks whose items make this lane's picture. */
+  readonly tracks: readonly number[];
+  /** Drawn rows, and the height of each. */
+  readonly rows: number;
+  readonly rowPx: number;
+  /** First row that holds overlapping events; `rows` when there is none. */
+  readonly overlapFrom: number;
+  /** From the top of the pinned area, or of the scrolled one. */
+  readonly topPx: number;
+  readonly heightPx: number;
+  /** Where the first row begins, from the lane's top. */
+  readonly padPx: number;
+}
+
+export interface RowSettings {
+  readonly nodes: readonly TrackNode[];
+  readonly paths: ReadonlyMap<number, string>;
+  readonly filter: { readonly matches: Filter; readonly flat: boolean } | undefined;
+  readonly hosts: readonly string[];
+  readonly rank: number | undefined;
+  readonly pins: readonly string[];
+  readonly hides: readonly string[];
+  readonly only: readonly string[];
+  readonly raised: readonly string[];
+  readonly quiet: boolean;
+  readonly isFolded: (key: string, byDefault: boolean) => boolean;
+  /** Shown whatever the other settings say: the track of the selected event. */
+  readonly always: number | undefined;
+}
+
+export interface RowLayout {
+  readonly pinned: readonly Lane[];
+  readonly lanes: readonly Lane[];
+  readonly pinnedPx: number;
+  readonly heightPx: number;
+  /** Quiet tracks that were left out. */
+  readonly quietHidden: number;
+  /** Tracks with events that passed. */
+  readonly shown: number;
+}
+
+/** Groups start folded only in large runs: more than 16 tracks directly below, and more than 48 in all. */
+export function foldedByDefault(node: TrackNode, allLeaves: number): boolean {
+  return node.children.length > 0 && allLeaves > 48 && node.children.filter((child) => child.children.length === 0).length > 16;
+}
+
+function raise(nodes: readonly TrackNode[], raised: readonly string[]): readonly TrackNode[] {
+  if (raised.length === 0) return nodes;
+  const out = [...nodes];
+  for (const key of raised) {
+    const at = out.findIndex((node) => node.key === key);
+    const [node] = at > 0 ? out.splice(at, 1) : [];
+    if (node !== undefined) out.splice(at - 1, 0, node);
+  }
+  return out;
+}
+
+export function layoutRows(settings: RowSettings): RowLayout {
+  const { filter, always } = settings;
+  const allLeaves = new Set(settings.nodes.flatMap((node) => node.leaves)).size;
+  const only = new Set(settings.only);
+  const hides = new Set(settings.hides);
+  const pins = new Set(settings.pins);
+  let quietHidden = 0;
+  const pathOf = (track: Track) => settings.paths.get(track.id) ?? track.name;
+
+  const passes = (track: Track, underPin: boolean): boolean => {
+    if (track.id === always || underPin) return true;
+    if (settings.hosts.length > 0 && track.host !== undefined && !settings.hosts.includes(track.host)) return false;
+    if (settings.rank !== undefined && track.rank !== undefined && track.rank !== settings.rank) return false;
+    if (filter !== undefined && !filter.matches(pathOf(track))) return false;
+    if (track.hidden && !settings.quiet && !filter?.flat) {
+      quietHidden += 1;
+      return false;
+    }
+    return true;
+  };
+
+  interface Kept {
+    readonly node: TrackNode;
+    readonly children: readonly Kept[];
+    readonly leaves: readonly Track[];
+  }
+  const pinnedNodes = new Map<string, Kept>();
+
+  /** What is left of a node; pinned nodes are taken out and kept aside. */
+  const keep = (node: TrackNode, underOnly: boolean, underPin: boolean): Kept | undefined => {
+    if (hides.has(node.key) && node.track?.id !== always) return undefined;
+    const pinned = pins.has(node.key);
+    const inOnly = underOnly || only.size === 0 || only.has(node.key);
+    const children = raise(node.children, settings.raised).flatMap((child) => keep(child, inOnly, underPin || pinned) ?? []);
+    const own = node.track !== undefined && node.track.kind !== 'group' ? node.track : undefined;
+    const ownShown = own !== undefined && (inOnly || pinned || own.id === always) && passes(own, pinned || underPin);
+    if (children.length === 0 && !ownShown) return undefined;
+    const kept: Kept = { node, children, leaves: [...(ownShown && own ? [own] : []), ...children.flatMap((c) => c.leaves)] };
+    if (!pinned) return kept;
+    pinnedNodes.set(node.key, kept);
+    return undefined;
+  };
+
+  const roots = raise(settings.nodes, settings.raised).flatMap((node) => keep(node, false, false) ?? []);
+  const pinnedRoots = settings.pins.flatMap((key) => pinnedNodes.get(key) ?? []);
+
+  const place = (tops: readonly Kept[], pinned: boolean): { lanes: readonly Lane[]; heightPx: number } => {
+    const lanes: Lane[] = [];
+    let topPx = 0;
+    const push = (lane: Omit<Lane, 'topPx' | 'pinned'>) => {
+      lanes.push({ ...lane, topPx, pinned });
+      topPx += lane.heightPx;
+    };
+    const leafLane = (node: TrackNode, track: Track, level: number, name: string) => {
+      if (track.kind === 'counter') {
+        push({ key: node.key, name, node, level, kind: 'counter', folded: false, tracks: [track.id], rows: 1, rowPx: COUNTER_PX - 8, overlapFrom: 1, heightPx: COUNTER_PX, padPx: 4 });
+        return;
+      }
+      const folded = settings.isFolded(node.key, false);
+      const rows = Math.max(1, track.rows);
+      const rowPx = folded ? Math.min(FOLDED_ROW_PX, Math.max(1, Math.floor(48 / rows))) : ROW_PX;
+      const heightPx = Math.max(LEAST_LANE_PX, rows * rowPx + LANE_PAD_PX);
+      push({ key: node.key, name, node, level, kind: 'slices', folded, tracks: [track.id], rows, rowPx, overlapFrom: rows - track.overlapRows, heightPx, padPx: Math.max(2, (heightPx - rows * rowPx) / 2) });
+    };
+    const visit = (kept: Kept, level: number) => {
+      const { node } = kept;
+      if (kept.children.length === 0) {
+        if (node.track !== undefined) leafNode(kept, level);
+        return;
+      }
+      const folded = settings.isFolded(node.key, foldedByDefault(node, allLeaves));
+      const recorded = node.track !== undefined && node.track.kind === 'group';
+      const whole = kept.leaves.length === node.leaves.length;
+      const stripTracks = recorded && whole && node.track ? [node.track.id] : kept.leaves.filter((leaf) => leaf.kind !== 'counter').slice(0, 200).map((leaf) => leaf.id);
+      push({ key: node.key, name: node.name, node, level, kind: 'group', folded, tracks: folded ? stripTracks : [], rows: 1, rowPx: 12, overlapFrom: 1, heightPx: GROUP_PX, padPx: 7 });
+      if (folded) return;
+      const own = node.track;
+      if (own !== undefined && own.kind !== 'group' && kept.leaves.includes(own)) leafLane({ ...node, key: node.key, children: [] }, own, level + 1, own.name);
+      for (const child of kept.children) visit(child, level + 1);
+    };
+    const leafNode = (kept: Kept, level: number) => {
+      const { track } = kept.node;
+      if (track !== undefined && track.kind !== 'group') leafLane(kept.node, track, level, kept.node.name);
+    };
+    if (filter?.flat === true && !pinned) {
+      const seen = new Set<number>();
+      for (const leaf of tops.flatMap((kept) => kept.leaves)) {
+        if (seen.has(leaf.id)) continue;
+        seen.add(leaf.id);
+        leafLane({ key: leaf.key, name: leaf.name, track: leaf, children: [], leaves: [leaf] }, leaf, 1, pathOf(leaf));
+      }
+    } else for (const kept of tops) visit(kept, 1);
+    return { lanes, heightPx: topPx };
+  };
+
+  const pinned = place(pinnedRoots, true);
+  const rest = place(roots, false);
+  return {
+    pinned: pinned.lanes,
+    lanes: rest.lanes,
+    pinnedPx: pinned.heightPx,
+    heightPx: rest.heightPx,
+    quietHidden,
+    shown: [...pinnedRoots, ...roots].reduce((sum, kept) => sum + kept.leaves.length, 0),
+  };
+}
+
+/** Index of the first lane that reaches below `px`; lanes are in order of `topPx`. */
+export function firstLaneAt(lanes: readonly Lane[], px: number): number {
+  let low = 0;
+  let high = lanes.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    const lane = lanes[middle];
+    if (lane !== undefined && lane.topPx + lane.heightPx <= px) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** The lane at `px`, if any. */
+export function laneAt(lanes: readonly Lane[], px: number): Lane | undefined {
+  const lane = lanes[firstLaneAt(lanes, px)];
+  return lane !== undefined && px >= lane.topPx ? lane : undefined;
+}

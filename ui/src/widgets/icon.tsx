@@ -1,0 +1,58 @@
+// icon.tsx: small line drawings. Decoration only: the control around them carries the name.
+import type { JSX } from 'preact';
+
+const PATHS = {
+  chevronRight: 'M6 4l4 4-4 4',
+  chevronDown: 'M4 6l4 4 4-4',
+  pin: 'M8 10v4M5 10h6l-1-3V3h1V2H5v1h1v4z',
+  hide: 'M2 8s2.2-4 6-4 6 4 6 4-2.2 4-6 4-6-4-6-4zM2.5 13.5l11-11',
+  up: 'M8 12V4M4.5 7.5L8 4l3.5 3.5',
+  only: 'M8 3v2M8 11v2M3 8h2M11 8h2M8 6.2a1.8 1.8 0 100 3.6 1.8 1.8 0 000-3.6z',
+  collapse: 'M4 3l4 3 4-3M4 13l4-3 4 3',
+  close: 'M4 4l8 8M12 4l-8 8',
+  search: 'M7 2.5a4.5 4.5 0 100 9 4.5 4.5 0 000-9zM10.5 10.5L14 14',
+  share: 'M6.5 9.5l3-3M7 5l1.5-1.5a2.5 2.5 0 013.5 3.5L10.5 8.5M9 11l-1.5 1.5A2.5 2.5 0 014 9l1.5-1.5',
+  sun: 'M8 5a3 3 0 100 6 3 3 0 000-6zM8 1v1.5M8 13.5V15M1 8h1.5M13.5 8H15M3 3l1 1M12 12l1 1M13 3l-1 1M4 12l-1 1',
+  moon: 'M13 9.5A5.5 5.5 0 116.5 3 4.5 4.5 0 0013 9.5z',
+  half: 'M8 2a6 6 0 100 12A6 6 0 008 2zM8 2v12',
+  warning: 'M8 2.5L14.5 13.5h-13zM8 6.5v3.2M8 11.6v.4',
+  record: 'M8 3a5 5 0 100 10A5 5 0 008 3zM8 6.2a1.8 1.8 0 100 3.6 1.8 1.8 0 000-3.6z',
+  open: 'M2 12.5V4h4l1.5 1.5H14v7z',
+  plus: 'M8 3v10M3 8h10',
+  minus: 'M3 8h10',
+  rail: 'M2.5 3h11v10h-11zM6.5 3v10',
+  copy: 'M5.5 5.5V3h7.5v7.5h-2.5M3 5.5h7.5V13H3z',
+} as const;
+
+export type IconName = keyof typeof PATHS;
+
+export function Icon({ name }: { readonly name: IconName }): JSX.Element {
+  return (
+    <svg class="ss-icon" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true" focusable="false">
+      <path d={PATHS[name]} fill="none" stroke="currentColor" stroke-width="1.5" stroke-linecap="round" stroke-linejoin="round" />
+    </svg>
+  );
+}
+
+export function IconButton(props: {
+  readonly icon: IconName;
+  readonly label: string;
+  readonly onClick: (event: MouseEvent) => void;
+  readonly pressed?: boolean;
+  readonly class?: string;
+  readonly tabIndex?: number;
+}): JSX.Element {
+  return (
+    <button
+      type="button"
+      class={`ss-icon-button ${props.class ?? ''}`}
+      aria-label={props.label}
+      title={props.label}
+      tabIndex={props.tabIndex ?? 0}
+      {...(props.pressed === undefined ? {} : { 'aria-pressed': props.pressed })}
+      onClick={props.onClick}
+    >
+      <Icon name={props.icon} />
+    </button>
+  );
+}

@@ -1,0 +1,81 @@
+// states.tsx: what a page shows when there is nothing, something wrong, or something on its way.
+import type { ComponentChildren, JSX } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { copyText } from './download.ts';
+
+export type EmptyReason = 'not-recorded' | 'no-match' | 'unsupported' | 'filtered-out';
+
+export function EmptyState(props: { readonly reason: EmptyReason; readonly title: string; readonly why: string; readonly children?: ComponentChildren }): JSX.Element {
+  return (
+    <div class="ss-empty" data-testid="empty-state" data-reason={props.reason}>
+      <h2>{props.title}</h2>
+      <p>{props.why}</p>
+      {props.children}
+    </div>
+  );
+}
+
+export function ErrorState(props: {
+  readonly title: string;
+  readonly detail: string;
+  readonly where?: string | undefined;
+  readonly hint?: string | undefined;
+  readonly report: string;
+  readonly children?: ComponentChildren;
+}): JSX.Element {
+  const [copied, setCopied] = useState(false);
+  return (
+    <div class="ss-error" role="alert" data-testid="error-state">
+      <h2>{props.title}</h2>
+      <p>{props.detail}</p>
+      {props.where === undefined ? undefined : <p class="ss-mono">{props.where}</p>}
+      {props.hint === undefined ? undefined : <p>{props.hint}</p>}
+      <div class="ss-row">
+        {props.children}
+        <button type="button" class="ss-button" onClick={async () => setCopied(await copyText(props.report))}>
+          {copied ? 'Copied' : 'Copy details'}
+        </button>
+      </div>
+    </div>
+  );
+}
+
+/** Nothing for 150 ms, then a line; after 2 s the phase as well. */
+export function Loading(props: { readonly what: string; readonly phase?: string | undefined; readonly progress?: number | undefined }): JSX.Element | undefined {
+  const [age, setAge] = useState<'new' | 'short' | 'long'>('new');
+  useEffect(() => {
+    const short = setTimeout(() => setAge('short'), 150);
+    const long = setTimeout(() => setAge('long'), 2000);
+    return () => {
+      clearTimeout(short);
+      clearTimeout(long);
+    };
+  }, []);
+  if (age === 'new') return undefined;
+  const share = props.progress === undefined ? '' : ` ${Math.round(props.progress * 100)} %`;
+  return (
+    <div class="ss-loading" role="status">
+      <span>
+        {props.what}
+        {age === 'long' && props.phase !== undefined ? ` · ${props.phase}${share}` : ''} …
+      </span>
+      <progress aria-label={props.what} {...(props.progress === undefined ? {} : { value: props.progress })} max={1} />
+    </div>
+  );
+}
+
+export function CopyButton(props: { readonly text: string; readonly label?: string }): JSX.Element {
+  const [copied, setCopied] = useState(false);
+  return (
+    <button
+      type="button"
+      class="ss-button ss-small"
+      onClick={async () => {
+        setCopied(await copyText(props.text));
+        setTimeout(() => setCopied(false), 1500);
+      }}
+    >
+      {copied ? 'Copied' : (props.label ?? 'Copy')}
+    </button>
+  );
+}

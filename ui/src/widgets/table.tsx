@@ -1,0 +1,162 @@
+// table.tsx: the one table. Draws only the rows in view, sorts by click or key, exports what it holds as CSV.
+import type { ComponentChildren, JSX } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { download, toCsv } from './download.ts';
+
+export interface TableColumn<R> {
+  readonly id: string;
+  readonly title: string;
+  readonly numeric?: boolean;
+  /** Exact value for the export. */
+  readonly value: (row: R) => string | number;
+  readonly cell?: (row: R) => ComponentChildren;
+  readonly sortable?: boolean;
+  /** CSS width. */
+  readonly width?: string;
+}
+
+export interface Sort {
+  readonly column: string;
+  readonly descending: boolean;
+}
+
+export interface TableProps<R> {
+  readonly caption: string;
+  readonly columns: readonly TableColumn<R>[];
+  readonly rows: readonly R[];
+  readonly keyOf: (row: R) => string;
+  readonly onRow?: ((row: R) => void) | undefined;
+  readonly isCurrent?: ((row: R) => boolean) | undefined;
+  readonly sort?: Sort | undefined;
+  readonly onSort?: ((sort: Sort) => void) | undefined;
+  readonly testId?: string;
+  readonly exportName?: string;
+  readonly tools?: ComponentChildren;
+  readonly note?: string | undefined;
+}
+
+const ROW_PX = 26;
+const OVERSCAN = 12;
+
+/** Orders rows by a column's value; text by locale, numbers by size. Pure and stable. */
+export function sortRows<R>(rows: readonly R[], column: TableColumn<R> | undefined, descending: boolean): readonly R[] {
+  if (column === undefined) return rows;
+  const sign = descending ? -1 : 1;
+  return [...rows].sort((a, b) => {
+    const x = column.value(a);
+    const y = column.value(b);
+    return typeof x === 'number' && typeof y === 'number' ? sign * (x - y) : sign * String(x).localeCompare(String(y));
+  });
+}
+
+export function Table<R>(props: TableProps<R>): JSX.Element {
+  const scroller = useRef<HTMLDivElement>(null);
+  const [first, setFirst] = useState(0);
+  const [visible, setVisible] = useState(60);
+  const [ownSort, setOwnSort] = useState<Sort | undefined>(undefined);
+  const sort = props.sort ?? ownSort;
+  const rows = props.onSort === undefined && ownSort !== undefined ? sortRows(props.rows, props.columns.find((c) => c.id === ownSort.column), ownSort.descending) : props.rows;
+
+  useEffect(() => {
+    const box = scroller.current;
+    if (box === null) return;
+    const measure = () => {
+      setFirst(Math.max(0, Math.floor(box.scrollTop / ROW_PX) - OVERSCAN));
+      setVisible(Math.ceil(Math.max(box.clientHeight, 200) / ROW_PX) + 2 * OVERSCAN);
+    };
+    measure();
+    box.addEventListener('scroll', measure, { passive: true });
+    const watcher = new ResizeObserver(measure);
+    watcher.observe(box);
+    return () => {
+      box.removeEventListener('scroll', measure);
+      watcher.disconnect();
+    };
+  }, []);
+
+  const setSort = (column: TableColumn<R>) => {
+    const next = { column: column.id, descending: sort?.column === column.id ? !sort.descending : column.numeric === true };
+    if (props.onSort !== undefined) props.onSort(next);
+    else setOwnSort(next);
+  };
+  const from = Math.min(first, Math.max(0, rows.length - visible));
+  const shown = rows.slice(from, from + visible);
+  const below = rows.length - from - shown.length;
+  const onKeyDown = (event: KeyboardEvent, row: R) => {
+    const element = event.currentTarget;
+    if (!(element instanceof HTMLElement)) return;
+    if (event.key === 'Enter' && event.target === element) {
+      event.preventDefault();
+      props.onRow?.(row);
+    }
+    const sibling = event.key === 'ArrowDown' ? element.nextElementSibling : event.key === 'ArrowUp' ? element.previousElementSibling : undefined;
+    if (sibling === undefined) return;
+    event.preventDefault();
+    event.stopPropagation();
+    if (sibling instanceof HTMLElement && sibling.dataset['key'] !== undefined) sibling.focus();
+  };
+
+  return (
+    <div class="ss-table-frame">
+      <div class="ss-table-tools">
+        {props.tools}
+        <span class="ss-grow" />
+        {props.note === undefined ? undefined : <span class="ss-quiet">{props.note}</span>}
+        <button type="button" class="ss-button ss-small" onClick={() => download(`${props.exportName ?? 'table'}.csv`, 'text/csv', toCsv(props.columns, rows))}>
+          Export
+        </button>
+      </div>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrolled region must be reachable by keyboard */}
+      <div class="ss-table-scroll" ref={scroller} tabIndex={0} role="group" aria-label={`${props.caption}, scrollable`}>
+        <table data-testid={props.testId} aria-rowcount={rows.length + 1}>
+          <caption class="ss-hidden">{props.caption}</caption>
+          <thead>
+            <tr>
+              {props.columns.map((column) => (
+                <th
+                  key={column.id}
+                  scope="col"
+                  class={column.numeric === true ? 'ss-num' : ''}
+                  style={column.width === undefined ? {} : { width: column.width }}
+                  aria-sort={sort?.column !== column.id ? 'none' : sort.descending ? 'descending' : 'ascending'}
+                >
+                  {column.sortable === false ? (
+                    column.title
+                  ) : (
+                    <button type="button" class="ss-sort" onClick={() => setSort(column)}>
+                      {column.title}
+                      <span aria-hidden="true" class="ss-sort-mark">
+                        {sort?.column !== column.id ? '' : sort.descending ? '↓' : '↑'}
+                      </span>
+                    </button>
+                  )}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {from > 0 ? <tr aria-hidden="true" style={{ height: `${from * ROW_PX}px` }} /> : undefined}
+            {shown.map((row, at) => (
+              <tr
+                key={props.keyOf(row)}
+                data-key={props.keyOf(row)}
+                aria-rowindex={from + at + 2}
+                class={`${props.onRow === undefined ? '' : 'ss-row-link'} ${props.isCurrent?.(row) === true ? 'ss-current' : ''}`}
+                tabIndex={props.onRow === undefined ? -1 : 0}
+                onClick={() => props.onRow?.(row)}
+                onKeyDown={(event) => onKeyDown(event, row)}
+              >
+                {props.columns.map((column) => (
+                  <td key={column.id} class={column.numeric === true ? 'ss-num' : ''}>
+                    {column.cell?.(row) ?? column.value(row)}
+                  </td>
+                ))}
+              </tr>
+            ))}
+            {below > 0 ? <tr aria-hidden="true" style={{ height: `${below * ROW_PX}px` }} /> : undefined}
+          </tbody>
+        </table>
+      </div>
+    </div>
+  );
+}
