@@ -15,7 +15,7 @@ use crate::reply::{accepts, matches_etag};
 use crate::state::State;
 
 #[derive(rust_embed::Embed)]
-#[folder = "$CARGO_MANIFEST_DIR/../../ui/dist"]
+#[folder = "../../ui/dist"]
 #[allow_missing = true]
 struct Embedded;
 
