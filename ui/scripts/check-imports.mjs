@@ -33,7 +33,9 @@ for (const file of sources(SRC)) {
   const text = readFileSync(file, 'utf8');
   const from = place(file);
   const isTest = /\.test\.tsx?$/.test(file);
-  for (const match of text.matchAll(/^(?:import|export)\b[^'"]*\bfrom\s+'([^']+)'|^import\s+'([^']+)'|\bimport\(\s*'([^']+)'/gm)) {
+  for (const match of text.matchAll(
+    /^(?:import|export)\b[^'"]*\bfrom\s+'([^']+)'|^import\s+'([^']+)'|\bimport\(\s*'([^']+)'/gm,
+  )) {
     const target = match[1] ?? match[2] ?? match[3] ?? '';
     const where = `src/${relative(SRC, file)} imports ${target}`;
     if (!target.startsWith('.')) {
@@ -48,7 +50,9 @@ for (const file of sources(SRC)) {
       continue;
     }
     if (!(FLOOR[to.folder] < FLOOR[from.folder]))
-      faults.push(`${where}: ${from.folder} stands on floor ${FLOOR[from.folder]}, ${to.folder} on ${FLOOR[to.folder]}; imports only go down`);
+      faults.push(
+        `${where}: ${from.folder} stands on floor ${FLOOR[from.folder]}, ${to.folder} on ${FLOOR[to.folder]}; imports only go down`,
+      );
   }
   if (!isTest && from.folder !== 'base' && /#[0-9a-f]{6}\b|\brgba?\(/i.test(text))
     faults.push(`src/${relative(SRC, file)}: colours come only from base/theme.ts`);

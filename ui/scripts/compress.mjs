@@ -25,7 +25,9 @@ for (const path of filesBelow(DIST)) {
   writeFileSync(`${path}.br`, brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 11 } }));
   if (/\.(js|css)$/.test(path)) firstLoadBytes += gz.length;
 }
-console.log(`first load: ${(firstLoadBytes / 1024).toFixed(1)} KB gzip of JS and CSS (budget ${BUDGET_BYTES / 1024} KB)`);
+console.log(
+  `first load: ${(firstLoadBytes / 1024).toFixed(1)} KB gzip of JS and CSS (budget ${BUDGET_BYTES / 1024} KB)`,
+);
 if (firstLoadBytes > BUDGET_BYTES) {
   console.error('The first load is over its budget: move code that is not needed at once behind import().');
   process.exit(1);

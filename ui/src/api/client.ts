@@ -72,7 +72,10 @@ async function problemOf(response: Response): Promise<Problem> {
 async function request(path: string, init: RequestInit, options: RequestOptions): Promise<Response> {
   const response = await gate.run(options.urgency ?? 'now', options.signal, async () => {
     try {
-      const answer = await fetch(`${BASE}${path}`, options.signal === undefined ? init : { ...init, signal: options.signal });
+      const answer = await fetch(
+        `${BASE}${path}`,
+        options.signal === undefined ? init : { ...init, signal: options.signal },
+      );
       // The body is read within the gate, so that "in flight" means what it says.
       const body = await answer.arrayBuffer();
       connection.value = 'connected';
@@ -84,7 +87,14 @@ async function request(path: string, init: RequestInit, options: RequestOptions)
     } catch (error) {
       if (isAbort(error)) throw error;
       connection.value = 'lost';
-      throw new Problem('The server does not answer', 'The connection is lost.', 'Is stepscope still running?', undefined, 0, 'offline');
+      throw new Problem(
+        'The server does not answer',
+        'The connection is lost.',
+        'Is stepscope still running?',
+        undefined,
+        0,
+        'offline',
+      );
     }
   });
   if (!response.ok) throw await problemOf(response);
@@ -113,7 +123,12 @@ export function setWriteToken(token: string): void {
   writeToken = token;
 }
 
-export async function sendJson(method: 'POST' | 'PUT', path: string, body: Json, options: RequestOptions = {}): Promise<Json> {
+export async function sendJson(
+  method: 'POST' | 'PUT',
+  path: string,
+  body: Json,
+  options: RequestOptions = {},
+): Promise<Json> {
   const headers = { 'content-type': 'application/json', accept: 'application/json', 'x-stepscope-token': writeToken };
   const response = await request(path, { method, headers, body: JSON.stringify(body) }, options);
   return response.json();

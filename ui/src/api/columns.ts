@@ -39,7 +39,9 @@ export function decodeColumns(buffer: ArrayBuffer): Columns {
   if (buffer.byteLength < 8) throw new ColumnError(`answer of ${buffer.byteLength} bytes is too short for a header`);
   const data = new DataView(buffer);
   if (data.getUint32(0, true) !== MAGIC) {
-    throw new ColumnError(`expected the magic "SSC1", found 0x${data.getUint32(0, true).toString(16).padStart(8, '0')}`);
+    throw new ColumnError(
+      `expected the magic "SSC1", found 0x${data.getUint32(0, true).toString(16).padStart(8, '0')}`,
+    );
   }
   const headerBytes = data.getUint32(4, true);
   const base = 8 + headerBytes;

@@ -11,7 +11,16 @@ import type {
   SearchAnswer,
 } from '../model/event.ts';
 import { kindNumber } from '../model/kind.ts';
-import type { RunDetail, RunFault, RunImporting, RunState, RunSummary, RunTool, RunWarning, Step } from '../model/run.ts';
+import type {
+  RunDetail,
+  RunFault,
+  RunImporting,
+  RunState,
+  RunSummary,
+  RunTool,
+  RunWarning,
+  Step,
+} from '../model/run.ts';
 import type { Track, TrackKind } from '../model/track.ts';
 import { getColumns, getJson, type RequestOptions, sendFile, sendJson } from './client.ts';
 import type { Columns } from './columns.ts';
@@ -182,9 +191,11 @@ export interface Imported {
 
 const importedOf = (body: Json): Imported => ({ id: asText(asObject(body)?.['id']) ?? '' });
 
-export const importExample = async (): Promise<Imported> => importedOf(await sendJson('POST', '/runs/import', { example: true }));
+export const importExample = async (): Promise<Imported> =>
+  importedOf(await sendJson('POST', '/runs/import', { example: true }));
 
-export const importPath = async (at: string): Promise<Imported> => importedOf(await sendJson('POST', '/runs/import', { path: at }));
+export const importPath = async (at: string): Promise<Imported> =>
+  importedOf(await sendJson('POST', '/runs/import', { path: at }));
 
 export const importFile = async (file: File): Promise<Imported> =>
   importedOf(await sendFile(`/runs/import?name=${encodeURIComponent(file.name)}`, file));
@@ -236,7 +247,8 @@ export interface WindowQuery {
   readonly bins: number;
 }
 
-const windowQuery = ({ v, tracks, t0, t1, bins }: WindowQuery): string => query({ tracks: idText(tracks), t0, t1, bins, v });
+const windowQuery = ({ v, tracks, t0, t1, bins }: WindowQuery): string =>
+  query({ tracks: idText(tracks), t0, t1, bins, v });
 
 export const fetchItems = (run: string, window: WindowQuery, options?: RequestOptions): Promise<Columns> =>
   getColumns(path(run, `/items${windowQuery(window)}`), options);
@@ -319,7 +331,13 @@ export async function fetchNeighbours(run: string, id: number, v: string): Promi
   };
 }
 
-export async function fetchFlows(run: string, event: number, hops: number, v: string, options?: RequestOptions): Promise<FlowGraph> {
+export async function fetchFlows(
+  run: string,
+  event: number,
+  hops: number,
+  v: string,
+  options?: RequestOptions,
+): Promise<FlowGraph> {
   const body = asObject((await getJson(path(run, `/flows${query({ event, hops, v })}`), options)).body) ?? {};
   const events = new Map<number, EventRef>();
   for (const item of asArray(body['events'])) {
@@ -395,7 +413,11 @@ export interface AggregateQuery {
   readonly limit: number;
 }
 
-export async function fetchAggregate(run: string, ask: AggregateQuery, options?: RequestOptions): Promise<AggregateAnswer> {
+export async function fetchAggregate(
+  run: string,
+  ask: AggregateQuery,
+  options?: RequestOptions,
+): Promise<AggregateAnswer> {
   const body =
     asObject(
       await sendJson(
@@ -453,7 +475,8 @@ export async function fetchHistogram(
   v: string,
   options?: RequestOptions,
 ): Promise<Histogram> {
-  const body = asObject((await getJson(path(run, `/histogram${query({ name, scale, bins: 40, v })}`), options)).body) ?? {};
+  const body =
+    asObject((await getJson(path(run, `/histogram${query({ name, scale, bins: 40, v })}`), options)).body) ?? {};
   const numbers = (value: Json) => asArray(value).map((item) => asNumber(item) ?? 0);
   return {
     name,
@@ -492,7 +515,8 @@ export const fetchFlame = (
   run: string,
   ask: { readonly t0: number; readonly t1: number; readonly track: number | undefined; readonly v: string },
   options?: RequestOptions,
-): Promise<Columns> => getColumns(path(run, `/flame${query({ t0: ask.t0, t1: ask.t1, track: ask.track, v: ask.v })}`), options);
+): Promise<Columns> =>
+  getColumns(path(run, `/flame${query({ t0: ask.t0, t1: ask.t1, track: ask.track, v: ask.v })}`), options);
 
 function notesOf(body: Json): readonly Note[] {
   return asArray(asObject(body)?.['notes']).flatMap((item) => {
@@ -518,5 +542,8 @@ export const saveNotes = async (run: string, notes: readonly Note[]): Promise<re
   notesOf(await sendJson('PUT', path(run, '/notes'), { notes }));
 
 /** Address of a download, for a link. */
-export const exportUrl = (run: string, format: 'perfetto' | 'chrome', range?: { readonly startNs: number; readonly endNs: number }): string =>
-  `/api/v1${path(run, `/export${query({ format, t0: range?.startNs, t1: range?.endNs })}`)}`;
+export const exportUrl = (
+  run: string,
+  format: 'perfetto' | 'chrome',
+  range?: { readonly startNs: number; readonly endNs: number },
+): string => `/api/v1${path(run, `/export${query({ format, t0: range?.startNs, t1: range?.endNs })}`)}`;

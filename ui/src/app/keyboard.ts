@@ -30,7 +30,13 @@ export function bindKeyboard(store: Store): () => void {
     if (event.defaultPrevented) return;
     const inField = isField(event.target);
     if (overlay.peek() !== undefined && event.key !== 'Escape') return;
-    if (!inField && performance.now() < chordUntilMs && !event.ctrlKey && !event.metaKey && /^Key[A-Z]$/.test(event.code)) {
+    if (
+      !inField &&
+      performance.now() < chordUntilMs &&
+      !event.ctrlKey &&
+      !event.metaKey &&
+      /^Key[A-Z]$/.test(event.code)
+    ) {
       chordUntilMs = 0;
       event.preventDefault();
       goToTool(event.code.slice(3));
@@ -75,4 +81,3 @@ export function bindKeyboard(store: Store): () => void {
     removeEventListener('blur', onBlur);
   };
 }
-

@@ -1,11 +1,10 @@
 // live-data.ts: keeps the run list and the opened run up to date.
-import { effect } from '@preact/signals';
+import { effect, signal } from '@preact/signals';
 import { setWriteToken, toProblem } from '../api/client.ts';
 import { isAbort } from '../api/gate.ts';
 import { listen } from '../api/live.ts';
-import { fetchRun, fetchRuns, fetchServer } from '../api/server.ts';
-import { signal } from '@preact/signals';
 import type { ServerInfo } from '../api/server.ts';
+import { fetchRun, fetchRuns, fetchServer } from '../api/server.ts';
 import { importProgress, openedRun, runList } from '../state/lists.ts';
 import type { Store } from '../state/store.ts';
 
@@ -54,7 +53,14 @@ export function bindLiveData(store: Store): () => void {
       if (isAbort(error) || abort.signal.aborted) return;
       const problem = toProblem(error);
       if (quietly && problem.status === 0) return;
-      openedRun.value = { kind: 'failed', id, title: problem.title, detail: problem.detail, where: problem.where, hint: problem.hint };
+      openedRun.value = {
+        kind: 'failed',
+        id,
+        title: problem.title,
+        detail: problem.detail,
+        where: problem.where,
+        hint: problem.hint,
+      };
     }
   };
 

@@ -1,18 +1,18 @@
 // overlays.tsx: command palette, keyboard help, warnings, share menu.
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { exportUrl } from '../api/server.ts';
 import { plural } from '../base/format.ts';
 import type { RunDetail } from '../model/run.ts';
 import { TOOLS } from '../model/tools.ts';
-import { exportUrl } from '../api/server.ts';
 import { formatViewFile } from '../state/address.ts';
 import { announce, commands, overlay, type PaletteEntry, paletteSources } from '../state/commands.ts';
 import { helpLines } from '../state/keys.ts';
 import { runList } from '../state/lists.ts';
 import { goTo, type Store } from '../state/store.ts';
+import { filterOptions } from '../widgets/combobox.tsx';
 import { Dialog } from '../widgets/dialog.tsx';
 import { copyText, download } from '../widgets/download.ts';
-import { filterOptions } from '../widgets/combobox.tsx';
 
 const MOST_SHOWN = 60;
 
@@ -24,13 +24,39 @@ function entriesOf(store: Store, tracksOnly: boolean): readonly PaletteEntry[] {
   const more = paletteSources.value.flatMap((source) => source());
   if (tracksOnly) return more.filter((entry) => entry.group === 'Tracks');
   const id = store.runId.value;
-  const actions = [...commands.value.values()].flatMap(({ title, run }) => (title === undefined ? [] : [{ group: 'Commands', title, detail: undefined, run: () => run('down') }]));
-  const tools = TOOLS.flatMap((tool) => (id === undefined ? [] : [{ group: 'Tools', title: tool.title, detail: tool.aliases.join(', ') || undefined, run: () => goTo(store, { kind: 'tool', run: id, tool: tool.id }) }]));
-  const runs = runList.value.runs.map((run) => ({ group: 'Runs', title: run.name, detail: run.kinds.join(', ') || undefined, run: () => goTo(store, { kind: 'tool', run: run.id, tool: 'timeline' }) }));
+  const actions = [...commands.value.values()].flatMap(({ title, run }) =>
+    title === undefined ? [] : [{ group: 'Commands', title, detail: undefined, run: () => run('down') }],
+  );
+  const tools = TOOLS.flatMap((tool) =>
+    id === undefined
+      ? []
+      : [
+          {
+            group: 'Tools',
+            title: tool.title,
+            detail: tool.aliases.join(', ') || undefined,
+            run: () => goTo(store, { kind: 'tool', run: id, tool: tool.id }),
+          },
+        ],
+  );
+  const runs = runList.value.runs.map((run) => ({
+    group: 'Runs',
+    title: run.name,
+    detail: run.kinds.join(', ') || undefined,
+    run: () => goTo(store, { kind: 'tool', run: run.id, tool: 'timeline' }),
+  }));
   return [...tools, ...actions, ...runs, ...more];
 }
 
-export function Palette({ store, tracksOnly, seed }: { readonly store: Store; readonly tracksOnly: boolean; readonly seed: string }): JSX.Element {
+export function Palette({
+  store,
+  tracksOnly,
+  seed,
+}: {
+  readonly store: Store;
+  readonly tracksOnly: boolean;
+  readonly seed: string;
+}): JSX.Element {
   const [text, setText] = useState(seed);
   const [active, setActive] = useState(0);
   const list = useRef<HTMLDivElement>(null);
@@ -90,7 +116,16 @@ export function Palette({ store, tracksOnly, seed }: { readonly store: Store; re
               )}
               {/* biome-ignore lint/a11y/useKeyWithClickEvents: keys are handled by the field */}
               {/* biome-ignore lint/a11y/useFocusableInteractive: options are active descendants of the field */}
-              <div key={option.id} id={`ss-palette-${at}`} role="option" aria-selected={at === active} data-active={at === active} class="ss-combo-option" onPointerMove={() => setActive(at)} onClick={() => choose(option.id)}>
+              <div
+                key={option.id}
+                id={`ss-palette-${at}`}
+                role="option"
+                aria-selected={at === active}
+                data-active={at === active}
+                class="ss-combo-option"
+                onPointerMove={() => setActive(at)}
+                onClick={() => choose(option.id)}
+              >
                 <span class="ss-combo-text">
                   <span class="ss-ellipsis">{option.label}</span>
                   {option.detail === undefined ? undefined : <small class="ss-ellipsis">{option.detail}</small>}
@@ -150,7 +185,11 @@ export function Warnings({ run }: { readonly run: RunDetail }): JSX.Element {
       {run.warnings.length === 0 ? <p>Nothing to warn about: every event that was read is shown.</p> : undefined}
       <ul>
         {run.warnings.map((warning) => (
-          <li key={warning.code + warning.title} data-code={warning.code} class={`ss-warning ss-warning-${warning.severity}`}>
+          <li
+            key={warning.code + warning.title}
+            data-code={warning.code}
+            class={`ss-warning ss-warning-${warning.severity}`}
+          >
             <h3>
               {warning.title}
               {warning.count > 1 ? <small class="ss-quiet"> {plural(warning.count, 'time')}</small> : undefined}
@@ -190,7 +229,14 @@ export function Share({ store, run }: { readonly store: Store; readonly run: Run
     <Dialog title="Share" class="ss-share-dialog" onClose={close}>
       <p>The address bar always reproduces what is on the screen.</p>
       <div class="ss-row">
-        <input type="text" class="ss-filter ss-grow" aria-label="Link to this view" readOnly value={location.href} onFocus={(event) => event.currentTarget.select()} />
+        <input
+          type="text"
+          class="ss-filter ss-grow"
+          aria-label="Link to this view"
+          readOnly
+          value={location.href}
+          onFocus={(event) => event.currentTarget.select()}
+        />
         <button
           type="button"
           class="ss-button ss-primary"
@@ -203,7 +249,17 @@ export function Share({ store, run }: { readonly store: Store; readonly run: Run
         </button>
       </div>
       <div class="ss-row ss-wrap">
-        <button type="button" class="ss-button" onClick={() => download(`${run?.name.replace(/[^\w.-]+/g, '_') ?? 'runs'}.stepscope-view.json`, 'application/json', formatViewFile(address.peek(), run?.contentHash))}>
+        <button
+          type="button"
+          class="ss-button"
+          onClick={() =>
+            download(
+              `${run?.name.replace(/[^\w.-]+/g, '_') ?? 'runs'}.stepscope-view.json`,
+              'application/json',
+              formatViewFile(address.peek(), run?.contentHash),
+            )
+          }
+        >
           Save view file
         </button>
         {run === undefined ? undefined : (
@@ -217,7 +273,12 @@ export function Share({ store, run }: { readonly store: Store; readonly run: Run
           </>
         )}
       </div>
-      <p class="ss-quiet">{view.area.peek() === undefined ? 'Exports hold the whole run; select an area to export only that.' : 'Exports hold the selected area.'} A view file can be dropped on the Runs page.</p>
+      <p class="ss-quiet">
+        {view.area.peek() === undefined
+          ? 'Exports hold the whole run; select an area to export only that.'
+          : 'Exports hold the selected area.'}{' '}
+        A view file can be dropped on the Runs page.
+      </p>
     </Dialog>
   );
 }

@@ -2,12 +2,12 @@
 import type { JSX } from 'preact';
 import { plural } from '../base/format.ts';
 import type { RunDetail } from '../model/run.ts';
-import { GROUPS, type Tool, TOOLS } from '../model/tools.ts';
+import { GROUPS, TOOLS, type Tool } from '../model/tools.ts';
+import { reasonOf } from '../pages/tool/page.tsx';
 import { announce, overlay } from '../state/commands.ts';
 import { runList } from '../state/lists.ts';
 import { railOpen } from '../state/preferences.ts';
 import { goTo, type Store } from '../state/store.ts';
-import { reasonOf } from '../pages/tool/page.tsx';
 import { Combobox, type Option } from '../widgets/combobox.tsx';
 import { Icon, IconButton } from '../widgets/icon.tsx';
 
@@ -15,7 +15,10 @@ const COMING = 'coming';
 const CAPTURE_REASON = 'Capturing from the viewer is coming. The Runs page shows how a program records today.';
 
 /** Whether a tool has something to show for a run, and why not. */
-export function toolState(tool: Tool, run: RunDetail | undefined): { readonly usable: boolean; readonly reason: string | undefined } {
+export function toolState(
+  tool: Tool,
+  run: RunDetail | undefined,
+): { readonly usable: boolean; readonly reason: string | undefined } {
   if (!tool.built) return { usable: false, reason: COMING };
   const state = run?.tools.find((item) => item.id === tool.id);
   if (state?.state === 'unavailable') return { usable: false, reason: reasonOf(tool, run).reason };
@@ -40,48 +43,110 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
     else if (target === undefined) announce('Open a run first');
     else goTo(store, { kind: 'tool', run: target, tool: next });
   };
-  const runOptions: readonly Option[] = runs.map((item) => ({ id: item.id, label: item.name, badges: item.kinds.slice(0, 3), selected: item.id === id, muted: item.state === 'error', detail: item.state === 'error' ? 'cannot be read' : undefined }));
+  const runOptions: readonly Option[] = runs.map((item) => ({
+    id: item.id,
+    label: item.name,
+    badges: item.kinds.slice(0, 3),
+    selected: item.id === id,
+    muted: item.state === 'error',
+    detail: item.state === 'error' ? 'cannot be read' : undefined,
+  }));
   const groups = GROUPS.filter((group) => group !== 'NEURON' || run?.kinds.includes('NEURON') === true);
   const toolOptions: readonly Option[] = groups.flatMap((group) =>
     TOOLS.filter((item) => item.group === group).map((item) => {
       const state = toolState(item, run);
-      return { id: item.id, label: item.title, group, search: item.aliases.join(' '), muted: !state.usable, detail: state.reason, selected: item.id === tool };
+      return {
+        id: item.id,
+        label: item.title,
+        group,
+        search: item.aliases.join(' '),
+        muted: !state.usable,
+        detail: state.reason,
+        selected: item.id === tool,
+      };
     }),
   );
-  const hostOptions: readonly Option[] = [{ id: '', label: 'All hosts', selected: chosenHosts.length === 0 }, ...hosts.map((host) => ({ id: host, label: host, selected: chosenHosts.includes(host) }))];
+  const hostOptions: readonly Option[] = [
+    { id: '', label: 'All hosts', selected: chosenHosts.length === 0 },
+    ...hosts.map((host) => ({ id: host, label: host, selected: chosenHosts.includes(host) })),
+  ];
   const warnings = run?.warnings ?? [];
   const lossy = warnings.some((warning) => warning.severity !== 'notice');
 
   return (
     <nav class={`ss-rail ${open ? '' : 'ss-rail-narrow'}`} aria-label="Tools">
-      <button type="button" class="ss-button ss-capture" aria-disabled="true" title={CAPTURE_REASON} aria-label="Capture profile" onClick={() => announce(CAPTURE_REASON)}>
+      <button
+        type="button"
+        class="ss-button ss-capture"
+        aria-disabled="true"
+        title={CAPTURE_REASON}
+        aria-label="Capture profile"
+        onClick={() => announce(CAPTURE_REASON)}
+      >
         <Icon name="record" />
         {open ? <span>Capture profile</span> : undefined}
       </button>
       {open ? (
         <div class="ss-boxes">
-          <Combobox label="Run" text={runName} placeholder={runs.length === 0 ? 'No runs yet' : 'Choose a run'} options={runOptions} onChoose={(next) => goTo(store, { kind: 'tool', run: next, tool: place.kind === 'tool' ? place.tool : 'timeline' })} />
-          <Combobox label="Tool" text={current?.title ?? ''} placeholder="Choose a tool" options={toolOptions} onChoose={toTool} />
+          <Combobox
+            label="Run"
+            text={runName}
+            placeholder={runs.length === 0 ? 'No runs yet' : 'Choose a run'}
+            options={runOptions}
+            onChoose={(next) =>
+              goTo(store, { kind: 'tool', run: next, tool: place.kind === 'tool' ? place.tool : 'timeline' })
+            }
+          />
+          <Combobox
+            label="Tool"
+            text={current?.title ?? ''}
+            placeholder="Choose a tool"
+            options={toolOptions}
+            onChoose={toTool}
+          />
           <Combobox
             label="Host"
             multiple
-            text={chosenHosts.length === 0 ? 'All hosts' : chosenHosts.length === 1 ? (chosenHosts[0] ?? '') : plural(chosenHosts.length, 'host')}
+            text={
+              chosenHosts.length === 0
+                ? 'All hosts'
+                : chosenHosts.length === 1
+                  ? (chosenHosts[0] ?? '')
+                  : plural(chosenHosts.length, 'host')
+            }
             options={hostOptions}
             onChoose={(host) => {
-              store.view.hosts.value = host === '' ? [] : chosenHosts.includes(host) ? chosenHosts.filter((item) => item !== host) : [...chosenHosts, host];
+              store.view.hosts.value =
+                host === ''
+                  ? []
+                  : chosenHosts.includes(host)
+                    ? chosenHosts.filter((item) => item !== host)
+                    : [...chosenHosts, host];
             }}
           />
         </div>
       ) : undefined}
       <ul class="ss-tools">
         <li>
-          <a href="/" title="Runs" {...(place.kind === 'runs' ? { 'aria-current': 'page' } : {})} onClick={(event) => follow(event, () => goTo(store, { kind: 'runs' }))}>
+          <a
+            href="/"
+            title="Runs"
+            {...(place.kind === 'runs' ? { 'aria-current': 'page' } : {})}
+            onClick={(event) => follow(event, () => goTo(store, { kind: 'runs' }))}
+          >
             <span>Runs</span>
           </a>
         </li>
         {TOOLS.map((item) => {
           const state = toolState(item, run);
-          const href = item.id === 'compare' ? '/compare' : item.id === 'sql' ? '/sql' : id === undefined ? undefined : `/run/${encodeURIComponent(id)}${item.id === 'overview' ? '' : `/${item.id}`}`;
+          const href =
+            item.id === 'compare'
+              ? '/compare'
+              : item.id === 'sql'
+                ? '/sql'
+                : id === undefined
+                  ? undefined
+                  : `/run/${encodeURIComponent(id)}${item.id === 'overview' ? '' : `/${item.id}`}`;
           const title = state.reason === undefined ? item.question : `${item.title}: ${state.reason}`;
           const text = (
             <>
@@ -96,7 +161,13 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
                   {text}
                 </span>
               ) : (
-                <a href={href} title={title} class={state.usable ? '' : 'ss-tool-muted'} {...(item.id === tool ? { 'aria-current': 'page' } : {})} onClick={(event) => follow(event, () => toTool(item.id))}>
+                <a
+                  href={href}
+                  title={title}
+                  class={state.usable ? '' : 'ss-tool-muted'}
+                  {...(item.id === tool ? { 'aria-current': 'page' } : {})}
+                  onClick={(event) => follow(event, () => toTool(item.id))}
+                >
                   {text}
                 </a>
               )}
@@ -106,12 +177,25 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
       </ul>
       <span class="ss-grow" />
       {run === undefined || warnings.length === 0 ? undefined : (
-        <button type="button" class={`ss-warning-button ${lossy ? 'ss-warning-loud' : ''}`} title={warnings.map((warning) => warning.title).join('\n')} onClick={() => { overlay.value = 'warnings'; }}>
+        <button
+          type="button"
+          class={`ss-warning-button ${lossy ? 'ss-warning-loud' : ''}`}
+          title={warnings.map((warning) => warning.title).join('\n')}
+          onClick={() => {
+            overlay.value = 'warnings';
+          }}
+        >
           <Icon name="warning" />
           {open ? plural(warnings.length, 'warning') : String(warnings.length)}
         </button>
       )}
-      <IconButton icon="rail" label={open ? 'Close the rail (\\)' : 'Open the rail (\\)'} onClick={() => { railOpen.value = !open; }} />
+      <IconButton
+        icon="rail"
+        label={open ? 'Close the rail (\\)' : 'Open the rail (\\)'}
+        onClick={() => {
+          railOpen.value = !open;
+        }}
+      />
     </nav>
   );
 }
@@ -121,4 +205,3 @@ function follow(event: MouseEvent, action: () => void): void {
   event.preventDefault();
   action();
 }
-

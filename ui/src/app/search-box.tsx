@@ -8,7 +8,13 @@ import { Icon } from '../widgets/icon.tsx';
 
 export const SEARCH_FIELD_ID = 'ss-search';
 
-export function SearchBox({ store, onPalette }: { readonly store: Store; readonly onPalette: (text: string) => void }): JSX.Element {
+export function SearchBox({
+  store,
+  onPalette,
+}: {
+  readonly store: Store;
+  readonly onPalette: (text: string) => void;
+}): JSX.Element {
   const field = useRef<HTMLInputElement>(null);
   const [elsewhere, setElsewhere] = useState('');
   const searches = commands.value.has('search-next');
@@ -34,7 +40,14 @@ export function SearchBox({ store, onPalette }: { readonly store: Store; readonl
       document.querySelector<HTMLElement>('[data-testid="timeline"]')?.focus({ preventScroll: true });
     }
   };
-  const status = problem !== undefined ? problem : text === '' || total === undefined ? '' : total === 0 ? 'no matches' : plural(total, 'match', 'matches');
+  const status =
+    problem !== undefined
+      ? problem
+      : text === '' || total === undefined
+        ? ''
+        : total === 0
+          ? 'no matches'
+          : plural(total, 'match', 'matches');
   return (
     <div class="ss-search" role="search">
       <Icon name="search" />
@@ -56,13 +69,25 @@ export function SearchBox({ store, onPalette }: { readonly store: Store; readonl
         }}
         onKeyDown={onKeyDown}
       />
-      {/* biome-ignore lint/a11y/useSemanticElements: the design names it a status */}
-      <span role="status" aria-label="Search result" data-testid="search-count" data-total={searches && text !== '' && !busy && total !== undefined ? total : ''} data-index={index} class={problem === undefined ? '' : 'ss-bad'} title={status}>
+      <span
+        role="status"
+        aria-label="Search result"
+        data-testid="search-count"
+        data-total={searches && text !== '' && !busy && total !== undefined ? total : ''}
+        data-index={index}
+        class={problem === undefined ? '' : 'ss-bad'}
+        title={status}
+      >
         {searches ? (busy && status === '' ? '…' : status) : ''}
       </span>
       {searches && text !== '' && (total ?? 0) > 0 ? (
         <span class="ss-search-steps">
-          <button type="button" class="ss-icon-button" aria-label="Previous match" onClick={() => run('search-previous')}>
+          <button
+            type="button"
+            class="ss-icon-button"
+            aria-label="Previous match"
+            onClick={() => run('search-previous')}
+          >
             ‹
           </button>
           <span>{index < 0 ? '–' : formatCount(index + 1)}</span>

@@ -5,9 +5,9 @@ import { useEffect, useMemo, useState } from 'preact/hooks';
 import { connection } from '../api/client.ts';
 import { applyTheme } from '../base/theme.ts';
 import { toolOf } from '../model/tools.ts';
-import { themeOfStore } from '../pages/shared/theme-signal.ts';
-import { PageHead } from '../pages/shared/page-head.tsx';
 import { RunsPage } from '../pages/runs/page.tsx';
+import { PageHead } from '../pages/shared/page-head.tsx';
+import { themeOfStore } from '../pages/shared/theme-signal.ts';
 import { TimelinePage } from '../pages/timeline/page.tsx';
 import { ToolPage } from '../pages/tool/page.tsx';
 import { notice, overlay, register, run as runCommand } from '../state/commands.ts';
@@ -41,11 +41,21 @@ function shellCommands(store: Store) {
   });
   return [
     on('search', 'Search', focusSearch),
-    on('palette', undefined, () => { overlay.value = overlay.peek() === 'palette' ? undefined : 'palette'; }),
-    on('go-to-track', 'Go to a track', () => { overlay.value = 'tracks'; }),
-    on('help', 'Keyboard shortcuts', () => { overlay.value = 'help'; }),
-    on('drawer', 'Open or close the drawer', () => { drawerOpen.value = !drawerOpen.peek(); }),
-    on('rail', 'Open or close the rail', () => { railOpen.value = !railOpen.peek(); }),
+    on('palette', undefined, () => {
+      overlay.value = overlay.peek() === 'palette' ? undefined : 'palette';
+    }),
+    on('go-to-track', 'Go to a track', () => {
+      overlay.value = 'tracks';
+    }),
+    on('help', 'Keyboard shortcuts', () => {
+      overlay.value = 'help';
+    }),
+    on('drawer', 'Open or close the drawer', () => {
+      drawerOpen.value = !drawerOpen.peek();
+    }),
+    on('rail', 'Open or close the rail', () => {
+      railOpen.value = !railOpen.peek();
+    }),
     on('theme', 'Change the theme', () => nextTheme(store)),
     on('copy-link', 'Copy the link to this view', () => void copyLink()),
     on('runs', 'Go to the run list', () => goTo(store, { kind: 'runs' })),
@@ -54,8 +64,13 @@ function shellCommands(store: Store) {
     }),
     on('escape', undefined, () => {
       if (overlay.peek() !== undefined) overlay.value = undefined;
-      else if (document.activeElement instanceof HTMLInputElement || document.activeElement instanceof HTMLSelectElement) document.activeElement.blur();
-      else if (store.view.selected.peek() !== undefined || store.view.area.peek() !== undefined) runCommand('clear-selection');
+      else if (
+        document.activeElement instanceof HTMLInputElement ||
+        document.activeElement instanceof HTMLSelectElement
+      )
+        document.activeElement.blur();
+      else if (store.view.selected.peek() !== undefined || store.view.area.peek() !== undefined)
+        runCommand('clear-selection');
       else if (store.view.query.peek() !== '') {
         store.view.query.value = '';
         store.view.match.value = undefined;
@@ -75,7 +90,11 @@ export function Shell({ store }: { readonly store: Store }): JSX.Element {
     const place = store.place.value;
     const id = store.runId.value;
     const name = runList.value.runs.find((item) => item.id === id)?.name ?? id;
-    return place.kind === 'tool' ? `${toolOf(place.tool)?.title ?? 'stepscope'} · ${name}` : place.kind === 'runs' ? 'Runs · stepscope' : 'stepscope';
+    return place.kind === 'tool'
+      ? `${toolOf(place.tool)?.title ?? 'stepscope'} · ${name}`
+      : place.kind === 'runs'
+        ? 'Runs · stepscope'
+        : 'stepscope';
   });
   useSignalEffect(() => {
     document.title = title.value;
@@ -112,13 +131,31 @@ export function Shell({ store }: { readonly store: Store }): JSX.Element {
           }}
         />
         <span class="ss-grow" />
-        <button type="button" class="ss-button ss-ghost" onClick={() => { overlay.value = 'share'; }}>
+        <button
+          type="button"
+          class="ss-button ss-ghost"
+          onClick={() => {
+            overlay.value = 'share';
+          }}
+        >
           <Icon name="share" /> Share
         </button>
-        <button type="button" class="ss-icon-button" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)" onClick={() => { overlay.value = 'help'; }}>
+        <button
+          type="button"
+          class="ss-icon-button"
+          aria-label="Keyboard shortcuts"
+          title="Keyboard shortcuts (?)"
+          onClick={() => {
+            overlay.value = 'help';
+          }}
+        >
           ?
         </button>
-        <IconButton icon={choice === 'light' ? 'sun' : choice === 'dark' ? 'moon' : 'half'} label={`Theme: ${choice}`} onClick={() => nextTheme(store)} />
+        <IconButton
+          icon={choice === 'light' ? 'sun' : choice === 'dark' ? 'moon' : 'half'}
+          label={`Theme: ${choice}`}
+          onClick={() => nextTheme(store)}
+        />
       </header>
       {connection.value === 'lost' ? (
         <div class="ss-lost" role="alert" data-testid="connection-lost">
@@ -131,7 +168,9 @@ export function Shell({ store }: { readonly store: Store }): JSX.Element {
           <Page store={store} theme={theme} />
         </main>
       </div>
-      {now === 'palette' || now === 'tracks' ? <Palette key={now} store={store} tracksOnly={now === 'tracks'} seed={now === 'palette' ? seed : ''} /> : undefined}
+      {now === 'palette' || now === 'tracks' ? (
+        <Palette key={now} store={store} tracksOnly={now === 'tracks'} seed={now === 'palette' ? seed : ''} />
+      ) : undefined}
       {now === 'help' ? <Help /> : undefined}
       {now === 'share' ? <Share store={store} run={run} /> : undefined}
       {now === 'warnings' && run !== undefined ? <Warnings run={run} /> : undefined}
@@ -156,7 +195,13 @@ function Notice(): JSX.Element {
   );
 }
 
-function Page({ store, theme }: { readonly store: Store; readonly theme: ReturnType<typeof themeOfStore> }): JSX.Element | undefined {
+function Page({
+  store,
+  theme,
+}: {
+  readonly store: Store;
+  readonly theme: ReturnType<typeof themeOfStore>;
+}): JSX.Element | undefined {
   const place = store.place.value;
   const opened = openedRun.value;
   switch (place.kind) {
@@ -167,7 +212,11 @@ function Page({ store, theme }: { readonly store: Store; readonly theme: ReturnT
       return (
         <>
           <PageHead title={place.kind === 'sql' ? 'SQL' : 'Compare'} summary={toolOf(place.kind)?.question ?? ''} />
-          <EmptyState reason="unsupported" title={`${place.kind === 'sql' ? 'SQL' : 'Compare'} is coming`} why="This version of stepscope does not have it yet. Each run's timeline works today.">
+          <EmptyState
+            reason="unsupported"
+            title={`${place.kind === 'sql' ? 'SQL' : 'Compare'} is coming`}
+            why="This version of stepscope does not have it yet. Each run's timeline works today."
+          >
             <button type="button" class="ss-button ss-primary" onClick={() => goTo(store, { kind: 'runs' })}>
               Go to the runs
             </button>
@@ -189,8 +238,17 @@ function Page({ store, theme }: { readonly store: Store; readonly theme: ReturnT
       if (opened.kind === 'failed' && opened.id === place.run) {
         return (
           <>
-            <PageHead title={toolOf(place.tool)?.title ?? 'Run'} summary="This run could not be opened; the others are not affected." />
-            <ErrorState title={opened.title} detail={opened.detail} where={opened.where} hint={opened.hint} report={[opened.title, opened.detail, opened.where, opened.hint].filter(Boolean).join('\n')}>
+            <PageHead
+              title={toolOf(place.tool)?.title ?? 'Run'}
+              summary="This run could not be opened; the others are not affected."
+            />
+            <ErrorState
+              title={opened.title}
+              detail={opened.detail}
+              where={opened.where}
+              hint={opened.hint}
+              report={[opened.title, opened.detail, opened.where, opened.hint].filter(Boolean).join('\n')}
+            >
               <button type="button" class="ss-button ss-primary" onClick={() => goTo(store, { kind: 'runs' })}>
                 Go to the runs
               </button>
@@ -208,8 +266,15 @@ function Page({ store, theme }: { readonly store: Store; readonly theme: ReturnT
         );
       }
       const tool = toolOf(place.tool);
-      if (tool?.id === 'timeline') return <TimelinePage key={opened.run.contentHash} store={store} run={opened.run} theme={theme} />;
-      return <ToolPage tool={place.tool} run={opened.run} onTimeline={() => goTo(store, { kind: 'tool', run: opened.id, tool: 'timeline' })} />;
+      if (tool?.id === 'timeline')
+        return <TimelinePage key={opened.run.contentHash} store={store} run={opened.run} theme={theme} />;
+      return (
+        <ToolPage
+          tool={place.tool}
+          run={opened.run}
+          onTimeline={() => goTo(store, { kind: 'tool', run: opened.id, tool: 'timeline' })}
+        />
+      );
     }
   }
 }

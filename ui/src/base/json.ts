@@ -22,4 +22,6 @@ export function asNumber(value: Json): number | undefined {
 export const asFlag = (value: Json): boolean => value === true;
 
 export const asTexts = (value: Json): readonly string[] =>
-  asArray(value).flatMap((item) => (typeof item === 'string' ? [item] : typeof item === 'number' ? [String(item)] : []));
+  asArray(value).flatMap((item) =>
+    typeof item === 'string' ? [item] : typeof item === 'number' ? [String(item)] : [],
+  );

@@ -73,13 +73,23 @@ function asRecorded(tracks: readonly Track[]): readonly TrackNode[] {
   const build = (track: Track): TrackNode => {
     const children = (byParent.get(track.id) ?? []).map(build);
     const own = track.kind === 'group' ? [] : [track];
-    return { key: track.key, name: track.name, track, children, leaves: [...own, ...children.flatMap((c) => c.leaves)] };
+    return {
+      key: track.key,
+      name: track.name,
+      track,
+      children,
+      leaves: [...own, ...children.flatMap((c) => c.leaves)],
+    };
   };
   return (byParent.get(undefined) ?? []).map(build);
 }
 
 /** Groups in order of first appearance, `last` at the end. */
-function grouped(tracks: readonly Track[], place: (track: Track) => readonly [string, string], last: string): TrackNode[] {
+function grouped(
+  tracks: readonly Track[],
+  place: (track: Track) => readonly [string, string],
+  last: string,
+): TrackNode[] {
   const groups = new Map<string, { name: string; tracks: Track[] }>();
   for (const track of tracks) {
     const [key, name] = place(track);
@@ -110,7 +120,8 @@ export function trackTree(tracks: readonly Track[], grouping: Grouping): readonl
     case 'device':
       return grouped(
         leaves,
-        (track) => (track.device === undefined ? ['device/none', 'Host'] : [`device/${track.device}`, `Device ${track.device}`]),
+        (track) =>
+          track.device === undefined ? ['device/none', 'Host'] : [`device/${track.device}`, `Device ${track.device}`],
         'device/none',
       );
     case 'rank':

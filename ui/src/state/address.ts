@@ -89,7 +89,10 @@ const decode = (text: string): string => {
 };
 
 export function parsePlace(path: string): Place {
-  const parts = path.split('/').filter((part) => part !== '').map(decode);
+  const parts = path
+    .split('/')
+    .filter((part) => part !== '')
+    .map(decode);
   const [head, run, tool] = parts;
   if (head === undefined) return { kind: 'runs' };
   if (head === 'run' && run !== undefined && parts.length <= 3) return { kind: 'tool', run, tool: tool ?? 'overview' };
@@ -129,7 +132,8 @@ function parseSteps(text: string | null): View['steps'] {
   return to < from ? undefined : { from, to };
 }
 
-const oneOf = <T extends string>(values: readonly T[], text: string | null): T | undefined => values.find((value) => value === text);
+const oneOf = <T extends string>(values: readonly T[], text: string | null): T | undefined =>
+  values.find((value) => value === text);
 
 export function parseAddress(path: string, search: string): Address {
   const params = new URLSearchParams(search);
@@ -149,8 +153,16 @@ export function parseAddress(path: string, search: string): Address {
     folds: params.getAll('fold'),
     only: params.getAll('only'),
     raised: params.getAll('up'),
-    grouping: oneOf(GROUPINGS.map((item) => item.id), params.get('group')) ?? 'host',
-    colouring: oneOf(COLOURINGS.map((item) => item.id), params.get('color')) ?? 'kind',
+    grouping:
+      oneOf(
+        GROUPINGS.map((item) => item.id),
+        params.get('group'),
+      ) ?? 'host',
+    colouring:
+      oneOf(
+        COLOURINGS.map((item) => item.id),
+        params.get('color'),
+      ) ?? 'kind',
     tab: oneOf(DRAWER_TABS, params.get('tab')),
     filter: params.get('filter') ?? '',
     quiet: params.get('quiet') === '1',
@@ -193,7 +205,10 @@ export function formatAddress({ place, view }: Address): string {
     }
     if (view.selected !== undefined) params.set('sel', String(view.selected));
     if (view.area !== undefined) {
-      params.set('area', `${rangeText(view.area)}${view.area.tracks.length === 0 ? '' : `@${view.area.tracks.join(',')}`}`);
+      params.set(
+        'area',
+        `${rangeText(view.area)}${view.area.tracks.length === 0 ? '' : `@${view.area.tracks.join(',')}`}`,
+      );
     }
     if (view.query !== '') params.set('q', view.query);
     if (view.match !== undefined) params.set('match', String(view.match));
@@ -210,7 +225,12 @@ export function formatAddress({ place, view }: Address): string {
   if (view.filter !== '') params.set('filter', view.filter);
   if (view.theme !== undefined) params.set('theme', view.theme);
   // Readable where the standard allows it.
-  const text = params.toString().replaceAll('%40', '@').replaceAll('%2C', ',').replaceAll('%2F', '/').replaceAll('%3A', ':');
+  const text = params
+    .toString()
+    .replaceAll('%40', '@')
+    .replaceAll('%2C', ',')
+    .replaceAll('%2F', '/')
+    .replaceAll('%3A', ':');
   return `${formatPlace(place)}${text === '' ? '' : `?${text}`}`;
 }
 
@@ -238,7 +258,8 @@ export function formatViewFile(address: Address, contentHash: string | undefined
 export function parseViewFile(text: string): Address | undefined {
   try {
     const value: unknown = JSON.parse(text);
-    if (typeof value !== 'object' || value === null || !('stepscopeView' in value) || !('address' in value)) return undefined;
+    if (typeof value !== 'object' || value === null || !('stepscopeView' in value) || !('address' in value))
+      return undefined;
     if (typeof value.address !== 'string' || !value.address.startsWith('/')) return undefined;
     const [path = '/', search = ''] = value.address.split('?', 2);
     return parseAddress(path, search);

@@ -28,7 +28,12 @@ export interface Binding {
   readonly inFields?: boolean;
 }
 
-const timeline = (command: string, code: string, more: Partial<Binding> = {}): Binding => ({ command, scope: 'timeline', code, ...more });
+const timeline = (command: string, code: string, more: Partial<Binding> = {}): Binding => ({
+  command,
+  scope: 'timeline',
+  code,
+  ...more,
+});
 const anywhere = (command: string, more: Partial<Binding>): Binding => ({ command, scope: 'anywhere', ...more });
 
 export const BINDINGS: readonly Binding[] = [
@@ -87,11 +92,17 @@ export function bindingOf(event: KeyLike, scope: Scope, inField: boolean): Bindi
     if (binding.sign !== undefined) return event.key === binding.sign;
     return event.code === binding.code && (binding.shift ?? false) === event.shiftKey;
   };
-  return BINDINGS.find((binding) => binding.scope === 'timeline' && fits(binding)) ?? BINDINGS.find((binding) => binding.scope === 'anywhere' && fits(binding));
+  return (
+    BINDINGS.find((binding) => binding.scope === 'timeline' && fits(binding)) ??
+    BINDINGS.find((binding) => binding.scope === 'anywhere' && fits(binding))
+  );
 }
 
 /** Lines of the keyboard help: keys, meaning. `letter` turns a physical key into the user's letter. */
-export function helpLines(letter: (code: string) => string): { readonly timeline: readonly (readonly [string, string])[]; readonly anywhere: readonly (readonly [string, string])[] } {
+export function helpLines(letter: (code: string) => string): {
+  readonly timeline: readonly (readonly [string, string])[];
+  readonly anywhere: readonly (readonly [string, string])[];
+} {
   const [w, s, a, d] = ['KeyW', 'KeyS', 'KeyA', 'KeyD'].map(letter);
   return {
     timeline: [
@@ -121,7 +132,10 @@ export function helpLines(letter: (code: string) => string): { readonly timeline
       [letter('KeyQ'), 'open or close the drawer'],
       ['\\', 'open or close the rail'],
       ['Esc', 'close; then clear the selection; then the search'],
-      [`${letter('KeyG')} then a letter`, 'go to: O overview, T timeline, P ops, K kernels, M memory, H HLO memory, G graph, I input, L roofline, R ranks, C compare, Q SQL'],
+      [
+        `${letter('KeyG')} then a letter`,
+        'go to: O overview, T timeline, P ops, K kernels, M memory, H HLO memory, G graph, I input, L roofline, R ranks, C compare, Q SQL',
+      ],
       ['Ctrl/Cmd+C', 'copy the selected event or row'],
       ['Ctrl/Cmd+L', 'copy the link to this view'],
       [letter('KeyT'), 'theme: light, dark, system'],

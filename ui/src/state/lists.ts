@@ -16,7 +16,14 @@ export type OpenedRun =
   | { readonly kind: 'none' }
   | { readonly kind: 'opening'; readonly id: string; readonly importing: RunImporting | undefined }
   | { readonly kind: 'open'; readonly id: string; readonly run: RunDetail }
-  | { readonly kind: 'failed'; readonly id: string; readonly title: string; readonly detail: string; readonly where: string | undefined; readonly hint: string | undefined };
+  | {
+      readonly kind: 'failed';
+      readonly id: string;
+      readonly title: string;
+      readonly detail: string;
+      readonly where: string | undefined;
+      readonly hint: string | undefined;
+    };
 
 export const openedRun = signal<OpenedRun>({ kind: 'none' });
 

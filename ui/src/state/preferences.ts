@@ -38,9 +38,17 @@ export const themeChoice = remembered<ThemeChoice>(
   (value) => value,
 );
 
-export const railOpen = remembered('rail', (text) => text !== 'closed', (open) => (open ? 'open' : 'closed'));
+export const railOpen = remembered(
+  'rail',
+  (text) => text !== 'closed',
+  (open) => (open ? 'open' : 'closed'),
+);
 
-export const drawerOpen = remembered('drawer', (text) => text !== 'closed', (open) => (open ? 'open' : 'closed'));
+export const drawerOpen = remembered(
+  'drawer',
+  (text) => text !== 'closed',
+  (open) => (open ? 'open' : 'closed'),
+);
 
 export const drawerHeightPx = remembered(
   'drawer-height',
@@ -61,4 +69,8 @@ export const labelWidthPx = remembered(
 );
 
 /** Whether the first-use line of the timeline was closed. */
-export const hintClosed = remembered('timeline-hint', (text) => text === 'closed', (closed) => (closed ? 'closed' : 'open'));
+export const hintClosed = remembered(
+  'timeline-hint',
+  (text) => text === 'closed',
+  (closed) => (closed ? 'closed' : 'open'),
+);

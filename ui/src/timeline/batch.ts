@@ -1,6 +1,7 @@
 // batch.ts: one answer of `items` or `counters`, cut up by track. Views only; nothing is copied.
-import { hashWithoutDigits } from '../base/hash.ts';
+
 import { type Columns, column } from '../api/columns.ts';
+import { hashWithoutDigits } from '../base/hash.ts';
 import { KIND_COUNT } from '../model/kind.ts';
 import type { Colouring } from '../state/address.ts';
 
@@ -102,7 +103,8 @@ export function ensureColours(batch: ItemBatch, colouring: Colouring): void {
       case 'duration': {
         // Four steps a decade from 100 ns to 1 s.
         const decade = Math.log10(Math.max(1, (batch.t1[at] ?? 0) - (batch.t0[at] ?? 0))) - 2;
-        colour[at] = DURATION_BASE + Math.max(0, Math.min(DURATION_STEPS - 1, Math.floor((decade * DURATION_STEPS) / 7)));
+        colour[at] =
+          DURATION_BASE + Math.max(0, Math.min(DURATION_STEPS - 1, Math.floor((decade * DURATION_STEPS) / 7)));
         break;
       }
     }

@@ -5,14 +5,42 @@ import { fetchCounters, fetchItems } from '../api/server.ts';
 import type { Theme } from '../base/theme.ts';
 import type { EventRef, FlowGraph } from '../model/event.ts';
 import type { RunDetail } from '../model/run.ts';
-import { clampRange, pxFromTime, sameRange, type TimeRange, timeFromPx, type Viewport, zoomRange } from '../model/viewport.ts';
+import {
+  clampRange,
+  pxFromTime,
+  sameRange,
+  type TimeRange,
+  timeFromPx,
+  type Viewport,
+  zoomRange,
+} from '../model/viewport.ts';
 import type { Colouring } from '../state/address.ts';
-import { type CounterItems, countersByTrack, type Emphasis, firstEndingAfter, itemsByTrack, type TrackItems } from './batch.ts';
+import {
+  type CounterItems,
+  countersByTrack,
+  type Emphasis,
+  firstEndingAfter,
+  itemsByTrack,
+  type TrackItems,
+} from './batch.ts';
 import { buildFrame, createFrame, type PlacedLane } from './frame.ts';
 import { type Hit, hitRow, rowAt } from './hit.ts';
 import { createLabelCutter } from './labels.ts';
 import { advance, atRest, type Direction, isMoving, type Motion, moveTo, press, release, targetOf } from './motion.ts';
-import { type CounterScale, createSurface, type FlowLine, FONT, paintBars, paintCounter, paintFlows, paintGaps, paintLabels, paintStrips, scaleOf, type Surface } from './paint.ts';
+import {
+  type CounterScale,
+  createSurface,
+  type FlowLine,
+  FONT,
+  paintBars,
+  paintCounter,
+  paintFlows,
+  paintGaps,
+  paintLabels,
+  paintStrips,
+  type Surface,
+  scaleOf,
+} from './paint.ts';
 import { makePalette, type Palette } from './palette.ts';
 import { firstLaneAt, type Lane, laneAt, type RowLayout } from './rows.ts';
 import { ticksOf } from './ruler.ts';
@@ -102,13 +130,27 @@ export class TimelineEngine {
     };
     this.items = createTileStore<TrackItems>(
       async (tracks, range, urgency: Urgency, abort) =>
-        itemsByTrack(await fetchItems(run.id, { v, tracks, t0: range.startNs, t1: range.endNs, bins: TILE_BINS }, { urgency, signal: abort }), tracks),
+        itemsByTrack(
+          await fetchItems(
+            run.id,
+            { v, tracks, t0: range.startNs, t1: range.endNs, bins: TILE_BINS },
+            { urgency, signal: abort },
+          ),
+          tracks,
+        ),
       TILE_BUDGET_BYTES,
       onChange,
     );
     this.counters = createTileStore<CounterItems>(
       async (tracks, range, urgency: Urgency, abort) =>
-        countersByTrack(await fetchCounters(run.id, { v, tracks, t0: range.startNs, t1: range.endNs, bins: TILE_BINS }, { urgency, signal: abort }), tracks),
+        countersByTrack(
+          await fetchCounters(
+            run.id,
+            { v, tracks, t0: range.startNs, t1: range.endNs, bins: TILE_BINS },
+            { urgency, signal: abort },
+          ),
+          tracks,
+        ),
       COUNTER_BUDGET_BYTES,
       onChange,
     );
@@ -195,7 +237,10 @@ export class TimelineEngine {
   }
 
   show(range: TimeRange, eased = true): void {
-    this.motion = { ...moveTo(this.motion, clampRange(range, this.bounds), performance.now(), eased && !this.reduced.matches), held: undefined };
+    this.motion = {
+      ...moveTo(this.motion, clampRange(range, this.bounds), performance.now(), eased && !this.reduced.matches),
+      held: undefined,
+    };
     this.invalidate();
   }
 
@@ -273,7 +318,12 @@ export class TimelineEngine {
     const left = pxFromTime(view, event.startNs);
     const right = pxFromTime(view, event.startNs + event.durNs);
     const width = Math.max(3, right - left);
-    return { left: right - left < 3 ? left - (3 - (right - left)) / 2 : left, width, top: topPx + lane.padPx + row * lane.rowPx, height: lane.rowPx >= 12 ? lane.rowPx - (lane.kind === 'group' ? 0 : 2) : lane.rowPx };
+    return {
+      left: right - left < 3 ? left - (3 - (right - left)) / 2 : left,
+      width,
+      top: topPx + lane.padPx + row * lane.rowPx,
+      height: lane.rowPx >= 12 ? lane.rowPx - (lane.kind === 'group' ? 0 : 2) : lane.rowPx,
+    };
   }
 
   /** Events on the screen from top to bottom, for the table; merged ones by their longest. `lane`: only that one. */
@@ -283,7 +333,10 @@ export class TimelineEngine {
     const out: (Hit & { readonly track: number })[] = [];
     const { pinned, rest } = this.placedLanes();
     const layout = this.input.layout.peek();
-    const places = lane === undefined ? [...pinned, ...rest].map((place) => place.lane) : [...layout.pinned, ...layout.lanes].filter((item) => item.key === lane);
+    const places =
+      lane === undefined
+        ? [...pinned, ...rest].map((place) => place.lane)
+        : [...layout.pinned, ...layout.lanes].filter((item) => item.key === lane);
     for (const { tracks, kind } of places) {
       if (kind !== 'slices') continue;
       for (const track of tracks) {
@@ -300,7 +353,16 @@ export class TimelineEngine {
               if (startNs >= to || out.length >= limit) break;
               // Drawn from an earlier tile already.
               if (startNs < segment.startNs && segment.startNs > view.startNs) continue;
-              out.push({ id: id[at] ?? 0, name: strings[name[at] ?? 0] ?? '', startNs, endNs: t1[at] ?? 0, count: count[at] ?? 1, row, kind: kinds[at] ?? 0, track });
+              out.push({
+                id: id[at] ?? 0,
+                name: strings[name[at] ?? 0] ?? '',
+                startNs,
+                endNs: t1[at] ?? 0,
+                count: count[at] ?? 1,
+                row,
+                kind: kinds[at] ?? 0,
+                track,
+              });
             }
           }
         }
@@ -322,7 +384,8 @@ export class TimelineEngine {
       const { shown } = this.motion;
       const next = sameRange(shown, this.fit) ? undefined : shown;
       const before = this.input.range.peek();
-      if (next === undefined ? before !== undefined : before === undefined || !sameRange(before, next)) this.input.range.value = next;
+      if (next === undefined ? before !== undefined : before === undefined || !sameRange(before, next))
+        this.input.range.value = next;
     }
   }
 
@@ -375,7 +438,10 @@ export class TimelineEngine {
 
     let items = 0;
     const pinnedPx = this.input.layout.peek().pinnedPx;
-    for (const [places, top] of [[rest, pinnedPx], [pinned, 0]] as const) {
+    for (const [places, top] of [
+      [rest, pinnedPx],
+      [pinned, 0],
+    ] as const) {
       if (places.length === 0) continue;
       context.save();
       if (top > 0) {
@@ -440,12 +506,17 @@ export class TimelineEngine {
     return { version: this.emphasisVersion, matches: this.input.matcher.peek(), hovered: this.hovered.peek() };
   }
 
-  private counterScale(track: number, segments: readonly Segment<CounterItems>[], view: Viewport): CounterScale | undefined {
+  private counterScale(
+    track: number,
+    segments: readonly Segment<CounterItems>[],
+    view: Viewport,
+  ): CounterScale | undefined {
     const known = this.counterScales.peek().get(track);
     const here = scaleOf(segments, view);
     if (here === undefined) return known;
     if (known !== undefined && known.min <= here.min && known.max >= here.max) return known;
-    const next = known === undefined ? here : { min: Math.min(known.min, here.min), max: Math.max(known.max, here.max) };
+    const next =
+      known === undefined ? here : { min: Math.min(known.min, here.min), max: Math.max(known.max, here.max) };
     const scales = new Map(this.counterScales.peek());
     scales.set(track, next);
     queueMicrotask(() => {

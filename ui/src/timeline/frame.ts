@@ -1,10 +1,20 @@
 // frame.ts: turns tiles into what one frame draws: pixels of strips, and bars sorted by colour. Pure but for its buffers.
 import type { Viewport } from '../model/viewport.ts';
-import { COLOUR_CLASSES, ensureColours, ensureStates, type Emphasis, firstEndingAfter, FLAG_INSTANT, FLAG_STRIP, type ItemBatch, type TrackItems } from './batch.ts';
+import type { Colouring } from '../state/address.ts';
+import {
+  COLOUR_CLASSES,
+  type Emphasis,
+  ensureColours,
+  ensureStates,
+  FLAG_INSTANT,
+  FLAG_STRIP,
+  firstEndingAfter,
+  type ItemBatch,
+  type TrackItems,
+} from './batch.ts';
 import { BUSY_STEPS, type Palette } from './palette.ts';
 import type { Lane } from './rows.ts';
 import type { Segment } from './tile-store.ts';
-import type { Colouring } from '../state/address.ts';
 
 /** Items at most this wide are strips. */
 const STRIP_PX = 2;
@@ -125,7 +135,8 @@ export function buildFrame(frame: Frame, input: FrameInput): void {
     const strip = lane.kind === 'group';
     for (let row = firstRow; row < lastRow; row += 1) {
       const y = topPx + lane.padPx + row * lane.rowPx;
-      const height = lane.rowPx >= 12 ? lane.rowPx - (strip ? 0 : 2) : Math.max(1, lane.rowPx - (lane.rowPx > 2 ? 1 : 0));
+      const height =
+        lane.rowPx >= 12 ? lane.rowPx - (strip ? 0 : 2) : Math.max(1, lane.rowPx - (lane.rowPx > 2 ? 1 : 0));
       let used = false;
       for (const trackSegments of segments) {
         if (drawRow(frame, input, trackSegments, row, line, y, height, strip)) used = true;
@@ -152,7 +163,16 @@ function findGaps(frame: Frame, view: Viewport, { lane, topPx, segments }: Place
 }
 
 /** One row of one track. True when it put strip pixels on its line. */
-function drawRow(frame: Frame, input: FrameInput, segments: readonly Segment<TrackItems>[], row: number, line: number, y: number, height: number, strip: boolean): boolean {
+function drawRow(
+  frame: Frame,
+  input: FrameInput,
+  segments: readonly Segment<TrackItems>[],
+  row: number,
+  line: number,
+  y: number,
+  height: number,
+  strip: boolean,
+): boolean {
   const { view, palette, emphasis, colouring } = input;
   const { bars } = frame;
   const widthPx = frame.widthPx;

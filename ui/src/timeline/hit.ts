@@ -26,7 +26,12 @@ export function rowAt(lane: Lane, y: number): number | undefined {
 }
 
 /** The item of a row under `px`, or the nearest one within reach. */
-export function hitRow(segments: readonly Segment<TrackItems>[], row: number, view: Viewport, px: number): Hit | undefined {
+export function hitRow(
+  segments: readonly Segment<TrackItems>[],
+  row: number,
+  view: Viewport,
+  px: number,
+): Hit | undefined {
   const timeNs = timeFromPx(view, px);
   const reachNs = (REACH_PX * (view.endNs - view.startNs)) / view.widthPx;
   let best: Hit | undefined;

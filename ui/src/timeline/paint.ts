@@ -1,7 +1,7 @@
 // paint.ts: puts a frame onto the canvas. Calls the canvas and nothing else; colours come from the palette's theme.
 import type { Viewport } from '../model/viewport.ts';
 import { pxFromTime } from '../model/viewport.ts';
-import { COLOUR_CLASSES, STATE_DIM, type CounterItems } from './batch.ts';
+import { COLOUR_CLASSES, type CounterItems, STATE_DIM } from './batch.ts';
 import type { Bars, Frame } from './frame.ts';
 import type { LabelCutter } from './labels.ts';
 import type { Palette } from './palette.ts';
@@ -75,7 +75,13 @@ export function paintBars(context: CanvasRenderingContext2D, bars: Bars, palette
 }
 
 /** Names on bars, widest first, at most 800. */
-export function paintLabels(context: CanvasRenderingContext2D, bars: Bars, palette: Palette, cutter: LabelCutter, widthPx: number): void {
+export function paintLabels(
+  context: CanvasRenderingContext2D,
+  bars: Bars,
+  palette: Palette,
+  cutter: LabelCutter,
+  widthPx: number,
+): void {
   const candidates: number[] = [];
   for (let at = 0; at < bars.count; at += 1) {
     if ((bars.width[at] ?? 0) > LABEL_LEAST_PX && (bars.height[at] ?? 0) >= 12) candidates.push(at);
@@ -152,7 +158,15 @@ export function scaleOf(segments: readonly Segment<CounterItems>[], view: Viewpo
 }
 
 /** A counter as a filled step curve; many samples under one pixel become a min–max band. */
-export function paintCounter(context: CanvasRenderingContext2D, segments: readonly Segment<CounterItems>[], view: Viewport, palette: Palette, y: number, height: number, scale: CounterScale): void {
+export function paintCounter(
+  context: CanvasRenderingContext2D,
+  segments: readonly Segment<CounterItems>[],
+  view: Viewport,
+  palette: Palette,
+  y: number,
+  height: number,
+  scale: CounterScale,
+): void {
   const yOf = (value: number) => y + height - ((value - scale.min) / (scale.max - scale.min)) * height;
   const base = yOf(Math.max(scale.min, Math.min(scale.max, 0)));
   context.fillStyle = palette.theme.counterFill;

@@ -66,7 +66,11 @@ export interface RowLayout {
 
 /** Groups start folded only in large runs: more than 16 tracks directly below, and more than 48 in all. */
 export function foldedByDefault(node: TrackNode, allLeaves: number): boolean {
-  return node.children.length > 0 && allLeaves > 48 && node.children.filter((child) => child.children.length === 0).length > 16;
+  return (
+    node.children.length > 0 &&
+    allLeaves > 48 &&
+    node.children.filter((child) => child.children.length === 0).length > 16
+  );
 }
 
 function raise(nodes: readonly TrackNode[], raised: readonly string[]): readonly TrackNode[] {
@@ -113,11 +117,17 @@ export function layoutRows(settings: RowSettings): RowLayout {
     if (hides.has(node.key) && node.track?.id !== always) return undefined;
     const pinned = pins.has(node.key);
     const inOnly = underOnly || only.size === 0 || only.has(node.key);
-    const children = raise(node.children, settings.raised).flatMap((child) => keep(child, inOnly, underPin || pinned) ?? []);
+    const children = raise(node.children, settings.raised).flatMap(
+      (child) => keep(child, inOnly, underPin || pinned) ?? [],
+    );
     const own = node.track !== undefined && node.track.kind !== 'group' ? node.track : undefined;
     const ownShown = own !== undefined && (inOnly || pinned || own.id === always) && passes(own, pinned || underPin);
     if (children.length === 0 && !ownShown) return undefined;
-    const kept: Kept = { node, children, leaves: [...(ownShown && own ? [own] : []), ...children.flatMap((c) => c.leaves)] };
+    const kept: Kept = {
+      node,
+      children,
+      leaves: [...(ownShown && own ? [own] : []), ...children.flatMap((c) => c.leaves)],
+    };
     if (!pinned) return kept;
     pinnedNodes.set(node.key, kept);
     return undefined;
@@ -135,14 +145,40 @@ export function layoutRows(settings: RowSettings): RowLayout {
     };
     const leafLane = (node: TrackNode, track: Track, level: number, name: string) => {
       if (track.kind === 'counter') {
-        push({ key: node.key, name, node, level, kind: 'counter', folded: false, tracks: [track.id], rows: 1, rowPx: COUNTER_PX - 8, overlapFrom: 1, heightPx: COUNTER_PX, padPx: 4 });
+        push({
+          key: node.key,
+          name,
+          node,
+          level,
+          kind: 'counter',
+          folded: false,
+          tracks: [track.id],
+          rows: 1,
+          rowPx: COUNTER_PX - 8,
+          overlapFrom: 1,
+          heightPx: COUNTER_PX,
+          padPx: 4,
+        });
         return;
       }
       const folded = settings.isFolded(node.key, false);
       const rows = Math.max(1, track.rows);
       const rowPx = folded ? Math.min(FOLDED_ROW_PX, Math.max(1, Math.floor(48 / rows))) : ROW_PX;
       const heightPx = Math.max(LEAST_LANE_PX, rows * rowPx + LANE_PAD_PX);
-      push({ key: node.key, name, node, level, kind: 'slices', folded, tracks: [track.id], rows, rowPx, overlapFrom: rows - track.overlapRows, heightPx, padPx: Math.max(2, (heightPx - rows * rowPx) / 2) });
+      push({
+        key: node.key,
+        name,
+        node,
+        level,
+        kind: 'slices',
+        folded,
+        tracks: [track.id],
+        rows,
+        rowPx,
+        overlapFrom: rows - track.overlapRows,
+        heightPx,
+        padPx: Math.max(2, (heightPx - rows * rowPx) / 2),
+      });
     };
     const visit = (kept: Kept, level: number) => {
       const { node } = kept;
@@ -153,11 +189,31 @@ export function layoutRows(settings: RowSettings): RowLayout {
       const folded = settings.isFolded(node.key, foldedByDefault(node, allLeaves));
       const recorded = node.track !== undefined && node.track.kind === 'group';
       const whole = kept.leaves.length === node.leaves.length;
-      const stripTracks = recorded && whole && node.track ? [node.track.id] : kept.leaves.filter((leaf) => leaf.kind !== 'counter').slice(0, 200).map((leaf) => leaf.id);
-      push({ key: node.key, name: node.name, node, level, kind: 'group', folded, tracks: folded ? stripTracks : [], rows: 1, rowPx: 12, overlapFrom: 1, heightPx: GROUP_PX, padPx: 7 });
+      const stripTracks =
+        recorded && whole && node.track
+          ? [node.track.id]
+          : kept.leaves
+              .filter((leaf) => leaf.kind !== 'counter')
+              .slice(0, 200)
+              .map((leaf) => leaf.id);
+      push({
+        key: node.key,
+        name: node.name,
+        node,
+        level,
+        kind: 'group',
+        folded,
+        tracks: folded ? stripTracks : [],
+        rows: 1,
+        rowPx: 12,
+        overlapFrom: 1,
+        heightPx: GROUP_PX,
+        padPx: 7,
+      });
       if (folded) return;
       const own = node.track;
-      if (own !== undefined && own.kind !== 'group' && kept.leaves.includes(own)) leafLane({ ...node, key: node.key, children: [] }, own, level + 1, own.name);
+      if (own !== undefined && own.kind !== 'group' && kept.leaves.includes(own))
+        leafLane({ ...node, key: node.key, children: [] }, own, level + 1, own.name);
       for (const child of kept.children) visit(child, level + 1);
     };
     const leafNode = (kept: Kept, level: number) => {

@@ -9,9 +9,12 @@ export interface Tile {
   readonly bytes: number;
 }
 
-export interface TileFetch<T> {
-  (tracks: readonly number[], range: TimeRange, urgency: Urgency, signal: AbortSignal): Promise<ReadonlyMap<number, T>>;
-}
+export type TileFetch<T> = (
+  tracks: readonly number[],
+  range: TimeRange,
+  urgency: Urgency,
+  signal: AbortSignal,
+) => Promise<ReadonlyMap<number, T>>;
 
 /** A piece of a lane's picture: data to draw between two times. */
 export interface Segment<T> {
@@ -40,7 +43,11 @@ export interface TileStore<T> {
   dispose(): void;
 }
 
-export function createTileStore<T extends Tile>(fetch: TileFetch<T>, budgetBytes: number, onChange: (problem?: unknown) => void): TileStore<T> {
+export function createTileStore<T extends Tile>(
+  fetch: TileFetch<T>,
+  budgetBytes: number,
+  onChange: (problem?: unknown) => void,
+): TileStore<T> {
   const tiles = new Lru<T>(budgetBytes);
   const flights = new Set<Flight>();
   const failedAtMs = new Map<string, number>();

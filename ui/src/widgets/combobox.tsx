@@ -35,7 +35,9 @@ export function filterOptions(options: readonly Option[], text: string): readonl
   const wanted = text.trim().toLowerCase();
   if (wanted === '') return options;
   const rank = (option: Option): number => {
-    const words = [option.label, ...(option.search ?? '').split(' '), option.detail ?? ''].map((word) => word.toLowerCase());
+    const words = [option.label, ...(option.search ?? '').split(' '), option.detail ?? ''].map((word) =>
+      word.toLowerCase(),
+    );
     if (words.includes(wanted)) return 0;
     if (words.some((word) => word.startsWith(wanted))) return 1;
     return words.some((word) => word.includes(wanted)) ? 2 : 3;
@@ -60,7 +62,12 @@ export function Combobox(props: ComboboxProps): JSX.Element {
   const show = () => {
     if (props.disabled === true || open) return;
     setOpen(true);
-    setActive(Math.max(0, props.options.findIndex((option) => option.selected === true)));
+    setActive(
+      Math.max(
+        0,
+        props.options.findIndex((option) => option.selected === true),
+      ),
+    );
   };
   const choose = (option: Option | undefined) => {
     if (option === undefined) return;
@@ -147,7 +154,15 @@ export function Combobox(props: ComboboxProps): JSX.Element {
         />
         <Icon name="chevronDown" />
       </div>
-      <div ref={list} id={`${id}-list`} role="listbox" aria-label={props.label} aria-multiselectable={props.multiple ?? false} class="ss-combo-list" hidden={!open}>
+      <div
+        ref={list}
+        id={`${id}-list`}
+        role="listbox"
+        aria-label={props.label}
+        aria-multiselectable={props.multiple ?? false}
+        class="ss-combo-list"
+        hidden={!open}
+      >
         {shown.map((option, at) => {
           const heading = option.group !== group ? option.group : undefined;
           group = option.group;

@@ -12,7 +12,10 @@ export function toCsv<R>(columns: readonly CsvColumn<R>[], rows: readonly R[]): 
     const safe = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
     return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
-  const lines = [columns.map((column) => cell(column.title)), ...rows.map((row) => columns.map((column) => cell(column.value(row))))];
+  const lines = [
+    columns.map((column) => cell(column.title)),
+    ...rows.map((row) => columns.map((column) => cell(column.value(row)))),
+  ];
   return `${lines.map((line) => line.join(',')).join('\r\n')}\r\n`;
 }
 

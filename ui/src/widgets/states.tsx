@@ -5,7 +5,12 @@ import { copyText } from './download.ts';
 
 export type EmptyReason = 'not-recorded' | 'no-match' | 'unsupported' | 'filtered-out';
 
-export function EmptyState(props: { readonly reason: EmptyReason; readonly title: string; readonly why: string; readonly children?: ComponentChildren }): JSX.Element {
+export function EmptyState(props: {
+  readonly reason: EmptyReason;
+  readonly title: string;
+  readonly why: string;
+  readonly children?: ComponentChildren;
+}): JSX.Element {
   return (
     <div class="ss-empty" data-testid="empty-state" data-reason={props.reason}>
       <h2>{props.title}</h2>
@@ -41,7 +46,11 @@ export function ErrorState(props: {
 }
 
 /** Nothing for 150 ms, then a line; after 2 s the phase as well. */
-export function Loading(props: { readonly what: string; readonly phase?: string | undefined; readonly progress?: number | undefined }): JSX.Element | undefined {
+export function Loading(props: {
+  readonly what: string;
+  readonly phase?: string | undefined;
+  readonly progress?: number | undefined;
+}): JSX.Element | undefined {
   const [age, setAge] = useState<'new' | 'short' | 'long'>('new');
   useEffect(() => {
     const short = setTimeout(() => setAge('short'), 150);

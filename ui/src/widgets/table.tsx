@@ -55,7 +55,14 @@ export function Table<R>(props: TableProps<R>): JSX.Element {
   const [visible, setVisible] = useState(60);
   const [ownSort, setOwnSort] = useState<Sort | undefined>(undefined);
   const sort = props.sort ?? ownSort;
-  const rows = props.onSort === undefined && ownSort !== undefined ? sortRows(props.rows, props.columns.find((c) => c.id === ownSort.column), ownSort.descending) : props.rows;
+  const rows =
+    props.onSort === undefined && ownSort !== undefined
+      ? sortRows(
+          props.rows,
+          props.columns.find((c) => c.id === ownSort.column),
+          ownSort.descending,
+        )
+      : props.rows;
 
   useEffect(() => {
     const box = scroller.current;
@@ -75,7 +82,10 @@ export function Table<R>(props: TableProps<R>): JSX.Element {
   }, []);
 
   const setSort = (column: TableColumn<R>) => {
-    const next = { column: column.id, descending: sort?.column === column.id ? !sort.descending : column.numeric === true };
+    const next = {
+      column: column.id,
+      descending: sort?.column === column.id ? !sort.descending : column.numeric === true,
+    };
     if (props.onSort !== undefined) props.onSort(next);
     else setOwnSort(next);
   };
@@ -89,7 +99,12 @@ export function Table<R>(props: TableProps<R>): JSX.Element {
       event.preventDefault();
       props.onRow?.(row);
     }
-    const sibling = event.key === 'ArrowDown' ? element.nextElementSibling : event.key === 'ArrowUp' ? element.previousElementSibling : undefined;
+    const sibling =
+      event.key === 'ArrowDown'
+        ? element.nextElementSibling
+        : event.key === 'ArrowUp'
+          ? element.previousElementSibling
+          : undefined;
     if (sibling === undefined) return;
     event.preventDefault();
     event.stopPropagation();
@@ -102,11 +117,14 @@ export function Table<R>(props: TableProps<R>): JSX.Element {
         {props.tools}
         <span class="ss-grow" />
         {props.note === undefined ? undefined : <span class="ss-quiet">{props.note}</span>}
-        <button type="button" class="ss-button ss-small" onClick={() => download(`${props.exportName ?? 'table'}.csv`, 'text/csv', toCsv(props.columns, rows))}>
+        <button
+          type="button"
+          class="ss-button ss-small"
+          onClick={() => download(`${props.exportName ?? 'table'}.csv`, 'text/csv', toCsv(props.columns, rows))}
+        >
           Export
         </button>
       </div>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrolled region must be reachable by keyboard */}
       <div class="ss-table-scroll" ref={scroller} tabIndex={0} role="group" aria-label={`${props.caption}, scrollable`}>
         <table data-testid={props.testId} aria-rowcount={rows.length + 1}>
           <caption class="ss-hidden">{props.caption}</caption>

@@ -7,7 +7,13 @@ export interface Tab {
   readonly count?: string | undefined;
 }
 
-export function Tabs(props: { readonly label: string; readonly tabs: readonly Tab[]; readonly active: string; readonly panelId: string; readonly onChoose: (id: string) => void }): JSX.Element {
+export function Tabs(props: {
+  readonly label: string;
+  readonly tabs: readonly Tab[];
+  readonly active: string;
+  readonly panelId: string;
+  readonly onChoose: (id: string) => void;
+}): JSX.Element {
   const move = (event: KeyboardEvent, at: number) => {
     const step = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
     if (step === 0) return;

@@ -15,7 +15,13 @@ import { Tabs } from '../../widgets/tabs.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 import { SNIPPETS } from './snippets.ts';
 
-export function RunsPage({ store, server }: { readonly store: Store; readonly server: ServerInfo | undefined }): JSX.Element {
+export function RunsPage({
+  store,
+  server,
+}: {
+  readonly store: Store;
+  readonly server: ServerInfo | undefined;
+}): JSX.Element {
   const { runs, loaded } = runList.value;
   const [held, setHeld] = useState<readonly string[] | undefined>(undefined);
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
@@ -73,7 +79,11 @@ export function RunsPage({ store, server }: { readonly store: Store; readonly se
   }, []);
 
   const dirs = server?.logDirs ?? [];
-  const summary = !loaded ? 'Looking for runs.' : listed.length === 0 ? 'Nothing recorded yet.' : `${plural(listed.length, 'run')}${dirs.length === 0 ? '' : ` in ${dirs.join(', ')}`}. New ones appear here by themselves.`;
+  const summary = !loaded
+    ? 'Looking for runs.'
+    : listed.length === 0
+      ? 'Nothing recorded yet.'
+      : `${plural(listed.length, 'run')}${dirs.length === 0 ? '' : ` in ${dirs.join(', ')}`}. New ones appear here by themselves.`;
   const toggle = (id: string) => {
     const next = new Set(chosen);
     if (!next.delete(id)) next.add(id);
@@ -90,7 +100,16 @@ export function RunsPage({ store, server }: { readonly store: Store; readonly se
         summary={summary}
         side={
           <>
-            <input type="text" class="ss-filter" aria-label="Filter runs" placeholder="Filter runs" value={filter} onInput={(event) => { store.view.filter.value = event.currentTarget.value; }} />
+            <input
+              type="text"
+              class="ss-filter"
+              aria-label="Filter runs"
+              placeholder="Filter runs"
+              value={filter}
+              onInput={(event) => {
+                store.view.filter.value = event.currentTarget.value;
+              }}
+            />
             <button type="button" class="ss-button" onClick={() => picker.current?.click()}>
               <Icon name="open" /> Open file…
             </button>
@@ -119,7 +138,13 @@ export function RunsPage({ store, server }: { readonly store: Store; readonly se
       {dismissed.size === 0 ? undefined : (
         <p class="ss-quiet">
           {plural(dismissed.size, 'run')} taken off the list; the files are where they were.{' '}
-          <button type="button" class="ss-link" onClick={() => { dismissedRuns.value = new Set(); }}>
+          <button
+            type="button"
+            class="ss-link"
+            onClick={() => {
+              dismissedRuns.value = new Set();
+            }}
+          >
             Show again
           </button>
         </p>
@@ -127,10 +152,24 @@ export function RunsPage({ store, server }: { readonly store: Store; readonly se
       {!loaded ? (
         <Loading what="Looking for runs" />
       ) : listed.length === 0 ? (
-        <NothingYet server={server} onFile={() => picker.current?.click()} onExample={() => void bring('Opening the example', importExample)} />
+        <NothingYet
+          server={server}
+          onFile={() => picker.current?.click()}
+          onExample={() => void bring('Opening the example', importExample)}
+        />
       ) : shown.length === 0 ? (
-        <EmptyState reason="filtered-out" title="No run matches" why={`The filter “${filter}” leaves none of ${plural(listed.length, 'run')}.`}>
-          <button type="button" class="ss-button" onClick={() => { store.view.filter.value = ''; }}>
+        <EmptyState
+          reason="filtered-out"
+          title="No run matches"
+          why={`The filter “${filter}” leaves none of ${plural(listed.length, 'run')}.`}
+        >
+          <button
+            type="button"
+            class="ss-button"
+            onClick={() => {
+              store.view.filter.value = '';
+            }}
+          >
             Clear
           </button>
         </EmptyState>
@@ -141,7 +180,13 @@ export function RunsPage({ store, server }: { readonly store: Store; readonly se
               {plural(fresh.length, 'new run')}, show
             </button>
           )}
-          <div class="ss-run-table" onPointerEnter={hold} onPointerLeave={() => setHeld(undefined)} onFocusCapture={hold} onBlurCapture={() => setHeld(undefined)}>
+          <div
+            class="ss-run-table"
+            onPointerEnter={hold}
+            onPointerLeave={() => setHeld(undefined)}
+            onFocusCapture={hold}
+            onBlurCapture={() => setHeld(undefined)}
+          >
             <table>
               <caption class="ss-hidden">Runs</caption>
               <thead>
@@ -151,18 +196,37 @@ export function RunsPage({ store, server }: { readonly store: Store; readonly se
                   </th>
                   <th scope="col">Name</th>
                   <th scope="col">Kind</th>
-                  <th scope="col" class="ss-num">Hosts</th>
-                  <th scope="col" class="ss-num">Devices</th>
-                  <th scope="col" class="ss-num">Steps</th>
-                  <th scope="col" class="ss-num">Step time</th>
-                  <th scope="col" class="ss-num">Length</th>
+                  <th scope="col" class="ss-num">
+                    Hosts
+                  </th>
+                  <th scope="col" class="ss-num">
+                    Devices
+                  </th>
+                  <th scope="col" class="ss-num">
+                    Steps
+                  </th>
+                  <th scope="col" class="ss-num">
+                    Step time
+                  </th>
+                  <th scope="col" class="ss-num">
+                    Length
+                  </th>
                   <th scope="col">Recorded</th>
-                  <th scope="col" class="ss-num">Size</th>
+                  <th scope="col" class="ss-num">
+                    Size
+                  </th>
                 </tr>
               </thead>
               <tbody>
                 {shown.map((run) => (
-                  <RunRow key={run.id} run={run} latest={run.id === listed[0]?.id} chosen={chosen.has(run.id)} onChoose={() => toggle(run.id)} onOpen={() => open(run.id)} />
+                  <RunRow
+                    key={run.id}
+                    run={run}
+                    latest={run.id === listed[0]?.id}
+                    chosen={chosen.has(run.id)}
+                    onChoose={() => toggle(run.id)}
+                    onOpen={() => open(run.id)}
+                  />
                 ))}
               </tbody>
             </table>
@@ -201,12 +265,29 @@ export function RunsPage({ store, server }: { readonly store: Store; readonly se
   );
 }
 
-function RunRow({ run, latest, chosen, onChoose, onOpen }: { readonly run: RunSummary; readonly latest: boolean; readonly chosen: boolean; readonly onChoose: () => void; readonly onOpen: () => void }): JSX.Element {
+function RunRow({
+  run,
+  latest,
+  chosen,
+  onChoose,
+  onOpen,
+}: {
+  readonly run: RunSummary;
+  readonly latest: boolean;
+  readonly chosen: boolean;
+  readonly onChoose: () => void;
+  readonly onOpen: () => void;
+}): JSX.Element {
   const [details, setDetails] = useState(false);
   const live = importProgress.value.get(run.id);
   const importing = run.state === 'importing' || (live !== undefined && live.done < 1 && run.state === 'listed');
   const progress = live?.done ?? run.progress;
-  const text = (value: string | undefined) => value ?? <span class="ss-quiet" title="Known once the run was opened">–</span>;
+  const text = (value: string | undefined) =>
+    value ?? (
+      <span class="ss-quiet" title="Known once the run was opened">
+        –
+      </span>
+    );
   return (
     <>
       <tr
@@ -237,7 +318,11 @@ function RunRow({ run, latest, chosen, onChoose, onOpen }: { readonly run: RunSu
           {importing ? (
             <span class="ss-import">
               {live?.phase ?? run.phase ?? 'Reading'} {progress === undefined ? '' : `${Math.round(progress * 100)} %`}
-              <progress aria-label={`Import of ${run.name}`} {...(progress === undefined ? {} : { value: progress })} max={1} />
+              <progress
+                aria-label={`Import of ${run.name}`}
+                {...(progress === undefined ? {} : { value: progress })}
+                max={1}
+              />
             </span>
           ) : undefined}
           {run.state === 'partial' ? <span class="ss-state-partial">partial</span> : undefined}
@@ -250,7 +335,9 @@ function RunRow({ run, latest, chosen, onChoose, onOpen }: { readonly run: RunSu
             </span>
           ))}
         </td>
-        <td class="ss-num" title={run.hosts.join(', ')}>{text(run.hosts.length === 0 ? undefined : formatCount(run.hosts.length))}</td>
+        <td class="ss-num" title={run.hosts.join(', ')}>
+          {text(run.hosts.length === 0 ? undefined : formatCount(run.hosts.length))}
+        </td>
         <td class="ss-num">{text(run.devices === undefined ? undefined : formatCount(run.devices))}</td>
         <td class="ss-num">{text(run.steps === undefined ? undefined : formatCount(run.steps))}</td>
         <td class="ss-num">{text(run.stepNs === undefined ? undefined : formatDuration(run.stepNs))}</td>
@@ -285,7 +372,15 @@ function RunRow({ run, latest, chosen, onChoose, onOpen }: { readonly run: RunSu
   );
 }
 
-function NothingYet({ server, onFile, onExample }: { readonly server: ServerInfo | undefined; readonly onFile: () => void; readonly onExample: () => void }): JSX.Element {
+function NothingYet({
+  server,
+  onFile,
+  onExample,
+}: {
+  readonly server: ServerInfo | undefined;
+  readonly onFile: () => void;
+  readonly onExample: () => void;
+}): JSX.Element {
   const [tab, setTab] = useState('jax');
   const dir = server?.logDirs[0] ?? 'logs';
   const snippet = SNIPPETS.find((item) => item.id === tab) ?? SNIPPETS[0];
@@ -302,8 +397,17 @@ function NothingYet({ server, onFile, onExample }: { readonly server: ServerInfo
         </section>
         <section class="ss-card">
           <h2>Capture from a running program</h2>
-          <p>Record for a second from a program that runs a profile server. The viewer cannot do this yet; a program that writes its trace here works today.</p>
-          <button type="button" class="ss-button" aria-disabled="true" title="Coming: use the snippets below until then" onClick={() => announce('Capturing from the viewer is coming. Use the snippets below until then.')}>
+          <p>
+            Record for a second from a program that runs a profile server. The viewer cannot do this yet; a program that
+            writes its trace here works today.
+          </p>
+          <button
+            type="button"
+            class="ss-button"
+            aria-disabled="true"
+            title="Coming: use the snippets below until then"
+            onClick={() => announce('Capturing from the viewer is coming. Use the snippets below until then.')}
+          >
             Capture profile
           </button>
         </section>
@@ -323,7 +427,6 @@ function NothingYet({ server, onFile, onExample }: { readonly server: ServerInfo
         <Tabs label="Frameworks" panelId="ss-snippet" tabs={SNIPPETS} active={tab} onChoose={setTab} />
         <div id="ss-snippet" role="tabpanel" aria-labelledby={`ss-snippet-tab-${tab}`} class="ss-snippet">
           <CopyButton text={code} />
-          {/* biome-ignore lint/a11y/noNoninteractiveTabindex: long lines scroll, so keys must reach them */}
           <pre class="ss-code" tabIndex={0}>
             <code>{code}</code>
           </pre>

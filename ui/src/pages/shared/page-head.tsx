@@ -1,7 +1,11 @@
 // page-head.tsx: title, one sentence, and what is limited right now.
 import type { ComponentChildren, JSX } from 'preact';
 
-export function PageHead(props: { readonly title: string; readonly summary: ComponentChildren; readonly side?: ComponentChildren }): JSX.Element {
+export function PageHead(props: {
+  readonly title: string;
+  readonly summary: ComponentChildren;
+  readonly side?: ComponentChildren;
+}): JSX.Element {
   return (
     <header class="ss-page-head">
       <div class="ss-page-title">

@@ -8,7 +8,15 @@ import type { Direction } from '../../timeline/motion.ts';
 import type { Lane } from '../../timeline/rows.ts';
 import { copyText } from '../../widgets/download.ts';
 import { eventJson } from './details.tsx';
-import { addNote, focusSelection, followFlow, goStep, selectNeighbour, selectionToArea, type Session } from './session.ts';
+import {
+  addNote,
+  focusSelection,
+  followFlow,
+  goStep,
+  type Session,
+  selectionToArea,
+  selectNeighbour,
+} from './session.ts';
 import { foldLane, scrollToLane } from './tree.tsx';
 
 export function timelineCommands(session: Session): readonly Command[] {
@@ -75,12 +83,24 @@ export function timelineCommands(session: Session): readonly Command[] {
       drawerOpen.value = true;
       requestAnimationFrame(() => document.getElementById('ss-note-text')?.focus());
     }),
-    on('pin', 'Pin or unpin the focused track', withLane((lane) => toggleKey(store.view.pins, lane.key))),
-    on('hide', 'Hide the focused track', withLane((lane) => {
-      toggleKey(store.view.hides, lane.key);
-      announce(`${lane.name} is hidden`);
-    })),
-    on('collapse', 'Collapse or expand the focused track', withLane((lane) => foldLane(session, lane, !lane.folded))),
+    on(
+      'pin',
+      'Pin or unpin the focused track',
+      withLane((lane) => toggleKey(store.view.pins, lane.key)),
+    ),
+    on(
+      'hide',
+      'Hide the focused track',
+      withLane((lane) => {
+        toggleKey(store.view.hides, lane.key);
+        announce(`${lane.name} is hidden`);
+      }),
+    ),
+    on(
+      'collapse',
+      'Collapse or expand the focused track',
+      withLane((lane) => foldLane(session, lane, !lane.folded)),
+    ),
     on('show-all-tracks', 'Show all tracks', () => {
       store.view.hides.value = [];
       store.view.only.value = [];
@@ -90,13 +110,18 @@ export function timelineCommands(session: Session): readonly Command[] {
     on('step-previous', 'Previous step', () => goStep(session, -1)),
     on('step-next', 'Next step', () => goStep(session, 1)),
     on('go-start', 'Go to the start of the run', () => engine.show({ startNs: 0, endNs: lengthOf(engine.target) })),
-    on('go-end', 'Go to the end of the run', () => engine.show({ startNs: engine.bounds.endNs - lengthOf(engine.target), endNs: engine.bounds.endNs })),
-    on('one-mode', undefined, () => announce('One mode does it all: drag selects, Ctrl+wheel or W/S zooms, A/D pans, click shows details')),
+    on('go-end', 'Go to the end of the run', () =>
+      engine.show({ startNs: engine.bounds.endNs - lengthOf(engine.target), endNs: engine.bounds.endNs }),
+    ),
+    on('one-mode', undefined, () =>
+      announce('One mode does it all: drag selects, Ctrl+wheel or W/S zooms, A/D pans, click shows details'),
+    ),
     on('copy', 'Copy the selected event as JSON', () => {
       const picked = getSelection()?.toString() ?? '';
       const event = session.detail.state.peek().value;
       if (picked !== '') void copyText(picked);
-      else if (event !== undefined) void copyText(eventJson(event)).then(() => announce(`Copied ${event.name} at ${exactTime(event.startNs)}`));
+      else if (event !== undefined)
+        void copyText(eventJson(event)).then(() => announce(`Copied ${event.name} at ${exactTime(event.startNs)}`));
     }),
     on('search-next', undefined, () => void search(1)),
     on('search-previous', undefined, () => void search(-1)),

@@ -16,13 +16,23 @@ export function DetailsTab({ session }: { readonly session: Session }): JSX.Elem
     return (
       <div class="ss-drawer-empty" data-testid="empty-state" data-reason="no-match">
         <p>
-          <strong>No event is selected.</strong> Click one, or press <kbd>/</kbd> to search and <kbd>Enter</kbd> to go to a match.
+          <strong>No event is selected.</strong> Click one, or press <kbd>/</kbd> to search and <kbd>Enter</kbd> to go
+          to a match.
         </p>
       </div>
     );
   }
   const { value, problem, loading } = detail.state.value;
-  if (problem !== undefined) return <ErrorState title={problem.title} detail={problem.detail} hint={problem.hint} where={problem.where} report={problem.report} />;
+  if (problem !== undefined)
+    return (
+      <ErrorState
+        title={problem.title}
+        detail={problem.detail}
+        hint={problem.hint}
+        where={problem.where}
+        report={problem.report}
+      />
+    );
   const known = value?.id === id ? value : undefined;
   if (known === undefined) {
     const quick = selected.value;
@@ -49,7 +59,11 @@ function EventView({ session, event }: { readonly session: Session; readonly eve
           <button type="button" class="ss-button ss-small" onClick={() => focusSelection(session)}>
             Show
           </button>
-          <button type="button" class="ss-button ss-small" onClick={() => engine.show(fitRange(event.startNs, event.startNs + event.durNs, 0.8, engine.bounds))}>
+          <button
+            type="button"
+            class="ss-button ss-small"
+            onClick={() => engine.show(fitRange(event.startNs, event.startNs + event.durNs, 0.8, engine.bounds))}
+          >
             Fit
           </button>
           <button
@@ -75,8 +89,16 @@ function EventView({ session, event }: { readonly session: Session; readonly eve
       </div>
       {among === undefined || among.count < 2 ? undefined : (
         <p class="ss-quiet">
-          Longer than {significant(among.percentile)} % of {formatCount(among.count)} with this name (number {formatCount(among.rank)} by length, median {formatDuration(among.medianNs)}, longest {formatDuration(among.maxNs)}).{' '}
-          <button type="button" class="ss-link" onClick={() => { store.view.tab.value = 'similar'; }}>
+          Longer than {significant(among.percentile)} % of {formatCount(among.count)} with this name (number{' '}
+          {formatCount(among.rank)} by length, median {formatDuration(among.medianNs)}, longest{' '}
+          {formatDuration(among.maxNs)}).{' '}
+          <button
+            type="button"
+            class="ss-link"
+            onClick={() => {
+              store.view.tab.value = 'similar';
+            }}
+          >
             See all
           </button>
         </p>
@@ -96,11 +118,19 @@ function EventView({ session, event }: { readonly session: Session; readonly eve
           </Term>
           {event.step === undefined ? undefined : <Term name="Step">{String(event.step)}</Term>}
           {event.unfinished ? <Term name="State">unfinished: its end was not recorded</Term> : undefined}
-          {event.derived ? <Term name="Origin">derived: computed by a tool, not recorded by the program</Term> : undefined}
+          {event.derived ? (
+            <Term name="Origin">derived: computed by a tool, not recorded by the program</Term>
+          ) : undefined}
           {event.source === undefined ? undefined : <Term name="Source">{event.source}</Term>}
           {event.flowIn + event.flowOut === 0 ? undefined : (
             <Term name="Links">
-              <button type="button" class="ss-link" onClick={() => { store.view.tab.value = 'flows'; }}>
+              <button
+                type="button"
+                class="ss-link"
+                onClick={() => {
+                  store.view.tab.value = 'flows';
+                }}
+              >
                 {plural(event.flowIn, 'link')} in, {formatCount(event.flowOut)} out
               </button>
             </Term>
@@ -110,19 +140,24 @@ function EventView({ session, event }: { readonly session: Session; readonly eve
           {event.args.map(([name, value]) => (
             <Term key={name} name={name}>
               <Value value={value} />
-              {event.argsCut[name] === undefined ? undefined : <em> cut; {String(event.argsCut[name])} bytes in all</em>}
+              {event.argsCut[name] === undefined ? undefined : (
+                <em> cut; {String(event.argsCut[name])} bytes in all</em>
+              )}
             </Term>
           ))}
         </dl>
       </div>
-      {event.argsError === undefined ? undefined : <p class="ss-warn-text">Arguments cannot be shown: {event.argsError}</p>}
-      {event.args.length === 0 && event.argsError === undefined ? <p class="ss-quiet">The file has no arguments for this event.</p> : undefined}
+      {event.argsError === undefined ? undefined : (
+        <p class="ss-warn-text">Arguments cannot be shown: {event.argsError}</p>
+      )}
+      {event.args.length === 0 && event.argsError === undefined ? (
+        <p class="ss-quiet">The file has no arguments for this event.</p>
+      ) : undefined}
       {event.stack.length === 0 ? undefined : (
         <>
           <h3>Stack</h3>
           <ol class="ss-stack">
             {event.stack.map((frame, at) => (
-              // biome-ignore lint/suspicious/noArrayIndexKey: frames repeat in recursion, and their order is what they are
               <li key={at}>{frame}</li>
             ))}
           </ol>
@@ -145,7 +180,12 @@ function Term({ name, children }: { readonly name: string; readonly children: Co
 /** A value as text; long ones open on demand. Always a text node. */
 function Value({ value }: { readonly value: unknown }): JSX.Element {
   const [whole, setWhole] = useState(false);
-  const text = typeof value === 'string' ? value : typeof value === 'number' || typeof value === 'boolean' ? String(value) : JSON.stringify(value);
+  const text =
+    typeof value === 'string'
+      ? value
+      : typeof value === 'number' || typeof value === 'boolean'
+        ? String(value)
+        : JSON.stringify(value);
   if (text.length <= LONG_TEXT || whole) return <span class={typeof value === 'string' ? '' : 'ss-mono'}>{text}</span>;
   return (
     <span>

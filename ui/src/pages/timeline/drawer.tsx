@@ -25,22 +25,34 @@ const TITLES: Readonly<Record<DrawerTab, string>> = {
 };
 const LEAST_PX = 96;
 
-export function Drawer({ session, theme }: { readonly session: Session; readonly theme: ReadonlySignal<Theme> }): JSX.Element {
+export function Drawer({
+  session,
+  theme,
+}: {
+  readonly session: Session;
+  readonly theme: ReadonlySignal<Theme>;
+}): JSX.Element {
   const { store } = session;
   const tab = store.view.tab.value ?? 'details';
   const drag = useRef<{ y: number; height: number } | undefined>(undefined);
   const notes = session.notes.value.length;
   const flows = session.detail.state.value.value;
   const links = flows !== undefined && flows.id === store.view.selected.value ? flows.flowIn + flows.flowOut : 0;
-  const counts: Partial<Record<DrawerTab, string>> = { ...(notes > 0 ? { notes: formatCount(notes) } : {}), ...(links > 0 ? { flows: formatCount(links) } : {}) };
+  const counts: Partial<Record<DrawerTab, string>> = {
+    ...(notes > 0 ? { notes: formatCount(notes) } : {}),
+    ...(links > 0 ? { flows: formatCount(links) } : {}),
+  };
   const resize = (height: number) => {
     drawerHeightPx.value = Math.round(Math.max(LEAST_PX, Math.min(innerHeight * 0.7, height)));
   };
   const open = drawerOpen.value;
   return (
-    <aside class={`ss-drawer ${open ? '' : 'ss-drawer-closed'}`} aria-label="Details" style={open ? { height: `${drawerHeightPx.value}px` } : {}}>
+    <aside
+      class={`ss-drawer ${open ? '' : 'ss-drawer-closed'}`}
+      aria-label="Details"
+      style={open ? { height: `${drawerHeightPx.value}px` } : {}}
+    >
       {open ? (
-        // biome-ignore lint/a11y/useSemanticElements: a separator that moves has no element of its own
         <div
           role="separator"
           aria-orientation="horizontal"
@@ -81,9 +93,21 @@ export function Drawer({ session, theme }: { readonly session: Session; readonly
           }}
         />
         <span class="ss-grow" />
-        <IconButton icon={open ? 'chevronDown' : 'up'} label={open ? 'Close details (Q)' : 'Open details (Q)'} onClick={() => { drawerOpen.value = !open; }} />
+        <IconButton
+          icon={open ? 'chevronDown' : 'up'}
+          label={open ? 'Close details (Q)' : 'Open details (Q)'}
+          onClick={() => {
+            drawerOpen.value = !open;
+          }}
+        />
       </div>
-      <div id="ss-drawer-panel" role="tabpanel" class="ss-drawer-panel" aria-labelledby={`ss-drawer-panel-tab-${tab}`} hidden={!open}>
+      <div
+        id="ss-drawer-panel"
+        role="tabpanel"
+        class="ss-drawer-panel"
+        aria-labelledby={`ss-drawer-panel-tab-${tab}`}
+        hidden={!open}
+      >
         {!open ? undefined : tab === 'details' ? (
           <DetailsTab session={session} />
         ) : tab === 'selection' ? (

@@ -1,12 +1,13 @@
 // flame.tsx: time by stack in the window or the selected area, as nested bars.
+
+import type { ReadonlySignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
-import { createResource } from '../../api/resource.ts';
 import { type Columns, column } from '../../api/columns.ts';
+import { createResource } from '../../api/resource.ts';
 import { fetchFlame } from '../../api/server.ts';
 import { formatCount, formatDuration, formatShare } from '../../base/format.ts';
 import type { Theme } from '../../base/theme.ts';
-import type { ReadonlySignal } from '@preact/signals';
 import { ErrorState, Loading } from '../../widgets/states.tsx';
 import type { Session } from './session.ts';
 
@@ -15,7 +16,13 @@ const ROW_PX = 20;
 const LEAST_SHARE = 0.002;
 const MOST_BARS = 1500;
 
-export function FlameTab({ session, theme }: { readonly session: Session; readonly theme: ReadonlySignal<Theme> }): JSX.Element {
+export function FlameTab({
+  session,
+  theme,
+}: {
+  readonly session: Session;
+  readonly theme: ReadonlySignal<Theme>;
+}): JSX.Element {
   const { engine, run, store, selected } = session;
   const resource = useMemo(() => createResource<Columns>(), []);
   const [root, setRoot] = useState<number | undefined>(undefined);
@@ -27,12 +34,23 @@ export function FlameTab({ session, theme }: { readonly session: Session; readon
   useEffect(() => {
     const timer = setTimeout(() => {
       setRoot(undefined);
-      resource.load(key, (signal) => fetchFlame(run.id, { t0: range.startNs, t1: range.endNs, track, v: run.contentHash }, { signal }));
+      resource.load(key, (signal) =>
+        fetchFlame(run.id, { t0: range.startNs, t1: range.endNs, track, v: run.contentHash }, { signal }),
+      );
     }, 150);
     return () => clearTimeout(timer);
   }, [key]);
   const { value, problem, loading } = resource.state.value;
-  if (problem !== undefined) return <ErrorState title={problem.title} detail={problem.detail} hint={problem.hint} where={problem.where} report={problem.report} />;
+  if (problem !== undefined)
+    return (
+      <ErrorState
+        title={problem.title}
+        detail={problem.detail}
+        hint={problem.hint}
+        where={problem.where}
+        report={problem.report}
+      />
+    );
   if (value === undefined) return <Loading what="Adding up stacks" />;
   if (value.rows === 0) {
     return (
@@ -70,7 +88,8 @@ export function FlameTab({ session, theme }: { readonly session: Session; readon
           {formatDuration(whole)} of stacks {area === undefined ? 'in view' : 'in the selected area'}
         </span>
         <label class="ss-check">
-          <input type="checkbox" checked={onlyTrack} onChange={(event) => setOnlyTrack(event.currentTarget.checked)} /> only the selected event's track
+          <input type="checkbox" checked={onlyTrack} onChange={(event) => setOnlyTrack(event.currentTarget.checked)} />{' '}
+          only the selected event's track
         </label>
         {root === undefined ? undefined : (
           <button type="button" class="ss-chip" onClick={() => setRoot(undefined)}>
@@ -78,7 +97,6 @@ export function FlameTab({ session, theme }: { readonly session: Session; readon
           </button>
         )}
       </div>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrolled region must be reachable by keyboard */}
       <div class="ss-flame-scroll" tabIndex={0} role="group" aria-label="Flame graph, scrollable">
         <div style={{ height: `${(deepest + 1) * ROW_PX}px`, position: 'relative' }}>
           {bars.map((row) => {

@@ -1,14 +1,15 @@
 // head.tsx: minimap, ruler and the lane of steps above the canvas.
+
+import type { ReadonlySignal } from '@preact/signals';
 import { useSignalEffect } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { fetchMinimap } from '../../api/server.ts';
 import { cssOf, mix, rgbOf, type Theme } from '../../base/theme.ts';
-import type { ReadonlySignal } from '@preact/signals';
 import { fitRange, pxFromTime, timeFromPx } from '../../model/viewport.ts';
 import { announce } from '../../state/commands.ts';
-import { ticksOf } from '../../timeline/ruler.ts';
 import { FONT } from '../../timeline/paint.ts';
+import { ticksOf } from '../../timeline/ruler.ts';
 import { SEARCH_BINS } from './search.ts';
 import { type Session, setArea } from './session.ts';
 
@@ -36,7 +37,13 @@ function prepare(canvas: HTMLCanvasElement, widthPx: number, heightPx: number): 
   return context ?? undefined;
 }
 
-export function Minimap({ session, theme }: { readonly session: Session; readonly theme: ReadonlySignal<Theme> }): JSX.Element {
+export function Minimap({
+  session,
+  theme,
+}: {
+  readonly session: Session;
+  readonly theme: ReadonlySignal<Theme>;
+}): JSX.Element {
   const { engine, run, search } = session;
   const canvas = useRef<HTMLCanvasElement>(null);
   const [busy, setBusy] = useState<Busy | undefined>(undefined);
@@ -88,7 +95,12 @@ export function Minimap({ session, theme }: { readonly session: Session; readonl
         if (share === 0) continue;
         context.fillStyle = shades[Math.floor(share / 32)] ?? colours.accent;
         const x = Math.floor((bin * widthPx) / MINIMAP_BINS);
-        context.fillRect(x, top + at * rowPx, Math.ceil(((bin + 1) * widthPx) / MINIMAP_BINS) - x, Math.max(1, rowPx - 1));
+        context.fillRect(
+          x,
+          top + at * rowPx,
+          Math.ceil(((bin + 1) * widthPx) / MINIMAP_BINS) - x,
+          Math.max(1, rowPx - 1),
+        );
       }
     });
     if (found !== undefined) {
@@ -126,7 +138,8 @@ export function Minimap({ session, theme }: { readonly session: Session; readonl
         const start = from.current;
         from.current = undefined;
         if (start === undefined) return;
-        const moved = Math.abs(timeAt(event) - start) > (engine.bounds.endNs / Math.max(1, engine.size.peek().widthPx)) * 4;
+        const moved =
+          Math.abs(timeAt(event) - start) > (engine.bounds.endNs / Math.max(1, engine.size.peek().widthPx)) * 4;
         if (!moved) {
           const half = (engine.target.endNs - engine.target.startNs) / 2;
           engine.show({ startNs: start - half, endNs: start + half });
@@ -145,11 +158,22 @@ function MinimapWindow({ session }: { readonly session: Session }): JSX.Element 
   const whole = { ...engine.bounds, widthPx };
   const left = Math.max(0, pxFromTime(whole, engine.shown.value.startNs));
   const right = Math.min(widthPx, pxFromTime(whole, engine.shown.value.endNs));
-  return <div class="ss-minimap-window" style={{ left: `${Math.min(left, widthPx - 4)}px`, width: `${Math.max(4, right - left)}px` }} />;
+  return (
+    <div
+      class="ss-minimap-window"
+      style={{ left: `${Math.min(left, widthPx - 4)}px`, width: `${Math.max(4, right - left)}px` }}
+    />
+  );
 }
 
 /** Ticks, notes, steps, search ticks. Drag pans; a click on a step limits everything to it. */
-export function Ruler({ session, theme }: { readonly session: Session; readonly theme: ReadonlySignal<Theme> }): JSX.Element {
+export function Ruler({
+  session,
+  theme,
+}: {
+  readonly session: Session;
+  readonly theme: ReadonlySignal<Theme>;
+}): JSX.Element {
   const { engine, steps, store, search, notes } = session;
   const canvas = useRef<HTMLCanvasElement>(null);
   const drag = useRef<{ x: number; moved: boolean } | undefined>(undefined);
@@ -182,7 +206,8 @@ export function Ruler({ session, theme }: { readonly session: Session; readonly 
       const binNs = engine.bounds.endNs / SEARCH_BINS;
       found.bins.forEach((count, bin) => {
         const x = pxFromTime(view, bin * binNs);
-        if (count > 0 && x > -8 && x < view.widthPx) context.fillRect(x, RULER_PX - 3, Math.max(2, pxFromTime(view, (bin + 1) * binNs) - x - 1), 3);
+        if (count > 0 && x > -8 && x < view.widthPx)
+          context.fillRect(x, RULER_PX - 3, Math.max(2, pxFromTime(view, (bin + 1) * binNs) - x - 1), 3);
       });
     }
     const kind = rgbOf(colours.kinds[11] ?? colours.muted);

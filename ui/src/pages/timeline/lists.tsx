@@ -11,7 +11,7 @@ import { IconButton } from '../../widgets/icon.tsx';
 import { ErrorState, Loading } from '../../widgets/states.tsx';
 import { Table, type TableColumn } from '../../widgets/table.tsx';
 import { Exact } from './selection.tsx';
-import { addNote, keepNotes, selectById, type Session } from './session.ts';
+import { addNote, keepNotes, type Session, selectById } from './session.ts';
 
 const EVENTS_LIMIT = 5000;
 
@@ -26,9 +26,33 @@ interface EventRow {
 }
 
 const EVENT_COLUMNS: readonly TableColumn<EventRow>[] = [
-  { id: 'name', title: 'Name', value: (row) => row.name, cell: (row) => <span class="ss-name-cell">{row.name}{row.count > 1 ? <small class="ss-quiet"> longest of {formatCount(row.count)} here</small> : undefined}</span> },
-  { id: 'start', title: 'Start', numeric: true, width: '140px', value: (row) => row.startNs, cell: (row) => exactTime(row.startNs) },
-  { id: 'duration', title: 'Duration', numeric: true, width: '110px', value: (row) => row.durNs, cell: (row) => <Exact ns={row.durNs} /> },
+  {
+    id: 'name',
+    title: 'Name',
+    value: (row) => row.name,
+    cell: (row) => (
+      <span class="ss-name-cell">
+        {row.name}
+        {row.count > 1 ? <small class="ss-quiet"> longest of {formatCount(row.count)} here</small> : undefined}
+      </span>
+    ),
+  },
+  {
+    id: 'start',
+    title: 'Start',
+    numeric: true,
+    width: '140px',
+    value: (row) => row.startNs,
+    cell: (row) => exactTime(row.startNs),
+  },
+  {
+    id: 'duration',
+    title: 'Duration',
+    numeric: true,
+    width: '110px',
+    value: (row) => row.durNs,
+    cell: (row) => <Exact ns={row.durNs} />,
+  },
   { id: 'track', title: 'Track', width: '22%', value: (row) => row.track },
   { id: 'kind', title: 'Kind', width: '140px', value: (row) => kindLabel(row.kind) },
 ];
@@ -66,7 +90,8 @@ export function EventsTab({ session }: { readonly session: Session }): JSX.Eleme
     return (
       <div class="ss-drawer-empty" data-testid="empty-state" data-reason="no-match">
         <p>
-          <strong>No events in view.</strong> Scroll to another track, zoom out, or press <kbd>0</kbd> to see the whole run.
+          <strong>No events in view.</strong> Scroll to another track, zoom out, or press <kbd>0</kbd> to see the whole
+          run.
         </p>
       </div>
     );
@@ -81,7 +106,11 @@ export function EventsTab({ session }: { readonly session: Session }): JSX.Eleme
       keyOf={(row) => String(row.id)}
       isCurrent={(row) => row.id === store.view.selected.value}
       onRow={(row) => void selectById(session, row.id, true)}
-      note={rows.length >= EVENTS_LIMIT ? `first ${formatCount(EVENTS_LIMIT)}; zoom in for the rest` : plural(rows.length, 'row')}
+      note={
+        rows.length >= EVENTS_LIMIT
+          ? `first ${formatCount(EVENTS_LIMIT)}; zoom in for the rest`
+          : plural(rows.length, 'row')
+      }
     />
   );
 }
@@ -100,7 +129,8 @@ export function flowRows(graph: FlowGraph, side: 'in' | 'out'): readonly FlowRow
     const event = graph.events.get(side === 'in' ? edge.from : edge.to);
     const other = graph.events.get(side === 'in' ? edge.to : edge.from);
     if (event === undefined || other === undefined) return [];
-    const delayNs = side === 'in' ? other.startNs - (event.startNs + event.durNs) : event.startNs - (other.startNs + other.durNs);
+    const delayNs =
+      side === 'in' ? other.startNs - (event.startNs + event.durNs) : event.startNs - (other.startNs + other.durNs);
     return [{ event, hop: Math.abs(edge.hop), kind: edge.kind, delayNs }];
   });
   return rows.sort((a, b) => a.hop - b.hop || a.event.startNs - b.event.startNs);
@@ -110,26 +140,66 @@ export function FlowsTab({ session }: { readonly session: Session }): JSX.Elemen
   const { store, flows, detail } = session;
   const id = store.view.selected.value;
   const columns: readonly TableColumn<FlowRow>[] = [
-    { id: 'name', title: 'Name', value: (row) => row.event.name, cell: (row) => <span class="ss-name-cell">{row.event.name}</span> },
+    {
+      id: 'name',
+      title: 'Name',
+      value: (row) => row.event.name,
+      cell: (row) => <span class="ss-name-cell">{row.event.name}</span>,
+    },
     { id: 'track', title: 'Track', width: '26%', value: (row) => session.trackById.get(row.event.track)?.name ?? '' },
-    { id: 'start', title: 'Start', numeric: true, width: '130px', value: (row) => row.event.startNs, cell: (row) => exactTime(row.event.startNs) },
-    { id: 'duration', title: 'Duration', numeric: true, width: '96px', value: (row) => row.event.durNs, cell: (row) => <Exact ns={row.event.durNs} /> },
-    { id: 'delay', title: 'Delay', numeric: true, width: '96px', value: (row) => row.delayNs, cell: (row) => <Exact ns={row.delayNs} /> },
+    {
+      id: 'start',
+      title: 'Start',
+      numeric: true,
+      width: '130px',
+      value: (row) => row.event.startNs,
+      cell: (row) => exactTime(row.event.startNs),
+    },
+    {
+      id: 'duration',
+      title: 'Duration',
+      numeric: true,
+      width: '96px',
+      value: (row) => row.event.durNs,
+      cell: (row) => <Exact ns={row.event.durNs} />,
+    },
+    {
+      id: 'delay',
+      title: 'Delay',
+      numeric: true,
+      width: '96px',
+      value: (row) => row.delayNs,
+      cell: (row) => <Exact ns={row.delayNs} />,
+    },
     { id: 'hop', title: 'Hops', numeric: true, width: '60px', value: (row) => row.hop },
   ];
   const { value, problem, loading } = flows.state.value;
   const known = value !== undefined && value.event === id ? value : undefined;
-  if (problem !== undefined) return <ErrorState title={problem.title} detail={problem.detail} hint={problem.hint} where={problem.where} report={problem.report} />;
+  if (problem !== undefined)
+    return (
+      <ErrorState
+        title={problem.title}
+        detail={problem.detail}
+        hint={problem.hint}
+        where={problem.where}
+        report={problem.report}
+      />
+    );
   if (known === undefined && (loading || detail.state.value.loading)) return <Loading what="Following links" />;
   if (known === undefined || known.edges.length === 0) {
     return (
-      <div class="ss-drawer-empty" data-testid="empty-state" data-reason={id === undefined ? 'no-match' : 'not-recorded'}>
+      <div
+        class="ss-drawer-empty"
+        data-testid="empty-state"
+        data-reason={id === undefined ? 'no-match' : 'not-recorded'}
+      >
         <p>
           {id === undefined ? (
             <strong>No event is selected.</strong>
           ) : (
             <>
-              <strong>No links were recorded for this event.</strong> Launches, asynchronous work and messages have them when the profiler records correlations.
+              <strong>No links were recorded for this event.</strong> Launches, asynchronous work and messages have them
+              when the profiler records correlations.
             </>
           )}
         </p>
@@ -143,7 +213,15 @@ export function FlowsTab({ session }: { readonly session: Session }): JSX.Elemen
         <h3>
           {title} <small class="ss-quiet">{rows.length === 0 ? 'nothing' : plural(rows.length, 'event')}</small>
         </h3>
-        {rows.length === 0 ? undefined : <Table caption={title} columns={columns} rows={rows} keyOf={(row) => `${row.event.id}/${row.hop}`} onRow={(row) => session.select(row.event, true)} />}
+        {rows.length === 0 ? undefined : (
+          <Table
+            caption={title}
+            columns={columns}
+            rows={rows}
+            keyOf={(row) => `${row.event.id}/${row.hop}`}
+            onRow={(row) => session.select(row.event, true)}
+          />
+        )}
       </div>
     );
   };
@@ -167,7 +245,10 @@ export function SimilarTab({ session }: { readonly session: Session }): JSX.Elem
     setBar(undefined);
     hits.clear();
     if (name === undefined) resource.clear();
-    else resource.load(`${run.contentHash}/${scale}/${name}`, (signal) => fetchHistogram(run.id, name, scale, run.contentHash, { signal }));
+    else
+      resource.load(`${run.contentHash}/${scale}/${name}`, (signal) =>
+        fetchHistogram(run.id, name, scale, run.contentHash, { signal }),
+      );
   }, [name, scale, run.contentHash]);
   const histogram = resource.state.value.value;
   useEffect(() => {
@@ -175,7 +256,9 @@ export function SimilarTab({ session }: { readonly session: Session }): JSX.Elem
     const minNs = histogram.edges[bar] ?? 0;
     const next = histogram.edges[bar + 1] ?? Number.MAX_SAFE_INTEGER;
     const maxNs = bar === histogram.counts.length - 1 ? next + 0.001 : next;
-    hits.load(`${name}/${scale}/${bar}`, (signal) => fetchSearch(run.id, { q: name, mode: 'exact', v: run.contentHash, limit: 1000, minNs, maxNs }, { signal }));
+    hits.load(`${name}/${scale}/${bar}`, (signal) =>
+      fetchSearch(run.id, { q: name, mode: 'exact', v: run.contentHash, limit: 1000, minNs, maxNs }, { signal }),
+    );
   }, [bar]);
   const rows = useComputed(() => hits.state.value.value);
 
@@ -189,25 +272,54 @@ export function SimilarTab({ session }: { readonly session: Session }): JSX.Elem
     );
   }
   const { problem } = resource.state.value;
-  if (problem !== undefined) return <ErrorState title={problem.title} detail={problem.detail} hint={problem.hint} where={problem.where} report={problem.report} />;
+  if (problem !== undefined)
+    return (
+      <ErrorState
+        title={problem.title}
+        detail={problem.detail}
+        hint={problem.hint}
+        where={problem.where}
+        report={problem.report}
+      />
+    );
   if (histogram === undefined || histogram.name !== name) return <Loading what="Counting" />;
   const most = Math.max(1, ...histogram.counts);
-  const own = histogram.edges.findIndex((edge, at) => edge <= event.durNs && event.durNs < (histogram.edges[at + 1] ?? Number.POSITIVE_INFINITY));
+  const own = histogram.edges.findIndex(
+    (edge, at) => edge <= event.durNs && event.durNs < (histogram.edges[at + 1] ?? Number.POSITIVE_INFINITY),
+  );
   const columns: readonly TableColumn<EventRef>[] = [
     { id: 'start', title: 'Start', numeric: true, value: (row) => row.startNs, cell: (row) => exactTime(row.startNs) },
-    { id: 'duration', title: 'Duration', numeric: true, value: (row) => row.durNs, cell: (row) => exactTime(row.durNs) },
+    {
+      id: 'duration',
+      title: 'Duration',
+      numeric: true,
+      value: (row) => row.durNs,
+      cell: (row) => exactTime(row.durNs),
+    },
     { id: 'track', title: 'Track', value: (row) => session.trackById.get(row.track)?.name ?? '' },
   ];
   return (
     <div class="ss-split">
       <figure class="ss-histogram" aria-label={`Durations of ${event.name}`}>
         <figcaption>
-          {plural(histogram.count, 'event')} named <strong class="ss-ellipsis">{event.name}</strong>: median {formatDuration(histogram.medianNs)}, p90 {formatDuration(histogram.p90Ns)}, longest {formatDuration(histogram.maxNs)}
+          {plural(histogram.count, 'event')} named <strong class="ss-ellipsis">{event.name}</strong>: median{' '}
+          {formatDuration(histogram.medianNs)}, p90 {formatDuration(histogram.p90Ns)}, longest{' '}
+          {formatDuration(histogram.maxNs)}
           <span class="ss-row">
-            <button type="button" class="ss-button ss-small" aria-pressed={scale === 'log'} onClick={() => setScale('log')}>
+            <button
+              type="button"
+              class="ss-button ss-small"
+              aria-pressed={scale === 'log'}
+              onClick={() => setScale('log')}
+            >
               log
             </button>
-            <button type="button" class="ss-button ss-small" aria-pressed={scale === 'linear'} onClick={() => setScale('linear')}>
+            <button
+              type="button"
+              class="ss-button ss-small"
+              aria-pressed={scale === 'linear'}
+              onClick={() => setScale('linear')}
+            >
               linear
             </button>
           </span>
@@ -215,7 +327,6 @@ export function SimilarTab({ session }: { readonly session: Session }): JSX.Elem
         <div class="ss-bars">
           {histogram.counts.map((count, at) => (
             <button
-              // biome-ignore lint/suspicious/noArrayIndexKey: a bin is its position
               key={at}
               type="button"
               disabled={count === 0}
@@ -236,7 +347,19 @@ export function SimilarTab({ session }: { readonly session: Session }): JSX.Elem
       {rows.value === undefined ? (
         <p class="ss-drawer-empty">Choose a bar to list its events.</p>
       ) : (
-        <Table caption="Events of this length" columns={columns} rows={rows.value.hits} keyOf={(row) => String(row.id)} isCurrent={(row) => row.id === store.view.selected.value} onRow={(row) => session.select(row, true)} note={rows.value.total > rows.value.hits.length ? `first ${formatCount(rows.value.hits.length)} of ${formatCount(rows.value.total)}` : undefined} />
+        <Table
+          caption="Events of this length"
+          columns={columns}
+          rows={rows.value.hits}
+          keyOf={(row) => String(row.id)}
+          isCurrent={(row) => row.id === store.view.selected.value}
+          onRow={(row) => session.select(row, true)}
+          note={
+            rows.value.total > rows.value.hits.length
+              ? `first ${formatCount(rows.value.hits.length)} of ${formatCount(rows.value.total)}`
+              : undefined
+          }
+        />
       )}
     </div>
   );
@@ -254,7 +377,15 @@ export function NotesTab({ session }: { readonly session: Session }): JSX.Elemen
           void addNote(session, text.trim()).then(() => setText(''));
         }}
       >
-        <input id="ss-note-text" type="text" class="ss-filter ss-grow" aria-label="Note" placeholder="A note on the selected event or area" value={text} onInput={(event) => setText(event.currentTarget.value)} />
+        <input
+          id="ss-note-text"
+          type="text"
+          class="ss-filter ss-grow"
+          aria-label="Note"
+          placeholder="A note on the selected event or area"
+          value={text}
+          onInput={(event) => setText(event.currentTarget.value)}
+        />
         <button type="submit" class="ss-button">
           Add note
         </button>
@@ -267,13 +398,31 @@ export function NotesTab({ session }: { readonly session: Session }): JSX.Elemen
         <ul>
           {notes.map((note) => (
             <li key={note.id}>
-              <button type="button" class="ss-link" onClick={() => session.engine.show({ startNs: note.t0 - (note.t1 - note.t0) / 2 - 1000, endNs: note.t1 + (note.t1 - note.t0) / 2 + 1000 })}>
+              <button
+                type="button"
+                class="ss-link"
+                onClick={() =>
+                  session.engine.show({
+                    startNs: note.t0 - (note.t1 - note.t0) / 2 - 1000,
+                    endNs: note.t1 + (note.t1 - note.t0) / 2 + 1000,
+                  })
+                }
+              >
                 {note.text}
               </button>
               <small class="ss-quiet">
                 {exactTime(note.t0)}, {formatDuration(note.t1 - note.t0)}
               </small>
-              <IconButton icon="close" label={`Delete note ${note.text}`} onClick={() => void keepNotes(session, notes.filter((other) => other.id !== note.id))} />
+              <IconButton
+                icon="close"
+                label={`Delete note ${note.text}`}
+                onClick={() =>
+                  void keepNotes(
+                    session,
+                    notes.filter((other) => other.id !== note.id),
+                  )
+                }
+              />
             </li>
           ))}
         </ul>

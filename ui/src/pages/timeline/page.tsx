@@ -36,7 +36,10 @@ export function TimelinePage({ store, run, theme }: TimelineProps): JSX.Element 
     let made: Session | undefined;
     const abort = new AbortController();
     setProblem(undefined);
-    Promise.all([fetchTracks(run.id, run.contentHash, { signal: abort.signal }), fetchSteps(run.id, run.contentHash, { signal: abort.signal }).catch((): readonly Step[] => [])]).then(
+    Promise.all([
+      fetchTracks(run.id, run.contentHash, { signal: abort.signal }),
+      fetchSteps(run.id, run.contentHash, { signal: abort.signal }).catch((): readonly Step[] => []),
+    ]).then(
       ([tracks, steps]: [readonly Track[], readonly Step[]]) => {
         if (abort.signal.aborted) return;
         made = createSession(store, run, tracks, steps, theme);
@@ -57,7 +60,13 @@ export function TimelinePage({ store, run, theme }: TimelineProps): JSX.Element 
     return (
       <>
         <PageHead title="Timeline" summary="The tracks could not be read." />
-        <ErrorState title={problem.title} detail={problem.detail} hint={problem.hint} where={problem.where} report={problem.report}>
+        <ErrorState
+          title={problem.title}
+          detail={problem.detail}
+          hint={problem.hint}
+          where={problem.where}
+          report={problem.report}
+        >
           <button type="button" class="ss-button" onClick={() => setAgain(again + 1)}>
             Try again
           </button>
@@ -83,7 +92,11 @@ export function TimelinePage({ store, run, theme }: TimelineProps): JSX.Element 
           why="The files of this run were read, but hold no slices, points or counters: either nothing was recorded, or the report keeps sums only."
         >
           <pre class="ss-code">
-            <code>{'import torch\nwith torch.profiler.profile() as p:\n    train_step()\np.export_chrome_trace("trace.json")'}</code>
+            <code>
+              {
+                'import torch\nwith torch.profiler.profile() as p:\n    train_step()\np.export_chrome_trace("trace.json")'
+              }
+            </code>
           </pre>
         </EmptyState>
       </>
@@ -93,22 +106,36 @@ export function TimelinePage({ store, run, theme }: TimelineProps): JSX.Element 
 }
 
 function summaryOf(run: RunDetail): string {
-  const parts = [`${formatDuration(run.durationNs)} recorded`, `${plural(run.slices, 'event')} on ${plural(run.tracks, 'track')}`];
+  const parts = [
+    `${formatDuration(run.durationNs)} recorded`,
+    `${plural(run.slices, 'event')} on ${plural(run.tracks, 'track')}`,
+  ];
   if (run.steps > 0) parts.push(plural(run.steps, 'step'));
   return `${parts.join(', ')}.`;
 }
 
 function stepSentence(session: Session): string {
   const { run, steps } = session;
-  const busiest = [...session.tracks].filter((track) => track.busyNs !== undefined && track.role === 'queue').sort((a, b) => (b.busyNs ?? 0) - (a.busyNs ?? 0))[0];
+  const busiest = [...session.tracks]
+    .filter((track) => track.busyNs !== undefined && track.role === 'queue')
+    .sort((a, b) => (b.busyNs ?? 0) - (a.busyNs ?? 0))[0];
   if (steps.length === 0) return summaryOf(run);
   const lengths = steps.map((step) => step.durNs).sort((a, b) => a - b);
   const median = lengths[Math.floor((lengths.length - 1) / 2)] ?? 0;
-  const device = busiest?.busyNs === undefined || run.durationNs === 0 ? '' : ` ${busiest.name} was busy ${Math.round((busiest.busyNs / run.durationNs) * 100)} % of the run.`;
+  const device =
+    busiest?.busyNs === undefined || run.durationNs === 0
+      ? ''
+      : ` ${busiest.name} was busy ${Math.round((busiest.busyNs / run.durationNs) * 100)} % of the run.`;
   return `Steps take ${formatDuration(median)} (median of ${formatCount(steps.length)}).${device} ${summaryOf(run)}`;
 }
 
-function TimelineView({ session, theme }: { readonly session: Session; readonly theme: ReadonlySignal<Theme> }): JSX.Element {
+function TimelineView({
+  session,
+  theme,
+}: {
+  readonly session: Session;
+  readonly theme: ReadonlySignal<Theme>;
+}): JSX.Element {
   const { store, engine, layout, steps } = session;
   const scroller = useRef<HTMLDivElement>(null);
   const grip = useRef<{ x: number; width: number } | undefined>(undefined);
@@ -141,9 +168,18 @@ function TimelineView({ session, theme }: { readonly session: Session; readonly 
         summary={stepSentence(session)}
         side={
           <>
-            {hosts.length > 0 ? <span class="ss-quiet">{hosts.length > 3 ? plural(hosts.length, 'host') : hosts.join(', ')}</span> : undefined}
+            {hosts.length > 0 ? (
+              <span class="ss-quiet">{hosts.length > 3 ? plural(hosts.length, 'host') : hosts.join(', ')}</span>
+            ) : undefined}
             {area === undefined ? undefined : (
-              <button type="button" class="ss-chip" data-testid="range-chip" onClick={() => { store.view.steps.value = undefined; }}>
+              <button
+                type="button"
+                class="ss-chip"
+                data-testid="range-chip"
+                onClick={() => {
+                  store.view.steps.value = undefined;
+                }}
+              >
                 Range: {area.from === area.to ? `step ${area.from}` : `steps ${area.from}–${area.to}`}
                 <Icon name="close" />
               </button>
@@ -155,7 +191,13 @@ function TimelineView({ session, theme }: { readonly session: Session; readonly 
       {session.problem.value === undefined ? undefined : (
         <div class="ss-inline-alert" role="alert">
           {session.problem.value.title}: {session.problem.value.detail}
-          <IconButton icon="close" label="Close message" onClick={() => { session.problem.value = undefined; }} />
+          <IconButton
+            icon="close"
+            label="Close message"
+            onClick={() => {
+              session.problem.value = undefined;
+            }}
+          />
         </div>
       )}
       <div class="ss-tracks" style={{ '--ss-label-width': `${labelWidthPx.value}px` }}>
@@ -182,7 +224,6 @@ function TimelineView({ session, theme }: { readonly session: Session; readonly 
             </div>
           </div>
         </div>
-        {/* biome-ignore lint/a11y/useSemanticElements: a separator that moves has no element of its own */}
         <div
           role="separator"
           aria-orientation="vertical"
@@ -204,7 +245,8 @@ function TimelineView({ session, theme }: { readonly session: Session; readonly 
             grip.current = { x: event.clientX, width: labelWidthPx.peek() };
           }}
           onPointerMove={(event) => {
-            if (grip.current !== undefined) labelWidthPx.value = Math.max(140, Math.min(600, grip.current.width + event.clientX - grip.current.x));
+            if (grip.current !== undefined)
+              labelWidthPx.value = Math.max(140, Math.min(600, grip.current.width + event.clientX - grip.current.x));
           }}
           onPointerUp={() => {
             grip.current = undefined;
@@ -212,7 +254,15 @@ function TimelineView({ session, theme }: { readonly session: Session; readonly 
         />
         {shown === 0 ? (
           <div class="ss-over">
-            <EmptyState reason="filtered-out" title="No track is left" why={store.view.filter.value === '' ? 'All tracks are hidden or limited away.' : `The filter “${store.view.filter.value}” matches no track.`}>
+            <EmptyState
+              reason="filtered-out"
+              title="No track is left"
+              why={
+                store.view.filter.value === ''
+                  ? 'All tracks are hidden or limited away.'
+                  : `The filter “${store.view.filter.value}” matches no track.`
+              }
+            >
               <button
                 type="button"
                 class="ss-button"
@@ -235,9 +285,16 @@ function TimelineView({ session, theme }: { readonly session: Session; readonly 
       {hintClosed.value ? undefined : (
         <div class="ss-hint">
           <span>
-            <kbd>W</kbd>/<kbd>S</kbd> zoom · <kbd>A</kbd>/<kbd>D</kbd> pan · drag to select · <kbd>/</kbd> search · <kbd>?</kbd> all keys
+            <kbd>W</kbd>/<kbd>S</kbd> zoom · <kbd>A</kbd>/<kbd>D</kbd> pan · drag to select · <kbd>/</kbd> search ·{' '}
+            <kbd>?</kbd> all keys
           </span>
-          <IconButton icon="close" label="Close hint" onClick={() => { hintClosed.value = true; }} />
+          <IconButton
+            icon="close"
+            label="Close hint"
+            onClick={() => {
+              hintClosed.value = true;
+            }}
+          />
         </div>
       )}
       <Drawer session={session} theme={theme} />

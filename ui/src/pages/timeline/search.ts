@@ -1,7 +1,7 @@
 // search.ts: search over the whole run: totals, ticks, and the match that search stands on.
 import { computed, effect, type ReadonlySignal, signal } from '@preact/signals';
-import { isAbort } from '../../api/gate.ts';
 import { toProblem } from '../../api/client.ts';
+import { isAbort } from '../../api/gate.ts';
 import { fetchSearch } from '../../api/server.ts';
 import type { EventRef, SearchAnswer } from '../../model/event.ts';
 import type { RunDetail } from '../../model/run.ts';
@@ -51,16 +51,29 @@ export interface Search {
   dispose(): void;
 }
 
-export function createSearch(store: Store, run: RunDetail, scope: ReadonlySignal<TimeRange | undefined>, shownStart: () => number | undefined): Search {
+export function createSearch(
+  store: Store,
+  run: RunDetail,
+  scope: ReadonlySignal<TimeRange | undefined>,
+  shownStart: () => number | undefined,
+): Search {
   const answer = signal<SearchAnswer | undefined>(undefined);
   const cached = new Map<number, EventRef>();
   let controller: AbortController | undefined;
   let timer: ReturnType<typeof setTimeout> | undefined;
   let pending: Promise<void> = Promise.resolve();
 
-  const ask = (parsed: ParsedQuery, more: { readonly offset?: number; readonly near?: number; readonly bins?: number }, abort?: AbortSignal) => {
+  const ask = (
+    parsed: ParsedQuery,
+    more: { readonly offset?: number; readonly near?: number; readonly bins?: number },
+    abort?: AbortSignal,
+  ) => {
     const range = scope.peek();
-    return fetchSearch(run.id, { ...parsed, v: run.contentHash, limit: PAGE, ...more, ...(range === undefined ? {} : { range }) }, { urgency: 'now', signal: abort });
+    return fetchSearch(
+      run.id,
+      { ...parsed, v: run.contentHash, limit: PAGE, ...more, ...(range === undefined ? {} : { range }) },
+      { urgency: 'now', signal: abort },
+    );
   };
   const remember = (found: SearchAnswer) => {
     found.hits.forEach((hit, at) => {

@@ -4,22 +4,62 @@ import { useEffect, useMemo, useState } from 'preact/hooks';
 import { createResource } from '../../api/resource.ts';
 import { exportUrl, fetchAggregate } from '../../api/server.ts';
 import { exactTime, formatCount, formatDuration, formatShare, plural } from '../../base/format.ts';
-import { type AggregateAnswer, type AggregateRow } from '../../model/event.ts';
+import type { AggregateAnswer, AggregateRow } from '../../model/event.ts';
 import { kindLabel } from '../../model/kind.ts';
 import { fitRange } from '../../model/viewport.ts';
-import { type Sort, Table, type TableColumn } from '../../widgets/table.tsx';
 import { ErrorState, Loading } from '../../widgets/states.tsx';
-import { addNote, selectById, type Session, setArea } from './session.ts';
+import { type Sort, Table, type TableColumn } from '../../widgets/table.tsx';
+import { addNote, type Session, selectById, setArea } from './session.ts';
 
 type By = 'name' | 'track' | 'kind' | 'category';
 
 const COLUMNS: readonly TableColumn<AggregateRow>[] = [
-  { id: 'key', title: 'Name', value: (row) => row.key.join(' · '), cell: (row) => <span class="ss-name-cell">{row.key.join(' · ') || '(no name)'}</span> },
-  { id: 'count', title: 'Count', numeric: true, width: '84px', value: (row) => row.count, cell: (row) => formatCount(row.count) },
-  { id: 'total', title: 'Total', numeric: true, width: '96px', value: (row) => row.totalNs, cell: (row) => <Exact ns={row.totalNs} /> },
-  { id: 'self', title: 'Self', numeric: true, width: '96px', value: (row) => row.selfNs, cell: (row) => <Exact ns={row.selfNs} /> },
-  { id: 'mean', title: 'Mean', numeric: true, width: '96px', value: (row) => row.meanNs, cell: (row) => <Exact ns={row.meanNs} /> },
-  { id: 'max', title: 'Max', numeric: true, width: '96px', value: (row) => row.maxNs, cell: (row) => <Exact ns={row.maxNs} /> },
+  {
+    id: 'key',
+    title: 'Name',
+    value: (row) => row.key.join(' · '),
+    cell: (row) => <span class="ss-name-cell">{row.key.join(' · ') || '(no name)'}</span>,
+  },
+  {
+    id: 'count',
+    title: 'Count',
+    numeric: true,
+    width: '84px',
+    value: (row) => row.count,
+    cell: (row) => formatCount(row.count),
+  },
+  {
+    id: 'total',
+    title: 'Total',
+    numeric: true,
+    width: '96px',
+    value: (row) => row.totalNs,
+    cell: (row) => <Exact ns={row.totalNs} />,
+  },
+  {
+    id: 'self',
+    title: 'Self',
+    numeric: true,
+    width: '96px',
+    value: (row) => row.selfNs,
+    cell: (row) => <Exact ns={row.selfNs} />,
+  },
+  {
+    id: 'mean',
+    title: 'Mean',
+    numeric: true,
+    width: '96px',
+    value: (row) => row.meanNs,
+    cell: (row) => <Exact ns={row.meanNs} />,
+  },
+  {
+    id: 'max',
+    title: 'Max',
+    numeric: true,
+    width: '96px',
+    value: (row) => row.maxNs,
+    cell: (row) => <Exact ns={row.maxNs} />,
+  },
   {
     id: 'share',
     title: 'Share of range',
@@ -37,7 +77,11 @@ const COLUMNS: readonly TableColumn<AggregateRow>[] = [
 ];
 
 export function Exact({ ns }: { readonly ns: number }): JSX.Element {
-  return <span title={exactTime(ns)} data-ns={ns}>{formatDuration(ns)}</span>;
+  return (
+    <span title={exactTime(ns)} data-ns={ns}>
+      {formatDuration(ns)}
+    </span>
+  );
 }
 
 export function SelectionTab({ session }: { readonly session: Session }): JSX.Element {
@@ -56,7 +100,19 @@ export function SelectionTab({ session }: { readonly session: Session }): JSX.El
     // Dragging changes the area with every move: ask once it rests for a moment.
     const timer = setTimeout(() => {
       resource.load(key, (signal) =>
-        fetchAggregate(run.id, { t0: area.startNs, t1: area.endNs, tracks: area.tracks, filter, by, sort: `${sort.column}:${sort.descending ? 'desc' : 'asc'}`, limit: 2000 }, { signal }),
+        fetchAggregate(
+          run.id,
+          {
+            t0: area.startNs,
+            t1: area.endNs,
+            tracks: area.tracks,
+            filter,
+            by,
+            sort: `${sort.column}:${sort.descending ? 'desc' : 'asc'}`,
+            limit: 2000,
+          },
+          { signal },
+        ),
       );
     }, 60);
     return () => clearTimeout(timer);
@@ -66,26 +122,45 @@ export function SelectionTab({ session }: { readonly session: Session }): JSX.El
     return (
       <div class="ss-drawer-empty" data-testid="empty-state" data-reason="no-match">
         <p>
-          <strong>No area is selected.</strong> Drag across the timeline, press <kbd>R</kbd> on a selected event, or click a step above the tracks.
+          <strong>No area is selected.</strong> Drag across the timeline, press <kbd>R</kbd> on a selected event, or
+          click a step above the tracks.
         </p>
       </div>
     );
   }
   const { value, problem, loading } = resource.state.value;
-  const columns = COLUMNS.map((column) => (column.id === 'key' ? { ...column, title: by === 'name' ? 'Name' : by === 'track' ? 'Track' : by === 'kind' ? 'Kind' : 'Category' } : column));
+  const columns = COLUMNS.map((column) =>
+    column.id === 'key'
+      ? { ...column, title: by === 'name' ? 'Name' : by === 'track' ? 'Track' : by === 'kind' ? 'Kind' : 'Category' }
+      : column,
+  );
   const busyNs = value?.perTrack.reduce((sum, track) => sum + track.busyNs, 0) ?? 0;
   const tracks = value?.perTrack.filter((track) => track.busyNs > 0) ?? [];
   return (
     <div class={`ss-selection ${loading ? 'ss-dim' : ''}`} aria-busy={loading}>
       <p class="ss-selection-line">
-        <strong>{formatDuration(area.endNs - area.startNs)}</strong> from {exactTime(area.startNs)} to {exactTime(area.endNs)}
+        <strong>{formatDuration(area.endNs - area.startNs)}</strong> from {exactTime(area.startNs)} to{' '}
+        {exactTime(area.endNs)}
         {area.tracks.length === 0 ? ' on all tracks' : ` on ${plural(area.tracks.length, 'track')}`}
-        {value === undefined ? '' : `: ${plural(value.matchedCount, 'event')}, ${formatDuration(value.matchedNs)} in all`}
+        {value === undefined
+          ? ''
+          : `: ${plural(value.matchedCount, 'event')}, ${formatDuration(value.matchedNs)} in all`}
         <span class="ss-row ss-wrap">
-          <button type="button" class="ss-button ss-small" onClick={() => engine.show(fitRange(area.startNs, area.endNs, 1, engine.bounds))}>
+          <button
+            type="button"
+            class="ss-button ss-small"
+            onClick={() => engine.show(fitRange(area.startNs, area.endNs, 1, engine.bounds))}
+          >
             Zoom to selection
           </button>
-          <button type="button" class="ss-button ss-small" onClick={() => { store.view.selected.value = undefined; void addNote(session, 'region'); }}>
+          <button
+            type="button"
+            class="ss-button ss-small"
+            onClick={() => {
+              store.view.selected.value = undefined;
+              void addNote(session, 'region');
+            }}
+          >
             Save as region
           </button>
           <a class="ss-button ss-small" href={exportUrl(run.id, 'perfetto', area)} download>
@@ -97,7 +172,13 @@ export function SelectionTab({ session }: { readonly session: Session }): JSX.El
         </span>
       </p>
       {problem !== undefined ? (
-        <ErrorState title={problem.title} detail={problem.detail} hint={problem.hint} where={problem.where} report={problem.report} />
+        <ErrorState
+          title={problem.title}
+          detail={problem.detail}
+          hint={problem.hint}
+          where={problem.where}
+          report={problem.report}
+        />
       ) : value === undefined ? (
         <Loading what="Adding up" />
       ) : (
@@ -114,7 +195,11 @@ export function SelectionTab({ session }: { readonly session: Session }): JSX.El
             onRow={(row) => {
               if (row.example !== undefined) void selectById(session, row.example, true);
             }}
-            note={value.total > value.rows.length ? `first ${formatCount(value.rows.length)} of ${formatCount(value.total)}` : undefined}
+            note={
+              value.total > value.rows.length
+                ? `first ${formatCount(value.rows.length)} of ${formatCount(value.total)}`
+                : undefined
+            }
             tools={
               <>
                 <label class="ss-field">
@@ -126,7 +211,14 @@ export function SelectionTab({ session }: { readonly session: Session }): JSX.El
                     <option value="category">category</option>
                   </select>
                 </label>
-                <input type="text" class="ss-filter" aria-label="Filter names" placeholder="Filter names" value={filter} onInput={(event) => setFilter(event.currentTarget.value)} />
+                <input
+                  type="text"
+                  class="ss-filter"
+                  aria-label="Filter names"
+                  placeholder="Filter names"
+                  value={filter}
+                  onInput={(event) => setFilter(event.currentTarget.value)}
+                />
                 {value.rows.length === 0 && filter !== '' ? (
                   <button type="button" class="ss-chip" onClick={() => setFilter('')}>
                     “{filter}” matches nothing, clear
@@ -137,7 +229,11 @@ export function SelectionTab({ session }: { readonly session: Session }): JSX.El
           />
           <div class="ss-busy-list">
             <h3>
-              Busy and idle <small class="ss-quiet">{formatShare(tracks.length === 0 ? 0 : busyNs / (tracks.length * (area.endNs - area.startNs)))} over {plural(tracks.length, 'track')}</small>
+              Busy and idle{' '}
+              <small class="ss-quiet">
+                {formatShare(tracks.length === 0 ? 0 : busyNs / (tracks.length * (area.endNs - area.startNs)))} over{' '}
+                {plural(tracks.length, 'track')}
+              </small>
             </h3>
             <ul>
               {tracks.slice(0, 100).map((track) => {

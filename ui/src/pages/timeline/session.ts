@@ -14,7 +14,7 @@ import { announce } from '../../state/commands.ts';
 import { drawerOpen } from '../../state/preferences.ts';
 import { isFolded, type Store, setFolded } from '../../state/store.ts';
 import { TimelineEngine } from '../../timeline/engine.ts';
-import { foldedByDefault, layoutRows, type Lane, type RowLayout } from '../../timeline/rows.ts';
+import { foldedByDefault, type Lane, layoutRows, type RowLayout } from '../../timeline/rows.ts';
 import { createSearch, type Search } from './search.ts';
 
 export interface Session {
@@ -45,7 +45,13 @@ export interface Session {
   dispose(): void;
 }
 
-export function createSession(store: Store, run: RunDetail, tracks: readonly Track[], steps: readonly Step[], theme: ReadonlySignal<Theme>): Session {
+export function createSession(
+  store: Store,
+  run: RunDetail,
+  tracks: readonly Track[],
+  steps: readonly Step[],
+  theme: ReadonlySignal<Theme>,
+): Session {
   const paths = trackPaths(tracks);
   const trackById = new Map(tracks.map((track) => [track.id, track]));
   const problem = signal<Problem | undefined>(undefined);
@@ -93,7 +99,10 @@ export function createSession(store: Store, run: RunDetail, tracks: readonly Tra
     if (wanted === undefined) return undefined;
     const inside = steps.filter((step) => step.n >= wanted.from && step.n <= wanted.to);
     if (inside.length === 0) return undefined;
-    return { startNs: Math.min(...inside.map((step) => step.startNs)), endNs: Math.max(...inside.map((step) => step.startNs + step.durNs)) };
+    return {
+      startNs: Math.min(...inside.map((step) => step.startNs)),
+      endNs: Math.max(...inside.map((step) => step.startNs + step.durNs)),
+    };
   });
   const firstScope = scope.peek();
   if (firstScope !== undefined && view.range.peek() === undefined) {
@@ -116,17 +125,21 @@ export function createSession(store: Store, run: RunDetail, tracks: readonly Tra
       problem.value = toProblem(error);
     },
   });
-  const search = createSearch(store, run, scope, () => (sameRange(engine.target, engine.fit) ? undefined : engine.target.startNs));
+  const search = createSearch(store, run, scope, () =>
+    sameRange(engine.target, engine.fit) ? undefined : engine.target.startNs,
+  );
 
   const stops = [
     effect(() => {
       // A search without any match dims nothing: it would only take the picture away.
-      matcher.value = search.answer.value !== undefined && search.answer.value.total > 0 ? search.matcher.value : undefined;
+      matcher.value =
+        search.answer.value !== undefined && search.answer.value.total > 0 ? search.matcher.value : undefined;
     }),
     effect(() => {
       const id = view.selected.value;
       if (id === undefined) detail.clear();
-      else detail.load(`${run.contentHash}/${id}`, (abort) => fetchEvent(run.id, id, run.contentHash, { signal: abort }));
+      else
+        detail.load(`${run.contentHash}/${id}`, (abort) => fetchEvent(run.id, id, run.contentHash, { signal: abort }));
     }),
     effect(() => {
       const loaded = detail.state.value.value;
@@ -134,7 +147,9 @@ export function createSession(store: Store, run: RunDetail, tracks: readonly Tra
         flows.clear();
         return;
       }
-      flows.load(`${run.contentHash}/${loaded.id}`, (abort) => fetchFlows(run.id, loaded.id, 3, run.contentHash, { signal: abort }));
+      flows.load(`${run.contentHash}/${loaded.id}`, (abort) =>
+        fetchFlows(run.id, loaded.id, 3, run.contentHash, { signal: abort }),
+      );
     }),
     effect(() => {
       if (engine.stats.value.loading === false && problem.peek()?.status === 0) problem.value = undefined;
@@ -153,7 +168,11 @@ export function createSession(store: Store, run: RunDetail, tracks: readonly Tra
       if (found?.lane.kind === 'group') {
         setFolded(store, found.lane.key, false, foldedByDefault(found.lane.node, tracks.length));
         const still = engine.laneOf(track);
-        if (still?.lane.key === found.lane.key) store.view.folds.value = [...store.view.folds.peek().filter((key) => key !== found.lane.key), `-${found.lane.key}`];
+        if (still?.lane.key === found.lane.key)
+          store.view.folds.value = [
+            ...store.view.folds.peek().filter((key) => key !== found.lane.key),
+            `-${found.lane.key}`,
+          ];
         continue;
       }
       if (found === undefined) {
@@ -253,7 +272,8 @@ export async function selectNeighbour(session: Session, step: 'prev' | 'next'): 
   }
   const neighbours = await fetchNeighbours(session.run.id, id, session.run.contentHash);
   const next = neighbours[step];
-  if (next === undefined) announce(step === 'next' ? 'This is the last event of its track' : 'This is the first event of its track');
+  if (next === undefined)
+    announce(step === 'next' ? 'This is the last event of its track' : 'This is the first event of its track');
   else await selectById(session, next, true);
 }
 
@@ -265,7 +285,9 @@ export async function followFlow(session: Session, direction: 'back' | 'forward'
     return;
   }
   const graph = await fetchFlows(session.run.id, id, 1, session.run.contentHash);
-  const ends = graph.edges.flatMap((edge) => (direction === 'forward' ? (edge.from === id ? [edge.to] : []) : edge.to === id ? [edge.from] : []));
+  const ends = graph.edges.flatMap((edge) =>
+    direction === 'forward' ? (edge.from === id ? [edge.to] : []) : edge.to === id ? [edge.from] : [],
+  );
   const target = ends.flatMap((end) => graph.events.get(end) ?? []).sort((a, b) => a.startNs - b.startNs)[0];
   if (target === undefined) announce(direction === 'forward' ? 'No link leads on from here' : 'No link leads here');
   else session.select(target, true);
@@ -290,7 +312,9 @@ export function focusSelection(session: Session): void {
   session.revealTrack(event.track, event.row);
   const before = lastFocus.get(session);
   const again = before?.id === event.id && sameRange(before.range, engine.target);
-  const range = again ? fitRange(event.startNs, event.startNs + event.durNs, 0.8, engine.bounds) : centreRange(engine.target, event.startNs + event.durNs / 2, engine.bounds);
+  const range = again
+    ? fitRange(event.startNs, event.startNs + event.durNs, 0.8, engine.bounds)
+    : centreRange(engine.target, event.startNs + event.durNs / 2, engine.bounds);
   lastFocus.set(session, { id: event.id, range });
   engine.show(range);
 }
@@ -336,13 +360,23 @@ export function goStep(session: Session, by: 1 | -1): void {
 export async function addNote(session: Session, text: string): Promise<void> {
   const event = session.selected.peek();
   const area = session.store.view.area.peek();
-  const span = event !== undefined ? { t0: event.startNs, t1: event.startNs + event.durNs } : area !== undefined ? { t0: area.startNs, t1: area.endNs } : undefined;
+  const span =
+    event !== undefined
+      ? { t0: event.startNs, t1: event.startNs + event.durNs }
+      : area !== undefined
+        ? { t0: area.startNs, t1: area.endNs }
+        : undefined;
   if (span === undefined) {
     announce('Select an event or an area first');
     return;
   }
   const track = event === undefined ? undefined : session.trackById.get(event.track)?.key;
-  const note: Note = { id: `n${Date.now().toString(36)}`, ...span, text: text === '' ? (event?.name ?? 'mark') : text, tracks: track === undefined ? [] : [track] };
+  const note: Note = {
+    id: `n${Date.now().toString(36)}`,
+    ...span,
+    text: text === '' ? (event?.name ?? 'mark') : text,
+    tracks: track === undefined ? [] : [track],
+  };
   await keepNotes(session, [...session.notes.peek(), note]);
   announce('Marked');
 }

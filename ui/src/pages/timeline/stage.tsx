@@ -13,7 +13,13 @@ const SNAP_PX = 10;
 const ZOOM_PER_WHEEL_PX = 1 / 240;
 
 type Drag =
-  | { readonly kind: 'area'; readonly fromNs: number; readonly fromX: number; readonly fromY: number; readonly moved: boolean }
+  | {
+      readonly kind: 'area';
+      readonly fromNs: number;
+      readonly fromX: number;
+      readonly fromY: number;
+      readonly moved: boolean;
+    }
   | { readonly kind: 'pan'; readonly lastX: number; readonly moved: boolean }
   | { readonly kind: 'edge'; readonly side: 'start' | 'end' };
 
@@ -49,7 +55,10 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
       const scale = event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? 400 : 1;
       if (event.ctrlKey || event.metaKey) {
         event.preventDefault();
-        engine.zoomAt(event.clientX - element.getBoundingClientRect().left, 2 ** (event.deltaY * scale * ZOOM_PER_WHEEL_PX));
+        engine.zoomAt(
+          event.clientX - element.getBoundingClientRect().left,
+          2 ** (event.deltaY * scale * ZOOM_PER_WHEEL_PX),
+        );
       } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
         event.preventDefault();
         engine.panPx((event.deltaX !== 0 ? event.deltaX : event.deltaY) * scale);
@@ -128,7 +137,8 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
       const lane = engine.placeAt(y)?.lane;
       if (lane === undefined) continue;
       lanes.add(lane.key);
-      for (const leaf of lane.kind === 'group' && !lane.folded ? [] : lane.node.leaves) if (leaf.kind !== 'counter') ids.add(leaf.id);
+      for (const leaf of lane.kind === 'group' && !lane.folded ? [] : lane.node.leaves)
+        if (leaf.kind !== 'counter') ids.add(leaf.id);
     }
     return lanes.size > 1 ? [...ids] : [];
   };
@@ -136,14 +146,26 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
   const showTip = (x: number, y: number, hit: Hit | undefined) => {
     if (hit !== undefined) {
       const more = hit.count > 1 ? [`longest of ${hit.count} events here; zoom in to see each`] : [];
-      tip.value = { x, y, title: hit.name, lines: [hit.endNs > hit.startNs ? formatDuration(hit.endNs - hit.startNs) : 'instant', `at ${exactTime(hit.startNs)}`, ...more] };
+      tip.value = {
+        x,
+        y,
+        title: hit.name,
+        lines: [
+          hit.endNs > hit.startNs ? formatDuration(hit.endNs - hit.startNs) : 'instant',
+          `at ${exactTime(hit.startNs)}`,
+          ...more,
+        ],
+      };
       return;
     }
     const lane = engine.placeAt(y)?.lane;
     if (lane?.kind === 'counter') {
       const value = engine.valueAt(lane, x);
       const unit = lane.node.track?.unit;
-      tip.value = value === undefined ? undefined : { x, y, title: lane.name, lines: [formatValue(value, unit), `at ${exactTime(Math.round(timeAt(x)))}`] };
+      tip.value =
+        value === undefined
+          ? undefined
+          : { x, y, title: lane.name, lines: [formatValue(value, unit), `at ${exactTime(Math.round(timeAt(x)))}`] };
     } else tip.value = undefined;
   };
 
@@ -152,7 +174,10 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
     root.current?.focus({ preventScroll: true });
     const { x, y } = pointOf(event);
     root.current?.setPointerCapture(event.pointerId);
-    drag.current = event.button === 1 || spaceDown ? { kind: 'pan', lastX: x, moved: false } : { kind: 'area', fromNs: snapped(x, y, event.shiftKey), fromX: x, fromY: y, moved: false };
+    drag.current =
+      event.button === 1 || spaceDown
+        ? { kind: 'pan', lastX: x, moved: false }
+        : { kind: 'area', fromNs: snapped(x, y, event.shiftKey), fromX: x, fromY: y, moved: false };
   };
 
   const onPointerMove = (event: PointerEvent) => {
@@ -200,8 +225,20 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
       setArea(session, undefined);
       return;
     }
-    const track = place.lane.tracks.find((id) => session.trackById.get(id)?.kind !== 'group') ?? place.lane.tracks[0] ?? -1;
-    session.select({ id: hit.id, name: hit.name, track, row: hit.row, startNs: hit.startNs, durNs: hit.endNs - hit.startNs, kind: hit.kind }, false);
+    const track =
+      place.lane.tracks.find((id) => session.trackById.get(id)?.kind !== 'group') ?? place.lane.tracks[0] ?? -1;
+    session.select(
+      {
+        id: hit.id,
+        name: hit.name,
+        track,
+        row: hit.row,
+        startNs: hit.startNs,
+        durNs: hit.endNs - hit.startNs,
+        kind: hit.kind,
+      },
+      false,
+    );
   };
 
   const onDoubleClick = (event: MouseEvent) => {
@@ -211,8 +248,6 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
   };
 
   return (
-    // biome-ignore lint/a11y/useSemanticElements: a timeline has no element of its own
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: an application takes the focus
     <div
       ref={root}
       role="application"
@@ -261,7 +296,9 @@ function SelectionBox({ session }: { readonly session: Session }): JSX.Element |
   const { engine, selected, layout } = session;
   const box = useComputed(() => {
     const event = selected.value;
-    return event === undefined ? undefined : { event, box: engine.boxOf(event), heightPx: engine.size.value.heightPx, pinnedPx: layout.value.pinnedPx };
+    return event === undefined
+      ? undefined
+      : { event, box: engine.boxOf(event), heightPx: engine.size.value.heightPx, pinnedPx: layout.value.pinnedPx };
   });
   const now = box.value;
   if (now?.box === undefined) return undefined;
@@ -269,19 +306,34 @@ function SelectionBox({ session }: { readonly session: Session }): JSX.Element |
   const left = Math.max(-4, now.box.left);
   const right = Math.min(widthPx + 4, now.box.left + now.box.width);
   const pinned = engine.laneOf(now.event.track)?.lane.pinned === true;
-  const outside = right < 0 || left > widthPx || now.box.top > now.heightPx || now.box.top + now.box.height < (pinned ? 0 : now.pinnedPx);
+  const outside =
+    right < 0 ||
+    left > widthPx ||
+    now.box.top > now.heightPx ||
+    now.box.top + now.box.height < (pinned ? 0 : now.pinnedPx);
   if (outside) return undefined;
   return (
     <div
       class="ss-selection-box"
       data-testid="selection-box"
       data-event={now.event.id}
-      style={{ left: `${left}px`, width: `${Math.max(3, right - left)}px`, top: `${now.box.top}px`, height: `${now.box.height}px` }}
+      style={{
+        left: `${left}px`,
+        width: `${Math.max(3, right - left)}px`,
+        top: `${now.box.top}px`,
+        height: `${now.box.height}px`,
+      }}
     />
   );
 }
 
-function AreaBox({ session, onEdge }: { readonly session: Session; readonly onEdge: (side: 'start' | 'end', event: PointerEvent) => void }): JSX.Element | undefined {
+function AreaBox({
+  session,
+  onEdge,
+}: {
+  readonly session: Session;
+  readonly onEdge: (side: 'start' | 'end', event: PointerEvent) => void;
+}): JSX.Element | undefined {
   const { engine, store, layout } = session;
   const area = store.view.area.value;
   if (area === undefined) return undefined;
@@ -303,7 +355,11 @@ function AreaBox({ session, onEdge }: { readonly session: Session; readonly onEd
       data-testid="area-box"
       data-t0={area.startNs}
       data-t1={area.endNs}
-      style={visible ? { left: `${left}px`, width: `${Math.max(1, right - left)}px`, top: `${top}px`, height: `${bottom - top}px` } : { display: 'none' }}
+      style={
+        visible
+          ? { left: `${left}px`, width: `${Math.max(1, right - left)}px`, top: `${top}px`, height: `${bottom - top}px` }
+          : { display: 'none' }
+      }
     >
       <div class="ss-area-edge ss-area-start" onPointerDown={(event) => onEdge('start', event)} />
       <div class="ss-area-edge ss-area-end" onPointerDown={(event) => onEdge('end', event)} />
@@ -312,7 +368,15 @@ function AreaBox({ session, onEdge }: { readonly session: Session; readonly onEd
   );
 }
 
-function TipBox({ tip, widthPx, heightPx }: { readonly tip: Tip | undefined; readonly widthPx: number; readonly heightPx: number }): JSX.Element | undefined {
+function TipBox({
+  tip,
+  widthPx,
+  heightPx,
+}: {
+  readonly tip: Tip | undefined;
+  readonly widthPx: number;
+  readonly heightPx: number;
+}): JSX.Element | undefined {
   if (tip === undefined) return undefined;
   const toLeft = tip.x > widthPx - 340;
   const above = tip.y > heightPx - 96;

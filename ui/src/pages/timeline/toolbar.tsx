@@ -1,17 +1,24 @@
 // toolbar.tsx: zoom buttons, grouping, colouring, track filter, steps, and what is shown.
+
+import type { ReadonlySignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { formatCount, formatRange, plural } from '../../base/format.ts';
+import type { Theme } from '../../base/theme.ts';
 import { KIND_LABELS } from '../../model/kind.ts';
 import { GROUPINGS, type Grouping } from '../../model/track.ts';
-import { type Theme } from '../../base/theme.ts';
-import type { ReadonlySignal } from '@preact/signals';
 import { COLOURINGS, type Colouring } from '../../state/address.ts';
 import { run as runCommand } from '../../state/commands.ts';
 import { Icon, IconButton } from '../../widgets/icon.tsx';
 import { currentStep, goStep, type Session } from './session.ts';
 
-export function Toolbar({ session, theme }: { readonly session: Session; readonly theme: ReadonlySignal<Theme> }): JSX.Element {
+export function Toolbar({
+  session,
+  theme,
+}: {
+  readonly session: Session;
+  readonly theme: ReadonlySignal<Theme>;
+}): JSX.Element {
   const { store, engine, layout, steps } = session;
   const { view } = store;
   const [legend, setLegend] = useState(false);
@@ -22,12 +29,25 @@ export function Toolbar({ session, theme }: { readonly session: Session; readonl
         Fit
       </button>
       <span class="ss-button-group">
-        <IconButton icon="minus" label="Zoom out (S)" onClick={() => engine.zoomAt(engine.size.peek().widthPx / 2, 2)} />
-        <IconButton icon="plus" label="Zoom in (W)" onClick={() => engine.zoomAt(engine.size.peek().widthPx / 2, 0.5)} />
+        <IconButton
+          icon="minus"
+          label="Zoom out (S)"
+          onClick={() => engine.zoomAt(engine.size.peek().widthPx / 2, 2)}
+        />
+        <IconButton
+          icon="plus"
+          label="Zoom in (W)"
+          onClick={() => engine.zoomAt(engine.size.peek().widthPx / 2, 0.5)}
+        />
       </span>
       <label class="ss-field">
         <span>Group</span>
-        <select value={view.grouping.value} onChange={(event) => { view.grouping.value = event.currentTarget.value as Grouping; }}>
+        <select
+          value={view.grouping.value}
+          onChange={(event) => {
+            view.grouping.value = event.currentTarget.value as Grouping;
+          }}
+        >
           {GROUPINGS.map((item) => (
             <option key={item.id} value={item.id}>
               {item.label}
@@ -37,7 +57,12 @@ export function Toolbar({ session, theme }: { readonly session: Session; readonl
       </label>
       <label class="ss-field">
         <span>Colour</span>
-        <select value={view.colouring.value} onChange={(event) => { view.colouring.value = event.currentTarget.value as Colouring; }}>
+        <select
+          value={view.colouring.value}
+          onChange={(event) => {
+            view.colouring.value = event.currentTarget.value as Colouring;
+          }}
+        >
           {COLOURINGS.map((item) => (
             <option key={item.id} value={item.id}>
               {item.label}
@@ -49,7 +74,9 @@ export function Toolbar({ session, theme }: { readonly session: Session; readonl
         <button type="button" class="ss-button" aria-expanded={legend} onClick={() => setLegend(!legend)}>
           Legend
         </button>
-        {legend ? <Legend theme={theme.value} colouring={view.colouring.value} onClose={() => setLegend(false)} /> : undefined}
+        {legend ? (
+          <Legend theme={theme.value} colouring={view.colouring.value} onClose={() => setLegend(false)} />
+        ) : undefined}
       </span>
       <input
         type="text"
@@ -60,7 +87,9 @@ export function Toolbar({ session, theme }: { readonly session: Session; readonl
         value={view.filter.value}
         aria-invalid={session.filterProblem.value !== undefined}
         title={session.filterProblem.value ?? 'Words, comma = or, !word = not, /regex/'}
-        onInput={(event) => { view.filter.value = event.currentTarget.value; }}
+        onInput={(event) => {
+          view.filter.value = event.currentTarget.value;
+        }}
         onKeyDown={(event) => {
           if (event.key === 'Escape' && view.filter.peek() !== '') {
             event.stopPropagation();
@@ -69,22 +98,49 @@ export function Toolbar({ session, theme }: { readonly session: Session; readonl
         }}
       />
       {view.only.value.length > 0 ? (
-        <button type="button" class="ss-chip" onClick={() => { view.only.value = []; }}>
-          Only {view.only.value.length === 1 ? (session.tracks.find((track) => track.key === view.only.value[0])?.name ?? '1 track') : plural(view.only.value.length, 'track')}
+        <button
+          type="button"
+          class="ss-chip"
+          onClick={() => {
+            view.only.value = [];
+          }}
+        >
+          Only{' '}
+          {view.only.value.length === 1
+            ? (session.tracks.find((track) => track.key === view.only.value[0])?.name ?? '1 track')
+            : plural(view.only.value.length, 'track')}
           <Icon name="close" />
         </button>
       ) : undefined}
       {view.hides.value.length > 0 ? (
-        <button type="button" class="ss-chip" onClick={() => { view.hides.value = []; }}>
+        <button
+          type="button"
+          class="ss-chip"
+          onClick={() => {
+            view.hides.value = [];
+          }}
+        >
           {formatCount(view.hides.value.length)} hidden, show
         </button>
       ) : undefined}
       {quiet > 0 ? (
-        <button type="button" class="ss-chip" onClick={() => { view.quiet.value = true; }}>
+        <button
+          type="button"
+          class="ss-chip"
+          onClick={() => {
+            view.quiet.value = true;
+          }}
+        >
           {plural(quiet, 'quiet thread')} hidden, show
         </button>
       ) : view.quiet.value && session.tracks.some((track) => track.hidden) ? (
-        <button type="button" class="ss-chip" onClick={() => { view.quiet.value = false; }}>
+        <button
+          type="button"
+          class="ss-chip"
+          onClick={() => {
+            view.quiet.value = false;
+          }}
+        >
           Hide quiet threads
         </button>
       ) : undefined}
@@ -114,25 +170,39 @@ function StepBox({ session }: { readonly session: Session }): JSX.Element {
 function RangeText({ session }: { readonly session: Session }): JSX.Element {
   const { startNs, endNs } = session.engine.shown.value;
   return (
-    // biome-ignore lint/a11y/useSemanticElements: the design names it a status
     <span role="status" aria-label="Visible range" data-testid="visible-range" class="ss-range">
       {formatRange(startNs, endNs)}
     </span>
   );
 }
 
-function Legend({ theme, colouring, onClose }: { readonly theme: Theme; readonly colouring: Colouring; readonly onClose: () => void }): JSX.Element {
+function Legend({
+  theme,
+  colouring,
+  onClose,
+}: {
+  readonly theme: Theme;
+  readonly colouring: Colouring;
+  readonly onClose: () => void;
+}): JSX.Element {
   return (
     <div class="ss-popover ss-legend" role="group" aria-label="Legend">
       {colouring === 'kind' ? (
-        [...KIND_LABELS.keys()].filter((kind) => kind > 0).concat(0).map((kind) => (
-          <span key={kind} class="ss-legend-item">
-            <i style={{ background: theme.kinds[kind] ?? theme.muted }} />
-            {KIND_LABELS[kind]}
-          </span>
-        ))
+        [...KIND_LABELS.keys()]
+          .filter((kind) => kind > 0)
+          .concat(0)
+          .map((kind) => (
+            <span key={kind} class="ss-legend-item">
+              <i style={{ background: theme.kinds[kind] ?? theme.muted }} />
+              {KIND_LABELS[kind]}
+            </span>
+          ))
       ) : (
-        <p>{colouring === 'name' ? 'One colour per name; digits do not count.' : 'From pale (100 ns and less) to strong (1 s and more).'}</p>
+        <p>
+          {colouring === 'name'
+            ? 'One colour per name; digits do not count.'
+            : 'From pale (100 ns and less) to strong (1 s and more).'}
+        </p>
       )}
       <button type="button" class="ss-button ss-small" onClick={onClose}>
         Close
@@ -140,4 +210,3 @@ function Legend({ theme, colouring, onClose }: { readonly theme: Theme; readonly
     </div>
   );
 }
-

@@ -4,7 +4,7 @@ import type { JSX } from 'preact';
 import { useRef } from 'preact/hooks';
 import { formatValue, plural } from '../../base/format.ts';
 import { setFolded, toggleKey } from '../../state/store.ts';
-import { type Lane, foldedByDefault, firstLaneAt } from '../../timeline/rows.ts';
+import { firstLaneAt, foldedByDefault, type Lane } from '../../timeline/rows.ts';
 import { Icon, IconButton } from '../../widgets/icon.tsx';
 import type { Session } from './session.ts';
 
@@ -36,7 +36,11 @@ export function TrackTree({ session }: { readonly session: Session }): JSX.Eleme
     if (lane === undefined) return;
     focusedLane.value = lane.key;
     scrollToLane(session, lane);
-    requestAnimationFrame(() => root.current?.querySelector<HTMLElement>(`[data-track="${CSS.escape(lane.key)}"]`)?.focus({ preventScroll: true }));
+    requestAnimationFrame(() =>
+      root.current
+        ?.querySelector<HTMLElement>(`[data-track="${CSS.escape(lane.key)}"]`)
+        ?.focus({ preventScroll: true }),
+    );
   };
   const onKeyDown = (event: KeyboardEvent, lane: Lane) => {
     const at = indexOf.get(lane.key) ?? 0;
@@ -51,7 +55,15 @@ export function TrackTree({ session }: { readonly session: Session }): JSX.Eleme
   };
 
   const row = (lane: Lane) => (
-    <LaneLabel key={`${lane.pinned ? 'pin' : ''}${lane.key}`} session={session} lane={lane} position={(indexOf.get(lane.key) ?? 0) + 1} total={total} current={lane.key === current} onKeyDown={onKeyDown} />
+    <LaneLabel
+      key={`${lane.pinned ? 'pin' : ''}${lane.key}`}
+      session={session}
+      lane={lane}
+      position={(indexOf.get(lane.key) ?? 0) + 1}
+      total={total}
+      current={lane.key === current}
+      onKeyDown={onKeyDown}
+    />
   );
   return (
     <div ref={root} class="ss-tree" role="tree" aria-label="Tracks">
@@ -72,11 +84,14 @@ export function scrollToLane(session: Session, lane: Lane): void {
   if (element === undefined || lane.pinned) return;
   const room = element.clientHeight - session.layout.peek().pinnedPx;
   if (lane.topPx < element.scrollTop) element.scrollTop = lane.topPx;
-  else if (lane.topPx + lane.heightPx > element.scrollTop + room) element.scrollTop = Math.min(lane.topPx, lane.topPx + lane.heightPx - room);
+  else if (lane.topPx + lane.heightPx > element.scrollTop + room)
+    element.scrollTop = Math.min(lane.topPx, lane.topPx + lane.heightPx - room);
 }
 
 export function foldLane(session: Session, lane: Lane, folded: boolean): void {
-  const byDefault = lane.kind === 'group' && foldedByDefault(lane.node, session.tracks.filter((track) => track.kind !== 'group').length);
+  const byDefault =
+    lane.kind === 'group' &&
+    foldedByDefault(lane.node, session.tracks.filter((track) => track.kind !== 'group').length);
   setFolded(session.store, lane.key, folded, byDefault);
 }
 
@@ -94,7 +109,10 @@ function LaneLabel(props: {
   const expandable = lane.kind === 'group' || (lane.kind === 'slices' && lane.rows > 1);
   const scale = lane.kind === 'counter' && track !== undefined ? engine.counterScales.value.get(track.id) : undefined;
   const path = track === undefined ? lane.name : (session.paths.get(track.id) ?? lane.name);
-  const title = lane.kind === 'group' ? `${path}, ${plural(leaves.length, 'track')}` : `${path}, ${plural(track?.events ?? 0, 'event')}`;
+  const title =
+    lane.kind === 'group'
+      ? `${path}, ${plural(leaves.length, 'track')}`
+      : `${path}, ${plural(track?.events ?? 0, 'event')}`;
   return (
     <div
       role="treeitem"
@@ -119,7 +137,13 @@ function LaneLabel(props: {
       onDblClick={() => expandable && foldLane(session, lane, !lane.folded)}
     >
       {expandable ? (
-        <button type="button" class="ss-fold" tabIndex={-1} aria-label={`${lane.folded ? 'Expand' : 'Collapse'} ${lane.name}`} onClick={() => foldLane(session, lane, !lane.folded)}>
+        <button
+          type="button"
+          class="ss-fold"
+          tabIndex={-1}
+          aria-label={`${lane.folded ? 'Expand' : 'Collapse'} ${lane.name}`}
+          onClick={() => foldLane(session, lane, !lane.folded)}
+        >
           <Icon name={lane.folded ? 'chevronRight' : 'chevronDown'} />
         </button>
       ) : (
@@ -132,7 +156,9 @@ function LaneLabel(props: {
       ) : undefined}
       <span class="ss-lane-name ss-ellipsis">
         {lane.name}
-        {lane.kind === 'group' && (lane.folded || children.length > 1) ? <small> {plural(leaves.length, 'track')}</small> : undefined}
+        {lane.kind === 'group' && (lane.folded || children.length > 1) ? (
+          <small> {plural(leaves.length, 'track')}</small>
+        ) : undefined}
         {track?.derived === true ? <small> derived</small> : undefined}
       </span>
       {scale === undefined ? undefined : (
@@ -142,15 +168,43 @@ function LaneLabel(props: {
         </span>
       )}
       {lane.kind === 'slices' && !lane.folded && lane.overlapFrom < lane.rows ? (
-        <small class="ss-overlap" style={{ top: `${lane.padPx + lane.overlapFrom * lane.rowPx}px` }} title="These events overlap others of this track without nesting">
+        <small
+          class="ss-overlap"
+          style={{ top: `${lane.padPx + lane.overlapFrom * lane.rowPx}px` }}
+          title="These events overlap others of this track without nesting"
+        >
           overlap
         </small>
       ) : undefined}
       <span class="ss-lane-actions">
-        <IconButton icon="pin" tabIndex={-1} label={lane.pinned ? `Unpin ${lane.name}` : `Pin ${lane.name}`} onClick={() => toggleKey(store.view.pins, lane.key)} />
-        <IconButton icon="hide" tabIndex={-1} label={`Hide ${lane.name}`} onClick={() => toggleKey(store.view.hides, lane.key)} />
-        <IconButton icon="up" tabIndex={-1} label={`Move up ${lane.name}`} onClick={() => { store.view.raised.value = [...store.view.raised.peek(), lane.key]; }} />
-        <IconButton icon="only" tabIndex={-1} label={`Only ${lane.name}`} onClick={() => { store.view.only.value = [lane.key]; }} />
+        <IconButton
+          icon="pin"
+          tabIndex={-1}
+          label={lane.pinned ? `Unpin ${lane.name}` : `Pin ${lane.name}`}
+          onClick={() => toggleKey(store.view.pins, lane.key)}
+        />
+        <IconButton
+          icon="hide"
+          tabIndex={-1}
+          label={`Hide ${lane.name}`}
+          onClick={() => toggleKey(store.view.hides, lane.key)}
+        />
+        <IconButton
+          icon="up"
+          tabIndex={-1}
+          label={`Move up ${lane.name}`}
+          onClick={() => {
+            store.view.raised.value = [...store.view.raised.peek(), lane.key];
+          }}
+        />
+        <IconButton
+          icon="only"
+          tabIndex={-1}
+          label={`Only ${lane.name}`}
+          onClick={() => {
+            store.view.only.value = [lane.key];
+          }}
+        />
       </span>
     </div>
   );

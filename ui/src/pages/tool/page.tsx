@@ -5,13 +5,25 @@ import { type Tool, toolOf } from '../../model/tools.ts';
 import { EmptyState } from '../../widgets/states.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 
-export function ToolPage({ tool, run, onTimeline }: { readonly tool: string; readonly run: RunDetail; readonly onTimeline: () => void }): JSX.Element {
+export function ToolPage({
+  tool,
+  run,
+  onTimeline,
+}: {
+  readonly tool: string;
+  readonly run: RunDetail;
+  readonly onTimeline: () => void;
+}): JSX.Element {
   const known = toolOf(tool);
   if (known === undefined) {
     return (
       <>
         <PageHead title="Unknown tool" summary={`There is no tool called “${tool}”.`} />
-        <EmptyState reason="unsupported" title="Nothing here" why="The address may come from a newer version of stepscope.">
+        <EmptyState
+          reason="unsupported"
+          title="Nothing here"
+          why="The address may come from a newer version of stepscope."
+        >
           <button type="button" class="ss-button ss-primary" onClick={onTimeline}>
             Open the timeline
           </button>
@@ -23,7 +35,11 @@ export function ToolPage({ tool, run, onTimeline }: { readonly tool: string; rea
   return (
     <>
       <PageHead title={known.title} summary={known.question} />
-      <EmptyState reason={known.built ? 'not-recorded' : 'unsupported'} title={known.built ? 'Not recorded' : `${known.title} is coming`} why={reason}>
+      <EmptyState
+        reason={known.built ? 'not-recorded' : 'unsupported'}
+        title={known.built ? 'Not recorded' : `${known.title} is coming`}
+        why={reason}
+      >
         {hint === undefined ? undefined : <p>{hint}</p>}
         <button type="button" class="ss-button ss-primary" onClick={onTimeline}>
           Open the timeline
@@ -34,11 +50,15 @@ export function ToolPage({ tool, run, onTimeline }: { readonly tool: string; rea
 }
 
 /** Why a tool is not available for a run, in a sentence. */
-export function reasonOf(tool: Tool, run: RunDetail | undefined): { readonly reason: string; readonly hint: string | undefined } {
+export function reasonOf(
+  tool: Tool,
+  run: RunDetail | undefined,
+): { readonly reason: string; readonly hint: string | undefined } {
   const state = run?.tools.find((item) => item.id === tool.id);
   if (!tool.built) {
     return {
-      reason: 'This version of stepscope does not have it yet. Everything that was recorded is in the timeline, and nothing of it is lost.',
+      reason:
+        'This version of stepscope does not have it yet. Everything that was recorded is in the timeline, and nothing of it is lost.',
       hint: state?.hint,
     };
   }
