@@ -28,6 +28,7 @@ use crate::column::{ArgColumn, Uniform};
 use crate::facts::{DiagnosticCount, FactValue, FileFacts, FileSpec};
 use crate::flows::FlowTable;
 use crate::image::{ALIGN, Contents, ContentsReader};
+use crate::levels::Level;
 use crate::mapped::Plain;
 use crate::names::TextColumn;
 use crate::table::{InstantTable, SampleTable, SliceTable, TrackTable};
@@ -486,6 +487,10 @@ fn put_table<'t>(to: &mut Contents<'t>, table: &'t TrackTable) {
     to.column(&slices.step_at);
     to.column(&slices.step_number);
     to.column(&slices.max_end);
+    to.count(slices.levels.len());
+    for level in &slices.levels {
+        put_level(to, level);
+    }
     if let Some(instants) = &table.instants {
         to.column(&instants.at);
         to.column(&instants.name);
@@ -514,6 +519,7 @@ fn take_table(from: &mut ContentsReader<'_>, track: &Track) -> Result<TrackTable
             step_at: from.column()?,
             step_number: from.column()?,
             max_end: from.column()?,
+            levels: from.list(take_level)?,
         },
         ..TrackTable::default()
     };
@@ -534,6 +540,30 @@ fn take_table(from: &mut ContentsReader<'_>, track: &Track) -> Result<TrackTable
         }));
     }
     Ok(table)
+}
+
+fn put_level<'t>(to: &mut Contents<'t>, level: &'t Level) {
+    to.signed(level.width.ps());
+    to.column(&level.first);
+    to.column(&level.t0);
+    to.column(&level.t1);
+    to.column(&level.covered);
+    to.column(&level.longest);
+    to.column(&level.index);
+    to.column(&level.count);
+}
+
+fn take_level(from: &mut ContentsReader<'_>) -> Result<Level, CacheError> {
+    Ok(Level {
+        width: Dur::from_ps(from.signed()?),
+        first: from.column()?,
+        t0: from.column()?,
+        t1: from.column()?,
+        covered: from.column()?,
+        longest: from.column()?,
+        index: from.column()?,
+        count: from.column()?,
+    })
 }
 
 fn put_uniform<'t, T: Plain + std::fmt::Debug>(

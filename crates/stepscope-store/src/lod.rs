@@ -7,14 +7,17 @@
 //! gathered by the bin they begin in; a lone one is given exactly, several become one item.
 //! Events at least as long as a bin are given exactly, always.
 //!
-//! Cost: one pass over the slices that begin in the window, 2 to 3 ns each, plus a search for
-//! those that began before it and are still open. No index is built and nothing is kept.
+//! Cost: one pass over the slices that begin in the window, about 6 ns each, or over the cells of
+//! a kept level (`levels`) where there are so many slices that one serves; plus a search for the
+//! slices that began before the window and are still open.
 
 use std::ops::Range;
 
 use stepscope_model::{Dur, NameId, SliceKind, Time, TrackId};
 
+use crate::gather::{Cell, Gatherer, bin_begin, bin_end, share};
 use crate::kinds;
+use crate::levels;
 use crate::query::{begun_before, tolerance};
 use crate::table::SliceTable;
 use crate::trace::{Categories, EventId, Trace};
@@ -79,96 +82,20 @@ pub struct CounterBins {
     pub last: Vec<f64>,
 }
 
-/// Bins of one window: each begins at a multiple of the width.
-#[derive(Clone, Copy)]
-struct Bins {
-    width: i64,
-}
-
-impl Bins {
-    /// About `bins` bins in the window, at least 1 ps wide.
-    fn new(window: &Range<Time>, bins: u32) -> Self {
-        let length = window.end.since(window.start).ps().max(0);
-        let bins = i64::from(bins.max(1));
-        let width = length / bins + i64::from(length % bins != 0);
-        Self {
-            width: width.max(1),
-        }
-    }
-
-    /// End of the bin that holds `at`.
-    fn end(self, at: Time) -> Time {
-        let begin = at.ps()
-            - at.ps()
-                .rem_euclid(self.width)
-                .min(at.ps().saturating_sub(i64::MIN));
-        Time::from_ps(begin.saturating_add(self.width))
-    }
-}
-
-/// What a row has gathered in its current bin.
-#[derive(Clone, Copy)]
-struct Gathered {
-    bin_end: Time,
-    first: Time,
-    last_end: Time,
-    covered: i64,
-    longest: Dur,
-    index: u32,
-    count: u32,
-}
-
-const NOTHING: Gathered = Gathered {
-    bin_end: Time::MIN,
-    first: Time::ZERO,
-    last_end: Time::ZERO,
-    covered: 0,
-    longest: Dur::ZERO,
-    index: 0,
-    count: 0,
-};
-
-/// One item of one row.
-#[derive(Clone, Copy)]
-struct Item {
-    t0: Time,
-    t1: Time,
-    index: u32,
-    count: u32,
-    busy: u8,
-}
-
-impl Gathered {
-    fn item(&self) -> Item {
-        Item {
-            t0: self.first,
-            t1: self.last_end,
-            index: self.index,
-            count: self.count,
-            busy: if self.count == 1 {
-                255
-            } else {
-                share(self.covered, self.last_end.since(self.first).ps())
-            },
-        }
-    }
-}
-
-/// `covered / whole` x 255, rounded, at least 1 if anything is covered.
-fn share(covered: i64, whole: i64) -> u8 {
-    if whole <= 0 {
-        return 255;
-    }
-    let scaled = i128::from(covered.max(0)) * 255 + i128::from(whole) / 2;
-    let share = u8::try_from(scaled / i128::from(whole)).unwrap_or(255);
-    share.max(u8::from(covered > 0))
+/// Width of about `bins` bins in the window, at least 1 ps.
+fn bin_width(window: &Range<Time>, bins: u32) -> Dur {
+    let length = window.end.since(window.start).ps().max(0);
+    let bins = i64::from(bins.max(1));
+    let width = length / bins + i64::from(length % bins != 0);
+    Dur::from_ps(width.max(1))
 }
 
 impl Trace {
     /// The track's slices in the window: at most about `bins` merged items per row, plus one for
     /// every slice that lasts a bin or longer (of which there are at most `bins` per row).
     ///
-    /// A bin is the window's length divided by `bins`. Slices that began before the window and
+    /// A bin is the window's length divided by `bins`; on large tracks rounded, by an eighth at
+    /// most, to a multiple of a kept level's bins. Slices that began before the window and
     /// reach into it are given, with their true times. The sum of `count` over a row is the
     /// number of its slices that intersect the window (for a slice without length: that lie in
     /// it).
@@ -180,12 +107,7 @@ impl Trace {
             return Items::default();
         }
         let row_count = self.tracks.get(track.index()).map_or(0, |track| track.rows);
-        let rows = gather(
-            table,
-            &window,
-            Bins::new(&window, bins),
-            usize::from(row_count),
-        );
+        let rows = gather(table, &window, bin_width(&window, bins), row_count);
         let slices = self.slices(track);
         self.resolve(track, rows, slices.first_id, slices.name, slices.category)
     }
@@ -194,35 +116,19 @@ impl Trace {
     /// were merged.
     pub fn instant_items(&self, track: TrackId, window: Range<Time>, bins: u32) -> Items {
         let instants = self.instants(track);
-        let bins = Bins::new(&window, bins);
+        let width = bin_width(&window, bins);
         let begin = instants.at.partition_point(|at| *at < window.start);
         let end = instants
             .at
             .partition_point(|at| *at < window.end)
             .max(begin);
-        let mut row: Vec<Item> = Vec::new();
-        let mut bin_end = Time::MIN;
+        let mut row = Gatherer::new(width, 1);
         for (index, at) in (begin..end).zip(&instants.at[begin..end]) {
-            match row.last_mut() {
-                Some(item) if *at < bin_end => {
-                    item.t1 = *at;
-                    item.count += 1;
-                }
-                _ => {
-                    bin_end = bins.end(*at);
-                    row.push(Item {
-                        t0: *at,
-                        t1: *at,
-                        index: u32::try_from(index).unwrap_or(u32::MAX),
-                        count: 1,
-                        busy: 255,
-                    });
-                }
-            }
+            row.slice(0, index, *at, Dur::ZERO);
         }
         self.resolve(
             track,
-            vec![row],
+            row.finish(),
             instants.first_id,
             instants.name,
             instants.category,
@@ -232,7 +138,7 @@ impl Trace {
     fn resolve(
         &self,
         track: TrackId,
-        rows: Vec<Vec<Item>>,
+        rows: Vec<Vec<Cell>>,
         first_id: EventId,
         names: &[NameId],
         categories: Categories<'_>,
@@ -241,8 +147,8 @@ impl Trace {
         let kind_of_track = self.tracks.get(track.index()).map(|track| track.kind);
         let mut page = (NameId(u32::MAX), &[][..]);
         for (row, gathered) in (0..).zip(rows) {
-            for item in gathered {
-                let index = item.index as usize;
+            for cell in gathered {
+                let index = cell.index as usize;
                 let name = names.get(index).copied().unwrap_or_default();
                 let category = categories.get(index);
                 if page.0 != category {
@@ -250,18 +156,18 @@ impl Trace {
                         kind_of_track.map_or(&[][..], |kind| self.kinds.page(category, kind));
                     page = (category, found);
                 }
-                items.t0.push(item.t0);
-                items.t1.push(item.t1);
+                items.t0.push(cell.t0);
+                items.t1.push(cell.t1);
                 items
                     .id
-                    .push(EventId(first_id.0.saturating_add(item.index)));
+                    .push(EventId(first_id.0.saturating_add(cell.index)));
                 items.name.push(name);
-                items.count.push(item.count);
+                items.count.push(cell.count);
                 items.row.push(row);
                 items.kind.push(kinds::look_up(page.1, name, || {
                     self.kind(track, name, category)
                 }));
-                items.busy.push(item.busy);
+                items.busy.push(cell.busy());
             }
         }
         items
@@ -298,13 +204,13 @@ impl Trace {
     /// begins.
     pub fn counter_bins(&self, track: TrackId, window: Range<Time>, bins: u32) -> CounterBins {
         let samples = self.samples(track);
-        let bins = Bins::new(&window, bins);
+        let width = bin_width(&window, bins);
         let begin = samples.at.partition_point(|at| *at < window.start);
         let end = samples.at.partition_point(|at| *at < window.end).max(begin);
         let mut answer = CounterBins::default();
-        let mut bin_end = Time::MIN;
+        let mut ends = Time::MIN;
         let mut push = |at: Time, value: f64, answer: &mut CounterBins| {
-            if at < bin_end
+            if at < ends
                 && let (Some(min), Some(max), Some(last)) = (
                     answer.min.last_mut(),
                     answer.max.last_mut(),
@@ -316,10 +222,10 @@ impl Trace {
                 *last = value;
                 return;
             }
-            bin_end = if at < window.start {
+            ends = if at < window.start {
                 window.start
             } else {
-                bins.end(at)
+                bin_end(at, width)
             };
             answer.t.push(at);
             answer.min.push(value);
@@ -360,96 +266,67 @@ impl Trace {
 }
 
 /// Gathers the slices of the window by row.
-fn gather(
-    table: &SliceTable,
-    window: &Range<Time>,
-    bins: Bins,
-    row_count: usize,
-) -> Vec<Vec<Item>> {
-    let row_count = row_count.max(1);
-    let mut rows: Vec<Vec<Item>> = vec![Vec::new(); row_count];
-    let mut gathered = vec![NOTHING; row_count];
-    let row_of: &[u16] = if table.row.is_empty() {
-        &table.depth
+fn gather(table: &SliceTable, window: &Range<Time>, width: Dur, rows: u16) -> Vec<Vec<Cell>> {
+    let level = levels::choose(&table.levels, width);
+    let mut gatherer = Gatherer::new(level.map_or(width, |(_, width)| width), usize::from(rows));
+    let slices = RowedSlices::new(table);
+    table
+        .open()
+        .open_at(window.start, slices.begun(window.start), &mut |index| {
+            slices.gather(index..index + 1, &mut gatherer);
+        });
+    // Whole bins of the level that lie within the window; the edges are gathered from slices.
+    let inner = level.and_then(|(level, _)| {
+        let begin = bin_end(window.start.saturating_sub(Dur::from_ps(1)), level.width);
+        let end = bin_begin(window.end, level.width);
+        (begin < end).then_some((level, begin..end))
+    });
+    if let Some((level, inner)) = inner {
+        let before = slices.begun(window.start)..slices.begun(inner.start);
+        slices.gather(before, &mut gatherer);
+        level.gather(&inner, &mut gatherer);
+        let after = slices.begun(inner.end)..slices.begun(window.end);
+        slices.gather(after, &mut gatherer);
     } else {
-        &table.row
-    };
-    let begin = table.start.partition_point(|start| *start < window.start);
-    let end = begun_before(table, window.end).max(begin);
-    let width = Dur::from_ps(bins.width);
+        let all = slices.begun(window.start)..slices.begun(window.end);
+        slices.gather(all, &mut gatherer);
+    }
+    gatherer.finish()
+}
 
-    let mut take = |index: usize, start: Time, dur: Dur, row: u16| {
-        let (Some(bin), Some(items)) = (
-            gathered.get_mut(usize::from(row)),
-            rows.get_mut(usize::from(row)),
+/// Columns that gathering reads.
+struct RowedSlices<'t> {
+    start: &'t [Time],
+    dur: &'t [Dur],
+    row: &'t [u16],
+}
+
+impl<'t> RowedSlices<'t> {
+    fn new(table: &'t SliceTable) -> Self {
+        Self {
+            start: &table.start,
+            dur: &table.dur,
+            row: table.rows(),
+        }
+    }
+
+    /// Number of slices that begin before `at`.
+    fn begun(&self, at: Time) -> usize {
+        self.start.partition_point(|start| *start < at)
+    }
+
+    fn gather(&self, range: Range<usize>, gatherer: &mut Gatherer) {
+        let (Some(start), Some(dur), Some(row)) = (
+            self.start.get(range.clone()),
+            self.dur.get(range.clone()),
+            self.row.get(range.clone()),
         ) else {
             return;
         };
-        let index = u32::try_from(index).unwrap_or(u32::MAX);
-        let slice_end = start.saturating_add(dur);
-        if dur >= width {
-            // Events that follow in the same bin begin an item of their own.
-            if bin.count > 0 {
-                items.push(bin.item());
-            }
-            *bin = NOTHING;
-            items.push(Item {
-                t0: start,
-                t1: slice_end,
-                index,
-                count: 1,
-                busy: 255,
-            });
-            return;
-        }
-        if start >= bin.bin_end || bin.count == 0 {
-            if bin.count > 0 {
-                items.push(bin.item());
-            }
-            *bin = Gathered {
-                bin_end: bins.end(start),
-                first: start,
-                last_end: slice_end,
-                covered: dur.ps(),
-                longest: dur,
-                index,
-                count: 1,
-            };
-            return;
-        }
-        bin.count += 1;
-        bin.covered = bin.covered.saturating_add(dur.ps());
-        bin.last_end = bin.last_end.max(slice_end);
-        if dur > bin.longest {
-            bin.longest = dur;
-            bin.index = index;
-        }
-    };
-
-    let columns = |index: usize| {
-        Some((
-            *table.start.get(index)?,
-            *table.dur.get(index)?,
-            *row_of.get(index)?,
-        ))
-    };
-    table.open().open_at(window.start, begin, &mut |index| {
-        if let Some((start, dur, row)) = columns(index) {
-            take(index, start, dur, row);
-        }
-    });
-    let starts = table.start.get(begin..end).unwrap_or(&[]);
-    let durs = table.dur.get(begin..end).unwrap_or(&[]);
-    let in_rows = row_of.get(begin..end).unwrap_or(&[]);
-    for (((index, start), dur), row) in (begin..).zip(starts).zip(durs).zip(in_rows) {
-        take(index, *start, *dur, *row);
-    }
-    for (bin, items) in gathered.iter().zip(&mut rows) {
-        if bin.count > 0 {
-            items.push(bin.item());
+        for (index, ((start, dur), row)) in (range.start..).zip(start.iter().zip(dur).zip(row)) {
+            gatherer.slice(*row, index, *start, *dur);
         }
     }
-    rows
 }
 
 /// Calls `visit` with the stretches of the window that the slices cover.
@@ -557,5 +434,69 @@ impl Strip {
                 }
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::EventBuf;
+    use crate::table;
+
+    /// Bursts and pauses, three levels of nesting, some overlaps.
+    fn large() -> SliceTable {
+        let mut events = EventBuf::default();
+        let mut push = |start: i64, dur: i64| {
+            events.slice(&stepscope_model::SliceIn {
+                start: Time::from_ps(start * 1_000),
+                dur: Dur::from_ps(dur * 1_000),
+                ..stepscope_model::SliceIn::default()
+            });
+        };
+        let mut now = -5_000_000;
+        for index in 0..6_000_i64 {
+            let length = 1_000 + (index * 7_919) % 90_000;
+            push(now, length);
+            push(now + length / 4, length / 8);
+            push(now + length / 2, length / 4);
+            if index % 50 == 0 {
+                push(now + length / 2, length);
+            }
+            now += length + (index % 7) * 300 + i64::from(index % 1_000 == 0) * 9_000_000;
+        }
+        table::finish(events).table.slices
+    }
+
+    #[test]
+    fn levels_change_no_answer() {
+        let table = large();
+        assert!(table.levels.len() > 1, "{}", table.levels.len());
+        let rows = 1 + table.rows().iter().max().copied().unwrap_or(0);
+        let mut plain = table.clone();
+        plain.levels.clear();
+        let mut served = 0;
+        for (begin, length) in [
+            (-6_000_000, 400_000_000),
+            (-5_000_000, 333_333_333),
+            (1_234_567, 200_000_000),
+            (90_000_001, 70_000_000),
+            (90_000_001, 999_999),
+        ] {
+            let window = Time::from_ps(begin * 1_000)..Time::from_ps((begin + length) * 1_000);
+            for bins in [1, 3, 10, 33, 100, 800] {
+                let width = bin_width(&window, bins);
+                let chosen = levels::choose(&table.levels, width);
+                served += usize::from(chosen.is_some());
+                let rounded = chosen.map_or(width, |(_, width)| width);
+                let off = (rounded.ps() - width.ps()).abs();
+                assert!(off * 8 <= width.ps(), "{rounded:?} for {width:?}");
+                assert_eq!(
+                    gather(&table, &window, width, rows),
+                    gather(&plain, &window, rounded, rows),
+                    "{window:?} in {bins}"
+                );
+            }
+        }
+        assert!(served > 10, "{served}");
     }
 }

@@ -14,6 +14,7 @@ use crate::buffer::{
     ArgBuf, EventBuf, InstantBuf, LooseFlow, OwnFlow, SampleBuf, SliceBuf, UniformBuf,
 };
 use crate::column::{ArgColumn, Column, Uniform};
+use crate::levels::{self, Level};
 use crate::mapped::Plain;
 use crate::maxend::MaxEnd;
 use crate::nest::{self, Nest};
@@ -39,6 +40,8 @@ pub(crate) struct SliceTable {
     pub(crate) step_number: Column<i64>,
     /// See [`crate::maxend`].
     pub(crate) max_end: Column<Time>,
+    /// See [`crate::levels`]; finest first.
+    pub(crate) levels: Vec<Level>,
 }
 
 impl SliceTable {
@@ -57,13 +60,17 @@ impl SliceTable {
         }
     }
 
-    pub(crate) fn row(&self, index: usize) -> u16 {
-        let rows = if self.row.is_empty() {
+    /// Display row of each slice.
+    pub(crate) fn rows(&self) -> &[u16] {
+        if self.row.is_empty() {
             &self.depth
         } else {
             &self.row
-        };
-        rows.get(index).copied().unwrap_or(0)
+        }
+    }
+
+    pub(crate) fn row(&self, index: usize) -> u16 {
+        self.rows().get(index).copied().unwrap_or(0)
     }
 
     /// The enclosing slice. In a damaged image it may be anything; callers use `get`.
@@ -93,6 +100,7 @@ impl SliceTable {
             + self.step_at.heap_bytes()
             + self.step_number.heap_bytes()
             + self.max_end.heap_bytes()
+            + self.levels.iter().map(Level::heap_bytes).sum::<usize>()
     }
 }
 
@@ -111,6 +119,7 @@ impl Default for SliceTable {
             step_at: Column::default(),
             step_number: Column::default(),
             max_end: Column::default(),
+            levels: Vec::new(),
         }
     }
 }
@@ -274,7 +283,7 @@ fn finish_slices(mut slices: SliceBuf) -> (SliceTable, Vec<OwnFlow>, Nest) {
     let nest = nest::nest(&slices.start, &slices.dur);
     slices.steps.sort_unstable_by_key(|step| step.0);
     let mut nest = nest;
-    let table = SliceTable {
+    let mut table = SliceTable {
         start: slices.start.into(),
         dur: slices.dur.into(),
         name: slices.name.into(),
@@ -297,7 +306,9 @@ fn finish_slices(mut slices: SliceBuf) -> (SliceTable, Vec<OwnFlow>, Nest) {
             .collect::<Vec<_>>()
             .into(),
         max_end: std::mem::take(&mut nest.max_end).into(),
+        levels: Vec::new(),
     };
+    table.levels = levels::build(&table.start, &table.dur, table.rows(), nest.rows);
     (table, slices.flows, nest)
 }
 
