@@ -121,6 +121,10 @@ pub(super) fn framing_fault(file: &[u8], offset: usize, fault: Fault) -> (Diagno
             ),
         );
     }
+    if fault == Fault::Ends {
+        let detail = format!("the file ends inside a field that begins at byte {offset}");
+        return (Diagnostic::Truncated, detail);
+    }
     if rest.iter().all(|byte| *byte == 0) {
         return (
             Diagnostic::Truncated,

@@ -14,6 +14,9 @@ use stepscope_model::{Diagnostic, ReadContext, SharedBytes};
 
 use crate::traces;
 
+mod damaged;
+mod made;
+mod odd;
 mod round_trip;
 
 fn probe(bytes: Vec<u8>) -> Result<Probe, FormatError> {
