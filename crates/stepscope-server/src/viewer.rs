@@ -62,6 +62,9 @@ pub(crate) async fn page(Shared(state): Shared<Arc<State>>, request: Request) ->
         return Problem::method_not_allowed().into_response();
     }
     let path = request.uri().path().trim_start_matches('/');
+    if matches!(path.split('/').next(), Some("api")) {
+        return Problem::no_such_route().into_response();
+    }
     let wants = |name| {
         request
             .headers()

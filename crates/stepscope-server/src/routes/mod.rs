@@ -8,6 +8,7 @@ mod importing;
 mod notes;
 mod runs;
 mod stats;
+mod strip;
 mod timeline;
 
 use std::sync::Arc;
@@ -55,8 +56,6 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .method_not_allowed_fallback(async || Problem::method_not_allowed());
     Router::new()
         .nest("/api/v1", api)
-        .route("/api", get(async || Problem::no_such_route()))
-        .route("/api/{*rest}", get(async || Problem::no_such_route()))
         .fallback(viewer::page)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(from_fn_with_state(Arc::clone(&state), guard::guard))
@@ -66,6 +65,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
 /// What is not a route: a run that does not exist, a tool to come, or nothing at all.
 async fn fallback(Shared(state): Shared<Arc<State>>, request: Request) -> Response {
     let path = request.uri().path();
+    let path = path.strip_prefix("/api/v1").unwrap_or(path);
     let mut parts = path.trim_matches('/').split('/');
     match parts.next() {
         Some("runs") => {

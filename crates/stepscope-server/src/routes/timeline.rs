@@ -9,12 +9,13 @@ use serde::Serialize;
 use stepscope_analysis::histogram;
 use stepscope_analysis::names::NameSet;
 use stepscope_analysis::parallel::Cancel;
-use stepscope_model::{Diagnostic, Dur, NameId, SliceKind, Time, TrackId, TrackKind};
+use stepscope_model::{Diagnostic, NameId, SliceKind, Time, TrackId, TrackKind};
 use stepscope_store::{EventId, FlowEdge, Items};
 
 use crate::params::Params;
 use crate::problem::Problem;
 use crate::reply::{Json, RunRequest, about_run};
+use crate::routes::strip;
 use crate::state::State;
 use crate::view::RunView;
 use crate::wire::columns::{Columns, Strings};
@@ -118,7 +119,10 @@ fn items_of(view: &RunView, params: &Params, cancel: &Cancel) -> Result<Columns,
         match track.kind {
             TrackKind::Counter => {}
             TrackKind::Group if track.slices == 0 => {
-                strip(view, index, id, &window, bins, cancel, &mut rows)?;
+                let strip = strip::strip(view, id, &window, bins, cancel)?;
+                for at in 0..strip.t0.len() {
+                    rows.push(view, &item(&strip, at, index, STRIP));
+                }
             }
             _ => {
                 let slices = trace.items(id, window.clone(), bins);
@@ -255,118 +259,6 @@ fn is_unfinished(view: &RunView, id: EventId) -> bool {
     })
 }
 
-fn bin_of(at: Time, window: &Range<Time>, bins: u32) -> i128 {
-    let length = i128::from(window.end.ps()) - i128::from(window.start.ps());
-    let offset = i128::from(at.ps()) - i128::from(window.start.ps());
-    (offset * i128::from(bins)).div_euclid(length.max(1))
-}
-
-/// The collapsed picture of a group: per bin, what share of it any slice below covers.
-fn strip(
-    view: &RunView,
-    track: u16,
-    group: TrackId,
-    window: &Range<Time>,
-    bins: u32,
-    cancel: &Cancel,
-    rows: &mut ItemRows,
-) -> Result<(), Problem> {
-    let trace = &view.run.trace;
-    let below = with_slices(view, group);
-    let busy = trace.busy_strip(&below, window.clone(), bins);
-    let mut counts = vec![0_u32; bins as usize];
-    // Longest first: the first to claim a bin is the longest there.
-    let mut claims: Vec<(Dur, EventId, NameId, SliceKind, Range<usize>)> = Vec::new();
-    for &id in &below {
-        cancel.check()?;
-        let items = trace.items(id, window.clone(), bins);
-        for at in 0..items.t0.len() {
-            let first = bin_of(items.t0[at], window, bins);
-            if let Some(count) = usize::try_from(first)
-                .ok()
-                .and_then(|bin| counts.get_mut(bin))
-            {
-                *count = count.saturating_add(items.count[at]);
-            }
-            let last = Time::from_ps(items.t1[at].ps().saturating_sub(1)).max(items.t0[at]);
-            let bound = |bin: i128| usize::try_from(bin.clamp(0, i128::from(bins))).unwrap_or(0);
-            let covered = bound(first)..bound(bin_of(last, window, bins) + 1);
-            if !covered.is_empty() {
-                let length = items.t1[at].since(items.t0[at]);
-                claims.push((
-                    length,
-                    items.id[at],
-                    items.name[at],
-                    items.kind[at],
-                    covered,
-                ));
-            }
-        }
-    }
-    claims.sort_unstable_by_key(|(length, id, ..)| (std::cmp::Reverse(*length), *id));
-    let mut owner: Vec<Option<usize>> = vec![None; bins as usize];
-    // `free[b]` leads to the first unclaimed bin at or behind b.
-    let mut free: Vec<usize> = (0..=bins as usize).collect();
-    for (index, (.., covered)) in claims.iter().enumerate() {
-        let mut bin = first_free(&mut free, covered.start);
-        while bin < covered.end {
-            owner[bin] = Some(index);
-            free[bin] = bin + 1;
-            bin = first_free(&mut free, bin);
-        }
-    }
-    for (bin, &busy) in busy.iter().enumerate() {
-        let Some((_, id, name, kind, _)) = owner
-            .get(bin)
-            .copied()
-            .flatten()
-            .and_then(|index| claims.get(index))
-        else {
-            continue;
-        };
-        rows.push(
-            view,
-            &Item {
-                t0: bin_start(bin, window, bins),
-                t1: bin_start(bin + 1, window, bins),
-                id: *id,
-                name: *name,
-                count: counts[bin],
-                row: 0,
-                track,
-                kind: *kind,
-                busy,
-                flags: STRIP,
-            },
-        );
-    }
-    Ok(())
-}
-
-fn first_free(free: &mut [usize], from: usize) -> usize {
-    let mut at = from;
-    while free[at] != at {
-        free[at] = free[free[at]];
-        at = free[at];
-    }
-    at
-}
-
-fn bin_start(bin: usize, window: &Range<Time>, bins: u32) -> Time {
-    let length = i128::from(window.end.ps()) - i128::from(window.start.ps());
-    let offset = length * bin as i128 / i128::from(bins);
-    let at = i128::from(window.start.ps()) + offset;
-    Time::from_ps(i64::try_from(at).unwrap_or(i64::MAX))
-}
-
-fn with_slices(view: &RunView, group: TrackId) -> Vec<TrackId> {
-    let tracks = view.run.trace.tracks();
-    let below = view.subtree(group).iter().copied();
-    below
-        .filter(|track| tracks[track.index()].slices > 0)
-        .collect()
-}
-
 /// `GET /runs/{run}/counters`
 pub(super) async fn counters(Shared(state): Shared<Arc<State>>, request: RunRequest) -> Response {
     about_run(&state, request, counters_of).await
@@ -416,7 +308,7 @@ fn minimap_of(view: &RunView, params: &Params, cancel: &Cancel) -> Result<Column
         .order()
         .iter()
         .filter(|id| trace.tracks()[id.index()].parent.is_none())
-        .map(|&id| (id, with_slices(view, id)))
+        .map(|&id| (id, strip::with_slices(view, id)))
         .filter(|(_, below)| !below.is_empty());
     for (root, below) in roots.take(MAX_GROUPS) {
         cancel.check()?;

@@ -28,6 +28,16 @@ impl Ns {
         }
     }
 
+    /// From nanoseconds as a float, to the nearest picosecond; `None` when not finite.
+    pub fn from_f64(ns: f64) -> Option<Self> {
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "a float saturates at the ends of i128, far outside of any time"
+        )]
+        let ps = (ns * 1_000.0).round() as i128;
+        ns.is_finite().then_some(Self { ps })
+    }
+
     /// The same as a float, for columns: the nearest one, exact below 2^53 without decimals.
     pub fn to_f64(self) -> f64 {
         if self.ps.unsigned_abs() < FIRST_INEXACT {

@@ -32,8 +32,8 @@ pub(crate) struct RunRow {
     hosts: Vec<String>,
     devices: u32,
     steps: Option<u64>,
-    step_ns: Option<f64>,
-    duration_ns: Option<f64>,
+    step_ns: Option<Ns>,
+    duration_ns: Option<Ns>,
     recorded_at: Option<String>,
     bytes: u64,
     state: &'static str,
@@ -78,11 +78,14 @@ impl RunRow {
     /// A row of the list.
     pub(crate) fn new(summary: RunSummary) -> Self {
         let importing = summary.state == RunState::Importing;
-        let finite = |value: f64| value.is_finite().then_some(value);
         Self {
             state: state_word(summary.state),
             progress: if importing {
-                Some(finite(summary.progress).unwrap_or(0.0).clamp(0.0, 1.0))
+                Some(if summary.progress.is_finite() {
+                    summary.progress.clamp(0.0, 1.0)
+                } else {
+                    0.0
+                })
             } else {
                 None
             },
@@ -95,8 +98,8 @@ impl RunRow {
             hosts: summary.hosts,
             devices: summary.devices,
             steps: summary.steps,
-            step_ns: summary.step_ns.and_then(finite),
-            duration_ns: summary.duration_ns.and_then(finite),
+            step_ns: summary.step_ns.and_then(Ns::from_f64),
+            duration_ns: summary.duration_ns.and_then(Ns::from_f64),
             bytes: summary.bytes,
         }
     }
@@ -264,11 +267,7 @@ impl RunDetail {
         Self {
             id: run.id.clone(),
             name: run.name.clone(),
-            state: if run.problems.is_empty() {
-                "ready"
-            } else {
-                "partial"
-            },
+            state: if run.is_partial() { "partial" } else { "ready" },
             kinds: run.kinds.clone(),
             content_hash: view.tag().to_owned(),
             start_unix_ns: epoch

@@ -1,0 +1,18 @@
+//! The server, asked as its clients ask it (without a socket, except where sockets are the point).
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::format_push_string,
+    reason = "helpers of tests are tests too; they fail where they stand"
+)]
+
+mod caching;
+mod exchanges;
+mod importing;
+mod json;
+mod live;
+mod queries;
+mod safety;
+mod socket;
+mod support;
+mod viewer;

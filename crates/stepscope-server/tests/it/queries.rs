@@ -1,0 +1,548 @@
+//! Numbers against the obvious way to get them.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use stepscope_server::wire::columns::Column;
+
+use crate::support::{Site, demo};
+
+/// A recording that has everything: nesting, overlap, equal starts, no length, several tracks.
+fn mixed(count: u64) -> (String, Vec<(u64, u64, u64, String)>) {
+    let mut state = 88_172_645_463_325_252_u64;
+    let mut random = |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    let mut slices = Vec::new();
+    let mut text = String::from("[");
+    for _ in 0..count {
+        let (tid, start, dur) = (random(4), random(count * 4), random(40));
+        let name = format!("op.{}", random(17));
+        text.push_str(&format!(
+            "{{\"ph\":\"X\",\"pid\":1,\"tid\":{tid},\"ts\":{start},\"dur\":{dur},\"name\":\"{name}\",\"cat\":\"c{}\"}},",
+            tid % 2
+        ));
+        slices.push((tid, start * 1_000, dur * 1_000, name));
+    }
+    (text.trim_end_matches(',').to_owned() + "]", slices)
+}
+
+async fn site(count: u64) -> (Site, Vec<(u64, u64, u64, String)>) {
+    let (text, mut slices) = mixed(count);
+    let site = Site::new(&[("mixed.json", text.as_bytes())]);
+    site.ok("/runs/mixed.json?wait=60").await;
+    // The run's clock shows 0 at the first slice.
+    let first = slices.iter().map(|slice| slice.1).min().unwrap();
+    for slice in &mut slices {
+        slice.1 -= first;
+    }
+    (site, slices)
+}
+
+fn clipped(start: u64, dur: u64, t0: u64, t1: u64) -> Option<u64> {
+    let touches = start < t1 && (start + dur > t0 || (dur == 0 && start == t0));
+    touches.then(|| (start + dur).min(t1) - start.max(t0))
+}
+
+#[tokio::test]
+async fn totals_of_a_range_are_exact() {
+    let (site, slices) = site(3_000).await;
+    let end = slices.iter().map(|slice| slice.1 + slice.2).max().unwrap();
+    for (t0, t1) in [
+        (0, end),
+        (1_000_000, 1_050_000),
+        (777_500, 9_000_000),
+        (5_000, 5_000),
+    ] {
+        let body = json!({"t0": t0, "t1": t1, "limit": 100}).to_string();
+        let answer = site.post("/runs/mixed.json/aggregate", &body).await.json();
+        // A window of no length is a picosecond long.
+        let t1_seen = if t0 == t1 { t1 + 1 } else { t1 };
+        let mut expected: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        for (_, start, dur, name) in &slices {
+            if let Some(time) = clipped(*start, *dur, t0, t1_seen) {
+                let entry = expected.entry(name).or_default();
+                entry.0 += 1;
+                entry.1 += time;
+            }
+        }
+        if t0 != t1 {
+            for row in answer["rows"].as_array().unwrap() {
+                let (count, total) = expected[row["key"][0].as_str().unwrap()];
+                assert_eq!(row["count"], count, "{t0} {t1} {row}");
+                assert_eq!(row["totalNs"], total, "{t0} {t1} {row}");
+            }
+            assert_eq!(
+                answer["matched"]["totalNs"],
+                expected.values().map(|sum| sum.1).sum::<u64>()
+            );
+        }
+        assert_eq!(
+            answer["rows"].as_array().unwrap().len(),
+            expected.len(),
+            "{t0} {t1}"
+        );
+        assert_eq!(answer["total"], expected.len());
+        let totals: Vec<f64> = answer["rows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["totalNs"].as_f64().unwrap())
+            .collect();
+        assert!(totals.windows(2).all(|pair| pair[0] >= pair[1]));
+    }
+}
+
+#[tokio::test]
+async fn adjoining_ranges_add_up() {
+    let (site, slices) = site(2_000).await;
+    let end = slices.iter().map(|slice| slice.1 + slice.2).max().unwrap();
+    let middle = end / 3;
+    let sums = async |t0: u64, t1: u64| {
+        let body = json!({"t0": t0, "t1": t1, "by": ["track"]}).to_string();
+        let answer = site.post("/runs/mixed.json/aggregate", &body).await.json();
+        let sum = |field: &str| answer["matched"][field].as_f64().unwrap();
+        let busy: f64 = answer["perTrack"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["busyNs"].as_f64().unwrap())
+            .sum();
+        let per_track = answer["perTrack"].as_array().unwrap().iter();
+        for row in per_track {
+            let whole = row["busyNs"].as_f64().unwrap() + row["idleNs"].as_f64().unwrap();
+            assert!((whole - (t1 - t0) as f64).abs() < 1e-3, "{row}");
+        }
+        [sum("totalNs"), sum("selfNs"), busy]
+    };
+    let (left, right, both) = (
+        sums(0, middle).await,
+        sums(middle, end).await,
+        sums(0, end).await,
+    );
+    for index in 0..3 {
+        assert!(
+            (left[index] + right[index] - both[index]).abs() < 1e-3,
+            "{index}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn groups_filters_and_orders() {
+    let site = demo().await;
+    let rows = async |body: Value| {
+        let answer = site
+            .post("/runs/demo.json/aggregate", &body.to_string())
+            .await
+            .json();
+        let rows = answer["rows"]
+            .as_array()
+            .unwrap_or_else(|| panic!("{answer}"))
+            .clone();
+        rows.iter()
+            .map(|row| row["key"].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        rows(json!({"by": ["category"], "sort": "key"})).await,
+        [
+            json!(["cpu_op"]),
+            json!(["cuda_runtime"]),
+            json!(["kernel"]),
+            json!(["user_annotation"])
+        ]
+    );
+    assert_eq!(
+        rows(json!({"filter": "WARD", "sort": "key:desc"})).await,
+        [json!(["forward"]), json!(["backward"])]
+    );
+    assert_eq!(
+        rows(json!({"regex": "^(back|for)ward$", "sort": "max:asc"})).await,
+        [json!(["backward"]), json!(["forward"])]
+    );
+    assert_eq!(
+        rows(json!({"by": ["track", "name"], "filter": "matmul"})).await,
+        [json!(["stream 7", "matmul"])]
+    );
+    assert_eq!(
+        rows(json!({"kinds": [10]})).await,
+        [json!(["cudaLaunchKernel"])]
+    );
+    assert_eq!(rows(json!({"by": []})).await, [json!([])]);
+    assert_eq!(
+        rows(json!({"filter": "no such name"})).await,
+        Vec::<Value>::new()
+    );
+    // A group stands for what is below it.
+    let tracks = site.ok("/runs/demo.json/tracks").await.json();
+    let tracks = tracks["tracks"].as_array().unwrap().clone();
+    let group = tracks
+        .iter()
+        .find(|track| track["name"] == "trainer")
+        .unwrap();
+    let found = rows(json!({"tracks": [group["id"]], "by": ["track"]})).await;
+    assert_eq!(found, [json!(["main"])]);
+}
+
+#[tokio::test]
+async fn every_hit_is_found_once_and_in_order() {
+    let (site, slices) = site(3_000).await;
+    let mut expected: Vec<(u64, String)> = slices
+        .iter()
+        .filter(|slice| slice.3.contains("p.1"))
+        .map(|slice| (slice.1, slice.3.clone()))
+        .collect();
+    expected.sort();
+    let first = site
+        .ok("/runs/mixed.json/search?q=P.1&limit=0&bins=7")
+        .await
+        .json();
+    assert_eq!(first["total"], expected.len());
+    assert_eq!(first["hits"], json!([]));
+    let bins: u64 = first["bins"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|bin| bin.as_u64().unwrap())
+        .sum();
+    assert_eq!(bins, expected.len() as u64);
+    let by_track: u64 = first["byTrack"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row[1].as_u64().unwrap())
+        .sum();
+    assert_eq!(by_track, expected.len() as u64);
+
+    // By cursor.
+    let mut hits = Vec::new();
+    let mut path = "/runs/mixed.json/search?q=p.1&limit=97".to_owned();
+    loop {
+        let page = site.ok(&path).await.json();
+        assert_eq!(page["first"], hits.len());
+        hits.extend(page["hits"].as_array().unwrap().clone());
+        match page["cursor"].as_str() {
+            Some(cursor) => {
+                path = format!("/runs/mixed.json/search?q=p.1&limit=97&cursor={cursor}");
+            }
+            None => break,
+        }
+    }
+    let mut found: Vec<(u64, String)> = hits
+        .iter()
+        .map(|hit| {
+            (
+                hit["startNs"].as_u64().unwrap(),
+                hit["name"].as_str().unwrap().to_owned(),
+            )
+        })
+        .collect();
+    assert!(found.is_sorted_by_key(|hit| hit.0));
+    found.sort();
+    assert_eq!(found, expected);
+
+    // By number, from either side, and past the end.
+    for offset in [0, 1, 500, expected.len() - 1] {
+        let page = site
+            .ok(&format!(
+                "/runs/mixed.json/search?q=p.1&limit=1&offset={offset}"
+            ))
+            .await
+            .json();
+        assert_eq!(page["hits"][0], hits[offset]);
+        assert_eq!(page["first"], offset);
+    }
+    let page = site
+        .ok("/runs/mixed.json/search?q=p.1&offset=999999")
+        .await
+        .json();
+    assert_eq!(page["hits"], json!([]));
+    assert_eq!(page["first"], expected.len());
+
+    // By time.
+    for near in [0, 4_000_000, 11_999_000] {
+        let page = site
+            .ok(&format!(
+                "/runs/mixed.json/search?q=p.1&limit=1&near={near}"
+            ))
+            .await
+            .json();
+        let at = hits
+            .iter()
+            .position(|hit| hit["startNs"].as_u64() >= Some(near))
+            .unwrap_or(0);
+        assert_eq!(page["first"], at);
+        assert_eq!(page["hits"][0], hits[at]);
+    }
+    // In a range, of a length.
+    let page = site.ok("/runs/mixed.json/search?q=p.1&scope=range&t0=1000000&t1=2000000&minNs=10000&maxNs=20000&limit=1000").await.json();
+    let wanted = slices.iter().filter(|slice| {
+        slice.3.contains("p.1")
+            && (10_000..20_000).contains(&slice.2)
+            && clipped(slice.1, slice.2, 1_000_000, 2_000_000).is_some()
+    });
+    assert_eq!(page["total"], wanted.count());
+}
+
+/// More hits than are collected at once, many of them at one moment.
+#[tokio::test]
+async fn pages_of_very_many_hits_are_found_by_counting() {
+    let count = 70_000_u64;
+    let mut text = String::from("[");
+    for at in 0..count {
+        let ts = if at < 40_000 { 500 } else { at % 1_000 };
+        text.push_str(&format!(
+            "{{\"ph\":\"X\",\"pid\":1,\"tid\":{},\"ts\":{ts},\"dur\":0,\"name\":\"a\"}},",
+            at % 3
+        ));
+    }
+    let text = text.trim_end_matches(',').to_owned() + "]";
+    let site = Site::new(&[("many.json", text.as_bytes())]);
+    let mut seen = std::collections::BTreeSet::new();
+    let mut last = 0;
+    for offset in (0..count).step_by(9_973) {
+        let page = site
+            .ok(&format!(
+                "/runs/many.json/search?q=a&limit=1000&offset={offset}"
+            ))
+            .await
+            .json();
+        assert_eq!(page["total"], count);
+        assert_eq!(page["first"], offset);
+        let hits = page["hits"].as_array().unwrap();
+        assert_eq!(hits.len() as u64, (count - offset).min(1_000));
+        for hit in hits {
+            assert!(seen.insert(hit["id"].as_u64().unwrap()), "a hit came twice");
+            let start = hit["startNs"].as_u64().unwrap();
+            assert!(start >= last, "{offset}");
+            last = start;
+        }
+    }
+}
+
+#[tokio::test]
+async fn histograms_count_every_slice() {
+    let (site, slices) = site(3_000).await;
+    let of_name: Vec<u64> = slices
+        .iter()
+        .filter(|slice| slice.3 == "op.3")
+        .map(|slice| slice.2)
+        .collect();
+    for scale in ["log", "linear"] {
+        let answer = site
+            .ok(&format!(
+                "/runs/mixed.json/histogram?name=op.3&scale={scale}&bins=9"
+            ))
+            .await
+            .json();
+        assert_eq!(answer["count"], of_name.len());
+        assert_eq!(answer["totalNs"], of_name.iter().sum::<u64>());
+        let sum = |field: &str| {
+            answer[field]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|value| value.as_u64().unwrap())
+                .sum::<u64>()
+        };
+        assert_eq!(sum("counts"), of_name.len() as u64);
+        assert_eq!(sum("totals"), of_name.iter().sum::<u64>());
+        assert_eq!(answer["minNs"], *of_name.iter().min().unwrap());
+        assert_eq!(answer["maxNs"], *of_name.iter().max().unwrap());
+    }
+    let none = site.ok("/runs/mixed.json/histogram?name=none").await.json();
+    assert_eq!(
+        (&none["count"], &none["edges"], &none["minNs"]),
+        (&json!(0), &json!([]), &json!(null))
+    );
+}
+
+#[tokio::test]
+async fn an_event_knows_its_place_among_its_name() {
+    let (site, slices) = site(2_000).await;
+    let hits = site
+        .ok("/runs/mixed.json/search?q=op.5&mode=exact&limit=1000")
+        .await
+        .json();
+    let of_name: Vec<u64> = slices
+        .iter()
+        .filter(|slice| slice.3 == "op.5")
+        .map(|slice| slice.2)
+        .collect();
+    for hit in hits["hits"].as_array().unwrap().iter().step_by(10) {
+        let event = site
+            .ok(&format!("/runs/mixed.json/events/{}", hit["id"]))
+            .await
+            .json();
+        let dur = event["durNs"].as_u64().unwrap();
+        let among = &event["among"];
+        assert_eq!(among["count"], of_name.len());
+        assert_eq!(
+            among["rank"],
+            of_name.iter().filter(|&&other| other > dur).count() + 1
+        );
+        assert_eq!(event["row"], hit["row"]);
+        assert_eq!(event["startNs"], hit["startNs"]);
+    }
+}
+
+fn floats(columns: &[(String, Column)], name: &str) -> Vec<f64> {
+    match columns.iter().find(|(known, _)| known == name) {
+        Some((_, Column::F64(values))) => values.clone(),
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+fn numbers(columns: &[(String, Column)], name: &str) -> Vec<u32> {
+    match columns.iter().find(|(known, _)| known == name) {
+        Some((_, Column::U32(values))) => values.clone(),
+        Some((_, Column::U16(values))) => values.iter().map(|&value| value.into()).collect(),
+        Some((_, Column::U8(values))) => values.iter().map(|&value| value.into()).collect(),
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn items_lose_nothing_at_any_zoom() {
+    let (site, slices) = site(3_000).await;
+    let tracks = site.ok("/runs/mixed.json/tracks").await.json();
+    let ids: Vec<String> = tracks["tracks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|track| track["kind"] == "slices")
+        .map(|track| track["id"].to_string())
+        .collect();
+    let end = slices.iter().map(|slice| slice.1 + slice.2).max().unwrap();
+    for (t0, t1, bins) in [
+        (0, end, 1),
+        (0, end, 50),
+        (0, end, 8_192),
+        (1_000_000, 1_100_000, 64),
+    ] {
+        let path = format!(
+            "/runs/mixed.json/items?tracks={}&t0={t0}&t1={t1}&bins={bins}",
+            ids.join(",")
+        );
+        let columns = site.ok(&path).await.columns().columns;
+        let expected = slices
+            .iter()
+            .filter(|slice| clipped(slice.1, slice.2, t0, t1).is_some())
+            .count();
+        // The very last moment belongs to the window of the whole run only if it ends behind it.
+        let found: u32 = numbers(&columns, "count").iter().sum();
+        let at_end = slices
+            .iter()
+            .filter(|slice| slice.1 == t1 && slice.2 == 0)
+            .count();
+        assert!(
+            (expected..=expected + at_end).contains(&(found as usize)),
+            "{path}: {found} {expected}"
+        );
+        // Sorted by track, row and time.
+        let order: Vec<_> = numbers(&columns, "track")
+            .into_iter()
+            .zip(numbers(&columns, "row"))
+            .zip(floats(&columns, "t0"))
+            .collect();
+        assert!(
+            order.is_sorted_by(|a, b| a.0 < b.0 || (a.0 == b.0 && a.1 <= b.1)),
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_group_is_drawn_as_one_strip() {
+    let (site, slices) = site(2_000).await;
+    let tracks = site.ok("/runs/mixed.json/tracks").await.json();
+    let group = tracks["tracks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|track| track["kind"] == "group")
+        .unwrap();
+    let end = slices.iter().map(|slice| slice.1 + slice.2).max().unwrap();
+    let bins = 64;
+    let path = format!(
+        "/runs/mixed.json/items?tracks={}&t0=0&t1={end}&bins={bins}",
+        group["id"]
+    );
+    let columns = site.ok(&path).await.columns().columns;
+    let begins = numbers(&columns, "count").iter().sum::<u32>() as usize;
+    let at_end = slices.iter().filter(|slice| slice.1 == end).count();
+    assert!(
+        (slices.len() - at_end..=slices.len()).contains(&begins),
+        "{begins}"
+    );
+    let (t0, t1) = (floats(&columns, "t0"), floats(&columns, "t1"));
+    assert!(t0.len() <= bins);
+    assert!(t1.iter().zip(&t0[1..]).all(|(end, next)| end <= next));
+    let (busy, ids) = (numbers(&columns, "busy"), numbers(&columns, "id"));
+    for (at, (&t0, &t1)) in t0.iter().zip(&t1).enumerate() {
+        // The share is that of the union of all slices, to a 255th and a nanosecond of rounding.
+        let mut covered: Vec<(f64, f64)> = slices
+            .iter()
+            .map(|slice| {
+                (
+                    (slice.1 as f64).max(t0),
+                    ((slice.1 + slice.2) as f64).min(t1),
+                )
+            })
+            .filter(|(from, to)| from < to)
+            .collect();
+        covered.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut reach = t0;
+        let mut union = 0.0;
+        for (from, to) in covered {
+            union += (to - from.max(reach)).max(0.0);
+            reach = reach.max(to);
+        }
+        let share = union / (t1 - t0) * 255.0;
+        assert!(
+            (share - f64::from(busy[at])).abs() <= 1.5,
+            "{at}: {share} {}",
+            busy[at]
+        );
+        // The name is that of a slice that runs there, no shorter than any that begins there.
+        let begins = slices
+            .iter()
+            .filter(|slice| (t0..t1).contains(&(slice.1 as f64)))
+            .map(|slice| slice.2);
+        let event = site
+            .ok(&format!("/runs/mixed.json/events/{}", ids[at]))
+            .await
+            .json();
+        assert!(event["durNs"].as_u64() >= begins.max(), "{at} {event}");
+        let (start, dur) = (&event["startNs"], &event["durNs"]);
+        let (start, dur) = (start.as_f64().unwrap(), dur.as_f64().unwrap());
+        assert!(start < t1 && start + dur >= t0, "{at} {event}");
+    }
+}
+
+#[tokio::test]
+async fn a_flame_graph_adds_up() {
+    let site = demo().await;
+    let decoded = site.ok("/runs/demo.json/flame").await.columns();
+    let columns = &decoded.columns;
+    let (x0, x1, own) = (
+        floats(columns, "x0"),
+        floats(columns, "x1"),
+        floats(columns, "self"),
+    );
+    let width: f64 = x0
+        .iter()
+        .zip(&x1)
+        .zip(numbers(columns, "depth"))
+        .filter(|(_, depth)| *depth == 0)
+        .map(|((x0, x1), _)| x1 - x0)
+        .sum();
+    assert!((width - own.iter().sum::<f64>()).abs() < 1e-6);
+    assert!((width - 145_100.0).abs() < 1e-6, "{width}");
+    let labels = site.ok("/runs/demo.json/flame?by=label").await.columns();
+    assert_eq!(labels.header["strings"], json!(["ProfilerStep#1"]));
+}
