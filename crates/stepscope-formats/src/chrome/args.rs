@@ -15,6 +15,7 @@ use stepscope_model::{
 };
 
 use super::event::{entry, is_standard, members};
+use super::own;
 use super::scan::{Sort, Stop, Value};
 use super::text::unescape;
 
@@ -74,10 +75,17 @@ pub(super) fn visit_event(
         return Err(ArgError::SourceChanged);
     }
     let found = entry(bytes, at).map_err(|_stop| ArgError::SourceChanged)?;
+    let types = if found.own.sort == Sort::Object {
+        own::disguises_of_event(bytes, found.own.span.start)
+    } else {
+        Vec::new()
+    };
     match found.args.sort {
         Sort::Object => {
-            visit_members(bytes, found.args.span.start, visit)
-                .map_err(|_stop| ArgError::SourceChanged)?;
+            visit_members(bytes, found.args.span.start, &mut |key, value| {
+                undisguised(&types, key, value, visit);
+            })
+            .map_err(|_stop| ArgError::SourceChanged)?;
         }
         _ if found.args.is_null(bytes) => {}
         _ => with_value(bytes, &found.args, |value| visit("args", value)),
@@ -101,6 +109,42 @@ pub(super) fn visit_members(
     members(bytes, at, |key, value| {
         with_value(bytes, &value, |value| visit(&key_of(key), value));
     })
+}
+
+/// Visits a value as what it was before our own writer had to write it as something else.
+pub(super) fn undisguised(
+    types: &[(String, String)],
+    key: &str,
+    value: ArgValue<'_>,
+    visit: &mut dyn FnMut(&str, ArgValue<'_>),
+) {
+    let word = types
+        .iter()
+        .find(|(name, _)| name == key)
+        .map(|(_, word)| word.as_str());
+    match (word, value) {
+        (Some("float"), ArgValue::Str(text @ ("NaN" | "Infinity" | "-Infinity"))) => {
+            visit(key, scalar(text));
+        }
+        (Some("json"), ArgValue::Str(text)) => visit(key, ArgValue::Json(text)),
+        (Some("bytes"), ArgValue::Str(text)) => match from_hex(text) {
+            Some(bytes) => visit(key, ArgValue::Bytes(&bytes)),
+            None => visit(key, value),
+        },
+        _ => visit(key, value),
+    }
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if !rest.is_empty() {
+        return None;
+    }
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    pairs
+        .iter()
+        .map(|[high, low]| u8::try_from(digit(*high)? * 16 + digit(*low)?).ok())
+        .collect()
 }
 
 fn key_of(raw: &[u8]) -> Cow<'_, str> {

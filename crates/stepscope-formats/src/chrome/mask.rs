@@ -14,8 +14,8 @@ pub(super) struct Masks {
     pub(super) close: u64,
     /// ASCII letters.
     pub(super) letter: u64,
-    /// Whether any byte is above 127.
-    pub(super) high: bool,
+    /// Bytes above 127.
+    pub(super) high: u64,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -69,7 +69,7 @@ mod sse2 {
             // 'a'..='z' moved down to -128..=-103: a signed comparison finds them.
             let moved = _mm_add_epi8(folded, _mm_set1_epi8((0x80_u8 - b'a').cast_signed()));
             found.letter |= bits(_mm_cmplt_epi8(moved, _mm_set1_epi8(-128 + 26))) << at;
-            found.high |= bits(lanes) != 0;
+            found.high |= bits(lanes) << at;
         }
         found
     }
@@ -144,7 +144,7 @@ pub(super) mod words {
             found.open |= gather(equal(folded, b'{')) << at;
             found.close |= gather(equal(folded, b'}')) << at;
             found.letter |= gather(letters(folded)) << at;
-            found.high |= word & HIGH != 0;
+            found.high |= gather(word & HIGH) << at;
         }
         found
     }

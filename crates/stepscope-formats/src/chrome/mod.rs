@@ -10,22 +10,28 @@
 
 mod args;
 mod describe;
+mod described;
 mod event;
 mod mask;
 mod names;
 mod number;
 mod own;
+mod own_out;
 mod pairs;
 mod pour;
+mod print;
 mod reader;
 mod scan;
 mod tally;
 mod text;
+mod texts;
 mod torch;
 mod tracks;
 mod writer;
 
 use std::sync::Arc;
+
+pub use writer::ChromeSink;
 
 use stepscope_model::{ArgSource, EventSink, ReadContext, SharedBytes};
 

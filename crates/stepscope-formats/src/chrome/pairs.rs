@@ -14,12 +14,13 @@ use std::collections::{BTreeSet, BinaryHeap};
 
 use rustc_hash::FxHashMap;
 use stepscope_model::{
-    ArgRef, Dur, EventSink, InstantIn, NameId, SliceFlags, SliceIn, SourceId, Time,
+    ArgRef, Dur, EventSink, InstantIn, NameId, SliceFlags, SliceIn, SourceId, Time, TrackKind,
+    TrackPatch,
 };
 
 use super::event::{Entry, entry, key_text, members};
 use super::own::{self, Own};
-use super::pour::{Mark, attached_flows, process_text};
+use super::pour::{Mark, Steps, attached_flows, process_text};
 use super::scan::{Sort, Span};
 use super::tally::{Note, Tally};
 use super::torch;
@@ -35,6 +36,7 @@ pub(super) struct Pairing<'a> {
     /// Latest moment of the file: the end of what never ended.
     pub(super) last_ps: i64,
     pub(super) max_tracks: u32,
+    pub(super) steps: Steps,
     /// Begin and end of each pair whose end has arguments of its own, by byte of the begin.
     pub(super) ends: Vec<(u64, u64)>,
 }
@@ -140,7 +142,8 @@ impl Pairing<'_> {
             SliceFlags::NONE
         };
         let named_step = torch::step_of_name(&name_text)
-            .filter(|_| category_text.is_empty() || torch::may_mark_steps(&category_text));
+            .filter(|_| category_text.is_empty() || torch::may_mark_steps(&category_text))
+            .filter(|_| self.steps != Steps::OwnOnly);
         let length = pair.end_ps.saturating_sub(pair.begin.time_ps).max(0);
         let slice = SliceIn {
             start: Time::from_ps(pair.begin.time_ps),
@@ -238,6 +241,15 @@ impl Pairing<'_> {
                 continue;
             };
             let track = rows.id(row);
+            // Said before the first slice, for sinks that write at once.
+            let kind = Some(TrackKind::Async);
+            sink.describe(
+                track,
+                TrackPatch {
+                    kind,
+                    ..TrackPatch::default()
+                },
+            );
             for pair in &tree.pairs {
                 self.slice(sink, track, pair);
             }

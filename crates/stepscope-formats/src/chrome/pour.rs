@@ -25,8 +25,18 @@ pub(super) struct Plan<'a> {
     /// The file's clock at `Time::ZERO`, in picoseconds.
     pub(super) origin_ps: i128,
     pub(super) source: SourceId,
-    /// Whether step numbers may stand in arguments (`step_num`; not in PyTorch's files).
-    pub(super) step_args: bool,
+    pub(super) steps: Steps,
+}
+
+/// Where the numbers of steps stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Steps {
+    /// Our own writer says each.
+    OwnOnly,
+    /// PyTorch: in names (`ProfilerStep#7`).
+    Names,
+    /// XLA and all others: also in the argument `step_num`.
+    NamesAndArgs,
 }
 
 /// Place of an entry that waits for the whole file.
@@ -122,6 +132,7 @@ impl<'a, S: EventSink> Pourer<'a, S> {
         let bytes = self.plan.bytes;
         let mut at = from;
         let mut told = from;
+        let mut entry = Entry::default();
         loop {
             if at >= limit {
                 self.plan.context.advance((at - told) as u64)?;
@@ -132,7 +143,7 @@ impl<'a, S: EventSink> Pourer<'a, S> {
                 told = at;
             }
             let next = if bytes.get(at) == Some(&b'{') {
-                event::entry(bytes, at).map(|entry| {
+                event::read_entry(bytes, at, &mut entry).map(|()| {
                     self.poured.entries += 1;
                     self.take(&entry);
                     entry.end
@@ -163,10 +174,10 @@ impl<'a, S: EventSink> Pourer<'a, S> {
             // An entry that swallows the rest of the text may lack a bracket: is there a whole one
             // behind its beginning?
             let search_from = after.unwrap_or(at + 1);
-            if let Some(next) = find_entry(bytes, search_from, bytes.len(), &mut self.search_budget)
-            {
-                self.poured.tally.note(Note::Damaged, at);
-                at = next;
+            let found = find_entry(bytes, search_from, bytes.len(), &mut self.search_budget);
+            if let Some(found) = found {
+                self.poured.tally.notes(Note::Damaged, at, 1 + found.broken);
+                at = found.at;
                 continue;
             }
             self.poured.gave_up |= self.search_budget == 0;
@@ -400,7 +411,7 @@ impl<'a, S: EventSink> Pourer<'a, S> {
         }
         let step = own
             .step
-            .or(named_step.filter(|_| category.may_mark_steps))
+            .or(named_step.filter(|_| category.may_mark_steps && self.plan.steps != Steps::OwnOnly))
             .or_else(|| self.step_from_args(entry));
         let mut flows = Vec::new();
         self.attached_flows(entry, &own, &mut flows);
@@ -418,7 +429,7 @@ impl<'a, S: EventSink> Pourer<'a, S> {
     }
 
     fn step_from_args(&self, entry: &Entry) -> Option<i64> {
-        if !self.plan.step_args || entry.args.sort != Sort::Object {
+        if self.plan.steps != Steps::NamesAndArgs || entry.args.sort != Sort::Object {
             return None;
         }
         let args = entry.args.span.of(self.plan.bytes);

@@ -17,11 +17,11 @@ use super::describe::Metadata;
 use super::event::{Next, find_entry, next_element};
 use super::number::ps_from_us_text;
 use super::pairs::Pairing;
-use super::pour::{Ended, Plan, Poured, Pourer};
-use super::scan::{self, Sort, Span, Stop, Value, skip_space};
+use super::pour::{Ended, Plan, Poured, Pourer, Steps};
+use super::scan::{self, Stop, skip_space};
 use super::tally::{Cut, Note};
 use super::torch::{self, TopLevel};
-use super::{event, writer};
+use super::{event, own};
 use crate::FormatError;
 
 /// Lists shorter than this are read by one thread.
@@ -51,7 +51,7 @@ pub(super) fn read<S: EventSink>(
         context,
         origin_ps: i128::from(origin.epoch.origin_ns) * 1_000,
         source: source_id,
-        step_args: !torch::is_torch(bytes, &outline.top),
+        steps: steps_of(bytes, &outline.top),
     };
     context.advance(first_list.min(bytes.len()) as u64)?;
 
@@ -78,6 +78,16 @@ pub(super) fn read<S: EventSink>(
     Ok(())
 }
 
+fn steps_of(bytes: &[u8], top: &TopLevel) -> Steps {
+    if own::is_ours(bytes, top) {
+        Steps::OwnOnly
+    } else if torch::is_torch(bytes, top) {
+        Steps::Names
+    } else {
+        Steps::NamesAndArgs
+    }
+}
+
 /// Begin and end of the pairs of a file whose ends have arguments.
 pub(super) fn ends_of(shared: &SharedBytes) -> Result<Vec<(u64, u64)>, FormatError> {
     let bytes: &[u8] = (**shared).as_ref();
@@ -88,7 +98,7 @@ pub(super) fn ends_of(shared: &SharedBytes) -> Result<Vec<(u64, u64)>, FormatErr
         context: &context,
         origin_ps: i128::from(Origin::find(bytes, &outline).epoch.origin_ns) * 1_000,
         source: SourceId(0),
-        step_args: false,
+        steps: Steps::OwnOnly,
     };
     let mut sink = Nowhere;
     let mut poured = Poured::default();
@@ -280,7 +290,7 @@ struct Origin {
 
 impl Origin {
     fn find(bytes: &[u8], outline: &Outline) -> Self {
-        if let Some(epoch) = writer::epoch_of(bytes, &outline.top) {
+        if let Some(epoch) = own::epoch(bytes, &outline.top) {
             return Self { epoch };
         }
         let origin_ns = first_time_ns(bytes, outline.list).unwrap_or(0);
@@ -325,7 +335,7 @@ fn first_time_ns(bytes: &[u8], list: usize) -> Option<i64> {
             Ok(Next::Element(next)) => next,
             Ok(Next::Closed(_)) => break,
             Err(_) => match find_entry(bytes, at + 1, bytes.len(), &mut budget) {
-                Some(next) => next,
+                Some(found) => found.at,
                 None => break,
             },
         };
@@ -426,7 +436,8 @@ fn pour_parts<S: EventSink>(
     let mut starts = vec![at];
     for part in 1..threads {
         let from = at + part * size;
-        starts.extend(find_entry(plan.bytes, from, from + size, &mut (16 << 20)));
+        let found = find_entry(plan.bytes, from, from + size, &mut (16 << 20));
+        starts.extend(found.map(|found| found.at));
     }
     let limits = starts.iter().skip(1).copied().chain([usize::MAX]);
     let jobs: Vec<_> = starts.iter().copied().zip(limits).collect();
@@ -540,6 +551,7 @@ fn pour_pairs<S: EventSink>(plan: Plan<'_>, sink: &mut S, poured: &mut Poured) -
         source: plan.source,
         last_ps: poured.last_ps.unwrap_or(0),
         max_tracks: plan.context.limits.max_tracks,
+        steps: plan.steps,
         ends: Vec::new(),
     };
     let threads = std::mem::take(&mut poured.begins_and_ends);
@@ -563,9 +575,11 @@ fn finish<S: EventSink>(
     let metadata = Metadata::read(bytes, &poured.metadata, sink);
     metadata.describe(bytes, &poured.rows, sink);
 
-    let is_ours = writer::is_ours(bytes, &outline.top);
-    torch::pour_facts(bytes, &outline.top, sink);
-    if !is_ours {
+    let is_ours = own::is_ours(bytes, &outline.top);
+    if is_ours {
+        own::pour_end(bytes, &outline.top, sink);
+    } else {
+        torch::pour_facts(bytes, &outline.top, sink);
         let is_xla = metadata
             .any_process_named(|name| name.starts_with("/host:") || name.starts_with("/device:"));
         torch::pour_badges(bytes, &outline.top, poured.hints, is_xla, sink);
@@ -576,7 +590,6 @@ fn finish<S: EventSink>(
             sink.fact("unix_start_ns", ArgValue::Int(unix_ns));
         }
     }
-    writer::pour_end(bytes, &outline.top, sink);
 
     if let Some((cut, at)) = outline.cut {
         poured.tally.note(Note::Top(cut), at);
@@ -593,10 +606,4 @@ fn finish<S: EventSink>(
         let detail = format!("{whole} entries, none of them an event");
         sink.diagnose(stepscope_model::Diagnostic::EmptyTrace, 1, &detail);
     }
-}
-
-/// A value of the outermost object as it is needed elsewhere.
-pub(super) fn object_at(top: &TopLevel, bytes: &[u8], name: &[u8]) -> Option<Span> {
-    let value: Value = torch::find(bytes, top, name)?;
-    (value.sort == Sort::Object).then_some(value.span)
 }

@@ -125,11 +125,16 @@ pub(super) struct Tally {
 impl Tally {
     /// Counts one `note`, seen at byte `at`.
     pub(super) fn note(&mut self, note: Note, at: usize) {
+        self.notes(note, at, 1);
+    }
+
+    /// Counts several, the first of them at byte `at`.
+    pub(super) fn notes(&mut self, note: Note, at: usize, count: u64) {
         if let Some(row) = self.rows.iter_mut().find(|row| row.0 == note) {
-            row.1 += 1;
+            row.1 += count;
             row.2 = row.2.min(at);
         } else {
-            self.rows.push((note, 1, at));
+            self.rows.push((note, count, at));
         }
     }
 
@@ -145,12 +150,7 @@ impl Tally {
     /// Adds the counts of a part that lies behind this one.
     pub(super) fn append(&mut self, other: &Self) {
         for (note, count, at) in &other.rows {
-            if let Some(row) = self.rows.iter_mut().find(|row| row.0 == *note) {
-                row.1 += count;
-                row.2 = row.2.min(*at);
-            } else {
-                self.rows.push((*note, *count, *at));
-            }
+            self.notes(*note, *at, *count);
         }
     }
 

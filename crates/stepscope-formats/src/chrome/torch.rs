@@ -78,7 +78,6 @@ pub(super) fn pour_facts<S: EventSink>(bytes: &[u8], top: &TopLevel, sink: &mut 
     for (key, value) in top {
         let name = String::from_utf8_lossy(key.of(bytes));
         match (&*name, value.sort) {
-            ("stepscope" | "stepscopeEnd", _) => continue,
             ("deviceProperties", Sort::Array) => devices(bytes, value, sink),
             ("distributedInfo", Sort::Object) => {
                 let _ = visit_members(bytes, value.span.start, &mut |key, value| {
@@ -147,7 +146,10 @@ pub(super) fn pour_badges<S: EventSink>(
 }
 
 /// Each element of the list `list`.
-fn elements(bytes: &[u8], list: &Value, mut visit: impl FnMut(&Value)) {
+pub(super) fn elements(bytes: &[u8], list: &Value, mut visit: impl FnMut(&Value)) {
+    if list.sort != Sort::Array {
+        return;
+    }
     let mut at = skip_space(bytes, list.span.start + 1);
     while at + 1 < list.span.end {
         let Ok((element, next)) = value(bytes, at) else {

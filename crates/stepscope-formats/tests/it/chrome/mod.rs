@@ -1,5 +1,9 @@
 //! Chrome JSON: real files against their reference figures, broken files, properties.
 
+mod broken;
+mod phases;
+mod random;
+mod round_trip;
 mod truth;
 
 use std::io::Read;
@@ -32,4 +36,29 @@ fn read_with(bytes: &SharedBytes, threads: usize) -> Result<Probe, FormatError> 
     context.threads = threads;
     let mut probe = Probe::new();
     stepscope_formats::chrome::read(bytes, &context, &mut probe).map(|()| probe)
+}
+
+/// Reads a text that must be readable, with one thread.
+fn read(text: impl Into<Vec<u8>>) -> Probe {
+    read_with(&shared(text), 1).unwrap()
+}
+
+/// What a probe holds, in words, without what depends on the order of making (numbers of names).
+fn content(probe: &Probe) -> String {
+    let slices: Vec<_> = probe
+        .slices
+        .iter()
+        .map(|slice| (slice, probe.args(slice.args)))
+        .collect();
+    format!(
+        "{:#?}\n{:#?}\n{slices:#?}\n{:#?}\n{:#?}\n{:#?}\n{:#?}\n{:#?}\n{:#?}",
+        probe.epoch,
+        probe.tracks,
+        probe.instants,
+        probe.samples,
+        probe.flows,
+        probe.modules,
+        probe.facts,
+        probe.diagnostics,
+    )
 }
