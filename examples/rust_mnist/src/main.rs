@@ -39,9 +39,15 @@ fn main() -> Result<()> {
 
     let first = mean(&losses[..10]);
     let last = mean(&losses[losses.len() - 10..]);
-    println!("loss fell from {first:.3} to {last:.3} in {} steps", losses.len());
+    println!(
+        "loss fell from {first:.3} to {last:.3} in {} steps",
+        losses.len()
+    );
     println!("recorded {}", report.path.display());
-    ensure!(last < first / 2.0, "the loss did not fall: {first:.3} to {last:.3}");
+    ensure!(
+        last < first / 2.0,
+        "the loss did not fall: {first:.3} to {last:.3}"
+    );
     Ok(())
 }
 
@@ -54,8 +60,12 @@ fn train() -> Result<Vec<f32>> {
     let trainer = std::thread::Builder::new()
         .name("trainer".to_owned())
         .spawn(move || learn(&from_loader))?;
-    let losses = trainer.join().map_err(|_panic| anyhow::anyhow!("the trainer panicked"))??;
-    loader.join().map_err(|_panic| anyhow::anyhow!("the loader panicked"))?;
+    let losses = trainer
+        .join()
+        .map_err(|_panic| anyhow::anyhow!("the trainer panicked"))??;
+    loader
+        .join()
+        .map_err(|_panic| anyhow::anyhow!("the loader panicked"))?;
     Ok(losses)
 }
 
@@ -107,11 +117,17 @@ fn learn(from_loader: &Receiver<Batch>) -> Result<Vec<f32>> {
             optimizer.step(&gradients)?;
         }
         stepscope::counter("loss", f64::from(loss));
-        stepscope::counter("images_per_s", BATCH_SIZE as f64 / began.elapsed().as_secs_f64());
+        stepscope::counter(
+            "images_per_s",
+            BATCH_SIZE as f64 / began.elapsed().as_secs_f64(),
+        );
         losses.push(loss);
         if number % 20 == 0 {
             stepscope::instant("accuracy_logged");
-            println!("step {number:>3}  loss {loss:.3}  accuracy {:.0} %", 100.0 * accuracy(&logits, &labels)?);
+            println!(
+                "step {number:>3}  loss {loss:.3}  accuracy {:.0} %",
+                100.0 * accuracy(&logits, &labels)?
+            );
         }
     }
     Ok(losses)

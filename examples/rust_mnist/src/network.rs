@@ -17,7 +17,10 @@ pub(crate) struct Network {
 
 impl Network {
     pub(crate) fn new(variables: VarBuilder) -> Result<Self> {
-        let padded = Conv2dConfig { padding: 1, ..Conv2dConfig::default() };
+        let padded = Conv2dConfig {
+            padding: 1,
+            ..Conv2dConfig::default()
+        };
         let pooled = SIDE / 4;
         Ok(Self {
             first: candle_nn::conv2d(1, CHANNELS, 3, padded, variables.pp("first"))?,

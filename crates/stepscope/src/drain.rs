@@ -1,0 +1,481 @@
+//! The drain thread: carries records from the threads' rings into the journal.
+//!
+//! It wakes by time: every millisecond while something is being recorded, every five otherwise, and
+//! goes on without a pause while rings are more than half full, so that the recording threads never
+//! need a system call to wake it. Rings that were more than half full get more chunks.
+//!
+//! A chunk is given back only after the write that carries its content has returned; a kill in
+//! between leaves the same records in both places, and the block heads (thread, sequence, offset)
+//! tell so.
+#![allow(unsafe_code, reason = "reads the rings; see the module `ring`")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the recorder reads the names of threads from the kernel's files"
+)]
+
+use std::io::IoSlice;
+use std::sync::atomic::Ordering;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::clock::Pair;
+use crate::journal::Journal;
+use crate::layout::{
+    BLOCK_CLOCK, BLOCK_DATA, BLOCK_HEAD, BLOCK_LOST, BLOCK_OPEN, BLOCK_THREAD, BlockHead,
+    CHUNK_BYTES, CHUNK_USABLE, MAX_CHUNKS, OPEN_SPANS, RECORD_BYTES, RegionHead, THREAD_NAME_BYTES,
+    first_extent_bytes,
+};
+use crate::os;
+use crate::ring::{ATTACH, Region, SWEEPING, exit, regions};
+
+const BUSY_PERIOD: Duration = Duration::from_millis(1);
+const IDLE_PERIOD: Duration = Duration::from_millis(5);
+/// Passes without a record before the longer period is used.
+const IDLE_AFTER: u32 = 200;
+const CLOCK_PERIOD: Duration = Duration::from_secs(1);
+
+/// Tells the drain thread to write out what there is, and to end.
+#[derive(Debug, Default)]
+pub(crate) struct Control {
+    wish: Mutex<Wish>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Wish {
+    stop: bool,
+    /// Flushes asked for, and done.
+    flushes: u64,
+    flushed: u64,
+}
+
+impl Control {
+    /// Ends the drain thread after one last pass.
+    pub(crate) fn stop(&self) {
+        self.lock().stop = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until everything that was recorded before this call is in the journal. `false` when
+    /// the drain thread does not answer.
+    pub(crate) fn flush(&self, patience: Duration) -> bool {
+        let mut wish = self.lock();
+        wish.flushes += 1;
+        let mine = wish.flushes;
+        self.changed.notify_all();
+        let begun = Instant::now();
+        while wish.flushed < mine && !wish.stop {
+            let Some(left) = patience.checked_sub(begun.elapsed()) else {
+                return false;
+            };
+            wish = self
+                .changed
+                .wait_timeout(wish, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+        wish.flushed >= mine
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Wish> {
+        self.wish.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sleeps for a period or until something is asked for. Whether to stop, and the flush that
+    /// the next pass fulfils.
+    fn wait(&self, period: Duration) -> (bool, u64) {
+        let wish = self.lock();
+        let (wish, _) = self
+            .changed
+            .wait_timeout_while(wish, period, |wish| {
+                !wish.stop && wish.flushes == wish.flushed
+            })
+            .unwrap_or_else(PoisonError::into_inner);
+        (wish.stop, wish.flushes)
+    }
+
+    fn done(&self, flush: u64) {
+        let mut wish = self.lock();
+        if wish.flushed < flush {
+            wish.flushed = flush;
+            self.changed.notify_all();
+        }
+    }
+}
+
+/// What the drain thread remembers of a region.
+#[derive(Clone)]
+struct Seen {
+    serial: u32,
+    /// Sequence and bytes already carried, by chunk.
+    carried: [(u32, u32); MAX_CHUNKS],
+    name: Vec<u8>,
+    lost: (u64, u64),
+}
+
+/// A piece of a chunk that is ready to be carried.
+struct Piece {
+    chunk: usize,
+    sequence: u32,
+    from: u32,
+    to: u32,
+    closed: bool,
+}
+
+/// The drain thread's state; handed back when it ends.
+pub(crate) struct Drain {
+    state: u32,
+    pub(crate) journal: Journal,
+    seen: Vec<Option<Box<Seen>>>,
+    last_clock: Instant,
+    /// Records carried so far.
+    pub(crate) records: u64,
+    /// Threads seen so far.
+    pub(crate) threads: u64,
+}
+
+impl Drain {
+    pub(crate) fn new(state: u32, journal: Journal) -> Self {
+        Self {
+            state,
+            journal,
+            seen: Vec::new(),
+            last_clock: Instant::now(),
+            records: 0,
+            threads: 0,
+        }
+    }
+
+    /// The thread's body.
+    pub(crate) fn run(mut self, control: &Control) -> Self {
+        os::hold_all_signals();
+        let mut idle = 0;
+        let mut crowded = false;
+        loop {
+            let period = match (crowded, idle < IDLE_AFTER) {
+                (true, _) => Duration::ZERO,
+                (false, true) => BUSY_PERIOD,
+                (false, false) => IDLE_PERIOD,
+            };
+            let (stop, flush) = control.wait(period);
+            if self.last_clock.elapsed() >= CLOCK_PERIOD {
+                self.put_clock();
+                self.refresh_names();
+            }
+            let before = self.records;
+            crowded = self.pass(false);
+            idle = if self.records == before {
+                idle.saturating_add(1)
+            } else {
+                0
+            };
+            control.done(flush);
+            if stop {
+                self.put_clock();
+                self.refresh_names();
+                self.pass(true);
+                return self;
+            }
+        }
+    }
+
+    /// Writes a reading of the clocks.
+    pub(crate) fn put_clock(&mut self) {
+        let head = BlockHead {
+            kind: BLOCK_CLOCK,
+            ..BlockHead::default()
+        };
+        self.journal.put(head, &Pair::read(self.state).encode());
+        self.last_clock = Instant::now();
+    }
+
+    /// Asks the kernel for the names of living threads: many are named after their first event.
+    fn refresh_names(&self) {
+        for region in regions() {
+            let head = region.head();
+            if region.session.load(Ordering::SeqCst) != self.state || !exit::owned(region) {
+                continue;
+            }
+            let tid = head.tid.load(Ordering::Relaxed);
+            let Ok(now) = std::fs::read(format!("/proc/self/task/{tid}/comm")) else {
+                continue;
+            };
+            let now = now.strip_suffix(b"\n").unwrap_or(&now);
+            // The kernel keeps 15 bytes; the head may know the whole name.
+            if !name_of(head).starts_with(now) {
+                set_name(head, now);
+            }
+        }
+    }
+
+    /// Carries what there is. Whether a ring was more than half full. The last pass of a session
+    /// also writes down open spans and takes the regions back.
+    fn pass(&mut self, last: bool) -> bool {
+        let mut crowded = false;
+        for region in regions() {
+            if region.session.load(Ordering::SeqCst) != self.state {
+                continue;
+            }
+            let owned = exit::owned(region);
+            crowded |= self.carry(region, last || !owned);
+            if last {
+                region.session.store(SWEEPING, Ordering::SeqCst);
+                region.unmap_file();
+                region.session.store(0, Ordering::SeqCst);
+                exit::free(region);
+            } else if !owned {
+                region.head().serial.store(0, Ordering::Release);
+                region.session.store(0, Ordering::SeqCst);
+                exit::free(region);
+            }
+        }
+        if last {
+            // Regions of ended threads still show the file.
+            for region in regions() {
+                region.forget_file(self.state);
+            }
+        }
+        crowded
+    }
+
+    fn carry(&mut self, region: &Region, ended: bool) -> bool {
+        let head = region.head();
+        let serial = head.serial.load(Ordering::Acquire);
+        let index = region.index as usize;
+        if self.seen.len() <= index {
+            self.seen.resize(index + 1, None);
+        }
+        let mut seen = match self.seen[index].take() {
+            Some(seen) if seen.serial == serial => seen,
+            _ => {
+                self.threads += 1;
+                Box::new(Seen {
+                    serial,
+                    carried: [(0, 0); MAX_CHUNKS],
+                    name: Vec::new(),
+                    lost: (0, 0),
+                })
+            }
+        };
+        self.put_thread(head, &mut seen);
+        let pieces = pieces(head, &seen);
+        let limit = head.chunk_limit.load(Ordering::Relaxed) as usize;
+        let crowded = pieces.len() * 2 > limit;
+        self.put_pieces(region, &mut seen, &pieces);
+        if crowded && !ended {
+            grow(region, limit);
+        }
+        self.put_lost(head, &mut seen);
+        if ended {
+            self.put_open(region, serial);
+        }
+        self.seen[index] = Some(seen);
+        crowded
+    }
+
+    fn put_pieces(&mut self, region: &Region, seen: &mut Seen, pieces: &[Piece]) {
+        let heads: Vec<[u8; BLOCK_HEAD]> = pieces
+            .iter()
+            .map(|piece| {
+                BlockHead {
+                    kind: BLOCK_DATA,
+                    serial: seen.serial,
+                    sequence: piece.sequence,
+                    from: piece.from,
+                    len: piece.to - piece.from,
+                }
+                .encode()
+            })
+            .collect();
+        let mut parts = Vec::with_capacity(pieces.len() * 2);
+        for (head, piece) in heads.iter().zip(pieces) {
+            if piece.to > piece.from {
+                parts.push(IoSlice::new(head));
+                parts.push(IoSlice::new(published(region, piece)));
+            }
+        }
+        if !parts.is_empty() {
+            self.journal.write(&mut parts);
+        }
+        for piece in pieces {
+            self.records += u64::from(piece.to - piece.from) / RECORD_BYTES as u64;
+            if piece.closed {
+                seen.carried[piece.chunk] = (0, 0);
+                region.head().chunks[piece.chunk]
+                    .state
+                    .store(0, Ordering::Release);
+            } else {
+                seen.carried[piece.chunk] = (piece.sequence, piece.to);
+            }
+        }
+    }
+
+    /// Writes a thread's id and name when they are new.
+    fn put_thread(&mut self, head: &RegionHead, seen: &mut Seen) {
+        let mut name = name_of(head);
+        if !seen.name.is_empty() && name == seen.name {
+            return;
+        }
+        name.truncate(THREAD_NAME_BYTES);
+        let mut content = u64::from(head.tid.load(Ordering::Relaxed))
+            .to_le_bytes()
+            .to_vec();
+        content.extend_from_slice(&name);
+        seen.name = name;
+        let head = BlockHead {
+            kind: BLOCK_THREAD,
+            serial: seen.serial,
+            ..BlockHead::default()
+        };
+        self.journal.put(head, &content);
+        if seen.name.is_empty() {
+            // A thread without a name is written once, too.
+            seen.name.push(0);
+        }
+    }
+
+    fn put_lost(&mut self, head: &RegionHead, seen: &mut Seen) {
+        let lost = (
+            head.dropped.load(Ordering::Relaxed),
+            head.cut.load(Ordering::Relaxed),
+        );
+        if lost == seen.lost {
+            return;
+        }
+        seen.lost = lost;
+        let mut content = lost.0.to_le_bytes().to_vec();
+        content.extend_from_slice(&lost.1.to_le_bytes());
+        let head = BlockHead {
+            kind: BLOCK_LOST,
+            serial: seen.serial,
+            ..BlockHead::default()
+        };
+        self.journal.put(head, &content);
+    }
+
+    /// Writes the spans that are open.
+    fn put_open(&mut self, region: &Region, serial: u32) {
+        let depth = region.head().depth.load(Ordering::Acquire) as usize;
+        let mut content = crate::clock::ticks(self.state).to_le_bytes().to_vec();
+        for slot in region.open().iter().take(depth.min(OPEN_SPANS)) {
+            for word in [&slot.key, &slot.value, &slot.meta] {
+                content.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+            }
+        }
+        if depth > 0 {
+            let head = BlockHead {
+                kind: BLOCK_OPEN,
+                serial,
+                ..BlockHead::default()
+            };
+            self.journal.put(head, &content);
+        }
+    }
+}
+
+/// Writes a thread's name into its head.
+pub(crate) fn set_name(head: &RegionHead, name: &[u8]) {
+    let mut bytes = [0; THREAD_NAME_BYTES];
+    let len = name.len().min(THREAD_NAME_BYTES);
+    bytes[..len].copy_from_slice(&name[..len]);
+    for (word, bytes) in head.name.iter().zip(bytes.chunks_exact(8)) {
+        let bytes = bytes.try_into().unwrap_or([0; 8]);
+        word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+    }
+    head.name_len
+        .store(u32::try_from(len).unwrap_or(0), Ordering::Relaxed);
+}
+
+/// The thread's name as its head has it.
+pub(crate) fn name_of(head: &RegionHead) -> Vec<u8> {
+    let len = head.name_len.load(Ordering::Relaxed) as usize;
+    let mut name: Vec<u8> = head
+        .name
+        .iter()
+        .flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes())
+        .collect();
+    name.truncate(len);
+    name
+}
+
+/// What can be carried, in the order in which it was recorded.
+fn pieces(head: &RegionHead, seen: &Seen) -> Vec<Piece> {
+    let limit = head.chunk_limit.load(Ordering::Relaxed) as usize;
+    let mut pieces: Vec<Piece> = head
+        .chunks
+        .iter()
+        .take(limit.min(MAX_CHUNKS))
+        .enumerate()
+        .filter_map(|(chunk, place)| {
+            let state = place.state.load(Ordering::Acquire);
+            if state == 0 {
+                return None;
+            }
+            let sequence = state >> 1;
+            let to = place.used.load(Ordering::Acquire);
+            let from = match seen.carried[chunk] {
+                (carried, bytes) if carried == sequence => bytes,
+                _ => 0,
+            };
+            Some(Piece {
+                chunk,
+                sequence,
+                from,
+                to: to.clamp(from, u32::try_from(CHUNK_USABLE).unwrap_or(0).max(from)),
+                closed: state & 1 == 1,
+            })
+        })
+        .collect();
+    pieces.sort_unstable_by_key(|piece| piece.sequence);
+    pieces
+}
+
+/// The bytes of a piece.
+fn published<'a>(region: &'a Region, piece: &Piece) -> &'a [u8] {
+    let at = region.chunk(piece.chunk);
+    // SAFETY: the bytes below `used` were written before it was published and are not written
+    // again before this thread gives the chunk back.
+    unsafe {
+        std::slice::from_raw_parts(
+            at.add(piece.from as usize),
+            (piece.to - piece.from) as usize,
+        )
+    }
+}
+
+/// Gives a region as many chunks again as it has.
+fn grow(region: &Region, limit: usize) {
+    let more = limit.min(MAX_CHUNKS - limit);
+    let head = region.head();
+    if more == 0 {
+        return;
+    }
+    let at = region.chunk(limit);
+    let bytes = more * CHUNK_BYTES;
+    if region.mapped_for.load(Ordering::Relaxed) == 0 {
+        // SAFETY: the region's own space, so far without memory behind it or unused.
+        if !unsafe { os::map_memory(at, bytes) } {
+            return;
+        }
+    } else {
+        let extent = head
+            .extents
+            .iter()
+            .find(|extent| extent.chunks.load(Ordering::Relaxed) == 0);
+        let rings = ATTACH.rings.load(Ordering::Relaxed).cast_signed();
+        let Some(extent) = extent else { return };
+        let place = ATTACH.rings_len.fetch_add(bytes as u64, Ordering::Relaxed);
+        if os::allot(rings, place, bytes as u64).is_err() {
+            return;
+        }
+        // SAFETY: as above; the space has been allotted.
+        if !unsafe { os::map_file(at, bytes, rings, place) } {
+            return;
+        }
+        extent.file_offset.store(place, Ordering::Relaxed);
+        extent.chunks.store(more as u64, Ordering::Release);
+    }
+    debug_assert!(first_extent_bytes(limit + more) <= crate::layout::REGION_BYTES);
+    head.chunk_limit
+        .store(u32::try_from(limit + more).unwrap_or(1), Ordering::Release);
+}

@@ -1,0 +1,209 @@
+//! The events file: blocks appended by the drain thread, in a file or in memory.
+//!
+//! When the file cannot grow any more (a full disk, a limit on file sizes), what comes later is
+//! kept in memory, up to a limit; past that it is dropped and counted. Either way the recording goes
+//! on and the program is not disturbed.
+
+use std::fs::File;
+use std::io::{self, IoSlice, Write};
+
+use crate::layout::{BLOCK_DATA, BLOCK_HEAD, BlockHead, RECORD_BYTES};
+
+const SEGMENT_BYTES: usize = 4 << 20;
+
+/// Where the blocks go.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    file: Option<File>,
+    file_bytes: u64,
+    /// Why the file is no longer written.
+    pub(crate) file_error: Option<io::Error>,
+    memory: Vec<Vec<u8>>,
+    memory_bytes: usize,
+    memory_limit: usize,
+    /// Records that found no room even in memory.
+    pub(crate) lost: u64,
+}
+
+impl Journal {
+    /// In memory only, up to `limit` bytes.
+    pub(crate) fn in_memory(limit: usize) -> Self {
+        Self {
+            file: None,
+            file_bytes: 0,
+            file_error: None,
+            memory: Vec::new(),
+            memory_bytes: 0,
+            memory_limit: limit,
+            lost: 0,
+        }
+    }
+
+    /// In a new file; in memory, up to `limit` bytes, when that fails.
+    pub(crate) fn in_file(file: File, limit: usize) -> Self {
+        Self {
+            file: Some(file),
+            ..Self::in_memory(limit)
+        }
+    }
+
+    /// Appends one small block.
+    pub(crate) fn put(&mut self, mut head: BlockHead, content: &[u8]) {
+        head.len = u32::try_from(content.len()).unwrap_or(u32::MAX);
+        let encoded = head.encode();
+        self.write(&mut [IoSlice::new(&encoded), IoSlice::new(content)]);
+    }
+
+    /// Appends whole blocks (heads and contents alternate), in as few writes as the kernel takes.
+    pub(crate) fn write(&mut self, parts: &mut [IoSlice<'_>]) {
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        if let Some(file) = &mut self.file {
+            let Err(error) = write_all(file, parts) else {
+                self.file_bytes += bytes as u64;
+                return;
+            };
+            // Cut off the half that got through; what a kill would leave is passed over anyway.
+            let _ = file.set_len(self.file_bytes);
+            self.file = None;
+            self.file_error = Some(error);
+        }
+        self.keep(parts, bytes);
+    }
+
+    fn keep(&mut self, parts: &[IoSlice<'_>], bytes: usize) {
+        if self.memory_bytes + bytes > self.memory_limit {
+            for pair in parts.chunks(2) {
+                if let [head, content] = pair
+                    && BlockHead::decode(head).is_some_and(|head| head.kind == BLOCK_DATA)
+                {
+                    self.lost += (content.len() / RECORD_BYTES) as u64;
+                }
+            }
+            return;
+        }
+        let fits = self
+            .memory
+            .last()
+            .is_some_and(|last| last.capacity() - last.len() >= bytes);
+        if !fits {
+            self.memory
+                .push(Vec::with_capacity(bytes.max(SEGMENT_BYTES)));
+        }
+        if let Some(segment) = self.memory.last_mut() {
+            for part in parts {
+                segment.extend_from_slice(part);
+            }
+            self.memory_bytes += bytes;
+        }
+    }
+
+    /// The file, if there is one or was one, and its whole blocks' bytes.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// What is in memory.
+    pub(crate) fn memory(&self) -> impl Iterator<Item = &[u8]> {
+        self.memory.iter().map(Vec::as_slice)
+    }
+}
+
+/// Writes everything, or leaves `parts` as they were and says why not.
+fn write_all(file: &mut File, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
+    // The kernel takes at most 1,024 pieces at once.
+    for batch in parts.chunks(1_000) {
+        let mut batch = batch.to_vec();
+        let mut left = batch.as_mut_slice();
+        while !left.is_empty() {
+            match file.write_vectored(left) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => IoSlice::advance_slices(&mut left, written),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Calls `found` for each sound block of a stretch of blocks. Garbage is passed over: the number
+/// of bytes that were no part of a sound block is returned.
+pub(crate) fn blocks<'a>(bytes: &'a [u8], mut found: impl FnMut(BlockHead, &'a [u8])) -> u64 {
+    let mut at = 0;
+    let mut garbage = 0;
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        if let Some(head) = BlockHead::decode(rest) {
+            let content = &rest[BLOCK_HEAD..];
+            let len = head.len as usize;
+            if len > content.len() {
+                // The last write did not get through: the records that did are whole.
+                if head.kind == BLOCK_DATA {
+                    let whole = content.len() / RECORD_BYTES * RECORD_BYTES;
+                    found(head, &content[..whole]);
+                }
+                return garbage + (content.len() % RECORD_BYTES) as u64;
+            }
+            found(head, &content[..len]);
+            at += BLOCK_HEAD + len;
+        } else {
+            at += 1;
+            garbage += 1;
+        }
+    }
+    garbage
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(serial: u32) -> BlockHead {
+        BlockHead {
+            kind: BLOCK_DATA,
+            serial,
+            ..BlockHead::default()
+        }
+    }
+
+    #[test]
+    fn what_memory_cannot_hold_is_counted() {
+        let mut journal = Journal::in_memory(200);
+        journal.put(data(1), &[1; 96]);
+        journal.put(data(2), &[2; 96]);
+        assert_eq!(journal.lost, 4);
+        let all: Vec<u8> = journal.memory().flatten().copied().collect();
+        let mut seen = Vec::new();
+        assert_eq!(
+            blocks(&all, |head, bytes| seen.push((head.serial, bytes.len()))),
+            0
+        );
+        assert_eq!(seen, [(1, 96)]);
+    }
+
+    #[test]
+    fn damage_costs_only_the_damaged_block() {
+        let mut journal = Journal::in_memory(1 << 20);
+        for serial in 1..=3 {
+            journal.put(data(serial), &[0; 48]);
+        }
+        let mut all: Vec<u8> = journal.memory().flatten().copied().collect();
+        all[80 + 4] ^= 1;
+        let mut seen = Vec::new();
+        let garbage = blocks(&all, |head, _| seen.push(head.serial));
+        assert_eq!((seen, garbage), (vec![1, 3], 80));
+        all.truncate(all.len() - 20);
+        let mut last = 0;
+        blocks(&all, |_, bytes| last = bytes.len());
+        assert_eq!(last, 24);
+    }
+
+    #[test]
+    fn a_file_that_cannot_grow_continues_in_memory() {
+        let read_only = File::open("/dev/null").unwrap();
+        let mut journal = Journal::in_file(read_only, 1 << 20);
+        journal.put(data(5), &[0; 24]);
+        assert!(journal.file_error.is_some());
+        assert_eq!(journal.memory().map(<[u8]>::len).sum::<usize>(), 56);
+    }
+}

@@ -1,0 +1,351 @@
+//! Names: every text that labels events, numbered once per process.
+//!
+//! A static name keeps its number in itself. A name made at run time is looked up in a table that
+//! is read without a lock. Registering a new one takes a lock that is never waited for long, and
+//! memory that does not come from the program's allocator: a thread may register a name inside a
+//! signal handler, whatever it interrupted. Whoever does not get a number (the lock is taken, the
+//! table is full, the text is long) writes the text itself beside the event instead.
+//!
+//! While a crash-safe session runs, each name is also written to the session's name table
+//! ([`publish_all`]) before its number can appear in any record.
+#![allow(
+    unsafe_code,
+    reason = "names live in memory of our own, and in a shared mapping"
+)]
+#![allow(
+    clippy::cast_ptr_alignment,
+    reason = "mappings begin on pages and all places in them are multiples of 8"
+)]
+
+use std::hash::Hasher;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use crate::layout::{NAMES_BYTES, NAMES_HEAD};
+use crate::os;
+
+/// Longest text that gets a number, in bytes.
+const MAX_NAME_BYTES: usize = 1_024;
+/// Most names of a process.
+const MAX_NAMES: usize = 24_576;
+const TABLE: usize = 65_536;
+const BLOCK: usize = 256 << 10;
+
+/// A name known at compile time; made by the macros.
+#[derive(Debug)]
+pub struct StaticName {
+    text: &'static str,
+    id: AtomicU32,
+}
+
+impl StaticName {
+    /// A name that registers itself when it is first used.
+    pub const fn new(text: &'static str) -> Self {
+        Self {
+            text,
+            id: AtomicU32::new(0),
+        }
+    }
+
+    /// The text.
+    pub const fn text(&self) -> &'static str {
+        self.text
+    }
+
+    /// Its number, 0 when it could not get one now.
+    #[inline]
+    pub(crate) fn id(&self) -> u32 {
+        match self.id.load(Ordering::Relaxed) {
+            0 => self.register(),
+            id => id,
+        }
+    }
+
+    #[cold]
+    fn register(&self) -> u32 {
+        let id = intern(self.text);
+        self.id.store(id, Ordering::Relaxed);
+        id
+    }
+}
+
+/// A registered text; never freed, never changed.
+struct Entry {
+    hash: u64,
+    len: u32,
+    id: u32,
+    at: *const u8,
+}
+
+impl Entry {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: written in full before the entry was published, and never freed.
+        unsafe { std::slice::from_raw_parts(self.at, self.len as usize) }
+    }
+}
+
+static SLOTS: [AtomicPtr<Entry>; TABLE] = [const { AtomicPtr::new(std::ptr::null_mut()) }; TABLE];
+static BY_ID: [AtomicPtr<Entry>; MAX_NAMES] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_NAMES];
+static COUNT: AtomicUsize = AtomicUsize::new(1);
+static LOCK: AtomicBool = AtomicBool::new(false);
+static FREE_AT: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+static FREE_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// Where the current crash-safe session keeps its names; null otherwise.
+static SESSION_TABLE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+
+fn hash(text: &str) -> u64 {
+    let mut hasher = rustc_hash::FxHasher::default();
+    hasher.write(text.as_bytes());
+    hasher.finish()
+}
+
+/// The number of a text, made if it is new; 0 when it cannot have one now.
+#[inline]
+pub(crate) fn intern(text: &str) -> u32 {
+    let hash = hash(text);
+    match find(text, hash) {
+        Ok(id) => id,
+        Err(_) => add(text, hash),
+    }
+}
+
+/// The number, or the first free place of the table.
+fn find(text: &str, hash: u64) -> Result<u32, usize> {
+    #[allow(clippy::cast_possible_truncation, reason = "a place in the table")]
+    let mut at = (hash >> 40) as usize ^ hash as usize;
+    loop {
+        at &= TABLE - 1;
+        let entry = SLOTS[at].load(Ordering::Acquire);
+        if entry.is_null() {
+            return Err(at);
+        }
+        // SAFETY: published entries live for ever.
+        let entry = unsafe { &*entry };
+        if entry.hash == hash && entry.bytes() == text.as_bytes() {
+            return Ok(entry.id);
+        }
+        at += 1;
+    }
+}
+
+#[cold]
+fn add(text: &str, hash: u64) -> u32 {
+    if text.len() > MAX_NAME_BYTES {
+        return 0;
+    }
+    // Another thread holds the lock for less than a microsecond; a handler that interrupted the
+    // holder would wait for ever.
+    for _ in 0..200 {
+        if LOCK
+            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+        {
+            let id = add_locked(text, hash);
+            LOCK.store(false, Ordering::Release);
+            return id;
+        }
+        std::hint::spin_loop();
+    }
+    0
+}
+
+fn add_locked(text: &str, hash: u64) -> u32 {
+    let at = match find(text, hash) {
+        Ok(id) => return id,
+        Err(at) => at,
+    };
+    let count = COUNT.load(Ordering::Relaxed);
+    if count >= MAX_NAMES {
+        return 0;
+    }
+    let Ok(id) = u32::try_from(count) else {
+        return 0;
+    };
+    let Some(place) = take(size_of::<Entry>() + text.len()) else {
+        return 0;
+    };
+    // SAFETY: `take` gave room for both, aligned for an entry, that nobody else has.
+    let entry = unsafe {
+        let bytes = place.add(size_of::<Entry>());
+        std::ptr::copy_nonoverlapping(text.as_ptr(), bytes, text.len());
+        let entry = place.cast::<Entry>();
+        entry.write(Entry {
+            hash,
+            len: u32::try_from(text.len()).unwrap_or(0),
+            id,
+            at: bytes,
+        });
+        entry
+    };
+    BY_ID[count].store(entry, Ordering::Release);
+    COUNT.store(count + 1, Ordering::SeqCst);
+    // Before the number can be seen by anybody: `publish_all` either sees the count, or was called
+    // before and then the table is set here.
+    let table = SESSION_TABLE.load(Ordering::SeqCst);
+    if !table.is_null() {
+        // SAFETY: the table's space stays mapped for ever.
+        unsafe { publish(table, id, text.as_bytes()) };
+    }
+    SLOTS[at].store(entry, Ordering::Release);
+    id
+}
+
+/// Memory that is never given back. Only with the lock.
+fn take(bytes: usize) -> Option<*mut u8> {
+    let bytes = bytes.next_multiple_of(align_of::<Entry>());
+    let free = FREE_BYTES.load(Ordering::Relaxed);
+    let at = FREE_AT.load(Ordering::Relaxed);
+    let (at, free) = if free >= bytes {
+        (at, free)
+    } else {
+        let block = os::reserve(BLOCK)?;
+        // SAFETY: just reserved.
+        if !unsafe { os::map_memory(block, BLOCK) } {
+            return None;
+        }
+        (block, BLOCK)
+    };
+    // SAFETY: within the block.
+    FREE_AT.store(unsafe { at.add(bytes) }, Ordering::Relaxed);
+    FREE_BYTES.store(free - bytes, Ordering::Relaxed);
+    Some(at)
+}
+
+/// The text of a number.
+pub(crate) fn text(id: u32) -> Option<&'static str> {
+    let entry = BY_ID.get(id as usize)?.load(Ordering::Acquire);
+    if entry.is_null() {
+        return None;
+    }
+    // SAFETY: published entries live for ever.
+    std::str::from_utf8(unsafe { &*entry }.bytes()).ok()
+}
+
+/// Every name so far, and from now on each new one, goes into `table`, which is zeroed and
+/// [`NAMES_BYTES`] long.
+///
+/// # Safety
+/// The range must stay mapped (with whatever) for ever.
+pub(crate) unsafe fn publish_all(table: *mut u8) {
+    SESSION_TABLE.store(table, Ordering::SeqCst);
+    for entry in BY_ID.iter().take(COUNT.load(Ordering::SeqCst)).skip(1) {
+        let entry = entry.load(Ordering::Acquire);
+        if !entry.is_null() {
+            // SAFETY: published entries live for ever; the table by the caller's promise.
+            unsafe { publish(table, (*entry).id, (*entry).bytes()) };
+        }
+    }
+}
+
+/// New names go nowhere from now on.
+pub(crate) fn unpublish() {
+    SESSION_TABLE.store(std::ptr::null_mut(), Ordering::SeqCst);
+}
+
+/// Appends one name: a word of length and number, then the text, to a multiple of 8. The number is
+/// stored last, so that a name that was cut short is seen.
+unsafe fn publish(table: *mut u8, id: u32, text: &[u8]) {
+    let room = 8 + text.len().next_multiple_of(8);
+    // SAFETY: the table begins with two words: a nonce, and the bytes used after the head.
+    let used = unsafe { &*table.add(8).cast::<AtomicU64>() };
+    let at = NAMES_HEAD as u64 + used.fetch_add(room as u64, Ordering::Relaxed);
+    let Some(at) = usize::try_from(at)
+        .ok()
+        .filter(|at| at + room <= NAMES_BYTES)
+    else {
+        return;
+    };
+    // SAFETY: `at..at + room` lies in the table and is this call's own, by the addition above.
+    unsafe {
+        let head = &*table.add(at).cast::<AtomicU64>();
+        head.store((text.len() as u64) << 32, Ordering::Relaxed);
+        std::ptr::copy_nonoverlapping(text.as_ptr(), table.add(at + 8), text.len());
+        head.store((text.len() as u64) << 32 | u64::from(id), Ordering::Release);
+    }
+}
+
+/// Reads a table that [`publish`] filled, calling `found` for each whole name.
+pub(crate) fn read_table<'a>(table: &'a [u8], mut found: impl FnMut(u32, &'a [u8])) {
+    let mut at = NAMES_HEAD;
+    while let Some(head) = table.get(at..at + 8) {
+        let head = u64::from_le_bytes(head.try_into().unwrap_or([0; 8]));
+        let len = (head >> 32) as usize;
+        let id = u32::try_from(head & u64::from(u32::MAX)).unwrap_or(0);
+        if head == 0 {
+            at += 8;
+            continue;
+        }
+        if id != 0
+            && let Some(text) = table.get(at + 8..(at + 8).saturating_add(len))
+        {
+            found(id, text);
+        }
+        at = at.saturating_add(8 + len.next_multiple_of(8));
+    }
+}
+
+/// In a child after a fork: whoever held the lock is not here.
+pub(crate) fn after_fork_in_child() {
+    unpublish();
+    LOCK.store(false, Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_texts_have_equal_numbers() {
+        static A: StaticName = StaticName::new("names::same");
+        static B: StaticName = StaticName::new("names::same");
+        assert_ne!(A.id(), 0);
+        assert_eq!(A.id(), B.id());
+        assert_eq!(intern("names::same"), A.id());
+        assert_ne!(intern("names::other"), A.id());
+        assert_eq!(text(A.id()), Some("names::same"));
+        assert_eq!(intern(&"x".repeat(MAX_NAME_BYTES + 1)), 0);
+    }
+
+    #[test]
+    fn threads_agree() {
+        let ids: Vec<Vec<u32>> = std::thread::scope(|scope| {
+            let handles: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        (0..500)
+                            .map(|n| {
+                                loop {
+                                    let id = intern(&format!("names::thread {n}"));
+                                    if id != 0 {
+                                        break id;
+                                    }
+                                }
+                            })
+                            .collect()
+                    })
+                })
+                .collect();
+            handles.into_iter().map(|h| h.join().unwrap()).collect()
+        });
+        assert!(ids.windows(2).all(|pair| pair[0] == pair[1]));
+    }
+
+    #[test]
+    fn a_table_is_read_back_and_a_cut_name_is_passed_over() {
+        let mut table = vec![0_u64; NAMES_BYTES / 8];
+        let at = table.as_mut_ptr().cast::<u8>();
+        // SAFETY: the vector outlives the calls and has the size that they want.
+        unsafe {
+            publish(at, 3, b"three");
+            publish(at, 4, b"four four");
+            publish(at, 5, b"");
+        }
+        let cut = NAMES_HEAD / 8 + 2;
+        table[cut] &= !u64::from(u32::MAX);
+        let bytes: Vec<u8> = table.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut seen = Vec::new();
+        read_table(&bytes, |id, text| seen.push((id, text.to_vec())));
+        assert_eq!(seen, [(3, b"three".to_vec()), (5, Vec::new())]);
+    }
+}

@@ -1,0 +1,369 @@
+//! Turns what killed programs left behind into ordinary runs.
+//!
+//! A crash-safe session keeps a journal in its folder (`docs/reference/journal.md`). Its writer
+//! holds a lock as long as it lives, so a live recording is never touched, and two recoveries never
+//! meet. What a journal holds becomes `HOST.xplane.pb` beside it, marked as recovered; only then is
+//! the journal removed. A folder that cannot be written is recovered into another directory, and the
+//! journal stays.
+#![allow(unsafe_code, reason = "maps the journal's files")]
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::hash::{Hash, Hasher};
+use std::io;
+use std::mem::offset_of;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::decode::{Index, Leftover, Thread};
+use crate::export::{self, Facts, Names};
+use crate::layout::{
+    CHUNK_BYTES, CHUNK_USABLE, CHUNKS_OFFSET, ChunkHead, Extent, MAX_CHUNKS, MAX_EXTENTS,
+    NAMES_BYTES, OPEN_OFFSET, OPEN_SPANS, RECORD_BYTES, RegionHead, THREAD_NAME_BYTES,
+};
+use crate::session::folder::{EVENTS_FILE, JOURNAL_PREFIX, LOCK_FILE, RINGS_FILE};
+use crate::session::{mark_written, stats};
+use crate::{names, os};
+
+/// Folders below a log directory that are looked at.
+const MAX_DEPTH: usize = 8;
+/// A journal that was never finished being made is removed when it is older than this.
+const ABANDONED_AFTER: Duration = Duration::from_mins(10);
+
+/// What became of one journal.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct RecoveredRun {
+    /// The session's folder.
+    pub session: PathBuf,
+    /// The journal; gone unless it had to be left.
+    pub journal: PathBuf,
+    /// The file with the recording, or why there is none.
+    pub file: Result<PathBuf, RecoverError>,
+    /// The session's folder could not be written: the file lies in the cache directory.
+    pub in_cache: bool,
+    /// Spans and steps, also those that were open.
+    pub spans: u64,
+    /// Of them, those that were open when the program ended.
+    pub unfinished: u64,
+    /// Records that the program itself had to drop.
+    pub dropped: u64,
+}
+
+/// Why a journal could not be turned into a file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecoverError {
+    /// A file of the journal cannot be read, or the result not written.
+    #[error("cannot recover a recording ({source}): {}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Written by another version.
+    #[error("the journal has version {found}, this program knows version {known}: {}", path.display())]
+    OtherVersion {
+        /// The journal.
+        path: PathBuf,
+        /// Its version.
+        found: String,
+        /// Ours.
+        known: u32,
+    },
+}
+
+/// Journals below a log directory (or a session's folder) whose writer no longer lives. Costs a walk
+/// over the directories, and opens one file for each journal found.
+pub fn pending(log_dir: &Path) -> Vec<PathBuf> {
+    find(log_dir)
+        .into_iter()
+        .filter(|journal| matches!(lock(journal), Ok(Some(_))))
+        .collect()
+}
+
+/// Recovers every journal below a log directory (or a session's folder) whose writer no longer
+/// lives. Where the session's folder cannot be written, the file goes below `cache_out`, if one is
+/// given, and is made anew only when the journal has changed.
+pub fn recover_dir(log_dir: &Path, cache_out: Option<&Path>) -> Vec<RecoveredRun> {
+    find(log_dir)
+        .iter()
+        .filter_map(|journal| recover(journal, cache_out))
+        .collect()
+}
+
+fn find(log_dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![(log_dir.to_owned(), 0)];
+    while let Some((folder, depth)) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            // Of the entry itself: links are not followed.
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.starts_with(JOURNAL_PREFIX) {
+                if name.ends_with(".new") {
+                    remove_abandoned(&entry);
+                } else {
+                    found.push(entry.path());
+                }
+            } else if !name.starts_with('.') && depth < MAX_DEPTH {
+                folders.push((entry.path(), depth + 1));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// A journal whose writer was killed while it made it; there is nothing in it.
+fn remove_abandoned(entry: &fs::DirEntry) {
+    let age = entry
+        .metadata()
+        .and_then(|meta| meta.modified())
+        .ok()
+        .and_then(|made| made.elapsed().ok());
+    if age.is_some_and(|age| age > ABANDONED_AFTER) {
+        let _ = fs::remove_dir_all(entry.path());
+    }
+}
+
+/// The journal's lock; `None` when somebody has it.
+fn lock(journal: &Path) -> io::Result<Option<File>> {
+    let file = File::open(journal.join(LOCK_FILE))?;
+    Ok(os::try_lock(file.as_fd())?.then_some(file))
+}
+
+/// `None` when the writer lives, or somebody else has just recovered it.
+fn recover(journal: &Path, cache_out: Option<&Path>) -> Option<RecoveredRun> {
+    let mut run = RecoveredRun {
+        session: journal.parent().unwrap_or(journal).to_owned(),
+        journal: journal.to_owned(),
+        file: Ok(PathBuf::new()),
+        in_cache: false,
+        spans: 0,
+        unfinished: 0,
+        dropped: 0,
+    };
+    let result = match lock(journal) {
+        Ok(Some(_lock)) => os::without_size_signal(|| recover_locked(journal, cache_out, &mut run)),
+        Ok(None) => return None,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !journal.exists() => return None,
+        Err(source) => Err(RecoverError::Io {
+            path: journal.to_owned(),
+            source,
+        }),
+    };
+    run.file = result;
+    Some(run)
+}
+
+fn recover_locked(
+    journal: &Path,
+    cache_out: Option<&Path>,
+    run: &mut RecoveredRun,
+) -> Result<PathBuf, RecoverError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| RecoverError::Io { path, source }
+    };
+    let events_path = journal.join(EVENTS_FILE);
+    let events = map(&events_path).map_err(failed(&events_path))?;
+    // Without the rings there is still what was drained.
+    let rings = map(&journal.join(RINGS_FILE)).ok();
+    let rings = rings
+        .as_ref()
+        .map(os::MappedFile::bytes)
+        .unwrap_or_default();
+    let mut index = Index::default();
+    index.add(events.bytes());
+    if let Some(found) = index.facts.get("version")
+        && *found != crate::layout::VERSION.to_string()
+    {
+        return Err(RecoverError::OtherVersion {
+            path: journal.to_owned(),
+            found: found.clone(),
+            known: crate::layout::VERSION,
+        });
+    }
+    if let Some((bytes, name)) = &index.written {
+        let path = run.session.join(name);
+        if fs::metadata(&path).is_ok_and(|meta| meta.len() == *bytes) {
+            let _ = fs::remove_dir_all(journal);
+            return Ok(path);
+        }
+    }
+    for left in leftovers(rings) {
+        index.add_leftover(left);
+    }
+    let mut table = HashMap::new();
+    names::read_table(rings.get(..NAMES_BYTES).unwrap_or_default(), |id, text| {
+        table.insert(id, text);
+    });
+    run.dropped = index.threads.values().map(|thread| thread.dropped).sum();
+    let facts = facts(&index, run.dropped);
+    let names = Names::Table(table);
+    let name = format!("{}.xplane.pb", facts.host);
+    let beside = run.session.join(&name);
+    let mut marker = File::options().append(true).open(&events_path).ok();
+    let mut before = |bytes: u64, path: &Path| {
+        if let Some(events) = &mut marker {
+            mark_written(events, bytes, path);
+        }
+    };
+    let (path, written) = match export::write_file(&beside, &index, &names, &facts, &mut before) {
+        Ok(done) => {
+            fs::remove_dir_all(journal).map_err(failed(journal))?;
+            done
+        }
+        Err(error) => {
+            let Some(cache) = cache_out else {
+                return Err(failed(&beside)(error));
+            };
+            run.in_cache = true;
+            let path = cache.join(cache_name(journal)).join(&name);
+            if is_newer(&path, &events_path) {
+                return Ok(path);
+            }
+            let folder = path.parent().unwrap_or(cache);
+            fs::create_dir_all(folder).map_err(failed(folder))?;
+            let _ = fs::remove_file(&path);
+            export::write_file(&path, &index, &names, &facts, &mut |_, _| {})
+                .map_err(failed(&path))?
+        }
+    };
+    run.spans = written.spans;
+    run.unfinished = written.unfinished;
+    Ok(path)
+}
+
+fn facts(index: &Index<'_>, dropped: u64) -> Facts {
+    let mut warnings = vec![
+        "the program ended without stop_trace; this run was recovered from its journal".to_owned(),
+    ];
+    if dropped > 0 {
+        warnings.push(format!(
+            "{dropped} records were dropped: buffers were full; raise buffer_bytes or lower the trace level"
+        ));
+    }
+    if index.garbage > 0 {
+        warnings.push(format!(
+            "{} bytes of the journal were damaged and passed over",
+            index.garbage
+        ));
+    }
+    let host = index.facts.get("host").map_or("localhost", String::as_str);
+    // The journal may be anybody's: its host's name must not lead elsewhere.
+    let host = host.replace(['/', '\\', '\0'], "_");
+    Facts {
+        host: host.trim_start_matches('.').to_owned(),
+        stats: stats(index, dropped),
+        warnings,
+        recovered: true,
+    }
+}
+
+/// A name for a journal's file in the cache.
+fn cache_name(journal: &Path) -> String {
+    let path = fs::canonicalize(journal).unwrap_or_else(|_| journal.to_owned());
+    let mut hasher = rustc_hash::FxHasher::default();
+    path.hash(&mut hasher);
+    format!("recovered-{:016x}", hasher.finish())
+}
+
+fn is_newer(path: &Path, than: &Path) -> bool {
+    let time = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified()).ok();
+    matches!((time(path), time(than)), (Some(a), Some(b)) if a >= b)
+}
+
+fn map(path: &Path) -> io::Result<os::MappedFile> {
+    let file = File::open(path)?;
+    let len = file.metadata()?.len();
+    // SAFETY: the caller holds the journal's lock; the writer is gone.
+    unsafe { os::MappedFile::map(file.as_fd(), len) }
+}
+
+/// What lies in the threads' rings.
+fn leftovers(rings: &[u8]) -> Vec<Leftover<'_>> {
+    let nonce = word(rings, 0);
+    if nonce == 0 {
+        return Vec::new();
+    }
+    (NAMES_BYTES..rings.len())
+        .step_by(4096)
+        .filter(|at| {
+            word(rings, at + offset_of!(RegionHead, nonce)) == nonce
+                && word(rings, at + offset_of!(RegionHead, file_offset)) == *at as u64
+        })
+        .filter_map(|at| leftover(rings, at))
+        .collect()
+}
+
+fn leftover(rings: &[u8], at: usize) -> Option<Leftover<'_>> {
+    let serial = half(rings, at + offset_of!(RegionHead, serial));
+    if serial == 0 {
+        return None;
+    }
+    let name_at = at + offset_of!(RegionHead, name);
+    let name_len = half(rings, at + offset_of!(RegionHead, name_len)) as usize;
+    let name = rings.get(name_at..name_at + name_len.min(THREAD_NAME_BYTES))?;
+    let thread = Thread {
+        tid: u64::from(half(rings, at + offset_of!(RegionHead, tid))),
+        name: String::from_utf8_lossy(name).into_owned(),
+        dropped: word(rings, at + offset_of!(RegionHead, dropped)),
+        cut: word(rings, at + offset_of!(RegionHead, cut)),
+    };
+    let mut chunks = Vec::new();
+    let mut number = 0;
+    for extent in 0..MAX_EXTENTS {
+        let entry = at + offset_of!(RegionHead, extents) + extent * size_of::<Extent>();
+        let place = usize::try_from(word(rings, entry + offset_of!(Extent, file_offset))).ok()?;
+        let count = usize::try_from(word(rings, entry + offset_of!(Extent, chunks))).ok()?;
+        let skip = if extent == 0 { CHUNKS_OFFSET } else { 0 };
+        for chunk in 0..count.min(MAX_CHUNKS - number) {
+            let from = place
+                .saturating_add(skip)
+                .saturating_add(chunk * CHUNK_BYTES);
+            let head =
+                at + offset_of!(RegionHead, chunks) + (number + chunk) * size_of::<ChunkHead>();
+            let state = half(rings, head + offset_of!(ChunkHead, state));
+            let used = half(rings, head + offset_of!(ChunkHead, used)) as usize;
+            let used = used.min(CHUNK_USABLE) / RECORD_BYTES * RECORD_BYTES;
+            if state != 0
+                && let Some(bytes) = rings.get(from..from.saturating_add(used))
+            {
+                chunks.push((state >> 1, bytes));
+            }
+        }
+        number += count.min(MAX_CHUNKS - number);
+    }
+    let depth = half(rings, at + offset_of!(RegionHead, depth)) as usize;
+    let open_at = at + OPEN_OFFSET;
+    let open = rings
+        .get(open_at..open_at + depth.min(OPEN_SPANS) * RECORD_BYTES)
+        .unwrap_or_default();
+    Some(Leftover {
+        serial,
+        thread,
+        chunks,
+        open,
+    })
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    bytes
+        .get(at..at.saturating_add(8))
+        .and_then(|bytes| bytes.try_into().ok())
+        .map_or(0, u64::from_le_bytes)
+}
+
+fn half(bytes: &[u8], at: usize) -> u32 {
+    bytes
+        .get(at..at.saturating_add(4))
+        .and_then(|bytes| bytes.try_into().ok())
+        .map_or(0, u32::from_le_bytes)
+}

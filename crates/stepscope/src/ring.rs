@@ -1,0 +1,761 @@
+//! The hot path: how a thread writes into its own region.
+//!
+//! # How it works
+//!
+//! Each thread that records owns a [`Region`] (see [`crate::layout`]). The span's *open slot* is
+//! taken when it begins: a stack in the region, so that a killed program's open spans are known.
+//! The *record* is appended to the current chunk when the span ends. So a span that stays open
+//! for a day holds 24 bytes of the stack and never holds up a ring.
+//!
+//! # Who may touch what
+//!
+//! * The owner alone writes records, open slots, `used`, `depth`, and takes free chunks.
+//! * The drain thread alone gives chunks back and raises `chunk_limit`.
+//! * Publication is one Release store after the words: `used` for records, `depth` for open slots,
+//!   `state` for chunks. The other side loads it with Acquire. There is no read-modify-write and
+//!   no fence on the hot path.
+//! * What a killed thread leaves is consistent: stores to a mapping reach the kernel's page in
+//!   program order, and every publication comes after what it publishes. A thread killed between
+//!   "record appended" and "slot given back" shows one span twice; readers drop the open one.
+//!
+//! # Signal handlers
+//!
+//! A handler may annotate. While a thread is inside the few instructions that change its ring,
+//! [`Local::state`] is 0, so a handler that interrupts it there takes the cold path, sees that the
+//! thread is already attached, and counts its event as dropped. Attaching uses neither the
+//! allocator nor a lock.
+//!
+//! # Sessions, forks, ends of threads
+//!
+//! [`STATE`] names the session and its level; 0 is off. A thread compares it with the session it is
+//! attached to, so that a new session, or none, needs no message to threads. A region stays with its
+//! thread until the thread ends; when a session ends, the region's mapped pages are replaced by
+//! private ones at the same address, so that a thread in the middle of a record writes to memory
+//! that nobody reads. A fork's child does the same to all regions before it runs on.
+#![allow(unsafe_code, reason = "shared rings; see the module's text")]
+#![allow(
+    clippy::cast_ptr_alignment,
+    reason = "mappings begin on pages and all places in them are multiples of 8"
+)]
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence};
+
+use crate::clock::ticks;
+use crate::layout::{
+    CHUNK_BYTES, CHUNK_USABLE, CHUNKS_OFFSET, MAX_CHUNKS, OPEN_OFFSET, OPEN_SPANS, RECORD_BYTES,
+    REGION_BYTES, Record, RegionHead, THREAD_NAME_BYTES, first_extent_bytes,
+};
+use crate::os;
+
+/// Bits of [`STATE`] that hold the level.
+pub(crate) const LEVEL_MASK: u32 = 3;
+/// Lowest bit of [`STATE`] above level and clock: the session's number.
+pub(crate) const SESSION_UNIT: u32 = 8;
+
+/// The session that records, 0 for none: level (2 bits), slow clock (1 bit), session number.
+pub(crate) static STATE: AtomicU32 = AtomicU32::new(0);
+
+/// Threads that are attaching at this moment: a session's files stay open until there are none.
+pub(crate) static ATTACHING: AtomicU32 = AtomicU32::new(0);
+
+/// Records lost where there is no region to count them: no memory for one, or a handler that
+/// interrupted its own thread inside the recorder.
+pub(crate) static LOST: AtomicU64 = AtomicU64::new(0);
+
+/// What attaching threads need of the session.
+pub(crate) struct Attach {
+    /// The rings file, -1 in memory.
+    pub(crate) rings: AtomicU32,
+    /// Bytes of the rings file that are taken.
+    pub(crate) rings_len: AtomicU64,
+    /// Nonce of the session.
+    pub(crate) nonce: AtomicU64,
+    /// Serial number of the next thread.
+    pub(crate) next_serial: AtomicU32,
+    /// Chunks that a region begins with.
+    pub(crate) first_chunks: AtomicU32,
+    /// Why a region could not be put into the rings file (an `errno`), 0 if all could.
+    pub(crate) failed: AtomicU32,
+}
+
+pub(crate) static ATTACH: Attach = Attach {
+    rings: AtomicU32::new(u32::MAX),
+    rings_len: AtomicU64::new(0),
+    nonce: AtomicU64::new(0),
+    next_serial: AtomicU32::new(1),
+    first_chunks: AtomicU32::new(0),
+    failed: AtomicU32::new(0),
+};
+
+/// Nobody has the region.
+pub(crate) const FREE: u32 = 0;
+/// A living thread has it.
+pub(crate) const OWNED: u32 = 1;
+/// Its thread has ended; the drain thread frees it.
+pub(crate) const RETIRED: u32 = 2;
+/// The session is taking it back.
+pub(crate) const SWEEPING: u32 = u32::MAX;
+
+/// Control of one region, private to the process and never freed: kept in a list, and used again.
+pub(crate) struct Region {
+    /// The next older one.
+    next: AtomicPtr<Region>,
+    /// Number in the list, from 0.
+    pub(crate) index: u32,
+    /// Where it lies; never changes.
+    base: *mut u8,
+    /// [`FREE`], [`OWNED`] or [`RETIRED`].
+    pub(crate) status: AtomicU32,
+    /// The value of [`STATE`] it records for, 0 for none, or [`SWEEPING`].
+    pub(crate) session: AtomicU32,
+    /// The session whose rings file is mapped here, 0 for none.
+    pub(crate) mapped_for: AtomicU32,
+}
+
+// SAFETY: `base` is an address of a mapping that is never removed; what lies there is accessed
+// through atomics, and raw bytes only by the rules in the module's text.
+unsafe impl Sync for Region {}
+// SAFETY: as above.
+unsafe impl Send for Region {}
+
+static REGIONS: AtomicPtr<Region> = AtomicPtr::new(std::ptr::null_mut());
+static REGION_COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// All regions there are.
+pub(crate) fn regions() -> impl Iterator<Item = &'static Region> {
+    let mut at = REGIONS.load(Ordering::Acquire);
+    std::iter::from_fn(move || {
+        // SAFETY: regions are never freed.
+        let region: &'static Region = unsafe { at.as_ref() }?;
+        at = region.next.load(Ordering::Acquire);
+        Some(region)
+    })
+}
+
+impl Region {
+    /// The head, in the mapping.
+    pub(crate) fn head(&self) -> &'static RegionHead {
+        // SAFETY: the first page of a region is mapped as soon as it is in the list, for ever, and
+        // `RegionHead` consists of atomics for which every content is valid.
+        unsafe { &*self.base.cast::<RegionHead>() }
+    }
+
+    /// The open slots.
+    pub(crate) fn open(&self) -> &'static [Record; OPEN_SPANS] {
+        // SAFETY: as `head`.
+        unsafe { &*self.base.add(OPEN_OFFSET).cast::<[Record; OPEN_SPANS]>() }
+    }
+
+    /// Where a chunk begins.
+    pub(crate) fn chunk(&self, index: usize) -> *mut u8 {
+        debug_assert!(index < MAX_CHUNKS);
+        // SAFETY: within the region's reserved space.
+        unsafe { self.base.add(CHUNKS_OFFSET + index * CHUNK_BYTES) }
+    }
+
+    /// Replaces whatever file is mapped by private memory. Whoever still writes there is not
+    /// harmed, and not heard.
+    pub(crate) fn unmap_file(&self) {
+        if self.mapped_for.swap(0, Ordering::Relaxed) == 0 {
+            return;
+        }
+        let limit = self.head().chunk_limit.load(Ordering::Relaxed) as usize;
+        let bytes = first_extent_bytes(limit.min(MAX_CHUNKS));
+        // SAFETY: the range is this region's own; it stays readable and writable.
+        unsafe { os::map_memory(self.base, bytes) };
+    }
+
+    /// As [`Region::unmap_file`], for a region that an ended thread of this session has left.
+    pub(crate) fn forget_file(&self, state: u32) {
+        let free = self
+            .status
+            .compare_exchange(FREE, OWNED, Ordering::SeqCst, Ordering::Relaxed)
+            .is_ok();
+        if free {
+            if self.mapped_for.load(Ordering::Relaxed) == state {
+                self.unmap_file();
+            }
+            self.status.store(FREE, Ordering::SeqCst);
+        }
+    }
+
+    /// A region that nobody uses, or a new one.
+    fn claim() -> Option<&'static Self> {
+        for region in regions() {
+            if region.session.load(Ordering::SeqCst) == 0
+                && region
+                    .status
+                    .compare_exchange(FREE, OWNED, Ordering::SeqCst, Ordering::Relaxed)
+                    .is_ok()
+            {
+                return Some(region);
+            }
+        }
+        Self::make()
+    }
+
+    fn make() -> Option<&'static Self> {
+        let page = 4096;
+        let control = os::reserve(page)?;
+        let base = os::reserve(REGION_BYTES)?;
+        // SAFETY: both ranges were just reserved.
+        let mapped =
+            unsafe { os::map_memory(control, page) && os::map_memory(base, first_extent_bytes(0)) };
+        if !mapped {
+            return None;
+        }
+        let region = control.cast::<Self>();
+        // SAFETY: fresh, large enough, aligned to a page, and nobody else has it.
+        unsafe {
+            region.write(Self {
+                next: AtomicPtr::new(std::ptr::null_mut()),
+                index: REGION_COUNT.fetch_add(1, Ordering::Relaxed),
+                base,
+                status: AtomicU32::new(OWNED),
+                session: AtomicU32::new(0),
+                mapped_for: AtomicU32::new(0),
+            });
+        }
+        // SAFETY: written above, never freed.
+        let region: &'static Self = unsafe { &*region };
+        let mut first = REGIONS.load(Ordering::Relaxed);
+        loop {
+            region.next.store(first, Ordering::Relaxed);
+            let new = std::ptr::from_ref(region).cast_mut();
+            match REGIONS.compare_exchange(first, new, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return Some(region),
+                Err(now) => first = now,
+            }
+        }
+    }
+
+    /// Puts the pages of a session behind the region and writes its head. Only the owner, only
+    /// while `session` is 0.
+    fn prepare(&self, state: u32) -> bool {
+        let chunks = (ATTACH.first_chunks.load(Ordering::Relaxed) as usize).clamp(1, MAX_CHUNKS);
+        let bytes = first_extent_bytes(chunks);
+        let rings = ATTACH.rings.load(Ordering::Relaxed);
+        let mut place = u64::MAX;
+        if self.mapped_for.load(Ordering::Relaxed) == state {
+            // An ended thread's, in this session: the extents stay as they are.
+            self.reset(state, None);
+            return true;
+        }
+        if rings != u32::MAX && ATTACH.failed.load(Ordering::Relaxed) == 0 {
+            place = ATTACH.rings_len.fetch_add(bytes as u64, Ordering::Relaxed);
+            match os::allot(rings.cast_signed(), place, bytes as u64) {
+                // SAFETY: this region's own range; the space has been allotted.
+                Ok(()) if unsafe { os::map_file(self.base, bytes, rings.cast_signed(), place) } => {
+                    self.mapped_for.store(state, Ordering::Relaxed);
+                }
+                result => {
+                    let error = result.err().unwrap_or(libc::ENOMEM);
+                    ATTACH.failed.store(error.unsigned_abs(), Ordering::Relaxed);
+                    place = u64::MAX;
+                }
+            }
+        }
+        // SAFETY: this region's own range.
+        if place == u64::MAX && !unsafe { os::map_memory(self.base, bytes) } {
+            return false;
+        }
+        let warm_chunks = chunks.min(2);
+        // SAFETY: mapped above.
+        unsafe { os::warm(self.base, first_extent_bytes(warm_chunks)) };
+        self.reset(state, Some((place, chunks)));
+        true
+    }
+
+    fn reset(&self, _state: u32, fresh: Option<(u64, usize)>) {
+        let head = self.head();
+        head.serial.store(0, Ordering::Release);
+        head.depth.store(0, Ordering::Relaxed);
+        head.dropped.store(0, Ordering::Relaxed);
+        head.cut.store(0, Ordering::Relaxed);
+        for chunk in &head.chunks {
+            chunk.state.store(0, Ordering::Relaxed);
+            chunk.used.store(0, Ordering::Relaxed);
+        }
+        if let Some((place, chunks)) = fresh {
+            head.file_offset.store(place, Ordering::Relaxed);
+            head.chunk_limit
+                .store(u32::try_from(chunks).unwrap_or(1), Ordering::Relaxed);
+            for extent in &head.extents {
+                extent.chunks.store(0, Ordering::Relaxed);
+            }
+            head.extents[0].file_offset.store(place, Ordering::Relaxed);
+            head.extents[0]
+                .chunks
+                .store(chunks as u64, Ordering::Relaxed);
+        }
+        head.tid.store(os::thread_id(), Ordering::Relaxed);
+        let mut name = [0; THREAD_NAME_BYTES];
+        let len = own_name(&mut name);
+        crate::drain::set_name(head, &name[..len as usize]);
+        head.nonce
+            .store(ATTACH.nonce.load(Ordering::Relaxed), Ordering::Release);
+        let serial = ATTACH.next_serial.fetch_add(1, Ordering::Relaxed);
+        head.serial.store(serial, Ordering::Release);
+    }
+}
+
+/// The calling thread's name; the number of bytes.
+fn own_name(into: &mut [u8; THREAD_NAME_BYTES]) -> u32 {
+    let mut short = [0; 16];
+    let mut len = os::thread_name(&mut short);
+    into[..len].copy_from_slice(&short[..len]);
+    if len == 15 {
+        // The kernel keeps 15 bytes; a thread that Rust started knows its whole name.
+        let current = std::thread::current();
+        if let Some(name) = current.name()
+            && name.as_bytes().starts_with(&short[..15])
+        {
+            len = name.len().min(THREAD_NAME_BYTES);
+            while !name.is_char_boundary(len) {
+                len -= 1;
+            }
+            into[..len].copy_from_slice(&name.as_bytes()[..len]);
+        }
+    }
+    u32::try_from(len).unwrap_or(0)
+}
+
+/// What a thread knows of its own region. No destructor: it works until the thread's last
+/// instruction.
+pub(crate) struct Local {
+    /// The session attached to; 0 while not attached, and inside the few instructions that change
+    /// the ring.
+    state: Cell<u32>,
+    /// The session attached to, always.
+    home: Cell<u32>,
+    /// The session for which attaching failed, so that it is not tried again and again.
+    refused: Cell<u32>,
+    /// Inside [`attach`].
+    attaching: Cell<bool>,
+    region: Cell<Option<&'static Region>>,
+    head: Cell<*const RegionHead>,
+    open: Cell<*const Record>,
+    /// Where the next record goes, and where the chunk's last one ends.
+    cursor: Cell<*mut u8>,
+    limit: Cell<*mut u8>,
+    /// Begin of the current chunk and its number.
+    chunk_at: Cell<*mut u8>,
+    used: Cell<*const AtomicU32>,
+    chunk: Cell<u32>,
+    sequence: Cell<u32>,
+    depth: Cell<u32>,
+}
+
+thread_local! {
+    static LOCAL: Local = const {
+        Local {
+            state: Cell::new(0),
+            home: Cell::new(0),
+            refused: Cell::new(0),
+            attaching: Cell::new(false),
+            region: Cell::new(None),
+            head: Cell::new(std::ptr::null()),
+            open: Cell::new(std::ptr::null()),
+            cursor: Cell::new(std::ptr::null_mut()),
+            limit: Cell::new(std::ptr::null_mut()),
+            chunk_at: Cell::new(std::ptr::null_mut()),
+            used: Cell::new(std::ptr::null()),
+            chunk: Cell::new(u32::MAX),
+            sequence: Cell::new(0),
+            depth: Cell::new(0),
+        }
+    };
+}
+
+/// Place of an open span in its thread's stack.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenSlot(u32);
+
+/// A thread that is attached to the session that records.
+#[derive(Clone, Copy)]
+pub(crate) struct Writer<'a> {
+    local: &'a Local,
+    state: u32,
+}
+
+/// Calls `work` with the calling thread's writer, attaching the thread first if need be. `None`
+/// when the event has to be dropped (and has been counted).
+#[inline]
+pub(crate) fn with_writer<T>(state: u32, work: impl FnOnce(Writer<'_>) -> T) -> Option<T> {
+    LOCAL.with(|local| {
+        if local.state.get() != state && !attach(local, state) {
+            return None;
+        }
+        Some(work(Writer { local, state }))
+    })
+}
+
+impl Writer<'_> {
+    /// Now.
+    #[inline]
+    pub(crate) fn now(self) -> u64 {
+        ticks(self.state)
+    }
+
+    #[inline]
+    fn enter(self) {
+        self.local.state.set(0);
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn leave(self) {
+        compiler_fence(Ordering::SeqCst);
+        self.local.state.set(self.state);
+    }
+
+    /// Takes the next slot of the stack of open spans.
+    #[inline]
+    pub(crate) fn open(self, key: u64, id: u64, meta: u64) -> OpenSlot {
+        self.enter();
+        let depth = self.local.depth.get();
+        if (depth as usize) < OPEN_SPANS {
+            // SAFETY: attached, so both point into the region; the index was checked.
+            unsafe {
+                let slot = &*self.local.open.get().add(depth as usize);
+                slot.key.store(key, Ordering::Relaxed);
+                slot.value.store(id, Ordering::Relaxed);
+                slot.meta.store(meta, Ordering::Relaxed);
+                (*self.local.head.get())
+                    .depth
+                    .store(depth + 1, Ordering::Release);
+            }
+        }
+        self.local.depth.set(depth + 1);
+        self.leave();
+        OpenSlot(depth)
+    }
+
+    /// Gives a slot back and appends the span's record.
+    #[inline]
+    pub(crate) fn close(self, slot: OpenSlot, key: u64, end: u64, meta: u64) {
+        self.enter();
+        self.append([key, end, meta]);
+        self.pop(slot);
+        self.leave();
+    }
+
+    /// Appends one record.
+    #[inline]
+    pub(crate) fn record(self, words: [u64; 3]) {
+        self.enter();
+        self.append(words);
+        self.leave();
+    }
+
+    /// Appends a record and those that belong to it, all or none.
+    pub(crate) fn record_group(self, words: [u64; 3], tail: &[u8]) {
+        self.enter();
+        let bytes = RECORD_BYTES + tail.len().next_multiple_of(RECORD_BYTES);
+        if self.make_room(bytes) {
+            let at = self.local.cursor.get();
+            // SAFETY: `make_room` says that `bytes` fit between `at` and the chunk's end.
+            unsafe {
+                put(at, words);
+                let text = at.add(RECORD_BYTES);
+                std::ptr::copy_nonoverlapping(tail.as_ptr(), text, tail.len());
+                let pad = bytes - RECORD_BYTES - tail.len();
+                text.add(tail.len()).write_bytes(0, pad);
+            }
+            self.publish(at, bytes);
+        }
+        self.leave();
+    }
+
+    /// Counts a text that was cut.
+    #[cold]
+    pub(crate) fn count_cut(self) {
+        // SAFETY: attached.
+        let cut = unsafe { &(*self.local.head.get()).cut };
+        cut.store(cut.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// A slot that no span has.
+    pub(crate) const NO_SLOT: OpenSlot = OpenSlot(u32::MAX);
+
+    #[inline]
+    fn append(self, words: [u64; 3]) {
+        let at = self.local.cursor.get();
+        if at == self.local.limit.get() {
+            return self.append_in_next_chunk(words);
+        }
+        // SAFETY: between the chunk's begin and its end there is room for whole records only.
+        unsafe { put(at, words) };
+        self.publish(at, RECORD_BYTES);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn append_in_next_chunk(self, words: [u64; 3]) {
+        if self.make_room(RECORD_BYTES) {
+            let at = self.local.cursor.get();
+            // SAFETY: `make_room` says so.
+            unsafe { put(at, words) };
+            self.publish(at, RECORD_BYTES);
+        }
+    }
+
+    #[inline]
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "an offset within a chunk of 64 KiB"
+    )]
+    fn publish(self, at: *mut u8, bytes: usize) {
+        // SAFETY: still within the chunk, or just at its end.
+        let next = unsafe { at.add(bytes) };
+        self.local.cursor.set(next);
+        let used = next as usize - self.local.chunk_at.get() as usize;
+        // SAFETY: attached with a chunk, so it points into the head.
+        unsafe { (*self.local.used.get()).store(used as u32, Ordering::Release) };
+    }
+
+    /// Sees to it that `bytes` fit into the current chunk; `false` (and counted) when all chunks
+    /// are full.
+    #[cold]
+    fn make_room(self, bytes: usize) -> bool {
+        let local = self.local;
+        let room = local.limit.get() as usize - local.cursor.get() as usize;
+        if bytes <= room && !local.cursor.get().is_null() {
+            return true;
+        }
+        // SAFETY: attached.
+        let head = unsafe { &*local.head.get() };
+        let Some(region) = local.region.get() else {
+            return false;
+        };
+        let limit = head.chunk_limit.load(Ordering::Acquire) as usize;
+        let free = head
+            .chunks
+            .iter()
+            .take(limit)
+            .position(|chunk| chunk.state.load(Ordering::Acquire) == 0);
+        let (Some(free), true) = (free, bytes <= CHUNK_USABLE) else {
+            head.dropped
+                .store(head.dropped.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            return false;
+        };
+        if let Some(old) = head.chunks.get(local.chunk.get() as usize) {
+            old.state
+                .store(local.sequence.get() << 1 | 1, Ordering::Release);
+        }
+        let sequence = local.sequence.get() + 1;
+        let chunk = &head.chunks[free];
+        chunk.used.store(0, Ordering::Relaxed);
+        chunk.state.store(sequence << 1, Ordering::Release);
+        local.sequence.set(sequence);
+        local.chunk.set(u32::try_from(free).unwrap_or(u32::MAX));
+        local.used.set(&raw const chunk.used);
+        let at = region.chunk(free);
+        local.chunk_at.set(at);
+        local.cursor.set(at);
+        // SAFETY: within the chunk.
+        local.limit.set(unsafe { at.add(CHUNK_USABLE) });
+        true
+    }
+
+    #[inline]
+    fn pop(self, slot: OpenSlot) {
+        let local = self.local;
+        let depth = local.depth.get();
+        if slot.0 + 1 != depth || depth as usize > OPEN_SPANS {
+            return self.pop_out_of_order(slot);
+        }
+        self.trim(slot.0);
+    }
+
+    /// Sets the depth, less the slots on top whose spans have ended before.
+    #[inline]
+    fn trim(self, mut depth: u32) {
+        let local = self.local;
+        // SAFETY: attached; indexes below the depth are within the stack.
+        unsafe {
+            while depth > 0
+                && (*local.open.get().add(depth as usize - 1))
+                    .meta
+                    .load(Ordering::Relaxed)
+                    == 0
+            {
+                depth -= 1;
+            }
+            (*local.head.get()).depth.store(depth, Ordering::Release);
+        }
+        local.depth.set(depth);
+    }
+
+    /// A span that ends before one that began later, or one without a slot.
+    #[cold]
+    fn pop_out_of_order(self, slot: OpenSlot) {
+        let depth = self.local.depth.get();
+        if (slot.0 as usize) < OPEN_SPANS && slot.0 < depth {
+            // SAFETY: attached; the index was checked.
+            let open = unsafe { &*self.local.open.get().add(slot.0 as usize) };
+            open.meta.store(0, Ordering::Relaxed);
+        } else if depth as usize > OPEN_SPANS + 1 {
+            self.local.depth.set(depth - 1);
+        } else if depth as usize == OPEN_SPANS + 1 {
+            self.trim(depth - 1);
+        }
+    }
+}
+
+/// Writes the three words of one record.
+///
+/// # Safety
+/// `at` must have room for a record of the current chunk.
+#[inline]
+unsafe fn put(at: *mut u8, words: [u64; 3]) {
+    // SAFETY: chunks begin on pages and records are 24 bytes, so `at` is aligned to 8.
+    let record = unsafe { &*at.cast::<Record>() };
+    record.key.store(words[0], Ordering::Relaxed);
+    record.value.store(words[1], Ordering::Relaxed);
+    record.meta.store(words[2], Ordering::Relaxed);
+}
+
+/// Gives the thread a region of the session `state`; `false` when the event must be dropped.
+#[cold]
+#[inline(never)]
+fn attach(local: &Local, state: u32) -> bool {
+    if local.home.get() == state || local.attaching.get() || local.refused.get() == state {
+        // A handler that interrupted this very thread inside the recorder, or no memory.
+        LOST.fetch_add(1, Ordering::Relaxed);
+        return false;
+    }
+    local.attaching.set(true);
+    compiler_fence(Ordering::SeqCst);
+    ATTACHING.fetch_add(1, Ordering::SeqCst);
+    let mut done = false;
+    if STATE.load(Ordering::SeqCst) == state {
+        done = attach_counted(local, state);
+        if !done {
+            LOST.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    ATTACHING.fetch_sub(1, Ordering::SeqCst);
+    compiler_fence(Ordering::SeqCst);
+    local.attaching.set(false);
+    done
+}
+
+fn attach_counted(local: &Local, state: u32) -> bool {
+    let Some(region) = local.region.get().or_else(Region::claim) else {
+        local.refused.set(state);
+        return false;
+    };
+    local.region.set(Some(region));
+    exit::watch(region);
+    if region.session.load(Ordering::SeqCst) != 0 {
+        // The session before is still putting its things away; the next event tries again.
+        return false;
+    }
+    if !region.prepare(state) {
+        local.refused.set(state);
+        return false;
+    }
+    local.head.set(region.head());
+    local.open.set(region.open().as_ptr());
+    local.cursor.set(std::ptr::null_mut());
+    local.limit.set(std::ptr::null_mut());
+    local.chunk_at.set(std::ptr::null_mut());
+    local.chunk.set(u32::MAX);
+    local.sequence.set(0);
+    local.depth.set(0);
+    region.session.store(state, Ordering::SeqCst);
+    local.home.set(state);
+    local.state.set(state);
+    true
+}
+
+/// In a fork's child: no region is anybody's, and none shows the parent's pages.
+pub(crate) fn after_fork_in_child() {
+    STATE.store(0, Ordering::SeqCst);
+    ATTACHING.store(0, Ordering::SeqCst);
+    ATTACH.rings.store(u32::MAX, Ordering::SeqCst);
+    LOCAL.with(|local| {
+        local.state.set(0);
+        local.home.set(0);
+        local.attaching.set(false);
+        local.region.set(None);
+    });
+    exit::unwatch();
+    for region in regions() {
+        region.unmap_file();
+        region.session.store(0, Ordering::SeqCst);
+        region.status.store(FREE, Ordering::SeqCst);
+    }
+}
+
+/// Noticing that a thread ends: a key of the C library, since registering a Rust destructor
+/// allocates.
+pub(crate) mod exit {
+    use super::{AtomicU32, FREE, LOCAL, OWNED, Ordering, RETIRED, Region};
+
+    static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+
+    /// Makes the key, once; before the first session.
+    pub(crate) fn prepare() {
+        if KEY.load(Ordering::Acquire) != u32::MAX {
+            return;
+        }
+        let mut key: libc::pthread_key_t = 0;
+        // SAFETY: `key` is valid for writing, and the destructor has the right signature.
+        if unsafe { libc::pthread_key_create(&raw mut key, Some(on_exit)) } == 0 {
+            KEY.store(key, Ordering::Release);
+        }
+    }
+
+    pub(super) fn watch(region: &'static Region) {
+        let key = KEY.load(Ordering::Acquire);
+        if key != u32::MAX {
+            let value = std::ptr::from_ref(region).cast();
+            // SAFETY: the key was made and is never deleted.
+            unsafe { libc::pthread_setspecific(key, value) };
+        }
+    }
+
+    pub(super) fn unwatch() {
+        let key = KEY.load(Ordering::Acquire);
+        if key != u32::MAX {
+            // SAFETY: as above.
+            unsafe { libc::pthread_setspecific(key, std::ptr::null()) };
+        }
+    }
+
+    /// The thread's own destructors have run. If a later one annotates, it attaches anew, and the
+    /// C library calls this again.
+    unsafe extern "C" fn on_exit(region: *mut libc::c_void) {
+        // SAFETY: set by `watch` to a region, which is never freed.
+        let region: &'static Region = unsafe { &*region.cast::<Region>() };
+        let _ = LOCAL.try_with(|local| {
+            local.state.set(0);
+            local.home.set(0);
+            local.region.set(None);
+        });
+        retire(region);
+    }
+
+    /// The owner lets go. The drain thread frees what a session still reads.
+    fn retire(region: &Region) {
+        region.status.store(RETIRED, Ordering::SeqCst);
+        if region.session.load(Ordering::SeqCst) == 0 {
+            free(region);
+        }
+    }
+
+    /// Frees a region whose thread has ended, if nobody else did.
+    pub(crate) fn free(region: &Region) {
+        let _ = region
+            .status
+            .compare_exchange(RETIRED, FREE, Ordering::SeqCst, Ordering::Relaxed);
+    }
+
+    /// Whether the owner still runs.
+    pub(crate) fn owned(region: &Region) -> bool {
+        region.status.load(Ordering::SeqCst) == OWNED
+    }
+}

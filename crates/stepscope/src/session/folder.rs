@@ -1,0 +1,172 @@
+//! The session's folder, and the private journal in it.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use stepscope_model::clock::unix_now_ns;
+
+use super::SessionError;
+use crate::layout::NAMES_BYTES;
+use crate::os;
+
+/// How the names of journals begin. Trace readers pass over hidden entries.
+pub(crate) const JOURNAL_PREFIX: &str = ".stepscope-journal-";
+/// The file whose lock says that the journal is in use.
+pub(crate) const LOCK_FILE: &str = "lock";
+/// The blocks.
+pub(crate) const EVENTS_FILE: &str = "events";
+/// Names, then the threads' regions.
+pub(crate) const RINGS_FILE: &str = "rings";
+
+/// Makes `LOG_DIR/plugins/profile/SESSION` and proves that it can be written.
+pub(super) fn make(log_dir: &Path, session: Option<&str>) -> Result<PathBuf, SessionError> {
+    if let Some(name) = session {
+        plain_name(name)?;
+    }
+    let parent = log_dir.join("plugins").join("profile");
+    fs::create_dir_all(&parent).map_err(|source| refusal(&parent, source))?;
+    let folder = match session {
+        Some(name) => {
+            let folder = parent.join(name);
+            fs::create_dir_all(&folder).map_err(|source| refusal(&folder, source))?;
+            folder
+        }
+        None => make_unique(&parent)?,
+    };
+    if let Err(source) = prove(&folder) {
+        let _ = fs::remove_dir(&folder);
+        return Err(refusal(&folder, source));
+    }
+    Ok(folder)
+}
+
+/// Takes a name that no other session has.
+fn make_unique(parent: &Path) -> Result<PathBuf, SessionError> {
+    let time = os::local_time_text(unix_now_ns() / 1_000_000_000);
+    let mut number = 1;
+    loop {
+        let folder = match number {
+            1 => parent.join(&time),
+            _ => parent.join(format!("{time}_{number}")),
+        };
+        match fs::create_dir(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 10_000 => {
+                number += 1;
+            }
+            Err(source) => return Err(refusal(&folder, source)),
+        }
+    }
+}
+
+/// Writes a little and removes it: a read-only or full disk is found out now, not at the end.
+fn prove(folder: &Path) -> io::Result<()> {
+    let path = folder.join(format!(".stepscope-probe-{}", std::process::id()));
+    let result = os::without_size_signal(|| {
+        let mut file = File::create(&path)?;
+        file.write_all(&[0; 4096])?;
+        file.sync_data()
+    });
+    let removed = fs::remove_file(&path);
+    result.and(removed)
+}
+
+/// Names the cause of a failure to make or write something below the log directory.
+fn refusal(path: &Path, source: io::Error) -> SessionError {
+    if let Some(file) = path.ancestors().find(|above| above.is_file()) {
+        return SessionError::NotADirectory {
+            path: file.to_owned(),
+        };
+    }
+    if matches!(
+        source.raw_os_error(),
+        Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG)
+    ) {
+        return SessionError::NoSpace {
+            path: path.to_owned(),
+        };
+    }
+    SessionError::NotWritable {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+/// A name must not lead out of the folder, nor hide.
+pub(super) fn plain_name(name: &str) -> Result<(), SessionError> {
+    let bad = name.is_empty()
+        || name.starts_with('.')
+        || name.len() > 200
+        || name.contains(['/', '\\', '\0']);
+    if bad {
+        return Err(SessionError::BadName {
+            name: name.to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// The files of a journal that this process writes.
+#[derive(Debug)]
+pub(crate) struct JournalFiles {
+    /// The folder that holds them.
+    pub(crate) folder: PathBuf,
+    /// Held for its lock.
+    pub(crate) lock: File,
+    /// Names and regions.
+    pub(crate) rings: File,
+    /// The blocks.
+    pub(crate) events: File,
+}
+
+impl JournalFiles {
+    /// Makes a journal whose lock is held before anybody can see it, with space for the names.
+    pub(super) fn make(session: &Path, number: u32) -> io::Result<Self> {
+        let name = format!("{JOURNAL_PREFIX}{}-{number}", std::process::id());
+        let hidden = session.join(format!("{name}.new"));
+        let mut builder = DirBuilder::new();
+        builder.mode(0o700).create(&hidden)?;
+        let result = Self::fill(&hidden).and_then(|mut files| {
+            files.folder = session.join(&name);
+            fs::rename(&hidden, &files.folder)?;
+            Ok(files)
+        });
+        if result.is_err() {
+            let _ = fs::remove_dir_all(&hidden);
+        }
+        result
+    }
+
+    fn fill(folder: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        let files = Self {
+            folder: folder.to_owned(),
+            lock: options.open(folder.join(LOCK_FILE))?,
+            rings: options.open(folder.join(RINGS_FILE))?,
+            events: options.open(folder.join(EVENTS_FILE))?,
+        };
+        if !os::try_lock(files.lock.as_fd())? {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        os::allot(files.rings.as_raw_fd(), 0, NAMES_BYTES as u64)
+            .map_err(io::Error::from_raw_os_error)?;
+        Ok(files)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_climb_or_hide() {
+        for bad in ["", ".", "..", "../x", "a/b", ".hidden", "a\0b", "a\\b"] {
+            assert!(plain_name(bad).is_err(), "{bad:?}");
+        }
+        assert!(plain_name("run 1 über").is_ok());
+    }
+}

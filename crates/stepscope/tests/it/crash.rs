@@ -1,0 +1,467 @@
+//! Programs that end in ways that nobody asked for.
+//!
+//! Each case runs this test binary again as a child, which records and then dies.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use stepscope::recover::{pending, recover_dir};
+use stepscope::{SessionOptions, span, start_trace, start_trace_with, stop_trace};
+use stepscope_model::SliceFlags;
+
+use crate::{alone, files, names, read};
+
+fn spawn(case: &str, dir: &Path) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "crash::child", "--nocapture"])
+        .env("STEPSCOPE_TEST_CHILD", case)
+        .env("STEPSCOPE_TEST_DIR", dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn run(case: &str, dir: &Path) -> (ExitStatus, String) {
+    let output = spawn(case, dir).wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status, text)
+}
+
+/// Records on two threads: `count` finished spans on each, then one that stays open.
+fn work(count: u32) -> Vec<stepscope::SpanGuard> {
+    let other = std::thread::Builder::new()
+        .name("other".into())
+        .spawn(move || {
+            for n in 0..count {
+                let _span = span!("other", n = n);
+            }
+            std::mem::forget(span!("open elsewhere"));
+            std::mem::forget(std::thread::current());
+        });
+    other.unwrap().join().unwrap();
+    for n in 0..count {
+        let _span = stepscope::Span::enter(if n % 2 == 0 { "even" } else { "odd" });
+    }
+    vec![stepscope::step(7), span!("open here", why = "killed")]
+}
+
+/// The children. Does nothing in the parent.
+#[test]
+fn child() {
+    let Ok(case) = std::env::var("STEPSCOPE_TEST_CHILD") else {
+        return;
+    };
+    let dir = std::env::var("STEPSCOPE_TEST_DIR").unwrap();
+    let dir = Path::new(&dir);
+    // SAFETY: each call ends the process or changes only what the case is about.
+    unsafe {
+        match case.as_str() {
+            "kill" | "segv" | "_exit" | "no stop" | "panic" | "exit" => {
+                start_trace(dir).unwrap();
+                let open = work(1_000);
+                match case.as_str() {
+                    "kill" => libc::kill(libc::getpid(), libc::SIGKILL),
+                    "segv" => {
+                        std::ptr::without_provenance_mut::<i32>(16).write_volatile(1);
+                        0
+                    }
+                    "_exit" => libc::_exit(3),
+                    "exit" => std::process::exit(0),
+                    "panic" => panic!("as planned"),
+                    _ => 0,
+                };
+                drop(open);
+            }
+            "kill at once" => {
+                start_trace(dir).unwrap();
+                let _span = span!("only");
+                libc::kill(libc::getpid(), libc::SIGKILL);
+            }
+            "kill under load" => {
+                let options = SessionOptions {
+                    buffer_bytes: 8 << 20,
+                    ..SessionOptions::default()
+                };
+                start_trace_with(dir, &options).unwrap();
+                for n in 0..60_000_i64 {
+                    let _span = span!("load", n = n);
+                }
+                libc::kill(libc::getpid(), libc::SIGKILL);
+            }
+            "live" => {
+                start_trace(dir).unwrap();
+                let _work = work(10);
+                println!("\nready");
+                std::io::stdout().flush().unwrap();
+                let mut line = String::new();
+                std::io::stdin().read_line(&mut line).unwrap();
+                libc::kill(libc::getpid(), libc::SIGKILL);
+            }
+            "no room" => {
+                // A limit on the sizes of files, as a full disk would be.
+                let limit = libc::rlimit {
+                    rlim_cur: 3 << 20,
+                    rlim_max: libc::RLIM_INFINITY,
+                };
+                libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit);
+                start_trace(dir).unwrap();
+                drop(work(100));
+                let report = stop_trace().unwrap();
+                assert!(!report.crash_safe && !report.warnings.is_empty());
+                assert_eq!(report.spans, 203);
+            }
+            "no room for more" => {
+                let options = SessionOptions {
+                    buffer_bytes: 256 << 10,
+                    ..SessionOptions::default()
+                };
+                start_trace_with(dir, &options).unwrap();
+                drop(span!("first"));
+                let limit = libc::rlimit {
+                    rlim_cur: 64 << 10,
+                    rlim_max: libc::RLIM_INFINITY,
+                };
+                libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit);
+                for _ in 0..50 {
+                    for _ in 0..1_000 {
+                        let _span = span!("more");
+                    }
+                    assert!(stepscope::flush_trace());
+                }
+                let error = stop_trace().unwrap_err();
+                assert!(matches!(error, stepscope::SessionError::NotWritten { .. }));
+                let limit = libc::rlimit {
+                    rlim_cur: libc::RLIM_INFINITY,
+                    rlim_max: libc::RLIM_INFINITY,
+                };
+                libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit);
+                let report = stop_trace().unwrap();
+                assert_eq!((report.spans, report.dropped), (50_001, 0));
+                assert!(!report.crash_safe);
+            }
+            "fork" => {
+                start_trace(dir).unwrap();
+                let open = span!("parent open");
+                drop(span!("parent before"));
+                let child = libc::fork();
+                if child == 0 {
+                    assert!(!stepscope::is_recording());
+                    assert!(stop_trace().is_err());
+                    drop(span!("nobody"));
+                    start_trace(dir).unwrap();
+                    for _ in 0..1_000 {
+                        let _span = span!("child");
+                    }
+                    drop(open);
+                    let report = stop_trace().unwrap();
+                    libc::_exit(i32::from(report.spans != 1_000));
+                }
+                for _ in 0..1_000 {
+                    let _span = span!("parent");
+                }
+                let mut status = 0;
+                libc::waitpid(child, &raw mut status, 0);
+                assert_eq!(status, 0);
+                drop(open);
+                assert_eq!(stop_trace().unwrap().spans, 1_002);
+            }
+            "handler" => handler(dir),
+            other => panic!("no case {other}"),
+        }
+    }
+}
+
+static HANDLED: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn on_signal(_: libc::c_int) {
+    HANDLED.fetch_add(1, Ordering::Relaxed);
+    let _span = span!("handler");
+    stepscope::counter("signals", 1.0);
+}
+
+/// A timer interrupts a thread that does nothing but record.
+unsafe fn handler(dir: &Path) {
+    start_trace(dir).unwrap();
+    // SAFETY: a handler that only annotates, and a timer of this process.
+    unsafe {
+        libc::signal(libc::SIGPROF, on_signal as *const () as libc::sighandler_t);
+        let every = libc::timeval {
+            tv_sec: 0,
+            tv_usec: 200,
+        };
+        let timer = libc::itimerval {
+            it_interval: every,
+            it_value: every,
+        };
+        libc::setitimer(libc::ITIMER_PROF, &raw const timer, std::ptr::null_mut());
+    }
+    let mut rounds = 0_u64;
+    let begun = std::time::Instant::now();
+    while HANDLED.load(Ordering::Relaxed) < 40 && begun.elapsed().as_secs() < 60 {
+        for _ in 0..100 {
+            let _outer = span!("outer");
+            let _inner = span!("inner", n = rounds);
+            rounds += 1;
+        }
+        stepscope::flush_trace();
+    }
+    // SAFETY: switches the timer off again.
+    unsafe {
+        let timer: libc::itimerval = std::mem::zeroed();
+        libc::setitimer(libc::ITIMER_PROF, &raw const timer, std::ptr::null_mut());
+    }
+    let report = stop_trace().unwrap();
+    let probe = read(&report.path);
+    let handled = names(&probe)
+        .iter()
+        .filter(|name| **name == "handler")
+        .count();
+    // What interrupted the recorder itself is dropped, and counted.
+    let dropped = usize::try_from(report.dropped).unwrap();
+    let signals = HANDLED.load(Ordering::Relaxed) as usize;
+    assert!(handled > 20, "{handled}");
+    assert!(
+        handled <= signals && handled + dropped >= signals,
+        "{handled} {dropped} {signals}"
+    );
+    let count = |wanted: &str| {
+        probe
+            .slices
+            .iter()
+            .filter(|slice| slice.name == wanted)
+            .count()
+    };
+    assert_eq!(count("outer") as u64, rounds);
+    assert_eq!(count("inner") as u64, rounds);
+    for slice in probe.slices.iter().filter(|slice| slice.name == "inner") {
+        assert_eq!(probe.args(slice.args).len(), 1);
+    }
+}
+
+fn check_work(dir: &Path, recovered: bool) {
+    let found = files(dir);
+    assert_eq!(found.len(), 1, "{found:?}");
+    let probe = read(&found[0]);
+    let count = |wanted: &str| {
+        probe
+            .slices
+            .iter()
+            .filter(|slice| slice.name == wanted)
+            .count()
+    };
+    assert_eq!(
+        (count("even"), count("odd"), count("other")),
+        (500, 500, 1_000)
+    );
+    let unfinished: Vec<_> = probe
+        .slices
+        .iter()
+        .filter(|slice| slice.flags & SliceFlags::UNFINISHED.0 != 0)
+        .map(|slice| slice.name.as_str())
+        .collect();
+    assert!(unfinished.contains(&"open elsewhere"), "{unfinished:?}");
+    if recovered {
+        assert!(unfinished.contains(&"open here") && unfinished.contains(&"train"));
+        let step = probe
+            .slices
+            .iter()
+            .find(|slice| slice.name == "train")
+            .unwrap();
+        assert_eq!(step.step, Some(7));
+        assert!(
+            probe
+                .facts
+                .iter()
+                .any(|fact| fact.0 == "stepscope.recovered")
+        );
+    }
+    assert!(probe.tracks.iter().any(|track| track.name == "other"));
+}
+
+#[test]
+fn killed_programs_lose_nothing_that_was_finished() {
+    let _alone = alone();
+    for case in ["kill", "segv", "_exit"] {
+        let dir = tempfile::tempdir().unwrap();
+        let (status, _) = run(case, dir.path());
+        assert!(!status.success(), "{case}");
+        assert!(files(dir.path()).is_empty(), "{case}");
+        assert_eq!(pending(dir.path()).len(), 1, "{case}");
+        let runs = recover_dir(dir.path(), None);
+        assert_eq!(runs.len(), 1, "{case}");
+        let file = runs[0].file.as_ref().unwrap();
+        assert_eq!(files(dir.path()), std::slice::from_ref(file));
+        assert_eq!((runs[0].spans, runs[0].unfinished), (2_003, 3), "{case}");
+        check_work(dir.path(), true);
+        assert!(pending(dir.path()).is_empty());
+        assert!(recover_dir(dir.path(), None).is_empty());
+    }
+}
+
+#[test]
+fn a_program_that_forgets_to_stop_still_has_its_file() {
+    let _alone = alone();
+    for case in ["no stop", "exit", "panic"] {
+        let dir = tempfile::tempdir().unwrap();
+        let (status, text) = run(case, dir.path());
+        assert_eq!(status.success(), case != "panic", "{text}");
+        assert!(pending(dir.path()).is_empty(), "{case}");
+        check_work(dir.path(), false);
+    }
+}
+
+#[test]
+fn a_kill_right_after_the_start_keeps_the_open_span() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    run("kill at once", dir.path());
+    let runs = recover_dir(dir.path(), None);
+    assert_eq!((runs[0].spans, runs[0].unfinished), (1, 1));
+    assert_eq!(names(&read(runs[0].file.as_ref().unwrap())), ["only"]);
+}
+
+#[test]
+fn a_kill_in_full_flight_keeps_every_finished_span() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    run("kill under load", dir.path());
+    let runs = recover_dir(dir.path(), None);
+    assert_eq!((runs[0].spans, runs[0].dropped), (60_000, 0));
+    let probe = read(runs[0].file.as_ref().unwrap());
+    let mut seen: Vec<i64> = probe
+        .slices
+        .iter()
+        .map(|slice| {
+            let value = &probe.args(slice.args)[0].1;
+            value[4..value.len() - 1].parse().unwrap()
+        })
+        .collect();
+    seen.sort_unstable();
+    assert_eq!(seen, (0..60_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_live_recording_is_not_touched() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = spawn("live", dir.path());
+    let stdout = BufReader::new(child.stdout.take().unwrap());
+    assert!(stdout.lines().any(|line| line.unwrap().contains("ready")));
+    assert!(pending(dir.path()).is_empty());
+    assert!(recover_dir(dir.path(), None).is_empty());
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    child.wait().unwrap();
+    assert_eq!(recover_dir(dir.path(), None).len(), 1);
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_recovered_into_the_cache() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let cache = tempfile::tempdir().unwrap();
+    run("kill", dir.path());
+    let journal = pending(dir.path()).remove(0);
+    // An obstacle that stops root, too: a folder where the temporary file would go.
+    let facts = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let host = facts.trim().replace(':', "_");
+    let obstacle = journal
+        .parent()
+        .unwrap()
+        .join(format!(".{host}.xplane.pb.tmp-{}", std::process::id()));
+    std::fs::create_dir_all(obstacle.join("full")).unwrap();
+    assert!(recover_dir(dir.path(), None)[0].file.is_err());
+    let first = recover_dir(dir.path(), Some(cache.path())).remove(0);
+    assert!(first.in_cache && journal.exists());
+    let path = first.file.unwrap();
+    assert!(path.starts_with(cache.path()));
+    let made = std::fs::metadata(&path).unwrap().modified().unwrap();
+    let again = recover_dir(dir.path(), Some(cache.path())).remove(0);
+    assert_eq!(again.file.unwrap(), path);
+    assert_eq!(std::fs::metadata(&path).unwrap().modified().unwrap(), made);
+    check_work(cache.path(), true);
+    std::fs::remove_dir_all(&obstacle).unwrap();
+    assert!(!recover_dir(dir.path(), Some(cache.path()))[0].in_cache);
+    assert!(!journal.exists());
+}
+
+#[test]
+fn damage_to_a_journal_costs_only_what_was_damaged() {
+    let _alone = alone();
+    let whole = tempfile::tempdir().unwrap();
+    run("kill", whole.path());
+    let journal = pending(whole.path()).remove(0);
+    let events = std::fs::read(journal.join("events")).unwrap();
+    let rings = std::fs::read(journal.join("rings")).unwrap();
+    let session = tempfile::tempdir().unwrap();
+    let copy = session.path().join(".stepscope-journal-1-1");
+    let write = |events: &[u8], rings: &[u8]| {
+        std::fs::create_dir_all(&copy).unwrap();
+        std::fs::write(copy.join("lock"), "").unwrap();
+        std::fs::write(copy.join("events"), events).unwrap();
+        std::fs::write(copy.join("rings"), rings).unwrap();
+        let run = recover_dir(session.path(), None).remove(0);
+        let file = run.file.unwrap();
+        read(&file);
+        std::fs::remove_file(&file).unwrap();
+        run.spans
+    };
+    assert_eq!(write(&events, &rings), 2_003);
+    assert!(write(&events, &[]) <= 2_003);
+    assert!(write(&events[..events.len() / 2], &rings) > 0);
+    let mut bad = events.clone();
+    for at in (200..bad.len()).step_by(997) {
+        bad[at] ^= 0x55;
+    }
+    write(&bad, &rings);
+    let mut bad = rings.clone();
+    for at in (0..bad.len()).step_by(1_009) {
+        bad[at] ^= 0xff;
+    }
+    write(&events, &bad);
+    write(&[], &[]);
+}
+
+#[test]
+fn no_room_is_never_a_signal() {
+    let _alone = alone();
+    for case in ["no room", "no room for more"] {
+        let dir = tempfile::tempdir().unwrap();
+        let (status, text) = run(case, dir.path());
+        assert!(status.success(), "{case}: {status} {text}");
+        assert_eq!(files(dir.path()).len(), 1);
+    }
+}
+
+#[test]
+fn after_a_fork_both_sides_record() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let (status, text) = run("fork", dir.path());
+    assert!(status.success(), "{text}");
+    let found = files(dir.path());
+    assert_eq!(found.len(), 2);
+    let mut seen: Vec<Vec<String>> = found
+        .iter()
+        .map(|file| {
+            let probe = read(file);
+            let mut seen: Vec<String> = names(&probe).into_iter().map(str::to_owned).collect();
+            seen.dedup();
+            seen
+        })
+        .collect();
+    seen.sort();
+    assert_eq!(seen[0], ["child"]);
+    assert_eq!(seen[1], ["parent", "parent before", "parent open"]);
+}
+
+#[test]
+fn a_signal_handler_may_annotate() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let (status, text) = run("handler", dir.path());
+    assert!(status.success(), "{text}");
+}

@@ -1,0 +1,158 @@
+//! Sessions, their folders, and what can go wrong with them.
+
+use std::os::unix::fs::PermissionsExt;
+
+use stepscope::{SessionError, SessionOptions, span, start_trace, start_trace_with, stop_trace};
+
+use crate::{alone, files, read};
+
+#[test]
+fn starting_or_stopping_twice_is_an_error_value() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    assert!(matches!(stop_trace(), Err(SessionError::NotRecording)));
+    start_trace(dir.path()).unwrap();
+    let error = start_trace(dir.path()).unwrap_err();
+    assert!(matches!(error, SessionError::AlreadyRecording { .. }));
+    assert!(error.to_string().contains("stop_trace"), "{error}");
+    stop_trace().unwrap();
+    assert!(matches!(stop_trace(), Err(SessionError::NotRecording)));
+    assert_eq!(files(dir.path()).len(), 1);
+}
+
+#[test]
+fn sessions_within_one_second_have_folders_of_their_own() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    for _ in 0..3 {
+        start_trace(dir.path()).unwrap();
+        drop(span!("x"));
+        stop_trace().unwrap();
+    }
+    assert_eq!(files(dir.path()).len(), 3);
+}
+
+#[test]
+fn a_session_name_may_be_shared_and_nothing_is_overwritten() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let options = SessionOptions {
+        session_name: Some("shared".into()),
+        host_name: Some("h:1".into()),
+        facts: vec![("rank".into(), "3".into())],
+        ..SessionOptions::default()
+    };
+    for _ in 0..3 {
+        start_trace_with(dir.path(), &options).unwrap();
+        drop(span!("x"));
+        stop_trace().unwrap();
+    }
+    let found = files(dir.path());
+    assert_eq!(found.len(), 3);
+    let probe = read(&found[0]);
+    assert!(probe.facts.contains(&("rank".into(), "Int(3)".into())));
+    let first = dir.path().join("plugins/profile/shared/h_1.xplane.pb");
+    assert!(found.contains(&first), "{found:?}");
+}
+
+#[test]
+fn what_is_wrong_with_the_log_directory_is_said_at_the_start() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "x").unwrap();
+    for bad in [file.clone(), file.join("below")] {
+        let error = start_trace(bad).unwrap_err();
+        assert!(matches!(&error, SessionError::NotADirectory { path } if *path == file));
+    }
+    let bad = SessionOptions {
+        session_name: Some("../up".into()),
+        ..SessionOptions::default()
+    };
+    assert!(matches!(
+        start_trace_with(dir.path(), &bad),
+        Err(SessionError::BadName { .. })
+    ));
+    let error = start_trace("/proc/nowhere").unwrap_err();
+    assert!(matches!(error, SessionError::NotWritable { .. }), "{error}");
+    assert!(!stepscope::is_recording());
+}
+
+#[test]
+fn a_recording_that_cannot_be_written_is_kept_for_another_try() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    for crash_safe in [true, false] {
+        let options = SessionOptions {
+            crash_safe,
+            session_name: Some(format!("kept {crash_safe}")),
+            host_name: Some("host".into()),
+            ..SessionOptions::default()
+        };
+        start_trace_with(dir.path(), &options).unwrap();
+        drop(span!("kept"));
+        // A folder in the way of the temporary file: works for root, too.
+        let session = dir
+            .path()
+            .join(format!("plugins/profile/kept {crash_safe}"));
+        let obstacle = session.join(format!(".host.xplane.pb.tmp-{}", std::process::id()));
+        std::fs::create_dir(&obstacle).unwrap();
+        let error = stop_trace().unwrap_err();
+        assert!(matches!(error, SessionError::NotWritten { .. }), "{error}");
+        assert!(matches!(
+            start_trace(dir.path()),
+            Err(SessionError::Unwritten { .. })
+        ));
+        std::fs::remove_dir(&obstacle).unwrap();
+        let report = stop_trace().unwrap();
+        assert_eq!(report.spans, 1);
+        assert_eq!(read(&report.path).slices.len(), 1);
+    }
+}
+
+#[test]
+fn discarding_leaves_nothing() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    start_trace(dir.path()).unwrap();
+    drop(span!("x"));
+    stepscope::discard_trace().unwrap();
+    assert!(matches!(stop_trace(), Err(SessionError::NotRecording)));
+    let left = std::fs::read_dir(dir.path().join("plugins/profile")).unwrap();
+    assert_eq!(left.count(), 0);
+}
+
+#[test]
+fn a_panic_within_trace_still_leaves_a_file() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let (value, report) = stepscope::trace(dir.path(), || {
+        let _span = span!("calm");
+        7
+    })
+    .unwrap();
+    assert_eq!((value, report.spans), (7, 1));
+    let result = std::panic::catch_unwind(|| {
+        let _ = stepscope::trace(dir.path(), || {
+            let _span = span!("panicking");
+            panic!("as planned");
+        });
+    });
+    assert!(result.is_err());
+    assert!(!stepscope::is_recording());
+    assert_eq!(files(dir.path()).len(), 2);
+}
+
+#[test]
+fn a_read_only_log_directory_is_refused_at_the_start() {
+    let _alone = alone();
+    // SAFETY: no arguments.
+    if unsafe { libc::geteuid() } == 0 {
+        println!("not run: root may write everywhere");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o555)).unwrap();
+    let error = start_trace(dir.path()).unwrap_err();
+    assert!(matches!(error, SessionError::NotWritable { .. }), "{error}");
+}

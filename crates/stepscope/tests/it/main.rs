@@ -1,0 +1,66 @@
+//! The recorder, from the verbs to the file and back.
+#![allow(
+    unsafe_code,
+    missing_docs,
+    reason = "kills, forks and signals need libc; a test binary"
+)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests open files and may panic"
+)]
+
+mod content;
+mod crash;
+mod files;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use stepscope_formats::probe::Probe;
+use stepscope_formats::xplane;
+use stepscope_model::ReadContext;
+
+/// One session at a time in a process, so one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reads a file back with the reader that everybody uses.
+fn read(path: &Path) -> Probe {
+    let bytes = std::fs::read(path).unwrap();
+    let mut probe = Probe::new();
+    let bytes: stepscope_model::SharedBytes = Arc::new(bytes);
+    xplane::read(&bytes, &ReadContext::default(), &mut probe).unwrap();
+    probe
+}
+
+/// Every `*.xplane.pb` below a log directory.
+fn files(log_dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![log_dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.to_string_lossy().ends_with(".xplane.pb") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Names of the slices, sorted.
+fn names(probe: &Probe) -> Vec<&str> {
+    let mut names: Vec<_> = probe
+        .slices
+        .iter()
+        .map(|slice| slice.name.as_str())
+        .collect();
+    names.sort_unstable();
+    names
+}
