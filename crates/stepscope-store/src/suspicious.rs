@@ -7,12 +7,13 @@
 //! * the queue is serial: at most one slice in a hundred overlaps what follows it;
 //! * the slice lasts more than ten times as long as the queue's 99th percentile;
 //! * it runs over the beginning of the next slice of its queue, and ends in the middle of another
-//!   slice, or after everything else on the queue.
+//!   slice, or after everything else on the queue by more than that limit.
 //!
-//! Whatever nests properly (a `while` and its body on an XLA line) is therefore never flagged. The
+//! Whatever nests properly (a `while` and its body on an XLA line, an annotation around kernels)
+//! is therefore never flagged. The
 //! flag is a diagnostic; no number changes. Queues of fewer than 100 slices are not judged.
 
-use stepscope_model::TrackKind;
+use stepscope_model::{Dur, TrackKind};
 
 use crate::table::SliceTable;
 
@@ -35,16 +36,56 @@ pub(crate) fn count(slices: &SliceTable, kind: TrackKind) -> u64 {
     let (_, p99, _) = lengths.select_nth_unstable(count - 1 - count / 100);
     let limit = (*p99).max(1).saturating_mul(TIMES_P99);
     (0..count)
-        .filter(|index| slices.dur[*index].ps() > limit && breaks_order(slices, *index))
+        .filter(|index| slices.dur[*index].ps() > limit && breaks_order(slices, *index, limit))
         .count() as u64
 }
 
-/// Whether the slice begins before its successor does and ends within a later one, or past all.
-fn breaks_order(slices: &SliceTable, index: usize) -> bool {
+/// Whether the slice runs over others that do not lie within it, or far past all others.
+fn breaks_order(slices: &SliceTable, index: usize, limit: i64) -> bool {
     let end = slices.end(index);
     let after = slices.start.partition_point(|start| *start < end);
     if after <= index + 1 {
         return false;
     }
-    after == slices.start.len() || slices.end(after - 1) > end
+    if slices.end(after - 1) > end {
+        return true;
+    }
+    // Past all: how far back do the others end?
+    let others = slices
+        .open()
+        .last_open_at(end.saturating_sub(Dur::from_ps(limit)), slices.start.len());
+    after == slices.start.len() && others.is_none_or(|other| other <= index)
+}
+
+#[cfg(test)]
+mod tests {
+    use stepscope_model::{SliceIn, Time};
+
+    use super::*;
+    use crate::buffer::EventBuf;
+    use crate::table;
+
+    /// 200 kernels of 2 us, 1 us apart, and one more slice.
+    fn with(start_us: i64, dur_us: i64) -> u64 {
+        let mut events = EventBuf::default();
+        let kernels = (0..200).map(|index| (index * 3, 2));
+        for (start, dur) in kernels.chain([(start_us, dur_us)]) {
+            events.slice(&SliceIn {
+                start: Time::from_ps(start * 1_000_000),
+                dur: Dur::from_ps(dur * 1_000_000),
+                ..SliceIn::default()
+            });
+        }
+        count(&table::finish(events).table.slices, TrackKind::DeviceQueue)
+    }
+
+    #[test]
+    fn only_what_breaks_the_order_is_impossible() {
+        assert_eq!(with(0, 600), 0, "an annotation around all");
+        assert_eq!(with(30, 30), 0, "one that ends in a pause");
+        assert_eq!(with(30, 31), 1, "one that ends within a kernel");
+        assert_eq!(with(30, 9_000), 1, "one that ends long after all");
+        assert_eq!(with(700, 9_000), 0, "a long one alone");
+        assert_eq!(with(30, 19), 0, "not ten times as long");
+    }
 }
