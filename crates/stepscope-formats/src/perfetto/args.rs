@@ -238,9 +238,20 @@ impl<'a> Decoder<'a> {
             )
     }
 
+    /// As [`Self::text`], with the mark that our writer puts beside the names of JSON values.
+    fn marked_text(&self, scope: Scope, field: u32, iid: u64) -> (String, bool) {
+        let entry = self.entry(scope, field, iid).unwrap_or_default();
+        let mut fields = Fields::new(entry);
+        let mut marked = false;
+        while let Some(field) = fields.next_lenient() {
+            marked |= field.number == own::FIELD;
+        }
+        (self.text(scope, field, iid), marked)
+    }
+
     fn annotation(&self, entry: &[u8], scope: Scope, visit: &mut Visit<'_>) {
         let mut json = String::new();
-        let lookup = |field, iid| self.text(scope, field, iid);
+        let lookup = |field, iid| self.marked_text(scope, field, iid);
         let (name, value) = take_apart(entry, &lookup, &mut json);
         value.visit(&name, &json, visit);
     }
@@ -316,6 +327,9 @@ fn whole(value: u64) -> ArgValue<'static> {
     i64::try_from(value).map_or(ArgValue::Uint(value), ArgValue::Int)
 }
 
+/// Finds an interned text by field and iid, and whether values under that name are JSON text.
+type Lookup<'l> = dyn Fn(u32, u64) -> (String, bool) + 'l;
+
 /// Value of an annotation, out of the wire.
 enum Known<'a> {
     Nothing,
@@ -339,24 +353,21 @@ impl Known<'_> {
 /// An annotation without interned texts, as our writer puts facts.
 pub(super) fn plain_annotation(entry: &[u8], mut visit: impl FnMut(&str, ArgValue<'_>)) {
     let mut json = String::new();
-    let (name, value) = take_apart(entry, &|_, iid| format!("#{iid}"), &mut json);
+    let (name, value) = take_apart(entry, &|_, iid| (format!("#{iid}"), false), &mut json);
     value.visit(&name, &json, &mut visit);
 }
 
 /// Name and value of a `DebugAnnotation`. Nested values are written to `json`.
-fn take_apart<'a>(
-    entry: &'a [u8],
-    lookup: &dyn Fn(u32, u64) -> String,
-    json: &mut String,
-) -> (String, Known<'a>) {
+fn take_apart<'a>(entry: &'a [u8], lookup: &Lookup<'_>, json: &mut String) -> (String, Known<'a>) {
     let mut name = String::new();
     let mut value = Known::Nothing;
     let mut fields = Fields::new(entry);
     let mut is_nested = false;
+    let mut is_json = false;
     while let Some(field) = fields.next_lenient() {
         match (field.number, field.value) {
             (annotation::NAME_IID, Value::Varint(iid)) => {
-                name = lookup(interned::ANNOTATION_NAMES, iid);
+                (name, is_json) = lookup(interned::ANNOTATION_NAMES, iid);
             }
             (annotation::NAME, Value::Bytes(text)) => {
                 name = String::from_utf8_lossy(text).into_owned();
@@ -381,7 +392,7 @@ fn take_apart<'a>(
                 };
             }
             (annotation::STRING_IID, Value::Varint(iid)) => {
-                value = Known::Text(lookup(interned::ANNOTATION_STRINGS, iid));
+                value = Known::Text(lookup(interned::ANNOTATION_STRINGS, iid).0);
             }
             (annotation::LEGACY_JSON, Value::Bytes(text)) => {
                 value = match std::str::from_utf8(text) {
@@ -403,6 +414,15 @@ fn take_apart<'a>(
             _ => {}
         }
     }
+    if is_json {
+        let text = match &value {
+            Known::Value(ArgValue::Str(text)) => text,
+            Known::Text(text) => text.as_str(),
+            _ => "null",
+        };
+        json.push_str(text);
+        value = Known::Json;
+    }
     if is_nested {
         annotation_json(entry, lookup, json, 0);
         value = Known::Json;
@@ -410,12 +430,12 @@ fn take_apart<'a>(
     (name, value)
 }
 
-fn name_of(entry: &[u8], lookup: &dyn Fn(u32, u64) -> String) -> String {
+fn name_of(entry: &[u8], lookup: &Lookup<'_>) -> String {
     let mut fields = Fields::new(entry);
     while let Some(field) = fields.next_lenient() {
         match (field.number, field.value) {
             (annotation::NAME_IID, Value::Varint(iid)) => {
-                return lookup(interned::ANNOTATION_NAMES, iid);
+                return lookup(interned::ANNOTATION_NAMES, iid).0;
             }
             (annotation::NAME, Value::Bytes(text)) => {
                 return String::from_utf8_lossy(text).into_owned();
@@ -427,12 +447,7 @@ fn name_of(entry: &[u8], lookup: &dyn Fn(u32, u64) -> String) -> String {
 }
 
 /// The value of an annotation as JSON text.
-fn annotation_json(
-    entry: &[u8],
-    lookup: &dyn Fn(u32, u64) -> String,
-    json: &mut String,
-    depth: usize,
-) {
+fn annotation_json(entry: &[u8], lookup: &Lookup<'_>, json: &mut String, depth: usize) {
     if depth > MAX_NESTING {
         json.push_str("null");
         return;

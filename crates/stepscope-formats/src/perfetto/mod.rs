@@ -15,7 +15,7 @@
 //! `docs/formats/perfetto.md` for the table of fields, and for what the writer adds of its own.
 //!
 //! Reading order: [`schema`] (field numbers), [`reader`] (packets), [`event`] (one track event),
-//! [`sequence`] (interned state), [`clocks`], [`tracks`], [`pairing`], [`args`].
+//! [`sequence`] (interned state), [`clocks`], [`tracks`], [`pairing`], [`args`], [`writer`].
 
 mod args;
 mod clocks;
@@ -26,10 +26,12 @@ mod reader;
 mod schema;
 mod sequence;
 mod tracks;
+mod writer;
 
 use std::sync::Arc;
 
 use stepscope_model::{ArgSource, EventSink, ReadContext, SharedBytes};
+pub use writer::PerfettoSink;
 
 use crate::FormatError;
 

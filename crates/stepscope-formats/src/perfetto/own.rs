@@ -62,6 +62,10 @@ pub(super) mod track {
     pub(crate) const ROW_OF: u32 = 10;
     /// Uuid of the parent in our own tree, which can differ from the schema's.
     pub(crate) const PARENT: u32 = 11;
+    /// The name beside is only the key: nobody named the track.
+    pub(crate) const UNNAMED: u32 = 12;
+    /// Unit of a counter.
+    pub(crate) const UNIT: u32 = 13;
 }
 
 /// In a track event.

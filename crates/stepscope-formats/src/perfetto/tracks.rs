@@ -69,6 +69,8 @@ struct Own {
     category: String,
     row_of: Option<u64>,
     parent: Option<u64>,
+    unnamed: bool,
+    unit: String,
 }
 
 /// Slots and descriptions.
@@ -514,16 +516,7 @@ impl Tracks {
             _ => TrackKind::Thread,
         };
         let category = (!own.category.is_empty()).then(|| sink.name(&own.category));
-        let unit = described
-            .counter
-            .as_ref()
-            .map(|counter| counter.unit.as_str());
-        let name = match (own.pid, own.tid, described.process, described.thread) {
-            (_, _, Some(pid), _) => self.process_names.get(&pid).map(String::as_str),
-            (_, _, _, Some(thread)) => self.thread_names.get(&thread).map(String::as_str),
-            _ => None,
-        };
-        let name = name.unwrap_or(described.name.as_str());
+        let name = if own.unnamed { "" } else { &described.name };
         sink.describe(
             made,
             TrackPatch {
@@ -535,7 +528,7 @@ impl Tracks {
                 device: own.device,
                 stream: own.stream,
                 sort_index: own.sort_index,
-                unit: unit.filter(|unit| !unit.is_empty()),
+                unit: (!own.unit.is_empty()).then_some(own.unit.as_str()),
                 derived: own.derived.then_some(true),
                 category,
             },
@@ -661,6 +654,8 @@ fn own_track(message: &[u8], texts: &mut TextCount) -> Own {
             (own::track::CATEGORY, Value::Bytes(text)) => found.category = texts.owned(text),
             (own::track::ROW_OF, Value::Varint(uuid)) => found.row_of = Some(uuid),
             (own::track::PARENT, Value::Varint(uuid)) => found.parent = Some(uuid),
+            (own::track::UNNAMED, Value::Varint(flag)) => found.unnamed = flag != 0,
+            (own::track::UNIT, Value::Bytes(text)) => found.unit = texts.owned(text),
             _ => {}
         }
     }
