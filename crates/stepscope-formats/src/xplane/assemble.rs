@@ -247,7 +247,8 @@ impl Assembly<'_> {
         Some(plane)
     }
 
-    /// The name of a root's plane. Names that XProf knows stay; others get one that it shows.
+    /// The name of a root's plane. Names that XProf knows stay; others get one
+    /// that it shows (`/host:CPU` exactly), and their own goes into the record.
     fn plane_name(&self, root: usize, members: &[usize]) -> String {
         let name = self.name(root);
         let known = ["/host:", "/device:", "#Chip", "/virtualdevice:"];
@@ -266,8 +267,7 @@ impl Assembly<'_> {
             });
         match device {
             Some(device) => format!("/device:GPU:{device}"),
-            None if name.is_empty() => HOST_PLANE.to_owned(),
-            None => format!("{HOST_PLANE} {name}"),
+            None => HOST_PLANE.to_owned(),
         }
     }
 

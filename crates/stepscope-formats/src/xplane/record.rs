@@ -1,13 +1,14 @@
 //! What `XSpace` has no field for: the kind of a track, its process, its unit.
 
-use stepscope_model::TrackKind;
+use std::fmt::Write as _;
 
-use crate::proto_wire::{Fields, Value, put_bytes, put_int};
+use stepscope_model::TrackKind;
 
 /// What a line, a plane or a counter is, where `XSpace` has no field for it.
 ///
-/// Written as a protobuf message of its own in a `_track` stat: fields 1 to 14 in the order of
-/// this struct.
+/// Written as text in a `_track` stat: `line=-3 kind=counter unit=bytes`, a word for each field of
+/// this struct that is set. Blanks, control characters and `%` in values are written as `%20` and
+/// so on. (It is no message: JAX's reader fails on a plane whose stats are bytes.)
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrackRecord {
     /// Id of the line; `None` when this is about the plane's own group.
@@ -41,63 +42,60 @@ pub struct TrackRecord {
 }
 
 impl TrackRecord {
-    /// As the bytes of a `_track` stat.
-    pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        let mut int = |number, value: Option<i64>| {
+    /// As the text of a `_track` stat.
+    pub(super) fn encode(&self) -> String {
+        let number = |value: Option<i64>| value.map(|value| value.to_string());
+        let text = |value: &Option<String>| value.as_deref().map(escape);
+        let flag = |set: bool| set.then(|| "1".to_owned());
+        let words = [
+            ("line", number(self.line)),
+            ("kind", self.kind.map(|kind| kind_word(kind).to_owned())),
+            ("pid", number(self.pid)),
+            ("tid", number(self.tid)),
+            ("device", number(self.device.map(i64::from))),
+            ("stream", number(self.stream)),
+            ("unit", text(&self.unit)),
+            ("derived", flag(self.derived)),
+            ("sort_index", number(self.sort_index)),
+            ("parent", number(self.parent)),
+            ("name", text(&self.name)),
+            ("on_group", flag(self.on_group)),
+            ("ungrouped", flag(self.ungrouped)),
+            ("category", text(&self.category)),
+        ];
+        let mut out = String::new();
+        for (key, value) in words {
             if let Some(value) = value {
-                put_int(&mut out, number, value);
+                let blank = if out.is_empty() { "" } else { " " };
+                let _ = write!(out, "{blank}{key}={value}");
             }
-        };
-        int(1, self.line);
-        int(2, self.kind.map(|kind| kind as i64));
-        int(3, self.pid);
-        int(4, self.tid);
-        int(5, self.device.map(i64::from));
-        int(6, self.stream);
-        int(8, self.derived.then_some(1));
-        int(9, self.sort_index);
-        int(10, self.parent);
-        int(12, self.on_group.then_some(1));
-        int(13, self.ungrouped.then_some(1));
-        if let Some(unit) = &self.unit {
-            put_bytes(&mut out, 7, unit.as_bytes());
-        }
-        if let Some(name) = &self.name {
-            put_bytes(&mut out, 11, name.as_bytes());
-        }
-        if let Some(category) = &self.category {
-            put_bytes(&mut out, 14, category.as_bytes());
         }
         out
     }
 
     /// The reverse; what cannot be read is left out.
-    pub(super) fn decode(bytes: &[u8]) -> Self {
+    pub(super) fn decode(text: &str) -> Self {
         let mut record = Self::default();
-        let mut fields = Fields::new(bytes);
-        while let Some(field) = fields.next_lenient() {
-            match (field.number, field.value) {
-                (1, Value::Varint(value)) => record.line = Some(value as i64),
-                (2, Value::Varint(value)) => record.kind = kind_of(value),
-                (3, Value::Varint(value)) => record.pid = Some(value as i64),
-                (4, Value::Varint(value)) => record.tid = Some(value as i64),
-                (5, Value::Varint(value)) => record.device = u32::try_from(value).ok(),
-                (6, Value::Varint(value)) => record.stream = Some(value as i64),
-                (7, Value::Bytes(text)) => {
-                    record.unit = Some(String::from_utf8_lossy(text).into_owned());
-                }
-                (8, Value::Varint(value)) => record.derived = value != 0,
-                (9, Value::Varint(value)) => record.sort_index = Some(value as i64),
-                (10, Value::Varint(value)) => record.parent = Some(value as i64),
-                (11, Value::Bytes(text)) => {
-                    record.name = Some(String::from_utf8_lossy(text).into_owned());
-                }
-                (12, Value::Varint(value)) => record.on_group = value != 0,
-                (13, Value::Varint(value)) => record.ungrouped = value != 0,
-                (14, Value::Bytes(text)) => {
-                    record.category = Some(String::from_utf8_lossy(text).into_owned());
-                }
+        for word in text.split(' ') {
+            let Some((key, value)) = word.split_once('=') else {
+                continue;
+            };
+            let number = || value.parse().ok();
+            match key {
+                "line" => record.line = number(),
+                "kind" => record.kind = KINDS.into_iter().find(|kind| kind_word(*kind) == value),
+                "pid" => record.pid = number(),
+                "tid" => record.tid = number(),
+                "device" => record.device = value.parse().ok(),
+                "stream" => record.stream = number(),
+                "unit" => record.unit = Some(unescape(value)),
+                "derived" => record.derived = value == "1",
+                "sort_index" => record.sort_index = number(),
+                "parent" => record.parent = number(),
+                "name" => record.name = Some(unescape(value)),
+                "on_group" => record.on_group = value == "1",
+                "ungrouped" => record.ungrouped = value == "1",
+                "category" => record.category = Some(unescape(value)),
                 _ => {}
             }
         }
@@ -105,17 +103,54 @@ impl TrackRecord {
     }
 }
 
-fn kind_of(number: u64) -> Option<TrackKind> {
-    [
-        TrackKind::Group,
-        TrackKind::Thread,
-        TrackKind::DeviceQueue,
-        TrackKind::Async,
-        TrackKind::Counter,
-        TrackKind::Steps,
-    ]
-    .into_iter()
-    .find(|kind| *kind as u64 == number)
+const KINDS: [TrackKind; 6] = [
+    TrackKind::Group,
+    TrackKind::Thread,
+    TrackKind::DeviceQueue,
+    TrackKind::Async,
+    TrackKind::Counter,
+    TrackKind::Steps,
+];
+
+fn kind_word(kind: TrackKind) -> &'static str {
+    match kind {
+        TrackKind::Group => "group",
+        TrackKind::DeviceQueue => "queue",
+        TrackKind::Async => "async",
+        TrackKind::Counter => "counter",
+        TrackKind::Steps => "steps",
+        _ => "thread",
+    }
+}
+
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter <= ' ' || letter == '%' {
+            let _ = write!(out, "%{:02x}", u32::from(letter));
+        } else {
+            out.push(letter);
+        }
+    }
+    out
+}
+
+fn unescape(text: &str) -> String {
+    let mut parts = text.split('%');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let code = part
+            .get(..2)
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        if let (Some(code), Some(rest)) = (code, part.get(2..)) {
+            out.push(char::from(code));
+            out.push_str(rest);
+        } else {
+            out.push('%');
+            out.push_str(part);
+        }
+    }
+    out
 }
 
 #[cfg(test)]
@@ -135,7 +170,7 @@ mod tests {
             derived: true,
             sort_index: Some(-5),
             parent: Some(9),
-            name: Some("über".to_owned()),
+            name: Some("über %20 \n=x".to_owned()),
             on_group: true,
             ungrouped: true,
             category: Some("kernel".to_owned()),

@@ -13,7 +13,7 @@ use super::lines::{self, LineHead, ReadyLine, ReadyMetadata, ReadyPlane};
 use super::marks::{COUNTERS_LINE, Place, Role, number_in_name};
 use super::reader::{ABSOLUTE_NS, Clock, Reading};
 use super::record::TrackRecord;
-use super::wire::{self, StatValue};
+use super::wire;
 
 impl<'a> Reading<'a> {
     /// Makes the tracks, and readies planes and lines for pouring.
@@ -96,8 +96,8 @@ impl<'a> Reading<'a> {
                 continue;
             };
             match (index.role(stat.metadata_id), stat.value) {
-                (Role::Track, StatValue::Bytes(bytes)) => {
-                    let record = TrackRecord::decode(bytes);
+                (Role::Track, value) => {
+                    let record = TrackRecord::decode(&index.text(self.file, value));
                     match record.line {
                         Some(line) => records.push((line, record)),
                         None => group_record = Some(record),
@@ -279,10 +279,8 @@ impl<'a> Reading<'a> {
             let metadata = index.events.get(id);
             let record = metadata.and_then(|metadata| {
                 let stats = index.stats_of(metadata);
-                match index.find_stat(self.file, stats, Role::Track) {
-                    Some(StatValue::Bytes(bytes)) => Some(TrackRecord::decode(bytes)),
-                    _ => None,
-                }
+                let value = index.find_stat(self.file, stats, Role::Track)?;
+                Some(TrackRecord::decode(&index.text(self.file, value)))
             });
             let name = match metadata {
                 Some(metadata) => self.text(metadata.shown_name()).into_owned(),

@@ -259,10 +259,10 @@ impl PlaneWriter {
     /// named [`COUNTERS_LINE`](super::COUNTERS_LINE) with [`LineWriter::sample`].
     pub fn counter(&mut self, name: &str, record: &TrackRecord) -> EventId {
         let id = self.hidden_stat(Role::Track);
-        let bytes = record.encode();
+        let text = record.encode();
         let mut stats = Vec::new();
         put_message(&mut stats, metadata::STATS, |out| {
-            let value = StatValue::Bytes(&bytes);
+            let value = StatValue::Str(&text);
             Stat { id, value }.put(out);
         });
         self.push_event(name, stats)
@@ -382,7 +382,7 @@ impl PlaneWriter {
     /// field for it.
     pub fn describe(&mut self, record: &TrackRecord) {
         let id = self.hidden_stat(Role::Track);
-        self.add_stat(id, StatValue::Bytes(&record.encode()));
+        self.add_stat(id, StatValue::Str(&record.encode()));
     }
 
     /// Says that an earlier plane of this file has the same name and the lines of this one go on
