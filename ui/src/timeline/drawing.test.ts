@@ -1,6 +1,6 @@
 // Frames and hits from one hand-made answer: what is drawn is what is found.
 import { describe, expect, it } from 'vitest';
-import type { Columns } from '../api/columns.ts';
+import type { Column, Columns } from '../api/columns.ts';
 import { DARK, LIGHT } from '../base/theme.ts';
 import type { TrackNode } from '../model/track.ts';
 import { COLOUR_CLASSES, ensureColours, itemsByTrack, type TrackItems } from './batch.ts';
@@ -25,7 +25,7 @@ interface Item {
 
 function columnsOf(items: readonly Item[]): Columns {
   const strings = [...new Set(items.map((item) => item.name))];
-  const columns = new Map([
+  const columns = new Map<string, Column>([
     ['t0', Float64Array.from(items, (item) => item.t0)],
     ['t1', Float64Array.from(items, (item) => item.t1)],
     ['id', Uint32Array.from(items, (item) => item.id)],
@@ -36,8 +36,8 @@ function columnsOf(items: readonly Item[]): Columns {
     ['kind', Uint8Array.from(items, () => 1)],
     ['busy', Uint8Array.from(items, (item) => item.busy ?? 255)],
     ['flags', Uint8Array.from(items, (item) => item.flags ?? 0)],
-  ] as const);
-  return { rows: items.length, header: {}, strings, columns: columns as Columns['columns'], bytes: 0 };
+  ]);
+  return { rows: items.length, header: {}, strings, columns, bytes: 0 };
 }
 
 const tileOf = (items: readonly Item[]): TrackItems => {
@@ -72,6 +72,7 @@ function draw(
     readonly view?: typeof VIEW;
     readonly lane?: Lane;
     readonly hovered?: string;
+    readonly kind?: number;
     readonly matches?: (name: string) => boolean;
   } = {},
 ): Frame {
@@ -81,7 +82,7 @@ function draw(
     heightPx: 100,
     lanes: [{ lane: more.lane ?? lane, topPx: 0, segments: [segments] }],
     palette,
-    emphasis: { version: 1, matches: more.matches, hovered: more.hovered },
+    emphasis: { version: 1, kind: more.kind, matches: more.matches, hovered: more.hovered },
     colouring: 'kind',
   });
   return frame;
@@ -181,6 +182,12 @@ describe('buildFrame', () => {
     ]);
     const frame = draw([whole(tile)], { matches: (name) => name === 'forward', hovered: 'hovered' });
     expect(Array.from(frame.bars.colour.subarray(0, 3), (key) => Math.floor(key / COLOUR_CLASSES))).toEqual([0, 1, 2]);
+  });
+
+  it('dims every kind but the one that the legend points out', () => {
+    const tile = tileOf([{ t0: 0, t1: 100, id: 1, name: 'a' }]);
+    const shown = (kind: number) => Math.floor((draw([whole(tile)], { kind }).bars.colour[0] ?? 0) / COLOUR_CLASSES);
+    expect([shown(1), shown(6)]).toEqual([0, 1]);
   });
 
   it('grows when there are more bars than expected', () => {
