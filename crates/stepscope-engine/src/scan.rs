@@ -565,3 +565,124 @@ fn kinds_of(file: &FoundFile) -> Vec<String> {
     };
     vec![kind.to_owned()]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn below(root: &Path) -> Found {
+        scan(root, 256, &mut Sniffed::default()).unwrap()
+    }
+
+    fn write(path: &Path, content: &str) {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    fn shown(found: &Found) -> Vec<String> {
+        found
+            .runs
+            .iter()
+            .map(|run| {
+                format!(
+                    "{} x{} +{}",
+                    run.name,
+                    run.files.len(),
+                    run.companions.len()
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn sessions_are_runs_and_their_hosts_are_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let session = dir.path().join("exp/plugins/profile/2024_02_29_12_00_01");
+        for name in [
+            "h0.xplane.pb",
+            "h1.xplane.pb",
+            "h0.trace.json.gz",
+            "perfetto_trace.json.gz",
+            ".cached_tools.json",
+            "h0.xplane.pb.tmp",
+            "h0.SSTABLE",
+        ] {
+            write(&session.join(name), "x");
+        }
+        let found = below(dir.path());
+        assert_eq!(shown(&found), ["exp/2024_02_29_12_00_01 x2 +2"]);
+        assert_eq!(found.runs[0].id, "exp~2024_02_29_12_00_01");
+        assert_eq!(found.sniffed, 0);
+        // Named from further down, it is the same run.
+        for inside in [
+            "exp",
+            "exp/plugins",
+            "exp/plugins/profile",
+            "exp/plugins/profile/2024_02_29_12_00_01",
+        ] {
+            let found = below(&dir.path().join(inside));
+            assert_eq!(shown(&found), ["2024_02_29_12_00_01 x2 +2"], "{inside}");
+        }
+        // Without an XSpace, the JSON files are the hosts.
+        std::fs::remove_file(session.join("h0.xplane.pb")).unwrap();
+        std::fs::remove_file(session.join("h1.xplane.pb")).unwrap();
+        assert_eq!(shown(&below(dir.path())), ["exp/2024_02_29_12_00_01 x1 +1"]);
+    }
+
+    #[test]
+    fn loose_traces_are_found_by_name_and_json_by_its_first_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        write(&dir.path().join("a.pt.trace.json"), "");
+        write(
+            &dir.path().join("b.json"),
+            r#"{"traceEvents":[{"ph":"X","ts":1,"dur":1,"name":"a"}]}"#,
+        );
+        write(
+            &dir.path().join("package.json"),
+            r#"{"name":"x","version":"1"}"#,
+        );
+        write(&dir.path().join("node_modules/x.trace.json"), "");
+        write(&dir.path().join("c.prof"), "");
+        write(&dir.path().join("sub/d.pftrace"), "");
+        let mut sniffed = Sniffed::default();
+        let found = scan(dir.path(), 256, &mut sniffed).unwrap();
+        assert_eq!(
+            shown(&found),
+            [
+                "a.pt.trace.json x1 +0",
+                "b.json x1 +0",
+                "sub/d.pftrace x1 +0"
+            ]
+        );
+        assert_eq!((found.sniffed, found.not_readable.len()), (2, 1));
+        // Known files are not looked at again.
+        assert_eq!(scan(dir.path(), 256, &mut sniffed).unwrap().sniffed, 0);
+    }
+
+    #[test]
+    fn too_deep_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        write(&dir.path().join("1/2/3/a.trace.json"), "");
+        let found = scan(dir.path(), 2, &mut Sniffed::default()).unwrap();
+        assert!(found.runs.is_empty());
+        assert_eq!(
+            found.problems[0].reason,
+            "deeper than 2 folders; not searched"
+        );
+    }
+
+    #[test]
+    fn five_thousand_runs_cost_one_look_each() {
+        let dir = tempfile::tempdir().unwrap();
+        let profile = dir.path().join("plugins/profile");
+        for number in 0..5_000 {
+            write(&profile.join(format!("run{number:04}/host.xplane.pb")), "");
+        }
+        let found = below(dir.path());
+        assert_eq!(found.runs.len(), 5_000);
+        assert_eq!(found.sniffed, 0, "no file is read");
+        // Two folders, a folder and a file for each run.
+        assert_eq!(found.entries, 2 + 2 * 5_000);
+        assert_eq!(found.folders.len(), 3 + 5_000);
+    }
+}
