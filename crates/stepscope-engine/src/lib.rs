@@ -26,7 +26,7 @@ mod scan;
 mod source;
 mod watch;
 
-pub use convert::OutputFormat;
+pub use convert::{ConvertReport, OutputFormat, convert};
 pub use engine::{Engine, EngineEvent, EngineOptions};
 pub use error::{EngineError, RunProblem};
 pub use open_path::{Opened, PathReport, expected_bytes, open_each, open_path};
