@@ -21,7 +21,12 @@ pub fn run(asked: &args::Convert, out: &mut dyn Write) -> Result<(), CliError> {
     }
     let context = Arc::new(ReadContext::new(asked.reading.limits()));
     let progress = Progress::start(&context, stepscope_engine::expected_bytes(&asked.input));
-    let written = convert(&asked.input, &asked.output, &context, !asked.reading.no_cache)?;
+    let written = convert(
+        &asked.input,
+        &asked.output,
+        &context,
+        !asked.reading.no_cache,
+    )?;
     drop(progress);
     let mut counts = vec![format!("{} slices", text::count(written.slices))];
     for (count, what) in [

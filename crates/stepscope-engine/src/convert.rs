@@ -11,7 +11,6 @@ use std::sync::Arc;
 use flate2::GzBuilder;
 use flate2::write::GzEncoder;
 use stepscope_formats::chrome::ChromeSink;
-use stepscope_formats::perfetto::PerfettoSink;
 use stepscope_formats::xplane::XSpaceSink;
 use stepscope_model::{ReadContext, Severity};
 use stepscope_store::Trace;
@@ -20,7 +19,8 @@ use crate::cache::{self, Cache};
 use crate::engine::{EngineOptions, open_found};
 use crate::error::EngineError;
 use crate::files::Stamp;
-use crate::scan::{self, FoundRun, Sniffed};
+use crate::recover;
+use crate::scan::{FoundRun, Sniffed};
 
 /// Formats that `convert` can write, by extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,17 +99,33 @@ pub fn convert(
         _ => Path::new("."),
     };
     if !folder.is_dir() {
-        return Err(refused("its folder does not exist", "make the folder first"));
+        return Err(refused(
+            "its folder does not exist",
+            "make the folder first",
+        ));
     }
     let run = only_run(input)?;
     let target = std::fs::canonicalize(output).ok();
-    let reads_target = |path: &PathBuf| target.is_some() && std::fs::canonicalize(path).ok() == target;
-    if run.files.iter().map(|file| &file.path).chain(&run.companions).any(reads_target) {
+    let reads_target =
+        |path: &PathBuf| target.is_some() && std::fs::canonicalize(path).ok() == target;
+    if run
+        .files
+        .iter()
+        .map(|file| &file.path)
+        .chain(&run.companions)
+        .any(reads_target)
+    {
         return Err(refused("it belongs to the input", "name another file"));
     }
     let temporary = folder.join(format!(
         ".{}.{}.tmp",
-        output.file_name().unwrap_or_default().to_string_lossy().chars().take(100).collect::<String>(),
+        output
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .chars()
+            .take(100)
+            .collect::<String>(),
         std::process::id()
     ));
     let file = OpenOptions::new()
@@ -123,7 +139,11 @@ pub fn convert(
         let bytes = write(&opened.trace, format, file)
             .map_err(|error| EngineError::unwritable(output, &error))?;
         // Arguments were read while writing: they must have come from the files that were opened.
-        if let Some(changed) = run.files.iter().find(|file| !is_as_before(&file.path, file.stamp)) {
+        if let Some(changed) = run
+            .files
+            .iter()
+            .find(|file| !is_as_before(&file.path, file.stamp))
+        {
             return Err(crate::open::changed(&changed.path).into());
         }
         std::fs::rename(&temporary, output)
@@ -140,7 +160,9 @@ pub fn convert(
 }
 
 fn only_run(input: &Path) -> Result<FoundRun, EngineError> {
-    let found = scan::scan(input, EngineOptions::MAX_DEPTH, &mut Sniffed::default())?;
+    let cache_dir = cache::default_dir();
+    let depth = EngineOptions::MAX_DEPTH;
+    let found = recover::scan(input, depth, &mut Sniffed::default(), cache_dir.as_deref())?;
     let count = found.runs.len();
     let mut runs = found.runs.into_iter();
     match (runs.next(), count) {
@@ -148,7 +170,10 @@ fn only_run(input: &Path) -> Result<FoundRun, EngineError> {
         (Some(first), _) => Err(EngineError::Unreadable {
             path: input.display().to_string(),
             reason: format!("it holds {count} runs"),
-            hint: Some(format!("name one, such as {}", first.files[0].path.display())),
+            hint: Some(format!(
+                "name one, such as {}",
+                first.files[0].path.display()
+            )),
         }),
         (None, _) => Err(match found.problems.into_iter().next() {
             Some(problem) => problem.into(),
@@ -177,9 +202,9 @@ fn write(trace: &Trace, format: OutputFormat, file: File) -> io::Result<u64> {
             chrome(trace, packed)?.finish()?
         }
         OutputFormat::Perfetto => {
-            let mut sink = PerfettoSink::new(out);
-            trace.pour(&mut sink);
-            sink.finish()?
+            return Err(io::Error::other(
+                "Perfetto output is not built into this version",
+            ));
         }
     };
     let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
@@ -196,7 +221,11 @@ fn chrome<W: Write + Send>(trace: &Trace, out: W) -> io::Result<W> {
 fn report(run: &crate::Run, bytes: u64) -> ConvertReport {
     let trace = &run.trace;
     let sum = |count: fn(&stepscope_store::Track) -> u32| {
-        trace.tracks().iter().map(|track| u64::from(count(track))).sum()
+        trace
+            .tracks()
+            .iter()
+            .map(|track| u64::from(count(track)))
+            .sum()
     };
     let mut notes: Vec<String> = run
         .problems

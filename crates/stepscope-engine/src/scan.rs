@@ -35,6 +35,8 @@ const MAX_ENTRIES: u64 = 1_000_000;
 const MAX_PROBLEMS: usize = 100;
 /// First bytes that decide whether a `.json` is a trace.
 const SNIFF_BYTES: usize = 64 << 10;
+/// How the folders begin in which recorders keep their journals (`docs/reference/journal.md`).
+const JOURNAL_PREFIX: &[u8] = b".stepscope-journal-";
 const SKIPPED_FOLDERS: &[&str] = &["node_modules", "__pycache__", "site-packages"];
 
 /// One trace file of a run.
@@ -94,6 +96,8 @@ pub(crate) struct Found {
     pub(crate) not_readable: Vec<PathBuf>,
     /// The folders that were listed, with their last change.
     pub(crate) folders: Vec<(PathBuf, i64)>,
+    /// Folders with a recorder's journal in them.
+    pub(crate) journals: Vec<PathBuf>,
     /// Directory entries that were looked at.
     pub(crate) entries: u64,
     /// Files whose first bytes were read.
@@ -166,6 +170,21 @@ fn single_file(path: &Path, metadata: &Metadata) -> Found {
     }
 }
 
+/// The run of a session whose recording had to be recovered into the cache; `None` when it is gone.
+pub(crate) fn kept_aside(root: &Path, session: &Path, file: &Path) -> Option<FoundRun> {
+    let metadata = std::fs::metadata(file).ok()?;
+    let mut run = single_file(file, &metadata).runs.pop()?;
+    let relative = session.strip_prefix(root).unwrap_or(session);
+    let shown = if relative.as_os_str().is_empty() {
+        PathBuf::from(session.file_name().unwrap_or_default())
+    } else {
+        relative.to_owned()
+    };
+    run.id = names::run_id(&shown);
+    run.name = names::run_name(&shown);
+    Some(run)
+}
+
 struct Walk<'a> {
     root: &'a Path,
     absolute: PathBuf,
@@ -231,6 +250,11 @@ impl Walk<'_> {
         let first_below = open.len();
         for (name, entry) in entries {
             let bytes = name.as_encoded_bytes();
+            if bytes.starts_with(JOURNAL_PREFIX)
+                && self.found.journals.last().is_none_or(|last| last != folder)
+            {
+                self.found.journals.push(folder.to_owned());
+            }
             if bytes.starts_with(b".") || bytes.ends_with(b".tmp") {
                 continue;
             }

@@ -26,7 +26,10 @@ fn text(bytes: &[u8]) -> String {
 /// Exit code and the one line of the error.
 fn refusal(output: &Output) -> (i32, String) {
     let line = text(&output.stderr);
-    assert!(line.starts_with("error: ") && line.ends_with('\n'), "{line:?}");
+    assert!(
+        line.starts_with("error: ") && line.ends_with('\n'),
+        "{line:?}"
+    );
     assert_eq!(line.lines().count(), 1, "{line:?}");
     (output.status.code().unwrap(), line.trim_end().to_owned())
 }
@@ -56,17 +59,29 @@ fn every_command_has_help_with_an_example() {
     assert!(help.status.success());
     let listed = text(&help.stdout);
     for command in ["view", "info", "report", "convert", "recover"] {
-        assert!(listed.contains(&format!("\n  {command} ")), "{command} is listed");
+        assert!(
+            listed.contains(&format!("\n  {command} ")),
+            "{command} is listed"
+        );
         let one = run(home.path(), &[command, "--help"]);
         assert!(one.status.success());
         let one = text(&one.stdout);
-        assert!(one.contains(&format!("  stepscope {command} ")), "{command}: {one}");
+        assert!(
+            one.contains(&format!("  stepscope {command} ")),
+            "{command}: {one}"
+        );
     }
     for later in ["capture", "query", "compare", "doctor"] {
-        assert!(!listed.contains(&format!("\n  {later} ")), "{later} is not listed");
+        assert!(
+            !listed.contains(&format!("\n  {later} ")),
+            "{later} is not listed"
+        );
     }
     let version = run(home.path(), &["--version"]);
-    assert_eq!(text(&version.stdout), format!("stepscope {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(
+        text(&version.stdout),
+        format!("stepscope {}\n", env!("CARGO_PKG_VERSION"))
+    );
 }
 
 #[test]
@@ -75,14 +90,23 @@ fn usage_errors_exit_with_2_and_failures_with_1() {
     let refused = |arguments: &[&str]| refusal(&run(home.path(), arguments));
     assert_eq!(
         refused(&["inof", "x"]),
-        (2, "error: no command and no path 'inof', did you mean 'stepscope info'?".to_owned())
+        (
+            2,
+            "error: no command and no path 'inof', did you mean 'stepscope info'?".to_owned()
+        )
     );
     assert_eq!(refused(&["info"]).0, 2);
-    assert_eq!(refused(&["capture", "localhost:1", "--duration-ms", "5"]).0, 2);
+    assert_eq!(
+        refused(&["capture", "localhost:1", "--duration-ms", "5"]).0,
+        2
+    );
     assert_eq!(refused(&["--port", "banana"]).0, 2);
     assert_eq!(
         refused(&["info", "/no/such/place"]),
-        (1, "error: no such file or directory, /no/such/place, check the spelling".to_owned())
+        (
+            1,
+            "error: no such file or directory, /no/such/place, check the spelling".to_owned()
+        )
     );
     assert_eq!(refused(&["view", "/no/such/place"]).0, 1);
     assert_eq!(refused(&["report", "/no/such/place", "steps"]).0, 1);
@@ -101,7 +125,13 @@ fn files_that_are_no_traces_are_refused_in_one_line() {
         ("text.json", "hello"),
         ("photo.xplane.pb", "\u{89}PNG\r\n"),
     ]);
-    for name in ["empty.trace.json", "blank.json", "one.json", "text.json", "photo.xplane.pb"] {
+    for name in [
+        "empty.trace.json",
+        "blank.json",
+        "one.json",
+        "text.json",
+        "photo.xplane.pb",
+    ] {
         let path = dir.path().join(name);
         let (code, line) = refusal(&run(dir.path(), &["info", path.to_str().unwrap()]));
         assert!(code == 1 && line.contains(name), "{line}");
@@ -118,8 +148,14 @@ fn one_bad_file_does_not_hide_the_good_ones() {
     let output = run(dir.path(), &["info", dir.path().to_str().unwrap()]);
     assert!(output.status.success());
     let shown = text(&output.stdout);
-    assert!(shown.contains("4 slices") && shown.contains("Not shown"), "{shown}");
-    assert!(shown.contains("bad.pt.trace.json: ") && !shown.contains("half"), "{shown}");
+    assert!(
+        shown.contains("4 slices") && shown.contains("Not shown"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("bad.pt.trace.json: ") && !shown.contains("half"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -133,17 +169,44 @@ fn json_has_the_documented_fields() {
     assert_eq!(info["format"], "chrome-json");
     let run = &info["runs"][0];
     for field in [
-        "id", "hosts", "ranks", "devices", "duration_ns", "start_unix_ns", "steps", "tracks", "slices",
-        "instants", "counters", "flows", "first_ns", "last_ns", "by_category", "track_list",
-        "hlo_modules", "warnings",
+        "id",
+        "hosts",
+        "ranks",
+        "devices",
+        "duration_ns",
+        "start_unix_ns",
+        "steps",
+        "tracks",
+        "slices",
+        "instants",
+        "counters",
+        "flows",
+        "first_ns",
+        "last_ns",
+        "by_category",
+        "track_list",
+        "hlo_modules",
+        "warnings",
     ] {
         assert!(run.get(field).is_some(), "{field}");
     }
-    assert_eq!((run["slices"].as_u64(), run["steps"].as_u64()), (Some(4), Some(2)));
-    assert_eq!((run["first_ns"].as_u64(), run["last_ns"].as_u64()), (Some(100_000), Some(130_000)));
-    assert_eq!(run["by_category"], serde_json::json!({"cpu_op": 2, "user_annotation": 2}));
+    assert_eq!(
+        (run["slices"].as_u64(), run["steps"].as_u64()),
+        (Some(4), Some(2))
+    );
+    assert_eq!(
+        (run["first_ns"].as_u64(), run["last_ns"].as_u64()),
+        (Some(100_000), Some(130_000))
+    );
+    assert_eq!(
+        run["by_category"],
+        serde_json::json!({"cpu_op": 2, "user_annotation": 2})
+    );
     let track = &run["track_list"][0];
-    assert_eq!((&track["key"], &track["events"], &track["busy_ns"]), (&"1/2".into(), &4.into(), &30_000.into()));
+    assert_eq!(
+        (&track["key"], &track["events"], &track["busy_ns"]),
+        (&"1/2".into(), &4.into(), &30_000.into())
+    );
 }
 
 #[test]
@@ -158,8 +221,14 @@ fn reports_give_mean_percentiles_and_shares() {
         text(&output.stdout)
     };
     let table = report(&[]);
-    assert!(table.contains("2 steps   mean 15.0 us   p50 15.0 us   p90 19.0 us"), "{table}");
-    assert!(table.contains("work") && table.contains("66.7 %"), "{table}");
+    assert!(
+        table.contains("2 steps   mean 15.0 us   p50 15.0 us   p90 19.0 us"),
+        "{table}"
+    );
+    assert!(
+        table.contains("work") && table.contains("66.7 %"),
+        "{table}"
+    );
     let json: serde_json::Value = serde_json::from_str(&report(&["--format", "json"])).unwrap();
     assert_eq!(json["report"], "steps");
     assert_eq!(json["rows"][0]["label"], "work");
@@ -172,7 +241,13 @@ fn reports_give_mean_percentiles_and_shares() {
     );
     assert!(report(&["--format", "md"]).starts_with("| Label |"));
     let refused = run(dir.path(), &["report", path.to_str().unwrap(), "roofline"]);
-    assert_eq!(refusal(&refused), (2, "error: no report 'roofline' in this version, there is: steps".to_owned()));
+    assert_eq!(
+        refusal(&refused),
+        (
+            2,
+            "error: no report 'roofline' in this version, there is: steps".to_owned()
+        )
+    );
 }
 
 #[test]
@@ -184,7 +259,10 @@ fn a_run_without_steps_is_told_how_to_mark_them() {
     let output = run(dir.path(), &["report", dir.path().to_str().unwrap()]);
     assert!(output.status.success());
     let shown = text(&output.stdout);
-    assert!(shown.contains("no steps are marked") && shown.contains("stepscope::step(n)"), "{shown}");
+    assert!(
+        shown.contains("no steps are marked") && shown.contains("stepscope::step(n)"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -196,7 +274,12 @@ fn names_cannot_act_on_a_terminal() {
             {"ph":"X","name":"=cmd()\u001b[2J","cat":"\u001b[31m","pid":1,"tid":1,"ts":1,"dur":1}]}"#,
     )]);
     let path = dir.path().join("t.trace.json");
-    for arguments in [&["info"][..], &["info", "--json"], &["report"], &["report", "--format", "csv"]] {
+    for arguments in [
+        &["info"][..],
+        &["info", "--json"],
+        &["report"],
+        &["report", "--format", "csv"],
+    ] {
         let mut all = arguments.to_vec();
         all.push(path.to_str().unwrap());
         let output = run(dir.path(), &all);
@@ -230,15 +313,23 @@ fn special_files_links_and_odd_names_do_not_stop_the_list() {
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::{PermissionsExt, symlink};
     let outside = folder_with(&[("secret.pt.trace.json", TRACE)]);
-    let dir = folder_with(&[("a/good one é.pt.trace.json", TRACE), ("closed/x.pt.trace.json", TRACE)]);
+    let dir = folder_with(&[
+        ("a/good one é.pt.trace.json", TRACE),
+        ("closed/x.pt.trace.json", TRACE),
+    ]);
     let root = dir.path();
-    let made = Command::new("mkfifo").arg(root.join("pipe.trace.json")).status().unwrap();
+    let made = Command::new("mkfifo")
+        .arg(root.join("pipe.trace.json"))
+        .status()
+        .unwrap();
     assert!(made.success());
     symlink(root, root.join("a/ring")).unwrap();
     symlink(outside.path(), root.join("out")).unwrap();
     symlink(root.join("nowhere"), root.join("dangling.trace.json")).unwrap();
     std::fs::create_dir(root.join("folder.trace.json")).unwrap();
-    let odd = root.join(std::ffi::OsStr::from_bytes(b"bad\xff\xfename.pt.trace.json"));
+    let odd = root.join(std::ffi::OsStr::from_bytes(
+        b"bad\xff\xfename.pt.trace.json",
+    ));
     std::fs::write(&odd, TRACE).unwrap();
     let long = root.join(format!("{}.trace.json", "n".repeat(239)));
     std::fs::write(&long, TRACE).unwrap();
@@ -249,27 +340,49 @@ fn special_files_links_and_odd_names_do_not_stop_the_list() {
     std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o000)).unwrap();
     let readable_all_the_same = std::fs::read_dir(&closed).is_ok();
 
-    let output = run(root, &["info", "--json", "--no-cache", root.to_str().unwrap()]);
+    let output = run(
+        root,
+        &["info", "--json", "--no-cache", root.to_str().unwrap()],
+    );
     std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     let info: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let names: Vec<_> = info["runs"].as_array().unwrap().iter().map(|run| run["name"].as_str().unwrap()).collect();
+    let names: Vec<_> = info["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["name"].as_str().unwrap())
+        .collect();
     // The superuser reads closed folders.
-    assert_eq!(names.len(), 4 + usize::from(readable_all_the_same), "{names:?}");
+    assert_eq!(
+        names.len(),
+        4 + usize::from(readable_all_the_same),
+        "{names:?}"
+    );
     assert!(names.iter().any(|name| name.ends_with("deep.trace.json")));
     assert!(names.iter().any(|name| name.contains('\u{fffd}')));
     assert!(!names.iter().any(|name| name.contains("secret")));
     let problems = info["problems"].to_string();
-    for said in ["no regular file", "out of the given directory", "leads nowhere"] {
+    for said in [
+        "no regular file",
+        "out of the given directory",
+        "leads nowhere",
+    ] {
         assert!(problems.contains(said), "{said}: {problems}");
     }
 
     // Named by itself, each is one line; the pipe does not wait for a writer.
-    let (code, line) = refusal(&run(root, &["info", root.join("pipe.trace.json").to_str().unwrap()]));
+    let (code, line) = refusal(&run(
+        root,
+        &["info", root.join("pipe.trace.json").to_str().unwrap()],
+    ));
     assert!(code == 1 && line.contains("named pipe"), "{line}");
     let by_name = stepscope(root).arg("info").arg(&odd).output().unwrap();
     assert!(by_name.status.success());
-    let folder = run(root, &["info", root.join("folder.trace.json").to_str().unwrap()]);
+    let folder = run(
+        root,
+        &["info", root.join("folder.trace.json").to_str().unwrap()],
+    );
     assert_eq!(refusal(&folder).0, 1);
 }
 
@@ -297,7 +410,10 @@ impl Serving {
                 break;
             }
         }
-        let port = head.iter().find_map(|line| line.strip_prefix("Port: ")).unwrap();
+        let port = head
+            .iter()
+            .find_map(|line| line.strip_prefix("Port: "))
+            .unwrap();
         Self {
             child,
             address: format!("127.0.0.1:{port}"),
@@ -307,7 +423,12 @@ impl Serving {
 
     fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address).unwrap();
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            self.address
+        )
+        .unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap();
         String::from_utf8_lossy(&answer).into_owned()
@@ -338,7 +459,10 @@ fn view_prints_its_address_and_serves() {
             ]
         );
         let runs = serving.get("/api/v1/runs");
-        assert!(runs.starts_with("HTTP/1.1 200") && runs.contains("t.pt.trace.json"), "{runs}");
+        assert!(
+            runs.starts_with("HTTP/1.1 200") && runs.contains("t.pt.trace.json"),
+            "{runs}"
+        );
     }
 }
 
@@ -347,9 +471,15 @@ fn a_port_in_use_is_named() {
     let dir = folder_with(&[("t.pt.trace.json", TRACE)]);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let output = run(dir.path(), &["view", dir.path().to_str().unwrap(), "--port", &port]);
+    let output = run(
+        dir.path(),
+        &["view", dir.path().to_str().unwrap(), "--port", &port],
+    );
     let (code, line) = refusal(&output);
-    assert!(code == 1 && line.contains(&format!("port {port} is in use")) && line.contains("--port 0"), "{line}");
+    assert!(
+        code == 1 && line.contains(&format!("port {port} is in use")) && line.contains("--port 0"),
+        "{line}"
+    );
 }
 
 #[test]
@@ -378,7 +508,9 @@ fn a_second_look_comes_from_the_cache_and_says_the_same() {
     };
     let kept = |dir: &Path| -> Vec<PathBuf> {
         let listing = std::fs::read_dir(dir.join("cache/stepscope/imports"));
-        listing.map_or(Vec::new(), |entries| entries.map(|entry| entry.unwrap().path()).collect())
+        listing.map_or(Vec::new(), |entries| {
+            entries.map(|entry| entry.unwrap().path()).collect()
+        })
     };
     let first = look();
     let images = kept(dir.path());

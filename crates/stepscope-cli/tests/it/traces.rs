@@ -412,7 +412,10 @@ fn broken_files_give_what_comes_before_the_break() {
         assert_eq!(info.slices, slices, "{name}");
         // The bracket alone is missing: nothing is lost, and many writers leave it out.
         if name != "array_unclosed.json" {
-            let told = info.warnings.iter().any(|warning| warning.severity == "data-loss");
+            let told = info
+                .warnings
+                .iter()
+                .any(|warning| warning.severity == "data-loss");
             assert!(told, "{name}: {:?}", info.warnings);
         }
     }
@@ -423,7 +426,114 @@ fn broken_files_give_what_comes_before_the_break() {
     assert!(info.slices > 0 && info.warnings.iter().any(|w| w.code == "truncated"));
     // One clear line.
     let line = open_one(&folder.join("broken/empty.json")).unwrap_err();
-    assert!(line.starts_with("the file is empty, ") && line.ends_with("empty.json"), "{line}");
+    assert!(
+        line.starts_with("the file is empty, ") && line.ends_with("empty.json"),
+        "{line}"
+    );
+}
+
+/// What a conversion must keep, in the words of `info`: per track (named by its group and itself)
+/// its events and what they cover, and the counts of everything else.
+fn essence(info: &RunInfo) -> (Vec<(String, String, u64, i128, u64, u64)>, [u64; 6]) {
+    let mut tracks: Vec<_> = info
+        .track_list
+        .iter()
+        .map(|track| {
+            (
+                track.parent_name.clone().unwrap_or_default(),
+                track.name.clone(),
+                track.events,
+                track.busy_ns.ps(),
+                track.instants,
+                track.samples,
+            )
+        })
+        .collect();
+    tracks.sort();
+    let counts = [
+        info.slices,
+        info.async_slices,
+        info.instants,
+        info.counters,
+        info.flows,
+        info.steps,
+    ];
+    (tracks, counts)
+}
+
+/// Each format written by us is read back with the same content.
+#[test]
+fn conversions_keep_what_was_there() {
+    let Some(folder) = folder() else {
+        println!("not run: the traces folder is absent (STEPSCOPE_TRACES)");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let mut failures = Vec::new();
+    for name in [
+        "torch_gpu/a100_alexnet_cuda_sync.json.gz",
+        "torch_cpu/cpu_memory.pt.trace.json.gz",
+        "jax_cpu/train_h2_p1/plugins/profile/2026_11_20_15_23_40/vm.xplane.pb",
+        "xplane_real/tpu_v6e_inference/plugins/profile/run/host0.xplane.pb",
+        "chrome_json/chrome_116_page.json.gz",
+        "perfetto/nested_tracks.perfetto-trace",
+    ] {
+        let input = folder.join(name);
+        let original = run_info(&open_one(&input).unwrap());
+        for extension in ["xplane.pb", "json", "json.gz", "pftrace"] {
+            let output = dir.path().join(format!("out.{extension}"));
+            let context = Arc::new(ReadContext::default());
+            let report = match stepscope_engine::convert(&input, &output, &context, false) {
+                Ok(report) => report,
+                Err(error) => {
+                    failures.push(format!("{name} -> {extension}: {error}"));
+                    continue;
+                }
+            };
+            let run = open_one(&output).unwrap();
+            run.trace.debug_validate().unwrap();
+            let again = run_info(&run);
+            assert_eq!(report.bytes, std::fs::metadata(&output).unwrap().len());
+            let (expected, found) = (essence(&original), essence(&again));
+            if expected.1 != found.1 {
+                failures.push(format!(
+                    "{name} -> {extension}: counts {:?}, were {:?}",
+                    found.1, expected.1
+                ));
+            }
+            for (ours, theirs) in found
+                .0
+                .iter()
+                .zip(&expected.0)
+                .filter(|(a, b)| a != b)
+                .take(3)
+            {
+                failures.push(format!(
+                    "{name} -> {extension}: track {ours:?}, was {theirs:?}"
+                ));
+            }
+            if expected.0.len() != found.0.len() {
+                failures.push(format!(
+                    "{name} -> {extension}: {} tracks, were {}",
+                    found.0.len(),
+                    expected.0.len()
+                ));
+            }
+            if original.first_ns != again.first_ns || original.last_ns != again.last_ns {
+                failures.push(format!(
+                    "{name} -> {extension}: {:?} to {:?}, was {:?} to {:?}",
+                    again.first_ns, again.last_ns, original.first_ns, original.last_ns
+                ));
+            }
+            if original.by_category != again.by_category {
+                failures.push(format!(
+                    "{name} -> {extension}: categories {:?}",
+                    again.by_category
+                ));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 /// Several ranks and several hosts are one run; a trace and its twin in another format are too.
