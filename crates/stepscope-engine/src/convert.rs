@@ -11,6 +11,7 @@ use std::sync::Arc;
 use flate2::GzBuilder;
 use flate2::write::GzEncoder;
 use stepscope_formats::chrome::ChromeSink;
+use stepscope_formats::perfetto::PerfettoSink;
 use stepscope_formats::xplane::XSpaceSink;
 use stepscope_model::{ReadContext, Severity};
 use stepscope_store::Trace;
@@ -202,9 +203,9 @@ fn write(trace: &Trace, format: OutputFormat, file: File) -> io::Result<u64> {
             chrome(trace, packed)?.finish()?
         }
         OutputFormat::Perfetto => {
-            return Err(io::Error::other(
-                "Perfetto output is not built into this version",
-            ));
+            let mut sink = PerfettoSink::new(out);
+            trace.pour(&mut sink);
+            sink.finish()?
         }
     };
     let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;

@@ -346,7 +346,7 @@ impl Walk<'_> {
                 if !readable {
                     self.found.not_readable.push(path.to_owned());
                 }
-                readable
+                readable && (found.format != Format::ChromeJson || has_events(path))
             }
             Ok(_) => false,
             Err(error) => {
@@ -521,6 +521,26 @@ impl Walk<'_> {
     }
 }
 
+/// Whether the first bytes of a `.json` hold the list of events. Much JSON has a key or two in
+/// common with traces; a list of runs must not fill with it. (Named by the user, such a file is
+/// opened all the same.)
+fn has_events(path: &Path) -> bool {
+    let contains = |head: &[u8], word: &[u8]| head.windows(word.len()).any(|part| part == word);
+    [SNIFF_BYTES, detect::PREFIX_BYTES].into_iter().any(|most| {
+        head_of(path, most).is_ok_and(|head| {
+            let is_list = head.trim_ascii_start().first() == Some(&b'[');
+            contains(
+                &head,
+                if is_list {
+                    b"\"ph\""
+                } else {
+                    b"\"traceEvents\""
+                },
+            )
+        })
+    })
+}
+
 /// Whether a folder is a session of XProf's layout.
 fn is_session(folder: &Path) -> bool {
     let named = |path: Option<&Path>, name: &str| {
@@ -665,6 +685,10 @@ mod tests {
             &dir.path().join("package.json"),
             r#"{"name":"x","version":"1"}"#,
         );
+        write(
+            &dir.path().join("figures.json"),
+            r#"{"schemaVersion":1,"displayTimeUnit":"ns"}"#,
+        );
         write(&dir.path().join("node_modules/x.trace.json"), "");
         write(&dir.path().join("c.prof"), "");
         write(&dir.path().join("sub/d.pftrace"), "");
@@ -678,7 +702,7 @@ mod tests {
                 "sub/d.pftrace x1 +0"
             ]
         );
-        assert_eq!((found.sniffed, found.not_readable.len()), (2, 1));
+        assert_eq!((found.sniffed, found.not_readable.len()), (3, 1));
         // Known files are not looked at again.
         assert_eq!(scan(dir.path(), 256, &mut sniffed).unwrap().sniffed, 0);
     }

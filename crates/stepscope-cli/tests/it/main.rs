@@ -3,6 +3,7 @@
 
 #![allow(
     clippy::unwrap_used,
+    clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::case_sensitive_file_extension_comparisons,
     reason = "a test that cannot go on should say where; the names are ours"
