@@ -8,7 +8,6 @@ use stepscope_model::ReadContext;
 use crate::cache::{self, Cache};
 use crate::engine::{EngineOptions, open_found};
 use crate::error::{EngineError, RunProblem};
-use crate::recover;
 use crate::run::Run;
 use crate::scan::{self, Sniffed};
 
@@ -54,9 +53,7 @@ pub fn open_each(
     use_cache: bool,
     visit: &mut dyn FnMut(Opened) -> Result<(), EngineError>,
 ) -> Result<PathReport, EngineError> {
-    let cache_dir = cache::default_dir();
-    let depth = EngineOptions::MAX_DEPTH;
-    let found = recover::scan(path, depth, &mut Sniffed::default(), cache_dir.as_deref())?;
+    let found = scan::scan(path, EngineOptions::MAX_DEPTH, &mut Sniffed::default())?;
     let mut report = PathReport {
         runs: found.runs.len(),
         problems: found.problems,
@@ -78,7 +75,7 @@ pub fn open_each(
         }
         return Err(EngineError::NoTraces(path.display().to_string()));
     }
-    let cache = cache_dir.filter(|_| use_cache).map(Cache::new);
+    let cache = cache::default_dir().filter(|_| use_cache).map(Cache::new);
     for run in &found.runs {
         let opened = open_found(run, context, cache.as_ref());
         if let Err(EngineError::Cancelled) = opened {

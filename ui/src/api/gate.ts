@@ -11,8 +11,6 @@ interface Waiting {
   readonly start: () => void;
 }
 
-const CANCELLED_REST_MS = 30;
-
 /** Runs tasks, at most `limit` at once, by urgency and then by age. */
 export class Gate {
   private readonly waiting: Waiting[] = [];
@@ -37,13 +35,8 @@ export class Gate {
           task()
             .then(resolve, reject)
             .finally(() => {
-              const free = () => {
-                this.running -= 1;
-                this.next();
-              };
-              // A cancelled request is over for us at once, for the browser and the server a moment later.
-              if (signal?.aborted) setTimeout(free, CANCELLED_REST_MS);
-              else free();
+              this.running -= 1;
+              this.next();
             });
         },
       };

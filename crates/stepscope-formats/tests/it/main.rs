@@ -13,5 +13,7 @@ mod detect;
 #[cfg(feature = "perfetto")]
 mod perfetto;
 mod traces;
+#[cfg(feature = "perfetto")]
+mod wire;
 #[cfg(feature = "xplane")]
 mod xplane;

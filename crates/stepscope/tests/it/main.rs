@@ -10,8 +10,6 @@
     reason = "tests open files and may panic"
 )]
 
-#[cfg(feature = "tracing")]
-mod bridge;
 mod content;
 mod crash;
 mod files;

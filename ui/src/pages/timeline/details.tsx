@@ -89,9 +89,7 @@ function EventView({ session, event }: { readonly session: Session; readonly eve
       </div>
       {among === undefined || among.count < 2 ? undefined : (
         <p class="ss-quiet">
-          {among.minNs === among.maxNs
-            ? `All ${formatCount(among.count)} events of this name are equally long.`
-            : `Longer than ${significant(among.percentile)} % of ${formatCount(among.count)} with this name; median ${formatDuration(among.medianNs)}, longest ${formatDuration(among.maxNs)}.`}{' '}
+          Longer than {significant(among.percentile)} % of {formatCount(among.count)} with this name (number{' '}
           {formatCount(among.rank)} by length, median {formatDuration(among.medianNs)}, longest{' '}
           {formatDuration(among.maxNs)}).{' '}
           <button

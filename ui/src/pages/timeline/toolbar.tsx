@@ -71,24 +71,18 @@ export function Toolbar({
         </select>
       </label>
       <span class="ss-legend-anchor">
-        <button
-          type="button"
-          class="ss-button"
-          aria-expanded={legend}
-          onClick={() => {
-            engine.onlyKind.value = undefined;
-            setLegend(!legend);
-          }}
-        >
+        <button type="button" class="ss-button" aria-expanded={legend} onClick={() => setLegend(!legend)}>
           Legend
         </button>
-        {legend ? <Legend theme={theme.value} session={session} onClose={() => setLegend(false)} /> : undefined}
+        {legend ? (
+          <Legend theme={theme.value} colouring={view.colouring.value} onClose={() => setLegend(false)} />
+        ) : undefined}
       </span>
       <input
         type="text"
         class="ss-filter"
         aria-label="Filter tracks"
-        placeholder="Filter tracks"
+        placeholder="Filter tracks: gpu, !copy, /re/"
         spellcheck={false}
         value={view.filter.value}
         aria-invalid={session.filterProblem.value !== undefined}
@@ -184,15 +178,13 @@ function RangeText({ session }: { readonly session: Session }): JSX.Element {
 
 function Legend({
   theme,
-  session,
+  colouring,
   onClose,
 }: {
   readonly theme: Theme;
-  readonly session: Session;
+  readonly colouring: Colouring;
   readonly onClose: () => void;
 }): JSX.Element {
-  const { onlyKind } = session.engine;
-  const colouring = session.store.view.colouring.value;
   return (
     <div class="ss-popover ss-legend" role="group" aria-label="Legend">
       {colouring === 'kind' ? (
@@ -200,18 +192,10 @@ function Legend({
           .filter((kind) => kind > 0)
           .concat(0)
           .map((kind) => (
-            <button
-              key={kind}
-              type="button"
-              class="ss-legend-item"
-              aria-pressed={onlyKind.value === kind}
-              onClick={() => {
-                onlyKind.value = onlyKind.peek() === kind ? undefined : kind;
-              }}
-            >
+            <span key={kind} class="ss-legend-item">
               <i style={{ background: theme.kinds[kind] ?? theme.muted }} />
               {KIND_LABELS[kind]}
-            </button>
+            </span>
           ))
       ) : (
         <p>
@@ -220,14 +204,7 @@ function Legend({
             : 'From pale (100 ns and less) to strong (1 s and more).'}
         </p>
       )}
-      <button
-        type="button"
-        class="ss-button ss-small"
-        onClick={() => {
-          onlyKind.value = undefined;
-          onClose();
-        }}
-      >
+      <button type="button" class="ss-button ss-small" onClick={onClose}>
         Close
       </button>
     </div>

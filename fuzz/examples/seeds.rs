@@ -1,0 +1,151 @@
+//! Writes a starting corpus for every target, with our own writers:
+//! `cargo run --manifest-path fuzz/Cargo.toml --example seeds`.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use stepscope_formats::chrome::ChromeSink;
+use stepscope_formats::perfetto::PerfettoSink;
+use stepscope_formats::xplane::XSpaceSink;
+use stepscope_model::{
+    Diagnostic, Dur, Epoch, EventSink, FlowBind, FlowDirection, FlowKey, InstantIn, SliceFlags,
+    SliceFlow, SliceIn, Time, TrackKind, TrackPatch,
+};
+
+fn main() -> io::Result<()> {
+    let mut xspace = XSpaceSink::new();
+    pour(&mut xspace);
+    let mut chrome = ChromeSink::new(Vec::new());
+    pour(&mut chrome);
+    let mut perfetto = PerfettoSink::new(Vec::new());
+    pour(&mut perfetto);
+    let files = [
+        ("xspace", xspace.finish(Vec::new())?),
+        ("chrome", chrome.finish()?),
+        ("perfetto", perfetto.finish()?),
+    ];
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let put = |target: &str, name: &str, bytes: &[u8]| -> io::Result<()> {
+        let folder = folder.join(target);
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join(name), bytes)
+    };
+    for (target, bytes) in &files {
+        put(target, "whole", bytes)?;
+        put(target, "half", &bytes[..bytes.len() / 2])?;
+        put("detect", target, &bytes[..bytes.len().min(512)])?;
+        let mut packed = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+        packed.write_all(&stored(bytes))?;
+        put("gzip", target, &packed)?;
+    }
+    put(
+        "chrome",
+        "array",
+        b"[{\"ph\":\"B\",\"ts\":1,\"name\":\"a\"},{\"ph\":\"E\",\"ts\":2}]",
+    )?;
+    put("detect", "pstats", b"\xfb\x29\x03\xfa\x01a")?;
+    put(
+        "detect",
+        "chakra",
+        b"\x0e\x12\x0c\x0a\x06schema\xea\x01\x011",
+    )
+}
+
+/// A deflate stream of one stored block, without a trailer: the fuzzer finds the rest.
+fn stored(bytes: &[u8]) -> Vec<u8> {
+    let part = &bytes[..bytes.len().min(60_000)];
+    let length = u16::try_from(part.len()).unwrap_or(0);
+    let mut out = vec![1];
+    out.extend(length.to_le_bytes());
+    out.extend((!length).to_le_bytes());
+    out.extend(part);
+    out
+}
+
+/// A little of everything.
+fn pour<S: EventSink>(sink: &mut S) {
+    sink.epoch(Epoch {
+        origin_ns: 1_000_000,
+        unix_ns: Some(1_700_000_000_000_000_000),
+    });
+    let group = sink.track("7");
+    let worker = sink.track("7/8");
+    let loss = sink.track("7/counter/loss/value");
+    sink.describe(
+        group,
+        TrackPatch {
+            name: Some("python"),
+            kind: Some(TrackKind::Group),
+            pid: Some(7),
+            ..TrackPatch::default()
+        },
+    );
+    sink.describe(
+        worker,
+        TrackPatch {
+            name: Some("worker"),
+            kind: Some(TrackKind::Thread),
+            parent: Some(group),
+            pid: Some(7),
+            tid: Some(8),
+            ..TrackPatch::default()
+        },
+    );
+    sink.describe(
+        loss,
+        TrackPatch {
+            name: Some("loss"),
+            kind: Some(TrackKind::Counter),
+            parent: Some(group),
+            unit: Some("nats"),
+            ..TrackPatch::default()
+        },
+    );
+    let category = sink.name("cpu_op");
+    let flow = |direction, id| SliceFlow {
+        key: FlowKey { category, id },
+        direction,
+    };
+    for (at, name) in (0_i64..).zip(["step", "forward", "backward", "step"]) {
+        let name = sink.name(name);
+        let flows = [flow(
+            if at % 2 == 0 {
+                FlowDirection::Out
+            } else {
+                FlowDirection::In
+            },
+            at as u64 / 2,
+        )];
+        let slice = SliceIn {
+            start: Time::from_ps(at * 1_500_000),
+            dur: Dur::from_ps(2_000_000),
+            name,
+            category,
+            step: (at % 3 == 0).then_some(at),
+            flags: if at == 2 {
+                SliceFlags::UNFINISHED
+            } else {
+                SliceFlags::NONE
+            },
+            flows: &flows,
+            ..SliceIn::default()
+        };
+        sink.slice(worker, slice);
+        sink.counter(loss, Time::from_ps(at * 1_000_000), at as f64 / 3.0);
+    }
+    let instant = InstantIn {
+        at: Time::from_ps(900_000),
+        name: category,
+        ..InstantIn::default()
+    };
+    sink.instant(worker, instant);
+    sink.flow(
+        worker,
+        Time::from_ps(1_000),
+        flow(FlowDirection::Out, 99),
+        FlowBind::Next,
+    );
+    sink.module("jit_step", Some(3));
+    sink.diagnose(Diagnostic::DroppedByWriter, 2, "of 9");
+}

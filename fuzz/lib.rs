@@ -1,0 +1,58 @@
+//! What the reader targets share: read, then ask for every argument, within bounds.
+
+use std::sync::Arc;
+
+use stepscope_formats::probe::Probe;
+use stepscope_formats::{Format, arg_source, read};
+use stepscope_model::{Limits, ReadContext, SharedBytes};
+
+/// Most that a reader may hand over per byte of input, beside a constant.
+const HELD_PER_BYTE: usize = 4 << 10;
+
+/// Reads `bytes` as `format`: no panic, no more held than the input justifies, no time that is
+/// not a time, and every argument can be asked for.
+pub fn check(format: Format, bytes: &[u8]) {
+    let mut context = ReadContext::new(Limits {
+        max_inflated_bytes: 16 << 20,
+        max_tracks: 10_000,
+        ..Limits::default()
+    });
+    context.threads = 1;
+    let shared: SharedBytes = Arc::new(bytes.to_vec());
+    let mut probe = Probe::new();
+    if read(format, &shared, &context, &mut probe).is_err() {
+        return;
+    }
+    let held = probe.slices.len() + probe.instants.len() + probe.samples.len();
+    let texts: usize = probe.names.iter().map(String::len).sum();
+    assert!(held <= 1_000 + bytes.len() && texts <= (1 << 16) + bytes.len() * HELD_PER_BYTE);
+    assert!(probe.slices.iter().all(|slice| slice.dur_ps >= 0));
+    assert!(probe.samples.iter().all(|sample| sample.2.is_finite()));
+
+    // What a reload from the import cache hands out must read the same arguments.
+    let late = arg_source(format, &shared, &context).expect("it was read a moment ago");
+    let all = probe.slices.iter().map(|slice| slice.args);
+    for args in all
+        .chain(probe.instants.iter().map(|instant| instant.args))
+        .take(256)
+    {
+        let now = probe.args(args);
+        if let Some((_, token)) = args.get() {
+            let mut again = Vec::new();
+            let outcome = late.visit(token, &mut |key, value| {
+                again.push((key.to_owned(), format!("{value:?}")));
+            });
+            if let Err(error) = outcome {
+                again.push(("error".to_owned(), error.to_string()));
+            }
+            assert_eq!(now, again);
+        }
+    }
+    // A file that changed under an open trace.
+    let changed: SharedBytes = Arc::new(bytes[..bytes.len() / 2].to_vec());
+    if let Ok(late) = arg_source(format, &changed, &context) {
+        for token in (0..bytes.len() as u64 + 8).step_by(1 + bytes.len() / 64) {
+            let _ = late.visit(token, &mut |_, _| ());
+        }
+    }
+}
