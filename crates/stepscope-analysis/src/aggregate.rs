@@ -8,7 +8,6 @@
 //!
 //! Cost: one pass over the slices that can touch the range, on all cores.
 
-use std::collections::hash_map::Entry;
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
@@ -159,10 +158,12 @@ pub fn aggregate(
         Groups::add_piece,
     )?;
     let mut merged: FxHashMap<GroupKey, Totals> = FxHashMap::default();
-    for part in parts {
-        for (key, totals) in part.keys.iter().zip(&part.totals) {
-            merged.entry(*key).or_default().merge(totals);
-        }
+    for mut part in parts {
+        part.flush();
+        // Sums: the order of the groups makes no difference.
+        part.sums
+            .into_iter()
+            .for_each(|(key, totals)| merged.entry(key).or_default().merge(&totals));
     }
     let mut groups: Vec<_> = merged
         .into_iter()
@@ -174,19 +175,7 @@ pub fn aggregate(
         matched.merge(totals);
     }
     let length = query.window.end.since(query.window.start);
-    let mut per_track = Vec::new();
-    for &track in query.tracks {
-        cancel.check()?;
-        if trace.slices(track).start.is_empty() {
-            continue;
-        }
-        let busy = trace.busy(track, query.window.clone());
-        per_track.push(TrackTime {
-            track,
-            busy,
-            idle: Dur::from_ps(length.ps().saturating_sub(busy.ps())),
-        });
-    }
+    let per_track = track_times(trace, query, length, cancel)?;
     Ok(Aggregate {
         groups,
         matched,
@@ -194,37 +183,83 @@ pub fn aggregate(
     })
 }
 
-/// One thread's groups.
+/// Busy and idle time of each track with slices.
+fn track_times(
+    trace: &Trace,
+    query: &AggregateQuery<'_>,
+    length: Dur,
+    cancel: &Cancel,
+) -> Result<Vec<TrackTime>, Cancelled> {
+    let whole_tracks: Vec<parallel::Piece> = query
+        .tracks
+        .iter()
+        .map(|&track| parallel::Piece {
+            track,
+            indexes: 0..trace.slices(track).len(),
+        })
+        .filter(|piece| !piece.indexes.is_empty())
+        .collect();
+    let parts = parallel::scan(&whole_tracks, cancel, Vec::new, |times, piece| {
+        let busy = trace.busy(piece.track, query.window.clone());
+        times.push((piece.track, busy));
+    })?;
+    let busy: FxHashMap<TrackId, Dur> = parts.into_iter().flatten().collect();
+    Ok(whole_tracks
+        .iter()
+        .map(|piece| {
+            let busy = busy.get(&piece.track).copied().unwrap_or_default();
+            TrackTime {
+                track: piece.track,
+                busy,
+                idle: Dur::from_ps(length.ps().saturating_sub(busy.ps())),
+            }
+        })
+        .collect())
+}
+
+/// One thread's sums.
+///
+/// Slices are first summed by (name, category) of one track, a lookup in an array; what they are
+/// asked to be put together by costs a hash per distinct name, not per slice.
 struct Groups<'a> {
     trace: &'a Trace,
     query: &'a AggregateQuery<'a>,
-    /// Index into `totals` by name, when names alone tell groups apart (the common case).
+    track: Option<TrackId>,
+    /// Index into `slots` of the first slot of each name, `NONE` before.
     by_name: Vec<u32>,
-    by_key: FxHashMap<GroupKey, u32>,
-    kinds: FxHashMap<(TrackId, NameId, NameId), SliceKind>,
-    keys: Vec<GroupKey>,
-    totals: Vec<Totals>,
+    slots: Vec<Slot>,
+    sums: FxHashMap<GroupKey, Totals>,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// Slices of one name and category on the track at hand.
+struct Slot {
+    name: NameId,
+    category: NameId,
+    /// The next slot of this name, with another category.
+    next: u32,
+    wanted: bool,
+    totals: Totals,
 }
 
 impl<'a> Groups<'a> {
     fn new(trace: &'a Trace, query: &'a AggregateQuery<'a>) -> Self {
-        let by_name = if query.by == [GroupBy::Name] {
-            vec![u32::MAX; trace.name_count()]
-        } else {
-            Vec::new()
-        };
         Self {
             trace,
             query,
-            by_name,
-            by_key: FxHashMap::default(),
-            kinds: FxHashMap::default(),
-            keys: Vec::new(),
-            totals: Vec::new(),
+            track: None,
+            by_name: vec![NONE; trace.name_count()],
+            slots: Vec::new(),
+            sums: FxHashMap::default(),
         }
     }
 
     fn add_piece(&mut self, piece: &parallel::Piece) {
+        if self.track != Some(piece.track) {
+            self.flush();
+            self.track = Some(piece.track);
+        }
         let slices = self.trace.slices(piece.track);
         let window = &self.query.window;
         for index in piece.indexes.clone() {
@@ -232,77 +267,91 @@ impl<'a> Groups<'a> {
             let Some(clipped) = clip(start, dur, window) else {
                 continue;
             };
-            let (name, category) = (slices.name[index], slices.category.get(index));
-            if let Some(group) = self.group(piece.track, name, category) {
+            let slot = self.slot(slices.name[index], slices.category.get(index));
+            if slot.wanted {
                 let id = EventId(slices.first_id.0.wrapping_add(low32(index)));
-                group.add(id, clipped);
+                slot.totals.add(id, clipped);
             }
             let parent = slices.parent[index] as usize;
             if parent < slices.len() && clipped > Dur::ZERO {
-                let (name, category) = (slices.name[parent], slices.category.get(parent));
                 // A child may reach beyond its parent by the nesting's tolerance.
                 let inside = start.saturating_add(dur).min(slices.end(parent));
                 let covered = clip(start, inside.since(start), window);
                 let covered = covered.map_or(0, Dur::ps);
-                if let Some(group) = self.group(piece.track, name, category) {
-                    group.self_ps -= i128::from(covered);
+                let slot = self.slot(slices.name[parent], slices.category.get(parent));
+                slot.totals.self_ps -= i128::from(covered);
+            }
+        }
+    }
+
+    /// The slot of such a slice on the track at hand.
+    #[inline]
+    fn slot(&mut self, name: NameId, category: NameId) -> &mut Slot {
+        let mut last = NONE;
+        let mut at = self.by_name.get(name.index()).copied().unwrap_or(NONE);
+        while let Some(slot) = self.slots.get(at as usize) {
+            if slot.category == category {
+                break;
+            }
+            (last, at) = (at, slot.next);
+        }
+        if at == NONE {
+            at = low32(self.slots.len());
+            let wanted = self.is_wanted(name, category);
+            self.slots.push(Slot {
+                name,
+                category,
+                next: NONE,
+                wanted,
+                totals: Totals::default(),
+            });
+            match self.slots.get_mut(last as usize) {
+                Some(slot) => slot.next = at,
+                None => {
+                    if let Some(first) = self.by_name.get_mut(name.index()) {
+                        *first = at;
+                    }
                 }
             }
         }
+        &mut self.slots[at as usize]
     }
 
-    /// The group of such a slice; `None` when the filters leave it out.
-    #[inline]
-    fn group(&mut self, track: TrackId, name: NameId, category: NameId) -> Option<&mut Totals> {
-        if self
-            .query
-            .names
-            .is_some_and(|wanted| !wanted.contains(name))
-        {
-            return None;
-        }
-        if let Some(wanted) = self.query.kinds {
-            let kind = self.kind(track, name, category);
-            if !wanted.contains(&kind) {
-                return None;
-            }
-        }
-        if let Some(slot) = self.by_name.get_mut(name.index()) {
-            if *slot == u32::MAX {
-                *slot = low32(self.totals.len());
-                self.keys.push(GroupKey {
-                    name: Some(name),
-                    ..GroupKey::default()
-                });
-                self.totals.push(Totals::default());
-            }
-            return self.totals.get_mut(*slot as usize);
-        }
-        let mut key = GroupKey::default();
-        for by in self.query.by {
-            match by {
-                GroupBy::Name => key.name = Some(name),
-                GroupBy::Track => key.track = Some(track),
-                GroupBy::Kind => key.kind = Some(self.kind(track, name, category)),
-                GroupBy::Category => key.category = Some(category),
-            }
-        }
-        let slot = match self.by_key.entry(key) {
-            Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(free) => {
-                self.keys.push(key);
-                self.totals.push(Totals::default());
-                *free.insert(low32(self.totals.len() - 1))
-            }
-        };
-        self.totals.get_mut(slot as usize)
+    fn is_wanted(&self, name: NameId, category: NameId) -> bool {
+        let by_name = self.query.names.is_none_or(|names| names.contains(name));
+        by_name
+            && self
+                .query
+                .kinds
+                .is_none_or(|kinds| kinds.contains(&self.kind(name, category)))
     }
 
-    fn kind(&mut self, track: TrackId, name: NameId, category: NameId) -> SliceKind {
-        *self
-            .kinds
-            .entry((track, name, category))
-            .or_insert_with(|| self.trace.kind(track, name, category))
+    fn kind(&self, name: NameId, category: NameId) -> SliceKind {
+        self.track.map_or(SliceKind::Other, |track| {
+            self.trace.kind(track, name, category)
+        })
+    }
+
+    /// Puts the slots of the track at hand into the groups that were asked for.
+    fn flush(&mut self) {
+        for slot in std::mem::take(&mut self.slots) {
+            if let Some(first) = self.by_name.get_mut(slot.name.index()) {
+                *first = NONE;
+            }
+            if !slot.wanted {
+                continue;
+            }
+            let mut key = GroupKey::default();
+            for by in self.query.by {
+                match by {
+                    GroupBy::Name => key.name = Some(slot.name),
+                    GroupBy::Track => key.track = self.track,
+                    GroupBy::Kind => key.kind = Some(self.kind(slot.name, slot.category)),
+                    GroupBy::Category => key.category = Some(slot.category),
+                }
+            }
+            self.sums.entry(key).or_default().merge(&slot.totals);
+        }
     }
 }
 

@@ -67,6 +67,8 @@ struct Building {
 }
 
 const NONE: u32 = u32::MAX;
+/// Distinct paths that are told apart; a program without any order in its names has millions.
+const MAX_PATHS: usize = 1 << 20;
 
 /// Lays the slices of these tracks together; at most `limit` nodes.
 pub fn flame(
@@ -79,6 +81,7 @@ pub fn flame(
 ) -> Result<Flame, Cancelled> {
     let mut nodes: Vec<Building> = Vec::new();
     let mut known: FxHashMap<(u32, NameId), u32> = FxHashMap::default();
+    let mut full = false;
     for &track in tracks {
         let slices = trace.slices(track);
         let range = trace.candidates(track, window.clone());
@@ -102,6 +105,12 @@ pub fn flame(
                 (None, by) => {
                     let kind = trace.kind(track, name, category);
                     if by == FlameBy::Label && kind != SliceKind::UserLabel {
+                        node_of[index - range.start] = above;
+                        continue;
+                    }
+                    if nodes.len() >= MAX_PATHS {
+                        // Charged to the node above, which holds its time already.
+                        full = true;
                         node_of[index - range.start] = above;
                         continue;
                     }
@@ -133,7 +142,9 @@ pub fn flame(
             }
         }
     }
-    Ok(lay_out(&nodes, limit))
+    let mut flame = lay_out(&nodes, limit);
+    flame.truncated |= full;
+    Ok(flame)
 }
 
 /// Places the nodes: depth first, widest sibling first.

@@ -140,12 +140,15 @@ fn count(
         },
         |counts, piece| {
             let mut of_piece = 0;
+            // Events of a piece come in time order: a part is looked up once, not once an event.
+            let mut bucket = Walk::new(range, BUCKETS);
+            let mut bin = Walk::new(&query.bin_range, bins);
             visit(trace, query, range, piece, |hit| {
                 of_piece += 1;
-                if let Some(bucket) = counts.buckets.get_mut(part(hit.start, range, BUCKETS)) {
+                if let Some(bucket) = counts.buckets.get_mut(bucket.part(hit.start)) {
                     *bucket += 1;
                 }
-                if let Some(bin) = counts.bins.get_mut(part(hit.start, &query.bin_range, bins)) {
+                if let Some(bin) = counts.bins.get_mut(bin.part(hit.start)) {
                     *bin += 1;
                 }
                 let in_front = match page {
@@ -217,7 +220,7 @@ fn collect(
         }
     }
     let low = low.unwrap_or(0);
-    let inner = bucket_start(low, range)..bucket_start(high, range);
+    let inner = part_start(low, range, BUCKETS)..part_start(high, range, BUCKETS);
     let wanted = wanted.start - before..wanted.end - before;
     if seen - before > COLLECT && inner.end.since(inner.start).ps() > 1 {
         let narrower = inner.end.since(inner.start) < range.end.since(range.start);
@@ -241,30 +244,62 @@ fn collect(
 }
 
 /// Which of `parts` equal parts of the range the time lies in; the first or last when outside.
-#[inline]
 fn part(at: Time, range: &Range<Time>, parts: usize) -> usize {
     let length = i128::from(range.end.ps()) - i128::from(range.start.ps());
     let offset = i128::from(at.ps()) - i128::from(range.start.ps());
     if length <= 0 || offset <= 0 {
         return 0;
     }
-    let part = match (u64::try_from(offset), u64::try_from(length)) {
-        // The common case without a 128-bit division.
-        (Ok(offset), Ok(length)) if offset < u64::MAX / (1 << 20) => offset * parts as u64 / length,
-        _ => u64::try_from(offset * parts as i128 / length).unwrap_or(u64::MAX),
-    };
-    usize::try_from(part)
+    usize::try_from(offset * parts as i128 / length)
         .unwrap_or(usize::MAX)
         .min(parts.saturating_sub(1))
 }
 
-/// The first time that [`part`] puts into the bucket.
-fn bucket_start(bucket: usize, range: &Range<Time>) -> Time {
+/// The first time that [`part`] puts into this part; the range's end behind the last one.
+fn part_start(part: usize, range: &Range<Time>, parts: usize) -> Time {
     let length = i128::from(range.end.ps()) - i128::from(range.start.ps());
-    let offset = (bucket as i128 * length).div_euclid(BUCKETS as i128)
-        + i128::from((bucket as i128 * length).rem_euclid(BUCKETS as i128) != 0);
+    let parts = parts.max(1) as i128;
+    let offset = (part as i128 * length + parts - 1).div_euclid(parts);
     let at = i128::from(range.start.ps()) + offset;
     Time::from_ps(i64::try_from(at).unwrap_or(i64::MAX))
+}
+
+/// [`part`] of times that mostly rise.
+struct Walk<'a> {
+    range: &'a Range<Time>,
+    parts: usize,
+    part: usize,
+    /// Times that lie in `part`.
+    of_part: Range<Time>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(range: &'a Range<Time>, parts: usize) -> Self {
+        Self {
+            range,
+            parts,
+            part: 0,
+            of_part: Time::ZERO..Time::ZERO,
+        }
+    }
+
+    #[inline]
+    fn part(&mut self, at: Time) -> usize {
+        if !self.of_part.contains(&at) {
+            self.part = part(at, self.range, self.parts);
+            let first = match self.part {
+                0 => Time::MIN,
+                part => part_start(part, self.range, self.parts),
+            };
+            let end = if self.part + 1 >= self.parts {
+                Time::MAX
+            } else {
+                part_start(self.part + 1, self.range, self.parts)
+            };
+            self.of_part = first..end;
+        }
+        self.part
+    }
 }
 
 /// The pieces whose events can begin in `range`: slices of a track first, then its instants.
@@ -346,22 +381,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_begins_where_times_begin_to_fall_into_it() {
+    fn a_part_begins_where_times_begin_to_fall_into_it() {
         for (start, end) in [(0, 10), (-5, 1_000_003), (0, 1 << 60), (i64::MIN, i64::MAX)] {
             let range = Time::from_ps(start)..Time::from_ps(end);
-            for bucket in [1, 2, 511, BUCKETS - 1] {
-                let first = bucket_start(bucket, &range);
-                assert!(
-                    part(first, &range, BUCKETS) >= bucket,
-                    "{start} {end} {bucket}"
-                );
+            for at in [1, 2, 511, BUCKETS - 1] {
+                let first = part_start(at, &range, BUCKETS);
+                assert!(part(first, &range, BUCKETS) >= at, "{start} {end} {at}");
                 let last = Time::from_ps(first.ps() - 1);
-                assert!(
-                    part(last, &range, BUCKETS) < bucket,
-                    "{start} {end} {bucket}"
-                );
+                assert!(part(last, &range, BUCKETS) < at, "{start} {end} {at}");
             }
-            assert_eq!(bucket_start(BUCKETS, &range), range.end);
+            assert_eq!(part_start(BUCKETS, &range, BUCKETS), range.end);
+        }
+    }
+
+    #[test]
+    fn a_walk_finds_the_same_parts() {
+        let range = Time::from_ps(-7)..Time::from_ps(95);
+        for parts in [1, 3, 10, 1_000] {
+            let mut walk = Walk::new(&range, parts);
+            for ps in (-20..120).chain([5, -3, i64::MAX, i64::MIN, 40]) {
+                let at = Time::from_ps(ps);
+                assert_eq!(walk.part(at), part(at, &range, parts), "{ps} of {parts}");
+            }
         }
     }
 }
