@@ -1,18 +1,255 @@
-//! A run, or a range of it, as a file.
+//! A run, or a range of it, as a file to download.
+//!
+//! The file is written while it is sent: a thread pours the trace into a writer, the writer's
+//! bytes go through a short queue to the connection. A client that goes away stops the pouring;
+//! a write that fails cuts the connection, so that no file looks whole that is not.
 
+use std::io::{self, Write};
+use std::ops::Range;
 use std::sync::Arc;
 
+use axum::body::{Body, Bytes};
 use axum::extract::State as Shared;
+use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use stepscope_analysis::parallel::Cancel;
+use stepscope_formats::chrome::ChromeSink;
+use stepscope_formats::perfetto::PerfettoSink;
+use stepscope_model::{
+    ArgSource, ArgValue, Diagnostic, Dur, Epoch, EventSink, FlowBind, InstantIn, NameId, SliceFlow,
+    SliceIn, SourceId, Time, TrackId, TrackPatch,
+};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
 
 use crate::problem::Problem;
 use crate::reply::RunRequest;
 use crate::state::State;
+use crate::view::RunView;
+
+/// Chunks that wait for the connection.
+const CHUNKS: usize = 8;
+/// Size of a chunk.
+const CHUNK_BYTES: usize = 64 << 10;
+
+#[derive(Clone, Copy)]
+enum Format {
+    Chrome,
+    Perfetto,
+    Coming(&'static str),
+}
 
 /// `GET /runs/{run}/export`
 pub(super) async fn export(Shared(state): Shared<Arc<State>>, request: RunRequest) -> Response {
-    if state.engine().summary(&request.id).is_none() {
-        return Problem::no_such_run().into_response();
+    match try_export(&state, &request).await {
+        Ok(response) => response,
+        Err(problem) => problem.into_response(),
     }
-    Problem::coming("exporting").into_response()
+}
+
+async fn try_export(state: &Arc<State>, request: &RunRequest) -> Result<Response, Problem> {
+    let run = state.runs.open(&request.id).await?;
+    let params = &request.params;
+    params.required("format")?;
+    let format = params.choice(
+        "format",
+        &[
+            ("perfetto", Format::Perfetto),
+            ("chrome", Format::Chrome),
+            ("csv", Format::Coming("CSV")),
+            ("parquet", Format::Coming("Parquet")),
+            ("html", Format::Coming("HTML")),
+        ],
+    )?;
+    if let Format::Coming(what) = format {
+        return Err(Problem::coming(&format!("exporting {what}")));
+    }
+    let shared = Arc::clone(state);
+    let view = tokio::task::spawn_blocking(move || shared.runs.view(run)).await;
+    let view = view.map_err(|error| Problem::internal(error.to_string()))?;
+    let limited = params.text("t0").is_some() || params.text("t1").is_some();
+    let window = limited.then(|| params.window(&view)).transpose()?;
+
+    let (sender, receiver) = mpsc::channel(CHUNKS);
+    let name = file_name(&view, format);
+    // Ends by itself when the file is whole or nobody takes it any more.
+    tokio::task::spawn_blocking(move || write(&view, format, window, &sender));
+    let mut response = Body::from_stream(ReceiverStream::new(receiver)).into_response();
+    let headers = response.headers_mut();
+    let kind = match format {
+        Format::Chrome => "application/json",
+        _ => "application/octet-stream",
+    };
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Ok(disposition) = HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")) {
+        headers.insert(header::CONTENT_DISPOSITION, disposition);
+    }
+    Ok(response)
+}
+
+/// The run's id with the extension of the format; letters that a file name or a header could
+/// stumble over are left out.
+fn file_name(view: &RunView, format: Format) -> String {
+    let plain = |letter: &char| letter.is_ascii_alphanumeric() || "._-".contains(*letter);
+    let name: String = view.run.id.chars().filter(plain).take(120).collect();
+    let ending = match format {
+        Format::Chrome => ".trace.json",
+        _ => ".pftrace",
+    };
+    let stem = name.trim_end_matches(".json").trim_end_matches(".trace");
+    format!("{}{ending}", stem.trim_start_matches('.'))
+}
+
+type Chunk = io::Result<Bytes>;
+
+fn write(
+    view: &RunView,
+    format: Format,
+    window: Option<Range<Time>>,
+    sender: &mpsc::Sender<Chunk>,
+) {
+    let gone = Arc::new(Cancel::default());
+    let out = ChunkWriter {
+        sender: sender.clone(),
+        gone: Arc::clone(&gone),
+        chunk: Vec::with_capacity(CHUNK_BYTES),
+    };
+    let trace = &view.run.trace;
+    let written = match format {
+        Format::Chrome => {
+            let mut sink = Part::new(ChromeSink::new(out), window, gone);
+            trace.pour(&mut sink);
+            sink.into.finish().map(drop)
+        }
+        Format::Perfetto | Format::Coming(_) => {
+            let mut sink = Part::new(PerfettoSink::new(out), window, gone);
+            trace.pour(&mut sink);
+            sink.into.finish().map(drop)
+        }
+    };
+    if let Err(error) = written {
+        // Nobody is there to hear it when the client has gone.
+        let _ = sender.blocking_send(Err(error));
+    }
+}
+
+/// Hands bytes over in chunks.
+struct ChunkWriter {
+    sender: mpsc::Sender<Chunk>,
+    gone: Arc<Cancel>,
+    chunk: Vec<u8>,
+}
+
+impl Write for ChunkWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.chunk.extend_from_slice(bytes);
+        if self.chunk.len() >= CHUNK_BYTES {
+            self.flush()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.chunk.is_empty() {
+            return Ok(());
+        }
+        let chunk = Bytes::from(std::mem::take(&mut self.chunk));
+        if self.sender.blocking_send(Ok(chunk)).is_err() {
+            self.gone.cancel();
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        Ok(())
+    }
+}
+
+/// Lets through what touches the window, and nothing once nobody listens.
+struct Part<S> {
+    into: S,
+    window: Option<Range<Time>>,
+    gone: Arc<Cancel>,
+}
+
+impl<S> Part<S> {
+    fn new(into: S, window: Option<Range<Time>>, gone: Arc<Cancel>) -> Self {
+        Self { into, window, gone }
+    }
+
+    fn takes(&self, start: Time, dur: Dur) -> bool {
+        let inside = self.window.as_ref().is_none_or(|window| {
+            let end = start.saturating_add(dur);
+            start < window.end && (end > window.start || start == window.start)
+        });
+        inside && self.gone.check().is_ok()
+    }
+}
+
+impl<S: EventSink> EventSink for Part<S> {
+    fn epoch(&mut self, epoch: Epoch) {
+        self.into.epoch(epoch);
+    }
+
+    fn name(&mut self, text: &str) -> NameId {
+        self.into.name(text)
+    }
+
+    fn track(&mut self, key: &str) -> TrackId {
+        self.into.track(key)
+    }
+
+    fn describe(&mut self, track: TrackId, patch: TrackPatch<'_>) {
+        self.into.describe(track, patch);
+    }
+
+    fn source(&mut self, source: Arc<dyn ArgSource>) -> SourceId {
+        self.into.source(source)
+    }
+
+    fn slice(&mut self, track: TrackId, slice: SliceIn<'_>) {
+        if self.takes(slice.start, slice.dur) {
+            self.into.slice(track, slice);
+        }
+    }
+
+    fn instant(&mut self, track: TrackId, instant: InstantIn) {
+        if self.takes(instant.at, Dur::ZERO) {
+            self.into.instant(track, instant);
+        }
+    }
+
+    fn counter(&mut self, track: TrackId, at: Time, value: f64) {
+        if self.takes(at, Dur::ZERO) {
+            self.into.counter(track, at, value);
+        }
+    }
+
+    fn flow(&mut self, track: TrackId, at: Time, flow: SliceFlow, bind: FlowBind) {
+        if self.takes(at, Dur::ZERO) {
+            self.into.flow(track, at, flow, bind);
+        }
+    }
+
+    fn module(&mut self, name: &str, program_id: Option<u64>) {
+        self.into.module(name, program_id);
+    }
+
+    fn fact(&mut self, key: &str, value: ArgValue<'_>) {
+        self.into.fact(key, value);
+    }
+
+    fn diagnose(&mut self, what: Diagnostic, count: u64, detail: &str) {
+        self.into.diagnose(what, count, detail);
+    }
+
+    fn fork(&self) -> Self {
+        Self {
+            into: self.into.fork(),
+            window: self.window.clone(),
+            gone: Arc::clone(&self.gone),
+        }
+    }
+
+    fn merge(&mut self, fork: Self) {
+        self.into.merge(fork.into);
+    }
 }

@@ -8,6 +8,7 @@
 
 mod caching;
 mod exchanges;
+mod exporting;
 mod importing;
 mod json;
 mod live;
