@@ -45,10 +45,8 @@ pub enum Command {
     /// Print an analysis as text
     Report(Report),
     /// Write a trace in another format
-    #[command(hide = true)]
     Convert(Convert),
     /// Turn what killed programs left into runs
-    #[command(hide = true)]
     Recover(Recover),
 }
 

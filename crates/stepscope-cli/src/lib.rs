@@ -5,15 +5,17 @@
 //!                                                 -> error: one line on stderr
 //! ```
 //! Reading order: [`args`], [`error`], [`text`] (how things are printed), then a module for each
-//! command: [`view`], [`info`], [`report`].
+//! command: [`view`], [`info`], [`report`], [`convert`], [`recover`].
 //!
 //! Exit codes: 0 success, 1 the operation failed, 2 usage. A reader that closes our output early
 //! (`| head`) is no failure.
 
 pub mod args;
+pub mod convert;
 pub mod error;
 pub mod info;
 pub mod progress;
+pub mod recover;
 pub mod report;
 pub mod text;
 pub mod view;
@@ -50,9 +52,8 @@ pub fn run(arguments: Vec<OsString>, out: &mut dyn Write) -> Result<(), CliError
         Some(Command::View(view)) => view::run(&view, out),
         Some(Command::Info(info)) => info::run(&info, out),
         Some(Command::Report(report)) => report::run(&report, out),
-        Some(Command::Convert(_) | Command::Recover(_)) => Err(CliError::usage(
-            "this command is not built into this version, see 'stepscope --help'",
-        )),
+        Some(Command::Convert(convert)) => convert::run(&convert, out),
+        Some(Command::Recover(recover)) => recover::run(&recover, out),
         // Help or version: already printed.
         None => Ok(()),
     }

@@ -1,6 +1,7 @@
 //! `stepscope view`: serves the viewer until Ctrl+C.
 
 use std::collections::hash_map::RandomState;
+use std::fmt::Write as _;
 use std::hash::BuildHasher;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -41,7 +42,7 @@ pub fn run(asked: &args::View, out: &mut dyn Write) -> Result<(), CliError> {
         ..ServerOptions::default()
     };
     let mut printed = Ok(());
-    let served = serve_blocking(server, engine, |address| {
+    let ended = serve_blocking(server, engine, |address| {
         printed = announce(&paths, address, token.as_deref(), out);
         if asked.open {
             // Not every machine has a browser; the address is on screen.
@@ -49,7 +50,7 @@ pub fn run(asked: &args::View, out: &mut dyn Write) -> Result<(), CliError> {
         }
     });
     printed?;
-    served.map_err(|error| match error {
+    ended.map_err(|error| match error {
         ServerError::PortInUse { address, port } => CliError::failed(format!(
             "port {port} is in use, {address}, choose another one with --port, or --port 0 for any free one"
         )),
@@ -108,7 +109,7 @@ fn encoded(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             out.push(char::from(byte));
         } else {
-            out.push_str(&format!("%{byte:02X}"));
+            let _ = write!(out, "%{byte:02X}");
         }
     }
     out
@@ -128,7 +129,7 @@ fn new_token() -> String {
             part.copy_from_slice(&word.to_le_bytes());
         }
     }
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:032x}", u128::from_le_bytes(bytes))
 }
 
 #[cfg(test)]

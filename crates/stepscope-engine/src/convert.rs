@@ -3,7 +3,25 @@
 //! The output appears under its name only when it is whole: it is written beside it under a
 //! temporary name, flushed to the disk, and renamed. The input is never overwritten.
 
-use std::path::Path;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use flate2::GzBuilder;
+use flate2::write::GzEncoder;
+use stepscope_formats::chrome::ChromeSink;
+use stepscope_formats::perfetto::PerfettoSink;
+use stepscope_formats::xplane::XSpaceSink;
+use stepscope_model::{ReadContext, Severity};
+use stepscope_store::Trace;
+
+use crate::cache::{self, Cache};
+use crate::engine::{EngineOptions, open_found};
+use crate::error::EngineError;
+use crate::files::Stamp;
+use crate::recover;
+use crate::scan::{FoundRun, Sniffed};
 
 /// Formats that `convert` can write, by extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,5 +52,198 @@ impl OutputFormat {
         } else {
             None
         }
+    }
+}
+
+/// What was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConvertReport {
+    /// Intervals of all kinds.
+    pub slices: u64,
+    /// Points.
+    pub instants: u64,
+    /// Counter samples.
+    pub samples: u64,
+    /// Flows with both ends.
+    pub flows: u64,
+    /// Length of the output.
+    pub bytes: u64,
+    /// What of the input is missing, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Reads `input` (a file, or a folder with one run) and writes `output` in the format that its
+/// name asks for. A file of that name is replaced, unless it belongs to the input.
+pub fn convert(
+    input: &Path,
+    output: &Path,
+    context: &Arc<ReadContext>,
+    use_cache: bool,
+) -> Result<ConvertReport, EngineError> {
+    let refused = |reason: &str, hint: &str| EngineError::Unwritable {
+        path: output.display().to_string(),
+        reason: reason.to_owned(),
+        hint: Some(hint.to_owned()),
+    };
+    let Some(format) = OutputFormat::of_name(output) else {
+        return Err(refused(
+            "its name tells no format",
+            "end it in .xplane.pb, .json, .json.gz or .pftrace",
+        ));
+    };
+    if output.is_dir() {
+        return Err(refused("it is a directory", "name a file"));
+    }
+    // What cannot be written should be known before the reading, not after.
+    let folder = match output.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    if !folder.is_dir() {
+        return Err(refused(
+            "its folder does not exist",
+            "make the folder first",
+        ));
+    }
+    let run = only_run(input)?;
+    let target = std::fs::canonicalize(output).ok();
+    let reads_target =
+        |path: &PathBuf| target.is_some() && std::fs::canonicalize(path).ok() == target;
+    if run
+        .files
+        .iter()
+        .map(|file| &file.path)
+        .chain(&run.companions)
+        .any(reads_target)
+    {
+        return Err(refused("it belongs to the input", "name another file"));
+    }
+    let temporary = folder.join(format!(
+        ".{}.{}.tmp",
+        output
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .chars()
+            .take(100)
+            .collect::<String>(),
+        std::process::id()
+    ));
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&temporary)
+        .map_err(|error| EngineError::unwritable(output, &error))?;
+
+    let cache = cache::default_dir().filter(|_| use_cache).map(Cache::new);
+    let outcome = open_found(&run, context, cache.as_ref()).and_then(|opened| {
+        let bytes = write(&opened.trace, format, file)
+            .map_err(|error| EngineError::unwritable(output, &error))?;
+        // Arguments were read while writing: they must have come from the files that were opened.
+        if let Some(changed) = run
+            .files
+            .iter()
+            .find(|file| !is_as_before(&file.path, file.stamp))
+        {
+            return Err(crate::open::changed(&changed.path).into());
+        }
+        std::fs::rename(&temporary, output)
+            .map_err(|error| EngineError::unwritable(output, &error))?;
+        Ok(report(&opened, bytes))
+    });
+    if outcome.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    if let Some(cache) = &cache {
+        cache.wait();
+    }
+    outcome
+}
+
+fn only_run(input: &Path) -> Result<FoundRun, EngineError> {
+    let cache_dir = cache::default_dir();
+    let depth = EngineOptions::MAX_DEPTH;
+    let found = recover::scan(input, depth, &mut Sniffed::default(), cache_dir.as_deref())?;
+    let count = found.runs.len();
+    let mut runs = found.runs.into_iter();
+    match (runs.next(), count) {
+        (Some(run), 1) => Ok(run),
+        (Some(first), _) => Err(EngineError::Unreadable {
+            path: input.display().to_string(),
+            reason: format!("it holds {count} runs"),
+            hint: Some(format!(
+                "name one, such as {}",
+                first.files[0].path.display()
+            )),
+        }),
+        (None, _) => Err(match found.problems.into_iter().next() {
+            Some(problem) => problem.into(),
+            None => EngineError::NoTraces(input.display().to_string()),
+        }),
+    }
+}
+
+fn is_as_before(path: &Path, stamp: Stamp) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| Stamp::of(&metadata) == stamp)
+}
+
+/// Writes everything; gives the length in bytes.
+fn write(trace: &Trace, format: OutputFormat, file: File) -> io::Result<u64> {
+    let out = BufWriter::with_capacity(1 << 20, file);
+    let out = match format {
+        OutputFormat::XSpace => {
+            let mut sink = XSpaceSink::new();
+            trace.pour(&mut sink);
+            sink.finish(out)?
+        }
+        OutputFormat::ChromeJson => chrome(trace, out)?,
+        OutputFormat::ChromeJsonGz => {
+            // No name and no time in the header: the same trace gives the same bytes.
+            let packed: GzEncoder<_> = GzBuilder::new().write(out, flate2::Compression::new(6));
+            chrome(trace, packed)?.finish()?
+        }
+        OutputFormat::Perfetto => {
+            let mut sink = PerfettoSink::new(out);
+            trace.pour(&mut sink);
+            sink.finish()?
+        }
+    };
+    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    file.sync_all()?;
+    Ok(file.metadata()?.len())
+}
+
+fn chrome<W: Write + Send>(trace: &Trace, out: W) -> io::Result<W> {
+    let mut sink = ChromeSink::new(out);
+    trace.pour(&mut sink);
+    sink.finish()
+}
+
+fn report(run: &crate::Run, bytes: u64) -> ConvertReport {
+    let trace = &run.trace;
+    let sum = |count: fn(&stepscope_store::Track) -> u32| {
+        trace
+            .tracks()
+            .iter()
+            .map(|track| u64::from(count(track)))
+            .sum()
+    };
+    let mut notes: Vec<String> = run
+        .problems
+        .iter()
+        .map(|problem| format!("not whole: {}: {}", problem.file, problem.reason))
+        .collect();
+    for found in trace.diagnostics() {
+        if found.what.severity() > Severity::Notice {
+            notes.push(format!("{} x {}", found.count, found.what.title()));
+        }
+    }
+    ConvertReport {
+        slices: trace.slice_count(),
+        instants: sum(|track| track.instants),
+        samples: sum(|track| track.samples),
+        flows: trace.flow_count(),
+        bytes,
+        notes,
     }
 }

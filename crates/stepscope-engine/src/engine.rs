@@ -12,8 +12,9 @@ use stepscope_store::Trace;
 use crate::cache::{self, Cache};
 use crate::error::{EngineError, RunProblem};
 use crate::open::{self, Imported};
+use crate::recover;
 use crate::run::{self, Run, RunState, RunSummary};
-use crate::scan::{self, Found, FoundRun, Sniffed};
+use crate::scan::{Found, FoundRun, Sniffed};
 use crate::watch;
 
 /// Opened runs are kept up to this many bytes of columns; the run just opened always stays.
@@ -208,13 +209,16 @@ impl Engine {
         let roots = held(&self.state).roots.clone();
         let mut found = Found::default();
         for root in &roots {
-            match scan::scan(root, self.options.max_depth, &mut held(&self.sniffed)) {
+            let cache_dir = self.cache_dir.as_deref();
+            let depth = self.options.max_depth;
+            match recover::scan(root, depth, &mut held(&self.sniffed), cache_dir) {
                 Ok(mut more) => {
                     name_root(&mut more.runs, root, &roots);
                     found.runs.append(&mut more.runs);
                     found.problems.append(&mut more.problems);
                     found.not_readable.append(&mut more.not_readable);
                     found.folders.append(&mut more.folders);
+                    found.journals.append(&mut more.journals);
                 }
                 Err(error) => found.problems.push(RunProblem::new(root, short(&error))),
             }
@@ -281,6 +285,7 @@ impl Engine {
         state.seen = watch::Seen {
             files: files.map(|file| (file.path.clone(), file.stamp)).collect(),
             folders: found.folders,
+            journals: found.journals,
         };
         state.problems = found.problems;
         state.not_readable = found.not_readable;
@@ -469,7 +474,9 @@ impl Engine {
     /// Adds a file or directory outside the watched ones for this session; gives the ids of its
     /// runs.
     pub fn add_path(&self, path: &Path) -> Result<Vec<String>, EngineError> {
-        let found = scan::scan(path, self.options.max_depth, &mut held(&self.sniffed))?;
+        let cache_dir = self.cache_dir.as_deref();
+        let depth = self.options.max_depth;
+        let found = recover::scan(path, depth, &mut held(&self.sniffed), cache_dir)?;
         if found.runs.is_empty() {
             return Err(EngineError::NoTraces(path.display().to_string()));
         }

@@ -4,7 +4,7 @@
 //! Reading order: [`Engine`] (many runs, watched) and [`open_path`] (one path, once), then the
 //! rooms behind them: `scan` with `names` and `group` (what is a run), `open` (files to trace),
 //! `files` (bytes that survive a file that shrinks), `source` (arguments, late), `cache`, `hash`,
-//! `watch`, `convert`.
+//! `watch`, `recover`, `convert`.
 //!
 //! **Invariant:** a bad file never spoils a good one: it is a [`RunProblem`], or the error of its
 //! own run. (`tests/it`)
@@ -21,15 +21,18 @@ mod hash;
 mod names;
 mod open;
 mod open_path;
+mod recover;
 mod run;
 mod scan;
 mod source;
 mod watch;
 
-pub use convert::OutputFormat;
+pub use convert::{ConvertReport, OutputFormat, convert};
 pub use engine::{Engine, EngineEvent, EngineOptions};
 pub use error::{EngineError, RunProblem};
 pub use open_path::{Opened, PathReport, expected_bytes, open_each, open_path};
+pub use recover::recover;
 pub use run::{Run, RunState, RunSummary};
+pub use stepscope::recover::RecoveredRun;
 pub use stepscope_analysis as analysis;
 pub use stepscope_formats::Format as TraceFormat;

@@ -8,6 +8,7 @@ use stepscope_model::ReadContext;
 use crate::cache::{self, Cache};
 use crate::engine::{EngineOptions, open_found};
 use crate::error::{EngineError, RunProblem};
+use crate::recover;
 use crate::run::Run;
 use crate::scan::{self, Sniffed};
 
@@ -53,7 +54,9 @@ pub fn open_each(
     use_cache: bool,
     visit: &mut dyn FnMut(Opened) -> Result<(), EngineError>,
 ) -> Result<PathReport, EngineError> {
-    let found = scan::scan(path, EngineOptions::MAX_DEPTH, &mut Sniffed::default())?;
+    let cache_dir = cache::default_dir();
+    let depth = EngineOptions::MAX_DEPTH;
+    let found = recover::scan(path, depth, &mut Sniffed::default(), cache_dir.as_deref())?;
     let mut report = PathReport {
         runs: found.runs.len(),
         problems: found.problems,
@@ -75,7 +78,7 @@ pub fn open_each(
         }
         return Err(EngineError::NoTraces(path.display().to_string()));
     }
-    let cache = cache::default_dir().filter(|_| use_cache).map(Cache::new);
+    let cache = cache_dir.filter(|_| use_cache).map(Cache::new);
     for run in &found.runs {
         let opened = open_found(run, context, cache.as_ref());
         if let Err(EngineError::Cancelled) = opened {

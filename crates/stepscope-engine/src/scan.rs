@@ -35,6 +35,8 @@ const MAX_ENTRIES: u64 = 1_000_000;
 const MAX_PROBLEMS: usize = 100;
 /// First bytes that decide whether a `.json` is a trace.
 const SNIFF_BYTES: usize = 64 << 10;
+/// How the folders begin in which recorders keep their journals (`docs/reference/journal.md`).
+const JOURNAL_PREFIX: &[u8] = b".stepscope-journal-";
 const SKIPPED_FOLDERS: &[&str] = &["node_modules", "__pycache__", "site-packages"];
 
 /// One trace file of a run.
@@ -94,6 +96,8 @@ pub(crate) struct Found {
     pub(crate) not_readable: Vec<PathBuf>,
     /// The folders that were listed, with their last change.
     pub(crate) folders: Vec<(PathBuf, i64)>,
+    /// Folders with a recorder's journal in them.
+    pub(crate) journals: Vec<PathBuf>,
     /// Directory entries that were looked at.
     pub(crate) entries: u64,
     /// Files whose first bytes were read.
@@ -166,6 +170,21 @@ fn single_file(path: &Path, metadata: &Metadata) -> Found {
     }
 }
 
+/// The run of a session whose recording had to be recovered into the cache; `None` when it is gone.
+pub(crate) fn kept_aside(root: &Path, session: &Path, file: &Path) -> Option<FoundRun> {
+    let metadata = std::fs::metadata(file).ok()?;
+    let mut run = single_file(file, &metadata).runs.pop()?;
+    let relative = session.strip_prefix(root).unwrap_or(session);
+    let shown = if relative.as_os_str().is_empty() {
+        PathBuf::from(session.file_name().unwrap_or_default())
+    } else {
+        relative.to_owned()
+    };
+    run.id = names::run_id(&shown);
+    run.name = names::run_name(&shown);
+    Some(run)
+}
+
 struct Walk<'a> {
     root: &'a Path,
     absolute: PathBuf,
@@ -231,6 +250,11 @@ impl Walk<'_> {
         let first_below = open.len();
         for (name, entry) in entries {
             let bytes = name.as_encoded_bytes();
+            if bytes.starts_with(JOURNAL_PREFIX)
+                && self.found.journals.last().is_none_or(|last| last != folder)
+            {
+                self.found.journals.push(folder.to_owned());
+            }
             if bytes.starts_with(b".") || bytes.ends_with(b".tmp") {
                 continue;
             }
@@ -322,7 +346,7 @@ impl Walk<'_> {
                 if !readable {
                     self.found.not_readable.push(path.to_owned());
                 }
-                readable
+                readable && (found.format != Format::ChromeJson || has_events(path))
             }
             Ok(_) => false,
             Err(error) => {
@@ -497,6 +521,26 @@ impl Walk<'_> {
     }
 }
 
+/// Whether the first bytes of a `.json` hold the list of events. Much JSON has a key or two in
+/// common with traces; a list of runs must not fill with it. (Named by the user, such a file is
+/// opened all the same.)
+fn has_events(path: &Path) -> bool {
+    let contains = |head: &[u8], word: &[u8]| head.windows(word.len()).any(|part| part == word);
+    [SNIFF_BYTES, detect::PREFIX_BYTES].into_iter().any(|most| {
+        head_of(path, most).is_ok_and(|head| {
+            let is_list = head.trim_ascii_start().first() == Some(&b'[');
+            contains(
+                &head,
+                if is_list {
+                    b"\"ph\""
+                } else {
+                    b"\"traceEvents\""
+                },
+            )
+        })
+    })
+}
+
 /// Whether a folder is a session of XProf's layout.
 fn is_session(folder: &Path) -> bool {
     let named = |path: Option<&Path>, name: &str| {
@@ -564,4 +608,135 @@ fn kinds_of(file: &FoundFile) -> Vec<String> {
         return Vec::new();
     };
     vec![kind.to_owned()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn below(root: &Path) -> Found {
+        scan(root, 256, &mut Sniffed::default()).unwrap()
+    }
+
+    fn write(path: &Path, content: &str) {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    fn shown(found: &Found) -> Vec<String> {
+        found
+            .runs
+            .iter()
+            .map(|run| {
+                format!(
+                    "{} x{} +{}",
+                    run.name,
+                    run.files.len(),
+                    run.companions.len()
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn sessions_are_runs_and_their_hosts_are_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let session = dir.path().join("exp/plugins/profile/2024_02_29_12_00_01");
+        for name in [
+            "h0.xplane.pb",
+            "h1.xplane.pb",
+            "h0.trace.json.gz",
+            "perfetto_trace.json.gz",
+            ".cached_tools.json",
+            "h0.xplane.pb.tmp",
+            "h0.SSTABLE",
+        ] {
+            write(&session.join(name), "x");
+        }
+        let found = below(dir.path());
+        assert_eq!(shown(&found), ["exp/2024_02_29_12_00_01 x2 +2"]);
+        assert_eq!(found.runs[0].id, "exp~2024_02_29_12_00_01");
+        assert_eq!(found.sniffed, 0);
+        // Named from further down, it is the same run.
+        for inside in [
+            "exp",
+            "exp/plugins",
+            "exp/plugins/profile",
+            "exp/plugins/profile/2024_02_29_12_00_01",
+        ] {
+            let found = below(&dir.path().join(inside));
+            assert_eq!(shown(&found), ["2024_02_29_12_00_01 x2 +2"], "{inside}");
+        }
+        // Without an XSpace, the JSON files are the hosts.
+        std::fs::remove_file(session.join("h0.xplane.pb")).unwrap();
+        std::fs::remove_file(session.join("h1.xplane.pb")).unwrap();
+        assert_eq!(shown(&below(dir.path())), ["exp/2024_02_29_12_00_01 x1 +1"]);
+    }
+
+    #[test]
+    fn loose_traces_are_found_by_name_and_json_by_its_first_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        write(&dir.path().join("a.pt.trace.json"), "");
+        write(
+            &dir.path().join("b.json"),
+            r#"{"traceEvents":[{"ph":"X","ts":1,"dur":1,"name":"a"}]}"#,
+        );
+        write(
+            &dir.path().join("package.json"),
+            r#"{"name":"x","version":"1"}"#,
+        );
+        write(
+            &dir.path().join("figures.json"),
+            r#"{"schemaVersion":1,"displayTimeUnit":"ns"}"#,
+        );
+        write(&dir.path().join("node_modules/x.trace.json"), "");
+        write(&dir.path().join("c.prof"), "");
+        write(&dir.path().join("sub/d.pftrace"), "");
+        let mut sniffed = Sniffed::default();
+        let found = scan(dir.path(), 256, &mut sniffed).unwrap();
+        assert_eq!(
+            shown(&found),
+            [
+                "a.pt.trace.json x1 +0",
+                "b.json x1 +0",
+                "sub/d.pftrace x1 +0"
+            ]
+        );
+        assert_eq!((found.sniffed, found.not_readable.len()), (3, 1));
+        // Known files are not looked at again.
+        assert_eq!(scan(dir.path(), 256, &mut sniffed).unwrap().sniffed, 0);
+    }
+
+    #[test]
+    fn too_deep_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        write(&dir.path().join("1/2/3/a.trace.json"), "");
+        let found = scan(dir.path(), 2, &mut Sniffed::default()).unwrap();
+        assert!(found.runs.is_empty());
+        assert_eq!(
+            found.problems[0].reason,
+            "deeper than 2 folders; not searched"
+        );
+    }
+
+    #[test]
+    fn five_thousand_runs_cost_one_look_each() {
+        // Ten thousand new files take a busy disk half a minute.
+        let memory = Path::new("/dev/shm");
+        let dir = if memory.is_dir() {
+            tempfile::tempdir_in(memory).unwrap()
+        } else {
+            tempfile::tempdir().unwrap()
+        };
+        let profile = dir.path().join("plugins/profile");
+        for number in 0..5_000 {
+            write(&profile.join(format!("run{number:04}/host.xplane.pb")), "");
+        }
+        let found = below(dir.path());
+        assert_eq!(found.runs.len(), 5_000);
+        assert_eq!(found.sniffed, 0, "no file is read");
+        // Two folders, a folder and a file for each run.
+        assert_eq!(found.entries, 2 + 2 * 5_000);
+        assert_eq!(found.folders.len(), 3 + 5_000);
+    }
 }

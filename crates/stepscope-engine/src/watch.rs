@@ -1,7 +1,8 @@
 //! Sees new runs appear.
 //!
 //! A named thread looks at the folders that the last scan listed. When a folder's time of change
-//! or the state of a trace file differs, the engine scans again. It waits at least a second
+//! or the state of a trace file differs, or a program that was recording has died, the engine scans
+//! again. It waits at least a second
 //! between two looks, and at least fifty times as long as the last one took, so that a directory
 //! with a hundred thousand files costs at most two per cent of a core.
 
@@ -20,6 +21,8 @@ const LEAST_WAIT: Duration = Duration::from_secs(1);
 pub(crate) struct Seen {
     pub(crate) folders: Vec<(PathBuf, i64)>,
     pub(crate) files: Vec<(PathBuf, Stamp)>,
+    /// Folders with the journal of a program that was recording.
+    pub(crate) journals: Vec<PathBuf>,
 }
 
 impl Seen {
@@ -30,7 +33,10 @@ impl Seen {
             now(path).map(|stamp| stamp.modified_ns) != Some(*modified_ns)
         };
         let file_changed = |(path, stamp): &(PathBuf, Stamp)| now(path) != Some(*stamp);
-        self.folders.iter().any(folder_changed) || self.files.iter().any(file_changed)
+        let died = |session: &PathBuf| !stepscope::recover::pending(session).is_empty();
+        self.folders.iter().any(folder_changed)
+            || self.files.iter().any(file_changed)
+            || self.journals.iter().any(died)
     }
 }
 

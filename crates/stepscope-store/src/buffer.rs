@@ -144,6 +144,29 @@ impl ArgBuf {
         if matches!((&*self, &more), (Self::None, Self::None)) {
             return;
         }
+        if let (
+            Self::Near { base, from_base },
+            Self::Near {
+                base: other,
+                from_base: more,
+            },
+        ) = (&mut *self, &more)
+        {
+            // Distances move by the difference of the bases, if they all still fit.
+            let shift = i128::from(*other) - i128::from(*base);
+            let fits = |distance: &u32| {
+                *distance == 0
+                    || u32::try_from(i128::from(*distance) + shift).is_ok_and(|moved| moved != 0)
+            };
+            if more.iter().all(fits) {
+                let moved = |distance: &u32| match distance {
+                    0 => 0,
+                    distance => u32::try_from(i128::from(*distance) + shift).unwrap_or(0),
+                };
+                from_base.extend(more.iter().map(moved));
+                return;
+            }
+        }
         for index in 0..more_len {
             self.push(len + index, more.bits(index));
         }
@@ -491,50 +514,66 @@ impl EventBuf {
         }
     }
 
-    /// All slices in pour order, translated: one buffer, made column by column so that no more
-    /// than one column exists twice.
+    /// All slices in pour order, translated: one buffer. Times are joined on one thread, all
+    /// else on another; pieces are freed as they are copied.
     pub(crate) fn take_slices(&mut self) -> SliceBuf {
         let mut pieces = std::mem::take(&mut self.slices);
-        for piece in &mut pieces {
-            piece.translate();
-        }
         if pieces.len() < 2 {
-            return pieces.pop().unwrap_or_default();
+            let mut only = pieces.pop().unwrap_or_default();
+            only.translate();
+            return only;
         }
-        let len = pieces.iter().map(SliceBuf::len).sum();
-        let mut all = SliceBuf {
-            start: join(&mut pieces, len, |piece| &mut piece.start),
-            ..SliceBuf::default()
-        };
-        let mut before = 0;
-        all.dur = join(&mut pieces, len, |piece| &mut piece.dur);
-        let lens: Vec<usize> = pieces.iter().map(|piece| piece.name.len()).collect();
-        all.name = join(&mut pieces, len, |piece| &mut piece.name);
-        for (piece, piece_len) in pieces.into_iter().zip(lens) {
-            all.category.append(before, piece.category, piece_len);
-            all.flags.append(before, piece.flags, piece_len);
-            all.args.append(before, piece.args, piece_len);
-            let shift = position(before);
-            all.steps
-                .extend(piece.steps.iter().map(|(at, number)| (at + shift, *number)));
-            all.flows.extend(piece.flows.iter().map(|flow| OwnFlow {
-                slice: flow.slice + shift,
-                ..*flow
-            }));
-            before += piece_len;
-        }
+        let lens: Vec<usize> = pieces.iter().map(SliceBuf::len).collect();
+        let len = lens.iter().sum();
+        let starts = take(&mut pieces, |piece| &mut piece.start);
+        let durs = take(&mut pieces, |piece| &mut piece.dur);
+        let (times, mut all) = rayon::join(
+            || (join(starts, len), join(durs, len)),
+            || join_rest(pieces, &lens, len),
+        );
+        (all.start, all.dur) = times;
         all
     }
 }
 
-fn join<T: Copy>(
-    pieces: &mut [SliceBuf],
-    len: usize,
-    column: impl Fn(&mut SliceBuf) -> &mut Vec<T>,
-) -> Vec<T> {
+/// Everything but the times.
+fn join_rest(mut pieces: Vec<SliceBuf>, lens: &[usize], len: usize) -> SliceBuf {
+    for piece in &mut pieces {
+        piece.translate();
+    }
+    let mut all = SliceBuf {
+        name: join(take(&mut pieces, |piece| &mut piece.name), len),
+        ..SliceBuf::default()
+    };
+    let mut before = 0;
+    for (piece, piece_len) in pieces.into_iter().zip(lens) {
+        all.category.append(before, piece.category, *piece_len);
+        all.flags.append(before, piece.flags, *piece_len);
+        all.args.append(before, piece.args, *piece_len);
+        let shift = position(before);
+        all.steps
+            .extend(piece.steps.iter().map(|(at, number)| (at + shift, *number)));
+        all.flows.extend(piece.flows.iter().map(|flow| OwnFlow {
+            slice: flow.slice + shift,
+            ..*flow
+        }));
+        before += piece_len;
+    }
+    all
+}
+
+/// One column of all pieces, taken out of them.
+fn take<T>(pieces: &mut [SliceBuf], column: impl Fn(&mut SliceBuf) -> &mut Vec<T>) -> Vec<Vec<T>> {
+    pieces
+        .iter_mut()
+        .map(|piece| std::mem::take(column(piece)))
+        .collect()
+}
+
+fn join<T: Copy>(columns: Vec<Vec<T>>, len: usize) -> Vec<T> {
     let mut all = Vec::with_capacity(len);
-    for piece in pieces {
-        all.append(&mut std::mem::take(column(piece)));
+    for column in columns {
+        all.extend_from_slice(&column);
     }
     all
 }

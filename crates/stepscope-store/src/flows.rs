@@ -8,10 +8,12 @@
 //!
 //! Ends that take part in no link are counted as [`Diagnostic::OpenFlow`](stepscope_model::Diagnostic).
 //!
-//! Cost: one sort of all ends; 16 bytes a link and 9 an end in memory. A slice's links are found
+//! Cost: ends are grouped by hashing and sorted within their key, links are sorted twice; 16 bytes a link and 9 an end in memory. A slice's links are found
 //! by binary search.
 
+use hashbrown::HashMap;
 use rayon::slice::ParallelSliceMut;
+use rustc_hash::FxBuildHasher;
 use stepscope_model::{FlowBind, FlowDirection, FlowKey, NameId, Time, TrackId};
 
 use crate::column::Column;
@@ -78,29 +80,22 @@ pub(crate) fn link(tracks: &[(u32, Vec<BoundFlow>)]) -> (FlowTable, Vec<u64>) {
             track,
         }));
     }
-    ends.par_sort_unstable_by_key(|end| {
-        (
-            (end.category, end.id),
-            (end.at, end.direction),
-            (end.slice, end.track, end.bind as u8),
-        )
-    });
-
+    let keys = group_by_key(&ends);
     let mut links: Vec<Link> = Vec::new();
     let mut open = vec![0_u64; tracks.len()];
-    let mut key_category = Vec::new();
-    let mut key_id = Vec::new();
-    let mut end_keys = Vec::with_capacity(ends.len());
     let mut complete = 0;
-    for group in ends.chunk_by(|a, b| (a.category, a.id) == (b.category, b.id)) {
-        let key = u32::try_from(key_id.len()).unwrap_or(u32::MAX);
-        key_category.push(group[0].category);
-        key_id.push(group[0].id);
-        end_keys.resize(end_keys.len() + group.len(), key);
+    let mut group: Vec<End> = Vec::new();
+    for (key, members) in (0..).zip(keys.members.windows(2)) {
+        let members = members[0] as usize..members[1] as usize;
+        group.clear();
+        group.extend(keys.order[members].iter().map(|end| ends[*end as usize]));
+        group.sort_unstable_by_key(|end| {
+            (end.at, end.direction, end.slice, end.track, end.bind as u8)
+        });
         let has =
             |direction: FlowDirection| group.iter().any(|end| end.direction == direction as u8);
         complete += u64::from(has(FlowDirection::Out) && has(FlowDirection::In));
-        link_group(group, key, &mut links, &mut open);
+        link_group(&group, key, &mut links, &mut open);
     }
     links.par_sort_unstable_by_key(|link| (link.from, link.to_at, link.to, link.key));
     let mut by_to: Vec<u32> = (0..u32::try_from(links.len()).unwrap_or(u32::MAX)).collect();
@@ -111,18 +106,20 @@ pub(crate) fn link(tracks: &[(u32, Vec<BoundFlow>)]) -> (FlowTable, Vec<u64>) {
 
     let mut kept: Vec<(u32, u32, u8)> = Vec::with_capacity(ends.len());
     let mut loose: Vec<(&End, u32)> = Vec::new();
-    for (end, key) in ends.iter().zip(&end_keys) {
+    for (end, key) in ends.iter().zip(&keys.key_of) {
         if end.by_time {
             loose.push((end, *key));
         } else {
             kept.push((end.slice, *key, end.direction));
         }
     }
-    kept.par_sort_unstable();
+    if !kept.is_sorted() {
+        kept.par_sort_unstable();
+    }
     loose.sort_by_key(|(end, _)| (end.track, end.at));
     let table = FlowTable {
-        key_category: key_category.into(),
-        key_id: key_id.into(),
+        key_category: keys.category.into(),
+        key_id: keys.id.into(),
         from: column(&links, |link| link.from),
         to: column(&links, |link| link.to),
         key: column(&links, |link| link.key),
@@ -138,6 +135,53 @@ pub(crate) fn link(tracks: &[(u32, Vec<BoundFlow>)]) -> (FlowTable, Vec<u64>) {
         complete,
     };
     (table, open)
+}
+
+/// Ends by their key; keys are numbered in the order of their first end.
+struct Keys {
+    category: Vec<NameId>,
+    id: Vec<u64>,
+    /// Key of each end.
+    key_of: Vec<u32>,
+    /// Ends, key after key.
+    order: Vec<u32>,
+    /// Where each key's ends begin in `order`, and their number at the end.
+    members: Vec<u32>,
+}
+
+fn group_by_key(ends: &[End]) -> Keys {
+    let mut numbers: HashMap<(NameId, u64), u32, FxBuildHasher> = HashMap::default();
+    let mut category = Vec::new();
+    let mut id = Vec::new();
+    let mut key_of = Vec::with_capacity(ends.len());
+    let mut members: Vec<u32> = vec![0];
+    for end in ends {
+        let number = *numbers.entry((end.category, end.id)).or_insert_with(|| {
+            category.push(end.category);
+            id.push(end.id);
+            members.push(0);
+            u32::try_from(id.len() - 1).unwrap_or(u32::MAX)
+        });
+        key_of.push(number);
+        members[number as usize + 1] += 1;
+    }
+    for key in 1..members.len() {
+        members[key] += members[key - 1];
+    }
+    let mut next = members.clone();
+    let mut order = vec![0; ends.len()];
+    for (end, key) in (0..).zip(&key_of) {
+        let place = &mut next[*key as usize];
+        order[*place as usize] = end;
+        *place += 1;
+    }
+    Keys {
+        category,
+        id,
+        key_of,
+        order,
+        members,
+    }
 }
 
 fn column<S, T>(rows: &[S], value: impl Fn(&S) -> T) -> Column<T> {

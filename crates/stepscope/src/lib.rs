@@ -29,6 +29,8 @@
 pub mod recover;
 pub mod session;
 pub mod span;
+#[cfg(feature = "tracing")]
+pub mod tracing;
 
 mod clock;
 mod decode;
@@ -46,6 +48,12 @@ pub use session::{
     is_recording, start_trace, start_trace_with, stop_trace, trace,
 };
 pub use span::{ArgValue, Span, SpanGuard, counter, instant, step, step_named};
+
+/// Called when a session has started or stopped.
+fn levels_changed() {
+    #[cfg(feature = "tracing")]
+    tracing::levels_changed();
+}
 
 /// Records the enclosing block as one slice on this thread's track, until the guard is dropped.
 ///

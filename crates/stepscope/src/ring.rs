@@ -479,6 +479,50 @@ impl Writer<'_> {
     /// A slot that no span has.
     pub(crate) const NO_SLOT: OpenSlot = OpenSlot(u32::MAX);
 
+    /// Gives a slot back without a record.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn forget(self, slot: OpenSlot) {
+        self.enter();
+        self.pop(slot);
+        self.leave();
+    }
+
+    /// Counts an event that could not be recorded.
+    #[cfg(feature = "tracing")]
+    #[cold]
+    pub(crate) fn count_dropped(self) {
+        // SAFETY: attached.
+        let dropped = unsafe { &(*self.local.head.get()).dropped };
+        dropped.store(dropped.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Number of open spans, also those without a slot.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn depth(self) -> u32 {
+        self.local.depth.get()
+    }
+
+    /// An open slot's key, id and meta.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn slot(self, index: u32) -> Option<[u64; 3]> {
+        if index as usize >= OPEN_SPANS || index >= self.local.depth.get() {
+            return None;
+        }
+        // SAFETY: attached; the index was checked.
+        let slot = unsafe { &*self.local.open.get().add(index as usize) };
+        Some([
+            slot.key.load(Ordering::Relaxed),
+            slot.value.load(Ordering::Relaxed),
+            slot.meta.load(Ordering::Relaxed),
+        ])
+    }
+
+    /// The slot with this index, for closing it.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn slot_at(index: u32) -> OpenSlot {
+        OpenSlot(index)
+    }
+
     #[inline]
     fn append(self, words: [u64; 3]) {
         let at = self.local.cursor.get();

@@ -11,6 +11,8 @@ interface Waiting {
   readonly start: () => void;
 }
 
+const CANCELLED_REST_MS = 30;
+
 /** Runs tasks, at most `limit` at once, by urgency and then by age. */
 export class Gate {
   private readonly waiting: Waiting[] = [];
@@ -35,8 +37,13 @@ export class Gate {
           task()
             .then(resolve, reject)
             .finally(() => {
-              this.running -= 1;
-              this.next();
+              const free = () => {
+                this.running -= 1;
+                this.next();
+              };
+              // A cancelled request is over for us at once, for the browser and the server a moment later.
+              if (signal?.aborted) setTimeout(free, CANCELLED_REST_MS);
+              else free();
             });
         },
       };

@@ -73,9 +73,8 @@ export function centreRange(range: TimeRange, middleNs: number, bounds: TimeRang
 /** Moves the window only as far as needed to show `[startNs, endNs)`; zooms out when it does not fit. */
 export function revealRange(range: TimeRange, startNs: number, endNs: number, bounds: TimeRange): TimeRange {
   const length = lengthOf(range);
-  const margin = length * 0.1;
-  if (endNs - startNs > length - 2 * margin) return fitRange(startNs, endNs, 0.8, bounds);
-  if (startNs >= range.startNs + margin && endNs <= range.endNs - margin) return range;
+  if (startNs >= range.startNs && endNs <= range.endNs) return range;
+  if (endNs - startNs > length * 0.8) return fitRange(startNs, endNs, 0.8, bounds);
   return centreRange(range, (startNs + endNs) / 2, bounds);
 }
 

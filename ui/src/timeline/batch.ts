@@ -116,6 +116,8 @@ export function ensureColours(batch: ItemBatch, colouring: Colouring): void {
 /** Names that stand out: the search's matches, the hovered name. `version` changes with either. */
 export interface Emphasis {
   readonly version: number;
+  /** Only this kind is drawn at full strength; `undefined`: all of them. */
+  readonly kind: number | undefined;
   readonly matches: ((name: string) => boolean) | undefined;
   readonly hovered: string | undefined;
 }

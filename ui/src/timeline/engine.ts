@@ -89,6 +89,8 @@ export class TimelineEngine {
   readonly scrollTop = signal(0);
   readonly size = signal({ widthPx: 0, heightPx: 0 });
   readonly hovered = signal<string | undefined>(undefined);
+  /** The kind that the legend points out. */
+  readonly onlyKind = signal<number | undefined>(undefined);
   /** Grows as more of a counter is seen, so that panning does not change the picture. */
   readonly counterScales = signal<ReadonlyMap<number, CounterScale>>(new Map());
   readonly bounds: TimeRange;
@@ -170,6 +172,7 @@ export class TimelineEngine {
       effect(() => {
         void input.matcher.value;
         void this.hovered.value;
+        void this.onlyKind.value;
         this.emphasisVersion += 1;
         this.invalidate();
       }),
@@ -503,7 +506,12 @@ export class TimelineEngine {
   }
 
   private emphasis(): Emphasis {
-    return { version: this.emphasisVersion, matches: this.input.matcher.peek(), hovered: this.hovered.peek() };
+    return {
+      version: this.emphasisVersion,
+      kind: this.onlyKind.peek(),
+      matches: this.input.matcher.peek(),
+      hovered: this.hovered.peek(),
+    };
   }
 
   private counterScale(

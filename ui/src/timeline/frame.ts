@@ -10,6 +10,7 @@ import {
   FLAG_STRIP,
   firstEndingAfter,
   type ItemBatch,
+  STATE_DIM,
   type TrackItems,
 } from './batch.ts';
 import { BUSY_STEPS, type Palette } from './palette.ts';
@@ -193,7 +194,7 @@ function drawRow(
     const { batch } = tile;
     ensureColours(batch, colouring);
     ensureStates(batch, emphasis);
-    const { t0, t1, count, busy, name, colour, state, flags } = batch;
+    const { t0, t1, count, busy, name, kind, colour, state, flags } = batch;
     const fromNs = Math.max(view.startNs, segment.startNs);
     const toNs = Math.min(view.endNs, segment.endNs);
     const to = tile.rowStarts[dataRow + 1] ?? 0;
@@ -207,7 +208,9 @@ function drawRow(
       const left = (begin - view.startNs) * scale;
       const width = (end - begin) * scale;
       const flag = flags[at] ?? 0;
-      const colourKey = (state[name[at] ?? 0] ?? 0) * COLOUR_CLASSES + (colour[at] ?? 0);
+      const dimmed = emphasis.kind !== undefined && kind[at] !== emphasis.kind;
+      const shown = dimmed ? STATE_DIM : (state[name[at] ?? 0] ?? 0);
+      const colourKey = shown * COLOUR_CLASSES + (colour[at] ?? 0);
       if (width <= STRIP_PX || strip || (count[at] ?? 1) > 1 || (flag & FLAG_STRIP) !== 0) {
         let x0 = Math.floor(left);
         let x1 = Math.max(x0 + 1, Math.round(left + width));

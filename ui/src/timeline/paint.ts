@@ -180,8 +180,9 @@ export function paintCounter(
       if (end < view.startNs || begin > view.endNs || end < begin) continue;
       const last = tile.last[at] ?? Number.NaN;
       if (!Number.isFinite(last)) continue;
-      const x0 = Math.max(-1, pxFromTime(view, begin));
-      const x1 = Math.min(view.widthPx + 1, pxFromTime(view, end));
+      // Whole pixels: neighbours of one value must not leave a seam.
+      const x0 = Math.round(Math.max(-1, pxFromTime(view, begin)));
+      const x1 = Math.round(Math.min(view.widthPx + 1, pxFromTime(view, end)));
       const top = yOf(last);
       context.fillRect(x0, Math.min(top, base), Math.max(1, x1 - x0), Math.max(1, Math.abs(base - top)));
       lines.push([x0, Math.min(yOf(tile.max[at] ?? last), top), Math.max(1, x1 - x0), top]);

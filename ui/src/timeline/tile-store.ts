@@ -52,6 +52,7 @@ export function createTileStore<T extends Tile>(
   const flights = new Set<Flight>();
   const failedAtMs = new Map<string, number>();
   let disposed = false;
+  let visibleNow: readonly TileSlot[] = [];
 
   const onItsWay = (slot: TileSlot, track: number): boolean => {
     for (const flight of flights) {
@@ -76,7 +77,8 @@ export function createTileStore<T extends Tile>(
       })
       .then((error) => {
         flights.delete(flight);
-        if (!disposed && !controller.signal.aborted) onChange(error);
+        // What lies beside the window changes nothing on the screen.
+        if (!disposed && !controller.signal.aborted && isIn(visibleNow, slot)) onChange(error);
       });
   };
 
@@ -101,8 +103,7 @@ export function createTileStore<T extends Tile>(
 
   return {
     want(visible, neighbours, tracks) {
-      const isIn = (slots: readonly TileSlot[], slot: TileSlot) =>
-        slots.some((other) => other.level === slot.level && other.index === slot.index);
+      visibleNow = visible;
       for (const flight of flights) {
         const wanted = isIn(visible, flight.slot) || isIn(neighbours, flight.slot);
         if (!wanted) {
@@ -149,6 +150,9 @@ export function createTileStore<T extends Tile>(
     },
   };
 }
+
+const isIn = (slots: readonly TileSlot[], slot: TileSlot): boolean =>
+  slots.some((other) => other.level === slot.level && other.index === slot.index);
 
 /** Tiles one or two levels finer, when all of them are there: after zooming out. */
 function finerParts<T extends Tile>(tiles: Lru<T>, slot: TileSlot, track: number): readonly Segment<T>[] | undefined {

@@ -121,6 +121,24 @@ struct Outline {
     is_bare: bool,
     /// Said of a text that ends early.
     cut: Option<(Cut, usize)>,
+    /// Where the members before the list are no JSON; the list was then found by its name.
+    damaged_head: Option<usize>,
+}
+
+/// What comes after members of the outermost object.
+enum After {
+    /// A list of events; its first byte behind the bracket.
+    List(usize),
+    /// The end of the object; the byte behind it.
+    Closed(usize),
+}
+
+/// Notes text behind the end of the trace.
+fn note_rest(bytes: &[u8], behind: usize, poured: &mut Poured) {
+    let at = skip_space(bytes, behind);
+    if at < bytes.len() {
+        poured.tally.note(Note::Rest, at);
+    }
 }
 
 fn malformed(reason: &str, offset: usize) -> FormatError {
@@ -145,6 +163,7 @@ impl Outline {
             list: start + 1,
             is_bare: false,
             cut: None,
+            damaged_head: None,
         };
         match bytes.get(start) {
             None => Err(FormatError::Empty),
@@ -156,14 +175,18 @@ impl Outline {
             Some(b'{') => {
                 let found = outline.members(bytes, skip_space(bytes, start + 1), &mut |_| {});
                 match found {
-                    Ok(Some(list)) => outline.list = list,
-                    Ok(None) => {
+                    Ok(After::List(list)) => outline.list = list,
+                    Ok(After::Closed(_)) => {
                         return Err(malformed("no traceEvents: not a Chrome trace", start));
                     }
                     // Something beside the events is broken: they may still be found by their name.
                     Err(stop) => {
                         let found = list_by_name(bytes, start);
                         outline.list = found.ok_or_else(|| stop_error(stop, bytes))?;
+                        outline.damaged_head = Some(match stop {
+                            Stop::Damaged(at) => at,
+                            Stop::End => start,
+                        });
                     }
                 }
                 Ok(outline)
@@ -172,18 +195,18 @@ impl Outline {
         }
     }
 
-    /// Reads members of the outermost object from `at` up to the next list of events; `None` when
-    /// the object is closed.
+    /// Reads members of the outermost object from `at` up to the next list of events, or the end of
+    /// the object.
     fn members(
         &mut self,
         bytes: &[u8],
         mut at: usize,
         not_a_list: &mut dyn FnMut(usize),
-    ) -> Result<Option<usize>, Stop> {
+    ) -> Result<After, Stop> {
         loop {
             match scan::byte_at(bytes, at)? {
                 b'"' => {}
-                b'}' => return Ok(None),
+                b'}' => return Ok(After::Closed(at + 1)),
                 _ => return Err(Stop::Damaged(at)),
             }
             let (key, _) = scan::string(bytes, at + 1)?;
@@ -194,7 +217,7 @@ impl Outline {
             at = skip_space(bytes, at + 1);
             let is_events = key.of(bytes) == b"traceEvents";
             if is_events && scan::byte_at(bytes, at)? == b'[' {
-                return Ok(Some(skip_space(bytes, at + 1)));
+                return Ok(After::List(skip_space(bytes, at + 1)));
             }
             let (value, next) = scan::value(bytes, at)?;
             if is_events {
@@ -205,7 +228,7 @@ impl Outline {
             at = skip_space(bytes, next);
             match scan::byte_at(bytes, at)? {
                 b',' => at = skip_space(bytes, at + 1),
-                b'}' => return Ok(None),
+                b'}' => return Ok(After::Closed(at + 1)),
                 _ => return Err(Stop::Damaged(at)),
             }
         }
@@ -229,11 +252,15 @@ impl Outline {
             Ended::Lost(_) => return None,
         };
         if self.is_bare {
+            note_rest(bytes, behind, poured);
             return None;
         }
         let at = skip_space(bytes, behind);
         match bytes.get(at) {
-            Some(b'}') => return None,
+            Some(b'}') => {
+                note_rest(bytes, at + 1, poured);
+                return None;
+            }
             Some(b',') => {}
             None => {
                 self.cut = Some((Cut::AfterTheList, at));
@@ -249,11 +276,14 @@ impl Outline {
             tally.note(Note::NotAList, at);
         });
         match found {
-            Ok(Some(list)) => {
+            Ok(After::List(list)) => {
                 poured.tally.note(Note::ListTwice, list);
                 Some(list)
             }
-            Ok(None) => None,
+            Ok(After::Closed(behind)) => {
+                note_rest(bytes, behind, poured);
+                None
+            }
             Err(Stop::End) => {
                 self.cut = Some((Cut::AfterTheList, bytes.len()));
                 None
@@ -591,6 +621,9 @@ fn finish<S: EventSink>(
         }
     }
 
+    if let Some(at) = outline.damaged_head {
+        poured.tally.note(Note::DamagedHead, at);
+    }
     if let Some((cut, at)) = outline.cut {
         poured.tally.note(Note::Top(cut), at);
     }

@@ -324,7 +324,70 @@ fn container(bytes: &[u8], at: usize) -> Result<Passed, Stop> {
         }
         high |= masks.high;
         here += 64;
+        if here - at == LONG_BYTES {
+            grammar(bytes, at)?;
+        }
     }
+}
+
+/// A container longer than this is looked at again, token by token: it may only seem to be so long
+/// because a bracket is missing, and would then swallow the rest of the text.
+const LONG_BYTES: usize = 64 << 10;
+
+/// Whether the container that opens at `at` keeps to the grammar: keys, colons, commas, and each
+/// bracket closed by its own kind.
+fn grammar(bytes: &[u8], at: usize) -> Result<(), Stop> {
+    let mut open = vec![byte_at(bytes, at)?];
+    let mut here = skip_space(bytes, at + 1);
+    // Whether a comma or a bracket has just been passed, so that a value or key must follow.
+    let mut fresh = true;
+    while let Some(kind) = open.last().copied() {
+        let byte = byte_at(bytes, here)?;
+        if byte == kind + 2 {
+            // '{' + 2 is '}', '[' + 2 is ']'.
+            open.pop();
+            fresh = false;
+            here = skip_space(bytes, here + 1);
+            continue;
+        }
+        if !fresh {
+            if byte != b',' {
+                return Err(Stop::Damaged(here));
+            }
+            fresh = true;
+            here = skip_space(bytes, here + 1);
+            continue;
+        }
+        if kind == b'{' {
+            if byte != b'"' {
+                return Err(Stop::Damaged(here));
+            }
+            let (key, _) = string(bytes, here + 1)?;
+            here = skip_space(bytes, key.end + 1);
+            if byte_at(bytes, here)? != b':' {
+                return Err(Stop::Damaged(here));
+            }
+            here = skip_space(bytes, here + 1);
+        }
+        match byte_at(bytes, here)? {
+            bracket @ (b'{' | b'[') => {
+                open.push(bracket);
+                here = skip_space(bytes, here + 1);
+                continue;
+            }
+            b'"' => here = string(bytes, here + 1)?.0.end + 1,
+            _ => {
+                let end = scalar_end(bytes, here);
+                if end == here {
+                    return Err(Stop::Damaged(here));
+                }
+                here = end;
+            }
+        }
+        fresh = false;
+        here = skip_space(bytes, here);
+    }
+    Ok(())
 }
 
 /// Bit i set: the byte is escaped by an odd run of backslashes before it.
@@ -415,6 +478,20 @@ mod tests {
             end_of(r#"{"a":"5" disk","x":{}} "#),
             Err(Stop::Damaged(_))
         ));
+    }
+
+    #[test]
+    fn a_missing_bracket_is_found_near_its_place() {
+        let rest = ",{\"ph\":\"X\",\"args\":{\"a\":[1,2]}}".repeat(50_000);
+        for broken in ["{\"a\":[1,2}", "{\"a\":{\"b\":1}", "[1,{\"a\":2]"] {
+            let text = format!("{broken}{rest}");
+            match end_of(&text) {
+                Err(Stop::Damaged(at)) => assert!(at <= broken.len() + 2, "{broken} at {at}"),
+                other => panic!("{broken}: {other:?}"),
+            }
+        }
+        let sound = format!("[0{rest}, [] , {{ }}, NaN,\"x\"] ");
+        assert_eq!(end_of(&sound), Ok(sound.len() - 1));
     }
 
     #[test]

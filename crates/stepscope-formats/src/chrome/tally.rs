@@ -11,6 +11,10 @@ pub(super) enum Note {
     Damaged,
     /// No further entry could be found behind damaged text.
     DamagedToTheEnd,
+    /// Text that is not JSON before the list of events.
+    DamagedHead,
+    /// Text behind the end of the trace.
+    Rest,
     NotObject,
     NoPhase,
     OddPhase,
@@ -50,6 +54,8 @@ impl Note {
         match self {
             Self::Damaged
             | Self::DamagedToTheEnd
+            | Self::DamagedHead
+            | Self::Rest
             | Self::NotObject
             | Self::OddPhase
             | Self::OddPid
@@ -76,6 +82,8 @@ impl Note {
         Cow::Borrowed(match self {
             Self::Damaged => "text that is not JSON, skipped up to the next whole entry",
             Self::DamagedToTheEnd => "text that is not JSON, with no whole entry behind it",
+            Self::DamagedHead => "text that is not JSON, before the list of events",
+            Self::Rest => "text behind the end of the trace, left out",
             Self::NotObject => "a list element that is no object",
             Self::NoPhase => "an entry without \"ph\"",
             Self::OddPhase => "an entry whose \"ph\" is not one letter",

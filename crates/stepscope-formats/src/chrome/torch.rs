@@ -143,6 +143,13 @@ pub(super) fn pour_badges<S: EventSink>(
         badge(sink, "Chrome");
     }
     sink.fact("kind", ArgValue::Str(main));
+    let writer = match main {
+        "PyTorch" if torch => "torch",
+        "PyTorch" => "torch_xla",
+        "JAX" => "jax",
+        _ => return,
+    };
+    sink.fact("writer", ArgValue::Str(writer));
 }
 
 /// Each element of the list `list`.

@@ -136,6 +136,7 @@ pub fn start_trace_with(
         }
         *phase = Phase::Recording(Box::new(start(log_dir, options)?));
         drop(phase);
+        crate::levels_changed();
         Ok(())
     })
 }
@@ -158,6 +159,7 @@ pub fn stop_trace() -> Result<StopReport, SessionError> {
         };
         let result = finish_writing(&mut phase, finished);
         drop(phase);
+        crate::levels_changed();
         result
     })
 }
@@ -193,6 +195,7 @@ pub fn discard_trace() -> Result<(), SessionError> {
         finished.remove_journal();
         let _ = std::fs::remove_dir(&finished.folder);
         drop(phase);
+        crate::levels_changed();
         Ok(())
     })
 }

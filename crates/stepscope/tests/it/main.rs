@@ -10,6 +10,8 @@
     reason = "tests open files and may panic"
 )]
 
+#[cfg(feature = "tracing")]
+mod bridge;
 mod content;
 mod crash;
 mod files;

@@ -414,7 +414,13 @@ function NothingYet({
         <section class="ss-card">
           <h2>Look at the example run</h2>
           <p>A small training run, recorded by stepscope itself: a loader, a trainer, steps, and two counters.</p>
-          <button type="button" class="ss-button" aria-disabled={server?.example === false} onClick={onExample}>
+          <button
+            type="button"
+            class="ss-button"
+            aria-disabled={server?.example === false}
+            title={server?.example === false ? 'This build carries no example' : 'Open the example'}
+            onClick={() => (server?.example === false ? announce('This build carries no example run') : onExample())}
+          >
             Look at the example run
           </button>
         </section>

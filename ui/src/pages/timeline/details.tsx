@@ -89,7 +89,9 @@ function EventView({ session, event }: { readonly session: Session; readonly eve
       </div>
       {among === undefined || among.count < 2 ? undefined : (
         <p class="ss-quiet">
-          Longer than {significant(among.percentile)} % of {formatCount(among.count)} with this name (number{' '}
+          {among.minNs === among.maxNs
+            ? `All ${formatCount(among.count)} events of this name are equally long.`
+            : `Longer than ${significant(among.percentile)} % of ${formatCount(among.count)} with this name; median ${formatDuration(among.medianNs)}, longest ${formatDuration(among.maxNs)}.`}{' '}
           {formatCount(among.rank)} by length, median {formatDuration(among.medianNs)}, longest{' '}
           {formatDuration(among.maxNs)}).{' '}
           <button

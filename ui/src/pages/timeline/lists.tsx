@@ -51,7 +51,7 @@ const EVENT_COLUMNS: readonly TableColumn<EventRow>[] = [
     numeric: true,
     width: '110px',
     value: (row) => row.durNs,
-    cell: (row) => <Exact ns={row.durNs} />,
+    cell: (row) => (row.durNs === 0 ? 'instant' : <Exact ns={row.durNs} />),
   },
   { id: 'track', title: 'Track', width: '22%', value: (row) => row.track },
   { id: 'kind', title: 'Kind', width: '140px', value: (row) => kindLabel(row.kind) },
@@ -146,12 +146,12 @@ export function FlowsTab({ session }: { readonly session: Session }): JSX.Elemen
       value: (row) => row.event.name,
       cell: (row) => <span class="ss-name-cell">{row.event.name}</span>,
     },
-    { id: 'track', title: 'Track', width: '26%', value: (row) => session.trackById.get(row.event.track)?.name ?? '' },
+    { id: 'track', title: 'Track', width: '20%', value: (row) => session.trackById.get(row.event.track)?.name ?? '' },
     {
       id: 'start',
       title: 'Start',
       numeric: true,
-      width: '130px',
+      width: '112px',
       value: (row) => row.event.startNs,
       cell: (row) => exactTime(row.event.startNs),
     },
@@ -159,7 +159,7 @@ export function FlowsTab({ session }: { readonly session: Session }): JSX.Elemen
       id: 'duration',
       title: 'Duration',
       numeric: true,
-      width: '96px',
+      width: '80px',
       value: (row) => row.event.durNs,
       cell: (row) => <Exact ns={row.event.durNs} />,
     },
@@ -167,11 +167,11 @@ export function FlowsTab({ session }: { readonly session: Session }): JSX.Elemen
       id: 'delay',
       title: 'Delay',
       numeric: true,
-      width: '96px',
+      width: '80px',
       value: (row) => row.delayNs,
       cell: (row) => <Exact ns={row.delayNs} />,
     },
-    { id: 'hop', title: 'Hops', numeric: true, width: '60px', value: (row) => row.hop },
+    { id: 'hop', title: 'Hops', numeric: true, width: '52px', value: (row) => row.hop },
   ];
   const { value, problem, loading } = flows.state.value;
   const known = value !== undefined && value.event === id ? value : undefined;
@@ -302,9 +302,11 @@ export function SimilarTab({ session }: { readonly session: Session }): JSX.Elem
     <div class="ss-split">
       <figure class="ss-histogram" aria-label={`Durations of ${event.name}`}>
         <figcaption>
-          {plural(histogram.count, 'event')} named <strong class="ss-ellipsis">{event.name}</strong>: median{' '}
-          {formatDuration(histogram.medianNs)}, p90 {formatDuration(histogram.p90Ns)}, longest{' '}
-          {formatDuration(histogram.maxNs)}
+          <span>
+            {plural(histogram.count, 'event')} named <strong class="ss-ellipsis">{event.name}</strong>: median{' '}
+            {formatDuration(histogram.medianNs)}, p90 {formatDuration(histogram.p90Ns)}, longest{' '}
+            {formatDuration(histogram.maxNs)}
+          </span>
           <span class="ss-row">
             <button
               type="button"

@@ -71,18 +71,24 @@ export function Toolbar({
         </select>
       </label>
       <span class="ss-legend-anchor">
-        <button type="button" class="ss-button" aria-expanded={legend} onClick={() => setLegend(!legend)}>
+        <button
+          type="button"
+          class="ss-button"
+          aria-expanded={legend}
+          onClick={() => {
+            engine.onlyKind.value = undefined;
+            setLegend(!legend);
+          }}
+        >
           Legend
         </button>
-        {legend ? (
-          <Legend theme={theme.value} colouring={view.colouring.value} onClose={() => setLegend(false)} />
-        ) : undefined}
+        {legend ? <Legend theme={theme.value} session={session} onClose={() => setLegend(false)} /> : undefined}
       </span>
       <input
         type="text"
         class="ss-filter"
         aria-label="Filter tracks"
-        placeholder="Filter tracks: gpu, !copy, /re/"
+        placeholder="Filter tracks"
         spellcheck={false}
         value={view.filter.value}
         aria-invalid={session.filterProblem.value !== undefined}
@@ -178,13 +184,15 @@ function RangeText({ session }: { readonly session: Session }): JSX.Element {
 
 function Legend({
   theme,
-  colouring,
+  session,
   onClose,
 }: {
   readonly theme: Theme;
-  readonly colouring: Colouring;
+  readonly session: Session;
   readonly onClose: () => void;
 }): JSX.Element {
+  const { onlyKind } = session.engine;
+  const colouring = session.store.view.colouring.value;
   return (
     <div class="ss-popover ss-legend" role="group" aria-label="Legend">
       {colouring === 'kind' ? (
@@ -192,10 +200,18 @@ function Legend({
           .filter((kind) => kind > 0)
           .concat(0)
           .map((kind) => (
-            <span key={kind} class="ss-legend-item">
+            <button
+              key={kind}
+              type="button"
+              class="ss-legend-item"
+              aria-pressed={onlyKind.value === kind}
+              onClick={() => {
+                onlyKind.value = onlyKind.peek() === kind ? undefined : kind;
+              }}
+            >
               <i style={{ background: theme.kinds[kind] ?? theme.muted }} />
               {KIND_LABELS[kind]}
-            </span>
+            </button>
           ))
       ) : (
         <p>
@@ -204,7 +220,14 @@ function Legend({
             : 'From pale (100 ns and less) to strong (1 s and more).'}
         </p>
       )}
-      <button type="button" class="ss-button ss-small" onClick={onClose}>
+      <button
+        type="button"
+        class="ss-button ss-small"
+        onClick={() => {
+          onlyKind.value = undefined;
+          onClose();
+        }}
+      >
         Close
       </button>
     </div>

@@ -79,6 +79,9 @@ export function TrackTree({ session }: { readonly session: Session }): JSX.Eleme
   );
 }
 
+/** Words beside the name that are not part of it: drawn by the style sheet, so that the row is named by its track alone. */
+const Aside = ({ text }: { readonly text: string }): JSX.Element => <small data-text={text} aria-hidden="true" />;
+
 export function scrollToLane(session: Session, lane: Lane): void {
   const element = session.scroller.element;
   if (element === undefined || lane.pinned) return;
@@ -157,14 +160,14 @@ function LaneLabel(props: {
       <span class="ss-lane-name ss-ellipsis">
         {lane.name}
         {lane.kind === 'group' && (lane.folded || children.length > 1) ? (
-          <small> {plural(leaves.length, 'track')}</small>
+          <Aside text={plural(leaves.length, 'track')} />
         ) : undefined}
-        {track?.derived === true ? <small> derived</small> : undefined}
+        {track?.derived === true ? <Aside text="derived" /> : undefined}
       </span>
       {scale === undefined ? undefined : (
-        <span class="ss-lane-scale">
-          <small>{formatValue(scale.max, track?.unit)}</small>
-          <small>{formatValue(scale.min, track?.unit)}</small>
+        <span class="ss-lane-scale" aria-hidden="true">
+          <Aside text={formatValue(scale.max, track?.unit)} />
+          <Aside text={formatValue(scale.min, track?.unit)} />
         </span>
       )}
       {lane.kind === 'slices' && !lane.folded && lane.overlapFrom < lane.rows ? (
@@ -173,7 +176,7 @@ function LaneLabel(props: {
           style={{ top: `${lane.padPx + lane.overlapFrom * lane.rowPx}px` }}
           title="These events overlap others of this track without nesting"
         >
-          overlap
+          <Aside text="overlap" />
         </small>
       ) : undefined}
       <span class="ss-lane-actions">

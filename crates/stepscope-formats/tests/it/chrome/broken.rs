@@ -160,6 +160,36 @@ fn a_broken_entry_costs_itself_only() {
 }
 
 #[test]
+fn what_stands_around_the_list_may_be_broken_too() {
+    let one = event("a", 1);
+    for text in [
+        format!("{{\"path\":\"C:\\dir\\\",\"traceEvents\":[{one}]}}"),
+        format!("{{\"traceEvents\":[{one}]}} {{\"traceEvents\":[]}}"),
+        format!("[{one}]\0\0\0"),
+        format!("{{\"traceEvents\":[{one}],\"a\":\"x\" y}}"),
+    ] {
+        let probe = read(text.clone());
+        assert_eq!(names(&probe), ["a"], "{text}");
+        assert_eq!(probe.count(Diagnostic::Unreadable), 1, "{text}");
+    }
+}
+
+#[test]
+fn many_entries_without_a_bracket_cost_themselves_only() {
+    let mut text = String::from("[");
+    for number in 0..20_000 {
+        let broken = if number % 10 == 5 { "[1,2" } else { "[1,2]" };
+        let _ = writeln!(
+            text,
+            "{{\"ph\":\"X\",\"name\":\"n\",\"pid\":1,\"tid\":1,\"ts\":{number},\"dur\":1,\"args\":{{\"l\":{broken}}}}},"
+        );
+    }
+    let probe = read(text);
+    assert_eq!(probe.slices.len(), 18_000);
+    assert_eq!(probe.count(Diagnostic::Unreadable), 2_000);
+}
+
+#[test]
 fn a_bare_word_costs_only_its_field() {
     let probe = read(
         r#"[{"ph":"X","name":N/A,"pid":1,"tid":2,"ts":2,"dur":1},{"ph":"X","name":"b","pid":1,"tid":2,"ts":N/A,"dur":1}]"#,

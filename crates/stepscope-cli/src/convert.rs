@@ -1,0 +1,52 @@
+//! `stepscope convert`: writes a trace in another format.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use stepscope_engine::{OutputFormat, convert};
+use stepscope_model::ReadContext;
+
+use crate::args;
+use crate::error::CliError;
+use crate::progress::Progress;
+use crate::text::{self, clean};
+
+/// Runs the command.
+pub fn run(asked: &args::Convert, out: &mut dyn Write) -> Result<(), CliError> {
+    let shown = asked.output.display();
+    if OutputFormat::of_name(&asked.output).is_none() {
+        return Err(CliError::usage(format!(
+            "the name tells no format, {shown}, end it in .xplane.pb, .json, .json.gz or .pftrace"
+        )));
+    }
+    let context = Arc::new(ReadContext::new(asked.reading.limits()));
+    let progress = Progress::start(&context, stepscope_engine::expected_bytes(&asked.input));
+    let written = convert(
+        &asked.input,
+        &asked.output,
+        &context,
+        !asked.reading.no_cache,
+    )?;
+    drop(progress);
+    let mut counts = vec![format!("{} slices", text::count(written.slices))];
+    for (count, what) in [
+        (written.instants, "instants"),
+        (written.samples, "counter samples"),
+        (written.flows, "flows"),
+    ] {
+        if count > 0 {
+            counts.push(format!("{} {what}", text::count(count)));
+        }
+    }
+    writeln!(
+        out,
+        "{}: {} ({})",
+        clean(&shown.to_string()),
+        counts.join(", "),
+        text::bytes(written.bytes)
+    )?;
+    for note in &written.notes {
+        writeln!(out, "note: {}", clean(note))?;
+    }
+    Ok(())
+}

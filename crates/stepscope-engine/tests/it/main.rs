@@ -1,0 +1,344 @@
+//! The engine over real directories: listing, opening, watching, what happens when files change.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on should say where"
+)]
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use stepscope_engine::{Engine, EngineError, EngineEvent, EngineOptions, RunState};
+use stepscope_model::{ArgError, ArgValue, Limits};
+use stepscope_store::EventId;
+
+/// A Chrome JSON trace of `events` slices, each with one argument.
+fn trace(events: u32, label: &str) -> String {
+    let mut text = String::from("{\"traceEvents\":[");
+    for number in 0..events {
+        let comma = if number > 0 { "," } else { "" };
+        write!(
+            text,
+            "{comma}\n{{\"ph\":\"X\",\"name\":\"{label}\",\"pid\":1,\"tid\":1,\"ts\":{},\"dur\":5,\"args\":{{\"n\":{number}}}}}",
+            number * 10
+        )
+        .unwrap();
+    }
+    text.push_str("]}");
+    text
+}
+
+fn write(path: &Path, content: &str) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, content).unwrap();
+}
+
+/// Options over `logs`, with cache and data below `home`.
+fn options(logs: &Path, home: &Path) -> EngineOptions {
+    EngineOptions {
+        cache_dir: Some(home.join("cache")),
+        watch: false,
+        ..EngineOptions::new(vec![logs.to_owned()])
+    }
+}
+
+fn first_arg(run: &stepscope_engine::Run) -> Result<Option<i64>, ArgError> {
+    let mut found = None;
+    run.trace.args(EventId(0), &mut |_, value| {
+        if let ArgValue::Int(number) = value {
+            found = Some(number);
+        }
+    })?;
+    Ok(found)
+}
+
+#[test]
+fn a_run_is_imported_once_however_many_ask() {
+    let dir = tempfile::tempdir().unwrap();
+    let logs = dir.path().join("logs");
+    write(&logs.join("a.trace.json"), &trace(20_000, "a"));
+    let engine = Engine::new(options(&logs, dir.path())).unwrap();
+    let listed = engine.runs();
+    assert_eq!(listed.len(), 1);
+    assert_eq!(
+        (listed[0].state, listed[0].id.as_str()),
+        (RunState::Listed, "a.trace.json")
+    );
+    assert!(engine.opened("a.trace.json").is_none());
+
+    let barrier = Barrier::new(8);
+    let runs: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|_| {
+                scope.spawn(|| {
+                    barrier.wait();
+                    engine.open("a.trace.json").unwrap()
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    assert!(runs.iter().all(|run| Arc::ptr_eq(run, &runs[0])));
+    let summary = engine.summary("a.trace.json").unwrap();
+    assert_eq!(
+        (summary.state, summary.duration_ns),
+        (RunState::Ready, Some(199_995_000.0))
+    );
+    assert_eq!(
+        engine.open("nope").unwrap_err(),
+        EngineError::NoSuchRun("nope".to_owned())
+    );
+}
+
+#[test]
+fn a_path_that_is_not_there_is_an_error_and_an_empty_directory_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("missing");
+    let refused = Engine::new(options(&missing, dir.path())).err();
+    assert_eq!(
+        refused,
+        Some(EngineError::NoSuchPath(missing.display().to_string()))
+    );
+    let engine = Engine::new(options(dir.path(), dir.path())).unwrap();
+    assert!(engine.runs().is_empty());
+}
+
+/// Waits for an event that fits, and gives all that came before it.
+fn wait_for(events: &Receiver<EngineEvent>, fits: impl Fn(&EngineEvent) -> bool) {
+    let until = Instant::now() + Duration::from_mins(1);
+    while Instant::now() < until {
+        if events
+            .recv_timeout(Duration::from_secs(1))
+            .is_ok_and(|event| fits(&event))
+        {
+            return;
+        }
+    }
+    panic!("no such event within a minute");
+}
+
+#[test]
+fn a_watched_directory_tells_what_appears_changes_and_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let logs = dir.path().join("logs");
+    std::fs::create_dir(&logs).unwrap();
+    let engine = Engine::new(EngineOptions {
+        watch: true,
+        ..options(&logs, dir.path())
+    })
+    .unwrap();
+    let events = engine.subscribe();
+    let path = logs.join("plugins/profile/s1/host.trace.json");
+    write(&path, &trace(10, "before"));
+    wait_for(&events, |event| {
+        *event == EngineEvent::RunAdded("s1".to_owned())
+    });
+    let before = engine.open("s1").unwrap();
+
+    write(&path, &trace(20, "after"));
+    wait_for(&events, |event| {
+        *event == EngineEvent::RunChanged("s1".to_owned()) && engine.opened("s1").is_none()
+    });
+    let after = engine.open("s1").unwrap();
+    assert_eq!(
+        (before.trace.slice_count(), after.trace.slice_count()),
+        (10, 20)
+    );
+    assert_ne!(before.content_hash, after.content_hash);
+
+    std::fs::remove_file(&path).unwrap();
+    wait_for(&events, |event| {
+        *event == EngineEvent::RunRemoved("s1".to_owned())
+    });
+    assert!(engine.runs().is_empty());
+}
+
+#[test]
+fn a_file_that_shrinks_or_vanishes_while_it_is_open_takes_only_its_arguments_along() {
+    let dir = tempfile::tempdir().unwrap();
+    let logs = dir.path().join("logs");
+    let path = logs.join("a.trace.json");
+    write(&path, &trace(20_000, "a"));
+    let mut without_cache = options(&logs, dir.path());
+    without_cache.use_cache = false;
+    let engine = Engine::new(without_cache).unwrap();
+    let run = engine.open("a.trace.json").unwrap();
+    assert_eq!(first_arg(&run), Ok(Some(0)));
+
+    // Removed: what is open stays whole.
+    let aside = logs.join("aside.tmp");
+    std::fs::rename(&path, &aside).unwrap();
+    assert_eq!(first_arg(&run), Ok(Some(0)));
+    std::fs::rename(&aside, &path).unwrap();
+
+    // Cut: every column still answers, arguments say what happened, and nothing crashes.
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(100).unwrap();
+    std::thread::sleep(Duration::from_millis(150));
+    assert_eq!(first_arg(&run), Err(ArgError::SourceChanged));
+    assert_eq!(run.trace.slice_count(), 20_000);
+    run.trace.debug_validate().unwrap();
+    let mut asked = 0;
+    for number in 0..20_000 {
+        asked += usize::from(run.trace.args(EventId(number), &mut |_, _| {}).is_err());
+    }
+    assert_eq!(asked, 20_000);
+}
+
+#[test]
+fn an_import_from_the_cache_has_the_same_content_and_late_arguments() {
+    let dir = tempfile::tempdir().unwrap();
+    let logs = dir.path().join("logs");
+    let path = logs.join("big.trace.json");
+    write(&path, &trace(150_000, "op"));
+    let first = {
+        let engine = Engine::new(options(&logs, dir.path())).unwrap();
+        let run = engine.open("big.trace.json").unwrap();
+        engine.flush_cache();
+        run
+    };
+    assert!(!first.from_cache);
+    let open_again = || {
+        let engine = Engine::new(options(&logs, dir.path())).unwrap();
+        engine.open("big.trace.json").unwrap()
+    };
+    let second = open_again();
+    assert!(second.from_cache);
+    assert_eq!(second.content_hash, first.content_hash);
+    assert_eq!(second.trace.slice_count(), first.trace.slice_count());
+    second.trace.debug_validate().unwrap();
+    assert_eq!(first_arg(&second), Ok(Some(0)));
+    let event = EventId(149_999);
+    assert_eq!(
+        format!("{:?}", second.trace.event(event)),
+        format!("{:?}", first.trace.event(event))
+    );
+
+    // Another content under the same name is another entry.
+    write(&path, &trace(150_001, "op"));
+    assert!(!open_again().from_cache);
+    // The cache may vanish at any time.
+    std::fs::remove_dir_all(dir.path().join("cache")).unwrap();
+    assert!(!open_again().from_cache);
+}
+
+#[test]
+fn arguments_of_a_cached_run_are_refused_when_the_file_is_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let logs = dir.path().join("logs");
+    let path = logs.join("big.trace.json");
+    write(&path, &trace(150_000, "op"));
+    let engine = Engine::new(options(&logs, dir.path())).unwrap();
+    engine.open("big.trace.json").unwrap();
+    engine.flush_cache();
+    let engine = Engine::new(options(&logs, dir.path())).unwrap();
+    let run = engine.open("big.trace.json").unwrap();
+    assert!(run.from_cache);
+    write(&path, &trace(149_000, "po"));
+    assert_eq!(first_arg(&run), Err(ArgError::SourceChanged));
+    assert_eq!(run.trace.slice_count(), 150_000);
+}
+
+#[test]
+fn limits_are_named_and_what_came_before_is_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let logs = dir.path().join("logs");
+    write(&logs.join("a.trace.json"), "");
+    let gzip = std::process::Command::new("gzip")
+        .arg("-c")
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn();
+    let Ok(mut gzip) = gzip else {
+        return;
+    };
+    let text = trace(20_000, "a");
+    let mut input = gzip.stdin.take().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || std::io::Write::write_all(&mut input, text.as_bytes()).unwrap());
+        let mut packed = Vec::new();
+        std::io::Read::read_to_end(gzip.stdout.as_mut().unwrap(), &mut packed).unwrap();
+        std::fs::write(logs.join("b.trace.json.gz"), packed).unwrap();
+    });
+    gzip.wait().unwrap();
+    let mut bounded = options(&logs, dir.path());
+    bounded.limits = Limits {
+        max_inflated_bytes: 500_000,
+        ..Limits::default()
+    };
+    let engine = Engine::new(bounded).unwrap();
+    let run = engine.open("b.trace.json.gz").unwrap();
+    assert!((1_000..20_000).contains(&run.trace.slice_count()));
+    assert!(
+        run.problems[0]
+            .reason
+            .contains("max_inflated_bytes = 500000"),
+        "{:?}",
+        run.problems
+    );
+    assert_eq!(
+        engine.summary("b.trace.json.gz").unwrap().state,
+        RunState::Partial
+    );
+
+    // The empty one is an error of its own.
+    let error = engine.open("a.trace.json").unwrap_err();
+    assert!(error.to_string().contains("the file is empty"), "{error}");
+    let summary = engine.summary("a.trace.json").unwrap();
+    assert_eq!(summary.state, RunState::Error);
+    assert!(summary.error.is_some());
+}
+
+#[test]
+fn uploads_become_runs_of_the_session() {
+    let dir = tempfile::tempdir().unwrap();
+    let logs = dir.path().join("logs");
+    std::fs::create_dir(&logs).unwrap();
+    let engine = Engine::new(options(&logs, dir.path())).unwrap();
+    let body = trace(7, "uploaded");
+    let id = engine
+        .import_upload("../../up.trace.json", &mut body.as_bytes())
+        .unwrap();
+    assert_eq!(engine.open(&id).unwrap().trace.slice_count(), 7);
+    let again = engine
+        .import_upload("up.trace.json", &mut body.as_bytes())
+        .unwrap();
+    assert_ne!(again, id);
+    let files: Vec<PathBuf> = engine
+        .runs()
+        .into_iter()
+        .flat_map(|run| run.files)
+        .collect();
+    assert!(
+        files
+            .iter()
+            .all(|file| file.starts_with(dir.path().join("cache")))
+    );
+    assert_eq!(std::fs::read_dir(&logs).unwrap().count(), 0);
+}
+
+#[test]
+fn the_same_files_named_twice_are_one_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let logs = dir.path().join("logs");
+    let path = logs.join("sub/a.trace.json");
+    write(&path, &trace(3, "a"));
+    write(&dir.path().join("other/sub/a.trace.json"), &trace(4, "b"));
+    let mut twice = options(&logs, dir.path());
+    twice.paths = vec![logs.clone(), path, dir.path().join("other")];
+    let engine = Engine::new(twice).unwrap();
+    let runs = engine.runs();
+    assert_eq!(runs.len(), 2, "{runs:?}");
+    assert_ne!(runs[0].id, runs[1].id);
+    let slices: u64 = runs
+        .iter()
+        .map(|run| engine.open(&run.id).unwrap().trace.slice_count())
+        .sum();
+    assert_eq!(slices, 7);
+}

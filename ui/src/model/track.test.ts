@@ -1,0 +1,58 @@
+import { describe, expect, it } from 'vitest';
+import { type Track, type TrackNode, trackPaths, trackTree } from './track.ts';
+
+const track = (id: number, name: string, more: Partial<Track> = {}): Track => ({
+  id,
+  key: `k${id}`,
+  parent: undefined,
+  name,
+  kind: 'slices',
+  role: 'thread',
+  rows: 1,
+  overlapRows: 0,
+  events: 10,
+  busyNs: 5,
+  firstNs: 0,
+  lastNs: 10,
+  unit: undefined,
+  host: undefined,
+  rank: undefined,
+  pid: undefined,
+  tid: undefined,
+  device: undefined,
+  stream: undefined,
+  derived: false,
+  hidden: false,
+  ...more,
+});
+
+const TRACKS = [
+  track(0, 'host-0', { kind: 'group' }),
+  track(1, 'trainer', { kind: 'group', parent: 0 }),
+  track(2, 'python', { parent: 1, rank: 0 }),
+  track(3, 'loader', { parent: 1, rank: 1 }),
+  track(4, 'GPU 0', { kind: 'group', parent: 0 }),
+  track(5, 'Stream 7', { parent: 4, device: 0, stream: 7 }),
+  track(6, 'empty', { kind: 'group' }),
+  track(7, 'orphan', { parent: 99 }),
+];
+const draw = (nodes: readonly TrackNode[]): string =>
+  nodes.map((node) => (node.children.length === 0 ? node.name : `${node.name}(${draw(node.children)})`)).join(' ');
+
+describe('trackTree', () => {
+  it.each([
+    ['host', 'host-0(trainer(python loader) GPU 0(Stream 7)) orphan'],
+    ['device', 'Device 0(Stream 7) Host(python loader orphan)'],
+    ['rank', 'Rank 0(python) Rank 1(loader) No rank(Stream 7 orphan)'],
+    ['name', 'python(python) loader(loader) Stream 7(Stream 7) orphan(orphan)'],
+    ['flat', 'python loader Stream 7 orphan'],
+  ] as const)('groups by %s', (grouping, text) => {
+    expect(draw(trackTree(TRACKS, grouping))).toBe(text);
+  });
+
+  it('knows the way to each track, even where parents go round in circles', () => {
+    expect(trackPaths(TRACKS).get(5)).toBe('host-0 > GPU 0 > Stream 7');
+    const circle = [track(1, 'a', { parent: 2 }), track(2, 'b', { parent: 1 })];
+    expect(trackPaths(circle).size).toBe(2);
+  });
+});

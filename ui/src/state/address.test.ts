@@ -1,0 +1,99 @@
+import { describe, expect, it } from 'vitest';
+import {
+  type Address,
+  EMPTY_VIEW,
+  formatAddress,
+  formatViewFile,
+  isNewEntry,
+  parseAddress,
+  parsePlace,
+  parseViewFile,
+  type View,
+} from './address.ts';
+
+const round = (address: Address) => {
+  const [path = '', search = ''] = formatAddress(address).split(/\?(.*)/s);
+  return parseAddress(path, search);
+};
+const timeline = (view: Partial<View>): Address => ({
+  place: { kind: 'tool', run: 'a run/2%', tool: 'timeline' },
+  view: { ...EMPTY_VIEW, ...view },
+});
+
+describe('address', () => {
+  it('reproduces a whole view', () => {
+    const address = timeline({
+      range: { startNs: -20.125, endNs: 12_831_042.5 },
+      hosts: ['host-0', 'a,b&c'],
+      rank: 3,
+      steps: { from: 13, to: 21 },
+      selected: 4_000_000_000,
+      area: { startNs: 10, endNs: 20.001, tracks: [3, 14] },
+      query: 'a+b & <img src=x onerror=alert(1)> 100% #?',
+      match: 2,
+      pins: ['1/10', 'plane, with/odd&keys'],
+      hides: ['0/7'],
+      folds: ['1', '-2'],
+      only: ['@device/0'],
+      raised: ['1/11', '1/11'],
+      grouping: 'device',
+      colouring: 'duration',
+      tab: 'flows',
+      filter: 'stream, !/copy/',
+      quiet: true,
+      theme: 'dark',
+    });
+    expect(round(address)).toEqual(address);
+  });
+
+  it('is short when there is little to say', () => {
+    expect(formatAddress(timeline({}))).toBe('/run/a%20run%2F2%25/timeline');
+    expect(formatAddress({ place: { kind: 'tool', run: 'r', tool: 'overview' }, view: EMPTY_VIEW })).toBe('/run/r');
+    expect(
+      formatAddress(timeline({ area: { startNs: 10, endNs: 20, tracks: [3, 4] }, steps: { from: 13, to: 13 } })),
+    ).toBe('/run/a%20run%2F2%25/timeline?step=13&area=10-20@3,4');
+    expect(formatAddress({ place: { kind: 'runs' }, view: { ...EMPTY_VIEW, selected: 4 } })).toBe('/');
+  });
+
+  it.each([
+    't=5',
+    't=20-10',
+    't=NaN-3',
+    'sel=-1',
+    'sel=1.5',
+    'sel=x',
+    'area=@3',
+    'step=9-3',
+    'group=nope',
+    'color=',
+    'tab=evil',
+    'theme=pink',
+    'unknown=1',
+    'match=',
+    '%E0%A4%A',
+  ])('ignores %s', (search) => expect(parseAddress('/run/r/timeline', search).view).toEqual(EMPTY_VIEW));
+
+  it('knows its places', () => {
+    expect(parsePlace('/')).toEqual({ kind: 'runs' });
+    expect(parsePlace('/run/r')).toEqual({ kind: 'tool', run: 'r', tool: 'overview' });
+    expect(parsePlace('/run/r/timeline/')).toEqual({ kind: 'tool', run: 'r', tool: 'timeline' });
+    expect(parsePlace('/run/%E0%A4%A')).toEqual({ kind: 'tool', run: '%E0%A4%A', tool: 'overview' });
+    expect(parsePlace('/nonsense')).toEqual({ kind: 'unknown', path: '/nonsense' });
+    expect(parseAddress('/sql', 'run=r').place).toEqual({ kind: 'sql', run: 'r' });
+  });
+
+  it('makes new entries of pages, selections and areas, not of zoom', () => {
+    const at = timeline({ range: { startNs: 0, endNs: 10 } });
+    expect(isNewEntry(at, timeline({ range: { startNs: 5, endNs: 10 }, pins: ['x'] }))).toBe(false);
+    expect(isNewEntry(at, timeline({ selected: 1 }))).toBe(true);
+    expect(isNewEntry(at, timeline({ area: { startNs: 0, endNs: 1, tracks: [] } }))).toBe(true);
+    expect(isNewEntry(at, { ...at, place: { kind: 'runs' } })).toBe(true);
+  });
+
+  it('goes through a view file', () => {
+    const address = timeline({ selected: 7, pins: ['a'] });
+    expect(parseViewFile(formatViewFile(address, 'hash'))).toEqual(address);
+    for (const text of ['', '{}', 'null', '[1]', '{"stepscopeView":1,"address":"https://elsewhere/"}'])
+      expect(parseViewFile(text)).toBeUndefined();
+  });
+});

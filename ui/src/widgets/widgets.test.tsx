@@ -1,0 +1,108 @@
+import { cleanup, fireEvent, render, screen } from '@testing-library/preact';
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { Combobox, filterOptions } from './combobox.tsx';
+import { toCsv } from './download.ts';
+import { sortRows, Table } from './table.tsx';
+import { Tabs } from './tabs.tsx';
+
+afterEach(cleanup);
+
+const TOOLS = [
+  { id: 'overview', label: 'Overview', search: 'overview_page', muted: true, detail: 'coming' },
+  { id: 'timeline', label: 'Timeline', search: 'trace_viewer trace' },
+  { id: 'ops', label: 'Ops', search: 'op_profile' },
+];
+
+describe('Combobox', () => {
+  it('finds old names, best matches first', () => {
+    expect(filterOptions(TOOLS, 'trace_viewer').map((option) => option.id)).toEqual(['timeline']);
+    expect(filterOptions(TOOLS, 'op').map((option) => option.id)).toEqual(['ops']);
+    expect(filterOptions(TOOLS, 'o').map((option) => option.id)).toEqual(['overview', 'ops']);
+    expect(filterOptions(TOOLS, '').length).toBe(3);
+  });
+
+  it('is chosen from by keys alone', () => {
+    const onChoose = vi.fn();
+    render(<Combobox label="Tool" text="Overview" options={TOOLS} onChoose={onChoose} />);
+    const field = screen.getByRole('combobox', { name: 'Tool' });
+    expect(field.getAttribute('aria-expanded')).toBe('false');
+    fireEvent.input(field, { target: { value: 'trace_viewer' } });
+    expect(field.getAttribute('aria-expanded')).toBe('true');
+    fireEvent.keyDown(field, { key: 'Enter' });
+    expect(onChoose).toHaveBeenCalledWith('timeline');
+    expect(field.getAttribute('aria-expanded')).toBe('false');
+  });
+
+  it('closes with Escape without choosing, and says when nothing matches', () => {
+    const onChoose = vi.fn();
+    render(<Combobox label="Run" text="" options={TOOLS} onChoose={onChoose} />);
+    const field = screen.getByRole('combobox', { name: 'Run' });
+    fireEvent.input(field, { target: { value: 'zzz' } });
+    expect(screen.getByText(/Nothing matches/)).toBeTruthy();
+    fireEvent.keyDown(field, { key: 'Enter' });
+    fireEvent.keyDown(field, { key: 'Escape' });
+    expect(field.getAttribute('aria-expanded')).toBe('false');
+    expect(onChoose).not.toHaveBeenCalled();
+  });
+});
+
+const COLUMNS = [
+  { id: 'name', title: 'Name', value: (row: { name: string; ns: number }) => row.name },
+  { id: 'total', title: 'Total', numeric: true, value: (row: { name: string; ns: number }) => row.ns },
+];
+const ROWS = [
+  { name: 'b', ns: 10 },
+  { name: '<img src=x onerror=alert(1)>', ns: 9 },
+  { name: 'a', ns: 200 },
+];
+
+describe('Table', () => {
+  it('sorts numbers by size and shows trace text as text', () => {
+    const { container } = render(<Table caption="Things" columns={COLUMNS} rows={ROWS} keyOf={(row) => row.name} />);
+    expect(container.querySelector('img')).toBeNull();
+    fireEvent.click(screen.getByRole('button', { name: /Total/ }));
+    const first = () => container.querySelector('tbody tr td')?.textContent;
+    expect(first()).toBe('a');
+    expect(container.querySelector('th[aria-sort="descending"]')?.textContent).toContain('Total');
+    fireEvent.click(screen.getByRole('button', { name: /Total/ }));
+    expect(first()).toContain('<img');
+  });
+
+  it('keeps only the rows near the view in the document', () => {
+    const many = Array.from({ length: 10_000 }, (_, at) => ({ name: `n${at}`, ns: at }));
+    const { container } = render(<Table caption="Things" columns={COLUMNS} rows={many} keyOf={(row) => row.name} />);
+    expect(container.querySelectorAll('tr[data-key]').length).toBeLessThan(200);
+    expect(container.querySelector('table')?.getAttribute('aria-rowcount')).toBe('10001');
+  });
+
+  it('sorts text by letters', () => {
+    expect(sortRows(ROWS, COLUMNS[0], false).map((row) => row.ns)).toEqual([9, 200, 10]);
+  });
+});
+
+it('writes CSV that a spreadsheet neither breaks nor runs', () => {
+  expect(
+    toCsv(COLUMNS, [
+      { name: 'a,"b"\nc', ns: 1.5 },
+      { name: '=1+1', ns: -2 },
+    ]),
+  ).toBe('Name,Total\r\n"a,""b""\nc",1.5\r\n\'=1+1,-2\r\n');
+});
+
+it('moves through tabs by arrow keys', () => {
+  const onChoose = vi.fn();
+  render(
+    <Tabs
+      label="Details"
+      panelId="p"
+      active="a"
+      tabs={[
+        { id: 'a', label: 'A' },
+        { id: 'b', label: 'B' },
+      ]}
+      onChoose={onChoose}
+    />,
+  );
+  fireEvent.keyDown(screen.getByRole('tab', { name: 'A' }), { key: 'ArrowLeft' });
+  expect(onChoose).toHaveBeenCalledWith('b');
+});

@@ -1,0 +1,188 @@
+// harness.mjs: servers, the browser, and small helpers that probes share.
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { accessSync, constants, existsSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { chromium } from 'playwright-core';
+
+const FLAGS = [
+  '--headless',
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+];
+
+export function findChromium() {
+  if (process.env.CHROMIUM) return process.env.CHROMIUM;
+  for (const folder of (process.env.PATH ?? '').split(delimiter)) {
+    for (const name of ['chromium', 'chromium-browser', 'google-chrome']) {
+      const path = join(folder, name);
+      try {
+        accessSync(path, constants.X_OK);
+        return path;
+      } catch {
+        // Not here.
+      }
+    }
+  }
+  return undefined;
+}
+
+export const launch = (executablePath) => chromium.launch({ executablePath, args: FLAGS });
+
+/** Starts `stepscope view DIR` and waits for its address. `port` 0: the system chooses. */
+export async function startServer(binary, dir, home, port = 0) {
+  if (!existsSync(binary)) throw new Error(`STEPSCOPE_BIN: no such file: ${binary}`);
+  const child = spawn(binary, ['view', dir, '--port', String(port)], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...process.env, XDG_CACHE_HOME: join(home, 'cache'), XDG_DATA_HOME: join(home, 'data'), HOME: home },
+  });
+  let said = '';
+  const address = await new Promise((resolve, reject) => {
+    const timer = setTimeout(
+      () => reject(new Error(`the server said nothing of an address within 20 s: ${said}`)),
+      20_000,
+    );
+    const hear = (chunk) => {
+      said += chunk;
+      const found = /http:\/\/[^\s/]+:(\d+)\//.exec(said);
+      if (found) {
+        clearTimeout(timer);
+        resolve({ origin: `http://localhost:${found[1]}`, port: Number(found[1]) });
+      }
+    };
+    child.stdout.on('data', hear);
+    child.stderr.on('data', hear);
+    child.on('exit', (code) => reject(new Error(`the server ended with ${code}: ${said}`)));
+  });
+  const stop = () =>
+    new Promise((resolve) => {
+      if (child.exitCode !== null || child.signalCode !== null) return resolve();
+      child.once('exit', resolve);
+      child.kill('SIGKILL');
+    });
+  return { ...address, stop };
+}
+
+/** A page that records what should never happen: errors, and requests to other origins. */
+export async function openPage(browser, origin, options = {}) {
+  const context = await browser.newContext({
+    viewport: { width: 1600, height: 900 },
+    colorScheme: 'light',
+    ...options,
+  });
+  const page = await context.newPage();
+  const faults = [];
+  const inFlight = new Set();
+  const traffic = { most: [], foreign: [] };
+  page.on('console', (message) => {
+    if (message.type() === 'error') faults.push(`console: ${message.text()}`);
+  });
+  page.on('pageerror', (error) => faults.push(`page: ${error.message}`));
+  page.on('dialog', (dialog) => {
+    faults.push(`dialog: ${dialog.message()}`);
+    void dialog.dismiss();
+  });
+  page.on('request', (request) => {
+    // What a page that is left behind still had open ends with it.
+    if (request.isNavigationRequest()) inFlight.clear();
+    inFlight.add(request);
+    if (inFlight.size > traffic.most.length) traffic.most = [...inFlight].map((open) => open.url());
+    const url = new URL(request.url());
+    if (url.protocol.startsWith('http') && url.origin !== origin) traffic.foreign.push(request.url());
+  });
+  page.on('requestfinished', (request) => inFlight.delete(request));
+  page.on('requestfailed', (request) => inFlight.delete(request));
+  return { page, context, faults, traffic };
+}
+
+export const timelineOf = (page) => page.getByTestId('timeline');
+
+/** The window and the state that the timeline shows on its element. */
+export async function stateOf(page) {
+  const data = await timelineOf(page).evaluate((element) => ({ ...element.dataset }));
+  return {
+    t0: Number(data.t0),
+    t1: Number(data.t1),
+    length: Number(data.t1) - Number(data.t0),
+    frame: Number(data.frame),
+    items: Number(data.items),
+    loading: data.loading === 'true',
+    selected: data.selected,
+  };
+}
+
+export async function settled(page) {
+  await page.waitForFunction(
+    () => document.querySelector('[data-testid="timeline"]')?.getAttribute('data-loading') === 'false',
+    undefined,
+    { timeout: 20_000 },
+  );
+  let before = -1;
+  for (let tries = 0; tries < 100; tries += 1) {
+    const { frame, loading } = await stateOf(page);
+    if (frame === before && !loading) return;
+    before = frame;
+    await page.waitForTimeout(120);
+  }
+  throw new Error('the timeline did not come to rest');
+}
+
+export async function openTimeline(page, origin, run, query = '') {
+  await page.goto(`${origin}/run/${encodeURIComponent(run)}/timeline${query}`);
+  await timelineOf(page).waitFor({ timeout: 20_000 });
+  await settled(page);
+}
+
+/** Types into the search field and waits for the count. */
+export async function search(page, text) {
+  await page.keyboard.press('/');
+  await page.keyboard.press('Control+A');
+  await page.keyboard.type(text);
+  await page.waitForFunction(
+    () => document.querySelector('[data-testid="search-count"]')?.getAttribute('data-total') !== '',
+    undefined,
+    { timeout: 5000 },
+  );
+  return Number(await page.getByTestId('search-count').getAttribute('data-total'));
+}
+
+export async function selectBySearch(page, text) {
+  const total = await search(page, text);
+  assert.ok(total > 0, `search for "${text}" found nothing`);
+  const before = (await stateOf(page)).selected;
+  await page.keyboard.press('Enter');
+  await page.waitForFunction(
+    (old) => {
+      const now = document.querySelector('[data-testid="timeline"]')?.getAttribute('data-selected');
+      return now !== '' && now !== old;
+    },
+    before,
+    { timeout: 5000 },
+  );
+  await page.keyboard.press('Escape');
+  await settled(page);
+  await page.getByTestId('selection-box').waitFor({ timeout: 5000 });
+}
+
+export const near = (actual, expected, share, what) =>
+  assert.ok(
+    Math.abs(actual - expected) <= Math.abs(expected) * share,
+    `${what}: ${actual}, expected ${expected} within ${share * 100} %`,
+  );
+
+export const runIds = (page) =>
+  page.getByTestId('run-row').evaluateAll((rows) => rows.map((row) => row.getAttribute('data-run')));
+
+/** Reads `12.831042 ms` as nanoseconds. */
+export function nsOf(text) {
+  const [, value = '', unit = ''] = /^\s*([-\d.,]+)\s*(ns|µs|ms|s)\b/.exec(text) ?? [];
+  const scale = { ns: 0, µs: 3, ms: 6, s: 9 }[unit];
+  assert.ok(scale !== undefined, `"${text}" is no time`);
+  const [whole, fraction = ''] = value.replaceAll(',', '').split('.');
+  return Number(`${whole}${fraction.padEnd(scale, '0').slice(0, scale)}.${fraction.slice(scale) || '0'}`);
+}

@@ -1,0 +1,194 @@
+// safety.mjs: access, hostile names, broken files, a server that goes away (probe 25).
+import assert from 'node:assert/strict';
+import { mkdirSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { HOSTILE } from '../fixtures.mjs';
+import { openPage, openTimeline, search, selectBySearch, settled, stateOf, timelineOf } from '../harness.mjs';
+import { checkTotals, torchRun } from './navigation.mjs';
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+async function axe(page, what) {
+  await page.evaluate(AXE);
+  const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
+  const grave = violations.filter((item) => ['serious', 'critical'].includes(item.impact));
+  assert.deepEqual(
+    grave.map(
+      (item) =>
+        `${item.id}: ${item.nodes
+          .slice(0, 3)
+          .map((node) => node.html.slice(0, 160))
+          .join(' | ')}`,
+    ),
+    [],
+    `accessibility of ${what}`,
+  );
+}
+
+export const safety = [
+  {
+    name: '25a axe finds nothing serious on any page, in both themes',
+    async run({ main, serve, fixtures, browser, shots }) {
+      const { origin } = await main();
+      const empty = await serve(fixtures.empty);
+      if (shots) mkdirSync(shots, { recursive: true });
+      for (const scheme of ['light', 'dark']) {
+        const { page } = await openPage(browser, origin, { colorScheme: scheme });
+        const id = await torchRun(page, origin);
+        assert.equal(await page.locator('html').getAttribute('data-theme'), scheme);
+        await axe(page, `Runs, ${scheme}`);
+        if (shots) await page.screenshot({ path: join(shots, `runs-${scheme}.png`) });
+        await openTimeline(page, origin, id);
+        await axe(page, `Timeline, ${scheme}`);
+        await selectBySearch(page, 'aten::mm');
+        await axe(page, `Timeline with details, ${scheme}`);
+        if (shots) await page.screenshot({ path: join(shots, `timeline-${scheme}.png`) });
+        await page.keyboard.press('r');
+        await page.getByRole('table', { name: 'Selection statistics' }).waitFor();
+        await axe(page, `Timeline with statistics, ${scheme}`);
+        for (const tab of ['Events', 'Flows', 'Flame', 'Similar', 'Notes']) {
+          await page.getByRole('tab', { name: tab }).click();
+          await page.waitForTimeout(400);
+          await axe(page, `${tab}, ${scheme}`);
+        }
+        await page.goto(`${origin}/run/${encodeURIComponent(id)}/ops`);
+        await page.getByTestId('empty-state').waitFor();
+        await axe(page, `a tool that is coming, ${scheme}`);
+        await page.keyboard.press('?');
+        await page.getByRole('dialog', { name: 'Keyboard shortcuts' }).waitFor();
+        await axe(page, `keyboard help, ${scheme}`);
+        await page.keyboard.press('Escape');
+        await page.keyboard.press('Control+k');
+        await page.getByRole('dialog', { name: 'Commands' }).waitFor();
+        await axe(page, `commands, ${scheme}`);
+        await page.goto(empty.origin);
+        await page.getByTestId('empty-state').waitFor();
+        await axe(page, `an empty run list, ${scheme}`);
+      }
+    },
+  },
+  {
+    name: '25b search and area statistics work by keys alone',
+    async run({ main, browser, fixtures }) {
+      const { origin } = await main();
+      const { page } = await openPage(browser, origin);
+      const id = await torchRun(page, origin);
+      await openTimeline(page, origin, id);
+      const truth = fixtures.torch.events.filter((event) => event.name.includes('backward')).length;
+      assert.equal(await search(page, 'backward'), truth);
+      await page.keyboard.press('Enter');
+      await page.waitForFunction(() => document.querySelector('[data-testid="timeline"]').dataset.selected !== '');
+      await page.keyboard.press('Escape');
+      await page.keyboard.press('r');
+      const area = page.getByTestId('area-box');
+      await area.waitFor({ state: 'attached' });
+      await page.getByRole('table', { name: 'Selection statistics' }).waitFor();
+      const [t0, t1] = [Number(await area.getAttribute('data-t0')), Number(await area.getAttribute('data-t1'))];
+      assert.equal(t1 - t0, 3_000_000);
+      const names = await page
+        .getByTestId('selection-table')
+        .locator('tbody tr[data-key] td:first-child')
+        .allTextContents();
+      assert.ok(names.includes('loss_backward'), names.join(', '));
+      await page.keyboard.press('Escape');
+      await area.waitFor({ state: 'detached' });
+      void checkTotals;
+    },
+  },
+  {
+    name: '25c ? lists the keys; the theme is kept',
+    async run({ main, browser }) {
+      const { origin } = await main();
+      const { page } = await openPage(browser, origin);
+      await page.goto(origin);
+      await page.getByTestId('run-row').first().waitFor();
+      await page.keyboard.press('?');
+      const help = page.getByRole('dialog', { name: 'Keyboard shortcuts' });
+      await help.waitFor();
+      assert.match(await help.textContent(), /zoom in.*previous \/ next event.*search/s);
+      await page.keyboard.press('Escape');
+      await help.waitFor({ state: 'detached' });
+      const button = page.getByRole('button', { name: /^Theme: / });
+      for (let n = 0; n < 3 && (await page.locator('html').getAttribute('data-theme')) !== 'dark'; n += 1)
+        await button.click();
+      assert.equal(await page.locator('html').getAttribute('data-theme'), 'dark');
+      await page.reload();
+      await page.getByTestId('run-row').first().waitFor();
+      assert.equal(await page.locator('html').getAttribute('data-theme'), 'dark', 'after a reload');
+    },
+  },
+  {
+    name: '25d a name that is HTML is shown as text',
+    async run({ main, browser }) {
+      const { origin } = await main();
+      const { page, faults } = await openPage(browser, origin);
+      const id = await torchRun(page, origin);
+      await openTimeline(page, origin, id);
+      await selectBySearch(page, '<img');
+      const title = page.getByTestId('event-details').getByRole('heading', { level: 2 });
+      assert.equal(await title.textContent(), HOSTILE);
+      for (const tab of ['Events', 'Similar', 'Flame']) {
+        await page.getByRole('tab', { name: tab }).click();
+        await page.waitForTimeout(400);
+      }
+      assert.equal(await page.locator('img').count(), 0, 'an image was made from a name');
+      await page.keyboard.press('Escape');
+      await page.goto(`${origin}/run/${encodeURIComponent(HOSTILE)}/timeline?q=${encodeURIComponent(HOSTILE)}`);
+      await page.getByTestId('error-state').waitFor();
+      assert.equal(await page.locator('img').count(), 0);
+      assert.deepEqual(
+        faults.filter((fault) => !/404/.test(fault)),
+        [],
+      );
+    },
+  },
+  {
+    name: '25e a broken file says what is wrong, and the others stay usable',
+    async run({ serve, fixtures, browser }) {
+      const { origin } = await serve(fixtures.faulty);
+      const { page } = await openPage(browser, origin);
+      await page.goto(origin);
+      await page.getByTestId('run-row').first().waitFor();
+      const ids = await page.getByTestId('run-row').evaluateAll((rows) => rows.map((row) => row.dataset.run));
+      const cut = ids.find((id) => id.includes('cut'));
+      const good = ids.find((id) => id.includes('good'));
+      const half = ids.find((id) => id.includes('half'));
+      assert.ok(cut && good && half, `runs: ${ids.join(', ')}`);
+      await page.goto(`${origin}/run/${encodeURIComponent(cut)}/timeline`);
+      const error = page.getByTestId('error-state');
+      await error.waitFor({ timeout: 20_000 });
+      const text = await error.textContent();
+      assert.match(text, /cut\.pt\.trace\.json\.gz/, `the file is not named: ${text}`);
+      assert.equal(await error.getAttribute('role'), 'alert');
+      await page.getByRole('button', { name: 'Go to the runs' }).click();
+      await page.locator(`[data-testid="run-row"][data-run="${cut}"][data-state="error"]`).waitFor({ timeout: 5000 });
+      await openTimeline(page, origin, good);
+      assert.ok((await stateOf(page)).items > 0);
+      await openTimeline(page, origin, half);
+      assert.ok((await stateOf(page)).items > 0, 'what was readable of a truncated file is not drawn');
+      await page.getByRole('button', { name: /warning/ }).waitFor();
+    },
+  },
+  {
+    name: '25f a server that goes away leaves the view readable, and comes back',
+    async run({ serve, fixtures, browser }) {
+      const server = await serve(fixtures.main);
+      const { page } = await openPage(browser, server.origin);
+      const id = await torchRun(page, server.origin);
+      await openTimeline(page, server.origin, id);
+      const items = (await stateOf(page)).items;
+      await server.stop();
+      const bar = page.getByTestId('connection-lost');
+      await bar.waitFor({ timeout: 10_000 });
+      assert.equal(await bar.getAttribute('role'), 'alert');
+      assert.ok((await stateOf(page)).items >= items, 'the picture went away with the server');
+      await serve(fixtures.main, server.port);
+      await bar.waitFor({ state: 'detached', timeout: 15_000 });
+      await selectBySearch(page, 'optimizer_step');
+      await page.getByTestId('event-details').getByRole('heading', { level: 2, name: 'optimizer_step' }).waitFor();
+      await settled(page);
+      await timelineOf(page).waitFor();
+    },
+  },
+];
