@@ -244,8 +244,14 @@ fn aggregate_in(
         let detail = format!("limit is at most {MAX_ROWS}");
         return Err(Problem::bad_request("limit", detail));
     }
+    // A slice without length at the run's very last moment belongs to a range that ends there.
+    let reach = if window.end == view.span().end {
+        window.end.saturating_add(Dur::from_ps(1))
+    } else {
+        window.end
+    };
     let query = AggregateQuery {
-        window: window.clone(),
+        window: window.start..reach,
         tracks: &tracks,
         names: names.as_ref(),
         kinds: kinds.as_deref(),
@@ -278,7 +284,7 @@ fn aggregate_in(
             .map(|time| TrackTimeRow {
                 track: time.track.0,
                 busy_ns: Ns::of(time.busy),
-                idle_ns: Ns::of(time.idle),
+                idle_ns: Ns::of(Dur::from_ps(length.ps() - time.busy.ps())),
             })
             .collect(),
     })

@@ -13,6 +13,7 @@ mod importing;
 mod json;
 mod live;
 mod queries;
+mod real;
 mod safety;
 mod socket;
 mod support;
