@@ -109,12 +109,21 @@ impl TraceBuilder {
             sources.append(&mut file.sources);
         }
 
+        let label_ids: Vec<NameId> = suspicious::LABELS
+            .iter()
+            .filter_map(|text| names.find(text).map(NameId))
+            .collect();
         let arranged = order::arrange(drafts);
         let finished: Vec<Done> = arranged
             .into_par_iter()
             .map(|(draft, kind, parent)| {
                 let file = draft.file;
-                finish_track(draft, kind, parent, &maps[file], shifts[file])
+                let context = FileContext {
+                    names: &maps[file],
+                    shift: shifts[file],
+                    labels: &label_ids,
+                };
+                finish_track(draft, kind, parent, context)
             })
             .collect();
         seal(
@@ -300,12 +309,20 @@ struct Done {
     impossible: u64,
 }
 
+/// What finishing a track needs to know of its file.
+#[derive(Clone, Copy)]
+struct FileContext<'a> {
+    names: &'a LaterMap,
+    shift: Dur,
+    /// Ids of [`suspicious::LABELS`].
+    labels: &'a [NameId],
+}
+
 fn finish_track(
     draft: Draft,
     kind: TrackKind,
     parent: Option<TrackId>,
-    names: &LaterMap,
-    shift: Dur,
+    context: FileContext<'_>,
 ) -> Done {
     let Draft {
         file,
@@ -314,8 +331,8 @@ fn finish_track(
         mut events,
         ..
     } = draft;
-    events.translate(names);
-    events.shift(shift);
+    events.translate(context.names);
+    events.shift(context.shift);
     let FinishedTrack {
         mut table,
         flows,
@@ -358,7 +375,7 @@ fn finish_track(
     };
     Done {
         span: span_of(&table, slice_span),
-        impossible: suspicious::count(&table.slices, kind),
+        impossible: suspicious::count(&table.slices, kind, context.labels),
         slice_span: slice_span.filter(|_| counted.recorded > 0),
         track,
         table,

@@ -115,6 +115,11 @@ impl Interner {
             .saturating_add(Arc::make_mut(&mut self.own).push(text, hash_of_text))
     }
 
+    /// The id of `text`, if it is known.
+    pub(crate) fn find(&self, text: &str) -> Option<u32> {
+        self.find_hashed(text, hash(text))
+    }
+
     fn find_hashed(&self, text: &str, hash: u64) -> Option<u32> {
         if let Some(id) = self.own.find(text, hash) {
             return Some(self.below_count + id);
