@@ -1,8 +1,44 @@
-//! `cargo xtask bench`: ratios against peers measured in one run.
+//! `cargo xtask bench`: ratios against peers, measured in one run of this program.
+//!
+//! Absolute times of a shared machine say little, so every figure stands beside the same work done
+//! by others, or beside a floor, in the same run. Nothing here gates a test.
 
-use anyhow::Result;
+mod open;
+mod results;
+mod server;
+mod spans;
+mod windows;
 
-/// `cargo xtask bench`
-pub(crate) fn run(_arguments: &[String]) -> Result<()> {
-    anyhow::bail!("no benchmark has been written yet")
+use anyhow::{Result, bail};
+
+use crate::part::Parts;
+use results::Results;
+
+/// `cargo xtask bench [spans|open|windows]…`
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    for argument in arguments {
+        if !["spans", "open", "windows"].contains(&argument.as_str()) {
+            bail!("no benchmark '{argument}'; there are spans, open and windows");
+        }
+    }
+    let wanted = |name: &str| arguments.is_empty() || arguments.iter().any(|argument| argument == name);
+    let mut results = Results::new();
+    let mut parts = Parts::default();
+    if wanted("spans") {
+        parts.run("spans", || spans::measure(&mut results));
+    }
+    if wanted("open") {
+        parts.run("open XSpace", || open::xspace(&mut results));
+        parts.run("open JSON", || open::json(&mut results));
+    }
+    if wanted("windows") {
+        parts.run("windows", || windows::measure(&mut results));
+    }
+    results.print();
+    if arguments.is_empty() {
+        results.write()?;
+    } else {
+        println!("(benches/RESULTS.md is written when all of them run)");
+    }
+    parts.finish()
 }

@@ -1,0 +1,87 @@
+//! Tables of figures, on the terminal and in `benches/RESULTS.md`.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result};
+
+use crate::shell;
+
+/// What one run of the benchmarks found.
+pub(crate) struct Results {
+    sections: Vec<String>,
+}
+
+impl Results {
+    pub(crate) fn new() -> Self {
+        Self { sections: Vec::new() }
+    }
+
+    /// Adds a table: a title, a sentence on what was measured, a heading row, rows.
+    pub(crate) fn table(&mut self, title: &str, about: &str, heading: &[&str], rows: &[Vec<String>]) {
+        let mut text = format!("## {title}\n\n{about}\n\n");
+        let mut line = |cells: &mut dyn Iterator<Item = &str>| {
+            let joined: Vec<&str> = cells.collect();
+            let _ = writeln!(text, "| {} |", joined.join(" | "));
+        };
+        line(&mut heading.iter().copied());
+        line(&mut heading.iter().enumerate().map(|(index, _)| if index == 0 { "---" } else { "---:" }));
+        for row in rows {
+            line(&mut row.iter().map(String::as_str));
+        }
+        self.sections.push(text);
+    }
+
+    pub(crate) fn print(&self) {
+        for section in &self.sections {
+            println!("\n{section}");
+        }
+    }
+
+    pub(crate) fn write(&self) -> Result<()> {
+        let path = shell::root().join("benches/RESULTS.md");
+        let mut text = format!(
+            "# Measured\n\nBy `cargo xtask bench` on: {}.\nOther work shares such machines: read the ratios.\n",
+            machine()
+        );
+        for section in &self.sections {
+            text.push('\n');
+            text.push_str(section);
+        }
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        println!("wrote {}", path.display());
+        Ok(())
+    }
+}
+
+/// The median; NaN of nothing.
+pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// `12.3x`, or a dash where there is nothing to compare.
+pub(crate) fn ratio(theirs: f64, ours: f64) -> String {
+    if theirs.is_finite() && ours > 0.0 {
+        format!("{:.1}x", theirs / ours)
+    } else {
+        "–".to_owned()
+    }
+}
+
+fn machine() -> String {
+    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpu
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"))
+        .map_or("an unnamed processor", |rest| rest.trim_start_matches([' ', '\t', ':']));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let gib = memory
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))
+        .and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse::<f64>().ok())
+        .map_or(0.0, |kib| kib / f64::from(1 << 20));
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().unwrap_or("unknown").to_owned();
+    format!("{model}, {cores} cores, {gib:.0} GiB, {} ({}), load {load}", std::env::consts::OS, std::env::consts::ARCH)
+}

@@ -1,0 +1,124 @@
+//! A `stepscope view` to measure, spoken to over its own HTTP interface.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+
+/// A running server; killed when dropped.
+pub(super) struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    /// Serves `path` on a port of the system's choice, with `cache` as the user's cache directory.
+    pub(super) fn start(binary: &Path, path: &Path, cache: &Path) -> Result<Self> {
+        let mut child = Command::new(binary)
+            .arg("view")
+            .arg(path)
+            .args(["--port", "0"])
+            .env("XDG_CACHE_HOME", cache)
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {}", binary.display()))?;
+        let stdout = child.stdout.take().context("the server has no output")?;
+        for line in BufReader::new(stdout).lines() {
+            let line = line?;
+            if let Some(rest) = line.split("http://").nth(1) {
+                let address = rest.split(['/', ' ']).next().unwrap_or(rest).to_owned();
+                return Ok(Self { child, address });
+            }
+        }
+        bail!("the server ended before it told its address")
+    }
+
+    /// The body of a GET, or an error for any status but 200.
+    pub(super) fn get(&self, path: &str) -> Result<Vec<u8>> {
+        let mut stream = TcpStream::connect(&self.address)?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address)?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        let end = find(&answer, b"\r\n\r\n").context("no end of the headers")?;
+        let headers = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
+        if !headers.starts_with("http/1.1 200") {
+            bail!("{path}: {}", headers.lines().next().unwrap_or_default());
+        }
+        let body = &answer[end + 4..];
+        if headers.contains("transfer-encoding: chunked") {
+            return unchunk(body);
+        }
+        Ok(body.to_vec())
+    }
+
+    pub(super) fn json(&self, path: &str) -> Result<serde_json::Value> {
+        Ok(serde_json::from_slice(&self.get(path)?)?)
+    }
+
+    /// Opens the only run and asks for the whole of all its tracks: seconds until the last byte.
+    pub(super) fn first_timeline(&self) -> Result<f64> {
+        let runs = self.json("/api/v1/runs")?;
+        let run = runs["runs"][0]["id"].as_str().context("the server lists no run")?.to_owned();
+        let began = Instant::now();
+        let tracks = self.json(&format!("/api/v1/runs/{run}/tracks"))?;
+        let ids: Vec<String> = tracks["tracks"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|track| track["kind"] == "slices")
+            .filter_map(|track| track["id"].as_u64().map(|id| id.to_string()))
+            .collect();
+        let items = self.get(&format!("/api/v1/runs/{run}/items?tracks={}&bins=1600", ids.join(",")))?;
+        if !items.starts_with(b"SSC1") {
+            bail!("the answer is not columns");
+        }
+        Ok(began.elapsed().as_secs_f64())
+    }
+
+    /// Most memory that was ever resident less `before`, bytes.
+    pub(super) fn peak_bytes(&self) -> Result<u64> {
+        self.status_kib("VmHWM:").map(|kib| kib << 10)
+    }
+
+    /// Memory that is resident now, bytes.
+    pub(super) fn resident_bytes(&self) -> Result<u64> {
+        self.status_kib("VmRSS:").map(|kib| kib << 10)
+    }
+
+    fn status_kib(&self, key: &str) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(key))
+            .and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse().ok())
+            .with_context(|| format!("no {key} in the process's status"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+    text.windows(what.len()).position(|window| window == what)
+}
+
+fn unchunk(mut body: &[u8]) -> Result<Vec<u8>> {
+    let mut whole = Vec::new();
+    while let Some(end) = find(body, b"\r\n") {
+        let size = usize::from_str_radix(std::str::from_utf8(&body[..end])?.trim(), 16)?;
+        if size == 0 {
+            break;
+        }
+        let chunk = body.get(end + 2..end + 2 + size).context("a chunk is cut short")?;
+        whole.extend_from_slice(chunk);
+        body = body.get(end + 2 + size + 2..).unwrap_or_default();
+    }
+    Ok(whole)
+}
