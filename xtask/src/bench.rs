@@ -21,7 +21,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             bail!("no benchmark '{argument}'; there are spans, open and windows");
         }
     }
-    let wanted = |name: &str| arguments.is_empty() || arguments.iter().any(|argument| argument == name);
+    let wanted =
+        |name: &str| arguments.is_empty() || arguments.iter().any(|argument| argument == name);
     let mut results = Results::new();
     let mut parts = Parts::default();
     if wanted("spans") {

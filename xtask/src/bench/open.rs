@@ -51,11 +51,17 @@ fn compare(
         ));
     }
     let Some(python) = python::environment("bench", PEERS)? else {
-        return Ok(Outcome::NotRun("no Python 3.10 or newer with the venv module".to_owned()));
+        return Ok(Outcome::NotRun(
+            "no Python 3.10 or newer with the venv module".to_owned(),
+        ));
     };
     let scratch = shell::target_dir().join("bench");
     std::fs::create_dir_all(&scratch)?;
-    let name = if kind == "xspace" { "large.xplane.pb" } else { "large.pt.trace.json" };
+    let name = if kind == "xspace" {
+        "large.xplane.pb"
+    } else {
+        "large.pt.trace.json"
+    };
     let input = scratch.join(name);
     if !input.exists() {
         let mut candidates = Vec::new();
@@ -65,7 +71,14 @@ fn compare(
             .find(|path| path.ends_with(source))
             .with_context(|| format!("no {source} below {folder}"))?;
         let made = scratch.join(format!("making-{name}"));
-        shell::run(shell::program(&python).arg(&maker).arg(kind).arg(from).arg(&made).args(["--size", size]))?;
+        shell::run(
+            shell::program(&python)
+                .arg(&maker)
+                .arg(kind)
+                .arg(from)
+                .arg(&made)
+                .args(["--size", size]),
+        )?;
         std::fs::rename(&made, &input)?;
     }
     let bytes = input.metadata()?.len() as f64;
@@ -112,11 +125,16 @@ fn compare(
                 .arg(&input)
                 .env("TF_CPP_MIN_LOG_LEVEL", "3"),
         )?;
-        let answer: serde_json::Value = serde_json::from_str(output.lines().last().unwrap_or("null"))?;
-        if let (Some(seconds), Some(mib)) = (answer["wall_s"].as_f64(), answer["peak_mib"].as_f64()) {
+        let answer: serde_json::Value =
+            serde_json::from_str(output.lines().last().unwrap_or("null"))?;
+        if let (Some(seconds), Some(mib)) = (answer["wall_s"].as_f64(), answer["peak_mib"].as_f64())
+        {
             rows.push(row(reader, seconds, Some(mib)));
         } else {
-            missing.push(format!("{reader} ({})", answer["why"].as_str().unwrap_or("it failed")));
+            missing.push(format!(
+                "{reader} ({})",
+                answer["why"].as_str().unwrap_or("it failed")
+            ));
         }
     }
     if kind == "xspace" {
@@ -138,7 +156,14 @@ fn compare(
     results.table(
         title,
         &about,
-        &["reader", "seconds", "MB/s", "peak, MiB", "time / ours", "memory / ours"],
+        &[
+            "reader",
+            "seconds",
+            "MB/s",
+            "peak, MiB",
+            "time / ours",
+            "memory / ours",
+        ],
         &rows,
     );
     Ok(Outcome::Ok)
@@ -149,7 +174,11 @@ fn wait_for_cache(cache: &Path) {
     let finished = |folder: &Path| {
         let mut files = Vec::new();
         let listed = shell::collect(folder, &[], &mut files).is_ok();
-        listed && !files.is_empty() && files.iter().all(|file| file.extension().is_none_or(|extension| extension != "tmp"))
+        listed
+            && !files.is_empty()
+            && files
+                .iter()
+                .all(|file| file.extension().is_none_or(|extension| extension != "tmp"))
     };
     for _ in 0..200 {
         if finished(cache) {
@@ -160,5 +189,6 @@ fn wait_for_cache(cache: &Path) {
 }
 
 fn traces_folder() -> PathBuf {
-    std::env::var_os("STEPSCOPE_TRACES").map_or_else(|| shell::root().join("../shared/traces"), PathBuf::from)
+    std::env::var_os("STEPSCOPE_TRACES")
+        .map_or_else(|| shell::root().join("../shared/traces"), PathBuf::from)
 }

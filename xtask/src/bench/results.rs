@@ -13,18 +13,31 @@ pub(crate) struct Results {
 
 impl Results {
     pub(crate) fn new() -> Self {
-        Self { sections: Vec::new() }
+        Self {
+            sections: Vec::new(),
+        }
     }
 
     /// Adds a table: a title, a sentence on what was measured, a heading row, rows.
-    pub(crate) fn table(&mut self, title: &str, about: &str, heading: &[&str], rows: &[Vec<String>]) {
+    pub(crate) fn table(
+        &mut self,
+        title: &str,
+        about: &str,
+        heading: &[&str],
+        rows: &[Vec<String>],
+    ) {
         let mut text = format!("## {title}\n\n{about}\n\n");
         let mut line = |cells: &mut dyn Iterator<Item = &str>| {
             let joined: Vec<&str> = cells.collect();
             let _ = writeln!(text, "| {} |", joined.join(" | "));
         };
         line(&mut heading.iter().copied());
-        line(&mut heading.iter().enumerate().map(|(index, _)| if index == 0 { "---" } else { "---:" }));
+        line(
+            &mut heading
+                .iter()
+                .enumerate()
+                .map(|(index, _)| if index == 0 { "---" } else { "---:" }),
+        );
         for row in rows {
             line(&mut row.iter().map(String::as_str));
         }
@@ -73,15 +86,27 @@ fn machine() -> String {
     let model = cpu
         .lines()
         .find_map(|line| line.strip_prefix("model name"))
-        .map_or("an unnamed processor", |rest| rest.trim_start_matches([' ', '\t', ':']));
+        .map_or("an unnamed processor", |rest| {
+            rest.trim_start_matches([' ', '\t', ':'])
+        });
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let gib = memory
         .lines()
         .find_map(|line| line.strip_prefix("MemTotal:"))
-        .and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse::<f64>().ok())
+        .and_then(|rest| {
+            rest.trim()
+                .trim_end_matches("kB")
+                .trim()
+                .parse::<f64>()
+                .ok()
+        })
         .map_or(0.0, |kib| kib / f64::from(1 << 20));
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().unwrap_or("unknown").to_owned();
-    format!("{model}, {cores} cores, {gib:.0} GiB, {} ({}), load {load}", std::env::consts::OS, std::env::consts::ARCH)
+    format!(
+        "{model}, {cores} cores, {gib:.0} GiB, {} ({}), load {load}",
+        std::env::consts::OS,
+        std::env::consts::ARCH
+    )
 }

@@ -8,6 +8,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::shell;
+
 /// A running server; killed when dropped.
 pub(super) struct Server {
     child: Child,
@@ -39,7 +41,11 @@ impl Server {
     /// The body of a GET, or an error for any status but 200.
     pub(super) fn get(&self, path: &str) -> Result<Vec<u8>> {
         let mut stream = TcpStream::connect(&self.address)?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address)?;
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            self.address
+        )?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer)?;
         let end = find(&answer, b"\r\n\r\n").context("no end of the headers")?;
@@ -61,7 +67,10 @@ impl Server {
     /// Opens the only run and asks for the whole of all its tracks: seconds until the last byte.
     pub(super) fn first_timeline(&self) -> Result<f64> {
         let runs = self.json("/api/v1/runs")?;
-        let run = runs["runs"][0]["id"].as_str().context("the server lists no run")?.to_owned();
+        let run = runs["runs"][0]["id"]
+            .as_str()
+            .context("the server lists no run")?
+            .to_owned();
         let began = Instant::now();
         let tracks = self.json(&format!("/api/v1/runs/{run}/tracks"))?;
         let ids: Vec<String> = tracks["tracks"]
@@ -71,7 +80,10 @@ impl Server {
             .filter(|track| track["kind"] == "slices")
             .filter_map(|track| track["id"].as_u64().map(|id| id.to_string()))
             .collect();
-        let items = self.get(&format!("/api/v1/runs/{run}/items?tracks={}&bins=1600", ids.join(",")))?;
+        let items = self.get(&format!(
+            "/api/v1/runs/{run}/items?tracks={}&bins=1600",
+            ids.join(",")
+        ))?;
         if !items.starts_with(b"SSC1") {
             bail!("the answer is not columns");
         }
@@ -116,9 +128,74 @@ fn unchunk(mut body: &[u8]) -> Result<Vec<u8>> {
         if size == 0 {
             break;
         }
-        let chunk = body.get(end + 2..end + 2 + size).context("a chunk is cut short")?;
+        let chunk = body
+            .get(end + 2..end + 2 + size)
+            .context("a chunk is cut short")?;
         whole.extend_from_slice(chunk);
         body = body.get(end + 2 + size + 2..).unwrap_or_default();
     }
     Ok(whole)
+}
+
+/// xprof-rs on the same XSpace: seconds to its first `trace_viewer@` answer, and its peak in MiB.
+pub(super) fn xprof_rs(input: &Path, scratch: &Path) -> Result<(f64, f64)> {
+    let tools = scratch.join("tools");
+    let binary = tools.join("bin/xprof-rs");
+    if !binary.exists() {
+        let mut install = shell::cargo();
+        install
+            .args([
+                "install",
+                "xprof-rs",
+                "--version",
+                "0.1.3",
+                "--locked",
+                "--root",
+            ])
+            .arg(&tools)
+            .env("CARGO_TARGET_DIR", scratch.join("xprof-rs"));
+        shell::run(&mut install)?;
+    }
+    // It keeps a cache beside the profile: each run gets a log directory of its own.
+    let log_directory = scratch.join("xprof-rs-logs");
+    if log_directory.exists() {
+        std::fs::remove_dir_all(&log_directory)?;
+    }
+    let session = log_directory.join("plugins/profile/run");
+    std::fs::create_dir_all(&session)?;
+    std::fs::copy(input, session.join("host.xplane.pb"))?;
+    let port = std::net::TcpListener::bind("127.0.0.1:0")?
+        .local_addr()?
+        .port();
+    let child = Command::new(&binary)
+        .arg("--logdir")
+        .arg(&log_directory)
+        .args(["--port", &port.to_string()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .with_context(|| format!("cannot start {}", binary.display()))?;
+    let server = Server {
+        child,
+        address: format!("127.0.0.1:{port}"),
+    };
+    let deadline = Instant::now() + std::time::Duration::from_secs(20);
+    while TcpStream::connect(&server.address).is_err() {
+        if Instant::now() > deadline {
+            bail!("it does not listen");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let before = server.resident_bytes()?;
+    let began = Instant::now();
+    let answer = server
+        .get("/data/plugin/profile/data?run=run&tag=trace_viewer@&host=host&resolution=8000")?;
+    let seconds = began.elapsed().as_secs_f64();
+    if answer.len() < 1_000 {
+        bail!("its answer is empty");
+    }
+    Ok((
+        seconds,
+        server.peak_bytes()?.saturating_sub(before) as f64 / f64::from(1 << 20),
+    ))
 }

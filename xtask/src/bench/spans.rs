@@ -10,7 +10,12 @@ pub(super) fn measure(results: &mut Results) -> Result<Outcome> {
     let target = shell::target_dir().join("bench");
     let mut build = shell::cargo();
     build
-        .args(["build", "--release", "--manifest-path", "benches/rust/Cargo.toml"])
+        .args([
+            "build",
+            "--release",
+            "--manifest-path",
+            "benches/rust/Cargo.toml",
+        ])
         .env("CARGO_TARGET_DIR", &target);
     shell::run(&mut build)?;
     let text = shell::output(&mut shell::program(target.join("release/stepscope-bench")))?;
@@ -21,7 +26,8 @@ pub(super) fn measure(results: &mut Results) -> Result<Outcome> {
         let floor = number("floor_ns").unwrap_or(f64::NAN);
         let floor_off = number("floor_off_ns").unwrap_or(f64::NAN);
         let cell = |value: Option<f64>| value.map_or("–".to_owned(), |ns| format!("{ns:.1}"));
-        let ratio = |value: Option<f64>| value.map_or("–".to_owned(), |ns| format!("{:.2}x", ns / floor));
+        let ratio =
+            |value: Option<f64>| value.map_or("–".to_owned(), |ns| format!("{:.2}x", ns / floor));
         let off = number("off_ns");
         rows.push(vec![
             case["case"].as_str().unwrap_or("?").to_owned(),
