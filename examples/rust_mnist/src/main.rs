@@ -74,7 +74,7 @@ fn load(to_trainer: &SyncSender<Batch>) {
     let mut digits = Digits::new(20_261_121);
     loop {
         let batch = {
-            let _span = stepscope::span!("draw_batch", batch_size = BATCH_SIZE as i64);
+            let _span = stepscope::span!("draw_batch", batch_size = BATCH_SIZE);
             digits.batch(BATCH_SIZE)
         };
         let _span = stepscope::span!("wait_for_trainer");
@@ -103,7 +103,7 @@ fn learn(from_loader: &Receiver<Batch>) -> Result<Vec<f32>> {
             (batch.images(&device)?, batch.labels(&device)?)
         };
         let logits = {
-            let _span = stepscope::span!("forward", batch_size = BATCH_SIZE as i64);
+            let _span = stepscope::span!("forward", batch_size = BATCH_SIZE);
             network.forward(&images)?
         };
         let (loss, gradients) = {
