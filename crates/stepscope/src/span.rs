@@ -349,7 +349,7 @@ pub fn counter(name: &str, value: f64) {
     );
 }
 
-/// As [`counter`], with a name known at compile time; what [`counter!`](crate::counter) does.
+/// As [`counter()`], with a name known at compile time; what [`counter!`](crate::counter!) does.
 #[inline]
 pub fn counter_static(name: &'static StaticName, value: f64) {
     let state = STATE.load(Ordering::Relaxed);
@@ -377,7 +377,7 @@ pub fn instant(name: &str) {
 }
 
 /// As [`instant`], with a name known at compile time and arguments; what
-/// [`instant!`](crate::instant) does.
+/// [`instant!`](crate::instant!) does.
 #[inline]
 pub fn instant_static(name: &'static StaticName, args: &[Arg<'_>]) {
     let state = STATE.load(Ordering::Relaxed);
