@@ -376,7 +376,7 @@ pub fn instant(name: &str) {
     point(state, names::intern(name), name, KIND_INSTANT, 0, &[]);
 }
 
-/// As [`instant`], with a name known at compile time and arguments; what
+/// As [`instant()`], with a name known at compile time and arguments; what
 /// [`instant!`](crate::instant!) does.
 #[inline]
 pub fn instant_static(name: &'static StaticName, args: &[Arg<'_>]) {
