@@ -11,7 +11,7 @@ use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use rustc_hash::FxBuildHasher;
 use stepscope_model::{Diagnostic, Dur, Epoch, NameId, Time, TrackId, TrackKind};
 
-use crate::buffer::{EventBuf, LaterMap, is_derived};
+use crate::buffer::{EventBuf, LaterMap};
 use crate::column::Uniform;
 use crate::facts::{DiagnosticCount, FileFacts, FileSpec};
 use crate::flows;
@@ -21,6 +21,7 @@ use crate::order::{self, Draft};
 use crate::sink::{Description, FileSink};
 use crate::suspicious;
 use crate::table::{self, BoundFlow, FinishedTrack, TrackTable};
+use crate::tally::{Counted, FileCounts, count};
 use crate::trace::{EventId, StepMark, Trace, Track};
 
 /// Builds one trace from one or more files.
@@ -421,57 +422,6 @@ fn join(a: (Time, Time), b: (Time, Time)) -> (Time, Time) {
     (a.0.min(b.0), a.1.max(b.1))
 }
 
-/// Slices of one track by what they count as.
-#[derive(Default)]
-struct Counted {
-    recorded: u64,
-    asynchronous: u64,
-    derived: u64,
-    by_category: Vec<(NameId, u64)>,
-}
-
-fn count(table: &TrackTable, kind: TrackKind, derived: bool) -> Counted {
-    let slices = &table.slices;
-    let all = slices.start.len() as u64;
-    let mut counted = Counted::default();
-    let derived_slices = match (&slices.flags, derived) {
-        (_, true) => all,
-        (Uniform::One(flags), _) => {
-            if is_derived(*flags) {
-                all
-            } else {
-                0
-            }
-        }
-        (Uniform::Each(flags), _) => {
-            flags.iter().filter(|flags| is_derived(**flags)).count() as u64
-        }
-    };
-    counted.derived = derived_slices;
-    if kind == TrackKind::Async {
-        counted.asynchronous = all - derived_slices;
-        return counted;
-    }
-    counted.recorded = all - derived_slices;
-    if counted.recorded == 0 {
-        return counted;
-    }
-    match &slices.category {
-        Uniform::One(category) => counted.by_category.push((*category, counted.recorded)),
-        Uniform::Each(categories) => {
-            let mut counts: HashMap<NameId, u64, FxBuildHasher> = HashMap::default();
-            for (index, category) in categories.iter().enumerate() {
-                if !is_derived(slices.flags.get(index)) {
-                    *counts.entry(*category).or_insert(0) += 1;
-                }
-            }
-            counted.by_category = counts.into_iter().collect();
-            counted.by_category.sort_unstable();
-        }
-    }
-    counted
-}
-
 /// Numbers everything, links flows and adds up what was counted.
 fn seal(
     finished: Vec<Done>,
@@ -552,58 +502,6 @@ fn seal(
 
 fn merge_span(a: Option<(Time, Time)>, b: Option<(Time, Time)>) -> Option<(Time, Time)> {
     a.into_iter().chain(b).reduce(join)
-}
-
-/// A count and the tracks that gave most of it.
-#[derive(Clone, Default)]
-struct Tally {
-    count: u64,
-    worst: Vec<(u64, String)>,
-}
-
-impl Tally {
-    fn add(&mut self, count: u64, track: &str) {
-        if count == 0 {
-            return;
-        }
-        self.count += count;
-        let place = self.worst.partition_point(|known| known.0 >= count);
-        if place < 3 {
-            self.worst.insert(place, (count, track.to_owned()));
-            self.worst.truncate(3);
-        }
-    }
-}
-
-#[derive(Clone, Default)]
-struct FileCounts {
-    overlapping: Tally,
-    clipped: Tally,
-    impossible: Tally,
-    open: Tally,
-}
-
-impl FileCounts {
-    fn into_diagnostics(self, file: usize) -> impl Iterator<Item = DiagnosticCount> {
-        [
-            (Diagnostic::PartialOverlap, self.overlapping),
-            (Diagnostic::DepthClipped, self.clipped),
-            (Diagnostic::ImpossibleDuration, self.impossible),
-            (Diagnostic::OpenFlow, self.open),
-        ]
-        .into_iter()
-        .filter(|(_, tally)| tally.count > 0)
-        .map(move |(what, tally)| DiagnosticCount {
-            what,
-            count: tally.count,
-            details: tally
-                .worst
-                .iter()
-                .map(|(count, track)| format!("{count} on track {track}"))
-                .collect(),
-            file: Some(file),
-        })
-    }
 }
 
 /// All of a trace that is not derived from the rest; what a cache image holds.

@@ -35,6 +35,7 @@ mod query;
 mod sink;
 mod suspicious;
 mod table;
+mod tally;
 mod trace;
 mod validate;
 

@@ -1,0 +1,515 @@
+//! The tables that [`SliceKind::of`](super::SliceKind::of) goes by, and how they are searched.
+
+use super::SliceKind;
+
+/// What a category says.
+#[derive(Clone, Copy)]
+pub(super) enum Family {
+    Python,
+    Copy,
+    Sync,
+    Label,
+    Runtime,
+    Operator,
+    Device,
+}
+
+/// Categories of PyTorch's profiler, 2020 until now, and of others that write the same format.
+pub(super) const CATEGORIES: &[(Family, &[&str])] = &[
+    (Family::Python, &["python_function", "python"]),
+    (
+        Family::Copy,
+        &["gpu_memcpy", "gpu_memset", "memcpy", "memset", "hip_memcpy"],
+    ),
+    (Family::Sync, &["cuda_sync", "hip_sync", "xpu_sync"]),
+    (Family::Label, &["user_annotation", "gpu_user_annotation"]),
+    (
+        Family::Runtime,
+        &[
+            "cuda_runtime",
+            "cuda_driver",
+            "hip_runtime",
+            "runtime",
+            "xpu_runtime",
+            "xpu_driver",
+            "mtia_runtime",
+            "privateuse1_runtime",
+            "privateuse1_driver",
+            "overhead",
+            "hsa_api",
+            "hip_api",
+        ],
+    ),
+    (
+        Family::Operator,
+        &["cpu_op", "operator", "cpu_instant_event"],
+    ),
+    (
+        Family::Device,
+        &[
+            "kernel",
+            "cuda_profiler_range",
+            "mtia_ccp_events",
+            "mtia_insight",
+            "xpu_kernel",
+        ],
+    ),
+];
+
+/// How a pattern is looked for. Patterns are in small letters.
+pub(super) enum Match {
+    /// Anywhere.
+    Part(&'static str),
+    /// At the beginning.
+    Start(&'static str),
+    /// Between characters that are neither letters nor digits.
+    Word(&'static str),
+}
+
+use Match::{Part, Start, Word};
+
+/// Names that labels and operators share.
+pub(super) const LABELS: &[(SliceKind, &[Match])] = &[
+    (
+        SliceKind::UserLabel,
+        &[Start("profilerstep"), Start("optimizer.")],
+    ),
+    (
+        SliceKind::Collective,
+        &[
+            Part("nccl:"),
+            Part("gloo:"),
+            Part("rccl:"),
+            Start("c10d::"),
+            Part("record_param_comms"),
+        ],
+    ),
+    (SliceKind::Input, &[Part("dataloader")]),
+];
+
+pub(super) const RUNTIME_CALLS: &[(SliceKind, &[Match])] = &[(
+    SliceKind::Wait,
+    &[
+        Part("synchronize"),
+        Part("waitevent_blocking"),
+        Word("wait"),
+    ],
+)];
+
+/// Work, on a device or on a host: operators, kernels and HLO instructions.
+pub(super) const WORK: &[(SliceKind, &[Match])] = &[
+    (
+        SliceKind::Collective,
+        &[
+            Part("nccl"),
+            Part("rccl"),
+            Part("all-reduce"),
+            Part("all_reduce"),
+            Part("allreduce"),
+            Part("all-gather"),
+            Part("all_gather"),
+            Part("allgather"),
+            Part("reduce-scatter"),
+            Part("reduce_scatter"),
+            Part("reducescatter"),
+            Part("all-to-all"),
+            Part("all_to_all"),
+            Part("alltoall"),
+            Part("collective"),
+            Part("cross_device_reduce"),
+            Part("crossdevicereduce"),
+            Part("msccl"),
+            Part("oneccl"),
+            Part("ppermute"),
+            Part("c10d::"),
+            Word("psum"),
+            Word("send"),
+            Word("recv"),
+        ],
+    ),
+    (
+        SliceKind::Wait,
+        &[
+            Word("wait"),
+            Word("barrier"),
+            Part("barrier-"),
+            Part("spin_kernel"),
+        ],
+    ),
+    (SliceKind::Input, &[Word("infeed"), Part("dataloader")]),
+    (
+        SliceKind::Attention,
+        &[
+            Part("attention"),
+            Part("flash_"),
+            Part("flashattn"),
+            Part("fmha"),
+            Part("attn"),
+            Part("sdpa"),
+            Part("scaled_dot_product"),
+            Word("mha"),
+            Word("mla"),
+        ],
+    ),
+    (
+        SliceKind::MatMul,
+        &[
+            Part("gemm"),
+            Part("gemv"),
+            Part("matmul"),
+            Part("cutlass"),
+            Part("xmma"),
+            Part("cijk_"),
+            Part("nvjet"),
+            Part("cublas"),
+            Part("wgmma"),
+            Part("convolution"),
+            Part("convolve"),
+            Part("conv1d"),
+            Part("conv2d"),
+            Part("conv3d"),
+            Part("winograd"),
+            Part("scudnn"),
+            Part("hcudnn"),
+            Part("wgrad"),
+            Part("dgrad"),
+            Part("fprop"),
+            Part("im2col"),
+            Part("im3d2col"),
+            Part("einsum"),
+            Part("addmm"),
+            Part("addbmm"),
+            Part("baddbmm"),
+            Part("mmbackward"),
+            Word("conv"),
+            Word("dot"),
+            Word("mm"),
+            Word("bmm"),
+            Word("mv"),
+            Part("asmconv"),
+            Part("cask_cudnn"),
+            Part("fft1d_"),
+            Part("fft2d_"),
+            Part("flip_filter"),
+            Word("linear"),
+        ],
+    ),
+    (
+        SliceKind::Fusion,
+        &[Part("fusion"), Start("triton_"), Part("_fused_kernel")],
+    ),
+    (
+        SliceKind::Copy,
+        &[
+            Part("memcpy"),
+            Part("memset"),
+            Part("copy"),
+            Part("fillbuffer"),
+            Part("transpose"),
+            Part("nchwtonhwc"),
+            Part("nhwctonchw"),
+            Part("dma_"),
+            Part("kvcache"),
+            Part("kv_cache"),
+            Part("dynamic-slice"),
+            Part("dynamic-update-slice"),
+            Part("dynamic_slice"),
+            Part("dynamic_update_slice"),
+            Word("outfeed"),
+            Word("concatenate"),
+            Word("cat"),
+            Word("contiguous"),
+            Word("clone"),
+            Word("gather"),
+            Word("scatter"),
+            Word("dma"),
+            Word("pad"),
+            Word("slice"),
+            Word("aten::to"),
+        ],
+    ),
+    (
+        SliceKind::Elementwise,
+        &[
+            Part("elementwise"),
+            Part("reduce"),
+            Part("reduction"),
+            Part("multi_tensor_apply"),
+            Part("softmax"),
+            Part("norm"),
+            Part("bn_fw"),
+            Part("bn_bw"),
+            Part("pool"),
+            Part("dropout"),
+            Part("activation"),
+            Part("sigmoid"),
+            Part("gelu"),
+            Part("silu"),
+            Part("relu"),
+            Part("tanh"),
+            Part("rsqrt"),
+            Part("philox"),
+            Part("random"),
+            Part("uniform"),
+            Part("subtensorop"),
+            Part("scalepackedtensor"),
+            Part("gammabeta"),
+            Part("criterion"),
+            Part("greater"),
+            Part("searchsorted"),
+            Part("devicescan"),
+            Part("devicereduce"),
+            Part("radixsort"),
+            Part("nll_loss"),
+            Part("cross_entropy"),
+            Part("embedding"),
+            Part("index"),
+            Part("eigenmetakernel"),
+            Part("splitkreduce"),
+            Part("epilogue"),
+            Part("addfunctor"),
+            Part("mulfunctor"),
+            Word("add"),
+            Word("mul"),
+            Part("multiply"),
+            Part("subtract"),
+            Part("divide"),
+            Part("exponential"),
+            Part("compare"),
+            Part("broadcast"),
+            Part("maximum"),
+            Part("minimum"),
+            Word("sub"),
+            Word("div"),
+            Word("exp"),
+            Word("log"),
+            Word("pow"),
+            Word("sqrt"),
+            Word("neg"),
+            Word("sum"),
+            Word("mean"),
+            Word("max"),
+            Word("min"),
+            Word("amax"),
+            Word("argmax"),
+            Word("clamp"),
+            Word("where"),
+            Word("select"),
+            Word("convert"),
+            Word("cast"),
+            Word("iota"),
+            Word("sort"),
+            Word("cumsum"),
+            Word("topk"),
+            Word("scan"),
+            Word("fill"),
+            Word("zero"),
+            Word("map"),
+            Word("negate"),
+            Word("power"),
+            Word("rng"),
+        ],
+    ),
+];
+
+/// Names that host threads of JAX, XLA, TensorFlow and of the program itself bear.
+pub(super) const HOST: &[(SliceKind, &[Match])] = &[
+    (
+        SliceKind::Host,
+        &[
+            Start("$"),
+            Start("<built-in"),
+            Start("<frozen"),
+            Start("nn.module:"),
+            Part(".py:"),
+            Part(".py("),
+            Part("pythonrefmanager"),
+        ],
+    ),
+    (
+        SliceKind::UserLabel,
+        &[
+            Start("profilerstep"),
+            Start("stepmarker"),
+            Start("optimizer."),
+        ],
+    ),
+    (
+        SliceKind::Wait,
+        &[
+            Part("synchronize"),
+            Part("blockuntil"),
+            Part("blockhostuntil"),
+            Part("block_until_ready"),
+            Part("(wait "),
+            Part("await"),
+            Part("collectionbarrier"),
+            Part("sequencingevent"),
+            Start("wait"),
+            Word("wait"),
+            Word("waiting"),
+            Word("sync"),
+            Word("barrier"),
+            Word("sleep"),
+            Word("idle"),
+        ],
+    ),
+    (
+        SliceKind::Compile,
+        &[
+            Part("compil"),
+            Part("codegen"),
+            Part("hlo passes"),
+            Part("mlir::"),
+            Part("llvm"),
+            Part("jaxpr"),
+            Part("thunkemitter"),
+            Part("lower_"),
+            Part("lowering"),
+            Part("lowerto"),
+            Part("passmanager"),
+            Part("inliner"),
+            Part("canonicaliz"),
+            Part("autotun"),
+        ],
+    ),
+    (
+        SliceKind::Input,
+        &[
+            Part("dataloader"),
+            Part("data_loader"),
+            Part("iterator::"),
+            Part("tf_data"),
+            Part("prefetch"),
+            Part("infeed"),
+            Part("dataset"),
+            Word("wait_for_batch"),
+        ],
+    ),
+    (
+        SliceKind::Copy,
+        &[
+            Part("memcpy"),
+            Part("transferto"),
+            Part("transferfrom"),
+            Part("transfer_to"),
+            Part("transfer_from"),
+            Part("deviceput"),
+            Part("device_put"),
+            Part("batched_copy"),
+            Part("batchedcopy"),
+            Part("copyto"),
+            Part("copyfrom"),
+            Part("copyraw"),
+            Part("mapdmabuffer"),
+            Part("linearize"),
+            Part("toliteral"),
+            Part("h2d"),
+            Part("d2h"),
+        ],
+    ),
+    (
+        SliceKind::Runtime,
+        &[
+            Part("::"),
+            Part("pjitfunction"),
+            Part("pjrt"),
+            Part("tfrt"),
+            Part("execute"),
+            Part("launch"),
+            Part("enqueue"),
+            Part("dispatch"),
+            Part("executor"),
+            Part("threadpool"),
+            Part("schedulework"),
+            Part("allocat"),
+            Part("loadprogram"),
+            Part("shard_args"),
+            Part("parsearguments"),
+            Part("handle inputs"),
+            Part("handle input event"),
+            Part("synclivetensors"),
+            Part("synctensorsgraph"),
+            Start("cuda"),
+            Start("hip"),
+            Start("cu_"),
+        ],
+    ),
+];
+
+/// HLO instructions that XLA's CPU threads run under their own names.
+pub(super) const HLO_WORDS: &[&str] = &[
+    "dot",
+    "convolution",
+    "reduce",
+    "reduce-window",
+    "broadcast",
+    "copy",
+    "copy-start",
+    "copy-done",
+    "transpose",
+    "all-reduce",
+    "all-gather",
+    "all-to-all",
+    "reduce-scatter",
+    "collective-permute",
+    "gather",
+    "scatter",
+    "sort",
+    "concatenate",
+    "dynamic-slice",
+    "dynamic-update-slice",
+    "slice",
+    "pad",
+    "iota",
+    "select",
+    "compare",
+    "convert",
+    "add",
+    "multiply",
+    "subtract",
+    "divide",
+    "maximum",
+    "minimum",
+    "exponential",
+    "rng-bit-generator",
+];
+
+pub(super) fn find(table: &[(SliceKind, &[Match])], name: &str) -> Option<SliceKind> {
+    table
+        .iter()
+        .find(|(_, patterns)| patterns.iter().any(|pattern| pattern.is_in(name)))
+        .map(|(kind, _)| *kind)
+}
+
+impl Match {
+    fn is_in(&self, name: &str) -> bool {
+        match self {
+            Part(part) => contains(name, part),
+            Start(start) => begins(name.as_bytes(), start),
+            Word(word) => positions(name, word).any(|at| {
+                let before = at.checked_sub(1).and_then(|at| name.as_bytes().get(at));
+                let after = name.as_bytes().get(at + word.len());
+                !before.is_some_and(u8::is_ascii_alphanumeric)
+                    && !after.is_some_and(u8::is_ascii_alphanumeric)
+            }),
+        }
+    }
+}
+
+pub(super) fn contains(name: &str, part: &str) -> bool {
+    positions(name, part).next().is_some()
+}
+
+fn begins(name: &[u8], start: &str) -> bool {
+    name.get(..start.len())
+        .is_some_and(|head| head.eq_ignore_ascii_case(start.as_bytes()))
+}
+
+/// Where `part`, which is in small letters, occurs in letters of either case.
+fn positions<'n>(name: &'n str, part: &'n str) -> impl Iterator<Item = usize> + 'n {
+    let name = name.as_bytes();
+    let first = part.as_bytes().first().copied().unwrap_or(0);
+    (0..name.len())
+        .filter(move |at| name[*at].to_ascii_lowercase() == first && begins(&name[*at..], part))
+}
