@@ -105,7 +105,11 @@ function summaryOf(value: Json): RunSummary | undefined {
 
 export async function fetchRuns(options?: RequestOptions): Promise<readonly RunSummary[]> {
   const body = asObject((await getJson('/runs', options)).body);
-  return asArray(body?.['runs']).flatMap((item) => summaryOf(item) ?? []);
+  // Newest first, also where opening a run has told a better time than its file's.
+  const age = (run: RunSummary) => -(run.recordedUnixMs ?? Number.NEGATIVE_INFINITY);
+  return asArray(body?.['runs'])
+    .flatMap((item) => summaryOf(item) ?? [])
+    .sort((a, b) => age(a) - age(b) || 0);
 }
 
 function toolOf(value: Json): RunTool | undefined {

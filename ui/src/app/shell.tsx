@@ -261,7 +261,11 @@ function Page({
         return (
           <>
             <PageHead title={toolOf(place.tool)?.title ?? 'Run'} summary="Opening the run." />
-            <Loading what="Opening the run" phase={importing?.phase} progress={importing?.progress} />
+            <Loading what="Opening the run" phase={importing?.phase} progress={importing?.progress}>
+              <button type="button" class="ss-button" onClick={() => goTo(store, { kind: 'runs' })}>
+                Cancel
+              </button>
+            </Loading>
           </>
         );
       }

@@ -50,6 +50,8 @@ export function Loading(props: {
   readonly what: string;
   readonly phase?: string | undefined;
   readonly progress?: number | undefined;
+  /** Shown with the phase: a way out. */
+  readonly children?: ComponentChildren;
 }): JSX.Element | undefined {
   const [age, setAge] = useState<'new' | 'short' | 'long'>('new');
   useEffect(() => {
@@ -69,6 +71,7 @@ export function Loading(props: {
         {age === 'long' && props.phase !== undefined ? ` · ${props.phase}${share}` : ''} …
       </span>
       <progress aria-label={props.what} {...(props.progress === undefined ? {} : { value: props.progress })} max={1} />
+      {age === 'long' ? <div>{props.children}</div> : undefined}
     </div>
   );
 }

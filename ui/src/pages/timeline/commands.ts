@@ -10,6 +10,7 @@ import { copyText } from '../../widgets/download.ts';
 import { eventJson } from './details.tsx';
 import {
   addNote,
+  currentStep,
   focusSelection,
   followFlow,
   goStep,
@@ -109,6 +110,11 @@ export function timelineCommands(session: Session): readonly Command[] {
     }),
     on('step-previous', 'Previous step', () => goStep(session, -1)),
     on('step-next', 'Next step', () => goStep(session, 1)),
+    on('limit-to-step', 'Limit everything to the current step', () => {
+      const step = currentStep(session.steps, engine.target);
+      if (step === undefined) announce('No steps were recorded');
+      else store.view.steps.value = { from: step.n, to: step.n };
+    }),
     on('go-start', 'Go to the start of the run', () => engine.show({ startNs: 0, endNs: lengthOf(engine.target) })),
     on('go-end', 'Go to the end of the run', () =>
       engine.show({ startNs: engine.bounds.endNs - lengthOf(engine.target), endNs: engine.bounds.endNs }),

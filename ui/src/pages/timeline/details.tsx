@@ -92,8 +92,6 @@ function EventView({ session, event }: { readonly session: Session; readonly eve
           {among.minNs === among.maxNs
             ? `All ${formatCount(among.count)} events of this name are equally long.`
             : `Longer than ${significant(among.percentile)} % of ${formatCount(among.count)} with this name; median ${formatDuration(among.medianNs)}, longest ${formatDuration(among.maxNs)}.`}{' '}
-          {formatCount(among.rank)} by length, median {formatDuration(among.medianNs)}, longest{' '}
-          {formatDuration(among.maxNs)}).{' '}
           <button
             type="button"
             class="ss-link"
