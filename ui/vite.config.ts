@@ -1,7 +1,7 @@
 import { defineConfig } from 'vitest/config';
 
-/** Where `npm run dev` sends API requests: the mock server, or a real `stepscope` given by `STEPSCOPE_URL`. */
-const apiTarget = process.env.STEPSCOPE_URL ?? 'http://127.0.0.1:8792';
+/** Where `npm run dev` sends API requests: a running `stepscope view`, by default on its usual port. */
+const apiTarget = process.env.STEPSCOPE_URL ?? 'http://localhost:8791';
 
 export default defineConfig({
   base: '/',

@@ -1,5 +1,8 @@
 // main.tsx: start-up.
+import { effect } from '@preact/signals';
 import { render } from 'preact';
+import { applyTheme } from '../base/theme.ts';
+import { themeOfStore } from '../pages/shared/theme-signal.ts';
 import { createStore } from '../state/store.ts';
 import { bindAddressBar } from './address-bar.ts';
 import { bindKeyboard } from './keyboard.ts';
@@ -14,4 +17,7 @@ const store = createStore();
 bindAddressBar(store);
 bindKeyboard(store);
 bindLiveData(store);
-render(<Shell store={store} />, root);
+const theme = themeOfStore(store);
+// Before anything is drawn, and at once with every change: no page is seen in the wrong theme.
+effect(() => applyTheme(theme.value, document.documentElement));
+render(<Shell store={store} theme={theme} />, root);

@@ -1,13 +1,12 @@
 // shell.tsx: the frame of every page.
-import { useComputed, useSignalEffect } from '@preact/signals';
+import { type ReadonlySignal, useComputed, useSignalEffect } from '@preact/signals';
 import type { JSX } from 'preact';
-import { useEffect, useMemo, useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { connection } from '../api/client.ts';
-import { applyTheme } from '../base/theme.ts';
+import type { Theme } from '../base/theme.ts';
 import { toolOf } from '../model/tools.ts';
 import { RunsPage } from '../pages/runs/page.tsx';
 import { PageHead } from '../pages/shared/page-head.tsx';
-import { themeOfStore } from '../pages/shared/theme-signal.ts';
 import { TimelinePage } from '../pages/timeline/page.tsx';
 import { ToolPage } from '../pages/tool/page.tsx';
 import { notice, overlay, register, run as runCommand } from '../state/commands.ts';
@@ -79,10 +78,8 @@ function shellCommands(store: Store) {
   ];
 }
 
-export function Shell({ store }: { readonly store: Store }): JSX.Element {
-  const theme = useMemo(() => themeOfStore(store), [store]);
+export function Shell({ store, theme }: { readonly store: Store; readonly theme: ReadonlySignal<Theme> }): JSX.Element {
   const [seed, setSeed] = useState('');
-  useSignalEffect(() => applyTheme(theme.value, document.documentElement));
   useEffect(() => register(shellCommands(store)), [store]);
   const opened = openedRun.value;
   const run = opened.kind === 'open' && opened.id === store.runId.value ? opened.run : undefined;
@@ -200,7 +197,7 @@ function Page({
   theme,
 }: {
   readonly store: Store;
-  readonly theme: ReturnType<typeof themeOfStore>;
+  readonly theme: ReadonlySignal<Theme>;
 }): JSX.Element | undefined {
   const place = store.place.value;
   const opened = openedRun.value;
