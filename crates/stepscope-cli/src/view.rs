@@ -35,6 +35,7 @@ pub fn run(asked: &args::View, out: &mut dyn Write) -> Result<(), CliError> {
         (None, false) => Some(new_token()),
     };
     let engine = Engine::new(options)?;
+    engine.fill_list();
     let server = ServerOptions {
         address: asked.host,
         port: asked.port,

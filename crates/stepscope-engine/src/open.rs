@@ -310,6 +310,9 @@ fn content_hash(parts: &[Part]) -> String {
     hash::combine(&hashes).hex()
 }
 
+/// The fact by which our recorder marks what it recovered from a journal.
+const RECOVERED: &str = "stepscope.recovered";
+
 /// What a file says about itself.
 #[derive(Clone, Debug, Default)]
 struct Told {
@@ -366,6 +369,9 @@ impl EventSink for Watched {
             ("rank", ArgValue::Uint(rank)) => self.told.rank = u32::try_from(rank).ok(),
             ("host", ArgValue::Str(host)) if !host.is_empty() => {
                 self.told.host = Some(host.to_owned());
+            }
+            (RECOVERED, ArgValue::Bool(true) | ArgValue::Int(1) | ArgValue::Uint(1)) => {
+                self.inner.diagnose(Diagnostic::Recovered, 1, "");
             }
             _ => {}
         }

@@ -342,3 +342,104 @@ fn the_same_files_named_twice_are_one_run() {
         .sum();
     assert_eq!(slices, 7);
 }
+
+/// Not a test of its own: the program that the next one kills. It records and waits.
+#[test]
+fn program_that_gets_killed() {
+    let Some(logs) = std::env::var_os("STEPSCOPE_TEST_KILLED") else {
+        return;
+    };
+    stepscope::start_trace(logs).unwrap();
+    for number in 0..100 {
+        let _step = stepscope::step(number);
+        let _span = stepscope::span!("forward");
+    }
+    let _open = stepscope::span!("still open");
+    std::fs::write(std::env::var_os("STEPSCOPE_TEST_READY").unwrap(), "ready").unwrap();
+    std::thread::sleep(Duration::from_mins(5));
+}
+
+#[test]
+fn opening_a_directory_recovers_what_a_killed_program_left_and_leaves_a_live_one_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (logs, ready) = (dir.path().join("logs"), dir.path().join("ready"));
+    std::fs::create_dir(&logs).unwrap();
+    let mut program = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "program_that_gets_killed"])
+        .env("STEPSCOPE_TEST_KILLED", &logs)
+        .env("STEPSCOPE_TEST_READY", &ready)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let until = Instant::now() + Duration::from_mins(1);
+    while !ready.exists() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(ready.exists());
+    let engine = Engine::new(EngineOptions {
+        watch: true,
+        ..options(&logs, dir.path())
+    })
+    .unwrap();
+    assert!(engine.runs().is_empty(), "the program still records");
+    let events = engine.subscribe();
+    program.kill().unwrap();
+    program.wait().unwrap();
+    wait_for(&events, |event| matches!(event, EngineEvent::RunAdded(_)));
+    let runs = engine.runs();
+    assert_eq!(runs.len(), 1);
+    let run = engine.open(&runs[0].id).unwrap();
+    let named = |text: &str| {
+        let names = run.trace.find_names(&mut |name| name == text);
+        let tracks = (0..run.trace.tracks().len()).map(|at| u32::try_from(at).unwrap());
+        tracks
+            .flat_map(|track| {
+                run.trace
+                    .slices(stepscope_model::TrackId(track))
+                    .name
+                    .to_vec()
+            })
+            .filter(|name| names.contains(name))
+            .count()
+    };
+    assert_eq!((named("forward"), named("still open")), (100, 1));
+    let told: Vec<_> = run
+        .trace
+        .diagnostics()
+        .iter()
+        .map(|found| found.what)
+        .collect();
+    assert!(
+        told.contains(&stepscope_model::Diagnostic::Recovered),
+        "{told:?}"
+    );
+    assert_eq!(
+        runs[0].steps.or(engine.summary(&runs[0].id).unwrap().steps),
+        Some(100)
+    );
+}
+
+#[test]
+fn the_list_fills_in_while_runs_stay_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let logs = dir.path().join("logs");
+    write(&logs.join("a.trace.json"), &trace(10, "a"));
+    write(&logs.join("bad.trace.json"), "");
+    let engine = Engine::new(options(&logs, dir.path())).unwrap();
+    let events = engine.subscribe();
+    engine.fill_list();
+    for _ in 0..2 {
+        wait_for(&events, |event| matches!(event, EngineEvent::RunChanged(_)));
+    }
+    let row = engine.summary("a.trace.json").unwrap();
+    assert_eq!(
+        (row.state, row.duration_ns),
+        (RunState::Listed, Some(95_000.0))
+    );
+    assert_eq!(row.kinds, ["Chrome"]);
+    assert!(engine.opened("a.trace.json").is_none());
+    assert_eq!(
+        engine.summary("bad.trace.json").unwrap().state,
+        RunState::Error
+    );
+}
