@@ -338,7 +338,7 @@ impl<'i, 'a> Decoder<'i, 'a> {
 
     fn add_open(&mut self, window: &mut Window<'a>) {
         for (_, _, slots) in &self.index.open {
-            for (words, _) in raw_records(slots) {
+            for (words, _) in raw_records(slots).filter(|(words, _)| words[2] != 0) {
                 self.last_ticks = self.last_ticks.max(words[0]);
             }
         }

@@ -22,7 +22,7 @@ use crate::clock::Pair;
 use crate::journal::Journal;
 use crate::layout::{
     BLOCK_CLOCK, BLOCK_DATA, BLOCK_HEAD, BLOCK_LOST, BLOCK_OPEN, BLOCK_THREAD, BlockHead,
-    CHUNK_BYTES, CHUNK_USABLE, MAX_CHUNKS, OPEN_SPANS, RECORD_BYTES, RegionHead, THREAD_NAME_BYTES,
+    CHUNK_BYTES, CHUNK_USABLE, MAX_CHUNKS, RECORD_BYTES, RegionHead, THREAD_NAME_BYTES,
     first_extent_bytes,
 };
 use crate::os;
@@ -355,14 +355,16 @@ impl Drain {
 
     /// Writes the spans that are open.
     fn put_open(&mut self, region: &Region, serial: u32) {
-        let depth = region.head().depth.load(Ordering::Acquire) as usize;
         let mut content = crate::clock::ticks(self.state).to_le_bytes().to_vec();
-        for slot in region.open().iter().take(depth.min(OPEN_SPANS)) {
-            for word in [&slot.key, &slot.value, &slot.meta] {
-                content.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        for slot in region.open() {
+            let meta = slot.meta.load(Ordering::Acquire);
+            if meta != 0 {
+                for word in [slot.key.load(Ordering::Relaxed), 0, meta] {
+                    content.extend_from_slice(&word.to_le_bytes());
+                }
             }
         }
-        if depth > 0 {
+        if content.len() > 8 {
             let head = BlockHead {
                 kind: BLOCK_OPEN,
                 serial,

@@ -21,7 +21,8 @@
 //!
 //! ```text
 //! 0        RegionHead: who owns it, which chunks hold what
-//! 4096     open spans: OPEN_SPANS slots of one record each (word 1 is the `tracing` id)
+//! 4096     open spans: OPEN_SPANS slots of one record each (word 1 is the `tracing` id);
+//!          a slot whose word 2 is 0 is free
 //! 16384    chunk 0, chunk 1, ... of CHUNK_BYTES each
 //! ```
 //!
@@ -79,6 +80,8 @@ pub(crate) const FLAG_ARGS: u8 = 1;
 pub(crate) const FLAG_NAMED_BY_TEXT: u8 = 2;
 /// Span: a link with the same key came before it.
 pub(crate) const FLAG_LINK: u8 = 4;
+/// Span: it came from `tracing`, and word 1 of its open slot is its id.
+pub(crate) const FLAG_TRACED: u8 = 8;
 
 /// Argument: word 1 is an `i64`.
 pub(crate) const ARG_INT: u8 = 0;
@@ -124,7 +127,7 @@ pub(crate) const fn meta_extra(meta: u64) -> u16 {
 }
 
 /// One record as the threads see it. Relaxed stores compile to plain ones; the publication is
-/// the Release store of [`ChunkHead::used`] (or of [`RegionHead::depth`]).
+/// the Release store of [`ChunkHead::used`], and of an open slot's own `meta`.
 #[repr(C)]
 pub(crate) struct Record {
     /// Word 0.
@@ -169,8 +172,8 @@ pub(crate) struct RegionHead {
     pub(crate) serial: AtomicU32,
     /// The owner's id in the operating system.
     pub(crate) tid: AtomicU32,
-    /// Open spans that have a slot; stored with Release after the slot's words.
-    pub(crate) depth: AtomicU32,
+    /// Unused.
+    pub(crate) reserved: AtomicU32,
     /// Chunks that may be used.
     pub(crate) chunk_limit: AtomicU32,
     /// Records that found no room.
@@ -180,7 +183,7 @@ pub(crate) struct RegionHead {
     /// Bytes of the name.
     pub(crate) name_len: AtomicU32,
     /// Unused.
-    pub(crate) reserved: AtomicU32,
+    pub(crate) reserved_too: AtomicU32,
     /// The thread's name as words of bytes.
     pub(crate) name: [AtomicU64; THREAD_NAME_BYTES / 8],
     /// Pieces of the file, in order of chunks.

@@ -341,10 +341,9 @@ fn leftover(rings: &[u8], at: usize) -> Option<Leftover<'_>> {
         }
         number += count.min(MAX_CHUNKS - number);
     }
-    let depth = half(rings, at + offset_of!(RegionHead, depth)) as usize;
     let open_at = at + OPEN_OFFSET;
     let open = rings
-        .get(open_at..open_at + depth.min(OPEN_SPANS) * RECORD_BYTES)
+        .get(open_at..open_at + OPEN_SPANS * RECORD_BYTES)
         .unwrap_or_default();
     Some(Leftover {
         serial,

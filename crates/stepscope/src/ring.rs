@@ -9,10 +9,10 @@
 //!
 //! # Who may touch what
 //!
-//! * The owner alone writes records, open slots, `used`, `depth`, and takes free chunks.
+//! * The owner alone writes records, open slots, `used`, and takes free chunks.
 //! * The drain thread alone gives chunks back and raises `chunk_limit`.
-//! * Publication is one Release store after the words: `used` for records, `depth` for open slots,
-//!   `state` for chunks. The other side loads it with Acquire. There is no read-modify-write and
+//! * Publication is one Release store after the words: `used` for records, the slot's own `meta` for
+//!   open slots, `state` for chunks. The other side loads it with Acquire. There is no read-modify-write and
 //!   no fence on the hot path.
 //! * What a killed thread leaves is consistent: stores to a mapping reach the kernel's page in
 //!   program order, and every publication comes after what it publishes. A thread killed between
@@ -270,12 +270,16 @@ impl Region {
     fn reset(&self, _state: u32, fresh: Option<(u64, usize)>) {
         let head = self.head();
         head.serial.store(0, Ordering::Release);
-        head.depth.store(0, Ordering::Relaxed);
         head.dropped.store(0, Ordering::Relaxed);
         head.cut.store(0, Ordering::Relaxed);
         for chunk in &head.chunks {
             chunk.state.store(0, Ordering::Relaxed);
             chunk.used.store(0, Ordering::Relaxed);
+        }
+        if fresh.is_none() {
+            for slot in self.open() {
+                slot.meta.store(0, Ordering::Relaxed);
+            }
         }
         if let Some((place, chunks)) = fresh {
             head.file_offset.store(place, Ordering::Relaxed);
@@ -321,6 +325,15 @@ fn own_name(into: &mut [u8; THREAD_NAME_BYTES]) -> u32 {
     u32::try_from(len).unwrap_or(0)
 }
 
+/// Bytes of a chunk that records use.
+#[allow(clippy::cast_possible_truncation, reason = "65,520")]
+const FULL: u32 = CHUNK_USABLE as u32;
+/// Bytes of one record.
+#[allow(clippy::cast_possible_truncation, reason = "24")]
+const ONE: u32 = RECORD_BYTES as u32;
+/// Looks like a chunk that is full; never written.
+static NO_CHUNK: AtomicU32 = AtomicU32::new(FULL);
+
 /// What a thread knows of its own region. No destructor: it works until the thread's last
 /// instruction.
 pub(crate) struct Local {
@@ -331,17 +344,15 @@ pub(crate) struct Local {
     home: Cell<u32>,
     /// The session for which attaching failed, so that it is not tried again and again.
     refused: Cell<u32>,
-    /// Inside [`attach`].
+    /// Inside `attach`.
     attaching: Cell<bool>,
     region: Cell<Option<&'static Region>>,
     head: Cell<*const RegionHead>,
     open: Cell<*const Record>,
-    /// Where the next record goes, and where the chunk's last one ends.
-    cursor: Cell<*mut u8>,
-    limit: Cell<*mut u8>,
-    /// Begin of the current chunk and its number.
+    /// Begin of the current chunk, and how much of it is used; [`NO_CHUNK`] before the first one.
     chunk_at: Cell<*mut u8>,
     used: Cell<*const AtomicU32>,
+    /// Number of the current chunk in the region, and in the order of use.
     chunk: Cell<u32>,
     sequence: Cell<u32>,
     depth: Cell<u32>,
@@ -357,10 +368,8 @@ thread_local! {
             region: Cell::new(None),
             head: Cell::new(std::ptr::null()),
             open: Cell::new(std::ptr::null()),
-            cursor: Cell::new(std::ptr::null_mut()),
-            limit: Cell::new(std::ptr::null_mut()),
             chunk_at: Cell::new(std::ptr::null_mut()),
-            used: Cell::new(std::ptr::null()),
+            used: Cell::new(&raw const NO_CHUNK),
             chunk: Cell::new(u32::MAX),
             sequence: Cell::new(0),
             depth: Cell::new(0),
@@ -383,12 +392,14 @@ pub(crate) struct Writer<'a> {
 /// when the event has to be dropped (and has been counted).
 #[inline]
 pub(crate) fn with_writer<T>(state: u32, work: impl FnOnce(Writer<'_>) -> T) -> Option<T> {
-    LOCAL.with(|local| {
-        if local.state.get() != state && !attach(local, state) {
-            return None;
-        }
-        Some(work(Writer { local, state }))
-    })
+    // A closure this small is inlined; with the work in it, it is not always.
+    let local = LOCAL.with(std::ptr::from_ref);
+    // SAFETY: of this thread, which is here; without a destructor it is valid until the thread ends.
+    let local = unsafe { &*local };
+    if local.state.get() != state && !attach(local, state) {
+        return None;
+    }
+    Some(work(Writer { local, state }))
 }
 
 impl Writer<'_> {
@@ -411,25 +422,34 @@ impl Writer<'_> {
     }
 
     /// Takes the next slot of the stack of open spans.
+    ///
+    /// A handler that interrupts this takes the slot after it. (Should the handler's span end before
+    /// this slot is filled, the slot may be used twice: then a kill shows one open span less.)
     #[inline]
-    pub(crate) fn open(self, key: u64, id: u64, meta: u64) -> OpenSlot {
-        self.enter();
+    pub(crate) fn open(self, key: u64, meta: u64) -> OpenSlot {
         let depth = self.local.depth.get();
-        if (depth as usize) < OPEN_SPANS {
-            // SAFETY: attached, so both point into the region; the index was checked.
-            unsafe {
-                let slot = &*self.local.open.get().add(depth as usize);
-                slot.key.store(key, Ordering::Relaxed);
-                slot.value.store(id, Ordering::Relaxed);
-                slot.meta.store(meta, Ordering::Relaxed);
-                (*self.local.head.get())
-                    .depth
-                    .store(depth + 1, Ordering::Release);
-            }
-        }
         self.local.depth.set(depth + 1);
-        self.leave();
+        compiler_fence(Ordering::SeqCst);
+        if (depth as usize) < OPEN_SPANS {
+            // SAFETY: attached, so it points into the region; the index was checked.
+            let slot = unsafe { &*self.local.open.get().add(depth as usize) };
+            slot.key.store(key, Ordering::Relaxed);
+            slot.meta.store(meta, Ordering::Release);
+        }
         OpenSlot(depth)
+    }
+
+    /// As [`open`](Self::open), for a span that will be looked for by its id.
+    #[cfg(feature = "tracing")]
+    #[inline]
+    pub(crate) fn open_with_id(self, key: u64, id: u64, meta: u64) {
+        let depth = self.local.depth.get() as usize;
+        if depth < OPEN_SPANS {
+            // SAFETY: as above.
+            let slot = unsafe { &*self.local.open.get().add(depth) };
+            slot.value.store(id, Ordering::Relaxed);
+        }
+        self.open(key, meta);
     }
 
     /// Gives a slot back and appends the span's record.
@@ -454,7 +474,7 @@ impl Writer<'_> {
         self.enter();
         let bytes = RECORD_BYTES + tail.len().next_multiple_of(RECORD_BYTES);
         if self.make_room(bytes) {
-            let at = self.local.cursor.get();
+            let at = self.at();
             // SAFETY: `make_room` says that `bytes` fit between `at` and the chunk's end.
             unsafe {
                 put(at, words);
@@ -463,7 +483,7 @@ impl Writer<'_> {
                 let pad = bytes - RECORD_BYTES - tail.len();
                 text.add(tail.len()).write_bytes(0, pad);
             }
-            self.publish(at, bytes);
+            self.publish(bytes);
         }
         self.leave();
     }
@@ -502,7 +522,7 @@ impl Writer<'_> {
         self.local.depth.get()
     }
 
-    /// An open slot's key, id and meta.
+    /// Key, id and meta of an open slot that was taken with an id.
     #[cfg(feature = "tracing")]
     pub(crate) fn slot(self, index: u32) -> Option<[u64; 3]> {
         if index as usize >= OPEN_SPANS || index >= self.local.depth.get() {
@@ -510,11 +530,12 @@ impl Writer<'_> {
         }
         // SAFETY: attached; the index was checked.
         let slot = unsafe { &*self.local.open.get().add(index as usize) };
-        Some([
-            slot.key.load(Ordering::Relaxed),
-            slot.value.load(Ordering::Relaxed),
-            slot.meta.load(Ordering::Relaxed),
-        ])
+        let meta = slot.meta.load(Ordering::Relaxed);
+        if crate::layout::meta_flags(meta) & crate::layout::FLAG_TRACED == 0 {
+            return None;
+        }
+        let key = slot.key.load(Ordering::Relaxed);
+        Some([key, slot.value.load(Ordering::Relaxed), meta])
     }
 
     /// The slot with this index, for closing it.
@@ -523,40 +544,46 @@ impl Writer<'_> {
         OpenSlot(index)
     }
 
+    /// Bytes of the current chunk that are used.
+    #[inline]
+    fn used(self) -> &'static AtomicU32 {
+        // SAFETY: points into the head of the region, or to `NO_CHUNK`; both stay for ever.
+        unsafe { &*self.local.used.get() }
+    }
+
+    /// Where the next record goes; only with room for it.
+    #[inline]
+    fn at(self) -> *mut u8 {
+        let used = self.used().load(Ordering::Relaxed) as usize;
+        // SAFETY: within the chunk.
+        unsafe { self.local.chunk_at.get().add(used) }
+    }
+
     #[inline]
     fn append(self, words: [u64; 3]) {
-        let at = self.local.cursor.get();
-        if at == self.local.limit.get() {
+        let used = self.used().load(Ordering::Relaxed);
+        if used == FULL {
             return self.append_in_next_chunk(words);
         }
-        // SAFETY: between the chunk's begin and its end there is room for whole records only.
-        unsafe { put(at, words) };
-        self.publish(at, RECORD_BYTES);
+        // SAFETY: the chunk has room for whole records up to `FULL`.
+        unsafe { put(self.local.chunk_at.get().add(used as usize), words) };
+        self.used().store(used + ONE, Ordering::Release);
     }
 
     #[cold]
     #[inline(never)]
     fn append_in_next_chunk(self, words: [u64; 3]) {
         if self.make_room(RECORD_BYTES) {
-            let at = self.local.cursor.get();
             // SAFETY: `make_room` says so.
-            unsafe { put(at, words) };
-            self.publish(at, RECORD_BYTES);
+            unsafe { put(self.at(), words) };
+            self.publish(RECORD_BYTES);
         }
     }
 
-    #[inline]
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "an offset within a chunk of 64 KiB"
-    )]
-    fn publish(self, at: *mut u8, bytes: usize) {
-        // SAFETY: still within the chunk, or just at its end.
-        let next = unsafe { at.add(bytes) };
-        self.local.cursor.set(next);
-        let used = next as usize - self.local.chunk_at.get() as usize;
-        // SAFETY: attached with a chunk, so it points into the head.
-        unsafe { (*self.local.used.get()).store(used as u32, Ordering::Release) };
+    fn publish(self, bytes: usize) {
+        let used = self.used();
+        let bytes = u32::try_from(bytes).unwrap_or(0);
+        used.store(used.load(Ordering::Relaxed) + bytes, Ordering::Release);
     }
 
     /// Sees to it that `bytes` fit into the current chunk; `false` (and counted) when all chunks
@@ -564,8 +591,7 @@ impl Writer<'_> {
     #[cold]
     fn make_room(self, bytes: usize) -> bool {
         let local = self.local;
-        let room = local.limit.get() as usize - local.cursor.get() as usize;
-        if bytes <= room && !local.cursor.get().is_null() {
+        if bytes <= (FULL - self.used().load(Ordering::Relaxed)) as usize {
             return true;
         }
         // SAFETY: attached.
@@ -595,56 +621,43 @@ impl Writer<'_> {
         local.sequence.set(sequence);
         local.chunk.set(u32::try_from(free).unwrap_or(u32::MAX));
         local.used.set(&raw const chunk.used);
-        let at = region.chunk(free);
-        local.chunk_at.set(at);
-        local.cursor.set(at);
-        // SAFETY: within the chunk.
-        local.limit.set(unsafe { at.add(CHUNK_USABLE) });
+        local.chunk_at.set(region.chunk(free));
         true
     }
 
     #[inline]
     fn pop(self, slot: OpenSlot) {
         let local = self.local;
-        let depth = local.depth.get();
-        if slot.0 + 1 != depth || depth as usize > OPEN_SPANS {
-            return self.pop_out_of_order(slot);
+        let index = slot.0 as usize;
+        if index >= OPEN_SPANS {
+            // A span without a slot, or none at all.
+            let depth = local.depth.get();
+            if depth as usize > OPEN_SPANS {
+                self.trim(depth - 1);
+            }
+            return;
         }
-        self.trim(slot.0);
+        // SAFETY: attached; the index was checked.
+        let open = unsafe { &*local.open.get().add(index) };
+        open.meta.store(0, Ordering::Release);
+        if slot.0 + 1 == local.depth.get() {
+            self.trim(slot.0);
+        }
     }
 
     /// Sets the depth, less the slots on top whose spans have ended before.
     #[inline]
     fn trim(self, mut depth: u32) {
         let local = self.local;
-        // SAFETY: attached; indexes below the depth are within the stack.
-        unsafe {
-            while depth > 0
-                && (*local.open.get().add(depth as usize - 1))
-                    .meta
-                    .load(Ordering::Relaxed)
-                    == 0
-            {
-                depth -= 1;
+        while depth > 0 && depth as usize <= OPEN_SPANS {
+            // SAFETY: attached; the index was checked.
+            let below = unsafe { &*local.open.get().add(depth as usize - 1) };
+            if below.meta.load(Ordering::Relaxed) != 0 {
+                break;
             }
-            (*local.head.get()).depth.store(depth, Ordering::Release);
+            depth -= 1;
         }
         local.depth.set(depth);
-    }
-
-    /// A span that ends before one that began later, or one without a slot.
-    #[cold]
-    fn pop_out_of_order(self, slot: OpenSlot) {
-        let depth = self.local.depth.get();
-        if (slot.0 as usize) < OPEN_SPANS && slot.0 < depth {
-            // SAFETY: attached; the index was checked.
-            let open = unsafe { &*self.local.open.get().add(slot.0 as usize) };
-            open.meta.store(0, Ordering::Relaxed);
-        } else if depth as usize > OPEN_SPANS + 1 {
-            self.local.depth.set(depth - 1);
-        } else if depth as usize == OPEN_SPANS + 1 {
-            self.trim(depth - 1);
-        }
     }
 }
 
@@ -703,8 +716,7 @@ fn attach_counted(local: &Local, state: u32) -> bool {
     }
     local.head.set(region.head());
     local.open.set(region.open().as_ptr());
-    local.cursor.set(std::ptr::null_mut());
-    local.limit.set(std::ptr::null_mut());
+    local.used.set(&raw const NO_CHUNK);
     local.chunk_at.set(std::ptr::null_mut());
     local.chunk.set(u32::MAX);
     local.sequence.set(0);

@@ -2,6 +2,7 @@
 //!
 //! Off, each costs one relaxed load and a branch.
 
+use std::hint::cold_path;
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
@@ -129,6 +130,7 @@ impl SpanGuard {
         if state & LEVEL_MASK == 0 {
             return Self::OFF;
         }
+        cold_path();
         let id = name.id();
         if id == 0 {
             return begin_by_text(state, name.text(), KIND_SPAN, &[]);
@@ -140,7 +142,7 @@ impl SpanGuard {
                 begin,
                 meta,
                 state,
-                slot: writer.open(begin, 0, meta),
+                slot: writer.open(begin, meta),
                 thread: PhantomData,
             }
         })
@@ -193,7 +195,11 @@ impl Drop for SpanGuard {
     #[inline]
     fn drop(&mut self) {
         // What began in a session that has ended was written by that session.
-        if self.state == 0 || STATE.load(Ordering::Relaxed) != self.state {
+        if self.state == 0 {
+            return;
+        }
+        cold_path();
+        if STATE.load(Ordering::Relaxed) != self.state {
             return;
         }
         with_writer(self.state, |writer| {
@@ -215,7 +221,7 @@ fn begin(state: u32, id: u32, kind: u8, args: &[Arg<'_>]) -> SpanGuard {
             begin,
             meta,
             state,
-            slot: writer.open(begin, 0, meta),
+            slot: writer.open(begin, meta),
             thread: PhantomData,
         }
     })
@@ -237,7 +243,7 @@ fn begin_by_text(state: u32, name: &str, kind: u8, args: &[Arg<'_>]) -> SpanGuar
             begin,
             meta,
             state,
-            slot: writer.open(begin, 0, meta),
+            slot: writer.open(begin, meta),
             thread: PhantomData,
         }
     })

@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use tracing_core::span::Record;
 use tracing_core::{Event, Level, Metadata};
 
-use crate::layout::{FLAG_LINK, KIND_LINK, KIND_SPAN, OPEN_SPANS, meta};
+use crate::layout::{FLAG_LINK, FLAG_TRACED, KIND_LINK, KIND_SPAN, OPEN_SPANS, meta};
 use crate::names;
 use crate::ring::{LEVEL_MASK, STATE, Writer, with_writer};
 
@@ -196,7 +196,7 @@ fn enter(id: SpanId) {
         if id.key() != 0 {
             writer.record([begin, id.key(), crate::layout::meta(0, KIND_LINK, 0, 0)]);
         }
-        writer.open(begin, id.0, meta);
+        writer.open_with_id(begin, id.0, meta);
         if writer.depth() as usize > OPEN_SPANS {
             // Its begin cannot be kept anywhere.
             writer.count_dropped();
@@ -206,8 +206,8 @@ fn enter(id: SpanId) {
 
 #[inline]
 fn span_meta(callsite: &'static Callsite, id: SpanId) -> u64 {
-    let flags = if id.key() == 0 { 0 } else { FLAG_LINK };
-    meta(callsite.name.id(), KIND_SPAN, flags, 0)
+    let link = if id.key() == 0 { 0 } else { FLAG_LINK };
+    meta(callsite.name.id(), KIND_SPAN, FLAG_TRACED | link, 0)
 }
 
 #[inline]
@@ -227,7 +227,6 @@ fn exit(id: SpanId) {
         for index in (0..depth).rev() {
             if let Some([begin, held, meta]) = writer.slot(index)
                 && held == id.0
-                && meta != 0
             {
                 writer.close(Writer::slot_at(index), begin, end, meta);
                 return;
@@ -244,9 +243,9 @@ fn current() -> Option<(SpanId, &'static Metadata<'static>)> {
     }
     with_writer(state, |writer| {
         (0..writer.depth()).rev().find_map(|index| {
-            let [_, held, meta] = writer.slot(index)?;
+            let [_, held, _] = writer.slot(index)?;
             let id = SpanId(held);
-            (held != 0 && meta != 0).then(|| Some((id, id.callsite()?.metadata)))?
+            Some((id, id.callsite()?.metadata))
         })
     })
     .flatten()

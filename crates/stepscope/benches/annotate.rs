@@ -1,0 +1,329 @@
+//! Cost of one annotation (begin and end), beside the floor measured in the same process.
+//!
+//! `cargo bench -p stepscope --bench annotate [-- [--json] [CASE]]`. Each case is a process of its own,
+//! which measures its own floor. Figures are CPU time of the recording thread, median of 25 rounds;
+//! `total` adds the CPU time of the drain thread.
+#![allow(
+    unsafe_code,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::inline_always,
+    clippy::cast_possible_truncation,
+    missing_docs,
+    reason = "a benchmark: clocks of the system, output for people"
+)]
+
+use std::cell::UnsafeCell;
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use stepscope::{SessionOptions, span};
+use tracing_subscriber::prelude::*;
+
+const ROUNDS: usize = 25;
+/// Spans of one round: less than a ring holds, so that nothing is dropped.
+const SPANS: u64 = 8_000;
+const FLOOR_SPANS: u64 = 1_000_000;
+
+fn cpu_ns(clock: libc::clockid_t) -> f64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is valid for writing.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}
+
+/// Nanoseconds of this thread's CPU time for one of `count` calls; median of the rounds.
+fn measure(count: u64, between: impl Fn(), mut work: impl FnMut(u64)) -> f64 {
+    for n in 0..1_000 {
+        work(n);
+    }
+    between();
+    let mut rounds: Vec<f64> = (0..ROUNDS)
+        .map(|_| {
+            let begin = cpu_ns(libc::CLOCK_THREAD_CPUTIME_ID);
+            for n in 0..count {
+                work(black_box(n));
+            }
+            let took = cpu_ns(libc::CLOCK_THREAD_CPUTIME_ID) - begin;
+            between();
+            took / count as f64
+        })
+        .collect();
+    rounds.sort_by(f64::total_cmp);
+    rounds[ROUNDS / 2]
+}
+
+// The floor: two reads of the time-stamp counter, one 24-byte record in a ring of this thread.
+
+static ON: AtomicBool = AtomicBool::new(false);
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Record {
+    begin: u64,
+    end: u64,
+    name: u32,
+    kind: u32,
+}
+
+const RING: usize = 1 << 14;
+
+struct Ring {
+    at: usize,
+    records: [Record; RING],
+}
+
+thread_local! {
+    static MINE: UnsafeCell<Box<Ring>> = UnsafeCell::new(Box::new(Ring {
+        at: 0,
+        records: [Record { begin: 0, end: 0, name: 0, kind: 0 }; RING],
+    }));
+}
+
+fn ticks() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 has it.
+    return unsafe { core::arch::x86_64::_rdtsc() };
+    #[cfg(not(target_arch = "x86_64"))]
+    0
+}
+
+struct FloorSpan {
+    begin: u64,
+    name: u32,
+    on: bool,
+}
+
+impl FloorSpan {
+    #[inline(always)]
+    fn new(name: u32) -> Self {
+        let on = ON.load(Ordering::Relaxed);
+        Self {
+            begin: if on { ticks() } else { 0 },
+            name,
+            on,
+        }
+    }
+}
+
+impl Drop for FloorSpan {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.on {
+            let end = ticks();
+            // SAFETY: this thread's own ring, and no reference outlives the closure.
+            MINE.with(|mine| unsafe {
+                let ring = &mut **mine.get();
+                let at = ring.at & (RING - 1);
+                ring.records[at] = Record {
+                    begin: self.begin,
+                    end,
+                    name: self.name,
+                    kind: 0,
+                };
+                ring.at += 1;
+            });
+        }
+    }
+}
+
+fn floor() -> f64 {
+    ON.store(true, Ordering::Relaxed);
+    let on = measure(
+        FLOOR_SPANS,
+        || {},
+        |n| {
+            drop(black_box(FloorSpan::new(n as u32)));
+        },
+    );
+    ON.store(false, Ordering::Relaxed);
+    on
+}
+
+fn floor_off() -> f64 {
+    ON.store(false, Ordering::Relaxed);
+    measure(
+        FLOOR_SPANS * 10,
+        || {},
+        |n| {
+            drop(black_box(FloorSpan::new(n as u32)));
+        },
+    )
+}
+
+struct Result {
+    ns: f64,
+    total_ns: Option<f64>,
+    dropped: u64,
+}
+
+/// Measures `work` while a session records.
+fn recording(crash_safe: bool, threads: usize, work: impl Fn(u64) + Sync) -> Result {
+    let dir = tempfile::tempdir().unwrap();
+    let options = SessionOptions {
+        crash_safe,
+        ..SessionOptions::default()
+    };
+    stepscope::start_trace_with(dir.path(), &options).unwrap();
+    let flush = || assert!(stepscope::flush_trace());
+    let barrier = Barrier::new(threads);
+    let before = cpu_ns(libc::CLOCK_PROCESS_CPUTIME_ID);
+    let mut each: Vec<f64> = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads)
+            .map(|_| {
+                scope.spawn(|| {
+                    barrier.wait();
+                    measure(SPANS, flush, &work)
+                })
+            })
+            .collect();
+        handles
+            .into_iter()
+            .map(|handle| handle.join().unwrap())
+            .collect()
+    });
+    let total = cpu_ns(libc::CLOCK_PROCESS_CPUTIME_ID) - before;
+    let report = stepscope::stop_trace().unwrap();
+    each.sort_by(f64::total_cmp);
+    Result {
+        ns: each[threads / 2],
+        total_ns: Some(total / (threads as f64 * (ROUNDS as u64 * SPANS) as f64)),
+        dropped: report.dropped,
+    }
+}
+
+fn off(work: impl FnMut(u64)) -> Result {
+    Result {
+        ns: measure(FLOOR_SPANS * 10, || {}, work),
+        total_ns: None,
+        dropped: 0,
+    }
+}
+
+const CASES: &[&str] = &[
+    "off",
+    "on",
+    "on, 2 threads",
+    "on, in memory",
+    "on, in memory, 2 threads",
+    "on, name at run time",
+    "on, one argument",
+    "on, three arguments",
+    "step",
+    "counter!",
+    "counter",
+    "tracing off",
+    "tracing subscriber",
+    "tracing subscriber, one field",
+    "tracing layer",
+];
+
+fn run(case: &str) -> (f64, Result) {
+    let is_off = case == "off" || case == "tracing off";
+    let floor = if is_off { floor_off() } else { floor() };
+    let plain = |_| {
+        let _span = span!("span");
+    };
+    let traced = |_| {
+        let _span = tracing::info_span!("span").entered();
+    };
+    let result = match case {
+        "off" => off(plain),
+        "on" => recording(true, 1, plain),
+        "on, 2 threads" => recording(true, 2, plain),
+        "on, in memory" => recording(false, 1, plain),
+        "on, in memory, 2 threads" => recording(false, 2, plain),
+        "on, name at run time" => recording(true, 1, |_| {
+            let _span = stepscope::Span::enter(black_box("a name at run time"));
+        }),
+        "on, one argument" => recording(true, 1, |n| {
+            let _span = span!("span", n = n);
+        }),
+        "on, three arguments" => recording(true, 1, |n| {
+            let _span = span!("span", n = n, rate = 0.5, name = "text");
+        }),
+        "step" => recording(true, 1, |n| {
+            let _step = stepscope::step(n.cast_signed());
+        }),
+        "counter!" => recording(true, 1, |n| stepscope::counter!("counter", n as f64)),
+        "counter" => recording(true, 1, |n| stepscope::counter("counter", n as f64)),
+        "tracing off" => {
+            stepscope::tracing::init().unwrap();
+            off(traced)
+        }
+        "tracing subscriber" => {
+            stepscope::tracing::init().unwrap();
+            recording(true, 1, traced)
+        }
+        "tracing subscriber, one field" => {
+            stepscope::tracing::init().unwrap();
+            recording(true, 1, |n| {
+                let _span = tracing::info_span!("span", n).entered();
+            })
+        }
+        "tracing layer" => {
+            tracing_subscriber::registry()
+                .with(stepscope::tracing::RecorderLayer::new())
+                .init();
+            recording(true, 1, traced)
+        }
+        other => panic!("no case {other}"),
+    };
+    (floor, result)
+}
+
+fn main() {
+    let mut json = false;
+    let mut case = None;
+    for argument in std::env::args().skip(1) {
+        match argument.as_str() {
+            "--json" => json = true,
+            // Given by `cargo bench`.
+            "--bench" => {}
+            other => case = Some(other.to_owned()),
+        }
+    }
+    let Some(case) = case else {
+        if !json {
+            println!(
+                "{:32} {:>9} {:>9} {:>7} {:>9}",
+                "", "ns", "floor", "ratio", "total"
+            );
+        }
+        for case in CASES {
+            let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+            if json {
+                child.arg("--json");
+            }
+            child.arg(case).status().unwrap();
+        }
+        return;
+    };
+    let (floor, result) = run(&case);
+    let ratio = result.ns / floor;
+    let total = result
+        .total_ns
+        .map_or(String::new(), |total| format!("{total:.2}"));
+    if json {
+        println!(
+            "{{\"case\":\"{case}\",\"ns\":{:.3},\"floor_ns\":{floor:.3},\"ratio\":{ratio:.3},\"total_cpu_ns\":{},\"dropped\":{}}}",
+            result.ns,
+            if total.is_empty() { "null" } else { &total },
+            result.dropped
+        );
+    } else {
+        let dropped = if result.dropped > 0 {
+            format!("  {} dropped", result.dropped)
+        } else {
+            String::new()
+        };
+        println!(
+            "{case:32} {:9.2} {floor:9.2} {ratio:7.2} {total:>9}{dropped}",
+            result.ns
+        );
+    }
+}
