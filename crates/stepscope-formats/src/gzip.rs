@@ -12,13 +12,13 @@
 
 use std::fmt;
 
-use flate2::{Crc, Decompress, FlushDecompress, Status};
+use flate2::{Crc, Decompress, DecompressError, FlushDecompress, Status};
 use stepscope_model::{Diagnostic, Limits, ReadContext};
 
-/// Compressed bytes per step: what comes out is usually still in the cache when it is summed up.
-const STEP_BYTES: usize = 32 << 10;
-/// Least room in the buffer before a step.
-const ROOM_BYTES: usize = 64 << 10;
+/// Most compressed bytes of one step.
+const STEP_BYTES: usize = 256 << 10;
+/// Most inflated bytes of one step: still in the cache when they are summed up.
+const ROOM_BYTES: usize = 256 << 10;
 /// From here on the ratio is looked at: small files of blanks are harmless.
 const RATIO_FROM_BYTES: u64 = 64 << 20;
 /// The size that a stream claims is believed up to this many times its compressed size.
@@ -253,13 +253,12 @@ impl<'a> Inflater<'a> {
         let mut sum = Crc::new();
         let member_start = self.out.len();
         loop {
-            self.make_room()?;
+            let room = self.make_room()?;
             let from = self.at;
             let until = self.compressed.len().min(from.saturating_add(STEP_BYTES));
             let input = self.compressed.get(from..until).unwrap_or_default();
-            let (in_before, out_before) = (inflate.total_in(), self.out.len());
-            let status = inflate.decompress_vec(input, &mut self.out, FlushDecompress::None);
-            let taken = usize::try_from(inflate.total_in() - in_before).unwrap_or(input.len());
+            let out_before = self.out.len();
+            let (taken, status) = step_into(inflate, input, &mut self.out, room);
             self.at += taken;
             if self.out.len() > self.bound {
                 self.out.truncate(self.bound);
@@ -314,22 +313,44 @@ impl<'a> Inflater<'a> {
         Ok(())
     }
 
-    /// Sees to room for a step. One byte past the bound is allowed, so that a stream of exactly
-    /// that size can reach its end.
-    fn make_room(&mut self) -> Result<(), GzipProblemKind> {
-        if self.out.capacity() - self.out.len() >= ROOM_BYTES {
-            return Ok(());
-        }
+    /// Sees to room for a step, and says how much that is. One byte past the bound is allowed, so
+    /// that a stream of exactly that size can reach its end.
+    fn make_room(&mut self) -> Result<usize, GzipProblemKind> {
         let most = (self.bound + 1).saturating_sub(self.out.len());
-        let wanted = (self.out.len() / 4).max(4 * ROOM_BYTES).min(most);
-        let reserved = self.out.try_reserve_exact(wanted).is_ok()
-            || self.out.try_reserve_exact(ROOM_BYTES.min(most)).is_ok();
+        let room = ROOM_BYTES.min(most);
+        if self.out.capacity() - self.out.len() >= room {
+            return Ok(room);
+        }
+        let wanted = (self.out.len() / 4).max(room).min(most);
+        let reserved =
+            self.out.try_reserve_exact(wanted).is_ok() || self.out.try_reserve_exact(room).is_ok();
         if reserved {
-            Ok(())
+            Ok(room)
         } else {
             Err(GzipProblemKind::OutOfMemory)
         }
     }
+}
+
+/// Inflates into at most `room` bytes behind what `out` holds. Gives the bytes taken.
+///
+/// Only the room is cleared beforehand: the library's own way of appending to a vector clears all
+/// of its spare capacity at every call.
+pub(crate) fn step_into(
+    inflate: &mut Decompress,
+    input: &[u8],
+    out: &mut Vec<u8>,
+    room: usize,
+) -> (usize, Result<Status, DecompressError>) {
+    let (in_before, out_before) = (inflate.total_in(), inflate.total_out());
+    let begin = out.len();
+    out.resize(begin + room, 0);
+    let target = out.get_mut(begin..).unwrap_or_default();
+    let status = inflate.decompress(input, target, FlushDecompress::None);
+    let given = usize::try_from(inflate.total_out() - out_before).unwrap_or(0);
+    out.truncate(begin + given);
+    let taken = usize::try_from(inflate.total_in() - in_before).unwrap_or(0);
+    (taken, status)
 }
 
 /// Length of the member header at the start of `bytes`.

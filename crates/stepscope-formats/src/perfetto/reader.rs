@@ -5,7 +5,7 @@ mod wrap_up;
 
 use std::collections::BTreeMap;
 
-use flate2::{Decompress, FlushDecompress, Status};
+use flate2::{Decompress, Status};
 use rustc_hash::FxHashMap;
 use stepscope_model::{Diagnostic, EventSink, ReadContext, SourceId};
 
@@ -16,8 +16,8 @@ use super::pairing::{FlowNames, Pending};
 use super::schema::{self, packet};
 use super::sequence::{LateTexts, Sequence, TextCount};
 use super::tracks::Tracks;
-use crate::FormatError;
 use crate::proto_wire::{Fault, Field, Fields, Value, offset_in};
+use crate::{FormatError, gzip};
 
 /// Bytes between two looks at the context.
 const PROGRESS_BYTES: u64 = 1 << 20;
@@ -385,22 +385,22 @@ impl<'a> Packet<'a> {
 /// Inflates a zlib stream; the second value tells whether its end was reached.
 fn inflate(deflated: &[u8], most: u64) -> (Vec<u8>, bool) {
     const ROOM_BYTES: usize = 64 << 10;
-    let most = usize::try_from(most).unwrap_or(usize::MAX - ROOM_BYTES);
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
     let mut inflater = Decompress::new(true);
     let mut out = Vec::new();
+    let mut at = 0;
     loop {
-        let room = (out.len() / 2)
-            .max(ROOM_BYTES)
-            .min(most.saturating_sub(out.len()));
+        let room = ROOM_BYTES.min(most.saturating_sub(out.len()));
         if room == 0 || out.try_reserve(room).is_err() {
             return (out, false);
         }
-        let from = usize::try_from(inflater.total_in()).unwrap_or(usize::MAX);
         let before = out.len();
-        let input = deflated.get(from..).unwrap_or_default();
-        match inflater.decompress_vec(input, &mut out, FlushDecompress::None) {
+        let input = deflated.get(at..).unwrap_or_default();
+        let (taken, status) = gzip::step_into(&mut inflater, input, &mut out, room);
+        at += taken;
+        match status {
             Ok(Status::StreamEnd) => return (out, true),
-            Ok(_) if inflater.total_in() > from as u64 || out.len() > before => {}
+            Ok(_) if taken > 0 || out.len() > before => {}
             Ok(_) | Err(_) => return (out, false),
         }
     }
