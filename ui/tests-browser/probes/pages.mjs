@@ -1,5 +1,7 @@
 // pages.mjs: run list, boxes, first picture (probes 1 to 6).
 import assert from 'node:assert/strict';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { openPage, openTimeline, runIds, settled, stateOf, timelineOf } from '../harness.mjs';
 
 export const pages = [
@@ -29,6 +31,41 @@ export const pages = [
       );
       assert.deepEqual(traffic.foreign, [], 'requests left the origin');
       assert.deepEqual(faults, [], 'errors in the console');
+    },
+  },
+  {
+    name: '1b new runs appear by themselves, without moving the row under the pointer; files can be opened',
+    async run({ root, serve, browser, fixtures }) {
+      const dir = join(root, 'live');
+      mkdirSync(dir);
+      writeFileSync(join(dir, 'first.pt.trace.json'), fixtures.torch.text);
+      const { origin } = await serve(dir);
+      const { page, faults } = await openPage(browser, origin);
+      await page.goto(origin);
+      const rows = page.getByTestId('run-row');
+      await rows.first().waitFor();
+      assert.equal(await rows.count(), 1);
+      await page.mouse.move(1590, 890);
+      writeFileSync(join(dir, 'second.pt.trace.json'), fixtures.torch.text);
+      await page.locator('[data-run*="second"]').waitFor({ timeout: 15_000 });
+      await rows.first().hover();
+      const under = await rows.first().getAttribute('data-run');
+      writeFileSync(join(dir, 'third.pt.trace.json'), fixtures.torch.text);
+      const fresh = page.getByRole('button', { name: '1 new run, show' });
+      await fresh.waitFor({ timeout: 15_000 });
+      assert.equal(await rows.first().getAttribute('data-run'), under, 'the row under the pointer moved');
+      await fresh.click();
+      await page.locator('[data-run*="third"]').waitFor();
+      assert.equal(await rows.count(), 3);
+      await page.getByLabel('Trace file').setInputFiles({
+        name: 'mine.pt.trace.json',
+        mimeType: 'application/json',
+        buffer: Buffer.from(fixtures.torch.text.replaceAll('optimizer_step', 'my_own_label')),
+      });
+      await timelineOf(page).waitFor({ timeout: 20_000 });
+      await settled(page);
+      assert.ok((await stateOf(page)).items > 0, 'the opened file is not drawn');
+      assert.deepEqual(faults, []);
     },
   },
   {

@@ -175,61 +175,63 @@ export function RunsPage({
         </EmptyState>
       ) : (
         <>
-          {fresh.length === 0 ? undefined : (
-            <button type="button" class="ss-fresh" onClick={() => setHeld(undefined)}>
-              {plural(fresh.length, 'new run')}, show
-            </button>
-          )}
           <div
-            class="ss-run-table"
+            class="ss-run-list"
             onPointerEnter={hold}
             onPointerLeave={() => setHeld(undefined)}
             onFocusCapture={hold}
             onBlurCapture={() => setHeld(undefined)}
           >
-            <table>
-              <caption class="ss-hidden">Runs</caption>
-              <thead>
-                <tr>
-                  <th scope="col" class="ss-check-cell">
-                    <span class="ss-hidden">Selected</span>
-                  </th>
-                  <th scope="col">Name</th>
-                  <th scope="col">Kind</th>
-                  <th scope="col" class="ss-num">
-                    Hosts
-                  </th>
-                  <th scope="col" class="ss-num">
-                    Devices
-                  </th>
-                  <th scope="col" class="ss-num">
-                    Steps
-                  </th>
-                  <th scope="col" class="ss-num">
-                    Step time
-                  </th>
-                  <th scope="col" class="ss-num">
-                    Length
-                  </th>
-                  <th scope="col">Recorded</th>
-                  <th scope="col" class="ss-num">
-                    Size
-                  </th>
-                </tr>
-              </thead>
-              <tbody>
-                {shown.map((run) => (
-                  <RunRow
-                    key={run.id}
-                    run={run}
-                    latest={run.id === listed[0]?.id}
-                    chosen={chosen.has(run.id)}
-                    onChoose={() => toggle(run.id)}
-                    onOpen={() => open(run.id)}
-                  />
-                ))}
-              </tbody>
-            </table>
+            {fresh.length === 0 ? undefined : (
+              <button type="button" class="ss-fresh" onClick={() => setHeld(undefined)}>
+                {plural(fresh.length, 'new run')}, show
+              </button>
+            )}
+            <div class="ss-run-table">
+              <table>
+                <caption class="ss-hidden">Runs</caption>
+                <thead>
+                  <tr>
+                    <th scope="col" class="ss-check-cell">
+                      <span class="ss-hidden">Selected</span>
+                    </th>
+                    <th scope="col">Name</th>
+                    <th scope="col">Kind</th>
+                    <th scope="col" class="ss-num">
+                      Hosts
+                    </th>
+                    <th scope="col" class="ss-num">
+                      Devices
+                    </th>
+                    <th scope="col" class="ss-num">
+                      Steps
+                    </th>
+                    <th scope="col" class="ss-num">
+                      Step time
+                    </th>
+                    <th scope="col" class="ss-num">
+                      Length
+                    </th>
+                    <th scope="col">Recorded</th>
+                    <th scope="col" class="ss-num">
+                      Size
+                    </th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {shown.map((run) => (
+                    <RunRow
+                      key={run.id}
+                      run={run}
+                      latest={run.id === listed[0]?.id}
+                      chosen={chosen.has(run.id)}
+                      onChoose={() => toggle(run.id)}
+                      onOpen={() => open(run.id)}
+                    />
+                  ))}
+                </tbody>
+              </table>
+            </div>
           </div>
           {chosen.size === 0 ? undefined : (
             <div class="ss-row ss-selected-bar">
