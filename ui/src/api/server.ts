@@ -198,9 +198,6 @@ const importedOf = (body: Json): Imported => ({ id: asText(asObject(body)?.['id'
 export const importExample = async (): Promise<Imported> =>
   importedOf(await sendJson('POST', '/runs/import', { example: true }));
 
-export const importPath = async (at: string): Promise<Imported> =>
-  importedOf(await sendJson('POST', '/runs/import', { path: at }));
-
 export const importFile = async (file: File): Promise<Imported> =>
   importedOf(await sendFile(`/runs/import?name=${encodeURIComponent(file.name)}`, file));
 

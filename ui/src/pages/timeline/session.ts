@@ -1,6 +1,6 @@
 // session.ts: everything the timeline of one opened run holds together: layout, engine, search, selection.
 import { batch, computed, effect, type ReadonlySignal, type Signal, signal } from '@preact/signals';
-import { Problem, toProblem } from '../../api/client.ts';
+import { type Problem, toProblem } from '../../api/client.ts';
 import { createResource, type Resource } from '../../api/resource.ts';
 import { fetchEvent, fetchFlows, fetchNeighbours, fetchNotes, saveNotes } from '../../api/server.ts';
 import type { Theme } from '../../base/theme.ts';
@@ -14,7 +14,7 @@ import { announce } from '../../state/commands.ts';
 import { drawerOpen } from '../../state/preferences.ts';
 import { isFolded, type Store, setFolded } from '../../state/store.ts';
 import { TimelineEngine } from '../../timeline/engine.ts';
-import { foldedByDefault, type Lane, layoutRows, type RowLayout } from '../../timeline/rows.ts';
+import { foldedByDefault, layoutRows, type RowLayout } from '../../timeline/rows.ts';
 import { createSearch, type Search } from './search.ts';
 
 export interface Session {
@@ -388,7 +388,3 @@ export async function keepNotes(session: Session, notes: readonly Note[]): Promi
     announce(`The note was not saved: ${toProblem(error).detail}`);
   }
 }
-
-export const isGroup = (lane: Lane): boolean => lane.kind === 'group';
-
-export { Problem };
