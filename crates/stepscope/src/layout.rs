@@ -81,6 +81,7 @@ pub(crate) const FLAG_NAMED_BY_TEXT: u8 = 2;
 /// Span: a link with the same key came before it.
 pub(crate) const FLAG_LINK: u8 = 4;
 /// Span: it came from `tracing`, and word 1 of its open slot is its id.
+#[cfg(feature = "tracing")]
 pub(crate) const FLAG_TRACED: u8 = 8;
 
 /// Argument: word 1 is an `i64`.

@@ -41,6 +41,8 @@ mod layout;
 mod names;
 mod os;
 mod ring;
+#[cfg(feature = "chrome")]
+mod trace_json;
 
 pub use names::StaticName;
 pub use session::{

@@ -49,6 +49,8 @@ enum Phase {
 struct Session {
     folder: PathBuf,
     host: String,
+    #[cfg(feature = "chrome")]
+    trace_json: bool,
     files: Option<JournalFiles>,
     warnings: Vec<String>,
     control: Arc<Control>,
@@ -59,6 +61,8 @@ struct Session {
 struct Finished {
     folder: PathBuf,
     host: String,
+    #[cfg(feature = "chrome")]
+    trace_json: bool,
     files: Option<JournalFiles>,
     warnings: Vec<String>,
     drain: Drain,
@@ -245,7 +249,7 @@ fn start(log_dir: &Path, options: &SessionOptions) -> Result<Session, SessionErr
     let host = options.host_name.clone().unwrap_or_else(os::host_name);
     let host = host.replace([':', '/'], "_");
     folder::plain_name(&host)?;
-    if options.trace_json {
+    if options.trace_json && !cfg!(feature = "chrome") {
         return Err(SessionError::NotBuilt {
             what: "trace.json.gz",
             feature: "chrome",
@@ -310,6 +314,8 @@ fn start(log_dir: &Path, options: &SessionOptions) -> Result<Session, SessionErr
     Ok(Session {
         folder,
         host,
+        #[cfg(feature = "chrome")]
+        trace_json: options.trace_json,
         files,
         warnings,
         control,
@@ -440,6 +446,8 @@ impl Session {
         Ok(Finished {
             folder: self.folder,
             host: self.host,
+            #[cfg(feature = "chrome")]
+            trace_json: self.trace_json,
             files,
             warnings: self.warnings,
             drain,
@@ -499,6 +507,15 @@ impl Finished {
         report.instants = written.instants;
         report.samples = written.samples;
         report.path = path;
+        #[cfg(feature = "chrome")]
+        if self.trace_json {
+            match crate::trace_json::write_beside(&report.path) {
+                Ok(path) => report.trace_json = Some(path),
+                Err(error) => report
+                    .warnings
+                    .push(format!("the trace.json.gz could not be written: {error}")),
+            }
+        }
         Ok(report)
     }
 

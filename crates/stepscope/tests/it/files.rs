@@ -156,3 +156,43 @@ fn a_read_only_log_directory_is_refused_at_the_start() {
     let error = start_trace(dir.path()).unwrap_err();
     assert!(matches!(error, SessionError::NotWritable { .. }), "{error}");
 }
+
+#[cfg(feature = "chrome")]
+#[test]
+fn chrome_json_is_written_on_request_and_holds_the_same() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let options = SessionOptions {
+        trace_json: true,
+        host_name: Some("host".into()),
+        ..SessionOptions::default()
+    };
+    start_trace_with(dir.path(), &options).unwrap();
+    for n in 0..10 {
+        let _step = stepscope::step(n);
+        let _span = span!("work", n = n);
+        stepscope::counter("loss", 0.5);
+    }
+    let report = stop_trace().unwrap();
+    let path = report.trace_json.unwrap();
+    assert_eq!(path, report.path.with_file_name("host.trace.json.gz"));
+    let context = stepscope_model::ReadContext::default();
+    let packed = std::fs::read(&path).unwrap();
+    let text = stepscope_formats::gzip::inflate(&packed, &context.limits, &context);
+    let bytes: stepscope_model::SharedBytes = std::sync::Arc::new(text.bytes);
+    let mut json = stepscope_formats::probe::Probe::new();
+    stepscope_formats::chrome::read(&bytes, &context, &mut json).unwrap();
+    let xplane = read(&report.path);
+    assert_eq!(crate::names(&json), crate::names(&xplane));
+    let lengths = |probe: &stepscope_formats::probe::Probe| {
+        let mut all: Vec<_> = probe
+            .slices
+            .iter()
+            .map(|slice| (slice.start_ps, slice.dur_ps))
+            .collect();
+        all.sort_unstable();
+        all
+    };
+    assert_eq!(lengths(&json), lengths(&xplane));
+    assert_eq!(json.samples.len(), 10);
+}
