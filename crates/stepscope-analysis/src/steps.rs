@@ -8,8 +8,9 @@
 //! ended is listed, but its length is not known, so no figure uses it.
 //!
 //! **Labels** are the names of slices in the same file that lie in a step: on the step's own
-//! thread those inside the marker, on other threads and on devices whatever overlaps the step. All
-//! figures are cut to the step. For one label in one place:
+//! thread those inside the marker, on other threads and on devices whatever overlaps the step, but
+//! not what encloses all steps at once (a recording, an epoch). All figures are cut to the step. For
+//! one label in one place:
 //!
 //! ```text
 //! total = sum over steps and tracks of the union of the label's slices in the step
@@ -364,6 +365,14 @@ fn label_track(
         reach.push(before.max(step.end));
     }
     let slices = trace.slices(row);
+    let whole = steps
+        .first()
+        .zip(reach.last())
+        .filter(|_| steps.len() > 1)
+        .map(|(first, last)| (first.start, *last));
+    let encloses_all = |index: usize| {
+        whole.is_some_and(|(begin, last)| slices.start[index] <= begin && slices.end(index) >= last)
+    };
     // Per label and step: up to where it is counted already.
     let mut covered: FxHashMap<(NameId, usize), Time> = FxHashMap::default();
     for index in 0..slices.start.len() {
@@ -385,7 +394,14 @@ fn label_track(
             }
             let on_step_track = step.track == row;
             // What encloses the marker comes before it in the track's order.
-            if is_mark || (on_step_track && index <= step.index) {
+            let outside = |index: usize| {
+                if on_step_track {
+                    index <= step.index
+                } else {
+                    encloses_all(index)
+                }
+            };
+            if is_mark || outside(index) {
                 continue;
             }
             let place = match (on_step_track, device) {
@@ -404,8 +420,7 @@ fn label_track(
             let Some(parent) = parent else {
                 continue;
             };
-            let counted =
-                marks.binary_search(&parent).is_err() && !(on_step_track && parent <= step.index);
+            let counted = marks.binary_search(&parent).is_err() && !outside(parent);
             if counted {
                 sums.entry((slices.name[parent], place))
                     .or_default()
@@ -454,4 +469,164 @@ fn how_to_mark(trace: &Trace) -> Vec<String> {
         }
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use stepscope_model::{Epoch, EventSink, SliceIn};
+    use stepscope_store::{FileSpec, TraceBuilder, drawing};
+
+    use super::*;
+
+    const ALL: StepOptions = StepOptions { top: usize::MAX };
+
+    fn shown(report: &StepReport) -> Vec<String> {
+        let us = |dur: Dur| dur.ps() / 1_000_000;
+        report
+            .labels
+            .iter()
+            .map(|row| {
+                format!(
+                    "{} ({}): {} x, {} us, self {}, {:.2}",
+                    row.label,
+                    row.place.as_str(),
+                    row.count,
+                    us(row.total),
+                    us(row.self_time),
+                    row.share
+                )
+            })
+            .collect()
+    }
+
+    /// What the steps' own thread spent in labels and in the markers themselves, and how long the
+    /// steps were.
+    fn both_sides(trace: &Trace) -> (i64, i64) {
+        let report = step_report(trace, ALL);
+        let labels: i64 = report
+            .labels
+            .iter()
+            .filter(|row| row.place == Place::StepThread)
+            .map(|row| row.self_time.ps())
+            .sum();
+        let marks = trace
+            .step_marks()
+            .iter()
+            .filter_map(|mark| trace.event(mark.event));
+        let markers: i64 = marks.map(|event| event.self_time.ps()).sum();
+        let steps: i64 = report.steps.iter().map(|step| step.dur.ps()).sum();
+        (labels + markers, steps)
+    }
+
+    #[test]
+    fn labels_are_cut_to_the_steps_and_recursion_counts_once() {
+        let trace = drawing::trace(
+            "
+            main   | epoch----------------------------
+                   |  step0-----  step1---------
+                   |    fwd--bwd     rec-----fwd
+                   |                  rec--
+            loader | load------------------
+            gpu/7 #device | k-----------------------------------
+            ",
+        );
+        let report = step_report(&trace, ALL);
+        assert_eq!(
+            shown(&report),
+            [
+                "load (other thread): 2 x, 19 us, self 19, 0.79",
+                "fwd (step thread): 2 x, 8 us, self 8, 0.33",
+                "rec (step thread): 2 x, 8 us, self 8, 0.33",
+                "bwd (step thread): 1 x, 3 us, self 3, 0.12",
+            ]
+        );
+        assert_eq!(report.times.mean_ns, Some(12_000.0));
+        let (found, expected) = both_sides(&trace);
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_first_and_the_last_step_count_and_percentiles_interpolate() {
+        let trace = drawing::trace("main | step0-step1---step2-----step3-------");
+        let times = step_times(&trace);
+        assert_eq!((times.count, step_count(&trace)), (4, 4));
+        assert_eq!(
+            (times.min_ns, times.max_ns),
+            (Some(6_000.0), Some(12_000.0))
+        );
+        assert_eq!(
+            (times.mean_ns, times.p50_ns),
+            (Some(9_000.0), Some(9_000.0))
+        );
+        let p90 = times.p90_ns.unwrap_or_default();
+        assert!((p90 - 11_400.0).abs() < 1e-6, "{p90}");
+        assert_eq!(percentile(&[], 0.5), None);
+    }
+
+    #[test]
+    fn steps_that_several_tracks_mark_count_once() {
+        let trace = drawing::trace(
+            "
+            main          | step0--- step1--- step2---
+            gpu/s #steps  |   step1-----
+            ",
+        );
+        let report = step_report(&trace, ALL);
+        assert_eq!(report.times.count, 3);
+        let told = report.notes.iter().any(|note| note.contains("count once"));
+        assert!(told, "{:?}", report.notes);
+    }
+
+    #[test]
+    fn without_markers_the_line_that_makes_them_is_told() {
+        let report = step_report(&drawing::trace("main | work----"), ALL);
+        assert!(report.steps.is_empty() && report.labels.is_empty());
+        assert!(
+            report
+                .notes
+                .iter()
+                .any(|note| note.contains("stepscope::step(n)"))
+        );
+        assert_eq!(report.times, StepTimes::default());
+    }
+
+    proptest! {
+        /// Every picosecond of a step is charged to exactly one label, or to the marker.
+        #[test]
+        fn self_times_and_markers_add_up_to_the_steps(
+            moves in prop::collection::vec((any::<bool>(), 0..5_u8, 1..1_000_i64), 0..200)
+        ) {
+            let mut builder = TraceBuilder::new();
+            let mut sink = builder.file(FileSpec::default());
+            sink.epoch(Epoch::default());
+            let track = sink.track("main");
+            let mut now = 0;
+            let mut open: Vec<(i64, u8)> = Vec::new();
+            let mut number = 0;
+            let mut close = |begun: i64, now: i64, name: u8, outermost: bool| {
+                number += i64::from(outermost);
+                let text = if outermost { "step".to_owned() } else { format!("n{name}") };
+                let name = sink.name(&text);
+                let (start, dur) = (Time::from_ps(begun), Dur::from_ps(now - begun));
+                let step = outermost.then_some(number);
+                sink.slice(track, SliceIn { start, dur, name, step, ..SliceIn::default() });
+            };
+            for (down, name, length) in moves {
+                if down && open.len() < 6 {
+                    open.push((now, name));
+                } else if let Some((begun, name)) = open.pop() {
+                    close(begun, now, name, open.is_empty());
+                }
+                now += length;
+            }
+            while let Some((begun, name)) = open.pop() {
+                close(begun, now, name, open.is_empty());
+            }
+            builder.add(sink);
+            let trace = builder.finish();
+            let (found, expected) = both_sides(&trace);
+            prop_assert_eq!(found, expected);
+        }
+    }
 }

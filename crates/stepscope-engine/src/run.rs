@@ -89,7 +89,7 @@ impl Run {
         !self.problems.is_empty() || self.trace.diagnostics().iter().any(lost)
     }
 
-    /// Accelerators: devices named by the files' facts, or else those that have tracks.
+    /// Names of the accelerators that have tracks; where none has, those that the files list.
     pub fn devices(&self) -> Vec<String> {
         devices(&self.trace)
     }
@@ -113,7 +113,7 @@ impl std::fmt::Debug for Run {
 }
 
 fn devices(trace: &Trace) -> Vec<String> {
-    let mut devices: Vec<(usize, u32, String)> = Vec::new();
+    let mut named: Vec<(usize, u32, String)> = Vec::new();
     for (at, file) in trace.files().iter().enumerate() {
         for (key, value) in &file.facts {
             let ordinal = key
@@ -121,23 +121,30 @@ fn devices(trace: &Trace) -> Vec<String> {
                 .and_then(|rest| rest.strip_suffix(".name"))
                 .and_then(|ordinal| ordinal.parse().ok());
             if let (Some(ordinal), stepscope_store::FactValue::Text(name)) = (ordinal, value) {
-                devices.push((at, ordinal, name.clone()));
+                named.push((at, ordinal, name.clone()));
             }
         }
     }
-    for track in trace.tracks() {
-        let Some(ordinal) = track.device else {
-            continue;
-        };
-        if !devices
-            .iter()
-            .any(|known| (known.0, known.1) == (track.file, ordinal))
-        {
-            devices.push((track.file, ordinal, format!("device {ordinal}")));
-        }
+    named.sort();
+    let mut used: Vec<(usize, u32)> = trace
+        .tracks()
+        .iter()
+        .filter_map(|track| Some((track.file, track.device?)))
+        .collect();
+    used.sort_unstable();
+    used.dedup();
+    // A rank lists all the accelerators of its machine; those that it used have tracks.
+    if used.is_empty() {
+        return named.into_iter().map(|device| device.2).collect();
     }
-    devices.sort();
-    devices.into_iter().map(|device| device.2).collect()
+    used.into_iter()
+        .map(|(file, ordinal)| {
+            let known = named
+                .iter()
+                .find(|known| (known.0, known.1) == (file, ordinal));
+            known.map_or_else(|| format!("device {ordinal}"), |known| known.2.clone())
+        })
+        .collect()
 }
 
 /// What the names tell.
