@@ -45,7 +45,12 @@ describe('panRange', () => {
     const range = { startNs: 400_000, endNs: 600_000 };
     expect(panRange(range, 0.25, RUN)).toEqual({ startNs: 450_000, endNs: 650_000 });
     const end = panRange(range, 9, RUN);
-    expect([lengthOf(end), end.endNs]).toEqual([200_000, 1_020_000]);
+    expect([lengthOf(end), end.endNs]).toEqual([200_000, 1_100_000]);
+  });
+  it('moves a window that shows the whole run, and back', () => {
+    const moved = panRange(RUN, 0.25, RUN);
+    expect(moved).toEqual({ startNs: 250_000, endNs: 1_250_000 });
+    expect(panRange(moved, -0.25, RUN)).toEqual(RUN);
   });
 });
 

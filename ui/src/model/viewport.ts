@@ -30,6 +30,18 @@ export function timeFromPx(view: Viewport, px: number): number {
 
 /** Keeps a window within the run plus slack, and no shorter than [`SHORTEST_NS`]; its length survives where it can. */
 export function clampRange(range: TimeRange, bounds: TimeRange): TimeRange {
+  return clampWithin(range, bounds, 0);
+}
+
+/**
+ * As `clampRange`, but the window may hang over an end of the run by half its length: one press of D must move a
+ * window that shows the whole run, too, and what lies at the very end can be brought to the middle.
+ */
+export function clampPan(range: TimeRange, bounds: TimeRange): TimeRange {
+  return clampWithin(range, bounds, lengthOf(range) / 2);
+}
+
+function clampWithin(range: TimeRange, bounds: TimeRange, overhangNs: number): TimeRange {
   const runNs = Math.max(lengthOf(bounds), SHORTEST_NS);
   const slackNs = runNs * SLACK;
   const lowest = bounds.startNs - slackNs;
@@ -37,7 +49,9 @@ export function clampRange(range: TimeRange, bounds: TimeRange): TimeRange {
   const length = Math.min(Math.max(lengthOf(range), SHORTEST_NS), highest - lowest);
   const middle = (range.startNs + range.endNs) / 2;
   const startsAt = lengthOf(range) === length ? range.startNs : middle - length / 2;
-  const startNs = Math.min(Math.max(startsAt, lowest), highest - length);
+  const first = Math.min(lowest, bounds.startNs - overhangNs);
+  const last = Math.max(highest, bounds.startNs + runNs + overhangNs) - length;
+  const startNs = Math.min(Math.max(startsAt, first), last);
   return { startNs, endNs: startNs + length };
 }
 
@@ -54,7 +68,7 @@ export function zoomRange(range: TimeRange, factor: number, anchorNs: number, bo
 /** Moves the window by `share` of its length. */
 export function panRange(range: TimeRange, share: number, bounds: TimeRange): TimeRange {
   const byNs = lengthOf(range) * share;
-  return clampRange({ startNs: range.startNs + byNs, endNs: range.endNs + byNs }, bounds);
+  return clampPan({ startNs: range.startNs + byNs, endNs: range.endNs + byNs }, bounds);
 }
 
 /** The window in which `[startNs, endNs)` fills `share` of the width, in the middle. */

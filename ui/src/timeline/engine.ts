@@ -6,6 +6,7 @@ import type { Theme } from '../base/theme.ts';
 import type { EventRef, FlowGraph } from '../model/event.ts';
 import type { RunDetail } from '../model/run.ts';
 import {
+  clampPan,
   clampRange,
   pxFromTime,
   sameRange,
@@ -117,7 +118,7 @@ export class TimelineEngine {
     const { run } = input;
     this.bounds = { startNs: 0, endNs: Math.max(run.durationNs, 1) };
     this.fit = clampRange(run.fit.endNs > run.fit.startNs ? run.fit : this.bounds, this.bounds);
-    const first = clampRange(input.range.peek() ?? this.fit, this.bounds);
+    const first = clampPan(input.range.peek() ?? this.fit, this.bounds);
     this.motion = atRest(first);
     this.shown = signal(first);
     this.palette = makePalette(input.theme.peek());
@@ -177,7 +178,7 @@ export class TimelineEngine {
         this.invalidate();
       }),
       effect(() => {
-        const wanted = clampRange(input.range.value ?? this.fit, this.bounds);
+        const wanted = clampPan(input.range.value ?? this.fit, this.bounds);
         if (!sameRange(wanted, targetOf(this.motion))) {
           this.motion = atRest(wanted);
           this.invalidate();
@@ -241,7 +242,7 @@ export class TimelineEngine {
 
   show(range: TimeRange, eased = true): void {
     this.motion = {
-      ...moveTo(this.motion, clampRange(range, this.bounds), performance.now(), eased && !this.reduced.matches),
+      ...moveTo(this.motion, clampPan(range, this.bounds), performance.now(), eased && !this.reduced.matches),
       held: undefined,
     };
     this.invalidate();
