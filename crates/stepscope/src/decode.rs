@@ -115,34 +115,33 @@ impl<'a> Index<'a> {
         self.garbage += garbage;
     }
 
-    /// Adds what a killed program left in a ring: only what had not been carried yet.
-    pub(crate) fn add_leftover(&mut self, left: Leftover<'a>) {
-        let thread = self.threads.entry(left.serial).or_default();
-        let known = std::mem::replace(thread, left.thread);
-        thread.dropped = thread.dropped.max(known.dropped);
-        thread.cut = thread.cut.max(known.cut);
-        let mut chunks = left.chunks;
-        chunks.sort_unstable_by_key(|chunk| chunk.0);
-        for (sequence, bytes) in chunks {
-            let carried = self
-                .data
-                .iter()
-                .rev()
-                .filter(|data| data.serial == left.serial && data.sequence == sequence)
-                .map(|data| data.from as usize + data.bytes.len())
-                .max()
-                .unwrap_or(0);
-            if let Some(bytes) = bytes.get(carried..) {
-                self.data.push(Data {
-                    serial: left.serial,
-                    sequence,
-                    from: u32::try_from(carried).unwrap_or(u32::MAX),
-                    bytes,
-                });
-            }
+    /// Adds what a killed program left in its rings: only what had not been carried yet.
+    pub(crate) fn add_leftovers(&mut self, leftovers: Vec<Leftover<'a>>) {
+        let mut carried: HashMap<(u32, u32), usize> = HashMap::new();
+        for data in &self.data {
+            let end = carried.entry((data.serial, data.sequence)).or_default();
+            *end = (*end).max(data.from as usize + data.bytes.len());
         }
-        if !left.open.is_empty() {
-            self.open.push((left.serial, 0, left.open));
+        for mut left in leftovers {
+            let thread = self.threads.entry(left.serial).or_default();
+            let known = std::mem::replace(thread, left.thread);
+            thread.dropped = thread.dropped.max(known.dropped);
+            thread.cut = thread.cut.max(known.cut);
+            left.chunks.sort_unstable_by_key(|chunk| chunk.0);
+            for (sequence, bytes) in left.chunks {
+                let from = carried.get(&(left.serial, sequence)).copied();
+                if let Some(bytes) = bytes.get(from.unwrap_or(0)..) {
+                    self.data.push(Data {
+                        serial: left.serial,
+                        sequence,
+                        from: 0,
+                        bytes,
+                    });
+                }
+            }
+            if !left.open.is_empty() {
+                self.open.push((left.serial, 0, left.open));
+            }
         }
     }
 
@@ -512,12 +511,12 @@ mod tests {
         record(&mut open, [2, 0, span(1, 0)]);
         let mut index = Index::default();
         index.add(&carried);
-        index.add_leftover(Leftover {
+        index.add_leftovers(vec![Leftover {
             serial: 1,
             thread: Thread::default(),
             chunks: vec![(4, &content)],
             open: &open,
-        });
+        }]);
         let mut decoder = Decoder::new(&index);
         let window = decoder.window().unwrap();
         let events = &window.threads[&1];

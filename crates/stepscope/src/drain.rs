@@ -4,6 +4,9 @@
 //! goes on without a pause while rings are more than half full, so that the recording threads never
 //! need a system call to wake it. Rings that were more than half full get more chunks.
 //!
+//! Only chunks that their owner has left are carried, so writes and blocks are large: what is in the
+//! current chunk is safe where it is. A flush, a thread's end and the session's end carry the rest.
+//!
 //! A chunk is given back only after the write that carries its content has returned; a kill in
 //! between leaves the same records in both places, and the block heads (thread, sequence, offset)
 //! tell so.
@@ -26,7 +29,8 @@ use crate::layout::{
     first_extent_bytes,
 };
 use crate::os;
-use crate::ring::{ATTACH, Region, SWEEPING, exit, regions};
+use crate::region::{ATTACH, Region, SWEEPING, regions};
+use crate::ring::exit;
 
 const BUSY_PERIOD: Duration = Duration::from_millis(1);
 const IDLE_PERIOD: Duration = Duration::from_millis(5);
@@ -113,6 +117,17 @@ struct Seen {
     lost: (u64, u64),
 }
 
+/// What a pass carries.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// Chunks that their owner has left.
+    Left,
+    /// Also what is in the current chunks.
+    All,
+    /// Everything, and then the region is taken back.
+    End,
+}
+
 /// A piece of a chunk that is ready to be carried.
 struct Piece {
     chunk: usize,
@@ -151,6 +166,7 @@ impl Drain {
         os::hold_all_signals();
         let mut idle = 0;
         let mut crowded = false;
+        let mut flushed = 0;
         loop {
             let period = match (crowded, idle < IDLE_AFTER) {
                 (true, _) => Duration::ZERO,
@@ -163,7 +179,13 @@ impl Drain {
                 self.refresh_names();
             }
             let before = self.records;
-            crowded = self.pass(false);
+            let wanted = if flush > flushed {
+                What::All
+            } else {
+                What::Left
+            };
+            flushed = flush;
+            crowded = self.pass(wanted);
             idle = if self.records == before {
                 idle.saturating_add(1)
             } else {
@@ -173,7 +195,7 @@ impl Drain {
             if stop {
                 self.put_clock();
                 self.refresh_names();
-                self.pass(true);
+                self.pass(What::End);
                 return self;
             }
         }
@@ -210,14 +232,15 @@ impl Drain {
 
     /// Carries what there is. Whether a ring was more than half full. The last pass of a session
     /// also writes down open spans and takes the regions back.
-    fn pass(&mut self, last: bool) -> bool {
+    fn pass(&mut self, what: What) -> bool {
+        let last = what == What::End;
         let mut crowded = false;
         for region in regions() {
             if region.session.load(Ordering::SeqCst) != self.state {
                 continue;
             }
             let owned = exit::owned(region);
-            crowded |= self.carry(region, last || !owned);
+            crowded |= self.carry(region, if owned { what } else { What::End });
             if last {
                 region.session.store(SWEEPING, Ordering::SeqCst);
                 region.unmap_file();
@@ -238,7 +261,8 @@ impl Drain {
         crowded
     }
 
-    fn carry(&mut self, region: &Region, ended: bool) -> bool {
+    fn carry(&mut self, region: &Region, what: What) -> bool {
+        let ended = what == What::End;
         let head = region.head();
         let serial = head.serial.load(Ordering::Acquire);
         let index = region.index as usize;
@@ -258,9 +282,12 @@ impl Drain {
             }
         };
         self.put_thread(head, &mut seen);
-        let pieces = pieces(head, &seen);
+        let mut pieces = pieces(head, &seen);
         let limit = head.chunk_limit.load(Ordering::Relaxed) as usize;
-        let crowded = pieces.len() * 2 > limit;
+        let crowded = pieces.len() * 2 > limit && pieces.iter().any(|piece| piece.closed);
+        if what == What::Left {
+            pieces.retain(|piece| piece.closed);
+        }
         self.put_pieces(region, &mut seen, &pieces);
         if crowded && !ended {
             grow(region, limit);

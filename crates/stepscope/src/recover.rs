@@ -197,9 +197,7 @@ fn recover_locked(
             return Ok(path);
         }
     }
-    for left in leftovers(rings) {
-        index.add_leftover(left);
-    }
+    index.add_leftovers(leftovers(rings));
     let mut table = HashMap::new();
     names::read_table(rings.get(..NAMES_BYTES).unwrap_or_default(), |id, text| {
         table.insert(id, text);

@@ -32,7 +32,8 @@ use crate::journal::Journal;
 use crate::layout::{
     BLOCK_CLOCK, BLOCK_META, BLOCK_WRITTEN, BlockHead, CHUNK_BYTES, NAMES_BYTES, VERSION,
 };
-use crate::ring::{ATTACH, ATTACHING, LOST, SESSION_UNIT, STATE, exit};
+use crate::region::ATTACH;
+use crate::ring::{ATTACHING, LOST, SESSION_UNIT, STATE, exit};
 use crate::{names, os};
 use folder::JournalFiles;
 

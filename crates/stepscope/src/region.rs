@@ -1,0 +1,282 @@
+//! Regions: the memory that a thread's ring lies in.
+//!
+//! A region is address space that is reserved once and never given back; a session puts pages of its
+//! rings file (or plain memory) there, and takes them away again by putting private pages in their
+//! place. So no thread that is still writing ever meets an address without memory behind it.
+//!
+//! Nothing here allocates or locks: a thread may get its region inside a signal handler.
+#![allow(unsafe_code, reason = "mappings; see the module's text")]
+#![allow(
+    clippy::cast_ptr_alignment,
+    reason = "mappings begin on pages and all places in them are multiples of 8"
+)]
+
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use crate::layout::{
+    CHUNK_BYTES, CHUNKS_OFFSET, MAX_CHUNKS, OPEN_OFFSET, OPEN_SPANS, REGION_BYTES, Record,
+    RegionHead, THREAD_NAME_BYTES, first_extent_bytes,
+};
+use crate::os;
+
+/// What attaching threads need of the session.
+pub(crate) struct Attach {
+    /// The rings file, -1 in memory.
+    pub(crate) rings: AtomicU32,
+    /// Bytes of the rings file that are taken.
+    pub(crate) rings_len: AtomicU64,
+    /// Nonce of the session.
+    pub(crate) nonce: AtomicU64,
+    /// Serial number of the next thread.
+    pub(crate) next_serial: AtomicU32,
+    /// Chunks that a region begins with.
+    pub(crate) first_chunks: AtomicU32,
+    /// Why a region could not be put into the rings file (an `errno`), 0 if all could.
+    pub(crate) failed: AtomicU32,
+}
+
+pub(crate) static ATTACH: Attach = Attach {
+    rings: AtomicU32::new(u32::MAX),
+    rings_len: AtomicU64::new(0),
+    nonce: AtomicU64::new(0),
+    next_serial: AtomicU32::new(1),
+    first_chunks: AtomicU32::new(0),
+    failed: AtomicU32::new(0),
+};
+
+/// Nobody has the region.
+pub(crate) const FREE: u32 = 0;
+/// A living thread has it.
+pub(crate) const OWNED: u32 = 1;
+/// Its thread has ended; the drain thread frees it.
+pub(crate) const RETIRED: u32 = 2;
+/// The session is taking it back.
+pub(crate) const SWEEPING: u32 = u32::MAX;
+
+/// Control of one region, private to the process and never freed: kept in a list, and used again.
+pub(crate) struct Region {
+    /// The next older one.
+    next: AtomicPtr<Region>,
+    /// Number in the list, from 0.
+    pub(crate) index: u32,
+    /// Where it lies; never changes.
+    base: *mut u8,
+    /// [`FREE`], [`OWNED`] or [`RETIRED`].
+    pub(crate) status: AtomicU32,
+    /// The value of [`STATE`] it records for, 0 for none, or [`SWEEPING`].
+    pub(crate) session: AtomicU32,
+    /// The session whose rings file is mapped here, 0 for none.
+    pub(crate) mapped_for: AtomicU32,
+}
+
+// SAFETY: `base` is an address of a mapping that is never removed; what lies there is accessed
+// through atomics, and raw bytes only by the rules in the module's text.
+unsafe impl Sync for Region {}
+// SAFETY: as above.
+unsafe impl Send for Region {}
+
+static REGIONS: AtomicPtr<Region> = AtomicPtr::new(std::ptr::null_mut());
+static REGION_COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// All regions there are.
+pub(crate) fn regions() -> impl Iterator<Item = &'static Region> {
+    let mut at = REGIONS.load(Ordering::Acquire);
+    std::iter::from_fn(move || {
+        // SAFETY: regions are never freed.
+        let region: &'static Region = unsafe { at.as_ref() }?;
+        at = region.next.load(Ordering::Acquire);
+        Some(region)
+    })
+}
+
+impl Region {
+    /// The head, in the mapping.
+    pub(crate) fn head(&self) -> &'static RegionHead {
+        // SAFETY: the first page of a region is mapped as soon as it is in the list, for ever, and
+        // `RegionHead` consists of atomics for which every content is valid.
+        unsafe { &*self.base.cast::<RegionHead>() }
+    }
+
+    /// The open slots.
+    pub(crate) fn open(&self) -> &'static [Record; OPEN_SPANS] {
+        // SAFETY: as `head`.
+        unsafe { &*self.base.add(OPEN_OFFSET).cast::<[Record; OPEN_SPANS]>() }
+    }
+
+    /// Where a chunk begins.
+    pub(crate) fn chunk(&self, index: usize) -> *mut u8 {
+        debug_assert!(index < MAX_CHUNKS);
+        // SAFETY: within the region's reserved space.
+        unsafe { self.base.add(CHUNKS_OFFSET + index * CHUNK_BYTES) }
+    }
+
+    /// Replaces whatever file is mapped by private memory. Whoever still writes there is not
+    /// harmed, and not heard.
+    pub(crate) fn unmap_file(&self) {
+        if self.mapped_for.swap(0, Ordering::Relaxed) == 0 {
+            return;
+        }
+        let limit = self.head().chunk_limit.load(Ordering::Relaxed) as usize;
+        let bytes = first_extent_bytes(limit.min(MAX_CHUNKS));
+        // SAFETY: the range is this region's own; it stays readable and writable.
+        unsafe { os::map_memory(self.base, bytes) };
+    }
+
+    /// As [`Region::unmap_file`], for a region that an ended thread of this session has left.
+    pub(crate) fn forget_file(&self, state: u32) {
+        let free = self
+            .status
+            .compare_exchange(FREE, OWNED, Ordering::SeqCst, Ordering::Relaxed)
+            .is_ok();
+        if free {
+            if self.mapped_for.load(Ordering::Relaxed) == state {
+                self.unmap_file();
+            }
+            self.status.store(FREE, Ordering::SeqCst);
+        }
+    }
+
+    /// A region that nobody uses, or a new one.
+    pub(crate) fn claim() -> Option<&'static Self> {
+        for region in regions() {
+            if region.session.load(Ordering::SeqCst) == 0
+                && region
+                    .status
+                    .compare_exchange(FREE, OWNED, Ordering::SeqCst, Ordering::Relaxed)
+                    .is_ok()
+            {
+                return Some(region);
+            }
+        }
+        Self::make()
+    }
+
+    fn make() -> Option<&'static Self> {
+        let page = 4096;
+        let control = os::reserve(page)?;
+        let base = os::reserve(REGION_BYTES)?;
+        // SAFETY: both ranges were just reserved.
+        let mapped =
+            unsafe { os::map_memory(control, page) && os::map_memory(base, first_extent_bytes(0)) };
+        if !mapped {
+            return None;
+        }
+        let region = control.cast::<Self>();
+        // SAFETY: fresh, large enough, aligned to a page, and nobody else has it.
+        unsafe {
+            region.write(Self {
+                next: AtomicPtr::new(std::ptr::null_mut()),
+                index: REGION_COUNT.fetch_add(1, Ordering::Relaxed),
+                base,
+                status: AtomicU32::new(OWNED),
+                session: AtomicU32::new(0),
+                mapped_for: AtomicU32::new(0),
+            });
+        }
+        // SAFETY: written above, never freed.
+        let region: &'static Self = unsafe { &*region };
+        let mut first = REGIONS.load(Ordering::Relaxed);
+        loop {
+            region.next.store(first, Ordering::Relaxed);
+            let new = std::ptr::from_ref(region).cast_mut();
+            match REGIONS.compare_exchange(first, new, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return Some(region),
+                Err(now) => first = now,
+            }
+        }
+    }
+
+    /// Puts the pages of a session behind the region and writes its head. Only the owner, only
+    /// while `session` is 0.
+    pub(crate) fn prepare(&self, state: u32) -> bool {
+        let chunks = (ATTACH.first_chunks.load(Ordering::Relaxed) as usize).clamp(1, MAX_CHUNKS);
+        let bytes = first_extent_bytes(chunks);
+        let rings = ATTACH.rings.load(Ordering::Relaxed);
+        let mut place = u64::MAX;
+        if self.mapped_for.load(Ordering::Relaxed) == state {
+            // An ended thread's, in this session: the extents stay as they are.
+            self.reset(state, None);
+            return true;
+        }
+        if rings != u32::MAX && ATTACH.failed.load(Ordering::Relaxed) == 0 {
+            place = ATTACH.rings_len.fetch_add(bytes as u64, Ordering::Relaxed);
+            match os::allot(rings.cast_signed(), place, bytes as u64) {
+                // SAFETY: this region's own range; the space has been allotted.
+                Ok(()) if unsafe { os::map_file(self.base, bytes, rings.cast_signed(), place) } => {
+                    self.mapped_for.store(state, Ordering::Relaxed);
+                }
+                result => {
+                    let error = result.err().unwrap_or(libc::ENOMEM);
+                    ATTACH.failed.store(error.unsigned_abs(), Ordering::Relaxed);
+                    place = u64::MAX;
+                }
+            }
+        }
+        // SAFETY: this region's own range.
+        if place == u64::MAX && !unsafe { os::map_memory(self.base, bytes) } {
+            return false;
+        }
+        let warm_chunks = chunks.min(2);
+        // SAFETY: mapped above.
+        unsafe { os::warm(self.base, first_extent_bytes(warm_chunks)) };
+        self.reset(state, Some((place, chunks)));
+        true
+    }
+
+    fn reset(&self, _state: u32, fresh: Option<(u64, usize)>) {
+        let head = self.head();
+        head.serial.store(0, Ordering::Release);
+        head.dropped.store(0, Ordering::Relaxed);
+        head.cut.store(0, Ordering::Relaxed);
+        for chunk in &head.chunks {
+            chunk.state.store(0, Ordering::Relaxed);
+            chunk.used.store(0, Ordering::Relaxed);
+        }
+        if fresh.is_none() {
+            for slot in self.open() {
+                slot.meta.store(0, Ordering::Relaxed);
+            }
+        }
+        if let Some((place, chunks)) = fresh {
+            head.file_offset.store(place, Ordering::Relaxed);
+            head.chunk_limit
+                .store(u32::try_from(chunks).unwrap_or(1), Ordering::Relaxed);
+            for extent in &head.extents {
+                extent.chunks.store(0, Ordering::Relaxed);
+            }
+            head.extents[0].file_offset.store(place, Ordering::Relaxed);
+            head.extents[0]
+                .chunks
+                .store(chunks as u64, Ordering::Relaxed);
+        }
+        head.tid.store(os::thread_id(), Ordering::Relaxed);
+        let mut name = [0; THREAD_NAME_BYTES];
+        let len = own_name(&mut name);
+        crate::drain::set_name(head, &name[..len as usize]);
+        head.nonce
+            .store(ATTACH.nonce.load(Ordering::Relaxed), Ordering::Release);
+        let serial = ATTACH.next_serial.fetch_add(1, Ordering::Relaxed);
+        head.serial.store(serial, Ordering::Release);
+    }
+}
+
+/// The calling thread's name; the number of bytes.
+fn own_name(into: &mut [u8; THREAD_NAME_BYTES]) -> u32 {
+    let mut short = [0; 16];
+    let mut len = os::thread_name(&mut short);
+    into[..len].copy_from_slice(&short[..len]);
+    if len == 15 {
+        // The kernel keeps 15 bytes; a thread that Rust started knows its whole name.
+        let current = std::thread::current();
+        if let Some(name) = current.name()
+            && name.as_bytes().starts_with(&short[..15])
+        {
+            len = name.len().min(THREAD_NAME_BYTES);
+            while !name.is_char_boundary(len) {
+                len -= 1;
+            }
+            into[..len].copy_from_slice(&name.as_bytes()[..len]);
+        }
+    }
+    u32::try_from(len).unwrap_or(0)
+}
