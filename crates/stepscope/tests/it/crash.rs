@@ -169,6 +169,7 @@ fn child() {
                 drop(open);
                 assert_eq!(stop_trace().unwrap().spans, 1_002);
             }
+            "strict" => strict(dir),
             "handler" => handler(dir),
             other => panic!("no case {other}"),
         }
@@ -176,6 +177,76 @@ fn child() {
 }
 
 static HANDLED: AtomicU32 = AtomicU32::new(0);
+
+/// From now on a system call other than `exit` ends the thread at once.
+fn only_exit() {
+    let filter = |code: u32, jt, k| libc::sock_filter {
+        code: u16::try_from(code).unwrap(),
+        jt,
+        jf: 0,
+        k,
+    };
+    let exit = u32::try_from(libc::SYS_exit).unwrap();
+    let mut program = [
+        filter(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        filter(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, exit),
+        filter(
+            libc::BPF_RET | libc::BPF_K,
+            0,
+            libc::SECCOMP_RET_KILL_THREAD,
+        ),
+        filter(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog {
+        len: 4,
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: of this thread only; the program is valid while the kernel copies it.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, 2, &raw const program), 0);
+    }
+}
+
+/// A thread that may make no system call any more records all the same.
+unsafe fn strict(dir: &Path) {
+    static DONE: AtomicU32 = AtomicU32::new(0);
+    start_trace(dir).unwrap();
+    let worker = std::thread::Builder::new().name("strict".into());
+    let _never_joined = worker.spawn(|| {
+        let round = |n: i64| {
+            let _step = stepscope::step(n);
+            let _span = span!("strict", n = n, text = "a text");
+            let _named = stepscope::Span::enter("named");
+            stepscope::counter("counter", 1.0);
+            stepscope::instant("instant");
+        };
+        round(0);
+        let before = crate::allocations();
+        only_exit();
+        for n in 1..1_000 {
+            round(n);
+        }
+        DONE.store(1 + crate::allocations() - before, Ordering::SeqCst);
+        // SAFETY: ends this thread by the one call that is left for it.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+    });
+    let begun = std::time::Instant::now();
+    while DONE.load(Ordering::SeqCst) == 0 && begun.elapsed().as_secs() < 30 {
+        std::thread::yield_now();
+    }
+    assert_eq!(
+        DONE.load(Ordering::SeqCst),
+        1,
+        "0: a system call; above 1: allocations"
+    );
+    let report = stop_trace().unwrap();
+    assert_eq!(
+        (report.spans, report.instants, report.samples),
+        (3_000, 1_000, 1_000)
+    );
+    assert_eq!(report.dropped, 0);
+}
 
 extern "C" fn on_signal(_: libc::c_int) {
     HANDLED.fetch_add(1, Ordering::Relaxed);
@@ -463,5 +534,13 @@ fn a_signal_handler_may_annotate() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let (status, text) = run("handler", dir.path());
+    assert!(status.success(), "{text}");
+}
+
+#[test]
+fn a_thread_with_its_buffer_makes_no_system_call_and_allocates_nothing() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let (status, text) = run("strict", dir.path());
     assert!(status.success(), "{text}");
 }

@@ -16,12 +16,43 @@ mod content;
 mod crash;
 mod files;
 
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stepscope_formats::probe::Probe;
 use stepscope_formats::xplane;
 use stepscope_model::ReadContext;
+
+/// Counts what each thread allocates.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u32> = const { Cell::new(0) };
+}
+
+// SAFETY: hands everything on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: as the caller promised.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promised.
+        unsafe { System.dealloc(at, layout) };
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// How often this thread has allocated.
+fn allocations() -> u32 {
+    ALLOCATIONS.with(Cell::get)
+}
 
 /// One session at a time in a process, so one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
