@@ -312,6 +312,8 @@ fn content_hash(parts: &[Part]) -> String {
 
 /// The fact by which our recorder marks what it recovered from a journal.
 const RECOVERED: &str = "stepscope.recovered";
+/// The fact by which our recorder tells how many records found its buffers full.
+const DROPPED: &str = "stepscope.dropped";
 
 /// What a file says about itself.
 #[derive(Clone, Debug, Default)]
@@ -372,6 +374,13 @@ impl EventSink for Watched {
             }
             (RECOVERED, ArgValue::Bool(true) | ArgValue::Int(1) | ArgValue::Uint(1)) => {
                 self.inner.diagnose(Diagnostic::Recovered, 1, "");
+            }
+            (DROPPED, ArgValue::Int(count)) if count > 0 => {
+                let count = count.unsigned_abs();
+                self.inner.diagnose(Diagnostic::RecorderOverflow, count, "");
+            }
+            (DROPPED, ArgValue::Uint(count)) if count > 0 => {
+                self.inner.diagnose(Diagnostic::RecorderOverflow, count, "");
             }
             _ => {}
         }
@@ -448,4 +457,30 @@ pub(crate) fn kinds(trace: &Trace, from_names: &[String]) -> Vec<String> {
         (place.unwrap_or(ORDER.len()), kind.clone())
     });
     kinds
+}
+
+#[cfg(test)]
+mod tests {
+    use stepscope_store::TraceBuilder;
+
+    use super::*;
+
+    #[test]
+    fn what_a_recorder_dropped_is_counted_as_a_diagnostic() {
+        let mut builder = TraceBuilder::new();
+        let mut sink = Watched {
+            inner: builder.file(FileSpec::default()),
+            file: None,
+            told: Told::default(),
+        };
+        sink.epoch(Epoch::default());
+        sink.fact(DROPPED, ArgValue::Int(7));
+        builder.add(sink.inner);
+        let trace = builder.finish();
+        let overflow = trace
+            .diagnostics()
+            .iter()
+            .find(|entry| entry.what == Diagnostic::RecorderOverflow);
+        assert_eq!(overflow.map(|entry| entry.count), Some(7));
+    }
 }
