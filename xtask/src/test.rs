@@ -14,7 +14,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let mut parts = Parts::default();
     parts.run("viewer build", || ui::build(false));
     parts.run("rust", || {
-        shell::run(shell::cargo().args(["test", "--quiet"]))?;
+        shell::run(shell::cargo().args(["test", "--quiet", "--no-fail-fast"]))?;
         Ok(Outcome::Ok)
     });
     parts.run("viewer unit tests", || {

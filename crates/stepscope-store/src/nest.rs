@@ -115,7 +115,7 @@ pub(crate) fn nest(start: &[Time], dur: &[Dur]) -> Nest {
                 let place = lanes.place(Open { start, end, index });
                 found.depth.push(clip(place.depth));
                 found.parent.push(place.parent);
-                // Lane numbers for now; rows are known at the end.
+                // Lane numbers at first; rows are known at the end.
                 found.row.push(place.lane + 1);
                 continue;
             }
