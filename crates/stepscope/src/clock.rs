@@ -147,8 +147,9 @@ impl Timeline {
             .windows(2)
             .map(|pair| {
                 let ticks = (pair[1].ticks - pair[0].ticks) as f64;
-                let ps = (pair[1].mono_ns - pair[0].mono_ns) as f64 * 1_000.0;
-                let since_ps = (pair[0].mono_ns - first.mono_ns).saturating_mul(1_000);
+                let ps = pair[1].mono_ns.saturating_sub(pair[0].mono_ns) as f64 * 1_000.0;
+                let since = pair[0].mono_ns.saturating_sub(first.mono_ns);
+                let since_ps = since.saturating_mul(1_000);
                 (pair[0].ticks, since_ps, ps / ticks)
             })
             .collect();
@@ -218,6 +219,18 @@ mod tests {
             1_000
         );
         assert_eq!(Timeline::new(Vec::new()).ps(7), 0);
+        // What a damaged journal may hold.
+        let at = |ticks, mono_ns| Pair {
+            ticks,
+            mono_ns,
+            unix_ns: 0,
+        };
+        let wide = Timeline::new(vec![
+            at(0, i64::MIN),
+            at(9, i64::MAX),
+            at(u64::MAX, i64::MAX),
+        ]);
+        assert_eq!(wide.ps(0), 0);
     }
 
     #[test]

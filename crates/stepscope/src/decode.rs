@@ -139,7 +139,10 @@ impl<'a> Index<'a> {
                     });
                 }
             }
-            if !left.open.is_empty() {
+            // Written down already when the program was killed after its thread, or its session, had
+            // ended.
+            let known = self.open.iter().any(|open| open.0 == left.serial);
+            if !left.open.is_empty() && !known {
                 self.open.push((left.serial, 0, left.open));
             }
         }

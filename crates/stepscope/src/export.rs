@@ -1,9 +1,10 @@
 //! From events to the file that viewers open: `HOST.xplane.pb`, written atomically.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use stepscope_formats::xplane::{
     COUNTERS_LINE, EventId, EventKind, HOST_PLANE, LineWriter, PlaneWriter, Stat, StatId,
@@ -72,8 +73,8 @@ pub(crate) fn write_file(
     facts: &Facts,
     before: &mut dyn FnMut(u64, &Path),
 ) -> io::Result<(PathBuf, Written)> {
-    let temporary = temporary_beside(path);
-    let result = File::create(&temporary).and_then(|file| {
+    let (temporary, file) = temporary_beside(path)?;
+    let result = (|| {
         let mut out = BufWriter::with_capacity(1 << 20, file);
         let mut written = write(&mut out, index, names, facts)?;
         out.flush()?;
@@ -83,7 +84,7 @@ pub(crate) fn write_file(
         let path = publish(&temporary, path, &mut |path| before(written.bytes, path))?;
         sync_folder(&path);
         Ok((path, written))
-    });
+    })();
     let _ = fs::remove_file(&temporary);
     result
 }
@@ -125,13 +126,27 @@ fn numbered(path: &Path, attempt: u32) -> PathBuf {
     }
 }
 
-/// A name in the same folder that listings pass over.
-pub(crate) fn temporary_beside(path: &Path) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".tmp-{}", std::process::id()));
-    path.with_file_name(name)
+/// A new file in the same folder under a name that listings pass over. Nobody else has it, and a
+/// link with its name is not followed.
+pub(crate) fn temporary_beside(path: &Path) -> io::Result<(PathBuf, File)> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    for _ in 0..TEMPORARY_NAMES {
+        let mut name = std::ffi::OsString::from(".");
+        name.push(path.file_name().unwrap_or_default());
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        name.push(format!(".tmp-{}-{number}", std::process::id()));
+        let temporary = path.with_file_name(name);
+        match File::create_new(&temporary) {
+            Ok(file) => return Ok((temporary, file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
 }
+
+/// Names that are tried: a killed program of the same number may have left some.
+const TEMPORARY_NAMES: u32 = 100;
 
 /// Makes the rename itself durable, where the file system can.
 pub(crate) fn sync_folder(path: &Path) {
@@ -380,18 +395,19 @@ impl<'p> PlaneFiller<'p> {
 
 /// One id for each thread: its own, unless the system gave it to another thread before.
 fn line_ids(index: &Index<'_>) -> HashMap<u32, i64> {
-    let mut taken = HashMap::new();
+    let mut ids = HashMap::new();
+    let mut taken = HashSet::new();
     for (serial, thread) in &index.threads {
         let tid = thread.tid.cast_signed();
-        let again = taken.values().any(|id| *id == tid);
-        let id = if again || tid == 0 {
+        let id = if tid == 0 || taken.contains(&tid) {
             i64::from(*serial) << 32 | tid
         } else {
             tid
         };
-        taken.insert(*serial, id);
+        taken.insert(id);
+        ids.insert(*serial, id);
     }
-    taken
+    ids
 }
 
 fn line_name(thread: &Thread) -> String {

@@ -288,6 +288,10 @@ pub(crate) fn read_table<'a>(table: &'a [u8], mut found: impl FnMut(u32, &'a [u8
 /// In a child after a fork: whoever held the lock is not here.
 pub(crate) fn after_fork_in_child() {
     unpublish();
+    if LOCK.load(Ordering::Acquire) {
+        // Where the free memory begins and how much it is may not fit together.
+        FREE_BYTES.store(0, Ordering::Relaxed);
+    }
     LOCK.store(false, Ordering::Release);
 }
 

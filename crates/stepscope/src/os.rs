@@ -84,16 +84,30 @@ pub(crate) fn allot(fd: RawFd, offset: u64, bytes: u64) -> Result<(), i32> {
     if offset.saturating_add(bytes) > file_size_limit() {
         return Err(libc::EFBIG);
     }
-    let (Ok(offset), Ok(bytes)) = (libc::off_t::try_from(offset), libc::off_t::try_from(bytes))
-    else {
-        return Err(libc::EFBIG);
-    };
-    // SAFETY: no memory is passed; a bad descriptor is an error value.
-    match unsafe { libc::posix_fallocate(fd, offset, bytes) } {
-        0 => Ok(()),
-        error => Err(error),
+    // A signal interrupts an allotment, which then begins anew: in small pieces, so that a timer of
+    // the program does not keep it from ever coming to an end.
+    let mut patience = 1_000;
+    let mut done = 0;
+    while done < bytes {
+        let piece = (bytes - done).min(ALLOT_BYTES);
+        let (Ok(at), Ok(len)) = (
+            libc::off_t::try_from(offset + done),
+            libc::off_t::try_from(piece),
+        ) else {
+            return Err(libc::EFBIG);
+        };
+        // SAFETY: no memory is passed; a bad descriptor is an error value.
+        match unsafe { libc::posix_fallocate(fd, at, len) } {
+            0 => done += piece,
+            libc::EINTR if patience > 0 => patience -= 1,
+            error => return Err(error),
+        }
     }
+    Ok(())
 }
+
+/// Bytes that are allotted at once.
+const ALLOT_BYTES: u64 = 256 << 10;
 
 /// Largest size that this process may give a file, bytes.
 pub(crate) fn file_size_limit() -> u64 {

@@ -13,6 +13,7 @@ use std::hash::{Hash, Hasher};
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use crate::layout::{
     CHUNK_BYTES, CHUNK_USABLE, CHUNKS_OFFSET, ChunkHead, Extent, MAX_CHUNKS, MAX_EXTENTS,
     NAMES_BYTES, OPEN_OFFSET, OPEN_SPANS, RECORD_BYTES, RegionHead, THREAD_NAME_BYTES,
 };
-use crate::session::folder::{EVENTS_FILE, JOURNAL_PREFIX, LOCK_FILE, RINGS_FILE};
+use crate::session::folder::{EVENTS_FILE, JOURNAL_PREFIX, LOCK_FILE, RINGS_FILE, remove_journal};
 use crate::session::{mark_written, stats};
 use crate::{names, os};
 
@@ -132,10 +133,24 @@ fn remove_abandoned(entry: &fs::DirEntry) {
     }
 }
 
-/// The journal's lock; `None` when somebody has it.
+/// The journal's lock; `None` when somebody has it, or has just recovered the journal.
+///
+/// Writers keep no journal on a network file system, so one that is seen there was written through
+/// another mount, whose locks may not be seen. A live writer adds to its journal every second.
 fn lock(journal: &Path) -> io::Result<Option<File>> {
+    if os::network_file_system(journal).is_some() && !is_quiet(journal) {
+        return Ok(None);
+    }
     let file = File::open(journal.join(LOCK_FILE))?;
-    Ok(os::try_lock(file.as_fd())?.then_some(file))
+    let locked = os::try_lock(file.as_fd())? && file.metadata()?.nlink() > 0;
+    Ok((locked && journal.exists()).then_some(file))
+}
+
+/// Whether nobody has written to a journal for some time.
+fn is_quiet(journal: &Path) -> bool {
+    fs::metadata(journal.join(EVENTS_FILE))
+        .and_then(|meta| meta.modified())
+        .is_ok_and(|last| last.elapsed().is_ok_and(|age| age > ABANDONED_AFTER))
 }
 
 /// `None` when the writer lives, or somebody else has just recovered it.
@@ -191,9 +206,11 @@ fn recover_locked(
         });
     }
     if let Some((bytes, name)) = &index.written {
+        // The journal may be anybody's: only a name beside it counts.
+        let name = Path::new(name).file_name().unwrap_or_default();
         let path = run.session.join(name);
         if fs::metadata(&path).is_ok_and(|meta| meta.len() == *bytes) {
-            let _ = fs::remove_dir_all(journal);
+            let _ = remove_journal(journal);
             return Ok(path);
         }
     }
@@ -215,7 +232,7 @@ fn recover_locked(
     };
     let (path, written) = match export::write_file(&beside, &index, &names, &facts, &mut before) {
         Ok(done) => {
-            fs::remove_dir_all(journal).map_err(failed(journal))?;
+            remove_journal(journal).map_err(failed(journal))?;
             done
         }
         Err(error) => {

@@ -187,15 +187,15 @@ impl Region {
     }
 
     /// Puts the pages of a session behind the region and writes its head. Only the owner, only
-    /// while `session` is 0.
-    pub(crate) fn prepare(&self, state: u32) -> bool {
+    /// while `session` is 0. `whole_name`: the Rust library may be asked for the thread's name.
+    pub(crate) fn prepare(&self, state: u32, whole_name: bool) -> bool {
         let chunks = (ATTACH.first_chunks.load(Ordering::Relaxed) as usize).clamp(1, MAX_CHUNKS);
         let bytes = first_extent_bytes(chunks);
         let rings = ATTACH.rings.load(Ordering::Relaxed);
         let mut place = u64::MAX;
         if self.mapped_for.load(Ordering::Relaxed) == state {
             // An ended thread's, in this session: the extents stay as they are.
-            self.reset(state, None);
+            self.reset(whole_name, None);
             return true;
         }
         if rings != u32::MAX && ATTACH.failed.load(Ordering::Relaxed) == 0 {
@@ -219,11 +219,11 @@ impl Region {
         let warm_chunks = chunks.min(2);
         // SAFETY: mapped above.
         unsafe { os::warm(self.base, first_extent_bytes(warm_chunks)) };
-        self.reset(state, Some((place, chunks)));
+        self.reset(whole_name, Some((place, chunks)));
         true
     }
 
-    fn reset(&self, _state: u32, fresh: Option<(u64, usize)>) {
+    fn reset(&self, whole_name: bool, fresh: Option<(u64, usize)>) {
         let head = self.head();
         head.serial.store(0, Ordering::Release);
         head.dropped.store(0, Ordering::Relaxed);
@@ -251,7 +251,7 @@ impl Region {
         }
         head.tid.store(os::thread_id(), Ordering::Relaxed);
         let mut name = [0; THREAD_NAME_BYTES];
-        let len = own_name(&mut name);
+        let len = own_name(&mut name, whole_name);
         crate::drain::set_name(head, &name[..len as usize]);
         head.nonce
             .store(ATTACH.nonce.load(Ordering::Relaxed), Ordering::Release);
@@ -261,11 +261,13 @@ impl Region {
 }
 
 /// The calling thread's name; the number of bytes.
-fn own_name(into: &mut [u8; THREAD_NAME_BYTES]) -> u32 {
+///
+/// Past the thread's own destructors, `thread::current` panics.
+fn own_name(into: &mut [u8; THREAD_NAME_BYTES], whole: bool) -> u32 {
     let mut short = [0; 16];
     let mut len = os::thread_name(&mut short);
     into[..len].copy_from_slice(&short[..len]);
-    if len == 15 {
+    if len == 15 && whole {
         // The kernel keeps 15 bytes; a thread that Rust started knows its whole name.
         let current = std::thread::current();
         if let Some(name) = current.name()

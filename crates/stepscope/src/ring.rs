@@ -81,6 +81,8 @@ pub(crate) struct Local {
     refused: Cell<u32>,
     /// Inside `attach`.
     attaching: Cell<bool>,
+    /// The thread's own destructors have run.
+    ended: Cell<bool>,
     region: Cell<Option<&'static Region>>,
     head: Cell<*const RegionHead>,
     open: Cell<*const Record>,
@@ -100,6 +102,7 @@ thread_local! {
             home: Cell::new(0),
             refused: Cell::new(0),
             attaching: Cell::new(false),
+            ended: Cell::new(false),
             region: Cell::new(None),
             head: Cell::new(std::ptr::null()),
             open: Cell::new(std::ptr::null()),
@@ -157,7 +160,9 @@ impl Writer<'_> {
     #[inline]
     fn leave(self) {
         compiler_fence(Ordering::SeqCst);
-        self.local.state.set(self.state);
+        // Not `self.state`: what ran in between (a handler, a value's own `Debug`) may have attached
+        // the thread to a newer session.
+        self.local.state.set(self.local.home.get());
     }
 
     /// Takes the next slot of the stack of open spans.
@@ -417,8 +422,12 @@ unsafe fn put(at: *mut u8, words: [u64; 3]) {
 #[cold]
 #[inline(never)]
 fn attach(local: &Local, state: u32) -> bool {
-    if local.home.get() == state || local.attaching.get() || local.refused.get() == state {
-        // A handler that interrupted this very thread inside the recorder, or no memory.
+    // Attached, and yet not: a handler that interrupted this very thread inside the recorder. Also
+    // when a newer session runs by now, the ring must stay as the interrupted code knows it.
+    let inside = local.state.get() == 0 && local.home.get() != 0;
+    if inside || local.home.get() == state || local.attaching.get() || local.refused.get() == state
+    {
+        // Or no memory.
         LOST.fetch_add(1, Ordering::Relaxed);
         return false;
     }
@@ -446,10 +455,12 @@ fn attach_counted(local: &Local, state: u32) -> bool {
     local.region.set(Some(region));
     exit::watch(region);
     if region.session.load(Ordering::SeqCst) != 0 {
-        // The session before is still putting its things away; the next event tries again.
-        return false;
+        // A session starts only when the one before has taken back all regions that it knew, so it
+        // did not know this one: it gave up waiting while this thread was attaching.
+        region.unmap_file();
+        region.session.store(0, Ordering::SeqCst);
     }
-    if !region.prepare(state) {
+    if !region.prepare(state, !local.ended.get()) {
         local.refused.set(state);
         return false;
     }
@@ -528,6 +539,7 @@ pub(crate) mod exit {
         // SAFETY: set by `watch` to a region, which is never freed.
         let region: &'static Region = unsafe { &*region.cast::<Region>() };
         let _ = LOCAL.try_with(|local| {
+            local.ended.set(true);
             local.state.set(0);
             local.home.set(0);
             local.region.set(None);

@@ -24,8 +24,8 @@ pub(crate) fn write_beside(xplane_path: &Path) -> io::Result<PathBuf> {
         .to_string_lossy();
     let host = name.strip_suffix(".xplane.pb").unwrap_or(&name);
     let path = xplane_path.with_file_name(format!("{host}.trace.json.gz"));
-    let temporary = temporary_beside(&path);
-    let result = write(xplane_path, &temporary)
+    let (temporary, file) = temporary_beside(&path)?;
+    let result = write(xplane_path, file)
         .and_then(|()| fs::rename(&temporary, &path))
         .map(|()| sync_folder(&path));
     let _ = fs::remove_file(&temporary);
@@ -36,9 +36,9 @@ pub(crate) fn write_beside(xplane_path: &Path) -> io::Result<PathBuf> {
     clippy::disallowed_methods,
     reason = "the recorder reads back its own file"
 )]
-fn write(xplane_path: &Path, temporary: &Path) -> io::Result<()> {
+fn write(xplane_path: &Path, file: File) -> io::Result<()> {
     let bytes: SharedBytes = Arc::new(fs::read(xplane_path)?);
-    let file = BufWriter::new(File::create(temporary)?);
+    let file = BufWriter::new(file);
     let mut sink = ChromeSink::new(GzEncoder::new(file, Compression::fast()));
     let mut context = ReadContext::new(Limits::default());
     context.threads = 1;

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use stepscope_model::clock::unix_now_ns;
 
@@ -66,7 +67,9 @@ fn make_unique(parent: &Path) -> Result<PathBuf, SessionError> {
 fn prove(folder: &Path) -> io::Result<()> {
     let path = folder.join(format!(".stepscope-probe-{}", std::process::id()));
     let result = os::without_size_signal(|| {
-        let mut file = File::create(&path)?;
+        // A killed program of the same number may have left one.
+        let _ = fs::remove_file(&path);
+        let mut file = File::create_new(&path)?;
         file.write_all(&[0; 4096])?;
         file.sync_data()
     });
@@ -125,19 +128,42 @@ pub(crate) struct JournalFiles {
 impl JournalFiles {
     /// Makes a journal whose lock is held before anybody can see it, with space for the names.
     pub(super) fn make(session: &Path, number: u32) -> io::Result<Self> {
-        let name = format!("{JOURNAL_PREFIX}{}-{number}", std::process::id());
-        let hidden = session.join(format!("{name}.new"));
-        let mut builder = DirBuilder::new();
-        builder.mode(0o700).create(&hidden)?;
+        let (name, hidden) = Self::free_name(session, number)?;
         let result = Self::fill(&hidden).and_then(|mut files| {
-            files.folder = session.join(&name);
-            fs::rename(&hidden, &files.folder)?;
+            fs::rename(&hidden, &name)?;
+            files.folder = name;
             Ok(files)
         });
         if result.is_err() {
+            forget_inherited();
             let _ = fs::remove_dir_all(&hidden);
         }
         result
+    }
+
+    /// A name that no other journal has, and the hidden folder made for it. In containers programs
+    /// have the same process id again and again, and may use one session's folder.
+    fn free_name(session: &Path, number: u32) -> io::Result<(PathBuf, PathBuf)> {
+        let mut builder = DirBuilder::new();
+        builder.mode(0o700);
+        for attempt in 0..1_000 {
+            let first = format!("{JOURNAL_PREFIX}{}-{number}", std::process::id());
+            let name = match attempt {
+                0 => first,
+                _ => format!("{first}-{attempt}"),
+            };
+            let hidden = session.join(format!("{name}.new"));
+            let name = session.join(name);
+            if name.exists() {
+                continue;
+            }
+            match builder.create(&hidden) {
+                Ok(()) => return Ok((name, hidden)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
     }
 
     fn fill(folder: &Path) -> io::Result<Self> {
@@ -145,9 +171,9 @@ impl JournalFiles {
         options.read(true).write(true).create_new(true);
         let files = Self {
             folder: folder.to_owned(),
-            lock: options.open(folder.join(LOCK_FILE))?,
-            rings: options.open(folder.join(RINGS_FILE))?,
-            events: options.open(folder.join(EVENTS_FILE))?,
+            lock: inherited(0, options.open(folder.join(LOCK_FILE))?),
+            rings: inherited(1, options.open(folder.join(RINGS_FILE))?),
+            events: inherited(2, options.open(folder.join(EVENTS_FILE))?),
         };
         if !os::try_lock(files.lock.as_fd())? {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -155,6 +181,39 @@ impl JournalFiles {
         os::allot(files.rings.as_raw_fd(), 0, NAMES_BYTES as u64)
             .map_err(io::Error::from_raw_os_error)?;
         Ok(files)
+    }
+}
+
+impl Drop for JournalFiles {
+    fn drop(&mut self) {
+        forget_inherited();
+    }
+}
+
+fn forget_inherited() {
+    for place in &DESCRIPTORS {
+        place.store(-1, Ordering::SeqCst);
+    }
+}
+
+/// Descriptors that a fork's child closes, as long as there are [`JournalFiles`] (a process has one
+/// at a time): it does not own the journal, and a lock that it keeps would keep the journal from
+/// being recovered.
+pub(super) static DESCRIPTORS: [AtomicI32; 3] = [const { AtomicI32::new(-1) }; 3];
+
+fn inherited(place: usize, file: File) -> File {
+    DESCRIPTORS[place].store(file.as_raw_fd(), Ordering::SeqCst);
+    file
+}
+
+/// Removes a journal. At once as far as others see: a journal without its lock is none.
+pub(crate) fn remove_journal(journal: &Path) -> io::Result<()> {
+    let mut hidden = journal.as_os_str().to_owned();
+    hidden.push(".new");
+    let hidden = PathBuf::from(hidden);
+    match fs::rename(journal, &hidden) {
+        Ok(()) => fs::remove_dir_all(hidden),
+        Err(_) => fs::remove_dir_all(journal),
     }
 }
 

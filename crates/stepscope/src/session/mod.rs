@@ -16,7 +16,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ use crate::layout::{
 use crate::region::ATTACH;
 use crate::ring::{ATTACHING, LOST, SESSION_UNIT, STATE, exit};
 use crate::{names, os};
-use folder::JournalFiles;
+use folder::{DESCRIPTORS, JournalFiles};
 
 /// What this process is doing.
 #[derive(Default)]
@@ -74,8 +74,6 @@ static PHASE: AtomicPtr<Mutex<Phase>> = AtomicPtr::new(std::ptr::null_mut());
 static NEXT_SESSION: AtomicU32 = AtomicU32::new(1);
 /// Address space of the name table, reserved once.
 static NAME_TABLE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
-/// Descriptors that a fork's child closes: it does not own the journal.
-static DESCRIPTORS: [AtomicI32; 3] = [const { AtomicI32::new(-1) }; 3];
 
 fn phase() -> Result<MutexGuard<'static, Phase>, SessionError> {
     let mut at = PHASE.load(Ordering::Acquire);
@@ -279,12 +277,6 @@ fn start(log_dir: &Path, options: &SessionOptions) -> Result<Session, SessionErr
     put(&mut journal, BLOCK_META, meta(&host, options).as_bytes());
     put(&mut journal, BLOCK_CLOCK, &first_pair.encode());
     prepare_attaching(files.as_ref(), options, first_pair);
-    if let Some(files) = &files {
-        let fds = [&files.lock, &files.rings, &files.events];
-        for (place, file) in DESCRIPTORS.iter().zip(fds) {
-            place.store(file.as_raw_fd(), Ordering::SeqCst);
-        }
-    }
     // Two readings far enough apart: a program that is killed at once still has a clock.
     while begun.elapsed() < Duration::from_micros(600) {
         std::hint::spin_loop();
@@ -303,7 +295,7 @@ fn start(log_dir: &Path, options: &SessionOptions) -> Result<Session, SessionErr
         Err(source) => {
             end_attaching();
             if let Some(files) = files {
-                let _ = std::fs::remove_dir_all(&files.folder);
+                let _ = folder::remove_journal(&files.folder);
             }
             let _ = std::fs::remove_dir(&folder);
             return Err(SessionError::NoThread { source });
@@ -416,9 +408,6 @@ fn end_attaching() {
         // SAFETY: reserved once, never given back.
         unsafe { os::map_memory(table, NAMES_BYTES) };
     }
-    for place in &DESCRIPTORS {
-        place.store(-1, Ordering::SeqCst);
-    }
 }
 
 impl Session {
@@ -469,13 +458,14 @@ impl Finished {
             source,
         };
         let events = match &self.files {
-            // SAFETY: this process holds the journal's lock, and nobody shortens the file.
-            Some(files) => Some(
-                unsafe {
-                    os::MappedFile::map(files.events.as_fd(), self.drain.journal.file_bytes())
-                }
-                .map_err(not_written)?,
-            ),
+            Some(files) => {
+                // Who shortened it nevertheless has taken events, not our life.
+                let there = files.events.metadata().map_err(not_written)?.len();
+                let bytes = self.drain.journal.file_bytes().min(there);
+                // SAFETY: this process holds the journal's lock, and nobody shortens the file.
+                let mapped = unsafe { os::MappedFile::map(files.events.as_fd(), bytes) };
+                Some(mapped.map_err(not_written)?)
+            }
             None => None,
         };
         let mut index = Index::default();
@@ -558,7 +548,7 @@ impl Finished {
 
     fn remove_journal(&self) {
         if let Some(files) = &self.files {
-            let _ = std::fs::remove_dir_all(&files.folder);
+            let _ = folder::remove_journal(&files.folder);
         }
     }
 }

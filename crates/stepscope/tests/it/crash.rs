@@ -11,7 +11,7 @@ use stepscope::recover::{pending, recover_dir};
 use stepscope::{SessionOptions, span, start_trace, start_trace_with, stop_trace};
 use stepscope_model::SliceFlags;
 
-use crate::{alone, files, names, read};
+use crate::{alone, clear, files, names, obstruct, read};
 
 fn spawn(case: &str, dir: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
@@ -436,14 +436,10 @@ fn a_folder_that_cannot_be_written_is_recovered_into_the_cache() {
     let cache = tempfile::tempdir().unwrap();
     run("kill", dir.path());
     let journal = pending(dir.path()).remove(0);
-    // An obstacle that stops root, too: a folder where the temporary file would go.
+    // Obstacles that stop root, too: folders where the temporary file would go.
     let facts = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     let host = facts.trim().replace(':', "_");
-    let obstacle = journal
-        .parent()
-        .unwrap()
-        .join(format!(".{host}.xplane.pb.tmp-{}", std::process::id()));
-    std::fs::create_dir_all(obstacle.join("full")).unwrap();
+    let obstacles = obstruct(journal.parent().unwrap(), &host);
     assert!(recover_dir(dir.path(), None)[0].file.is_err());
     let first = recover_dir(dir.path(), Some(cache.path())).remove(0);
     assert!(first.in_cache && journal.exists());
@@ -454,7 +450,7 @@ fn a_folder_that_cannot_be_written_is_recovered_into_the_cache() {
     assert_eq!(again.file.unwrap(), path);
     assert_eq!(std::fs::metadata(&path).unwrap().modified().unwrap(), made);
     check_work(cache.path(), true);
-    std::fs::remove_dir_all(&obstacle).unwrap();
+    clear(&obstacles);
     assert!(!recover_dir(dir.path(), Some(cache.path()))[0].in_cache);
     assert!(!journal.exists());
 }

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use stepscope::{SessionError, SessionOptions, span, start_trace, start_trace_with, stop_trace};
 
-use crate::{alone, files, read};
+use crate::{alone, clear, files, obstruct, read};
 
 #[test]
 fn starting_or_stopping_twice_is_an_error_value() {
@@ -91,19 +91,18 @@ fn a_recording_that_cannot_be_written_is_kept_for_another_try() {
         };
         start_trace_with(dir.path(), &options).unwrap();
         drop(span!("kept"));
-        // A folder in the way of the temporary file: works for root, too.
+        // Folders in the way of the temporary file: works for root, too.
         let session = dir
             .path()
             .join(format!("plugins/profile/kept {crash_safe}"));
-        let obstacle = session.join(format!(".host.xplane.pb.tmp-{}", std::process::id()));
-        std::fs::create_dir(&obstacle).unwrap();
+        let obstacles = obstruct(&session, "host");
         let error = stop_trace().unwrap_err();
         assert!(matches!(error, SessionError::NotWritten { .. }), "{error}");
         assert!(matches!(
             start_trace(dir.path()),
             Err(SessionError::Unwritten { .. })
         ));
-        std::fs::remove_dir(&obstacle).unwrap();
+        clear(&obstacles);
         let report = stop_trace().unwrap();
         assert_eq!(report.spans, 1);
         assert_eq!(read(&report.path).slices.len(), 1);

@@ -14,6 +14,7 @@
 mod bridge;
 mod content;
 mod crash;
+mod edges;
 mod files;
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -96,4 +97,22 @@ fn names(probe: &Probe) -> Vec<&str> {
         .collect();
     names.sort_unstable();
     names
+}
+
+/// Folders in the way of a session's temporary files.
+fn obstruct(session: &Path, host: &str) -> Vec<PathBuf> {
+    let pid = std::process::id();
+    let names = (0..1_000).map(|n| session.join(format!(".{host}.xplane.pb.tmp-{pid}-{n}")));
+    let names: Vec<_> = names.collect();
+    for name in &names {
+        std::fs::create_dir(name).unwrap();
+    }
+    names
+}
+
+/// Takes them away.
+fn clear(obstacles: &[PathBuf]) {
+    for obstacle in obstacles {
+        std::fs::remove_dir(obstacle).unwrap();
+    }
 }

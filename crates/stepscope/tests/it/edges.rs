@@ -1,0 +1,359 @@
+//! Moments that are rare: a fork between stop and write, a key's destructor that annotates, a
+//! signal in the middle of an allotment, two recoveries at once.
+//!
+//! Each case that may kill the process runs this test binary again as a child.
+
+use std::os::unix::thread::JoinHandleExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use stepscope::recover::{pending, recover_dir};
+use stepscope::{SessionOptions, span, start_trace, start_trace_with, stop_trace};
+use tempfile::tempdir;
+
+use crate::{alone, files, names, read};
+
+fn run(case: &str, dir: &Path) {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--test-threads=1", "--exact", "edges::child", "--nocapture"])
+        .env("STEPSCOPE_EDGE_CHILD", case)
+        .env("STEPSCOPE_TEST_DIR", dir)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{case}: {} {text}", output.status);
+}
+
+/// The children. Does nothing in the parent.
+#[test]
+fn child() {
+    let Ok(case) = std::env::var("STEPSCOPE_EDGE_CHILD") else {
+        return;
+    };
+    let dir = std::env::var("STEPSCOPE_TEST_DIR").unwrap();
+    let dir = Path::new(&dir);
+    match case.as_str() {
+        "unwritten" => unwritten(dir),
+        "key" => key(dir),
+        "shortened" => shortened(dir),
+        "timer" => timer(dir),
+        "storm" => storm(dir),
+        other => panic!("no case {other}"),
+    }
+}
+
+/// A stop that cannot write, then a fork whose child outlives the program.
+fn unwritten(dir: &Path) {
+    start_trace(dir).unwrap();
+    drop(span!("finished"));
+    let open = span!("open");
+    limit_files(16);
+    assert!(stop_trace().is_err());
+    limit_files(libc::RLIM_INFINITY);
+    drop(open);
+    // SAFETY: the child only waits, with no output that the parent's reader would wait for.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            for fd in 0..3 {
+                libc::close(fd);
+            }
+            libc::sleep(20);
+            libc::_exit(0);
+        }
+        std::fs::write(dir.join("child"), child.to_string()).unwrap();
+        libc::_exit(0);
+    }
+}
+
+fn limit_files(bytes: libc::rlim_t) {
+    let limit = libc::rlimit {
+        rlim_cur: bytes,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: a limit of this process, which is a test's child.
+    unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
+}
+
+#[test]
+fn a_child_of_an_unwritten_recording_does_not_hold_its_journal() {
+    let _alone = alone();
+    let dir = tempdir().unwrap();
+    run("unwritten", dir.path());
+    let found = pending(dir.path()).len();
+    let runs = recover_dir(dir.path(), None);
+    let child = std::fs::read_to_string(dir.path().join("child")).unwrap();
+    // SAFETY: the child that the case made, which only sleeps.
+    unsafe { libc::kill(child.parse().unwrap(), libc::SIGKILL) };
+    assert_eq!(found, 1);
+    let probe = read(runs[0].file.as_ref().unwrap());
+    assert_eq!(names(&probe), ["finished", "open"]);
+}
+
+extern "C" fn late(_: *mut libc::c_void) {
+    let _span = span!("late");
+}
+
+/// A key made after ours: its destructor runs when the thread has nothing left, not even ours.
+fn key(dir: &Path) {
+    start_trace(dir).unwrap();
+    let mut key = 0;
+    // SAFETY: a destructor that does not use its argument.
+    unsafe { libc::pthread_key_create(&raw mut key, Some(late)) };
+    let work = std::thread::Builder::new().name("a name of more than 15 bytes".to_owned());
+    let work = work.spawn(move || {
+        let _span = span!("early");
+        // SAFETY: the key was made above; any value but null.
+        unsafe { libc::pthread_setspecific(key, std::ptr::without_provenance(1)) };
+    });
+    work.unwrap().join().unwrap();
+    assert_eq!(stop_trace().unwrap().spans, 2);
+}
+
+#[test]
+fn a_destructor_of_a_later_key_may_annotate() {
+    let _alone = alone();
+    run("key", tempdir().unwrap().path());
+}
+
+/// Somebody empties the journal while it is written.
+fn shortened(dir: &Path) {
+    start_trace(dir).unwrap();
+    for _ in 0..100_000 {
+        let _span = span!("many");
+    }
+    stepscope::flush_trace();
+    for journal in journals(dir) {
+        let events = std::fs::File::options()
+            .write(true)
+            .open(journal.join("events"));
+        events.unwrap().set_len(0).unwrap();
+    }
+    stop_trace().unwrap();
+}
+
+fn journals(dir: &Path) -> Vec<std::path::PathBuf> {
+    let sessions = std::fs::read_dir(dir.join("plugins/profile")).unwrap();
+    sessions
+        .flat_map(|session| std::fs::read_dir(session.unwrap().path()).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.to_string_lossy().contains(".stepscope-journal-"))
+        .collect()
+}
+
+#[test]
+fn a_journal_that_somebody_shortens_is_no_signal() {
+    let _alone = alone();
+    run("shortened", tempdir().unwrap().path());
+}
+
+extern "C" fn on_signal(_: libc::c_int) {
+    let _span = span!("handler");
+}
+
+/// Interrupts threads again and again until told to stop.
+fn interrupt(threads: &[libc::pthread_t], stop: &AtomicBool) {
+    // SAFETY: a handler that only annotates.
+    unsafe { libc::signal(libc::SIGUSR1, on_signal as *const () as libc::sighandler_t) };
+    while !stop.load(Ordering::Relaxed) {
+        for thread in threads {
+            // SAFETY: the threads live until this function has returned.
+            unsafe { libc::pthread_kill(*thread, libc::SIGUSR1) };
+        }
+        std::thread::sleep(std::time::Duration::from_micros(50));
+    }
+}
+
+/// A fast timer, as a sampling profiler has it, while threads get their rings.
+fn timer(dir: &Path) {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    // SAFETY: no arguments, cannot fail.
+    let own = unsafe { libc::pthread_self() };
+    let timer = std::thread::spawn(move || interrupt(&[own], &STOP));
+    for _ in 0..20 {
+        start_trace(dir).unwrap();
+        drop(span!("here"));
+        let report = stop_trace().unwrap();
+        assert!(report.crash_safe, "{:?}", report.warnings);
+    }
+    STOP.store(true, Ordering::Relaxed);
+    timer.join().unwrap();
+}
+
+#[test]
+fn a_fast_timer_does_not_cost_crash_safety() {
+    let _alone = alone();
+    let dir = tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempdir())
+        .unwrap();
+    run("timer", dir.path());
+}
+
+/// Sessions come and go while threads record and are interrupted.
+fn storm(dir: &Path) {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    static ROUNDS: AtomicU32 = AtomicU32::new(0);
+    static QUIET: AtomicBool = AtomicBool::new(false);
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            std::thread::spawn(|| {
+                while !STOP.load(Ordering::Relaxed) {
+                    let _outer = span!("outer");
+                    for n in 0..3_i64 {
+                        let _inner = span!("inner", n = n);
+                        ROUNDS.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            })
+        })
+        .collect();
+    let targets: Vec<_> = threads.iter().map(JoinHandleExt::as_pthread_t).collect();
+    let timer = std::thread::spawn(move || interrupt(&targets, &QUIET));
+    let seconds = std::env::var("STEPSCOPE_STORM_SECONDS").map_or(3, |text| text.parse().unwrap());
+    let begun = std::time::Instant::now();
+    let mut sessions = 0_u32;
+    while begun.elapsed().as_secs() < seconds {
+        let options = SessionOptions {
+            crash_safe: sessions.is_multiple_of(2),
+            buffer_bytes: 64 << 10,
+            ..SessionOptions::default()
+        };
+        start_trace_with(dir, &options).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(u64::from(sessions % 7)));
+        let report = stop_trace().unwrap();
+        if sessions.is_multiple_of(10) {
+            let probe = read(&report.path);
+            assert_eq!(probe.slices.len() as u64, report.spans);
+            assert!(
+                probe
+                    .slices
+                    .iter()
+                    .all(|slice| ["outer", "inner", "handler"].contains(&slice.name.as_str()))
+            );
+        }
+        std::fs::remove_dir_all(report.path.parent().unwrap()).unwrap();
+        sessions += 1;
+    }
+    // A thread that was interrupted at the wrong moment still records afterwards.
+    QUIET.store(true, Ordering::Relaxed);
+    timer.join().unwrap();
+    start_trace(dir).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let report = stop_trace().unwrap();
+    assert_eq!(report.threads, 4, "{report:?}");
+    STOP.store(true, Ordering::Relaxed);
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert!(sessions > 10 && ROUNDS.load(Ordering::Relaxed) > 0);
+}
+
+#[test]
+fn sessions_may_come_and_go_under_signals() {
+    let _alone = alone();
+    run("storm", tempdir().unwrap().path());
+}
+
+/// Killed programs of one machine that share a session's folder.
+#[test]
+fn recoveries_at_once_do_not_meet() {
+    let _alone = alone();
+    for _ in 0..5 {
+        let dir = tempdir().unwrap();
+        let session = dir.path().join("plugins/profile/shared");
+        std::fs::create_dir_all(&session).unwrap();
+        let pids: Vec<_> = (0..4)
+            .map(|_| {
+                // SAFETY: the child records and ends; the parent records nothing at this time.
+                unsafe {
+                    let pid = libc::fork();
+                    if pid == 0 {
+                        let options = SessionOptions {
+                            session_name: Some("shared".to_owned()),
+                            ..SessionOptions::default()
+                        };
+                        let started = start_trace_with(dir.path(), &options).is_ok();
+                        for n in 0..5_000_i64 {
+                            let _span = span!("work", n = n);
+                        }
+                        libc::_exit(i32::from(!started));
+                    }
+                    pid
+                }
+            })
+            .collect();
+        for pid in pids {
+            let mut status = 0;
+            // SAFETY: our own child.
+            unsafe { libc::waitpid(pid, &raw mut status, 0) };
+            assert_eq!(status, 0);
+        }
+        let runs: Vec<_> = std::thread::scope(|scope| {
+            let all: Vec<_> = (0..4)
+                .map(|_| scope.spawn(|| recover_dir(dir.path(), None)))
+                .collect();
+            all.into_iter()
+                .flat_map(|one| one.join().unwrap())
+                .collect()
+        });
+        for run in &runs {
+            assert!(run.file.is_ok(), "{run:?}");
+        }
+        let files = files(dir.path());
+        assert_eq!((runs.len(), files.len()), (4, 4), "{runs:?}");
+        for file in files {
+            assert_eq!(read(&file).slices.len(), 5_000);
+        }
+    }
+}
+
+/// A container's program has the same process id each time.
+#[test]
+fn a_journal_that_was_left_behind_does_not_cost_crash_safety() {
+    let _alone = alone();
+    let dir = tempdir().unwrap();
+    let session = dir.path().join("plugins/profile/again");
+    for number in 0..200 {
+        let name = format!(".stepscope-journal-{}-{number}", std::process::id());
+        std::fs::create_dir_all(session.join(name).join("full")).unwrap();
+    }
+    let options = SessionOptions {
+        session_name: Some("again".to_owned()),
+        ..SessionOptions::default()
+    };
+    start_trace_with(dir.path(), &options).unwrap();
+    assert!(stop_trace().unwrap().crash_safe);
+}
+
+/// In a directory that others may write to, a link must not lead us to another file.
+#[test]
+fn links_in_the_session_are_not_followed() {
+    let _alone = alone();
+    let dir = tempdir().unwrap();
+    let session = dir.path().join("plugins/profile/open");
+    std::fs::create_dir_all(&session).unwrap();
+    let victim = dir.path().join("victim");
+    std::fs::write(&victim, "precious").unwrap();
+    let pid = std::process::id();
+    let links = [
+        format!(".stepscope-probe-{pid}"),
+        format!(".box.xplane.pb.tmp-{pid}"),
+        format!(".box.xplane.pb.tmp-{pid}-0"),
+        format!(".box.trace.json.gz.tmp-{pid}"),
+    ];
+    for link in links {
+        std::os::unix::fs::symlink(&victim, session.join(link)).unwrap();
+    }
+    let options = SessionOptions {
+        session_name: Some("open".to_owned()),
+        host_name: Some("box".to_owned()),
+        trace_json: cfg!(feature = "chrome"),
+        ..SessionOptions::default()
+    };
+    start_trace_with(dir.path(), &options).unwrap();
+    drop(span!("one"));
+    let report = stop_trace().unwrap();
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+    assert_eq!(read(&report.path).slices.len(), 1);
+}
