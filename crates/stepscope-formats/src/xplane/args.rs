@@ -32,9 +32,9 @@ impl XSpaceArgs {
         }
     }
 
-    /// Frames the file.
-    pub(super) fn open(bytes: SharedBytes) -> Self {
-        let planes = frame((*bytes).as_ref()).indexes;
+    /// Frames the file, with the limit that it was read with.
+    pub(super) fn open(bytes: SharedBytes, max_kept: usize) -> Self {
+        let planes = frame((*bytes).as_ref(), max_kept).indexes;
         Self::new(bytes, planes)
     }
 

@@ -3,7 +3,8 @@
 //! Writers put the metadata of a plane after its lines, so it is found first by walking the
 //! plane's fields and stepping over the lines. What is kept are offsets, not references: the
 //! index outlives the reading as part of the argument source. It costs memory by the metadata
-//! and the number of lines, never by the number of events.
+//! and the number of lines, never by the number of events; what is kept of a plane or a line is
+//! a hundred times the two bytes that it takes in the file, so their number has a limit.
 
 use std::ops::Range;
 
@@ -219,11 +220,19 @@ pub(super) struct Space {
     pub(super) fault: Option<(usize, Fault)>,
     /// The file ends inside its last plane: that plane's last line may be cut.
     pub(super) cut: bool,
+    /// Events of planes and lines that are past the limit and not kept, if any are.
+    pub(super) left_out: Option<u64>,
+    /// How many more planes and lines are kept.
+    room: usize,
 }
 
-/// Frames a file: any number of `XSpace` messages in a row are one.
-pub(super) fn frame(file: &[u8]) -> Space {
-    let mut found = Space::default();
+/// Frames a file: any number of `XSpace` messages in a row are one. Of planes and lines together
+/// the first `max_kept` are kept.
+pub(super) fn frame(file: &[u8], max_kept: usize) -> Space {
+    let mut found = Space {
+        room: max_kept,
+        ..Space::default()
+    };
     let mut fields = Fields::new(file);
     loop {
         match fields.next() {
@@ -261,8 +270,40 @@ fn plausible_size(file: &[u8]) -> u64 {
 }
 
 impl Space {
+    /// Takes the room of one plane or line; `false` when there is none left.
+    fn take_room(&mut self) -> bool {
+        let left = self.room.checked_sub(1);
+        self.room = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// Keeps a line of a plane, or counts its events.
+    fn add_line(&mut self, file: &[u8], line: &[u8], frame: &mut PlaneFrame) {
+        let line = Span::of(file, line);
+        if self.take_room() {
+            frame.lines.push(line);
+        } else {
+            *self.left_out.get_or_insert(0) += super::lines::scan(file, line).events;
+        }
+    }
+
+    /// Counts the events of a plane that is not kept.
+    fn leave_out(&mut self, file: &[u8], message: &[u8]) {
+        let mut events = 0;
+        let mut fields = Fields::new(message);
+        while let Some(field) = fields.next_lenient() {
+            if let (plane::LINES, Value::Bytes(line)) = (field.number, field.value) {
+                events += super::lines::scan(file, Span::of(file, line)).events;
+            }
+        }
+        *self.left_out.get_or_insert(0) += events;
+    }
+
     /// Frames one plane; when the file ends inside it, what is there of its last field counts too.
     fn add_plane(&mut self, file: &[u8], message: &[u8], cut: bool) {
+        if !self.take_room() {
+            return self.leave_out(file, message);
+        }
         let mut index = PlaneIndex {
             span: Span::of(file, message),
             ..PlaneIndex::default()
@@ -277,7 +318,7 @@ impl Space {
                 Ok(Some(field)) => match (field.number, field.value) {
                     (plane::ID, Value::Varint(id)) => frame.id = id as i64,
                     (plane::NAME, Value::Bytes(name)) => frame.name = Span::of(file, name),
-                    (plane::LINES, Value::Bytes(line)) => frame.lines.push(Span::of(file, line)),
+                    (plane::LINES, Value::Bytes(line)) => self.add_line(file, line, &mut frame),
                     (plane::EVENT_METADATA, Value::Bytes(entry)) => {
                         let (id, item) = event_metadata(file, entry, &mut index.metadata_stats);
                         event_ids.push(id);
@@ -296,7 +337,7 @@ impl Space {
                     if let Fault::Cut { number, .. } = fault
                         && number == plane::LINES
                     {
-                        frame.lines.push(Span::of(file, rest));
+                        self.add_line(file, rest, &mut frame);
                     }
                     if !cut {
                         self.problems.push(Problem {

@@ -183,6 +183,8 @@ pub(super) struct Tally {
     pub(super) events: u64,
     pub(super) missing_metadata: u64,
     pub(super) negative_durations: u64,
+    /// Slices whose end no time can tell.
+    pub(super) endless: u64,
     pub(super) bad_times: u64,
     pub(super) unreadable: u64,
     /// Offset of the first unreadable event.
@@ -197,6 +199,7 @@ impl Tally {
         self.events += other.events;
         self.missing_metadata += other.missing_metadata;
         self.negative_durations += other.negative_durations;
+        self.endless += other.endless;
         self.bad_times += other.bad_times;
         self.unreadable += other.unreadable;
         self.first_unreadable = self.first_unreadable.or(other.first_unreadable);
@@ -308,10 +311,16 @@ pub(super) fn pour<S: EventSink>(
             }
         });
         let start = line.base_ps + i128::from(numbers.offset_ps);
-        let Ok(start) = i64::try_from(start).map(Time::from_ps) else {
+        // The ends of the range are what writers put where they overflowed, no times.
+        let Some(start) = i64::try_from(start)
+            .ok()
+            .filter(|start| i64::MIN < *start && *start < i64::MAX)
+        else {
             tally.bad_times += 1;
             continue;
         };
+        let has_end = start.checked_add(numbers.duration_ps.max(0)).is_some();
+        let start = Time::from_ps(start);
         let args = if has_stats || metadata.has_args {
             ArgRef::new(source, at as u64)
         } else {
@@ -357,6 +366,12 @@ pub(super) fn pour<S: EventSink>(
                 if numbers.duration_ps < 0 {
                     tally.negative_durations += 1;
                 }
+                tally.endless += u64::from(!has_end);
+                let dur = if has_end {
+                    Dur::from_ps(numbers.duration_ps.max(0))
+                } else {
+                    Dur::ZERO
+                };
                 let mut flags = SliceFlags::NONE;
                 if marks.unfinished {
                     tally.unfinished += 1;
@@ -369,7 +384,7 @@ pub(super) fn pour<S: EventSink>(
                     line.track,
                     SliceIn {
                         start,
-                        dur: Dur::from_ps(numbers.duration_ps.max(0)),
+                        dur,
                         name: metadata.name,
                         category: metadata.category,
                         args,

@@ -41,7 +41,11 @@ use crate::FormatError;
 /// memory is proportional to the metadata.
 pub fn arg_source(
     bytes: &SharedBytes,
-    _context: &ReadContext,
+    context: &ReadContext,
 ) -> Result<Arc<dyn ArgSource>, FormatError> {
-    Ok(Arc::new(args::XSpaceArgs::open(Arc::clone(bytes))))
+    let max_kept = context.limits.max_tracks as usize;
+    Ok(Arc::new(args::XSpaceArgs::open(
+        Arc::clone(bytes),
+        max_kept,
+    )))
 }

@@ -70,6 +70,11 @@ impl Reading<'_> {
             "more than 106 days from the start of the profile",
         );
         say(
+            Diagnostic::ImpossibleDuration,
+            tally.endless,
+            "an end more than 106 days from the start of the profile; shown with no length",
+        );
+        say(
             Diagnostic::UnfinishedSlice,
             tally.unfinished,
             "marked by the recorder",

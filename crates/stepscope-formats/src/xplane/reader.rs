@@ -39,7 +39,7 @@ pub fn read<S: EventSink>(
     sink: &mut S,
 ) -> Result<(), FormatError> {
     let file = (**bytes).as_ref();
-    let mut space = frame(file);
+    let mut space = frame(file, context.limits.max_tracks as usize);
     if space.indexes.is_empty()
         && space.hostnames.is_empty()
         && let Some((offset, fault)) = space.fault

@@ -64,10 +64,11 @@ impl<'a> Reading<'a> {
             }
             planes.push(Some(plane.ready));
         }
-        if left_out > 0 {
+        left_out += self.space.left_out.unwrap_or(0);
+        if left_out > 0 || self.space.left_out.is_some() {
             sink.diagnose(
                 Diagnostic::LimitReached,
-                left_out,
+                left_out.max(1),
                 &format!(
                     "max_tracks: only the first {} planes and lines are shown",
                     context.limits.max_tracks

@@ -259,6 +259,24 @@ fn too_many_tracks_stop_at_a_limit_that_has_a_name() {
 }
 
 #[test]
+fn empty_planes_and_lines_past_the_limit_cost_no_memory() {
+    // Two bytes each; what the reader keeps of one is a hundred times that.
+    let mut file = small_file();
+    file.extend([0x0a, 0x00].repeat(10_000));
+    let lines = Message([0x1a, 0x00].repeat(10_000)).bytes(2, "last");
+    file.extend(Message::new().message(1, &lines).0);
+    let bytes: SharedBytes = Arc::new(file);
+    let mut context = ReadContext::default();
+    context.limits.max_tracks = 100;
+    let mut probe = Probe::new();
+    read(Format::XSpace, &bytes, &context, &mut probe).unwrap();
+    assert_eq!(probe.slices.len(), 24);
+    assert_eq!(probe.count(Diagnostic::LimitReached), 1);
+    fetch_all(&probe);
+    arg_source(Format::XSpace, &bytes, &context).unwrap();
+}
+
+#[test]
 fn threads_change_nothing() {
     let line = |id: i64| {
         let mut line = Message::new().int(1, id);

@@ -338,6 +338,7 @@ fn times_that_cannot_be_are_left_out_and_counted() {
     let odd = Message::new()
         .int(1, 3)
         .message(4, &event(1, -5, -1))
+        .message(4, &event(1, i64::MAX, 7))
         .message(4, &event(1, 5, i64::MAX));
     let plane = host(&[line, before, odd]).message(4, &event_metadata(1, "x"));
     check(
@@ -349,9 +350,10 @@ fn times_that_cannot_be_are_left_out_and_counted() {
             /host:CPU/3 "" Thread
             /host:CPU/0: "x" 9223372036854775000+1
             /host:CPU/3: "x" -5+0
-            /host:CPU/3: "x" 5+9223372036854775807
+            /host:CPU/3: "x" 5+0
             NegativeDuration 1: duration_ps below zero
-            BadTime 2: more than 106 days from the start of the profile
+            BadTime 3: more than 106 days from the start of the profile
+            ImpossibleDuration 1: an end more than 106 days from the start of the profile; shown with no length
         "#]],
     );
 }
