@@ -173,11 +173,16 @@ impl Outline {
                 Ok(outline)
             }
             Some(b'{') => {
-                let found = outline.members(bytes, skip_space(bytes, start + 1), &mut |_| {});
+                let mut no_list = None;
+                let members = skip_space(bytes, start + 1);
+                let found = outline.members(bytes, members, &mut |at| no_list = Some(at));
                 match found {
                     Ok(After::List(list)) => outline.list = list,
                     Ok(After::Closed(_)) => {
-                        return Err(malformed("no traceEvents: not a Chrome trace", start));
+                        return Err(match no_list {
+                            Some(at) => malformed("\"traceEvents\" is not a list", at),
+                            None => malformed("no traceEvents: not a Chrome trace", start),
+                        });
                     }
                     // Something beside the events is broken: they may still be found by their name.
                     Err(stop) => {

@@ -105,6 +105,12 @@ fn nothing_to_read_is_one_clear_error() {
         fails("{\"rocprofiler-sdk-tool\":[{}]}").to_string(),
         "nothing readable: no traceEvents: not a Chrome trace at byte 0"
     );
+    for value in ["{\"a\":[]}", "null", "\"[]\"", "7"] {
+        assert_eq!(
+            fails(&format!("{{\"traceEvents\":{value}}}")[..]).to_string(),
+            "nothing readable: \"traceEvents\" is not a list at byte 15"
+        );
+    }
 }
 
 #[test]
