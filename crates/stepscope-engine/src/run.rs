@@ -139,10 +139,11 @@ fn devices(trace: &Trace) -> Vec<String> {
     }
     used.into_iter()
         .map(|(file, ordinal)| {
-            let known = named
-                .iter()
-                .find(|known| (known.0, known.1) == (file, ordinal));
-            known.map_or_else(|| format!("device {ordinal}"), |known| known.2.clone())
+            let first = named.partition_point(|known| (known.0, known.1) < (file, ordinal));
+            named
+                .get(first)
+                .filter(|known| (known.0, known.1) == (file, ordinal))
+                .map_or_else(|| format!("device {ordinal}"), |known| known.2.clone())
         })
         .collect()
 }
