@@ -32,8 +32,19 @@ impl RunProblem {
             FormatError::Malformed { offset, .. } => Some(*offset),
             _ => None,
         };
+        // What the others say ends in advice of their own.
+        let hint = match error {
+            FormatError::Unrecognised { .. } => {
+                Some("name an XSpace, a Chrome or PyTorch JSON, or a Perfetto trace")
+            }
+            FormatError::Empty | FormatError::Malformed { .. } => {
+                Some("copy it again from where it was recorded, or record it again")
+            }
+            _ => None,
+        };
         Self {
             offset,
+            hint: hint.map(str::to_owned),
             ..Self::new(path, error.to_string())
         }
     }
