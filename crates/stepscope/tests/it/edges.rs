@@ -12,7 +12,7 @@ use stepscope::recover::{pending, recover_dir};
 use stepscope::{SessionOptions, span, start_trace, start_trace_with, stop_trace};
 use tempfile::tempdir;
 
-use crate::{alone, files, names, read};
+use crate::{alone, clear, files, names, obstruct, read};
 
 fn run(case: &str, dir: &Path) {
     let output = Command::new(std::env::current_exe().unwrap())
@@ -45,12 +45,17 @@ fn child() {
 
 /// A stop that cannot write, then a fork whose child outlives the program.
 fn unwritten(dir: &Path) {
-    start_trace(dir).unwrap();
+    let options = SessionOptions {
+        session_name: Some("kept".to_owned()),
+        host_name: Some("box".to_owned()),
+        ..SessionOptions::default()
+    };
+    start_trace_with(dir, &options).unwrap();
     drop(span!("finished"));
     let open = span!("open");
-    limit_files(16);
+    let obstacles = obstruct(&dir.join("plugins/profile/kept"), "box");
     assert!(stop_trace().is_err());
-    limit_files(libc::RLIM_INFINITY);
+    clear(&obstacles);
     drop(open);
     // SAFETY: the child only waits, with no output that the parent's reader would wait for.
     unsafe {
@@ -65,15 +70,6 @@ fn unwritten(dir: &Path) {
         std::fs::write(dir.join("child"), child.to_string()).unwrap();
         libc::_exit(0);
     }
-}
-
-fn limit_files(bytes: libc::rlim_t) {
-    let limit = libc::rlimit {
-        rlim_cur: bytes,
-        rlim_max: libc::RLIM_INFINITY,
-    };
-    // SAFETY: a limit of this process, which is a test's child.
-    unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
 }
 
 #[test]
