@@ -33,7 +33,7 @@ use crate::region::{ATTACH, Region, SWEEPING, regions};
 use crate::ring::exit;
 
 const BUSY_PERIOD: Duration = Duration::from_millis(1);
-const IDLE_PERIOD: Duration = Duration::from_millis(5);
+const IDLE_PERIOD: Duration = Duration::from_millis(2);
 /// Passes without a record before the longer period is used.
 const IDLE_AFTER: u32 = 200;
 const CLOCK_PERIOD: Duration = Duration::from_secs(1);

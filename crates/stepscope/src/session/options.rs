@@ -50,7 +50,7 @@ pub struct SessionOptions {
     /// says so.
     pub crash_safe: bool,
     /// Bytes of each thread's buffer to begin with, rounded to whole pieces of 64 KiB, at most
-    /// 8 MiB. Default: 1 MiB (43,000 spans). A buffer that gets more than half full grows up to
+    /// 8 MiB. Default: 2 MiB (87,000 spans). A buffer that gets more than half full grows up to
     /// 8 MiB in the background; what comes while it is full is dropped and counted.
     pub buffer_bytes: usize,
     /// Bytes of memory for the recording itself when it is not kept in files. Default: 1 GiB. What
@@ -72,7 +72,7 @@ impl Default for SessionOptions {
         Self {
             host_tracer_level: HostTracerLevel::default(),
             crash_safe: true,
-            buffer_bytes: 1 << 20,
+            buffer_bytes: 2 << 20,
             memory_limit_bytes: 1 << 30,
             session_name: None,
             host_name: None,
