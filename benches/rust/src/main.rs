@@ -39,9 +39,9 @@ fn main() {
         }
         return;
     };
-    let floor_off_ns = median(4_000_000, || drop(black_box(Floor::enter())));
+    let floor_off_ns = median(4_000_000, || drop(Floor::enter()));
     FLOOR_ON.store(true, Ordering::Relaxed);
-    let floor_ns = median(2_000_000, || drop(black_box(Floor::enter())));
+    let floor_ns = median(2_000_000, || drop(Floor::enter()));
     let (off_ns, on_ns) = measure(&case);
     let number = |value: Option<f64>| value.map_or("null".to_owned(), |ns| format!("{ns:.2}"));
     println!(
@@ -59,15 +59,15 @@ fn measure(case: &str) -> (Option<f64>, Option<f64>) {
     std::fs::create_dir_all(&scratch).expect("the temporary directory is writable");
     let result = match case {
         "stepscope" => {
-            let off = median(4_000_000, || drop(black_box(stepscope::span!("span"))));
+            let off = median(4_000_000, || drop(stepscope::span!("span")));
             stepscope::start_trace(&scratch).expect("recording starts");
-            let on = paced(|| drop(black_box(stepscope::span!("span"))));
+            let on = paced(|| drop(stepscope::span!("span")));
             stepscope::stop_trace().expect("recording stops");
             (Some(off), Some(on))
         }
         "stepscope-args" => {
             stepscope::start_trace(&scratch).expect("recording starts");
-            let on = paced(|| drop(black_box(stepscope::span!("span", batch = 64_i64))));
+            let on = paced(|| drop(stepscope::span!("span", batch = 64_i64)));
             stepscope::stop_trace().expect("recording stops");
             (None, Some(on))
         }
@@ -75,9 +75,9 @@ fn measure(case: &str) -> (Option<f64>, Option<f64>) {
             stepscope::start_trace(&scratch).expect("recording starts");
             let other = std::thread::Builder::new()
                 .name("other".to_owned())
-                .spawn(|| paced(|| drop(black_box(stepscope::span!("span")))))
+                .spawn(|| paced(|| drop(stepscope::span!("span"))))
                 .expect("a thread starts");
-            let mine = paced(|| drop(black_box(stepscope::span!("span"))));
+            let mine = paced(|| drop(stepscope::span!("span")));
             let theirs = other.join().expect("the thread ends");
             stepscope::stop_trace().expect("recording stops");
             (None, Some(mine.max(theirs)))
@@ -110,7 +110,7 @@ fn measure(case: &str) -> (Option<f64>, Option<f64>) {
         }
         "tracy" => {
             let _client = tracy_client::Client::start();
-            let on = rounds(200_000, || drop(black_box(tracy_client::span!("span", 0))), || {});
+            let on = rounds(200_000, || drop(tracy_client::span!("span", 0)), || {});
             (None, Some(on))
         }
         "fastrace" => fastrace_case(),
