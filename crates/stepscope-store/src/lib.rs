@@ -1,9 +1,9 @@
 //! The immutable columnar trace: built once, read forever.
 //!
 //! A reader pours a file into a [`FileSink`]; a [`TraceBuilder`] puts the files of a run together,
-//! sorts, nests and links them, and seals a [`Trace`]. Reading order of the modules: [`sink`] and
-//! its parts (`names`, `buffer`), [`builder`] and its phases (`order`, `table`, `nest`, `flows`),
-//! then the trace itself: [`trace`], `query`, [`lod`].
+//! sorts, nests and links them, and seals a [`Trace`]. Reading order of the modules: `sink` and
+//! its parts (`names`, `buffer`), `builder` and its phases (`order`, `table`, `nest`, `flows`),
+//! then the trace itself: `trace`, `query`, `lod`.
 //!
 //! **Invariant:** the store never reads files and never knows a format's name.
 //! **Invariant:** a finished trace has sorted tracks and complete `depth` and `parent`

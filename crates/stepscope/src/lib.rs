@@ -23,7 +23,7 @@
 //! * **The program survives us**: no panic, signal or lock of ours reaches it; a full disk, a fork,
 //!   a second start or stop are error values or warnings.
 //!
-//! Reading order: [`span`] (the verbs), [`session`] (start and stop), `ring`, `region` and `layout` (the hot
+//! Reading order: [`mod@span`] (the verbs), [`session`] (start and stop), `ring`, `region` and `layout` (the hot
 //! path and its bytes), `drain`, `journal`, `decode`, `export` (the way to the file), [`recover`].
 
 pub mod recover;

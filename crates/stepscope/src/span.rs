@@ -123,7 +123,7 @@ impl SpanGuard {
         Self::OFF
     }
 
-    /// Begins a span with a name known at compile time; what [`span!`](crate::span) does.
+    /// Begins a span with a name known at compile time; what [`span!`](crate::span!) does.
     #[inline]
     pub fn enter_static(name: &'static StaticName) -> Self {
         let state = STATE.load(Ordering::Relaxed);
@@ -149,7 +149,7 @@ impl SpanGuard {
         .unwrap_or(Self::OFF)
     }
 
-    /// Begins a span with arguments; what [`span!`](crate::span) does.
+    /// Begins a span with arguments; what [`span!`](crate::span!) does.
     #[inline]
     pub fn enter_static_with(name: &'static StaticName, args: &[Arg<'_>]) -> Self {
         let state = STATE.load(Ordering::Relaxed);

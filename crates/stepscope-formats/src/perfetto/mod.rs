@@ -14,8 +14,8 @@
 //! Everything that the schema calls a track becomes a track; parents become parents. See
 //! `docs/formats/perfetto.md` for the table of fields, and for what the writer adds of its own.
 //!
-//! Reading order: [`schema`] (field numbers), [`reader`] (packets), [`event`] (one track event),
-//! [`sequence`] (interned state), [`clocks`], [`tracks`], [`pairing`], [`args`], [`writer`].
+//! Reading order: `schema` (field numbers), `reader` (packets), `event` (one track event),
+//! `sequence` (interned state), `clocks`, `tracks`, `pairing`, `args`, `writer`.
 
 mod args;
 mod clocks;

@@ -1,3 +1,5 @@
+//! Kinds of real names, taken from real traces.
+
 use super::*;
 
 fn check(category: &str, track: TrackKind, expected: &[(&str, SliceKind)]) {
