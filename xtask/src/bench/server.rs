@@ -90,7 +90,7 @@ impl Server {
         Ok(began.elapsed().as_secs_f64())
     }
 
-    /// Most memory that was ever resident less `before`, bytes.
+    /// Most memory that was ever resident, bytes.
     pub(super) fn peak_bytes(&self) -> Result<u64> {
         self.status_kib("VmHWM:").map(|kib| kib << 10)
     }
