@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask demo | test | check | bench | fuzz | ui`.
+//! The project's own commands: `cargo xtask demo | test | check | bench | fuzz | gen | ui`.
 //!
 //! One file per command; [`shell`] runs programs, [`part`] collects what ran and what did not.
 //! xtask keeps few dependencies: it is the first thing that a newcomer compiles.
@@ -13,6 +13,7 @@ mod browser;
 mod check;
 mod demo;
 mod fuzz;
+mod generate;
 mod laws;
 mod part;
 mod python;
@@ -37,6 +38,8 @@ stepscope's own commands
       ratios against peers measured in the same run; writes benches/RESULTS.md
   cargo xtask fuzz [TARGET] [--seconds 60]
       every fuzz target for a minute each
+  cargo xtask gen [--check]
+      the committed Rust that is made from proto/; --check compares only
   cargo xtask ui [--force]
       builds the viewer (npm ci, vite) when its sources have changed
 ";
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         "check" => check::run(rest),
         "bench" => bench::run(rest),
         "fuzz" => fuzz::run(rest),
+        "gen" => generate::run(rest),
         "ui" => ui::run(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::part::{Outcome, Parts};
-use crate::{browser, demo, python, shell, ui};
+use crate::{browser, demo, generate, python, shell, ui};
 
 /// What the peers' own readers are checked with. jax pins jaxlib; xprof brings its own protobuf.
 const PEERS: &[&str] = &["jax==0.10.2", "xprof==2.24.2"];
@@ -28,13 +28,19 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         Ok(Outcome::Ok)
     });
     if quick {
-        for left_out in ["viewer in a browser", "peers read our files", "example"] {
+        for left_out in [
+            "generated code",
+            "viewer in a browser",
+            "peers read our files",
+            "example",
+        ] {
             parts.run(left_out, || {
                 Ok(Outcome::NotRun("left out by --quick".to_owned()))
             });
         }
         return parts.finish();
     }
+    parts.run("generated code", generate::is_fresh);
     parts.run("viewer in a browser", in_a_browser);
     parts.run("peers read our files", read_by_peers);
     parts.run("example", || {

@@ -1,0 +1,6 @@
+//! Captures a running program over gRPC: the service inside the program, and the client.
+//!
+//! Both speak `tensorflow.ProfilerService`, as JAX, PyTorch/XLA and TensorFlow programs and their
+//! clients do; docs/formats/capture-protocol.md says what is observed on the wire.
+
+pub mod proto;
