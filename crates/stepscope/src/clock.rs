@@ -125,11 +125,24 @@ impl Pair {
     }
 }
 
+/// One straight piece of a [`Timeline`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Line {
+    /// First ticks.
+    ticks: u64,
+    /// Picoseconds of the first ticks since the first pair.
+    ps: i64,
+    /// Picoseconds per tick, times 2^[`RATE_BITS`].
+    rate: u64,
+}
+
+/// Bits after the point of [`Line::rate`]: a hundredth of a picosecond after a second of ticks.
+const RATE_BITS: u32 = 40;
+
 /// Turns ticks into picoseconds since the first pair.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timeline {
-    /// First ticks of a line, its picoseconds since the first pair, picoseconds per tick.
-    lines: Vec<(u64, i64, f64)>,
+    lines: Vec<Line>,
     unix_ns: i64,
 }
 
@@ -149,12 +162,24 @@ impl Timeline {
                 let ticks = (pair[1].ticks - pair[0].ticks) as f64;
                 let ps = pair[1].mono_ns.saturating_sub(pair[0].mono_ns) as f64 * 1_000.0;
                 let since = pair[0].mono_ns.saturating_sub(first.mono_ns);
-                let since_ps = since.saturating_mul(1_000);
-                (pair[0].ticks, since_ps, ps / ticks)
+                #[allow(
+                    clippy::cast_possible_truncation,
+                    reason = "float to int conversion saturates"
+                )]
+                let rate = (ps / ticks * (1_u64 << RATE_BITS) as f64).round() as u64;
+                Line {
+                    ticks: pair[0].ticks,
+                    ps: since.saturating_mul(1_000),
+                    rate,
+                }
             })
             .collect();
         if lines.is_empty() {
-            lines.push((first.ticks, 0, 1_000.0));
+            lines.push(Line {
+                ticks: first.ticks,
+                ps: 0,
+                rate: 1_000 << RATE_BITS,
+            });
         }
         Self {
             lines,
@@ -169,17 +194,64 @@ impl Timeline {
 
     /// Picoseconds since the first pair; negative before it.
     pub(crate) fn ps(&self, ticks: u64) -> i64 {
-        let at = self.lines.partition_point(|line| line.0 <= ticks);
-        let Some((base, since_ps, ps_per_tick)) = self.lines.get(at.saturating_sub(1)) else {
+        self.cursor().ps(ticks)
+    }
+
+    /// The ticks of a Unix time in nanoseconds, 0 before the clock began.
+    pub(crate) fn ticks(&self, unix_ns: i64) -> u64 {
+        let ps = i128::from(unix_ns).saturating_sub(i128::from(self.unix_ns)) * 1_000;
+        let at = self.lines.partition_point(|line| i128::from(line.ps) <= ps);
+        let Some(line) = self.lines.get(at.saturating_sub(1)) else {
             return 0;
         };
-        let delta = ticks.wrapping_sub(*base) as i64;
-        #[allow(
-            clippy::cast_possible_truncation,
-            reason = "rounded; float to int conversion saturates"
-        )]
-        let ps = (delta as f64 * ps_per_tick).round() as i64;
-        since_ps.saturating_add(ps)
+        let since = ps - i128::from(line.ps);
+        let ticks = (since << RATE_BITS) / i128::from(line.rate.max(1));
+        let ticks = ticks.saturating_add(i128::from(line.ticks));
+        u64::try_from(ticks.max(0)).unwrap_or(u64::MAX)
+    }
+
+    /// For many conversions of moments that are near to each other.
+    pub(crate) fn cursor(&self) -> Cursor<'_> {
+        Cursor {
+            timeline: self,
+            line: Line::default(),
+            until: 0,
+        }
+    }
+}
+
+/// A [`Timeline`] that remembers its last line.
+#[derive(Clone, Debug)]
+pub(crate) struct Cursor<'t> {
+    timeline: &'t Timeline,
+    line: Line,
+    /// First ticks of the line after it.
+    until: u64,
+}
+
+impl Cursor<'_> {
+    /// Picoseconds since the first pair; negative before it.
+    #[inline]
+    pub(crate) fn ps(&mut self, ticks: u64) -> i64 {
+        if ticks < self.line.ticks || ticks >= self.until {
+            self.seek(ticks);
+        }
+        let delta = ticks.wrapping_sub(self.line.ticks) as i64;
+        let ps = i128::from(delta) * i128::from(self.line.rate) + (1 << (RATE_BITS - 1));
+        let ps =
+            i64::try_from(ps >> RATE_BITS).unwrap_or(if delta < 0 { i64::MIN } else { i64::MAX });
+        self.line.ps.saturating_add(ps)
+    }
+
+    #[cold]
+    fn seek(&mut self, ticks: u64) {
+        let lines = &self.timeline.lines;
+        let after = lines.partition_point(|line| line.ticks <= ticks);
+        self.line = lines
+            .get(after.saturating_sub(1))
+            .copied()
+            .unwrap_or_default();
+        self.until = lines.get(after).map_or(u64::MAX, |line| line.ticks);
     }
 }
 
@@ -209,6 +281,14 @@ mod tests {
         assert_eq!(line.ps(6_000), 4_000_000);
         assert_eq!(line.ps(0), -500_000);
         assert_eq!(line.unix_ns(), 1_000_010);
+        for (unix_ns, ticks) in [(1_000_010, 1_000), (1_000_510, 2_000), (1_002_010, 4_000)] {
+            assert_eq!(line.ticks(unix_ns), ticks);
+        }
+        assert_eq!(line.ticks(999_510), 0);
+        assert_eq!(
+            (line.ticks(i64::MIN), line.ticks(i64::MAX) > 1 << 60),
+            (0, true)
+        );
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::clock::{Pair, Timeline};
+use crate::cut::{Cut, Keep, Verdict};
 use crate::journal::blocks;
 use crate::layout::{
     ARG_BOOL, ARG_DOUBLE, ARG_INT, ARG_SHARED, ARG_TYPE_MASK, BLOCK_CLOCK, BLOCK_DATA, BLOCK_LOST,
@@ -17,8 +18,8 @@ use crate::layout::{
     meta_extra, meta_flags, meta_kind, meta_name,
 };
 
-/// Records decoded at once.
-const WINDOW_RECORDS: usize = 3 << 20;
+/// Records of one part.
+const PART_RECORDS: usize = 3 << 20;
 
 /// A thread of the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,6 +55,8 @@ pub(crate) struct Index<'a> {
     pub(crate) written: Option<(u64, String)>,
     /// Bytes that made no sense.
     pub(crate) garbage: u64,
+    /// Surely no arguments that belong to spans of several threads.
+    pub(crate) nothing_shared: bool,
 }
 
 /// What a recovery finds in one region of the rings file.
@@ -153,8 +156,15 @@ impl<'a> Index<'a> {
         Timeline::new(self.pairs.clone())
     }
 
+    /// Records of events and arguments, and open spans: not less than there are events.
+    pub(crate) fn records(&self) -> u64 {
+        let data = self.data.iter().map(|data| data.bytes.len());
+        let open = self.open.iter().map(|open| open.2.len());
+        (data.chain(open).sum::<usize>() / RECORD_BYTES) as u64
+    }
+
     /// Ticks of the last clock reading.
-    fn last_reading(&self) -> u64 {
+    pub(crate) fn last_reading(&self) -> u64 {
         self.pairs.iter().map(|pair| pair.ticks).max().unwrap_or(0)
     }
 }
@@ -199,19 +209,33 @@ pub(crate) struct Event {
     args: (u32, u32),
 }
 
-/// Some events of all threads.
+/// The events of one thread in one part of the recording. Its buffers are used again and again.
 #[derive(Default)]
-pub(crate) struct Window<'a> {
-    /// By serial number of the thread; sorted by begin, the longer first.
-    pub(crate) threads: BTreeMap<u32, Vec<Event>>,
+pub(crate) struct Batch<'a> {
+    /// Sorted by begin, the longer first.
+    pub(crate) events: Vec<Event>,
     args: Vec<Arg<'a>>,
+    /// Events that [`Keep`] cut because there were too many.
+    pub(crate) cut: u64,
+    /// Events whose arguments are no longer there.
+    pub(crate) lost_args: u64,
+    /// The latest ticks seen.
+    pub(crate) last_ticks: u64,
 }
 
-impl<'a> Window<'a> {
+impl<'a> Batch<'a> {
     /// The arguments of an event.
     pub(crate) fn args(&self, event: &Event) -> &[Arg<'a>] {
         let (at, len) = (event.args.0 as usize, event.args.1 as usize);
         self.args.get(at..at + len).unwrap_or_default()
+    }
+
+    fn clear(&mut self) {
+        self.events.clear();
+        self.args.clear();
+        self.cut = 0;
+        self.lost_args = 0;
+        self.last_ticks = 0;
     }
 }
 
@@ -221,45 +245,52 @@ enum Waiting<'a> {
     Link(u64),
 }
 
+/// What decoding a thread carries from part to part.
 #[derive(Default)]
-struct ThreadState<'a> {
+pub(crate) struct ThreadState<'a> {
     waiting: Vec<(u64, Waiting<'a>)>,
     /// The last spans that ended: key and meta.
     ended: [(u64, u64); 4],
     ended_at: usize,
 }
 
-/// Decodes window after window.
+/// A stretch of the recording: which blocks each thread has in it.
+pub(crate) struct Part {
+    /// By serial number of the thread.
+    pub(crate) threads: BTreeMap<u32, Vec<usize>>,
+    /// Also what was open at the end.
+    last: bool,
+}
+
+/// Decodes part after part, thread by thread.
 pub(crate) struct Decoder<'i, 'a> {
     index: &'i Index<'a>,
-    next: usize,
-    states: HashMap<u32, ThreadState<'a>>,
     shared: HashMap<u64, Vec<Arg<'a>>>,
-    last_ticks: u64,
-    open_done: bool,
+    keep: Keep,
+    /// Ticks up to which open spans reach whose end nobody wrote down.
+    last_open: u64,
 }
 
 impl<'i, 'a> Decoder<'i, 'a> {
-    pub(crate) fn new(index: &'i Index<'a>) -> Self {
+    pub(crate) fn new(index: &'i Index<'a>, cut: &Cut) -> Self {
         let mut decoder = Self {
             index,
-            next: 0,
-            states: HashMap::new(),
             shared: HashMap::new(),
-            last_ticks: index.last_reading(),
-            open_done: false,
+            keep: Keep::new(index, cut),
+            last_open: 0,
         };
         decoder.collect_shared();
+        if index.open.iter().any(|open| open.1 == 0) {
+            decoder.last_open = decoder.latest();
+        }
         decoder
-    }
-
-    /// The latest ticks seen so far.
-    pub(crate) fn last_ticks(&self) -> u64 {
-        self.last_ticks
     }
 
     /// Arguments that spans of any thread may refer to can stand after their use.
     fn collect_shared(&mut self) {
+        if self.index.nothing_shared {
+            return;
+        }
         for data in &self.index.data {
             for (words, tail) in records(data.bytes) {
                 let shared = matches!(meta_kind(words[2]), KIND_ARG | KIND_TEXT)
@@ -271,38 +302,78 @@ impl<'i, 'a> Decoder<'i, 'a> {
         }
     }
 
-    /// The next window, `None` at the end.
-    pub(crate) fn window(&mut self) -> Option<Window<'a>> {
-        let mut window = Window::default();
-        let mut records = 0;
-        while records < WINDOW_RECORDS
-            && let Some(data) = self.index.data.get(self.next)
-        {
-            self.next += 1;
-            records += data.bytes.len() / RECORD_BYTES;
-            self.decode(data, &mut window);
-        }
-        if self.next == self.index.data.len() {
-            if records == 0 && self.open_done {
-                return None;
-            }
-            if !self.open_done {
-                self.open_done = true;
-                self.add_open(&mut window);
+    /// The latest moment that any record tells of.
+    fn latest(&self) -> u64 {
+        let mut latest = self.index.last_reading();
+        for data in &self.index.data {
+            for (words, _) in records(data.bytes) {
+                let moment = match meta_kind(words[2]) {
+                    KIND_SPAN | KIND_STEP => words[0].max(words[1]),
+                    KIND_INSTANT | KIND_COUNTER => words[0],
+                    _ => 0,
+                };
+                latest = latest.max(moment);
             }
         }
-        for events in window.threads.values_mut() {
-            events.sort_by_key(|event| (event.begin, Reverse(event.end)));
-        }
-        Some(window)
+        let open = self.index.open.iter();
+        let begins = open.flat_map(|open| raw_records(open.2));
+        begins
+            .filter(|(words, _)| words[2] != 0)
+            .fold(latest, |latest, (words, _)| latest.max(words[0]))
     }
 
-    fn decode(&mut self, data: &Data<'a>, window: &mut Window<'a>) {
-        let state = self.states.entry(data.serial).or_default();
-        let events = window.threads.entry(data.serial).or_default();
-        for (words, tail) in records(data.bytes) {
+    /// The parts of the recording, at least one.
+    pub(crate) fn parts(&self) -> Vec<Part> {
+        let mut parts = Vec::new();
+        let mut threads: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        let mut count = 0;
+        for (place, data) in self.index.data.iter().enumerate() {
+            if count >= PART_RECORDS {
+                count = 0;
+                let threads = std::mem::take(&mut threads);
+                let last = false;
+                parts.push(Part { threads, last });
+            }
+            count += data.bytes.len() / RECORD_BYTES;
+            threads.entry(data.serial).or_default().push(place);
+        }
+        for open in &self.index.open {
+            threads.entry(open.0).or_default();
+        }
+        let last = true;
+        parts.push(Part { threads, last });
+        parts
+    }
+
+    /// Decodes what one thread has in a part into `batch`.
+    pub(crate) fn batch(
+        &self,
+        part: &Part,
+        serial: u32,
+        state: &mut ThreadState<'a>,
+        batch: &mut Batch<'a>,
+    ) {
+        batch.clear();
+        for place in part.threads.get(&serial).into_iter().flatten() {
+            self.decode(self.index.data[*place].bytes, state, batch);
+        }
+        if part.last {
+            self.add_open(serial, state, batch);
+        }
+        let order = |event: &Event| (event.begin, Reverse(event.end));
+        if !batch.events.is_sorted_by_key(order) {
+            batch.events.sort_by_key(order);
+        }
+    }
+
+    fn decode(&self, bytes: &'a [u8], state: &mut ThreadState<'a>, batch: &mut Batch<'a>) {
+        for (words, tail) in records(bytes) {
             let [key, value, meta] = words;
-            let kind = match meta_kind(meta) {
+            let (kind, end) = match meta_kind(meta) {
+                KIND_SPAN => (Kind::Span, value),
+                KIND_STEP => (Kind::Step, value),
+                KIND_INSTANT => (Kind::Instant, key),
+                KIND_COUNTER => (Kind::Counter, key),
                 KIND_ARG | KIND_TEXT => {
                     if meta_flags(meta) & ARG_SHARED == 0
                         && let Some(arg) = arg_of(words, tail)
@@ -315,38 +386,54 @@ impl<'i, 'a> Decoder<'i, 'a> {
                     state.waiting.push((key, Waiting::Link(value)));
                     continue;
                 }
-                KIND_SPAN => Kind::Span,
-                KIND_STEP => Kind::Step,
-                KIND_INSTANT => Kind::Instant,
-                KIND_COUNTER => Kind::Counter,
                 _ => continue,
             };
-            self.last_ticks = self.last_ticks.max(key);
+            batch.last_ticks = batch.last_ticks.max(key).max(end);
             if matches!(kind, Kind::Span | Kind::Step) {
-                self.last_ticks = self.last_ticks.max(value);
                 state.ended[state.ended_at % 4] = (key, meta);
                 state.ended_at += 1;
             }
-            events.push(Event {
+            let event = Event {
                 begin: key,
                 end: value,
                 name: meta_name(meta),
                 kind,
                 unfinished: false,
-                args: take_args(state, &self.shared, &mut window.args, key, meta),
-            });
+                args: (0, 0),
+            };
+            self.push(event, end, meta, state, batch);
         }
     }
 
-    fn add_open(&mut self, window: &mut Window<'a>) {
-        for (_, _, slots) in &self.index.open {
-            for (words, _) in raw_records(slots).filter(|(words, _)| words[2] != 0) {
-                self.last_ticks = self.last_ticks.max(words[0]);
+    /// Adds an event with its arguments, if it is to be kept.
+    #[inline]
+    fn push(
+        &self,
+        mut event: Event,
+        end: u64,
+        meta: u64,
+        state: &mut ThreadState<'a>,
+        batch: &mut Batch<'a>,
+    ) {
+        let kept = self.keep.asks(event.begin, end);
+        if meta_flags(meta) & (FLAG_ARGS | FLAG_NAMED_BY_TEXT | FLAG_LINK) != 0 {
+            let before = batch.args.len();
+            event.args = self.take_args(state, &mut batch.args, event.begin);
+            if kept != Verdict::Kept {
+                batch.args.truncate(before);
+            } else if event.args.1 == 0 {
+                batch.lost_args += 1;
             }
         }
-        for (serial, ticks, slots) in &self.index.open {
-            let state = self.states.entry(*serial).or_default();
-            let events = window.threads.entry(*serial).or_default();
+        match kept {
+            Verdict::Kept => batch.events.push(event),
+            Verdict::TooMany => batch.cut += 1,
+            Verdict::Outside => {}
+        }
+    }
+
+    fn add_open(&self, serial: u32, state: &mut ThreadState<'a>, batch: &mut Batch<'a>) {
+        for (_, ticks, slots) in self.index.open.iter().filter(|open| open.0 == serial) {
             for (words, _) in raw_records(slots) {
                 let [key, _, meta] = words;
                 let kind = match meta_kind(meta) {
@@ -354,52 +441,77 @@ impl<'i, 'a> Decoder<'i, 'a> {
                     KIND_STEP => Kind::Step,
                     _ => continue,
                 };
+                batch.last_ticks = batch.last_ticks.max(key);
                 // Killed between the record and giving back the slot.
                 if state.ended.contains(&(key, meta)) {
                     continue;
                 }
-                let end = if *ticks == 0 { self.last_ticks } else { *ticks };
-                events.push(Event {
+                let end = if *ticks == 0 { self.last_open } else { *ticks };
+                let event = Event {
                     begin: key,
                     end: end.max(key),
                     name: meta_name(meta),
                     kind,
                     unfinished: true,
-                    args: take_args(state, &self.shared, &mut window.args, key, meta),
-                });
+                    args: (0, 0),
+                };
+                self.push(event, event.end, meta, state, batch);
             }
         }
     }
+
+    /// Moves the arguments of one event from those that wait into the batch.
+    fn take_args(
+        &self,
+        state: &mut ThreadState<'a>,
+        into: &mut Vec<Arg<'a>>,
+        key: u64,
+    ) -> (u32, u32) {
+        let first = into.len();
+        // They were written one after the other, so they are together, near the end.
+        let Some(last) = state.waiting.iter().rposition(|waiting| waiting.0 == key) else {
+            return (0, 0);
+        };
+        let begin = state.waiting[..last]
+            .iter()
+            .rposition(|waiting| waiting.0 != key)
+            .map_or(0, |before| before + 1);
+        for (_, waiting) in state.waiting.drain(begin..=last) {
+            match waiting {
+                Waiting::Arg(arg) => into.push(arg),
+                Waiting::Link(link) => {
+                    into.extend(self.shared.get(&link).into_iter().flatten().cloned());
+                }
+            }
+        }
+        let number = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
+        (number(first), number(into.len() - first))
+    }
 }
 
-/// Moves the arguments of one event from those that wait into the window.
-fn take_args<'a>(
-    state: &mut ThreadState<'a>,
-    shared: &HashMap<u64, Vec<Arg<'a>>>,
-    into: &mut Vec<Arg<'a>>,
-    key: u64,
-    meta: u64,
-) -> (u32, u32) {
-    if meta_flags(meta) & (FLAG_ARGS | FLAG_NAMED_BY_TEXT | FLAG_LINK) == 0 {
-        return (0, 0);
-    }
-    let first = into.len();
-    // They were written one after the other, so they are together, near the end.
-    let Some(last) = state.waiting.iter().rposition(|waiting| waiting.0 == key) else {
-        return (0, 0);
-    };
-    let begin = state.waiting[..last]
-        .iter()
-        .rposition(|waiting| waiting.0 != key)
-        .map_or(0, |before| before + 1);
-    for (_, waiting) in state.waiting.drain(begin..=last) {
-        match waiting {
-            Waiting::Arg(arg) => into.push(arg),
-            Waiting::Link(link) => into.extend(shared.get(&link).into_iter().flatten().cloned()),
+/// Spans, steps, instants and samples among some records.
+pub(crate) fn count_events(bytes: &[u8]) -> u64 {
+    let is_event = |words: [u64; 3]| (KIND_SPAN..=KIND_COUNTER).contains(&meta_kind(words[2]));
+    records(bytes).filter(|(words, _)| is_event(*words)).count() as u64
+}
+
+/// Begin and end of every event, in ticks.
+pub(crate) fn events(index: &Index<'_>, mut found: impl FnMut(u64, u64)) {
+    for data in &index.data {
+        for (words, _) in records(data.bytes) {
+            match meta_kind(words[2]) {
+                KIND_SPAN | KIND_STEP => found(words[0], words[1]),
+                KIND_INSTANT | KIND_COUNTER => found(words[0], words[0]),
+                _ => {}
+            }
         }
     }
-    let number = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
-    (number(first), number(into.len() - first))
+    for (_, ticks, slots) in &index.open {
+        for (words, _) in raw_records(slots).filter(|(words, _)| words[2] != 0) {
+            let end = if *ticks == 0 { u64::MAX } else { *ticks };
+            found(words[0], end);
+        }
+    }
 }
 
 fn arg_of(words: [u64; 3], tail: &[u8]) -> Option<Arg<'_>> {
@@ -476,6 +588,15 @@ mod tests {
         journal.memory().flatten().copied().collect()
     }
 
+    fn only_batch<'a>(index: &Index<'a>, cut: &Cut) -> Batch<'a> {
+        let decoder = Decoder::new(index, cut);
+        let parts = decoder.parts();
+        assert_eq!(parts.len(), 1);
+        let mut batch = Batch::default();
+        decoder.batch(&parts[0], 1, &mut ThreadState::default(), &mut batch);
+        batch
+    }
+
     #[test]
     fn arguments_find_their_spans_through_nesting_and_blocks() {
         let mut first = Vec::new();
@@ -491,15 +612,37 @@ mod tests {
         all.extend(block(BLOCK_DATA, 2, &second));
         let mut index = Index::default();
         index.add(&all);
-        let mut decoder = Decoder::new(&index);
-        let window = decoder.window().unwrap();
-        let events = &window.threads[&1];
+        let batch = only_batch(&index, &Cut::default());
+        let events = &batch.events;
         assert_eq!((events[0].name, events[1].name), (1, 2));
-        assert_eq!(window.args(&events[0])[0].value, Value::Int(7));
-        let inner = window.args(&events[1]);
+        assert_eq!(batch.args(&events[0])[0].value, Value::Int(7));
+        let inner = batch.args(&events[1]);
         assert_eq!(inner.len(), 2);
         assert_eq!(inner[1].value, Value::Text("hi".into()));
-        assert!(decoder.window().is_none());
+    }
+
+    #[test]
+    fn the_earliest_by_begin_are_kept_also_when_they_end_last() {
+        let mut content = Vec::new();
+        for (begin, end) in [(20, 21), (22, 23), (22, 24), (10, 40)] {
+            record(&mut content, [begin, end, span(1, 0)]);
+        }
+        let all = block(BLOCK_DATA, 1, &content);
+        let mut index = Index::default();
+        index.add(&all);
+        let begins = |most: u64| {
+            let cut = Cut {
+                max_events: Some(most),
+                ..Cut::default()
+            };
+            let batch = only_batch(&index, &cut);
+            let begins: Vec<_> = batch.events.iter().map(|event| event.begin).collect();
+            (begins, batch.cut)
+        };
+        assert_eq!(begins(0), (vec![], 4));
+        assert_eq!(begins(1), (vec![10], 3));
+        assert_eq!(begins(3), (vec![10, 20, 22], 1));
+        assert_eq!(begins(4), (vec![10, 20, 22, 22], 0));
     }
 
     #[test]
@@ -520,9 +663,8 @@ mod tests {
             chunks: vec![(4, &content)],
             open: &open,
         }]);
-        let mut decoder = Decoder::new(&index);
-        let window = decoder.window().unwrap();
-        let events = &window.threads[&1];
+        let batch = only_batch(&index, &Cut::default());
+        let events = &batch.events;
         assert_eq!(events.len(), 4, "the second open slot had been finished");
         let open: Vec<_> = events.iter().filter(|event| event.unfinished).collect();
         assert_eq!((open.len(), open[0].name, open[0].end), (1, 9, 3));

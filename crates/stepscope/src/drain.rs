@@ -17,11 +17,12 @@
 )]
 
 use std::io::IoSlice;
-use std::sync::atomic::Ordering;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::clock::Pair;
+use crate::decode::count_events;
 use crate::journal::Journal;
 use crate::layout::{
     BLOCK_CLOCK, BLOCK_DATA, BLOCK_HEAD, BLOCK_LOST, BLOCK_OPEN, BLOCK_THREAD, BlockHead,
@@ -38,9 +39,40 @@ const IDLE_PERIOD: Duration = Duration::from_millis(2);
 const IDLE_AFTER: u32 = 200;
 const CLOCK_PERIOD: Duration = Duration::from_secs(1);
 
+/// How much the drain thread has carried, for others to look at.
+#[derive(Debug, Default)]
+pub(crate) struct Carried {
+    state: AtomicU32,
+    events: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Carried {
+    /// Events and bytes, with what lies in the rings.
+    pub(crate) fn so_far(&self) -> (u64, u64) {
+        let state = self.state.load(Ordering::Relaxed);
+        let in_rings: u64 = regions()
+            .filter(|region| region.session.load(Ordering::SeqCst) == state)
+            .map(|region| {
+                let head = region.head();
+                let limit = head.chunk_limit.load(Ordering::Relaxed) as usize;
+                let chunks = head.chunks.iter().take(limit.min(MAX_CHUNKS));
+                chunks
+                    .filter(|chunk| chunk.state.load(Ordering::Acquire) != 0)
+                    .map(|chunk| u64::from(chunk.used.load(Ordering::Relaxed)))
+                    .sum::<u64>()
+            })
+            .sum();
+        let events = self.events.load(Ordering::Relaxed) + in_rings / RECORD_BYTES as u64;
+        (events, self.bytes.load(Ordering::Relaxed) + in_rings)
+    }
+}
+
 /// Tells the drain thread to write out what there is, and to end.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
+    /// What it has done.
+    pub(crate) carried: Arc<Carried>,
     wish: Mutex<Wish>,
     changed: Condvar,
 }
@@ -54,6 +86,13 @@ struct Wish {
 }
 
 impl Control {
+    /// For the session `state`.
+    pub(crate) fn new(state: u32) -> Self {
+        let control = Self::default();
+        control.carried.state.store(state, Ordering::Relaxed);
+        control
+    }
+
     /// Ends the drain thread after one last pass.
     pub(crate) fn stop(&self) {
         self.lock().stop = true;
@@ -145,6 +184,8 @@ pub(crate) struct Drain {
     last_clock: Instant,
     /// Records carried so far.
     pub(crate) records: u64,
+    /// Of them, those that are events.
+    events: u64,
     /// Threads seen so far.
     pub(crate) threads: u64,
 }
@@ -157,6 +198,7 @@ impl Drain {
             seen: Vec::new(),
             last_clock: Instant::now(),
             records: 0,
+            events: 0,
             threads: 0,
         }
     }
@@ -164,6 +206,7 @@ impl Drain {
     /// The thread's body.
     pub(crate) fn run(mut self, control: &Control) -> Self {
         os::hold_all_signals();
+        let carried = &control.carried;
         let mut idle = 0;
         let mut crowded = false;
         let mut flushed = 0;
@@ -186,6 +229,8 @@ impl Drain {
             };
             flushed = flush;
             crowded = self.pass(wanted);
+            carried.events.store(self.events, Ordering::Relaxed);
+            carried.bytes.store(self.journal.bytes(), Ordering::Relaxed);
             idle = if self.records == before {
                 idle.saturating_add(1)
             } else {
@@ -317,8 +362,10 @@ impl Drain {
         let mut parts = Vec::with_capacity(pieces.len() * 2);
         for (head, piece) in heads.iter().zip(pieces) {
             if piece.to > piece.from {
+                let bytes = published(region, piece);
+                self.events += count_events(bytes);
                 parts.push(IoSlice::new(head));
-                parts.push(IoSlice::new(published(region, piece)));
+                parts.push(IoSlice::new(bytes));
             }
         }
         if !parts.is_empty() {

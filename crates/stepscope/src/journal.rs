@@ -102,6 +102,11 @@ impl Journal {
         self.file_bytes
     }
 
+    /// Bytes of all blocks.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.file_bytes + self.memory_bytes as u64
+    }
+
     /// What is in memory.
     pub(crate) fn memory(&self) -> impl Iterator<Item = &[u8]> {
         self.memory.iter().map(Vec::as_slice)

@@ -33,6 +33,7 @@ pub mod span;
 pub mod tracing;
 
 mod clock;
+mod cut;
 mod decode;
 mod drain;
 mod export;
@@ -44,11 +45,14 @@ mod region;
 mod ring;
 #[cfg(feature = "chrome")]
 mod trace_json;
+mod xspace;
 
+pub use cut::Cut;
 pub use names::StaticName;
 pub use session::{
-    HostTracerLevel, SessionError, SessionOptions, StopReport, discard_trace, flush_trace,
-    is_recording, start_trace, start_trace_with, stop_trace, trace,
+    Capture, CaptureProgress, HostTracerLevel, SessionError, SessionOptions, StopReport,
+    discard_trace, flush_trace, is_recording, start_capture, start_trace, start_trace_with,
+    stop_trace, trace,
 };
 pub use span::{ArgValue, Span, SpanGuard, counter, instant, step, step_named};
 

@@ -17,14 +17,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::cut::Cut;
 use crate::decode::{Index, Leftover, Thread};
-use crate::export::{self, Facts, Names};
+use crate::export;
 use crate::layout::{
     CHUNK_BYTES, CHUNK_USABLE, CHUNKS_OFFSET, ChunkHead, Extent, MAX_CHUNKS, MAX_EXTENTS,
     NAMES_BYTES, OPEN_OFFSET, OPEN_SPANS, RECORD_BYTES, RegionHead, THREAD_NAME_BYTES,
 };
 use crate::session::folder::{EVENTS_FILE, JOURNAL_PREFIX, LOCK_FILE, RINGS_FILE, remove_journal};
 use crate::session::{mark_written, stats};
+use crate::xspace::{Facts, Names};
 use crate::{names, os};
 
 /// Folders below a log directory that are looked at.
@@ -230,27 +232,29 @@ fn recover_locked(
             mark_written(events, bytes, path);
         }
     };
-    let (path, written) = match export::write_file(&beside, &index, &names, &facts, &mut before) {
-        Ok(done) => {
-            remove_journal(journal).map_err(failed(journal))?;
-            done
-        }
-        Err(error) => {
-            let Some(cache) = cache_out else {
-                return Err(failed(&beside)(error));
-            };
-            run.in_cache = true;
-            let path = cache.join(cache_name(journal)).join(&name);
-            if is_newer(&path, &events_path) {
-                return Ok(path);
+    let cut = Cut::default();
+    let (path, written) =
+        match export::write_file(&beside, &index, &names, &facts, &cut, &mut before) {
+            Ok(done) => {
+                remove_journal(journal).map_err(failed(journal))?;
+                done
             }
-            let folder = path.parent().unwrap_or(cache);
-            fs::create_dir_all(folder).map_err(failed(folder))?;
-            let _ = fs::remove_file(&path);
-            export::write_file(&path, &index, &names, &facts, &mut |_, _| {})
-                .map_err(failed(&path))?
-        }
-    };
+            Err(error) => {
+                let Some(cache) = cache_out else {
+                    return Err(failed(&beside)(error));
+                };
+                run.in_cache = true;
+                let path = cache.join(cache_name(journal)).join(&name);
+                if is_newer(&path, &events_path) {
+                    return Ok(path);
+                }
+                let folder = path.parent().unwrap_or(cache);
+                fs::create_dir_all(folder).map_err(failed(folder))?;
+                let _ = fs::remove_file(&path);
+                export::write_file(&path, &index, &names, &facts, &cut, &mut |_, _| {})
+                    .map_err(failed(&path))?
+            }
+        };
     run.spans = written.spans;
     run.unfinished = written.unfinished;
     Ok(path)

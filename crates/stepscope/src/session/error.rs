@@ -13,6 +13,29 @@ pub enum SessionError {
         /// Folder of the session that records.
         path: PathBuf,
     },
+    /// A recording that somebody else asked for is running.
+    #[error("a remote capture is recording this process; it ends by itself: try again then")]
+    CaptureRunning,
+    /// `stop_trace` during a capture that somebody else asked for.
+    #[error(
+        "there is no recording of the program to stop: a capture is under way, which ends by itself"
+    )]
+    NotYours,
+    /// A capture while the program records itself.
+    #[error("the program is recording itself; try again after its stop_trace: {}", path.display())]
+    TraceRunning {
+        /// Folder of the program's session.
+        path: PathBuf,
+    },
+    /// The recording of a capture is not in this process: it was started before a fork.
+    #[error("this capture is not recorded in this process; a fork's child starts its own")]
+    CaptureGone,
+    /// What a capture recorded could not be written to where it was to go; it is lost.
+    #[error("the captured recording could not be handed over: {source}")]
+    NotDelivered {
+        /// What the receiver says.
+        source: io::Error,
+    },
     /// Nothing to stop.
     #[error("nothing is being recorded; call start_trace first")]
     NotRecording,

@@ -104,6 +104,10 @@ pub struct StopReport {
     pub dropped: u64,
     /// Texts that were longer than 16 KiB.
     pub cut_texts: u64,
+    /// Events that were left out because of [`Cut::max_events`](crate::Cut::max_events).
+    pub cut_events: u64,
+    /// Size of what was written, bytes.
+    pub bytes: u64,
     /// Whether the recording was kept in files while it ran.
     pub crash_safe: bool,
     /// What the user should know, one sentence each. Also in the file.

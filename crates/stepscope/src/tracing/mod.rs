@@ -58,6 +58,11 @@ static ADDING: Mutex<()> = Mutex::new(());
 /// A recorder or a layer is in use, so `tracing` must hear of changed levels.
 static IN_USE: AtomicBool = AtomicBool::new(false);
 
+/// Whether spans of `tracing` may be in a recording.
+pub(crate) fn in_use() -> bool {
+    IN_USE.load(Ordering::Relaxed)
+}
+
 /// Makes `tracing` ask again which callsites are wanted.
 pub(crate) fn levels_changed() {
     if IN_USE.load(Ordering::Relaxed) {

@@ -12,6 +12,7 @@
 
 #[cfg(feature = "tracing")]
 mod bridge;
+mod capture;
 mod content;
 mod crash;
 mod edges;

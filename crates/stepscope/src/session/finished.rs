@@ -1,0 +1,235 @@
+//! A recording that is complete: from its journal to a file, or to whoever asked for it.
+#![allow(unsafe_code, reason = "maps the journal")]
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use super::folder::{self, JournalFiles};
+use super::recording::Owner;
+use super::{SessionError, StopReport};
+use crate::cut::Cut;
+use crate::decode::Index;
+use crate::drain::Drain;
+use crate::layout::{BLOCK_WRITTEN, BlockHead};
+use crate::xspace::{self, Facts, Names, Written};
+use crate::{export, os};
+
+/// A recording that is complete, but not written yet.
+pub(super) struct Finished {
+    pub(super) owner: Owner,
+    pub(super) host: String,
+    pub(super) files: Option<JournalFiles>,
+    pub(super) warnings: Vec<String>,
+    pub(super) drain: Drain,
+    /// Records that had no ring to be counted in.
+    pub(super) lost: u64,
+    /// Why some rings were not kept in files (an `errno`), or 0.
+    pub(super) failed: u32,
+}
+
+impl Finished {
+    fn folder(&self) -> &Path {
+        match &self.owner {
+            Owner::Program { folder, .. } => folder,
+            Owner::Capture => Path::new(""),
+        }
+    }
+
+    /// The file that is to be written.
+    pub(super) fn path(&self) -> PathBuf {
+        self.folder().join(format!("{}.xplane.pb", self.host))
+    }
+
+    /// Writes the session's file.
+    pub(super) fn write(&mut self) -> Result<StopReport, SessionError> {
+        let path = self.path();
+        let not_written = |source| SessionError::NotWritten {
+            path: path.clone(),
+            source,
+        };
+        let events = match &self.files {
+            Some(files) => {
+                // Who shortened it nevertheless has taken events, not our life.
+                let there = files.events.metadata().map_err(not_written)?.len();
+                let bytes = self.drain.journal.file_bytes().min(there);
+                // SAFETY: this process holds the journal's lock, and nobody shortens the file.
+                let mapped = unsafe { os::MappedFile::map(files.events.as_fd(), bytes) };
+                Some(mapped.map_err(not_written)?)
+            }
+            None => None,
+        };
+        let index = self.index(events.as_ref().map(os::MappedFile::bytes));
+        let mut report = self.report(&index);
+        let facts = self.facts(&index, &report);
+        let mut marker = self
+            .files
+            .as_ref()
+            .and_then(|files| files.events.try_clone().ok());
+        let mut before = |bytes: u64, path: &Path| {
+            if let Some(events) = &mut marker {
+                mark_written(events, bytes, path);
+            }
+        };
+        let cut = Cut::default();
+        let (path, written) =
+            export::write_file(&path, &index, &Names::Own, &facts, &cut, &mut before)
+                .map_err(not_written)?;
+        add_written(&mut report, &written, &cut);
+        report.path = path;
+        #[cfg(feature = "chrome")]
+        if let Owner::Program {
+            trace_json: true, ..
+        } = self.owner
+        {
+            match crate::trace_json::write_beside(&report.path) {
+                Ok(path) => report.trace_json = Some(path),
+                Err(error) => report
+                    .warnings
+                    .push(format!("the trace.json.gz could not be written: {error}")),
+            }
+        }
+        Ok(report)
+    }
+
+    /// Writes a part of a recording in memory to somebody.
+    pub(super) fn write_to(&self, out: &mut dyn Write, cut: &Cut) -> io::Result<StopReport> {
+        let index = self.index(None);
+        let mut report = self.report(&index);
+        let facts = self.facts(&index, &report);
+        let written = xspace::write(out, &index, &Names::Own, &facts, cut)?;
+        add_written(&mut report, &written, cut);
+        Ok(report)
+    }
+
+    fn index<'a>(&'a self, events: Option<&'a [u8]>) -> Index<'a> {
+        let mut index = Index::default();
+        #[cfg(feature = "tracing")]
+        {
+            index.nothing_shared = !crate::tracing::in_use();
+        }
+        #[cfg(not(feature = "tracing"))]
+        {
+            index.nothing_shared = true;
+        }
+        if let Some(events) = events {
+            index.add(events);
+        }
+        for segment in self.drain.journal.memory() {
+            index.add(segment);
+        }
+        index
+    }
+
+    fn facts(&self, index: &Index<'_>, report: &StopReport) -> Facts {
+        Facts {
+            host: self.host.clone(),
+            stats: stats(index, report.dropped),
+            warnings: report.warnings.clone(),
+            recovered: false,
+        }
+    }
+
+    fn report(&self, index: &Index<'_>) -> StopReport {
+        let journal = &self.drain.journal;
+        let in_rings: u64 = index.threads.values().map(|thread| thread.dropped).sum();
+        let cut_texts = index.threads.values().map(|thread| thread.cut).sum();
+        let dropped = in_rings + journal.lost + self.lost;
+        let mut warnings = self.warnings.clone();
+        if let Some(error) = &journal.file_error {
+            warnings.push(format!(
+                "the journal could not grow any more ({error}); the rest was kept in memory"
+            ));
+        }
+        if self.failed != 0 {
+            let error = std::io::Error::from_raw_os_error(self.failed.cast_signed());
+            warnings.push(format!(
+                "some threads' buffers were kept in memory, not in files ({error})"
+            ));
+        }
+        warnings.extend(loss_warnings(dropped, cut_texts));
+        StopReport {
+            threads: self.drain.threads,
+            dropped,
+            cut_texts,
+            crash_safe: self.files.is_some() && journal.file_error.is_none() && self.failed == 0,
+            warnings,
+            ..StopReport::default()
+        }
+    }
+
+    /// Throws the recording away, and its folder if that is empty.
+    pub(super) fn discard(&self) {
+        self.remove_journal();
+        if let Owner::Program { folder, .. } = &self.owner {
+            let _ = std::fs::remove_dir(folder);
+        }
+    }
+
+    pub(super) fn remove_journal(&self) {
+        if let Some(files) = &self.files {
+            let _ = folder::remove_journal(&files.folder);
+        }
+    }
+}
+
+fn add_written(report: &mut StopReport, written: &Written, cut: &Cut) {
+    report.spans = written.spans;
+    report.unfinished = written.unfinished;
+    report.instants = written.instants;
+    report.samples = written.samples;
+    report.cut_events = written.cut;
+    report.bytes = written.bytes;
+    report.warnings.extend(xspace::warnings(written, cut));
+}
+
+/// Sentences about what is missing.
+pub(crate) fn loss_warnings(dropped: u64, cut_texts: u64) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if dropped > 0 {
+        warnings.push(format!(
+            "{dropped} records were dropped: buffers were full; raise buffer_bytes or lower the trace level"
+        ));
+    }
+    if cut_texts > 0 {
+        warnings.push(format!("{cut_texts} texts longer than 16 KiB were cut"));
+    }
+    warnings
+}
+
+/// Says in the journal that it has become a file, so that a kill before the journal is removed does
+/// not make it a second one.
+pub(crate) fn mark_written(events: &mut File, bytes: u64, path: &Path) {
+    use std::io::{Seek, SeekFrom};
+    use std::os::unix::ffi::OsStrExt;
+    let mut content = bytes.to_le_bytes().to_vec();
+    content.extend_from_slice(path.file_name().unwrap_or_default().as_bytes());
+    let head = BlockHead {
+        kind: BLOCK_WRITTEN,
+        len: u32::try_from(content.len()).unwrap_or(0),
+        ..BlockHead::default()
+    };
+    let mut block = head.encode().to_vec();
+    block.extend_from_slice(&content);
+    let _ = events
+        .seek(SeekFrom::End(0))
+        .and_then(|_| events.write_all(&block));
+}
+
+/// Plane stats of a recording.
+pub(crate) fn stats(index: &Index<'_>, dropped: u64) -> Vec<(String, String)> {
+    let mut stats: Vec<_> = index
+        .facts
+        .iter()
+        .filter(|(key, _)| *key != "host" && *key != "version")
+        .map(|(key, value)| {
+            let key = key.strip_prefix("fact.").unwrap_or(key);
+            (key.to_owned(), value.clone())
+        })
+        .collect();
+    if dropped > 0 {
+        stats.push(("stepscope.dropped".to_owned(), dropped.to_string()));
+    }
+    stats
+}

@@ -1,0 +1,298 @@
+//! A recording that runs: from the first clock reading to the drain thread's last pass.
+#![allow(unsafe_code, reason = "maps the name table")]
+
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Arc, Once};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::folder::{self, JournalFiles};
+use super::handlers;
+use super::{Finished, HostTracerLevel, SessionError, SessionOptions};
+use crate::clock::{self, Pair};
+use crate::drain::{Control, Drain};
+use crate::journal::Journal;
+use crate::layout::{BLOCK_CLOCK, BLOCK_META, BlockHead, CHUNK_BYTES, NAMES_BYTES, VERSION};
+use crate::region::ATTACH;
+use crate::ring::{ATTACHING, LOST, SESSION_UNIT, STATE};
+use crate::{names, os};
+
+/// Whose recording it is.
+pub(super) enum Owner {
+    /// The program's: it becomes a file.
+    Program {
+        /// The session's folder.
+        folder: PathBuf,
+        #[cfg_attr(
+            not(feature = "chrome"),
+            allow(dead_code, reason = "asked for by an option")
+        )]
+        trace_json: bool,
+    },
+    /// Of whoever holds the [`Capture`](super::Capture).
+    Capture,
+}
+
+pub(super) struct Session {
+    /// Counts the sessions of the process.
+    pub(super) number: u32,
+    pub(super) owner: Owner,
+    pub(super) host: String,
+    pub(super) files: Option<JournalFiles>,
+    pub(super) warnings: Vec<String>,
+    pub(super) control: Arc<Control>,
+    drain: JoinHandle<Drain>,
+}
+
+static NEXT_SESSION: AtomicU32 = AtomicU32::new(1);
+/// Address space of the name table, reserved once.
+static NAME_TABLE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Starts the program's own recording.
+pub(super) fn start_program(
+    log_dir: &Path,
+    options: &SessionOptions,
+) -> Result<Session, SessionError> {
+    let host = host(options)?;
+    if options.trace_json && !cfg!(feature = "chrome") {
+        return Err(SessionError::NotBuilt {
+            what: "trace.json.gz",
+            feature: "chrome",
+        });
+    }
+    let folder = folder::make(log_dir, options.session_name.as_deref())?;
+    let number = next_number();
+    let mut warnings = Vec::new();
+    let files = open_journal(&folder, number, options, &mut warnings);
+    let owner = Owner::Program {
+        folder: folder.clone(),
+        trace_json: options.trace_json,
+    };
+    let result = start(number, owner, host, files, options);
+    if result.is_err() {
+        let _ = std::fs::remove_dir(&folder);
+    }
+    let mut session = result?;
+    session.warnings = warnings;
+    Ok(session)
+}
+
+/// Starts a recording in memory.
+pub(super) fn start_in_memory(
+    owner: Owner,
+    options: &SessionOptions,
+) -> Result<Session, SessionError> {
+    start(next_number(), owner, host(options)?, None, options)
+}
+
+fn next_number() -> u32 {
+    NEXT_SESSION.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Name of the machine, as part of a file's name.
+fn host(options: &SessionOptions) -> Result<String, SessionError> {
+    let host = options.host_name.clone().unwrap_or_else(os::host_name);
+    let host = host.replace([':', '/'], "_");
+    folder::plain_name(&host)?;
+    Ok(host)
+}
+
+fn start(
+    number: u32,
+    owner: Owner,
+    host: String,
+    files: Option<JournalFiles>,
+    options: &SessionOptions,
+) -> Result<Session, SessionError> {
+    handlers::install();
+    let state =
+        number.wrapping_mul(SESSION_UNIT) | clock::choose() | options.host_tracer_level as u32;
+    let first_pair = Pair::read(state);
+    let begun = Instant::now();
+    let mut journal = match files.as_ref().map(|files| files.events.try_clone()) {
+        Some(Ok(events)) => Journal::in_file(events, options.memory_limit_bytes),
+        _ => Journal::in_memory(options.memory_limit_bytes),
+    };
+    let put = |journal: &mut Journal, kind, content: &[u8]| {
+        let head = BlockHead {
+            kind,
+            ..BlockHead::default()
+        };
+        journal.put(head, content);
+    };
+    put(&mut journal, BLOCK_META, meta(&host, options).as_bytes());
+    put(&mut journal, BLOCK_CLOCK, &first_pair.encode());
+    prepare_attaching(files.as_ref(), options, first_pair);
+    // Two readings far enough apart: a program that is killed at once still has a clock.
+    while begun.elapsed() < Duration::from_micros(600) {
+        std::hint::spin_loop();
+    }
+    put(&mut journal, BLOCK_CLOCK, &Pair::read(state).encode());
+    let control = Arc::new(Control::new(state));
+    let drain = Drain::new(state, journal);
+    let spawned = {
+        let control = Arc::clone(&control);
+        std::thread::Builder::new()
+            .name("stepscope-drain".to_owned())
+            .spawn(move || drain.run(&control))
+    };
+    let drain = match spawned {
+        Ok(drain) => drain,
+        Err(source) => {
+            end_attaching();
+            if let Some(files) = files {
+                let _ = folder::remove_journal(&files.folder);
+            }
+            return Err(SessionError::NoThread { source });
+        }
+    };
+    if options.host_tracer_level != HostTracerLevel::Off {
+        STATE.store(state, Ordering::SeqCst);
+    }
+    Ok(Session {
+        number,
+        owner,
+        host,
+        files,
+        warnings: Vec::new(),
+        control,
+        drain,
+    })
+}
+
+impl Session {
+    /// Stops recording.
+    pub(super) fn finish(self) -> Result<Finished, SessionError> {
+        STATE.store(0, Ordering::SeqCst);
+        // Attaching takes microseconds. A thread that a debugger stopped right there keeps the
+        // rings file open, and mapped, and harms nobody.
+        let begun = Instant::now();
+        while ATTACHING.load(Ordering::SeqCst) > 0 && begun.elapsed() < Duration::from_secs(1) {
+            std::thread::yield_now();
+        }
+        let stuck = ATTACHING.load(Ordering::SeqCst) > 0;
+        self.control.stop();
+        let drained = self.drain.join();
+        end_attaching();
+        let mut files = self.files;
+        if stuck && let Some(files) = &mut files {
+            // Never closed, so that its number is not used for another file.
+            if let Ok(kept) = files.rings.try_clone() {
+                std::mem::forget(std::mem::replace(&mut files.rings, kept));
+            }
+        }
+        let drain = drained.map_err(|_panic| SessionError::Internal {
+            reason: "the drain thread ended early; what it wrote can be recovered".to_owned(),
+        })?;
+        Ok(Finished {
+            owner: self.owner,
+            host: self.host,
+            files,
+            warnings: self.warnings,
+            drain,
+            lost: LOST.swap(0, Ordering::Relaxed),
+            failed: ATTACH.failed.load(Ordering::Relaxed),
+        })
+    }
+}
+
+/// The journal's files, or `None` and a warning that says why memory is used.
+fn open_journal(
+    folder: &Path,
+    number: u32,
+    options: &SessionOptions,
+    warnings: &mut Vec<String>,
+) -> Option<JournalFiles> {
+    if !options.crash_safe {
+        return None;
+    }
+    let reason = match os::network_file_system(folder) {
+        Some(kind) => format!("the log directory is on a network file system ({kind})"),
+        None => match JournalFiles::make(folder, number) {
+            Ok(files) => return Some(files),
+            Err(error) => format!("its files could not be made ({error})"),
+        },
+    };
+    let warning = format!(
+        "recording in memory, not crash safe: {reason}; a killed program would lose this recording"
+    );
+    warn_once(&warning);
+    warnings.push(warning);
+    None
+}
+
+/// One line on stderr, once per process.
+fn warn_once(warning: &str) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        #[allow(
+            clippy::print_stderr,
+            reason = "the user must hear of it before the program is killed"
+        )]
+        {
+            eprintln!("stepscope: {warning}");
+        }
+    });
+}
+
+fn meta(host: &str, options: &SessionOptions) -> String {
+    let mut lines = vec![
+        format!("version={VERSION}"),
+        format!("writer=stepscope {}", env!("CARGO_PKG_VERSION")),
+        format!("process_id={}", std::process::id()),
+        format!("host={host}"),
+        format!("host_tracer_level={}", options.host_tracer_level as u32),
+    ];
+    for (key, value) in &options.facts {
+        let clean = |text: &str| text.replace(['\n', '='], " ");
+        lines.push(format!("fact.{}={}", clean(key), clean(value)));
+    }
+    lines.join("\n")
+}
+
+fn prepare_attaching(files: Option<&JournalFiles>, options: &SessionOptions, now: Pair) {
+    let chunks = options.buffer_bytes.div_ceil(CHUNK_BYTES);
+    let chunks = u32::try_from(chunks.clamp(1, crate::layout::MAX_CHUNKS)).unwrap_or(1);
+    let nonce = (now.ticks ^ now.unix_ns.cast_unsigned().rotate_left(32)) | 1;
+    ATTACH.nonce.store(nonce, Ordering::Relaxed);
+    ATTACH.first_chunks.store(chunks, Ordering::Relaxed);
+    ATTACH.next_serial.store(1, Ordering::Relaxed);
+    ATTACH.failed.store(0, Ordering::Relaxed);
+    LOST.store(0, Ordering::Relaxed);
+    let Some(files) = files else { return };
+    ATTACH
+        .rings_len
+        .store(NAMES_BYTES as u64, Ordering::Relaxed);
+    let mut table = NAME_TABLE.load(Ordering::Acquire);
+    if table.is_null() {
+        table = os::reserve(NAMES_BYTES).unwrap_or(std::ptr::null_mut());
+        NAME_TABLE.store(table, Ordering::Release);
+    }
+    let rings = files.rings.as_raw_fd();
+    // SAFETY: reserved above and never given back; the file's space has been allotted.
+    if !table.is_null() && unsafe { os::map_file(table, NAMES_BYTES, rings, 0) } {
+        // SAFETY: mapped; the first word is the nonce.
+        unsafe { table.copy_from_nonoverlapping(nonce.to_le_bytes().as_ptr(), 8) };
+        // SAFETY: stays mapped for ever.
+        unsafe { names::publish_all(table) };
+    }
+    ATTACH.rings.store(rings.cast_unsigned(), Ordering::SeqCst);
+}
+
+/// After the last thread has let go: nobody maps the rings file or writes names to it any more.
+fn end_attaching() {
+    ATTACH.rings.store(u32::MAX, Ordering::SeqCst);
+    names::unpublish();
+    forget_names();
+}
+
+/// Puts private memory in place of the name table, whoever still writes to it.
+pub(super) fn forget_names() {
+    let table = NAME_TABLE.load(Ordering::Acquire);
+    if !table.is_null() {
+        // SAFETY: reserved once, never given back.
+        unsafe { os::map_memory(table, NAMES_BYTES) };
+    }
+}
