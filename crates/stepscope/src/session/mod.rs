@@ -216,6 +216,12 @@ pub fn is_recording() -> bool {
     STATE.load(Ordering::Relaxed) != 0
 }
 
+/// What a session that starts now is called, unless it is given a name: the local time as
+/// `YYYY_MM_DD_HH_MM_SS`. For tools that make the session's folder themselves.
+pub fn name_of_now() -> String {
+    os::local_time_text(stepscope_model::clock::unix_now_ns() / 1_000_000_000)
+}
+
 /// Records while `work` runs, also when it panics.
 ///
 /// # Errors
