@@ -8,10 +8,11 @@
 //!
 //! Reading order: `wire` (field numbers), `marks` (stats with a meaning), `index` (where
 //! everything lies), `lines` (the hot path), `reader`, `facts`, `args`; then `writer`, `sink`, `rows`,
-//! `assemble`.
+//! `assemble`; `census` counts without reading.
 
 mod args;
 mod assemble;
+mod census;
 mod facts;
 mod index;
 mod lines;
@@ -27,6 +28,7 @@ mod writer;
 
 use std::sync::Arc;
 
+pub use census::{Census, census, messages};
 pub use marks::{COUNTERS_LINE, EventKind, HOST_PLANE, pack_flow};
 pub use reader::read;
 pub use record::TrackRecord;
