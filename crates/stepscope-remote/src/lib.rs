@@ -3,4 +3,14 @@
 //! Both speak `tensorflow.ProfilerService`, as JAX, PyTorch/XLA and TensorFlow programs and their
 //! clients do; docs/formats/capture-protocol.md says what is observed on the wire.
 
+pub mod address;
+pub mod client;
 pub mod proto;
+
+mod headers;
+
+pub use address::Address;
+pub use client::{
+    CaptureControl, CaptureError, CaptureEvent, CaptureFailure, CaptureReport, CaptureRequest,
+    Captured, HostReport, Interval, OptionValue, Stage, capture, capture_with,
+};

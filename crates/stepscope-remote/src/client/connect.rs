@@ -1,0 +1,243 @@
+//! From a name to a connection that has answered once.
+//!
+//! ```text
+//! look the name up -> connect to each number in turn -> ask for its health
+//! ```
+//!
+//! All within one time limit, so that a dead address costs seconds. The question at the end is
+//! harmless to every server of the protocol (those that do not know it say so at once), and
+//! tells a profiler from a web server, from a port that only listens, and from a stopped program
+//! before anybody waits for an interval. That the connection is made here, not by the gRPC library,
+//! keeps the system's own reason for a failure.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request, Status};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+
+use super::report::{CaptureFailure, Stage};
+use crate::address::Address;
+use crate::headers;
+
+/// Bytes on their way before the other side must wait: a long fat pipe is kept full.
+const WINDOW_BYTES: u32 = 16 << 20;
+
+/// A program that has answered.
+#[derive(Clone, Debug)]
+pub(super) struct Connection {
+    pub(super) channel: Channel,
+    /// What it is, as far as it says so.
+    pub(super) peer: String,
+}
+
+/// Connects to a program within `limit`.
+pub(super) async fn connect(
+    address: &Address,
+    limit: Duration,
+) -> Result<Connection, CaptureFailure> {
+    let deadline = Instant::now() + limit;
+    let numbers = look_up(address, deadline, limit).await?;
+    let stream = dial(address, &numbers, deadline, limit).await?;
+    let channel = speak(stream, address, deadline, limit).await?;
+    let peer = greet(&channel, address, deadline, limit).await?;
+    Ok(Connection { channel, peer })
+}
+
+fn seconds(limit: Duration) -> String {
+    format!("{} s", (limit.as_secs_f64() * 10.0).round() / 10.0)
+}
+
+async fn look_up(
+    address: &Address,
+    deadline: Instant,
+    limit: Duration,
+) -> Result<Vec<SocketAddr>, CaptureFailure> {
+    let failure = |why: &str| {
+        let host = address.host();
+        let message = format!("{why} '{host}', check the spelling and the DNS");
+        CaptureFailure::new(Stage::NameNotFound, message)
+    };
+    let asked = tokio::net::lookup_host((address.host(), address.port()));
+    let Ok(answer) = timeout_at(deadline, asked).await else {
+        let why = format!("within {} nothing is known of", seconds(limit));
+        return Err(failure(&why));
+    };
+    let numbers: Vec<_> = answer
+        .map_err(|_why| failure("no machine is called"))?
+        .collect();
+    if numbers.is_empty() {
+        return Err(failure("no machine is called"));
+    }
+    Ok(numbers)
+}
+
+async fn dial(
+    address: &Address,
+    numbers: &[SocketAddr],
+    deadline: Instant,
+    limit: Duration,
+) -> Result<TcpStream, CaptureFailure> {
+    let mut last = None;
+    for (index, number) in numbers.iter().enumerate() {
+        // A number that swallows packets must leave time for those behind it.
+        let left = deadline.saturating_duration_since(Instant::now());
+        let ways = u32::try_from(numbers.len() - index).unwrap_or(u32::MAX);
+        let until = Instant::now() + left / ways;
+        match timeout_at(until, TcpStream::connect(*number)).await {
+            Ok(Ok(stream)) => {
+                // Requests are small and one at a time.
+                let _ = stream.set_nodelay(true);
+                return Ok(stream);
+            }
+            Ok(Err(error)) => last = Some(error),
+            Err(_elapsed) => {
+                last = last.or(Some(io::ErrorKind::TimedOut.into()));
+            }
+        }
+    }
+    let error = last.unwrap_or_else(|| io::ErrorKind::TimedOut.into());
+    Err(match error.kind() {
+        io::ErrorKind::ConnectionRefused => CaptureFailure::new(
+            Stage::Refused,
+            format!(
+                "nobody listens at {address}, start the profiler server in the program, or check the port"
+            ),
+        ),
+        io::ErrorKind::TimedOut => CaptureFailure::new(
+            Stage::TimedOut,
+            format!(
+                "no answer from {address} within {}, check that the machine is up and lets you in",
+                seconds(limit)
+            ),
+        ),
+        _ => CaptureFailure::new(
+            Stage::Refused,
+            format!("no way to {address}, {error}, check the address and the network"),
+        ),
+    })
+}
+
+/// Begins to speak gRPC over a connection.
+async fn speak(
+    stream: TcpStream,
+    address: &Address,
+    deadline: Instant,
+    limit: Duration,
+) -> Result<Channel, CaptureFailure> {
+    // Given out once: when it breaks, the capture on it is lost, and that is to be said.
+    let once = Mutex::new(Some(stream));
+    let connector = tower::service_fn(move |_uri| {
+        let stream = once.lock().ok().and_then(|mut once| once.take());
+        std::future::ready(match stream {
+            Some(stream) => Ok(TokioIo::new(stream)),
+            None => Err(io::Error::from(io::ErrorKind::ConnectionReset)),
+        })
+    });
+    let endpoint = Endpoint::from_shared(format!("http://{address}"))
+        .and_then(|endpoint| endpoint.user_agent(concat!("stepscope/", env!("CARGO_PKG_VERSION"))))
+        .map_err(|_no_uri| {
+            let message = format!("{address} cannot be asked over gRPC, use another name for it");
+            CaptureFailure::new(Stage::BadAddress, message)
+        })?
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES);
+    match timeout_at(deadline, endpoint.connect_with_connector(connector)).await {
+        Ok(Ok(channel)) => Ok(channel),
+        Ok(Err(_)) => Err(no_profiler(address)),
+        Err(_) => Err(mute(address, limit)),
+    }
+}
+
+/// Asks something harmless.
+async fn greet(
+    channel: &Channel,
+    address: &Address,
+    deadline: Instant,
+    limit: Duration,
+) -> Result<String, CaptureFailure> {
+    let mut client = HealthClient::new(channel.clone());
+    let question = Request::new(HealthCheckRequest {
+        service: "tensorflow.ProfilerService".to_owned(),
+    });
+    let (metadata, healthy) = match timeout_at(deadline, client.check(question)).await {
+        Err(_) => return Err(mute(address, limit)),
+        Ok(Ok(answer)) => (answer.metadata().clone(), true),
+        Ok(Err(status)) if is_an_answer(&status) => (status.metadata().clone(), false),
+        Ok(Err(_)) => return Err(no_profiler(address)),
+    };
+    let version = metadata
+        .get(headers::SERVER_VERSION)
+        .and_then(|text| text.to_str().ok());
+    Ok(match version {
+        Some(version) => format!("stepscope {}", said(version)),
+        None if healthy => "a gRPC program that reports its health".to_owned(),
+        None => "a gRPC program that does not say what it is".to_owned(),
+    })
+}
+
+/// Whether a status came from a gRPC server, and was not made up on this side.
+fn is_an_answer(status: &Status) -> bool {
+    let made_up = [
+        "grpc-status header missing",
+        "protocol error",
+        "Missing response",
+    ];
+    std::error::Error::source(status).is_none()
+        && !made_up
+            .iter()
+            .any(|begin| status.message().starts_with(begin))
+        && !matches!(status.code(), Code::Unavailable)
+}
+
+fn no_profiler(address: &Address) -> CaptureFailure {
+    CaptureFailure::new(
+        Stage::NotAProfiler,
+        format!(
+            "what listens at {address} does not speak gRPC, give the port of the profiler server"
+        ),
+    )
+}
+
+fn mute(address: &Address, limit: Duration) -> CaptureFailure {
+    CaptureFailure::new(
+        Stage::TimedOut,
+        format!(
+            "{address} took the connection and said nothing for {}, the program may be stopped, or it is no profiler",
+            seconds(limit)
+        ),
+    )
+}
+
+/// A text of the other side, as a part of one of our sentences: bounded, and harmless.
+pub(super) fn said(text: &str) -> String {
+    const MOST_CHARS: usize = 200;
+    let clean = |letter: char| {
+        let acts = letter.is_control()
+            || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
+        if acts { ' ' } else { letter }
+    };
+    let mut said: String = text.trim().chars().take(MOST_CHARS).map(clean).collect();
+    if text.trim().chars().nth(MOST_CHARS).is_some() {
+        said.push('…');
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_others_are_bounded_and_harmless() {
+        assert_eq!(said(" busy\x1b[2J\n"), "busy [2J");
+        assert_eq!(said(&"x".repeat(1 << 20)).chars().count(), 201);
+    }
+}

@@ -1,0 +1,91 @@
+//! The client: captures from running programs.
+//!
+//! ```text
+//! request -> hosts -> connect (all at once) -> one start time -> ask (all at once) -> keep
+//! ```
+//!
+//! A host that fails costs the others nothing; what came is kept. Nothing here asks what the other
+//! side is: one question serves all kinds of servers, and what comes back says where the data is.
+//!
+//! The work happens on a named thread of its own, so that [`capture`] may be called from anywhere;
+//! it blocks its caller, and ends with all that it has begun, except for a look-up of a name that
+//! the system does not give up.
+//!
+//! Reading order: [`request`], [`report`], [`control`], then `run` (the order of things), `connect`,
+//! `ask` (the protocol), `keep` (from an answer to a file), `session` (folders and files).
+
+pub mod control;
+pub mod report;
+pub mod request;
+
+mod ask;
+mod connect;
+mod keep;
+mod run;
+mod session;
+
+pub use control::CaptureControl;
+pub use report::{CaptureEvent, CaptureFailure, CaptureReport, Captured, HostReport, Stage};
+pub use request::{CaptureError, CaptureRequest, Interval, OptionValue};
+
+/// Captures from the programs of `request` into one run. Blocks until every host has given its data
+/// or has failed.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use stepscope_remote::{CaptureRequest, Interval, capture};
+///
+/// let report = capture(&CaptureRequest {
+///     addresses: vec!["localhost:9012".to_owned()],
+///     interval: Interval::For(Duration::from_secs(2)),
+///     log_dir: "logs".into(),
+///     ..CaptureRequest::default()
+/// })?;
+/// for host in &report.hosts {
+///     match &host.result {
+///         Ok(captured) => println!("{}: {} events", host.address, captured.events),
+///         Err(failure) => println!("{}: {failure}", host.address),
+///     }
+/// }
+/// # Ok::<(), stepscope_remote::CaptureError>(())
+/// ```
+///
+/// # Errors
+/// What makes it impossible for every host. A host that fails is part of the report.
+pub fn capture(request: &CaptureRequest) -> Result<CaptureReport, CaptureError> {
+    capture_with(request, &CaptureControl::new(), &|_event| {})
+}
+
+/// As [`capture`]; `control` ends it early from another thread, and `on_event` is told what happens,
+/// from one thread, in order. It should return soon: the capture waits for it.
+pub fn capture_with(
+    request: &CaptureRequest,
+    control: &CaptureControl,
+    on_event: &(dyn Fn(CaptureEvent) + Send + Sync),
+) -> Result<CaptureReport, CaptureError> {
+    request.check()?;
+    let asked = request.hosts()?;
+    let folder = session::SessionFolder::make(&request.log_dir, request.session.as_deref())?;
+    let plan = run::Plan::new(request.clone(), asked, folder);
+    // The caller may be inside another runtime: a runtime can be entered on a fresh thread only.
+    let outcome = std::thread::scope(|scope| {
+        std::thread::Builder::new()
+            .name("stepscope-capture".to_owned())
+            .spawn_scoped(scope, || run::run(&plan, control, on_event))
+            .map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+    });
+    let outcome = match outcome {
+        Ok(Ok(hosts)) => Ok(hosts),
+        Ok(Err(source)) | Err(source) => Err(CaptureError::System { source }),
+    };
+    plan.folder.remove_unused();
+    Ok(CaptureReport {
+        session: plan.folder.name().to_owned(),
+        folder: plan.folder.path().to_owned(),
+        hosts: outcome?,
+    })
+}

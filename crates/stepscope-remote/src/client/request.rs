@@ -1,0 +1,367 @@
+//! What is asked for, and what makes it impossible for every host.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::address::{Address, echo};
+
+/// Longest capture: a week.
+const MAX_INTERVAL: Duration = Duration::from_hours(7 * 24);
+/// Longest wait of any other kind: a day.
+const MAX_WAIT: Duration = Duration::from_hours(24);
+/// Most programs of one capture.
+const MAX_HOSTS: usize = 1_024;
+
+/// Which time is captured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interval {
+    /// From now on, for so long.
+    For(Duration),
+    /// What has just happened: of programs that keep the last seconds (a flight recorder).
+    Last(Duration),
+}
+
+impl Interval {
+    /// How long the program is looked at from now on.
+    pub(crate) fn ahead(self) -> Duration {
+        match self {
+            Self::For(duration) => duration,
+            Self::Last(_) => Duration::ZERO,
+        }
+    }
+}
+
+/// Value of an option that only some profilers know (`advanced_configuration`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OptionValue {
+    /// Text.
+    Text(String),
+    /// Truth.
+    Bool(bool),
+    /// Whole number.
+    Int(i64),
+}
+
+impl OptionValue {
+    /// As typed on a command line: `true` and `false` are truth values, whole numbers are numbers,
+    /// everything else is text.
+    pub fn typed(text: &str) -> Self {
+        match text {
+            "true" => Self::Bool(true),
+            "false" => Self::Bool(false),
+            _ => text
+                .parse()
+                .map_or_else(|_no_number| Self::Text(text.to_owned()), Self::Int),
+        }
+    }
+}
+
+/// A capture from running programs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CaptureRequest {
+    /// Where the programs listen, see [`Address`]. Several become hosts of one run.
+    pub addresses: Vec<String>,
+    /// Which time is captured.
+    pub interval: Interval,
+    /// The log directory; files go to `LOG_DIR/plugins/profile/SESSION/HOST.xplane.pb`.
+    pub log_dir: PathBuf,
+    /// Name of the session; without one the local time, made unique.
+    pub session: Option<String>,
+    /// Wait before the interval begins.
+    pub delay: Duration,
+    /// Further attempts for hosts that recorded nothing, are busy, or do not answer yet.
+    pub retries: u32,
+    /// Within this time a host must have been found, connected and have answered once.
+    pub connect_timeout: Duration,
+    /// How much longer than the delay and the interval a host may take to give its data.
+    pub timeout: Duration,
+    /// 0 nothing of the host, 1 the user's annotations, 2 also the framework's, 3 everything.
+    pub host_tracer_level: u32,
+    /// 0 no Python calls, 1 Python calls.
+    pub python_tracer_level: u32,
+    /// 0 no devices, 1 devices.
+    pub device_tracer_level: u32,
+    /// Most events, where the profiler has such a limit.
+    pub max_events: Option<u64>,
+    /// Options by name that only some profilers know, such as `tpu_trace_mode`.
+    pub options: BTreeMap<String, OptionValue>,
+}
+
+impl Default for CaptureRequest {
+    fn default() -> Self {
+        Self {
+            addresses: Vec::new(),
+            interval: Interval::For(Duration::from_secs(1)),
+            log_dir: PathBuf::new(),
+            session: None,
+            delay: Duration::ZERO,
+            retries: 0,
+            connect_timeout: Duration::from_secs(3),
+            timeout: Duration::from_mins(1),
+            host_tracer_level: 2,
+            python_tracer_level: 1,
+            device_tracer_level: 1,
+            max_events: None,
+            options: BTreeMap::new(),
+        }
+    }
+}
+
+/// Why a capture is impossible for every host.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CaptureError {
+    /// There is nobody to ask.
+    #[error("no address to capture from, give one such as localhost:9012")]
+    NoAddress,
+    /// More hosts than one capture takes.
+    #[error("{found} addresses are too many for one capture, the limit is {MAX_HOSTS}")]
+    TooManyAddresses {
+        /// How many were given.
+        found: usize,
+    },
+    /// A duration that makes no sense.
+    #[error("{what} of {given_ms} ms cannot be, it must be from {least_ms} to {most_ms} ms")]
+    BadDuration {
+        /// Which one.
+        what: &'static str,
+        /// What was given, in milliseconds.
+        given_ms: u128,
+        /// The least that can be.
+        least_ms: u128,
+        /// The most that can be.
+        most_ms: u128,
+    },
+    /// A level that no profiler has.
+    #[error("{what} {given} cannot be, the highest is {most}")]
+    BadLevel {
+        /// Which one.
+        what: &'static str,
+        /// What was given.
+        given: u32,
+        /// The highest that is understood.
+        most: u32,
+    },
+    /// An option without a name, or an endless one.
+    #[error("the option '{name}' cannot be, names have 1 to 200 characters and values up to 64 kB")]
+    BadOption {
+        /// Its beginning.
+        name: String,
+    },
+    /// A session's name that would lead out of the log directory, or hide.
+    #[error("'{name}' cannot name a session, use a plain name without slashes")]
+    BadSession {
+        /// Its beginning.
+        name: String,
+    },
+    /// Data cannot be kept where it should go.
+    #[error("{reason}, {path}, {fix}")]
+    LogDir {
+        /// What is wrong.
+        reason: String,
+        /// Where.
+        path: String,
+        /// What to do.
+        fix: &'static str,
+    },
+    /// The system gives us no thread or no socket.
+    #[error("the capture cannot start, {source}")]
+    System {
+        /// What the system says.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// One address of a request, understood or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// A program to ask.
+    Host(Address),
+    /// What cannot be an address, shortened, and why.
+    Bad(String, &'static str),
+}
+
+impl CaptureRequest {
+    /// The hosts, each once, in the order in which they were given.
+    pub(crate) fn hosts(&self) -> Result<Vec<Asked>, CaptureError> {
+        let mut seen = BTreeSet::new();
+        let mut hosts = Vec::new();
+        let typed = self.addresses.iter().flat_map(|typed| typed.split(','));
+        for text in typed.filter(|text| !text.trim().is_empty()) {
+            if hosts.len() >= MAX_HOSTS {
+                let found = self.addresses.iter().flat_map(|typed| typed.split(','));
+                return Err(CaptureError::TooManyAddresses {
+                    found: found.count(),
+                });
+            }
+            match Address::parse(text) {
+                Ok(address) => {
+                    if seen.insert(address.clone()) {
+                        hosts.push(Asked::Host(address));
+                    }
+                }
+                Err(reason) => hosts.push(Asked::Bad(echo(text), reason)),
+            }
+        }
+        if hosts.is_empty() {
+            return Err(CaptureError::NoAddress);
+        }
+        Ok(hosts)
+    }
+
+    /// Finds what makes the request impossible for every host.
+    pub(crate) fn check(&self) -> Result<(), CaptureError> {
+        let least = Duration::from_millis(1);
+        let (what, interval) = match self.interval {
+            Interval::For(duration) => ("a capture", duration),
+            Interval::Last(duration) => ("a past", duration),
+        };
+        for (what, given, least, most) in [
+            (what, interval, least, MAX_INTERVAL),
+            ("a delay", self.delay, Duration::ZERO, MAX_WAIT),
+            ("a connect timeout", self.connect_timeout, least, MAX_WAIT),
+            ("a timeout", self.timeout, least, MAX_WAIT),
+        ] {
+            if given < least || given > most {
+                return Err(CaptureError::BadDuration {
+                    what,
+                    given_ms: given.as_millis(),
+                    least_ms: least.as_millis(),
+                    most_ms: most.as_millis(),
+                });
+            }
+        }
+        for (what, given, most) in [
+            ("host tracer level", self.host_tracer_level, 3),
+            ("Python tracer level", self.python_tracer_level, 1),
+            ("device tracer level", self.device_tracer_level, 3),
+        ] {
+            if given > most {
+                return Err(CaptureError::BadLevel { what, given, most });
+            }
+        }
+        for (name, value) in &self.options {
+            let long = matches!(value, OptionValue::Text(text) if text.len() > 64_000);
+            if name.is_empty() || name.len() > 200 || long {
+                return Err(CaptureError::BadOption { name: echo(name) });
+            }
+        }
+        if let Some(name) = &self.session {
+            let bad = name.is_empty()
+                || name.starts_with('.')
+                || name.len() > 200
+                || name.contains(['/', '\\'])
+                || name.contains(char::is_control);
+            if bad {
+                return Err(CaptureError::BadSession { name: echo(name) });
+            }
+        }
+        check_log_dir(&self.log_dir)
+    }
+}
+
+fn check_log_dir(log_dir: &Path) -> Result<(), CaptureError> {
+    let refuse = |reason: &str, fix| {
+        Err(CaptureError::LogDir {
+            reason: reason.to_owned(),
+            path: echo(&log_dir.display().to_string()),
+            fix,
+        })
+    };
+    if log_dir.as_os_str().is_empty() {
+        return refuse("no log directory was given", "name one with --logdir");
+    }
+    let scheme = log_dir.to_str().and_then(|text| text.split_once(":/"));
+    if let Some((scheme, _)) = scheme
+        && scheme.len() > 1
+        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    {
+        return refuse(
+            "a log directory must lie in a file system",
+            "capture into a local directory and copy it, or mount the bucket",
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> CaptureRequest {
+        CaptureRequest {
+            addresses: vec!["localhost:9012".to_owned()],
+            log_dir: PathBuf::from("logs"),
+            ..CaptureRequest::default()
+        }
+    }
+
+    fn refusal(change: impl FnOnce(&mut CaptureRequest)) -> String {
+        let mut request = request();
+        change(&mut request);
+        request.check().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn each_host_is_asked_once() {
+        let mut request = request();
+        request.addresses = vec![
+            "localhost:1,, localhost:2".to_owned(),
+            "grpc://LOCALHOST:1".to_owned(),
+            "2".to_owned(),
+            "nonsense".to_owned(),
+        ];
+        let hosts = request.hosts().unwrap();
+        let host = |text| Asked::Host(Address::parse(text).unwrap());
+        assert_eq!(hosts.len(), 3);
+        assert_eq!(hosts[..2], [host("localhost:1"), host("localhost:2")]);
+        assert!(matches!(&hosts[2], Asked::Bad(shown, _) if shown == "nonsense"));
+        request.addresses = vec![" , ".to_owned()];
+        assert!(matches!(request.hosts(), Err(CaptureError::NoAddress)));
+        request.addresses = vec!["1,".repeat(10_000)];
+        assert_eq!(request.hosts().unwrap().len(), 1);
+        request.addresses = (1..=2_000).map(|port: u16| port.to_string()).collect();
+        let error = request.hosts().unwrap_err();
+        assert!(matches!(
+            error,
+            CaptureError::TooManyAddresses { found: 2_000 }
+        ));
+    }
+
+    #[test]
+    fn impossible_requests_name_what_is_wrong() {
+        assert!(request().check().is_ok());
+        let zero = refusal(|request| request.interval = Interval::For(Duration::ZERO));
+        assert!(zero.starts_with("a capture of 0 ms cannot be"), "{zero}");
+        let endless = Duration::from_secs(1_000_000_000);
+        let endless = refusal(|request| request.interval = Interval::Last(endless));
+        assert!(
+            endless.starts_with("a past of 1000000000000 ms"),
+            "{endless}"
+        );
+        let level = refusal(|request| request.host_tracer_level = 99);
+        assert_eq!(level, "host tracer level 99 cannot be, the highest is 3");
+        let bucket = refusal(|request| request.log_dir = PathBuf::from("gs://bucket/logs"));
+        assert!(
+            bucket.contains("gs://bucket/logs, capture into a local"),
+            "{bucket}"
+        );
+        for name in ["", "../x", ".hidden", "a/b", "a\nb", "a\\b"] {
+            let line = refusal(|request| request.session = Some(name.to_owned()));
+            assert!(line.contains("cannot name a session"), "{line}");
+        }
+        let option = ("x".repeat(1_000), OptionValue::Bool(true));
+        let line = refusal(|request| request.options.extend([option]));
+        assert!(line.len() < 200, "{line}");
+    }
+
+    #[test]
+    fn options_are_typed_by_their_look() {
+        assert_eq!(OptionValue::typed("true"), OptionValue::Bool(true));
+        assert_eq!(OptionValue::typed("-7"), OptionValue::Int(-7));
+        let text = OptionValue::typed("TRACE_ONLY_HOST");
+        assert_eq!(text, OptionValue::Text("TRACE_ONLY_HOST".to_owned()));
+    }
+}

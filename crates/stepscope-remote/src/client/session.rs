@@ -1,0 +1,267 @@
+//! The session's folder, and how data gets into it whole.
+//!
+//! ```text
+//! LOG_DIR/plugins/profile/SESSION/HOST.xplane.pb
+//! ```
+//!
+//! The folder is made before anything is captured, so that what cannot be written is known before
+//! the program is bothered. A file is written beside its place under a hidden name, flushed to the
+//! disk and linked to its name, which fails where a file of that name stands: nothing is replaced.
+//! A session without a file leaves no folder.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::request::CaptureError;
+
+/// How the names of files end.
+const SUFFIX: &str = ".xplane.pb";
+/// Most names that are tried for a session without one.
+const MAX_TRIES: u32 = 10_000;
+/// Bytes that are written at once.
+const CHUNK_BYTES: usize = 4 << 20;
+
+/// The folder of a session, for one capture.
+#[derive(Debug)]
+pub(super) struct SessionFolder {
+    /// `LOG_DIR`, absolute.
+    log_dir: PathBuf,
+    /// `LOG_DIR/plugins/profile/SESSION`, absolute.
+    path: PathBuf,
+    name: String,
+    /// What was there before the capture, and what belongs to one of its hosts.
+    taken: Mutex<BTreeSet<PathBuf>>,
+    /// Folders that did not exist before, outermost first.
+    made: Vec<PathBuf>,
+}
+
+impl SessionFolder {
+    /// Makes the folder and proves that it can be written.
+    pub(super) fn make(log_dir: &Path, session: Option<&str>) -> Result<Self, CaptureError> {
+        let log_dir = std::path::absolute(log_dir).map_err(|error| refusal(log_dir, &error))?;
+        let parent = log_dir.join("plugins").join("profile");
+        let mut made: Vec<PathBuf> = parent
+            .ancestors()
+            .take_while(|folder| !folder.exists())
+            .map(Path::to_owned)
+            .collect();
+        made.reverse();
+        fs::create_dir_all(&parent).map_err(|error| refusal(&parent, &error))?;
+        let name = match session {
+            Some(name) => name.to_owned(),
+            None => free_name(&parent)?,
+        };
+        let path = parent.join(&name);
+        let mut taken = BTreeSet::new();
+        if session.is_none() {
+            made.push(path.clone());
+        } else {
+            match fs::create_dir(&path) {
+                Ok(()) => made.push(path.clone()),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {
+                    taken.extend(files_in(&path));
+                }
+                Err(error) => return Err(refusal(&path, &error)),
+            }
+        }
+        let folder = Self {
+            log_dir,
+            path,
+            name,
+            taken: Mutex::new(taken),
+            made,
+        };
+        if let Err(error) = folder.prove() {
+            folder.remove_unused();
+            return Err(refusal(&folder.path, &error));
+        }
+        Ok(folder)
+    }
+
+    /// `LOG_DIR`, absolute.
+    pub(super) fn log_dir(&self) -> &Path {
+        &self.log_dir
+    }
+
+    /// The session's folder, absolute.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The folder that holds the sessions: what the protocol calls the root of the repository.
+    pub(super) fn root(&self) -> &Path {
+        self.path.parent().unwrap_or(&self.log_dir)
+    }
+
+    /// Name of the session.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where the file of a host goes.
+    pub(super) fn place(&self, stem: &str) -> PathBuf {
+        self.path.join(format!("{stem}{SUFFIX}"))
+    }
+
+    /// Whether somebody else's file stands where this host's goes.
+    pub(super) fn is_taken(&self, stem: &str) -> bool {
+        self.lock().contains(&self.place(stem))
+    }
+
+    /// Keeps `path` from being taken for the file of another host. `false` if it is another's.
+    pub(super) fn claim(&self, path: &Path) -> bool {
+        self.lock().insert(path.to_owned())
+    }
+
+    /// Lets another attempt use the name again.
+    pub(super) fn release(&self, path: &Path) {
+        self.lock().remove(path);
+    }
+
+    /// Files that appeared during the capture and belong to no host yet, in order of their names.
+    pub(super) fn appeared(&self) -> Vec<PathBuf> {
+        let taken = self.lock();
+        let mut found = files_in(&self.path);
+        found.retain(|path| !taken.contains(path));
+        found.sort();
+        found
+    }
+
+    /// Writes the file of a host. It appears when it is whole, and replaces nothing.
+    pub(super) fn save(&self, stem: &str, content: &[u8]) -> io::Result<PathBuf> {
+        let place = self.place(stem);
+        let temporary = self.temporary(stem);
+        let written = (|| {
+            let mut file = create_new(&temporary)?;
+            for chunk in content.chunks(CHUNK_BYTES) {
+                file.write_all(chunk)?;
+            }
+            file.sync_all()
+        })();
+        let placed = written.and_then(|()| put_in_place(&temporary, &place));
+        let _ = fs::remove_file(&temporary);
+        placed?;
+        // The name itself is to outlive a power cut, too; where folders cannot be flushed, it may not.
+        if let Ok(folder) = File::open(&self.path) {
+            let _ = folder.sync_all();
+        }
+        Ok(place)
+    }
+
+    /// Removes the folders that this capture made, as far as they are empty.
+    pub(super) fn remove_unused(&self) {
+        for folder in self.made.iter().rev() {
+            if fs::remove_dir(folder).is_err() {
+                break;
+            }
+        }
+    }
+
+    /// Writes a little and removes it.
+    fn prove(&self) -> io::Result<()> {
+        let path = self.temporary("probe");
+        let written = create_new(&path).and_then(|mut file| {
+            file.write_all(&[0; 4096])?;
+            file.sync_data()
+        });
+        let removed = fs::remove_file(&path);
+        written.and(removed)
+    }
+
+    fn temporary(&self, stem: &str) -> PathBuf {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let process = std::process::id();
+        self.path.join(format!(".{stem}.{process}-{number}.tmp"))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeSet<PathBuf>> {
+        // A set of paths is right after every panic.
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn create_new(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).open(path)
+}
+
+/// Gives a file its name, unless that name is taken.
+fn put_in_place(temporary: &Path, place: &Path) -> io::Result<()> {
+    match fs::hard_link(temporary, place) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+        // File systems without links: look, then rename.
+        Err(_) if place.symlink_metadata().is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(_) => fs::rename(temporary, place),
+    }
+}
+
+/// Makes a folder whose name no other session has.
+fn free_name(parent: &Path) -> Result<String, CaptureError> {
+    let time = stepscope::session::name_of_now();
+    let mut number = 1;
+    loop {
+        let name = match number {
+            1 => time.clone(),
+            _ => format!("{time}_{number}"),
+        };
+        let folder = parent.join(&name);
+        match fs::create_dir(&folder) {
+            Ok(()) => return Ok(name),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < MAX_TRIES => {
+                number += 1;
+            }
+            Err(error) => return Err(refusal(&folder, &error)),
+        }
+    }
+}
+
+/// Traces in a folder. A folder that cannot be read has none.
+fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let is_trace = |path: &PathBuf| {
+        let name = path.file_name().and_then(OsStr::to_str);
+        name.is_some_and(|name| name.ends_with(SUFFIX) && !name.starts_with('.')) && path.is_file()
+    };
+    fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(is_trace)
+        .collect()
+}
+
+/// The whole of a file that a server wrote.
+pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let length = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+    let mut content = Vec::with_capacity(length);
+    file.read_to_end(&mut content)?;
+    Ok(content)
+}
+
+fn refusal(path: &Path, error: &io::Error) -> CaptureError {
+    if let Some(file) = path.ancestors().find(|above| above.is_file()) {
+        return CaptureError::LogDir {
+            reason: "it is a file".to_owned(),
+            path: file.display().to_string(),
+            fix: "name a directory",
+        };
+    }
+    let fix = match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "name a directory that you may write to"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room on the disk",
+        _ => "name another directory",
+    };
+    CaptureError::LogDir {
+        reason: format!("the session's folder cannot be made, {error}"),
+        path: path.display().to_string(),
+        fix,
+    }
+}
