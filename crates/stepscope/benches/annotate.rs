@@ -204,6 +204,53 @@ fn off(work: impl FnMut(u64)) -> Result {
     }
 }
 
+/// A subscriber that keeps nothing.
+struct Deaf;
+
+impl tracing::Subscriber for Deaf {
+    fn enabled(&self, _metadata: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _attributes: &tracing::span::Attributes<'_>) -> tracing::Id {
+        tracing::Id::from_u64(1)
+    }
+    fn record(&self, _id: &tracing::Id, _values: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _id: &tracing::Id, _follows: &tracing::Id) {}
+    fn event(&self, _event: &tracing::Event<'_>) {}
+    fn enter(&self, _id: &tracing::Id) {}
+    fn exit(&self, _id: &tracing::Id) {}
+}
+
+thread_local! {
+    static BEGIN: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// A subscriber that does no more than the floor: it knows one span, which nothing interrupts.
+struct Bare;
+
+impl tracing::Subscriber for Bare {
+    fn enabled(&self, _metadata: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _attributes: &tracing::span::Attributes<'_>) -> tracing::Id {
+        tracing::Id::from_u64(1)
+    }
+    fn record(&self, _id: &tracing::Id, _values: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _id: &tracing::Id, _follows: &tracing::Id) {}
+    fn event(&self, _event: &tracing::Event<'_>) {}
+    fn enter(&self, _id: &tracing::Id) {
+        BEGIN.with(|begin| begin.set(ticks()));
+    }
+    fn exit(&self, id: &tracing::Id) {
+        let begin = BEGIN.with(std::cell::Cell::get);
+        drop(FloorSpan {
+            begin,
+            name: id.into_u64() as u32,
+            on: true,
+        });
+    }
+}
+
 const CASES: &[&str] = &[
     "off",
     "on",
@@ -217,6 +264,8 @@ const CASES: &[&str] = &[
     "counter!",
     "counter",
     "tracing off",
+    "tracing, nothing kept",
+    "tracing, the floor's record",
     "tracing subscriber",
     "tracing subscriber, one field",
     "tracing layer",
@@ -253,6 +302,16 @@ fn run(case: &str) -> (f64, Result) {
         "counter" => recording(true, 1, |n| stepscope::counter("counter", n as f64)),
         "tracing off" => {
             stepscope::tracing::init().unwrap();
+            off(traced)
+        }
+        // What `tracing` itself costs, whoever listens.
+        "tracing, nothing kept" => {
+            tracing::subscriber::set_global_default(Deaf).unwrap();
+            off(traced)
+        }
+        // The least that a subscriber can do: the floor's two reads and its record.
+        "tracing, the floor's record" => {
+            tracing::subscriber::set_global_default(Bare).unwrap();
             off(traced)
         }
         "tracing subscriber" => {

@@ -30,7 +30,7 @@
 //! thread whose chunks are drained in time touches the same few pages again and again; only
 //! bursts reach further.
 
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Version of everything in this module.
 pub(crate) const VERSION: u32 = 1;
@@ -137,6 +137,14 @@ pub(crate) struct Record {
     pub(crate) value: AtomicU64,
     /// Word 2.
     pub(crate) meta: AtomicU64,
+}
+
+impl Record {
+    /// Of an open slot, asked by its own thread: whether a span has it.
+    #[inline]
+    pub(crate) fn is_taken(&self) -> bool {
+        self.meta.load(Ordering::Relaxed) != 0
+    }
 }
 
 /// State of one chunk.

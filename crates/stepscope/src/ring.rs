@@ -41,6 +41,8 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 
+#[cfg(feature = "tracing")]
+use crate::clock::SLOW_CLOCK;
 use crate::clock::ticks;
 use crate::layout::{CHUNK_USABLE, OPEN_SPANS, RECORD_BYTES, Record, RegionHead};
 use crate::region::{ATTACH, FREE, Region, regions};
@@ -144,6 +146,18 @@ pub(crate) fn with_writer<T>(state: u32, work: impl FnOnce(Writer<'_>) -> T) -> 
     Some(work(Writer { local, state }))
 }
 
+/// The calling thread's writer when all is at hand: attached to `state`, and a clock that needs no
+/// call. What is left to do after a `None` is to be a function of its own, so that the way without
+/// it saves no registers.
+#[cfg(feature = "tracing")]
+#[inline]
+pub(crate) fn ready_writer(state: u32) -> Option<Writer<'static>> {
+    let local = LOCAL.with(std::ptr::from_ref);
+    // SAFETY: as in `with_writer`; and a writer stays on its thread, being neither `Send` nor `Sync`.
+    let local = unsafe { &*local };
+    (local.state.get() == state && state & SLOW_CLOCK == 0).then_some(Writer { local, state })
+}
+
 impl Writer<'_> {
     /// Now.
     #[inline]
@@ -183,23 +197,79 @@ impl Writer<'_> {
         OpenSlot(depth)
     }
 
-    /// As [`open`](Self::open), for a span that will be looked for by its id.
+    /// As [`open`](Self::open), for a span that will be looked for by its id; counted as dropped when
+    /// its begin can be kept nowhere.
     #[cfg(feature = "tracing")]
     #[inline]
     pub(crate) fn open_with_id(self, key: u64, id: u64, meta: u64) {
-        let depth = self.local.depth.get() as usize;
-        if depth < OPEN_SPANS {
-            // SAFETY: as above.
-            let slot = unsafe { &*self.local.open.get().add(depth) };
-            slot.value.store(id, Ordering::Relaxed);
+        let depth = self.local.depth.get();
+        self.local.depth.set(depth + 1);
+        compiler_fence(Ordering::SeqCst);
+        if depth as usize >= OPEN_SPANS {
+            return self.count_dropped();
         }
-        self.open(key, meta);
+        // SAFETY: attached, so it points into the region; the index was checked.
+        let slot = unsafe { &*self.local.open.get().add(depth as usize) };
+        slot.key.store(key, Ordering::Relaxed);
+        slot.value.store(id, Ordering::Relaxed);
+        slot.meta.store(meta, Ordering::Release);
+    }
+
+    /// Closes the innermost open span now if it has this id; `false` if not.
+    #[cfg(feature = "tracing")]
+    #[inline]
+    pub(crate) fn close_top(self, id: u64) -> bool {
+        let top = self.local.depth.get().wrapping_sub(1);
+        if top as usize >= OPEN_SPANS {
+            return false;
+        }
+        // SAFETY: as above.
+        let slot = unsafe { &*self.local.open.get().add(top as usize) };
+        let meta = slot.meta.load(Ordering::Relaxed);
+        if slot.value.load(Ordering::Relaxed) != id
+            || crate::layout::meta_flags(meta) & crate::layout::FLAG_TRACED == 0
+        {
+            return false;
+        }
+        self.close(
+            OpenSlot(top),
+            slot.key.load(Ordering::Relaxed),
+            self.now(),
+            meta,
+        );
+        true
     }
 
     /// Gives a slot back and appends the span's record.
     #[inline]
     pub(crate) fn close(self, slot: OpenSlot, key: u64, end: u64, meta: u64) {
         self.enter();
+        let local = self.local;
+        let index = slot.0 as usize;
+        let used = self.used().load(Ordering::Relaxed);
+        if used == FULL || index >= OPEN_SPANS || slot.0 + 1 != local.depth.get() {
+            return self.close_slowly(slot, key, end, meta);
+        }
+        // SAFETY: the chunk has room for whole records up to `FULL`.
+        unsafe { put(local.chunk_at.get().add(used as usize), [key, end, meta]) };
+        self.used().store(used + ONE, Ordering::Release);
+        // SAFETY: attached; the index was checked.
+        let open = unsafe { &*local.open.get().add(index) };
+        open.meta.store(0, Ordering::Release);
+        // SAFETY: as above.
+        if index == 0 || unsafe { &*local.open.get().add(index - 1) }.is_taken() {
+            local.depth.set(slot.0);
+        } else {
+            self.trim(slot.0);
+        }
+        self.leave();
+    }
+
+    /// The rest of [`close`](Self::close) when the chunk is full or the span is not the innermost. A
+    /// function of its own, called last: so the other way saves no registers and keeps no array.
+    #[cold]
+    #[inline(never)]
+    fn close_slowly(self, slot: OpenSlot, key: u64, end: u64, meta: u64) {
         self.append([key, end, meta]);
         self.pop(slot);
         self.leave();
@@ -369,7 +439,6 @@ impl Writer<'_> {
         true
     }
 
-    #[inline]
     fn pop(self, slot: OpenSlot) {
         let local = self.local;
         let index = slot.0 as usize;
@@ -390,13 +459,13 @@ impl Writer<'_> {
     }
 
     /// Sets the depth, less the slots on top whose spans have ended before.
-    #[inline]
+    #[cold]
     fn trim(self, mut depth: u32) {
         let local = self.local;
         while depth > 0 && depth as usize <= OPEN_SPANS {
             // SAFETY: attached; the index was checked.
             let below = unsafe { &*local.open.get().add(depth as usize - 1) };
-            if below.meta.load(Ordering::Relaxed) != 0 {
+            if below.is_taken() {
                 break;
             }
             depth -= 1;

@@ -10,13 +10,13 @@
 //! [`HostTracerLevel::Library`](crate::HostTracerLevel::Library) records `INFO` and above,
 //! [`HostTracerLevel::Verbose`](crate::HostTracerLevel::Verbose) everything.
 //!
-//! A span's id holds the number of its callsite and, if it has fields, the key under which its
-//! arguments lie in the rings; so nothing has to be kept or freed for a span.
+//! A span's id says all about it, so nothing has to be kept or freed for a span: see `SpanId`.
 #![allow(
     unsafe_code,
     reason = "callsites are kept in a table that is read without a lock"
 )]
 
+mod callsite;
 mod layer;
 mod subscriber;
 mod visit;
@@ -24,37 +24,18 @@ mod visit;
 pub use layer::RecorderLayer;
 pub use subscriber::{AlreadyInstalled, Recorder, init};
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use tracing_core::span::Record;
+use tracing_core::span::{Attributes, Record};
 use tracing_core::{Event, Level, Metadata};
 
-use crate::layout::{FLAG_LINK, FLAG_TRACED, KIND_LINK, KIND_SPAN, OPEN_SPANS, meta};
-use crate::names;
-use crate::ring::{LEVEL_MASK, STATE, Writer, with_writer};
+use self::callsite::Callsite;
+use crate::layout::{
+    FLAG_LINK, FLAG_NAMED_BY_TEXT, FLAG_TRACED, KIND_LINK, KIND_SPAN, OPEN_SPANS, meta,
+};
+use crate::ring::{LEVEL_MASK, STATE, Writer, ready_writer, with_writer};
+use crate::span::put_text;
 
-/// What is kept of one `span!` or `event!` in the program's text.
-struct Callsite {
-    metadata: &'static Metadata<'static>,
-    /// Its number, from 1.
-    index: u64,
-    name: names::StaticName,
-}
-
-const MAX_CALLSITES: usize = 1 << 15;
-const TABLE: usize = MAX_CALLSITES * 2;
-/// Bits of a span's id that hold the key of its arguments.
-const KEY_BITS: u32 = 48;
-const KEY_MASK: u64 = (1 << KEY_BITS) - 1;
-
-static BY_METADATA: [AtomicPtr<Callsite>; TABLE] =
-    [const { AtomicPtr::new(std::ptr::null_mut()) }; TABLE];
-static BY_INDEX: [AtomicPtr<Callsite>; MAX_CALLSITES] =
-    [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_CALLSITES];
-static COUNT: AtomicUsize = AtomicUsize::new(1);
-static ADDING: Mutex<()> = Mutex::new(());
 /// A recorder or a layer is in use, so `tracing` must hear of changed levels.
 static IN_USE: AtomicBool = AtomicBool::new(false);
 
@@ -80,97 +61,83 @@ fn wanted(state: u32, level: Level) -> bool {
     }
 }
 
-/// The callsite of a metadata, made if it is new; `None` past the most there may be.
-#[inline]
-fn callsite(metadata: &'static Metadata<'static>) -> Option<&'static Callsite> {
-    match find(metadata) {
-        Ok(callsite) => Some(callsite),
-        Err(_) => add(metadata),
-    }
-}
-
-fn find(metadata: &'static Metadata<'static>) -> Result<&'static Callsite, usize> {
-    let address = std::ptr::from_ref(metadata) as usize;
-    let mut at = (address >> 4).wrapping_mul(0x9e37_79b9) >> 7;
-    loop {
-        at &= TABLE - 1;
-        // SAFETY: callsites are leaked, so a published one lives for ever.
-        match unsafe { BY_METADATA[at].load(Ordering::Acquire).as_ref() } {
-            None => return Err(at),
-            Some(callsite) if std::ptr::eq(callsite.metadata, metadata) => return Ok(callsite),
-            Some(_) => at += 1,
-        }
-    }
-}
-
-#[cold]
-fn add(metadata: &'static Metadata<'static>) -> Option<&'static Callsite> {
-    let _one = ADDING.lock().unwrap_or_else(PoisonError::into_inner);
-    let at = match find(metadata) {
-        Ok(callsite) => return Some(callsite),
-        Err(at) => at,
-    };
-    let index = COUNT.load(Ordering::Relaxed);
-    let place = BY_INDEX.get(index)?;
-    let made = Box::into_raw(Box::new(Callsite {
-        metadata,
-        index: index as u64,
-        name: names::StaticName::new(metadata.name()),
-    }));
-    place.store(made, Ordering::Release);
-    COUNT.store(index + 1, Ordering::Relaxed);
-    BY_METADATA[at].store(made, Ordering::Release);
-    // SAFETY: leaked just now.
-    Some(unsafe { &*made })
-}
-
-/// A span's id: number of the callsite, and the key of its arguments or 0.
+/// A span's id, 64 bits:
+///
+/// ```text
+/// 48..64   number of the callsite
+///  0..48   odd:  the key under which its arguments lie in the rings
+///          even: it has no fields, and this is twice the number of its name; 0 if it has none
+/// ```
+///
+/// So a span without fields is entered and left without a look-up. Two such spans of one callsite
+/// have the same id: when they overlap on one thread, the one entered last is taken to end first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SpanId(u64);
 
+/// Bits of a span's id below the number of its callsite.
+const LOW_BITS: u32 = 48;
+const LOW_MASK: u64 = (1 << LOW_BITS) - 1;
+
 impl SpanId {
-    /// Of spans that are not recorded.
-    const NONE: Self = Self(1 << 63);
+    /// Of spans that are not recorded: no callsite has this number.
+    const NONE: Self = Self((callsite::MAX as u64) << LOW_BITS);
 
+    /// Of a span with fields.
     #[inline]
-    fn new(callsite: &Callsite, key: u64) -> Self {
-        Self(callsite.index << KEY_BITS | key & KEY_MASK)
+    fn with_key(callsite: &Callsite, ticks: u64) -> Self {
+        Self(callsite.index() << LOW_BITS | ticks & LOW_MASK | 1)
     }
 
+    /// Of a span without fields.
     #[inline]
+    fn plain(callsite: &Callsite) -> Self {
+        Self(callsite.index() << LOW_BITS | u64::from(callsite.name()) << 1)
+    }
+
+    /// Whose name it is, as far as the id itself says.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation, reason = "a name's number")]
+    fn plain_name(self) -> Option<u32> {
+        let name = (self.0 & LOW_MASK) >> 1;
+        (self.0 & 1 == 0 && name != 0).then_some(name as u32)
+    }
+
+    fn key(self) -> Option<u64> {
+        (self.0 & 1 == 1).then_some(self.0 & LOW_MASK)
+    }
+
     fn callsite(self) -> Option<&'static Callsite> {
-        let place = BY_INDEX.get(usize::try_from(self.0 >> KEY_BITS).ok()?)?;
-        // SAFETY: callsites are leaked.
-        unsafe { place.load(Ordering::Acquire).as_ref() }
-    }
-
-    #[inline]
-    fn key(self) -> u64 {
-        self.0 & KEY_MASK
+        callsite::by_index(self.0 >> LOW_BITS)
     }
 }
 
 /// A new span: its fields go into the ring, its id says where.
+///
+/// One without fields is nothing but its id, so whether it is wanted is asked when it is entered.
 #[inline]
-fn new_span(
-    metadata: &'static Metadata<'static>,
-    fields: impl FnOnce(&mut visit::Args<'_>),
-) -> SpanId {
-    let state = STATE.load(Ordering::Relaxed);
-    if !wanted(state, *metadata.level()) {
-        return SpanId::NONE;
-    }
-    let Some(callsite) = callsite(metadata) else {
+fn new_span(attributes: &Attributes<'_>) -> SpanId {
+    let metadata = attributes.metadata();
+    let Some(callsite) = callsite::of(metadata) else {
         return SpanId::NONE;
     };
     if metadata.fields().is_empty() {
-        return SpanId::new(callsite, 0);
+        return SpanId::plain(callsite);
+    }
+    new_span_with_fields(callsite, attributes)
+}
+
+#[inline(never)]
+fn new_span_with_fields(callsite: &'static Callsite, attributes: &Attributes<'_>) -> SpanId {
+    let state = STATE.load(Ordering::Relaxed);
+    if !wanted(state, *callsite.metadata().level()) {
+        return SpanId::NONE;
     }
     with_writer(state, |writer| {
-        // Never 0, which means that there are no arguments.
-        let key = writer.now() & KEY_MASK | 1;
-        fields(&mut visit::Args::shared(writer, key));
-        SpanId::new(callsite, key)
+        let id = SpanId::with_key(callsite, writer.now());
+        if let Some(key) = id.key() {
+            attributes.record(&mut visit::Args::shared(writer, callsite, key));
+        }
+        id
     })
     .unwrap_or(SpanId::NONE)
 }
@@ -178,11 +145,14 @@ fn new_span(
 /// Fields that become known later.
 fn record(id: SpanId, values: &Record<'_>) {
     let state = STATE.load(Ordering::Relaxed);
-    if state & LEVEL_MASK == 0 || id == SpanId::NONE || id.key() == 0 {
+    if state & LEVEL_MASK == 0 {
         return;
     }
+    let (Some(key), Some(callsite)) = (id.key(), id.callsite()) else {
+        return;
+    };
     with_writer(state, |writer| {
-        values.record(&mut visit::Args::shared(writer, id.key()));
+        values.record(&mut visit::Args::shared(writer, callsite, key));
     });
 }
 
@@ -192,33 +162,54 @@ fn enter(id: SpanId) {
     if state & LEVEL_MASK < 2 {
         return;
     }
+    match (ready_writer(state), id.plain_name()) {
+        (Some(writer), Some(name)) => {
+            let meta = meta(name, KIND_SPAN, FLAG_TRACED, 0);
+            writer.open_with_id(writer.now(), id.0, meta);
+        }
+        _ => enter_with_look_up(state, id),
+    }
+}
+
+/// As [`enter`]: of spans with arguments, or whose name has no number, or first on a thread.
+#[inline(never)]
+fn enter_with_look_up(state: u32, id: SpanId) {
     let Some(callsite) = id.callsite() else {
         return;
     };
     with_writer(state, |writer| {
         let begin = writer.now();
-        let meta = span_meta(callsite, id);
-        if id.key() != 0 {
-            writer.record([begin, id.key(), crate::layout::meta(0, KIND_LINK, 0, 0)]);
+        let mut flags = FLAG_TRACED;
+        if let Some(key) = id.key() {
+            flags |= FLAG_LINK;
+            writer.record([begin, key, meta(0, KIND_LINK, 0, 0)]);
         }
-        writer.open_with_id(begin, id.0, meta);
-        if writer.depth() as usize > OPEN_SPANS {
-            // Its begin cannot be kept anywhere.
-            writer.count_dropped();
+        let name = callsite.name();
+        if name == 0 {
+            flags |= FLAG_NAMED_BY_TEXT;
+            put_text(writer, begin, 0, 0, callsite.metadata().name());
         }
+        writer.open_with_id(begin, id.0, meta(name, KIND_SPAN, flags, 0));
     });
-}
-
-#[inline]
-fn span_meta(callsite: &'static Callsite, id: SpanId) -> u64 {
-    let link = if id.key() == 0 { 0 } else { FLAG_LINK };
-    meta(callsite.name.id(), KIND_SPAN, FLAG_TRACED | link, 0)
 }
 
 #[inline]
 fn exit(id: SpanId) {
     let state = STATE.load(Ordering::Relaxed);
-    if state & LEVEL_MASK < 2 || id == SpanId::NONE {
+    if state & LEVEL_MASK < 2 {
+        return;
+    }
+    // Nearly always the one on top; async code may leave in another order.
+    match ready_writer(state) {
+        Some(writer) if writer.close_top(id.0) => {}
+        _ => exit_by_search(state, id),
+    }
+}
+
+/// As [`exit`], of a span that may be anywhere in the stack, or not at all.
+#[cold]
+fn exit_by_search(state: u32, id: SpanId) {
+    if id == SpanId::NONE {
         return;
     }
     with_writer(state, |writer| {
@@ -228,7 +219,6 @@ fn exit(id: SpanId) {
             writer.forget(Writer::slot_at(depth - 1));
             return;
         }
-        // Nearly always the one on top; async code may leave in another order.
         for index in (0..depth).rev() {
             if let Some([begin, held, meta]) = writer.slot(index)
                 && held == id.0
@@ -250,7 +240,7 @@ fn current() -> Option<(SpanId, &'static Metadata<'static>)> {
         (0..writer.depth()).rev().find_map(|index| {
             let [_, held, _] = writer.slot(index)?;
             let id = SpanId(held);
-            Some((id, id.callsite()?.metadata))
+            Some((id, id.callsite()?.metadata()))
         })
     })
     .flatten()

@@ -72,7 +72,7 @@ impl Subscriber for Recorder {
     }
 
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {
-        let id = new_span(attributes.metadata(), |args| attributes.record(args));
+        let id = new_span(attributes);
         Id::from_non_zero_u64(NonZeroU64::new(id.0).unwrap_or(NonZeroU64::MAX))
     }
 

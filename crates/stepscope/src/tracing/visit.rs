@@ -5,6 +5,7 @@ use std::fmt::{self, Write};
 use tracing_core::Event;
 use tracing_core::field::{Field, Visit};
 
+use super::callsite::{self, Callsite};
 use crate::layout::{ARG_SHARED, FLAG_ARGS, FLAG_NAMED_BY_TEXT, KIND_INSTANT, meta};
 use crate::names;
 use crate::ring::Writer;
@@ -20,6 +21,7 @@ const MESSAGE: &str = "message";
 /// Visits fields and writes them under one key.
 pub(super) struct Args<'a> {
     writer: Writer<'a>,
+    callsite: Option<&'static Callsite>,
     key: u64,
     flags: u8,
     /// Of an event: whether its message has been written, and whether there are other fields.
@@ -29,9 +31,10 @@ pub(super) struct Args<'a> {
 
 impl<'a> Args<'a> {
     /// For a span: any thread may enter it.
-    pub(super) fn shared(writer: Writer<'a>, key: u64) -> Self {
+    pub(super) fn shared(writer: Writer<'a>, callsite: &'static Callsite, key: u64) -> Self {
         Self {
             writer,
+            callsite: Some(callsite),
             key,
             flags: ARG_SHARED,
             message: None,
@@ -41,7 +44,10 @@ impl<'a> Args<'a> {
 
     fn put(&mut self, field: &Field, value: ArgValue<'_>) {
         self.any = true;
-        let name = names::intern(field.name());
+        let name = match self.callsite {
+            Some(callsite) => callsite.field_name(field),
+            None => names::intern(field.name()),
+        };
         put_value(self.writer, self.key, name, self.flags, value);
     }
 
@@ -95,8 +101,10 @@ impl Visit for Args<'_> {
 /// Writes an event as an instant.
 pub(super) fn put_event(writer: Writer<'_>, event: &Event<'_>) {
     let at = writer.now();
+    let callsite = callsite::of(event.metadata());
     let mut args = Args {
         writer,
+        callsite,
         key: at,
         flags: 0,
         message: Some(false),
@@ -108,7 +116,10 @@ pub(super) fn put_event(writer: Writer<'_>, event: &Event<'_>) {
     if args.message == Some(true) {
         flags |= FLAG_NAMED_BY_TEXT;
     } else {
-        name = names::intern(event.metadata().name());
+        name = match callsite {
+            Some(callsite) => callsite.name(),
+            None => names::intern(event.metadata().name()),
+        };
         if name == 0 {
             flags |= FLAG_NAMED_BY_TEXT;
             put_text(writer, at, 0, 0, event.metadata().name());

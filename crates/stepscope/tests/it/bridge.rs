@@ -166,3 +166,149 @@ fn recursion_deeper_than_the_slots_is_counted_not_confused() {
         );
     });
 }
+
+/// Spans without fields: of both bridges, those whose id alone says what they are. One is made before
+/// the session; only where a registry keeps it anyway is it there when it is entered.
+fn plain_spans(made_before: u64) {
+    let before = tracing::info_span!("made before");
+    let (report, probe) = record(HostTracerLevel::Library, || {
+        // Entered again, cloned, left by a clone, closed before its clone.
+        let often = tracing::info_span!("often");
+        let clone = often.clone();
+        for _ in 0..3 {
+            often.in_scope(|| clone.in_scope(|| {}));
+        }
+        let entered = clone.enter();
+        drop(often);
+        // Left in another order, twice over, and with one of our own in between.
+        let outer = tracing::info_span!("outer").entered();
+        let own = stepscope::span!("own");
+        let inner = tracing::info_span!("inner").entered();
+        drop(outer);
+        drop(own);
+        drop(inner);
+        drop(entered);
+        before.in_scope(|| {});
+        // On other threads, at the same time.
+        let dispatch = tracing::dispatcher::get_default(Clone::clone);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    tracing::dispatcher::with_default(&dispatch, || {
+                        for _ in 0..500 {
+                            clone.in_scope(|| {
+                                tracing::info_span!("made there").in_scope(|| {});
+                            });
+                        }
+                    });
+                });
+            }
+        });
+        let cause = tracing::info_span!("cause");
+        clone.follows_from(&cause);
+    });
+    assert_eq!(
+        (report.spans, report.dropped, report.unfinished),
+        (2010 + made_before, 0, 0)
+    );
+    let mut counts = std::collections::BTreeMap::new();
+    for name in names(&probe) {
+        *counts.entry(name).or_insert(0) += 1;
+    }
+    assert_eq!(counts.remove("made before").unwrap_or(0), made_before);
+    assert_eq!(
+        Vec::from_iter(counts),
+        [
+            ("inner", 1),
+            ("made there", 1_000),
+            ("often", 1_007),
+            ("outer", 1),
+            ("own", 1)
+        ]
+    );
+    let time = |name: &str| {
+        let slice = probe.slices.iter().find(|slice| slice.name == name);
+        let slice = slice.unwrap();
+        (slice.start_ps, slice.start_ps + slice.dur_ps)
+    };
+    let (outer, inner) = (time("outer"), time("inner"));
+    assert!(outer.0 < inner.0 && inner.0 < outer.1 && outer.1 < inner.1);
+}
+
+#[test]
+fn plain_spans_by_the_subscriber() {
+    let _alone = alone();
+    tracing::subscriber::with_default(Recorder::new(), || plain_spans(0));
+}
+
+#[test]
+fn plain_spans_by_the_layer() {
+    let _alone = alone();
+    let subscriber = tracing_subscriber::registry().with(RecorderLayer::new());
+    tracing::subscriber::with_default(subscriber, || plain_spans(1));
+}
+
+#[test]
+fn two_layers_with_registries_of_their_own_do_not_mix_their_ids() {
+    let _alone = alone();
+    let make = || tracing::Dispatch::new(tracing_subscriber::registry().with(RecorderLayer::new()));
+    let (one, other) = (make(), make());
+    let (_, probe) = record(HostTracerLevel::Library, || {
+        // Both are the first of their registry.
+        let a = tracing::dispatcher::with_default(&one, || tracing::info_span!("a"));
+        let b = tracing::dispatcher::with_default(&other, || tracing::info_span!("b"));
+        assert_eq!(
+            a.id().map(|id| id.into_u64()),
+            b.id().map(|id| id.into_u64())
+        );
+        a.in_scope(|| b.in_scope(|| {}));
+    });
+    assert_eq!(names(&probe), ["a", "b"]);
+}
+
+#[test]
+fn the_layer_knows_more_spans_than_it_has_places_for() {
+    let _alone = alone();
+    let subscriber = tracing_subscriber::registry().with(RecorderLayer::new());
+    tracing::subscriber::with_default(subscriber, || {
+        let spans: Vec<_> = (0..70_000)
+            .map(|n| {
+                if n % 2 == 0 {
+                    tracing::info_span!("even")
+                } else {
+                    tracing::info_span!("odd")
+                }
+            })
+            .collect();
+        let (_, probe) = record(HostTracerLevel::Library, || {
+            for span in &spans[..1_000] {
+                span.in_scope(|| {});
+            }
+        });
+        let names = names(&probe);
+        assert_eq!(names.len(), 1_000);
+        assert_eq!(names.iter().filter(|name| **name == "even").count(), 500);
+    });
+}
+
+#[test]
+fn a_name_too_long_for_a_number_is_written_whole() {
+    const LONG: &str = match std::str::from_utf8(&[b'n'; 1_500]) {
+        Ok(text) => text,
+        Err(_) => "",
+    };
+    let _alone = alone();
+    let check = || {
+        let (_, probe) = record(HostTracerLevel::Library, || {
+            tracing::info_span!(LONG).in_scope(|| {});
+            tracing::info_span!(LONG, n = 1).in_scope(|| {});
+        });
+        assert_eq!(names(&probe), [LONG, LONG]);
+        let args: Vec<_> = probe.slices.iter().map(|s| probe.args(s.args)).collect();
+        assert_eq!(args[0], []);
+        assert_eq!(args[1], [("n".to_owned(), "Int(1)".to_owned())]);
+    };
+    tracing::subscriber::with_default(Recorder::new(), check);
+    let subscriber = tracing_subscriber::registry().with(RecorderLayer::new());
+    tracing::subscriber::with_default(subscriber, check);
+}
