@@ -6,6 +6,7 @@
 pub mod address;
 pub mod client;
 pub mod proto;
+pub mod server;
 
 mod headers;
 
@@ -13,4 +14,7 @@ pub use address::Address;
 pub use client::{
     CaptureControl, CaptureError, CaptureEvent, CaptureFailure, CaptureReport, CaptureRequest,
     Captured, HostReport, Interval, OptionValue, Stage, capture, capture_with,
+};
+pub use server::{
+    Log, ServerError, ServerHandle, ServerOptions, start_server, start_server_with, stop_server,
 };

@@ -1,0 +1,214 @@
+//! Between the door and the services: how many requests run at once, and how large answers leave.
+//!
+//! An answer of hundreds of megabytes is put on the wire from the buffer that the recorder wrote:
+//! the service answers with the small fields and leaves the large one beside them as a [`Payload`].
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http_body::Frame;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tonic::body::Body;
+use tonic::codegen::http::{HeaderMap, HeaderValue, Request, Response};
+use tonic::codegen::{BoxFuture, Bytes, Service};
+use tonic::{Code, Status};
+
+use super::connections::{Busy, Place};
+use crate::headers::SERVER_VERSION;
+
+/// Most requests at once, health checks and reflection aside.
+pub(super) const MAX_REQUESTS: usize = 64;
+
+/// Bounds the requests of all connections together.
+#[derive(Clone, Debug)]
+pub(super) struct Admission {
+    places: Arc<Semaphore>,
+}
+
+impl Admission {
+    pub(super) fn new() -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(MAX_REQUESTS)),
+        }
+    }
+
+    /// Whether every request has been answered to its last byte.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.places.available_permits() == MAX_REQUESTS
+    }
+}
+
+impl<S> tower::Layer<S> for Admission {
+    type Service = Admitted<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Admitted {
+            inner,
+            admission: self.clone(),
+        }
+    }
+}
+
+/// A service behind [`Admission`].
+#[derive(Clone, Debug)]
+pub(super) struct Admitted<S> {
+    inner: S,
+    admission: Admission,
+}
+
+impl<S> Service<Request<Body>> for Admitted<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Response<Body>, Infallible>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let busy = request
+            .extensions()
+            .get::<Arc<Place>>()
+            .cloned()
+            .map(Busy::new);
+        let permit = if request.uri().path().starts_with("/tensorflow.") {
+            match Arc::clone(&self.admission.places).try_acquire_owned() {
+                Ok(permit) => Some(permit),
+                Err(_) => return Box::pin(std::future::ready(Ok(too_many().into_http()))),
+            }
+        } else {
+            None
+        };
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let mut response = answer.await?;
+            let version = HeaderValue::from_static(env!("CARGO_PKG_VERSION"));
+            response.headers_mut().insert(SERVER_VERSION, version);
+            let payload = response.extensions_mut().remove::<Payload>();
+            Ok(response.map(|body| {
+                let held = (permit, busy);
+                match payload {
+                    Some(payload) => Body::new(PayloadBody::new(payload, held)),
+                    None if held.0.is_some() => Body::new(HeldBody { body, _held: held }),
+                    None => body,
+                }
+            }))
+        })
+    }
+}
+
+fn too_many() -> Status {
+    Status::new(
+        Code::ResourceExhausted,
+        format!("{MAX_REQUESTS} requests are under way; try again when some are done"),
+    )
+}
+
+/// What is given back when the last byte has left.
+type Held = (Option<OwnedSemaphorePermit>, Option<Busy>);
+
+/// The large field of an answer, and the encoded fields before it.
+#[derive(Clone, Debug)]
+pub(super) struct Payload {
+    /// Everything of the message before the large field, and that field's key and length.
+    pub(super) head: Bytes,
+    /// The large field's content.
+    pub(super) content: Bytes,
+    /// Memory that is accounted for until the answer has left.
+    pub(super) reserved: Arc<Reserved>,
+}
+
+/// Bytes of memory for answers that have not left yet.
+#[derive(Debug)]
+pub(super) struct Reserved {
+    pub(super) bytes: usize,
+    pub(super) of: Arc<std::sync::atomic::AtomicUsize>,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.of
+            .fetch_sub(self.bytes, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// A gRPC message in two pieces, then the word that all went well.
+struct PayloadBody {
+    pieces: [Bytes; 2],
+    trailers: Option<HeaderMap>,
+    _reserved: Arc<Reserved>,
+    _held: Held,
+}
+
+impl PayloadBody {
+    fn new(payload: Payload, held: Held) -> Self {
+        let length = payload.head.len() + payload.content.len();
+        let mut first = Vec::with_capacity(5 + payload.head.len());
+        // Not compressed.
+        first.push(0);
+        // The service keeps answers far below 4 GiB.
+        first.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+        first.extend_from_slice(&payload.head);
+        let mut trailers = HeaderMap::new();
+        trailers.insert("grpc-status", HeaderValue::from_static("0"));
+        Self {
+            pieces: [first.into(), payload.content],
+            trailers: Some(trailers),
+            _reserved: payload.reserved,
+            _held: held,
+        }
+    }
+}
+
+impl http_body::Body for PayloadBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        for piece in &mut self.pieces {
+            if !piece.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(std::mem::take(piece)))));
+            }
+        }
+        Poll::Ready(
+            self.trailers
+                .take()
+                .map(|trailers| Ok(Frame::trailers(trailers))),
+        )
+    }
+}
+
+/// An ordinary answer that holds its place until it has left.
+struct HeldBody {
+    body: Body,
+    _held: Held,
+}
+
+impl http_body::Body for HeldBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,287 @@
+//! `ProfileOptions.advanced_configuration`: what keys there are, and what values they take.
+//!
+//! Stock servers on CPU take anything; a typo is silent there. Here each key is known with its kind
+//! and range. Those that mean nothing to a program without that device are checked all the same,
+//! then passed over: one set of options serves programs of several kinds.
+
+use std::collections::BTreeMap;
+
+use crate::proto::profile_options::AdvancedConfigValue;
+use crate::proto::profile_options::advanced_config_value::Value;
+
+/// What a key takes.
+#[derive(Clone, Copy, Debug)]
+enum Takes {
+    /// True or false; 0 and 1 count.
+    Bool,
+    /// A whole number from the first to the second.
+    Int(i64, i64),
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// One of these words, or its number from 0.
+    OneOfOrNumber(&'static [&'static str]),
+    /// A text.
+    Text,
+    /// A whole number from the first to the second, or a text of several with commas.
+    Ints(i64, i64),
+}
+
+const ANY: i64 = i64::MAX;
+const U32: i64 = u32::MAX as i64;
+
+/// Every key, sorted.
+const KEYS: &[(&str, Takes)] = &[
+    ("enable_continuous_profiling", Takes::Bool),
+    ("gpu_dump_graph_node_mapping", Takes::Bool),
+    ("gpu_enable_cupti_activity_graph_trace", Takes::Bool),
+    ("gpu_enable_nvtx_tracking", Takes::Bool),
+    ("gpu_max_activity_api_events", Takes::Int(0, ANY)),
+    ("gpu_max_annotation_strings", Takes::Int(0, ANY)),
+    ("gpu_max_callback_api_events", Takes::Int(0, ANY)),
+    ("gpu_num_chips_to_profile_per_task", Takes::Int(0, 1_024)),
+    ("gpu_pm_sample_buffer_size_per_gpu_mb", Takes::Int(1, 4_096)),
+    ("gpu_pm_sample_counters", Takes::Text),
+    ("gpu_pm_sample_interval_us", Takes::Int(1, 1_000_000_000)),
+    ("max_trace_buffers", Takes::Int(1, U32)),
+    ("profile_subprocesses", Takes::Bool),
+    ("tpu_circular_buffer_tracing", Takes::Bool),
+    ("tpu_cmn_perf_counter_sampling_options", Takes::Text),
+    ("tpu_cpu_perf_counter_profile_events", Takes::Text),
+    ("tpu_e2e_enable_fw_power_level_event", Takes::Bool),
+    ("tpu_e2e_enable_fw_thermal_event", Takes::Bool),
+    ("tpu_e2e_enable_fw_throttle_event", Takes::Bool),
+    ("tpu_enable_periodic_counter_sampling", Takes::Bool),
+    ("tpu_icr_perf_counter_sampling_options", Takes::Text),
+    ("tpu_num_chips_to_profile_per_task", Takes::Int(0, 1_024)),
+    ("tpu_num_sparse_core_tiles_to_trace", Takes::Int(0, 1_024)),
+    ("tpu_num_sparse_cores_to_trace", Takes::Int(0, 1_024)),
+    ("tpu_perf_counters", Takes::Bool),
+    (
+        "tpu_power_trace_level",
+        Takes::OneOfOrNumber(&["POWER_TRACE_NONE", "POWER_TRACE_NORMAL", "POWER_TRACE_SPI"]),
+    ),
+    ("tpu_sc_dma", Takes::Bool),
+    ("tpu_scs_perf_counter_sampling_options", Takes::Text),
+    ("tpu_sctc_perf_counter_sampling_options", Takes::Text),
+    ("tpu_sctd_perf_counter_sampling_options", Takes::Text),
+    ("tpu_tc_perf_counter_sampling_options", Takes::Text),
+    (
+        "tpu_trace_mode",
+        Takes::OneOf(&[
+            "TRACE_ONLY_HOST",
+            "TRACE_ONLY_XLA",
+            "TRACE_COMPUTE",
+            "TRACE_COMPUTE_AND_SYNC",
+        ]),
+    ),
+    ("tpu_tracemark_lower", Takes::Int(0, U32)),
+    ("tpu_tracemark_upper", Takes::Int(0, U32)),
+    ("tpu_watched_sync_flag_mask", Takes::Ints(0, U32)),
+    ("tpu_watched_sync_flag_number", Takes::Ints(0, U32)),
+];
+
+/// Checks every key and value. The error names the key, what is wrong and what is right.
+pub(super) fn check(given: &BTreeMap<String, AdvancedConfigValue>) -> Result<(), String> {
+    for (key, value) in given {
+        let Some((_, takes)) = KEYS.iter().find(|(known, _)| known == key) else {
+            return Err(unknown(key));
+        };
+        let Some(value) = &value.value else {
+            return Err(format!("advanced_configuration: {key} has no value"));
+        };
+        if let Err(expected) = accepts(*takes, value) {
+            let shown = shown(value);
+            return Err(format!(
+                "advanced_configuration: {key} takes {expected}, not {shown}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn unknown(key: &str) -> String {
+    let nearest = nearest(key, KEYS.iter().map(|(known, _)| *known));
+    let key = cut(key);
+    match nearest {
+        Some(nearest) => {
+            format!("advanced_configuration has no key {key:?}; did you mean {nearest}?")
+        }
+        None => format!("advanced_configuration has no key {key:?}"),
+    }
+}
+
+fn accepts(takes: Takes, value: &Value) -> Result<(), String> {
+    let within = |number: i64, least: i64, most: i64| (least..=most).contains(&number);
+    let right = match (takes, value) {
+        (Takes::Bool, Value::BoolValue(_)) | (Takes::Text, Value::StringValue(_)) => true,
+        (Takes::Bool, Value::Int64Value(number)) => within(*number, 0, 1),
+        (Takes::Int(least, most) | Takes::Ints(least, most), Value::Int64Value(number)) => {
+            within(*number, least, most)
+        }
+        (Takes::Ints(least, most), Value::StringValue(text)) => text.split(',').all(|part| {
+            part.trim()
+                .parse()
+                .is_ok_and(|number| within(number, least, most))
+        }),
+        (Takes::OneOf(words) | Takes::OneOfOrNumber(words), Value::StringValue(text)) => {
+            words.contains(&text.as_str())
+        }
+        (Takes::OneOfOrNumber(words), Value::Int64Value(number)) => {
+            usize::try_from(*number).is_ok_and(|number| number < words.len())
+        }
+        _ => false,
+    };
+    if right {
+        return Ok(());
+    }
+    Err(match (takes, value) {
+        (Takes::Bool, _) => "true or false".to_owned(),
+        (Takes::Int(0, ANY), _) => "a whole number from 0".to_owned(),
+        (Takes::Int(least, most), _) => format!("a whole number from {least} to {most}"),
+        (Takes::Ints(least, most), _) => {
+            format!("whole numbers from {least} to {most}, with commas between them")
+        }
+        (Takes::Text, _) => "a text".to_owned(),
+        (Takes::OneOf(words), Value::StringValue(text)) => nearest(text, words.iter().copied())
+            .map_or_else(
+                || format!("one of {}", words.join(", ")),
+                |near| format!("one of {} (the nearest is {near})", words.join(", ")),
+            ),
+        (Takes::OneOf(words), _) => format!("one of {}", words.join(", ")),
+        (Takes::OneOfOrNumber(words), _) => {
+            format!("one of {}, or 0 to {}", words.join(", "), words.len() - 1)
+        }
+    })
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::StringValue(text) => format!("{:?}", cut(text)),
+        Value::BoolValue(value) => value.to_string(),
+        Value::Int64Value(number) => number.to_string(),
+    }
+}
+
+/// A foreign text, short enough for an error message.
+pub(super) fn cut(text: &str) -> String {
+    const MOST: usize = 80;
+    if text.chars().count() <= MOST {
+        return text.to_owned();
+    }
+    text.chars().take(MOST).chain(['…']).collect()
+}
+
+/// The known word that differs least from `word`, if any is near enough to be meant.
+fn nearest<'w>(word: &str, known: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+    if word.len() > 200 {
+        return None;
+    }
+    known
+        .map(|candidate| (edits(word, candidate), candidate))
+        .min()
+        .filter(|(edits, candidate)| *edits <= (candidate.len().max(word.len()) / 2).max(2))
+        .map(|(_, candidate)| candidate)
+}
+
+/// Insertions, removals and replacements of characters between two words.
+fn edits(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (number, left) in one.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = number + 1;
+        for (at, right) in other.iter().enumerate() {
+            let replaced = diagonal + usize::from(left != *right);
+            diagonal = row[at + 1];
+            row[at + 1] = replaced.min(row[at] + 1).min(diagonal + 1);
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(key: &str, value: Value) -> Result<(), String> {
+        let value = AdvancedConfigValue { value: Some(value) };
+        check(&BTreeMap::from([(key.to_owned(), value)]))
+    }
+
+    fn text(text: &str) -> Value {
+        Value::StringValue(text.to_owned())
+    }
+
+    #[test]
+    fn known_keys_and_values_pass() {
+        assert_eq!(checked("tpu_trace_mode", text("TRACE_COMPUTE")), Ok(()));
+        assert_eq!(
+            checked("gpu_enable_nvtx_tracking", Value::BoolValue(true)),
+            Ok(())
+        );
+        assert_eq!(
+            checked("gpu_max_callback_api_events", Value::Int64Value(2 << 20)),
+            Ok(())
+        );
+        assert_eq!(
+            checked("tpu_power_trace_level", Value::Int64Value(2)),
+            Ok(())
+        );
+        assert_eq!(checked("gpu_pm_sample_counters", text("a,b")), Ok(()));
+        assert_eq!(
+            checked("tpu_watched_sync_flag_number", text("1, 2")),
+            Ok(())
+        );
+        assert_eq!(check(&BTreeMap::new()), Ok(()));
+    }
+
+    #[test]
+    fn a_typo_names_the_nearest_key() {
+        let said = checked("tpu_trace_mod", text("TRACE_COMPUTE")).unwrap_err();
+        assert!(
+            said.contains("\"tpu_trace_mod\"") && said.ends_with("did you mean tpu_trace_mode?"),
+            "{said}"
+        );
+        let said = checked("gpu_max_callback_event", Value::Int64Value(1)).unwrap_err();
+        assert!(said.contains("gpu_max_callback_api_events"), "{said}");
+        let said = checked("x", Value::Int64Value(1)).unwrap_err();
+        assert!(!said.contains("did you mean"), "{said}");
+        let said = checked(&"long".repeat(100_000), Value::Int64Value(1)).unwrap_err();
+        assert!(said.len() < 500, "{}", said.len());
+    }
+
+    #[test]
+    fn a_wrong_value_says_what_is_right() {
+        let said = checked("tpu_trace_mode", text("TRACE_COMPUT")).unwrap_err();
+        assert!(said.contains("the nearest is TRACE_COMPUTE)"), "{said}");
+        let said = checked(
+            "gpu_pm_sample_buffer_size_per_gpu_mb",
+            Value::Int64Value(5_000),
+        )
+        .unwrap_err();
+        assert!(said.contains("from 1 to 4096, not 5000"), "{said}");
+        let said = checked("gpu_enable_nvtx_tracking", text("yes")).unwrap_err();
+        assert!(said.contains("true or false, not \"yes\""), "{said}");
+        assert!(checked("tpu_power_trace_level", Value::Int64Value(3)).is_err());
+        assert!(checked("tpu_watched_sync_flag_mask", text("1,x")).is_err());
+        let nothing = AdvancedConfigValue { value: None };
+        assert!(check(&BTreeMap::from([("tpu_sc_dma".to_owned(), nothing)])).is_err());
+    }
+
+    #[test]
+    fn keys_are_sorted_and_distinct() {
+        assert!(KEYS.windows(2).all(|pair| pair[0].0 < pair[1].0));
+    }
+
+    #[test]
+    fn edits_are_counted() {
+        assert_eq!(
+            (
+                edits("", "abc"),
+                edits("kitten", "sitting"),
+                edits("same", "same")
+            ),
+            (3, 3, 0)
+        );
+    }
+}

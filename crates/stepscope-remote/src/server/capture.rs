@@ -1,0 +1,323 @@
+//! One capture at a time: wait for its start, record, and hand the recording on.
+//!
+//! Nothing here blocks the server's thread: starting, ending and encoding run on a helper thread,
+//! so that Terminate and health checks are answered meanwhile. A request whose client has gone is
+//! dropped by the runtime wherever it waits; what it held ends with it.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use stepscope::{Capture, Cut, SessionError, SessionOptions, StopReport, start_capture};
+use stepscope_model::clock::unix_now_ns;
+use tokio::sync::Notify;
+use tonic::codegen::Bytes;
+use tonic::{Code, Status};
+
+use super::State;
+use super::admission::Reserved;
+use super::advanced::cut;
+use super::request::Wanted;
+
+/// Largest answer: a client cannot read a message of 2 GiB.
+const MAX_ANSWER_BYTES: usize = (2 << 30) - (1 << 20);
+
+/// Who records at present.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    taken: Mutex<Option<Taken>>,
+}
+
+#[derive(Debug)]
+struct Taken {
+    session: String,
+    peer: String,
+    until: Instant,
+    end: Arc<Notify>,
+}
+
+/// The right to record; given back when dropped.
+#[derive(Debug)]
+struct Turn {
+    state: Arc<State>,
+    end: Arc<Notify>,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *self.state.slot.lock() = None;
+    }
+}
+
+impl Slot {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Taken>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the capture of this name early, or whichever is under way if the name is empty.
+    /// `false` when there is none.
+    pub(super) fn end(&self, session: &str) -> bool {
+        match &*self.lock() {
+            Some(taken) if session.is_empty() || session == taken.session => {
+                taken.end.notify_one();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// What to say of the capture that is under way: its name and who asked for it.
+    pub(super) fn present(&self) -> Option<String> {
+        self.lock().as_ref().map(Taken::shown)
+    }
+}
+
+impl Taken {
+    fn shown(&self) -> String {
+        format!("{:?} for {}", cut(&self.session), self.peer)
+    }
+}
+
+fn take_turn(state: &Arc<State>, wanted: &Wanted, peer: String) -> Result<Turn, Status> {
+    let mut taken = state.slot.lock();
+    if let Some(taken) = &*taken {
+        let left = taken.until.saturating_duration_since(Instant::now());
+        return Err(Status::already_exists(format!(
+            "a capture is under way: {}; it ends in {} ms at the latest: try again then, or end it with Terminate",
+            taken.shown(),
+            left.as_millis()
+        )));
+    }
+    let end = Arc::new(Notify::new());
+    *taken = Some(Taken {
+        session: wanted.session.clone(),
+        peer,
+        until: Instant::now() + wait(wanted) + wanted.duration,
+        end: Arc::clone(&end),
+    });
+    Ok(Turn {
+        state: Arc::clone(state),
+        end,
+    })
+}
+
+fn wait(wanted: &Wanted) -> Duration {
+    let at = wanted.start_unix_ns.unwrap_or(0);
+    let ahead = at.saturating_sub(unix_now_ns());
+    Duration::from_nanos(u64::try_from(ahead).unwrap_or(0))
+}
+
+/// What was recorded.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    /// One `XSpace`.
+    pub(super) xspace: Bytes,
+    /// Holds its memory in the account until the answer has left.
+    pub(super) reserved: Arc<Reserved>,
+    /// Nothing was recorded.
+    pub(super) is_empty: bool,
+}
+
+/// A running capture. Dropped on a helper thread, because ending one waits for another thread.
+struct Running(Option<(Capture, Turn)>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let Some(held) = self.0.take() else { return };
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(move || drop(held))),
+            Err(_) => drop(held),
+        }
+    }
+}
+
+/// Records as wanted. Ends early on Terminate, and when the server stops.
+pub(super) async fn record(
+    state: &Arc<State>,
+    wanted: &Wanted,
+    peer: String,
+) -> Result<Recorded, Status> {
+    let turn = take_turn(state, wanted, peer)?;
+    let end = Arc::clone(&turn.end);
+    let mut stopping = state.stopping.clone();
+    let mut ended = false;
+    if wanted.start_unix_ns.is_some() {
+        ended = tokio::select! {
+            () = tokio::time::sleep(wait(wanted)) => false,
+            () = end.notified() => true,
+            _ = stopping.wait_for(|stopping| *stopping) => true,
+        };
+    }
+    let options = session_options(state, wanted);
+    let mut running = on_helper(move || -> Result<Running, SessionError> {
+        // In this order: where the request is dropped meanwhile, the turn ends after the capture.
+        let capture = start_capture(&options)?;
+        Ok(Running(Some((capture, turn))))
+    })
+    .await?
+    .map_err(|error| refusal(&error))?;
+    if !ended {
+        tokio::select! {
+            () = tokio::time::sleep(wanted.duration) => {}
+            () = end.notified() => {}
+            _ = stopping.wait_for(|stopping| *stopping) => {}
+        }
+    }
+    let Some((capture, turn)) = running.0.take() else {
+        return Err(Status::internal("the capture was lost"));
+    };
+    let hint = usize::try_from(capture.progress().bytes).unwrap_or(0);
+    let cut = Cut {
+        max_events: wanted.max_events,
+        ..Cut::default()
+    };
+    let (recorded, report) = encode(state, hint, move |out| {
+        let result = capture.finish(out, &cut);
+        drop(turn);
+        result
+    })
+    .await?;
+    if report.cut_events > 0 {
+        state.options.log.line(&format!(
+            "capture {:?}: {} events beyond max_events were left out",
+            wanted.session, report.cut_events
+        ));
+    }
+    Ok(recorded)
+}
+
+fn session_options(state: &State, wanted: &Wanted) -> SessionOptions {
+    SessionOptions {
+        host_tracer_level: wanted.level,
+        crash_safe: false,
+        memory_limit_bytes: state.options.memory_limit_bytes,
+        host_name: Some(
+            wanted
+                .override_host
+                .clone()
+                .unwrap_or_else(|| state.bounds.host.clone()),
+        ),
+        facts: state.options.facts.clone(),
+        ..SessionOptions::default()
+    }
+}
+
+/// Lets `write` fill an answer on a helper thread; it is told to give up when the client goes.
+pub(super) async fn encode(
+    state: &Arc<State>,
+    hint_bytes: usize,
+    write: impl FnOnce(&mut dyn Write) -> Result<StopReport, SessionError> + Send + 'static,
+) -> Result<(Recorded, StopReport), Status> {
+    struct OnDrop(Arc<AtomicBool>);
+    impl Drop for OnDrop {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let gone = OnDrop(Arc::default());
+    let mut out = Answer {
+        bytes: Vec::new(),
+        full: false,
+        gone: Arc::clone(&gone.0),
+        reserved: Reserved {
+            bytes: 0,
+            of: Arc::clone(&state.answers),
+        },
+        most: state.options.memory_limit_bytes.min(MAX_ANSWER_BYTES),
+    };
+    let (result, out) = on_helper(move || {
+        let _ = out.reserve(hint_bytes);
+        let result = write(&mut out);
+        (result, out)
+    })
+    .await?;
+    drop(gone);
+    let report = result.map_err(|error| match error {
+        SessionError::NotDelivered { .. } if out.full => Status::resource_exhausted(format!(
+            "the recording does not fit into {} MiB (answers that are still on their way count, too); \
+             ask for a shorter one, or set max_events",
+            out.most >> 20
+        )),
+        error => refusal(&error),
+    })?;
+    let is_empty = report.spans + report.instants + report.samples == 0;
+    let recorded = Recorded {
+        xspace: out.bytes.into(),
+        reserved: Arc::new(out.reserved),
+        is_empty,
+    };
+    Ok((recorded, report))
+}
+
+/// An answer as it is written.
+struct Answer {
+    bytes: Vec<u8>,
+    /// There was no room.
+    full: bool,
+    /// Nobody wants it any more.
+    gone: Arc<AtomicBool>,
+    reserved: Reserved,
+    most: usize,
+}
+
+impl Answer {
+    /// Makes room for so many more bytes, within the account.
+    fn reserve(&mut self, more: usize) -> io::Result<()> {
+        let wanted = self.bytes.len().saturating_add(more);
+        if wanted <= self.reserved.bytes {
+            return Ok(());
+        }
+        let step = wanted - self.reserved.bytes;
+        let before = self.reserved.of.fetch_add(step, Ordering::Relaxed);
+        self.reserved.bytes += step;
+        let fits = before.saturating_add(step) <= self.most;
+        if !fits || self.bytes.try_reserve(more).is_err() {
+            self.reserved.of.fetch_sub(step, Ordering::Relaxed);
+            self.reserved.bytes -= step;
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        Ok(())
+    }
+}
+
+impl Write for Answer {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        if self.gone.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        if let Err(error) = self.reserve(piece.len()) {
+            self.full = true;
+            return Err(error);
+        }
+        self.bytes.extend_from_slice(piece);
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Runs what may block on a helper thread, which ends when it has had nothing to do for a while.
+pub(super) async fn on_helper<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Status> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| Status::internal(format!("the server stops, or failed here: {error}")))
+}
+
+/// Why the recorder does not record, in the protocol's codes.
+pub(super) fn refusal(error: &SessionError) -> Status {
+    let code = match error {
+        SessionError::TraceRunning { .. } => Code::FailedPrecondition,
+        SessionError::CaptureRunning => Code::AlreadyExists,
+        SessionError::Busy => Code::Unavailable,
+        _ => Code::Internal,
+    };
+    Status::new(code, error.to_string())
+}
+
+/// The account of answers that have not left yet.
+pub(super) type Answers = Arc<AtomicUsize>;

@@ -1,0 +1,100 @@
+//! The few calls to the operating system that the server needs, made safe.
+#![allow(unsafe_code, reason = "libc calls; each block says why it is sound")]
+
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+/// Sockets of this process's server, which a fork's child closes. -1: free.
+static SOCKETS: [AtomicI32; SOCKET_PLACES] = [const { AtomicI32::new(-1) }; SOCKET_PLACES];
+
+/// More than there are connections at once.
+const SOCKET_PLACES: usize = 512;
+
+/// What else a fork's child does; must be safe in a signal handler.
+static IN_CHILD: std::sync::OnceLock<fn()> = std::sync::OnceLock::new();
+
+/// A socket that a fork's child closes. To be dropped before the socket is.
+#[derive(Debug)]
+pub(super) struct ParentsOnly {
+    place: Option<usize>,
+}
+
+impl ParentsOnly {
+    /// Notes a socket.
+    pub(super) fn note(socket: &impl std::os::fd::AsRawFd) -> Self {
+        let socket = socket.as_raw_fd();
+        let place = SOCKETS.iter().position(|place| {
+            place
+                .compare_exchange(-1, socket, Ordering::SeqCst, Ordering::Relaxed)
+                .is_ok()
+        });
+        Self { place }
+    }
+}
+
+impl Drop for ParentsOnly {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            SOCKETS[place].store(-1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// From now on a fork's child has no sockets of this process's server, and calls `in_child`.
+pub(super) fn watch_forks(in_child: fn()) {
+    static WATCHING: AtomicBool = AtomicBool::new(false);
+    let _ = IN_CHILD.set(in_child);
+    if !WATCHING.swap(true, Ordering::SeqCst) {
+        // SAFETY: the handler is a function of this program, and safe where it is called.
+        unsafe { libc::pthread_atfork(None, None, Some(let_go)) };
+    }
+}
+
+/// Runs in a fork's child, where only calls are allowed that are safe in a signal handler.
+extern "C" fn let_go() {
+    for place in &SOCKETS {
+        let socket = place.swap(-1, Ordering::SeqCst);
+        if socket >= 0 {
+            // SAFETY: this process's copy of a socket that only the parent's server thread uses;
+            // that thread, and with it every owner of the number, does not exist here.
+            unsafe { libc::close(socket) };
+        }
+    }
+    if let Some(in_child) = IN_CHILD.get() {
+        in_child();
+    }
+}
+
+/// The machine's name.
+pub(super) fn host_name() -> String {
+    let mut bytes = [0_u8; 256];
+    // SAFETY: the buffer is valid for its length.
+    let got = unsafe { libc::gethostname(bytes.as_mut_ptr().cast(), bytes.len() - 1) };
+    let len = bytes.iter().position(|byte| *byte == 0).unwrap_or(0);
+    match String::from_utf8_lossy(&bytes[..len]) {
+        name if got != 0 || name.is_empty() => "localhost".to_owned(),
+        name => name.into_owned(),
+    }
+}
+
+/// Local time as year, month, day, hour, minute, second.
+pub(super) fn local_time(unix_ns: i64) -> [i32; 6] {
+    let time = (unix_ns / 1_000_000_000) as libc::time_t;
+    // SAFETY: a `tm` of zeros is a valid value.
+    let mut parts: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are valid; the reentrant form is used.
+    unsafe { libc::localtime_r(&raw const time, &raw mut parts) };
+    [
+        parts.tm_year + 1900,
+        parts.tm_mon + 1,
+        parts.tm_mday,
+        parts.tm_hour,
+        parts.tm_min,
+        parts.tm_sec,
+    ]
+}
+
+/// A value that was boxed, given up, and is freed by nobody.
+pub(super) fn never_freed<T>(at: *mut T) -> &'static T {
+    // SAFETY: the only caller made it with `Box::into_raw` and frees it never.
+    unsafe { &*at }
+}

@@ -1,0 +1,334 @@
+//! From a request on the wire to what is to be done, checked whole before anything begins.
+
+use std::time::Duration;
+
+use stepscope::HostTracerLevel;
+use tonic::Status;
+
+use super::advanced::{self, cut};
+use super::directories::is_plain;
+use super::os;
+use crate::proto::{ProfileOptions, ProfileRequest};
+
+/// What a client wants recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// As the client named it; may be empty.
+    pub(super) session: String,
+    /// How much.
+    pub(super) level: HostTracerLevel,
+    /// How long.
+    pub(super) duration: Duration,
+    /// When to begin, Unix time in nanoseconds. `None`: at once.
+    pub(super) start_unix_ns: Option<i64>,
+    /// Most events; `None`: all.
+    pub(super) max_events: Option<u64>,
+    /// Name of the file before `.xplane.pb`.
+    pub(super) host: String,
+    /// Name of the machine inside the file, when the client gave another one.
+    pub(super) override_host: Option<String>,
+    /// Where the client would like a file; may be empty.
+    pub(super) root: String,
+    /// The data goes into the answer's `xspace`.
+    pub(super) emit_xspace: bool,
+}
+
+/// What a server asks of requests.
+#[derive(Clone, Debug)]
+pub(super) struct Bounds {
+    /// Longest capture, and longest wait for it.
+    pub(super) max_duration: Duration,
+    /// Name of this machine.
+    pub(super) host: String,
+}
+
+/// Everything about one capture. `now_unix_ns` is the time on the wall.
+pub(super) fn capture(
+    request: &ProfileRequest,
+    bounds: &Bounds,
+    now_unix_ns: i64,
+) -> Result<Wanted, Status> {
+    let mut wanted = options(request, bounds)?;
+    let opts = request.opts.as_ref();
+    let duration_ms = match opts.map_or(0, |opts| opts.duration_ms) {
+        0 => request.duration_ms,
+        given => given,
+    };
+    wanted.duration = duration(duration_ms, "duration_ms", bounds.max_duration)?;
+    wanted.start_unix_ns = start(
+        opts.map_or(0, |opts| opts.start_timestamp_ns),
+        bounds,
+        now_unix_ns,
+    )?;
+    Ok(wanted)
+}
+
+/// Everything but the times.
+pub(super) fn options(request: &ProfileRequest, bounds: &Bounds) -> Result<Wanted, Status> {
+    let none = ProfileOptions::default();
+    let opts = request.opts.as_ref().unwrap_or(&none);
+    advanced::check(&opts.advanced_configuration).map_err(Status::invalid_argument)?;
+    let session = match request.session_id.as_str() {
+        "" => opts.session_id.clone(),
+        given => given.to_owned(),
+    };
+    if !session.is_empty() && !is_plain(&session) {
+        return Err(bad_name("session_id", &session));
+    }
+    if !opts.override_hostname.is_empty() && !is_plain(&file_name(&opts.override_hostname)) {
+        return Err(bad_name("override_hostname", &opts.override_hostname));
+    }
+    let override_host =
+        (!opts.override_hostname.is_empty()).then(|| file_name(&opts.override_hostname));
+    let asked = file_name(&request.host_name);
+    let host = match &override_host {
+        Some(name) => name.clone(),
+        None if is_plain(&asked) => asked,
+        None => file_name(&bounds.host),
+    };
+    let root = match (
+        request.repository_root.as_str(),
+        opts.repository_path.as_str(),
+    ) {
+        ("", "") => String::new(),
+        ("", path) => format!("{}/plugins/profile", path.trim_end_matches('/')),
+        (root, _) => root.to_owned(),
+    };
+    Ok(Wanted {
+        session,
+        level: levels(opts)?,
+        duration: Duration::ZERO,
+        start_unix_ns: None,
+        max_events: (request.max_events > 0).then_some(request.max_events),
+        host,
+        override_host,
+        root,
+        emit_xspace: request.emit_xspace,
+    })
+}
+
+/// Stock servers name the file after the address that the client typed.
+fn file_name(host: &str) -> String {
+    host.replace([':', '/'], "_")
+}
+
+fn bad_name(field: &str, name: &str) -> Status {
+    Status::invalid_argument(format!(
+        "{field} must be one plain file name of at most 200 bytes, not {:?}",
+        cut(name)
+    ))
+}
+
+/// A message without a version has nothing set: the defaults apply.
+fn levels(opts: &ProfileOptions) -> Result<HostTracerLevel, Status> {
+    for (name, level) in [
+        ("host_tracer_level", opts.host_tracer_level),
+        ("device_tracer_level", opts.device_tracer_level),
+        ("python_tracer_level", opts.python_tracer_level),
+    ] {
+        if level > 3 {
+            return Err(Status::invalid_argument(format!(
+                "{name} is 0, 1, 2 or 3, not {level}"
+            )));
+        }
+    }
+    if opts.version == 0 && opts.host_tracer_level == 0 {
+        return Ok(HostTracerLevel::default());
+    }
+    HostTracerLevel::try_from(opts.host_tracer_level)
+        .map_err(|error| Status::invalid_argument(error.to_string()))
+}
+
+/// A length of time that a client gave in milliseconds.
+pub(super) fn duration(ms: u64, field: &str, most: Duration) -> Result<Duration, Status> {
+    let most_ms = most.as_millis();
+    if ms == 0 || u128::from(ms) > most_ms {
+        return Err(Status::invalid_argument(format!(
+            "{field} must be 1 to {most_ms} ms, not {ms}"
+        )));
+    }
+    Ok(Duration::from_millis(ms))
+}
+
+fn start(at_unix_ns: u64, bounds: &Bounds, now_unix_ns: i64) -> Result<Option<i64>, Status> {
+    let at = i128::from(at_unix_ns);
+    let wait = at - i128::from(now_unix_ns);
+    if wait <= 0 {
+        return Ok(None);
+    }
+    if wait.unsigned_abs() > bounds.max_duration.as_nanos() {
+        return Err(Status::invalid_argument(format!(
+            "start_timestamp_ns lies {} s ahead, more than the {} s that this server waits; it is Unix time in nanoseconds",
+            wait / 1_000_000_000,
+            bounds.max_duration.as_secs(),
+        )));
+    }
+    Ok(i64::try_from(at).ok())
+}
+
+/// The client's name for the session, or one made of the local time.
+pub(super) fn session_name(session: &str, now_unix_ns: i64) -> String {
+    if !session.is_empty() {
+        return session.to_owned();
+    }
+    let [year, month, day, hour, minute, second] = os::local_time(now_unix_ns);
+    format!("{year:04}_{month:02}_{day:02}_{hour:02}_{minute:02}_{second:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonic::Code;
+
+    const NOW: i64 = 1_800_000_000_000_000_000;
+
+    fn bounds() -> Bounds {
+        Bounds {
+            max_duration: Duration::from_hours(1),
+            host: "machine".to_owned(),
+        }
+    }
+
+    fn stock() -> ProfileRequest {
+        ProfileRequest {
+            duration_ms: 1_000,
+            max_events: 1_000_000,
+            repository_root: "/logs/plugins/profile".to_owned(),
+            session_id: "2026_11_21_10_00_00".to_owned(),
+            host_name: "localhost:9012".to_owned(),
+            opts: Some(ProfileOptions {
+                version: 1,
+                host_tracer_level: 2,
+                device_tracer_level: 1,
+                python_tracer_level: 1,
+                duration_ms: 1_000,
+                start_timestamp_ns: NOW as u64 - 5,
+                ..ProfileOptions::default()
+            }),
+            ..ProfileRequest::default()
+        }
+    }
+
+    fn with(
+        change: impl FnOnce(&mut ProfileRequest, &mut ProfileOptions),
+    ) -> Result<Wanted, Status> {
+        let mut request = stock();
+        let mut opts = request.opts.take().unwrap();
+        change(&mut request, &mut opts);
+        request.opts = Some(opts);
+        capture(&request, &bounds(), NOW)
+    }
+
+    fn refused(change: impl FnOnce(&mut ProfileRequest, &mut ProfileOptions)) -> String {
+        let status = with(change).unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument);
+        assert!(status.message().len() < 500);
+        status.message().to_owned()
+    }
+
+    #[test]
+    fn what_stock_clients_send() {
+        let wanted = capture(&stock(), &bounds(), NOW).unwrap();
+        assert_eq!(wanted.duration, Duration::from_secs(1));
+        assert_eq!(wanted.host, "localhost_9012");
+        assert_eq!(wanted.max_events, Some(1_000_000));
+        assert_eq!((wanted.start_unix_ns, wanted.override_host), (None, None));
+        assert_eq!(wanted.level, HostTracerLevel::Library);
+    }
+
+    #[test]
+    fn the_duration_alone_is_enough() {
+        let request = ProfileRequest {
+            duration_ms: 250,
+            ..ProfileRequest::default()
+        };
+        let wanted = capture(&request, &bounds(), NOW).unwrap();
+        assert_eq!(wanted.duration, Duration::from_millis(250));
+        assert_eq!(
+            (wanted.level, wanted.max_events),
+            (HostTracerLevel::Library, None)
+        );
+        assert_eq!(
+            (wanted.host.as_str(), wanted.session.as_str()),
+            ("machine", "")
+        );
+        let both = with(|request, opts| (request.duration_ms, opts.duration_ms) = (5, 7)).unwrap();
+        assert_eq!(both.duration, Duration::from_millis(7));
+    }
+
+    #[test]
+    fn impossible_durations_name_the_limit() {
+        let zero = refused(|request, opts| (request.duration_ms, opts.duration_ms) = (0, 0));
+        assert_eq!(zero, "duration_ms must be 1 to 3600000 ms, not 0");
+        for absurd in [3_600_001, 1_000_000_000_000, u64::MAX] {
+            assert!(refused(|_, opts| opts.duration_ms = absurd).contains("1 to 3600000 ms"));
+        }
+    }
+
+    #[test]
+    fn the_start_waits_but_not_for_ever() {
+        let later = with(|_, opts| opts.start_timestamp_ns = NOW as u64 + 500_000_000).unwrap();
+        assert_eq!(later.start_unix_ns, Some(NOW + 500_000_000));
+        let past = with(|_, opts| opts.start_timestamp_ns = 1).unwrap();
+        assert_eq!(past.start_unix_ns, None);
+        for absurd in [NOW as u64 + 3_600_000_000_001, u64::MAX] {
+            assert!(
+                refused(|_, opts| opts.start_timestamp_ns = absurd)
+                    .contains("Unix time in nanoseconds")
+            );
+        }
+    }
+
+    #[test]
+    fn levels_and_names_are_checked() {
+        assert!(refused(|_, opts| opts.host_tracer_level = 4).starts_with("host_tracer_level is"));
+        assert!(refused(|_, opts| opts.device_tracer_level = 9).starts_with("device_tracer_level"));
+        assert!(refused(|_, opts| opts.python_tracer_level = 9).starts_with("python_tracer_level"));
+        assert!(refused(|request, _| request.session_id = "../x".into()).starts_with("session_id"));
+        assert!(
+            refused(|request, _| request.session_id = "x".repeat(1 << 20))
+                .starts_with("session_id")
+        );
+        assert!(
+            refused(|_, opts| opts.override_hostname = "..".into())
+                .starts_with("override_hostname")
+        );
+        let off = with(|_, opts| opts.host_tracer_level = 0).unwrap();
+        assert_eq!(off.level, HostTracerLevel::Off);
+        let unset = with(|_, opts| (opts.version, opts.host_tracer_level) = (0, 0)).unwrap();
+        assert_eq!(unset.level, HostTracerLevel::Library);
+    }
+
+    #[test]
+    fn the_file_is_named_after_what_was_typed() {
+        let named = with(|_, opts| opts.override_hostname = "worker-3".into()).unwrap();
+        assert_eq!(
+            (named.host.as_str(), named.override_host.as_deref()),
+            ("worker-3", Some("worker-3"))
+        );
+        let odd = with(|request, _| request.host_name = "../../etc/passwd".into()).unwrap();
+        assert_eq!(odd.host, "machine");
+        let path = with(|request, opts| {
+            request.repository_root.clear();
+            opts.repository_path = "/logs/".into();
+        });
+        assert_eq!(path.unwrap().root, "/logs/plugins/profile");
+    }
+
+    #[test]
+    fn an_unknown_option_is_refused() {
+        use crate::proto::profile_options::AdvancedConfigValue;
+        let said = refused(|_, opts| {
+            opts.advanced_configuration
+                .insert("tpu_trace_mod".into(), AdvancedConfigValue::default());
+        });
+        assert!(said.ends_with("did you mean tpu_trace_mode?"), "{said}");
+    }
+
+    #[test]
+    fn a_session_without_a_name_gets_the_time() {
+        assert_eq!(session_name("mine", NOW), "mine");
+        let parts: Vec<_> = session_name("", NOW).split('_').map(str::len).collect();
+        assert_eq!(parts, [4, 2, 2, 2, 2, 2]);
+    }
+}

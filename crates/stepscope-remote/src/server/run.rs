@@ -1,0 +1,165 @@
+//! The server's thread: its runtime, what it serves, and how it ends.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+use tonic::transport::Server;
+
+use super::admission::Admission;
+use super::connections::Incoming;
+use super::profiler::Profiler;
+use super::{ServerError, State};
+use crate::proto;
+use crate::proto::profiler_service_server::ProfilerServiceServer;
+
+/// Largest request.
+const MAX_REQUEST_BYTES: usize = 1 << 20;
+/// Threads for what blocks: encoding a recording, writing a file.
+const HELPERS: usize = 2;
+/// A helper thread ends when it has had nothing to do for so long.
+const HELPER_IDLES: Duration = Duration::from_secs(5);
+/// Requests of one connection at once.
+const MAX_STREAMS: u32 = 32;
+/// How long closing waits for connections without requests.
+const CLOSING: Duration = Duration::from_millis(250);
+
+/// A server that runs, with its thread.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) address: SocketAddr,
+    stop: watch::Sender<bool>,
+    thread: JoinHandle<()>,
+}
+
+impl Running {
+    /// Stops: a capture under way ends with what it has; then the thread has ended.
+    pub(super) fn stop(self) {
+        self.stop.send_replace(true);
+        // A function that got a line of the log may stop the server on its own thread.
+        if self.thread.thread().id() != std::thread::current().id() {
+            let _ = self.thread.join();
+        }
+    }
+
+    /// Whether the thread still lives.
+    pub(super) fn is_alive(&self) -> bool {
+        !self.thread.is_finished()
+    }
+}
+
+/// Listens where it was told.
+pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, ServerError> {
+    let listener = TcpListener::bind(address).map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => ServerError::PortBusy { address },
+        io::ErrorKind::AddrNotAvailable => ServerError::AddressNotOurs { address },
+        io::ErrorKind::PermissionDenied => ServerError::NotPermitted { address },
+        _ => ServerError::CannotListen { address, source },
+    })?;
+    listener
+        .set_nonblocking(true)
+        .map_err(|source| ServerError::CannotListen { address, source })?;
+    Ok(listener)
+}
+
+/// Starts the thread.
+pub(super) fn start(
+    listener: TcpListener,
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    state: Arc<State>,
+) -> Result<Running, ServerError> {
+    let no_thread = |source| ServerError::NoThread { source };
+    let runtime = Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(HELPERS)
+        .thread_keep_alive(HELPER_IDLES)
+        .thread_name("stepscope-help")
+        .build()
+        .map_err(no_thread)?;
+    let listener = {
+        let _inside = runtime.enter();
+        tokio::net::TcpListener::from_std(listener).map_err(no_thread)?
+    };
+    let thread = std::thread::Builder::new()
+        .name("stepscope-server".to_owned())
+        .spawn(move || run(runtime, listener, &state))
+        .map_err(no_thread)?;
+    Ok(Running {
+        address,
+        stop,
+        thread,
+    })
+}
+
+fn run(runtime: Runtime, listener: tokio::net::TcpListener, state: &Arc<State>) {
+    let served = catch_unwind(AssertUnwindSafe(|| {
+        runtime.block_on(serve(listener, state));
+    }));
+    if served.is_err() {
+        state
+            .options
+            .log
+            .line("the profiler server failed and has ended; the program goes on");
+    }
+    // What helpers still do (an encoding whose client has gone) ends by itself.
+    runtime.shutdown_timeout(CLOSING);
+}
+
+async fn serve(listener: tokio::net::TcpListener, state: &Arc<State>) {
+    let admission = Admission::new();
+    let profiler = ProfilerServiceServer::new(Profiler {
+        state: Arc::clone(state),
+    })
+    .max_decoding_message_size(MAX_REQUEST_BYTES)
+    .max_encoding_message_size(usize::MAX);
+    let (health, health_service) = tonic_health::server::health_reporter();
+    health
+        .set_serving::<ProfilerServiceServer<Profiler>>()
+        .await;
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(proto::DESCRIPTOR)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let mut stopping = state.stopping.clone();
+    let mut ending = state.stopping.clone();
+    let server = Server::builder()
+        .max_concurrent_streams(MAX_STREAMS)
+        .http2_keepalive_interval(None)
+        .http2_max_pending_accept_reset_streams(Some(MAX_STREAMS as usize))
+        .http2_max_header_list_size(64 << 10)
+        .layer(admission.clone())
+        .add_service(health_service)
+        .add_service(profiler)
+        .add_optional_service(reflection().build_v1().ok())
+        .add_optional_service(reflection().build_v1alpha().ok())
+        .serve_with_incoming_shutdown(Incoming::new(listener), async move {
+            let _ = stopping.wait_for(|stopping| *stopping).await;
+        });
+    tokio::select! {
+        _ = server => {}
+        () = async {
+            let _ = ending.wait_for(|stopping| *stopping).await;
+            wait_for_answers(&admission, state.options.stop_grace).await;
+            tokio::time::sleep(CLOSING).await;
+        } => {}
+    }
+}
+
+/// Until every answer has left, or the time is over.
+async fn wait_for_answers(admission: &Admission, at_most: Duration) {
+    let quiet = async {
+        let mut ticks = tokio::time::interval(Duration::from_millis(5));
+        while !admission.is_quiet() {
+            ticks.tick().await;
+        }
+    };
+    let _ = tokio::time::timeout(at_most, quiet).await;
+}

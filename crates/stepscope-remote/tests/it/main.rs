@@ -1,0 +1,10 @@
+//! The server in real programs, spoken to over real sockets.
+#![allow(
+    missing_docs,
+    unsafe_code,
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "a test binary: it may panic, open files and signal its children"
+)]
+
+mod server;

@@ -1,0 +1,221 @@
+//! The example program as a child process, and a plain client for it.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use stepscope_remote::proto::profiler_service_client::ProfilerServiceClient;
+use stepscope_remote::proto::{ProfileOptions, ProfileRequest};
+use tonic::transport::Channel;
+
+#[allow(dead_code, reason = "its `main` is not called here")]
+#[path = "../../../examples/serve.rs"]
+mod serve;
+
+const CHILD: &str = "STEPSCOPE_TEST_SERVE";
+
+/// The child. Does nothing in the parent.
+#[test]
+fn child() {
+    let Ok(arguments) = std::env::var(CHILD) else {
+        return;
+    };
+    let wanted = serve::arguments(arguments.split('\n').map(str::to_owned)).unwrap();
+    serve::run(&wanted).unwrap();
+}
+
+/// A running example program; killed when dropped.
+pub(crate) struct Program {
+    child: Child,
+    port: u16,
+    pub(crate) dir: tempfile::TempDir,
+}
+
+impl Program {
+    /// Starts it and waits until its server listens.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let port_file = dir.path().join("port");
+        let mut all = vec!["--port-file", port_file.to_str().unwrap()];
+        all.extend_from_slice(arguments);
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "server::program::child", "--nocapture"])
+            .env(CHILD, all.join("\n"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut program = Self {
+            child,
+            port: 0,
+            dir,
+        };
+        let begun = Instant::now();
+        while program.port == 0 {
+            if let Ok(text) = std::fs::read_to_string(&port_file) {
+                program.port = text.parse().unwrap();
+            } else if let Some(status) = program.child.try_wait().unwrap() {
+                panic!("the program ended: {status}: {}", program.output().1);
+            }
+            assert!(
+                begun.elapsed() < Duration::from_secs(30),
+                "it does not listen"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        program
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// A client, connected.
+    pub(crate) async fn client(&self) -> ProfilerServiceClient<Channel> {
+        let address = format!("http://{}", self.address());
+        ProfilerServiceClient::connect(address)
+            .await
+            .unwrap()
+            .max_decoding_message_size(usize::MAX)
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Waits for its end: the status, and what it printed after `key=`.
+    pub(crate) fn finish(mut self) -> Finished {
+        let (stdout, stderr) = self.output();
+        let status = self.child.wait().unwrap();
+        Finished {
+            status,
+            stdout,
+            stderr,
+        }
+    }
+
+    fn output(&mut self) -> (String, String) {
+        let (mut stdout, mut stderr) = (String::new(), String::new());
+        if let Some(mut pipe) = self.child.stdout.take() {
+            let _ = pipe.read_to_string(&mut stdout);
+        }
+        if let Some(mut pipe) = self.child.stderr.take() {
+            let _ = pipe.read_to_string(&mut stderr);
+        }
+        (stdout, stderr)
+    }
+
+    /// A figure of `/proc/PID/status`.
+    pub(crate) fn status(&self, key: &str) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(key))
+            .unwrap();
+        let figure = line.trim_start_matches(':').trim().split(' ').next();
+        figure.unwrap().parse().unwrap()
+    }
+
+    /// Open file descriptors.
+    pub(crate) fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.id()))
+            .unwrap()
+            .count()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A program that has ended.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Finished {
+    /// What it printed after `key=`.
+    pub(crate) fn printed(&self, key: &str) -> &str {
+        assert!(self.status.success(), "{self:?}");
+        let line = self.stdout.lines().find_map(|line| line.strip_prefix(key));
+        line.and_then(|line| line.strip_prefix('=')).unwrap()
+    }
+}
+
+/// What a program of `steps` prints that nobody captured.
+pub(crate) fn undisturbed_checksum(steps: &str) -> String {
+    let program = Program::start(&["--steps", steps]);
+    program.finish().printed("checksum").to_owned()
+}
+
+/// A request for so many milliseconds, as simple as can be.
+pub(crate) fn request(duration_ms: u64) -> ProfileRequest {
+    ProfileRequest {
+        duration_ms,
+        emit_xspace: true,
+        ..ProfileRequest::default()
+    }
+}
+
+/// A request as stock clients send it.
+pub(crate) fn stock_request(program: &Program, root: &Path, duration_ms: u64) -> ProfileRequest {
+    ProfileRequest {
+        duration_ms,
+        max_events: 1_000_000,
+        tools: vec!["trace_viewer".to_owned(), "xplane.pb".to_owned()],
+        repository_root: root.join("plugins/profile").to_str().unwrap().to_owned(),
+        session_id: "2026_11_21_10_00_00".to_owned(),
+        host_name: program.address(),
+        opts: Some(ProfileOptions {
+            version: 1,
+            host_tracer_level: 2,
+            device_tracer_level: 1,
+            python_tracer_level: 1,
+            include_dataset_ops: true,
+            enable_hlo_proto: true,
+            duration_ms,
+            start_timestamp_ns: now_ns(),
+            repository_path: root.to_str().unwrap().to_owned(),
+            ..ProfileOptions::default()
+        }),
+        ..ProfileRequest::default()
+    }
+}
+
+pub(crate) fn now_ns() -> u64 {
+    stepscope_model::clock::unix_now_ns().cast_unsigned()
+}
+
+/// Every file below a directory.
+pub(crate) fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
