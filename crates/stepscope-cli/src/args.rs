@@ -70,6 +70,10 @@ pub struct View {
     /// Open the viewer in the browser
     #[arg(long)]
     pub open: bool,
+    /// Let the viewer capture from HOST, a name or an address without a port; may be repeated
+    /// [default: only programs on this machine]
+    #[arg(long, value_name = "HOST", value_parser = capture_host)]
+    pub capture_to: Vec<String>,
     /// Secret that other machines must present [default: a new one when --host is not this machine]
     #[arg(long, value_name = "TEXT")]
     pub token: Option<String>,
@@ -212,12 +216,24 @@ fn host(text: &str) -> Result<IpAddr, String> {
     })
 }
 
+fn capture_host(text: &str) -> Result<String, String> {
+    let bare = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    let is_address = bare.unwrap_or(text).parse::<IpAddr>().is_ok();
+    if is_address || !text.is_empty() && text.len() <= 253 && text.chars().all(is_name) {
+        return Ok(text.to_owned());
+    }
+    Err("neither a name nor an address; write it without a port and without grpc://".to_owned())
+}
+
 /// Commands of this version.
 const COMMANDS: &[&str] = &["view", "info", "report", "convert", "recover"];
 /// Commands that the documentation promises for later.
 const NOT_BUILT: &[&str] = &["capture", "query", "compare", "run", "doctor"];
 /// Options of `view` whose value is the next word.
-const WITH_VALUE: &[&str] = &["--port", "--host", "--token"];
+const WITH_VALUE: &[&str] = &["--port", "--host", "--token", "--capture-to"];
 
 /// Understands the command line. `None` when help or the version was asked for: then it has been
 /// printed to `out`.
@@ -362,6 +378,24 @@ mod tests {
         };
         assert_eq!((view.port, view.paths.len()), (8791, 0));
         assert!(view.host.is_loopback() && !view.open && view.token.is_none());
+        assert!(view.capture_to.is_empty());
+    }
+
+    #[test]
+    fn captures_beyond_this_machine_are_named_one_by_one() {
+        let line = "--capture-to trainer.lan --capture-to [2001:db8::7] --capture-to 10.0.0.7 logs";
+        let Ok(Some(Command::View(view))) = parsed(line) else {
+            panic!();
+        };
+        assert_eq!(
+            view.capture_to,
+            ["trainer.lan", "[2001:db8::7]", "10.0.0.7"]
+        );
+        assert_eq!(view.paths, vec![PathBuf::from("logs")]);
+        for wrong in ["trainer.lan:9012", "grpc://a", "10.0.0.0/8", "*"] {
+            let line = usage(&format!("view --capture-to {wrong}"));
+            assert!(line.contains("without a port"), "{line}");
+        }
     }
 
     #[test]

@@ -40,6 +40,7 @@ pub fn run(asked: &args::View, out: &mut dyn Write) -> Result<(), CliError> {
         address: asked.host,
         port: asked.port,
         token: token.clone(),
+        capture_to: asked.capture_to.clone(),
         ..ServerOptions::default()
     };
     let mut printed = Ok(());

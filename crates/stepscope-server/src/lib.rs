@@ -7,7 +7,7 @@
 //!
 //! Reading order: [`ServerOptions`] and [`Server`], then the rooms behind them: `guard` (who may
 //! ask), `routes` (what can be asked), `reply`, `opening` (imports that requests share), `view`,
-//! `params`, [`wire`] (what travels), `live` (server-sent events), [`Viewer`], `tools`, `problem`.
+//! `params`, [`wire`] (what travels), `capture` (programs that are recorded on request), `live` (server-sent events), [`Viewer`], `tools`, `problem`.
 //! `docs/reference/http.md` tells the interface by request and response; a test compares the two.
 //!
 //! **Invariant:** the server keeps nothing about what a client looks at; each request is complete.
@@ -20,6 +20,7 @@
     reason = "`trace` and `track` are words of the house"
 )]
 
+mod capture;
 mod guard;
 mod live;
 mod opening;

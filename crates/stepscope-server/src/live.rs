@@ -15,6 +15,7 @@ use tokio_stream::wrappers::{BroadcastStream, WatchStream};
 
 use crate::opening::Runs;
 use crate::state::State;
+use crate::wire::capture::CaptureRow;
 
 /// How long clients wait before they connect again.
 const RETRY: Duration = Duration::from_secs(2);
@@ -79,6 +80,11 @@ impl LiveEvent {
         }
     }
 
+    /// How far a capture is.
+    pub(crate) fn capture(row: &CaptureRow) -> Self {
+        Self::new("capture-progress", row)
+    }
+
     fn send(self) -> Event {
         Event::default().event(self.name).data(self.data)
     }
@@ -122,6 +128,9 @@ pub(crate) async fn events(
         runs: state.engine().runs().len(),
     };
     let hello = LiveEvent::new("hello", &hello).send().retry(RETRY);
+    // A page that is opened during a capture shows it.
+    let running = state.captures.running();
+    let running = running.map(|capture| Some(LiveEvent::capture(&capture.row()).send()));
     let live = live.map(|event| match event {
         Ok(event) => Some(event.send()),
         Err(BroadcastStreamRecvError::Lagged(missed)) => {
@@ -132,6 +141,7 @@ pub(crate) async fn events(
     let stopping = WatchStream::new(state.stopping.subscribe());
     let stopping = stopping.filter(|&stop| stop).map(|_| None);
     let stream = tokio_stream::once(Some(hello))
+        .chain(tokio_stream::iter(running))
         .chain(live.merge(stopping))
         .map_while(|event| event.map(Ok));
     Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))

@@ -14,8 +14,10 @@ pub struct ServerOptions {
     pub token: Option<String>,
     /// Further names under which clients may reach this server (`Host`), without a port.
     pub host_names: Vec<String>,
-    /// Refuse imports and notes.
+    /// Refuse imports, notes and captures.
     pub read_only: bool,
+    /// Names and addresses, without a port, that may be captured from beside this machine.
+    pub capture_to: Vec<String>,
     /// Most bytes of one uploaded file.
     pub max_upload_bytes: u64,
     /// The token that our page sends with writes; a random one when `None`. For tests.
@@ -32,6 +34,7 @@ impl Default for ServerOptions {
             token: None,
             host_names: Vec::new(),
             read_only: false,
+            capture_to: Vec::new(),
             max_upload_bytes: 16 << 30,
             session_token: None,
             data_dir: None,

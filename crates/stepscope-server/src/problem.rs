@@ -1,5 +1,7 @@
 //! What a client is told when something cannot be done.
 
+use std::net::IpAddr;
+
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -214,6 +216,62 @@ impl Problem {
         )
     }
 
+    /// An address that leads where captures may not go.
+    pub(crate) fn capture_forbidden(address: &str, host: &str, at: IpAddr) -> Self {
+        let name = if host.parse() == Ok(at) {
+            String::new()
+        } else {
+            format!(", which is {at},")
+        };
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "capture-forbidden",
+            "not captured from there",
+            format!("{address}{name} is not on this machine"),
+        )
+        .hint("start the viewer with --capture-to HOST to allow it, or use stepscope capture")
+        .at("urls")
+    }
+
+    /// One capture at a time.
+    pub(crate) fn capture_running(addresses: &str) -> Self {
+        Self::new(
+            StatusCode::CONFLICT,
+            "capture-running",
+            "another capture is under way",
+            format!("a capture of {addresses} is under way"),
+        )
+        .hint("wait for it, or stop it: it keeps what it has")
+    }
+
+    /// Nowhere to put a captured run; `reasons` has one line for each directory.
+    pub(crate) fn no_capture_directory(reasons: &[String]) -> Self {
+        let detail = if reasons.is_empty() {
+            "the viewer was started on files only, so there is no directory for captured runs"
+                .to_owned()
+        } else {
+            format!("captured runs cannot be kept: {}", reasons.join("; "))
+        };
+        Self::new(
+            StatusCode::CONFLICT,
+            "no-capture-directory",
+            "nowhere to put a captured run",
+            detail,
+        )
+        .hint("start the viewer with a directory that can be written: stepscope view LOGDIR")
+    }
+
+    /// No capture of that id, or one that ended long ago.
+    pub(crate) fn no_such_capture() -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "no-such-capture",
+            "no such capture",
+            "there is no capture of this id, or it ended a while ago".to_owned(),
+        )
+        .hint("the runs it left are in GET /api/v1/runs")
+    }
+
     /// Not built yet.
     pub(crate) fn coming(what: &str) -> Self {
         Self::new(
@@ -293,6 +351,14 @@ impl Problem {
         .at(&place);
         out.hint.clone_from(&problem.hint);
         out
+    }
+
+    /// What is wrong and what to do, as one line.
+    pub(crate) fn in_one_line(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("{}; {hint}", self.detail),
+            None => self.detail.clone(),
+        }
     }
 
     #[must_use]

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use stepscope_engine::Engine;
 use tokio::sync::{Semaphore, broadcast, watch};
 
+use crate::capture::Captures;
 use crate::live::{self, LiveEvent};
 use crate::opening::Runs;
 use crate::options::ServerOptions;
@@ -21,6 +22,7 @@ pub(crate) struct State {
     pub(crate) runs: Arc<Runs>,
     pub(crate) viewer: Viewer,
     pub(crate) session_token: String,
+    pub(crate) captures: Captures,
     pub(crate) events: broadcast::Sender<LiveEvent>,
     /// Queries that may run at the same time.
     pub(crate) permits: Arc<Semaphore>,
@@ -42,7 +44,11 @@ impl State {
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
         let runs = Arc::new(Runs::new(engine, build_tag()));
         live::forward(&runs, events.clone());
+        let mut hasher = rustc_hash::FxHasher::default();
+        session_token.hash(&mut hasher);
+        let of_this_server = format!("{:08x}", hasher.finish() >> 32);
         Arc::new(Self {
+            captures: Captures::new(&options.capture_to, of_this_server),
             options,
             runs,
             viewer,

@@ -3,6 +3,7 @@
 //! Handlers are thin: they read parameters, ask the trace or an analysis, and hand over a wire
 //! type. Opening, caching, cancelling and encoding happen in [`reply`](crate::reply).
 
+mod capturing;
 mod exporting;
 mod importing;
 mod notes;
@@ -31,6 +32,8 @@ pub(crate) fn router(state: Arc<State>) -> Router {
     let api = Router::new()
         .route("/server", get(runs::server))
         .route("/events", get(live::events))
+        .route("/capture", post(capturing::start))
+        .route("/capture/{id}", get(capturing::get).delete(capturing::stop))
         .route("/runs", get(runs::list))
         .route(
             "/runs/import",
@@ -79,8 +82,8 @@ async fn fallback(Shared(state): Shared<Arc<State>>, request: Request) -> Respon
             }
             Problem::no_such_route().into_response()
         }
-        Some(first @ ("capture" | "compare" | "sql")) => {
-            let title = tools::coming_title(first).unwrap_or("Capturing");
+        Some(first @ ("compare" | "sql")) => {
+            let title = tools::coming_title(first).unwrap_or(first);
             Problem::coming(title).into_response()
         }
         _ => Problem::no_such_route().into_response(),

@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
+use crate::capture;
 use crate::params::{MAX_BINS, MAX_TRACKS, Params};
 use crate::problem::Problem;
 use crate::reply::{Json, RunRequest, about_run};
@@ -29,6 +30,7 @@ struct Server {
     api: u32,
     read_only: bool,
     capture: bool,
+    capture_reason: Option<String>,
     token: String,
     viewer: bool,
     log_dirs: Vec<String>,
@@ -50,11 +52,13 @@ struct Limits {
 /// `GET /server`
 pub(super) async fn server(Shared(state): Shared<Arc<State>>) -> Response {
     let paths = &state.engine().options().paths;
+    let why_not = capture::why_not(&state);
     let server = Server {
         version: env!("CARGO_PKG_VERSION"),
         api: 1,
         read_only: state.options.read_only,
-        capture: false,
+        capture: why_not.is_none(),
+        capture_reason: why_not.map(|problem| problem.in_one_line()),
         token: state.session_token.clone(),
         viewer: state.viewer.is_built(),
         log_dirs: paths

@@ -240,7 +240,9 @@ async fn what_is_not_there_says_so() {
         ("POST", "/api/v1/sql", 501, "coming"),
         ("GET", "/api/v1/sql/schema", 501, "coming"),
         ("POST", "/api/v1/compare", 501, "coming"),
-        ("POST", "/api/v1/capture", 501, "coming"),
+        ("GET", "/api/v1/capture", 405, "method-not-allowed"),
+        ("GET", "/api/v1/capture/0-1", 404, "no-such-capture"),
+        ("PUT", "/api/v1/capture/0-1", 405, "method-not-allowed"),
     ] {
         let answer = site.send(request(method, path, &[], "")).await;
         assert_eq!(

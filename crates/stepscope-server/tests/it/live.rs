@@ -34,6 +34,34 @@ async fn next(stream: &mut BodyDataStream, text: &mut String) -> (String, serde_
 }
 
 #[tokio::test]
+async fn captures_are_told() {
+    let site = Site::new(&[]);
+    let asked = request("GET", "/api/v1/events", &[], "");
+    let response = site.app.clone().oneshot(asked).await.unwrap();
+    let mut stream = response.into_body().into_data_stream();
+    let mut text = String::new();
+    assert_eq!(next(&mut stream, &mut text).await.0, "hello");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let dead = listener.local_addr().unwrap();
+    drop(listener);
+    let body = format!("{{\"urls\":[\"{dead}\"],\"retries\":0}}");
+    let id = site.post("/capture", &body).await.json()["id"].clone();
+    let mut before = None;
+    loop {
+        let (name, data) = next(&mut stream, &mut text).await;
+        assert_eq!((name.as_str(), &data["id"]), ("capture-progress", &id));
+        let seq = data["seq"].as_u64();
+        assert!(seq > before, "{data}");
+        before = seq;
+        if data["phase"] == "failed" {
+            break;
+        }
+    }
+    let path = format!("/capture/{}", id.as_str().unwrap());
+    assert_eq!(site.ok(&path).await.json()["seq"].as_u64(), before);
+}
+
+#[tokio::test]
 async fn runs_and_imports_are_told() {
     let site = Site::new(&[("demo.json", recording().as_bytes())]);
     let asked = request("GET", "/api/v1/events", &[], "");

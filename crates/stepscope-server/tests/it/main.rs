@@ -7,6 +7,7 @@
 )]
 
 mod caching;
+mod capturing;
 mod exchanges;
 mod exporting;
 mod importing;

@@ -85,7 +85,24 @@ impl Site {
         for (name, text) in files {
             put(&logs.join(name), text);
         }
-        let mut options = EngineOptions::new(vec![logs]);
+        Self::over(folder, logs, change, viewer)
+    }
+
+    /// A server over a single file and no directory.
+    pub(crate) fn over_file(name: &str, text: &[u8]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(name);
+        put(&file, text);
+        Self::over(folder, file, |_| {}, Viewer::embedded())
+    }
+
+    fn over(
+        folder: TempDir,
+        path: PathBuf,
+        change: impl FnOnce(&mut ServerOptions),
+        viewer: Viewer,
+    ) -> Self {
+        let mut options = EngineOptions::new(vec![path]);
         options.cache_dir = Some(folder.path().join("cache"));
         options.use_cache = false;
         options.watch = false;

@@ -1,0 +1,267 @@
+//! Captures that were asked for over HTTP: one at a time, on a thread of its own.
+//!
+//! ```text
+//! POST body -> wanted (checked) -> address (looked up, allowed) -> thread: stepscope_remote
+//!                                          progress <- events ---------'
+//!              GET, event stream <- wire <----'     files -> served directory -> run
+//! ```
+//!
+//! A capture goes on when the client that asked for it has gone: the program is being recorded, and
+//! the run appears in the list. The last few that ended are remembered for those who ask late.
+
+pub(crate) mod address;
+mod place;
+pub(crate) mod progress;
+pub(crate) mod wanted;
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use stepscope_engine::Engine;
+use stepscope_remote::{CaptureControl, CaptureReport, CaptureRequest, capture_with};
+use tokio::sync::{broadcast, watch};
+
+use crate::capture::address::{Allowed, Target};
+use crate::capture::progress::Progress;
+use crate::live::LiveEvent;
+use crate::opening::Runs;
+use crate::problem::Problem;
+use crate::wire::capture::CaptureRow;
+
+pub(crate) use place::{directory, why_not};
+
+/// Captures that are remembered, the running one included.
+const KEPT: usize = 16;
+/// How long an ended capture is remembered.
+const REMEMBERED: Duration = Duration::from_mins(10);
+/// Listeners hear of passing time this often.
+const TICK: Duration = Duration::from_millis(200);
+
+/// The captures of one server.
+pub(crate) struct Captures {
+    pub(crate) allowed: Allowed,
+    /// Tells the captures of this server from those of the one before it.
+    prefix: String,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    started: u64,
+    /// Oldest first.
+    captures: VecDeque<Arc<Capture>>,
+}
+
+/// One capture.
+pub(crate) struct Capture {
+    pub(crate) id: String,
+    control: CaptureControl,
+    progress: watch::Sender<Progress>,
+    ended: Mutex<Option<Instant>>,
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Captures {
+    pub(crate) fn new(capture_to: &[String], prefix: String) -> Self {
+        Self {
+            allowed: Allowed::new(capture_to),
+            prefix,
+            kept: Mutex::default(),
+        }
+    }
+
+    /// The capture of that id, unless it ended long ago.
+    pub(crate) fn get(&self, id: &str) -> Option<Arc<Capture>> {
+        let mut kept = held(&self.kept);
+        kept.forget_old();
+        kept.captures.iter().find(|kept| kept.id == id).cloned()
+    }
+
+    /// The capture that is under way.
+    pub(crate) fn running(&self) -> Option<Arc<Capture>> {
+        held(&self.kept).running()
+    }
+
+    /// Starts a capture unless one is under way. `request` lacks only the addresses.
+    pub(crate) fn start(
+        &self,
+        targets: &[Target],
+        duration: Duration,
+        mut request: CaptureRequest,
+        runs: &Arc<Runs>,
+        listeners: &broadcast::Sender<LiveEvent>,
+    ) -> Result<Arc<Capture>, Problem> {
+        request.addresses = targets
+            .iter()
+            .filter_map(|target| target.at.map(|at| at.to_string()))
+            .collect();
+        let capture = {
+            let mut kept = held(&self.kept);
+            kept.forget_old();
+            if let Some(running) = kept.running() {
+                return Err(running.in_the_way());
+            }
+            kept.started += 1;
+            let capture = Arc::new(Capture {
+                id: format!("{}-{}", self.prefix, kept.started),
+                control: CaptureControl::new(),
+                progress: watch::Sender::new(Progress::new(targets, duration)),
+                ended: Mutex::default(),
+            });
+            kept.captures.push_back(Arc::clone(&capture));
+            capture
+        };
+        let worker = Worker {
+            capture: Arc::clone(&capture),
+            runs: Arc::clone(runs),
+            listeners: listeners.clone(),
+        };
+        let thread = std::thread::Builder::new().name("stepscope-captures".to_owned());
+        // Without a thread the worker is dropped, which ends the capture as failed.
+        match thread.spawn(move || worker.run(&request)) {
+            Ok(_) => Ok(capture),
+            Err(error) => Err(Problem::internal(format!(
+                "no thread to capture on: {error}"
+            ))),
+        }
+    }
+}
+
+impl Kept {
+    fn running(&self) -> Option<Arc<Capture>> {
+        let runs = |capture: &&Arc<Capture>| held(&capture.ended).is_none();
+        self.captures.iter().find(runs).cloned()
+    }
+
+    fn forget_old(&mut self) {
+        let mut excess = (self.captures.len() + 1).saturating_sub(KEPT);
+        self.captures.retain(|capture| match *held(&capture.ended) {
+            Some(ended) if excess > 0 || ended.elapsed() > REMEMBERED => {
+                excess = excess.saturating_sub(1);
+                false
+            }
+            _ => true,
+        });
+    }
+}
+
+impl Capture {
+    /// How far it is, ready to travel.
+    pub(crate) fn row(&self) -> CaptureRow {
+        CaptureRow::new(&self.id, &self.progress.borrow())
+    }
+
+    /// Waits until it has ended, at most this long.
+    pub(crate) async fn wait(&self, most: Duration) {
+        let mut progress = self.progress.subscribe();
+        let ended = progress.wait_for(|progress| progress.phase.ended());
+        // Late is fine: the caller looks how far it is.
+        let _ = tokio::time::timeout(most, ended).await;
+    }
+
+    /// Ends the recording early and keeps what there is; asked again, gives it up.
+    pub(crate) fn stop(&self) {
+        let mut again = false;
+        self.progress.send_modify(|progress| {
+            if !progress.phase.ended() {
+                again = progress.stopping;
+                progress.stopping = true;
+                progress.seq += 1;
+            }
+        });
+        if again {
+            self.control.abandon();
+        } else {
+            self.control.end_early();
+        }
+    }
+
+    /// Why another capture cannot begin.
+    pub(crate) fn in_the_way(&self) -> Problem {
+        let hosts: Vec<String> = {
+            let progress = self.progress.borrow();
+            let all = progress.hosts.iter();
+            all.map(|host| host.address.clone()).collect()
+        };
+        Problem::capture_running(&hosts.join(", "))
+    }
+}
+
+/// Runs one capture and tells of it. However it ends, it is told.
+struct Worker {
+    capture: Arc<Capture>,
+    runs: Arc<Runs>,
+    listeners: broadcast::Sender<LiveEvent>,
+}
+
+impl Worker {
+    fn run(self, request: &CaptureRequest) {
+        self.tell();
+        if request.addresses.is_empty() {
+            return self.end(Progress::fail_as_the_hosts_did);
+        }
+        let last_told = Mutex::new(Instant::now());
+        let outcome = capture_with(request, &self.capture.control, &|event| {
+            let mut at_once = false;
+            let progress = &self.capture.progress;
+            progress.send_modify(|progress| at_once = progress.apply(event));
+            let mut last_told = held(&last_told);
+            if at_once || last_told.elapsed() >= TICK {
+                *last_told = Instant::now();
+                self.tell();
+            }
+        });
+        match outcome {
+            Ok(report) => {
+                let run = run_of(self.runs.engine(), &report);
+                self.end(|progress| progress.finish(&report, run));
+            }
+            Err(error) => self.end(|progress| progress.fail(error.to_string())),
+        }
+    }
+
+    fn tell(&self) {
+        // An error only says that nobody listens.
+        let _ = self.listeners.send(LiveEvent::capture(&self.capture.row()));
+    }
+
+    fn end(&self, how: impl FnOnce(&mut Progress)) {
+        // Whoever sees that it has ended may begin the next one.
+        *held(&self.capture.ended) = Some(Instant::now());
+        self.capture.progress.send_modify(how);
+        self.tell();
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if held(&self.capture.ended).is_none() {
+            self.end(|progress| progress.fail("the capture broke off: this is a bug".to_owned()));
+        }
+    }
+}
+
+/// The run that a capture left, found at once and not by the watcher's next look.
+fn run_of(engine: &Engine, report: &CaptureReport) -> Option<String> {
+    let real = |path: &Path| path.canonicalize().ok();
+    let written: Vec<PathBuf> = report
+        .hosts
+        .iter()
+        .filter_map(|host| real(&host.result.as_ref().ok()?.path))
+        .collect();
+    if written.is_empty() {
+        return None;
+    }
+    engine.rescan();
+    let runs = engine.runs().into_iter();
+    let mut holding = runs.filter(|run| {
+        let mut files = run.files.iter().filter_map(|file| real(file));
+        files.any(|file| written.contains(&file))
+    });
+    holding.next().map(|run| run.id)
+}

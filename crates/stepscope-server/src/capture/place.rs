@@ -1,0 +1,108 @@
+//! Where captured runs go: into the first directory that is served and can be written.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use crate::problem::Problem;
+use crate::state::State;
+
+/// The directory that captured runs are written into, or why there is none.
+pub(crate) fn directory(state: &State) -> Result<PathBuf, Problem> {
+    let mut reasons = Vec::new();
+    for path in &state.engine().options().paths {
+        if !path.is_dir() {
+            continue;
+        }
+        match check(path) {
+            Ok(()) => return Ok(path.clone()),
+            Err(reason) => reasons.push(format!("{}: {reason}", path.display())),
+        }
+    }
+    Err(Problem::no_capture_directory(&reasons))
+}
+
+/// Why this server captures nothing, if so.
+pub(crate) fn why_not(state: &State) -> Option<Problem> {
+    if state.options.read_only {
+        return Some(Problem::read_only());
+    }
+    directory(state).err()
+}
+
+/// Whether a session can be written below `folder`. Leaves nothing behind and changes no time:
+/// the file that is tried has no name.
+fn check(folder: &Path) -> Result<(), &'static str> {
+    let real = folder.canonicalize();
+    // Where sessions go; as much of it as exists.
+    let below = ["plugins/profile", "plugins"].map(|below| folder.join(below));
+    let target = below.iter().find(|path| path.exists());
+    if let (Ok(real), Some(Ok(target))) = (&real, target.map(|path| path.canonicalize()))
+        && !target.starts_with(real)
+    {
+        return Err("its folder plugins is a link that leads out of it");
+    }
+    let target = target.map_or(folder, PathBuf::as_path);
+    if !target.is_dir() {
+        return Err("its entry plugins is no folder");
+    }
+    match try_unnamed(target) {
+        Err(error) => match error.kind() {
+            ErrorKind::PermissionDenied => Err("no permission to write there"),
+            ErrorKind::ReadOnlyFilesystem => Err("the file system is read-only"),
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Err("the disk is full"),
+            // Not every file system knows files without a name; the capture itself will tell.
+            _ => Ok(()),
+        },
+        Ok(()) => Ok(()),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn try_unnamed(folder: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).custom_flags(libc::O_TMPFILE);
+    options.open(folder).map(drop)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn try_unnamed(folder: &Path) -> std::io::Result<()> {
+    let readonly = std::fs::metadata(folder)?.permissions().readonly();
+    if readonly {
+        return Err(ErrorKind::PermissionDenied.into());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_trial_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let before = std::fs::metadata(folder.path()).unwrap();
+        assert_eq!(check(folder.path()), Ok(()));
+        let after = std::fs::metadata(folder.path()).unwrap();
+        assert_eq!(before.modified().unwrap(), after.modified().unwrap());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn sessions_stay_in_the_directory() {
+        let folder = tempfile::tempdir().unwrap();
+        let (logs, other) = (folder.path().join("logs"), folder.path().join("other"));
+        std::fs::create_dir(&logs).unwrap();
+        std::fs::create_dir(&other).unwrap();
+        std::os::unix::fs::symlink(&other, logs.join("plugins")).unwrap();
+        assert!(check(&logs).unwrap_err().contains("link"));
+        std::fs::remove_file(logs.join("plugins")).unwrap();
+        std::fs::write(logs.join("plugins"), "").unwrap();
+        assert!(check(&logs).unwrap_err().contains("no folder"));
+        // Read-only for everybody, root included.
+        if let Err(reason) = check(Path::new("/proc")) {
+            assert!(!reason.is_empty());
+        }
+    }
+}

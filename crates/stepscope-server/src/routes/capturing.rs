@@ -1,0 +1,102 @@
+//! Capturing from running programs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{Path, State as Shared};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use crate::capture::{self, Capture, address, wanted};
+use crate::guard;
+use crate::params::Params;
+use crate::problem::Problem;
+use crate::reply::Json;
+use crate::state::State;
+
+/// Longest time that an answer is held back for a capture to end, seconds.
+const MAX_WAIT_S: f64 = 60.0;
+
+#[derive(Serialize)]
+struct Started<'a> {
+    id: &'a str,
+}
+
+/// `POST /capture`
+pub(super) async fn start(
+    Shared(state): Shared<Arc<State>>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    match begin(&state, &headers, body).await {
+        Ok(capture) => Json(Started { id: &capture.id }).uncached(StatusCode::ACCEPTED),
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn begin(
+    state: &Arc<State>,
+    headers: &HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Arc<Capture>, Problem> {
+    guard::check_write(state, headers)?;
+    let too_large = || Problem::too_large(super::MAX_BODY_BYTES as u64);
+    let wanted = wanted::parse(&body.ok().ok_or_else(too_large)?)?;
+    let mut request = wanted.request;
+    request.log_dir = capture::directory(state)?;
+    // Before names are looked up: who has to wait should know at once.
+    if let Some(running) = state.captures.running() {
+        return Err(running.in_the_way());
+    }
+    let targets = address::find(&wanted.urls, &state.captures.allowed).await?;
+    state.captures.start(
+        &targets,
+        wanted.duration,
+        request,
+        &state.runs,
+        &state.events,
+    )
+}
+
+/// `GET /capture/{id}`
+pub(super) async fn get(
+    Shared(state): Shared<Arc<State>>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Response {
+    let asked = capture(&state, &id).and_then(|capture| {
+        let wait = params.number("wait", 0.0, 0.0..=MAX_WAIT_S)?;
+        Ok((capture, Duration::from_secs_f64(wait)))
+    });
+    match asked {
+        Ok((capture, wait)) => {
+            capture.wait(wait).await;
+            Json(capture.row()).uncached(StatusCode::OK)
+        }
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// `DELETE /capture/{id}`
+pub(super) async fn stop(
+    Shared(state): Shared<Arc<State>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    let found = guard::check_write(&state, &headers).and_then(|()| capture(&state, &id));
+    match found {
+        Ok(capture) => {
+            capture.stop();
+            Json(capture.row()).uncached(StatusCode::OK)
+        }
+        Err(problem) => problem.into_response(),
+    }
+}
+
+fn capture(state: &State, id: &str) -> Result<Arc<Capture>, Problem> {
+    let found = state.captures.get(id);
+    found.ok_or_else(Problem::no_such_capture)
+}

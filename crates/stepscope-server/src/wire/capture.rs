@@ -1,0 +1,95 @@
+//! Captures, as they travel.
+
+use serde::Serialize;
+use stepscope_remote::Stage;
+
+use crate::capture::progress::{Host, HostState, Phase, Progress};
+
+/// How far a capture is.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CaptureRow {
+    id: String,
+    seq: u64,
+    phase: &'static str,
+    stopping: bool,
+    attempt: u32,
+    elapsed_ms: u64,
+    total_ms: u64,
+    hosts: Vec<HostRow>,
+    run: Option<String>,
+    message: Option<String>,
+}
+
+#[derive(Serialize)]
+struct HostRow {
+    address: String,
+    state: &'static str,
+    stage: Option<&'static str>,
+    message: Option<String>,
+    bytes: u64,
+    events: u64,
+}
+
+impl CaptureRow {
+    pub(crate) fn new(id: &str, progress: &Progress) -> Self {
+        let ms = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            id: id.to_owned(),
+            seq: progress.seq,
+            phase: match progress.phase {
+                Phase::Connecting => "connecting",
+                Phase::Waiting => "waiting",
+                Phase::Recording => "recording",
+                Phase::Collecting => "collecting",
+                Phase::Done => "done",
+                Phase::Empty => "empty",
+                Phase::Failed => "failed",
+                Phase::Cancelled => "cancelled",
+            },
+            stopping: progress.stopping,
+            attempt: progress.attempt,
+            elapsed_ms: ms(progress.elapsed),
+            total_ms: ms(progress.total),
+            hosts: progress.hosts.iter().map(HostRow::new).collect(),
+            run: progress.run.clone(),
+            message: progress.message.clone(),
+        }
+    }
+}
+
+impl HostRow {
+    fn new(host: &Host) -> Self {
+        let (state, stage) = match host.state {
+            HostState::Connecting => ("connecting", None),
+            HostState::Connected => ("connected", None),
+            HostState::Collecting => ("collecting", None),
+            HostState::Saved => ("saved", None),
+            HostState::Empty => ("empty", None),
+            HostState::Failed(stage) => ("failed", Some(stage_name(stage))),
+        };
+        Self {
+            address: host.address.clone(),
+            state,
+            stage,
+            message: host.message(),
+            bytes: host.bytes,
+            events: host.events,
+        }
+    }
+}
+
+fn stage_name(stage: Stage) -> &'static str {
+    match stage {
+        Stage::BadAddress => "bad-address",
+        Stage::NameNotFound => "name-not-found",
+        Stage::Refused => "refused",
+        Stage::TimedOut => "timed-out",
+        Stage::NotAProfiler => "not-a-profiler",
+        Stage::Busy => "busy",
+        Stage::WroteNothing => "wrote-nothing",
+        Stage::Broke => "broke",
+        Stage::Cancelled => "cancelled",
+        _ => "failed",
+    }
+}
