@@ -15,9 +15,14 @@ export const COLOURINGS = [
   { id: 'kind', label: 'kind' },
   { id: 'name', label: 'name' },
   { id: 'duration', label: 'duration' },
+  { id: 'layer', label: 'layer' },
+  { id: 'rank', label: 'rank' },
 ] as const;
 
 export type Colouring = (typeof COLOURINGS)[number]['id'];
+
+/** Whether each counter has a scale of its own, or all of one unit have one. */
+export type CounterScaling = 'track' | 'shared';
 
 export const DRAWER_TABS = ['details', 'selection', 'events', 'flows', 'flame', 'similar', 'notes'] as const;
 
@@ -41,10 +46,11 @@ export interface View {
   readonly folds: readonly string[];
   /** Only these tracks. */
   readonly only: readonly string[];
-  /** Tracks moved up: in this order before their siblings. */
-  readonly raised: readonly string[];
+  /** Tracks moved among their siblings, one place each, in this order: `up:key` or `down:key`. */
+  readonly moves: readonly string[];
   readonly grouping: Grouping;
   readonly colouring: Colouring;
+  readonly counterScaling: CounterScaling;
   readonly tab: DrawerTab | undefined;
   readonly filter: string;
   /** Show the quiet tracks too. */
@@ -66,9 +72,10 @@ export const EMPTY_VIEW: View = {
   hides: [],
   folds: [],
   only: [],
-  raised: [],
+  moves: [],
   grouping: 'host',
   colouring: 'kind',
+  counterScaling: 'track',
   tab: undefined,
   filter: '',
   quiet: false,
@@ -152,7 +159,7 @@ export function parseAddress(path: string, search: string): Address {
     hides: params.getAll('hide'),
     folds: params.getAll('fold'),
     only: params.getAll('only'),
-    raised: params.getAll('up'),
+    moves: params.getAll('move'),
     grouping:
       oneOf(
         GROUPINGS.map((item) => item.id),
@@ -163,6 +170,7 @@ export function parseAddress(path: string, search: string): Address {
         COLOURINGS.map((item) => item.id),
         params.get('color'),
       ) ?? 'kind',
+    counterScaling: params.get('scale') === 'shared' ? 'shared' : 'track',
     tab: oneOf(DRAWER_TABS, params.get('tab')),
     filter: params.get('filter') ?? '',
     quiet: params.get('quiet') === '1',
@@ -216,9 +224,10 @@ export function formatAddress({ place, view }: Address): string {
     for (const key of view.hides) params.append('hide', key);
     for (const key of view.folds) params.append('fold', key);
     for (const key of view.only) params.append('only', key);
-    for (const key of view.raised) params.append('up', key);
+    for (const key of view.moves) params.append('move', key);
     if (view.grouping !== 'host') params.set('group', view.grouping);
     if (view.colouring !== 'kind') params.set('color', view.colouring);
+    if (view.counterScaling !== 'track') params.set('scale', view.counterScaling);
     if (view.tab !== undefined) params.set('tab', view.tab);
     if (view.quiet) params.set('quiet', '1');
   }

@@ -32,9 +32,10 @@ export function createStore(): Store {
     hides: signal<readonly string[]>([]),
     folds: signal<readonly string[]>([]),
     only: signal<readonly string[]>([]),
-    raised: signal<readonly string[]>([]),
+    moves: signal<readonly string[]>([]),
     grouping: signal<View['grouping']>('host'),
     colouring: signal<View['colouring']>('kind'),
+    counterScaling: signal<View['counterScaling']>('track'),
     tab: signal<View['tab']>(undefined),
     filter: signal(''),
     quiet: signal(false),
@@ -83,6 +84,13 @@ export function goTo(store: Store, place: Place): void {
 export function toggleKey(list: Signal<readonly string[]>, key: string): void {
   const keys = list.peek();
   list.value = keys.includes(key) ? keys.filter((other) => other !== key) : [...keys, key];
+}
+
+/** Moves a track one place among its siblings. A move that takes back the last one leaves no trace. */
+export function moveTrack(list: Signal<readonly string[]>, key: string, direction: 'up' | 'down'): void {
+  const moves = list.peek();
+  const opposite = `${direction === 'up' ? 'down' : 'up'}:${key}`;
+  list.value = moves[moves.length - 1] === opposite ? moves.slice(0, -1) : [...moves, `${direction}:${key}`];
 }
 
 /** Folds or unfolds against the default; the address holds only what differs from it. */

@@ -1,7 +1,7 @@
 // batch.ts: one answer of `items` or `counters`, cut up by track. Views only; nothing is copied.
 
 import { type Columns, column } from '../api/columns.ts';
-import { hashWithoutDigits } from '../base/hash.ts';
+import { hashOf, hashWithoutDigits } from '../base/hash.ts';
 import { KIND_COUNT } from '../model/kind.ts';
 import type { Colouring } from '../state/address.ts';
 
@@ -29,6 +29,10 @@ export interface ItemBatch {
   readonly kind: Uint8Array;
   readonly busy: Uint8Array;
   readonly flags: Uint8Array;
+  /** Row within its track, and place in `tracks`. Items are in order of track, row, time. */
+  readonly row: Uint16Array;
+  readonly track: Uint16Array;
+  readonly tracks: readonly number[];
   readonly strings: readonly string[];
   /** Colour class per item for `colouring`; made when first drawn. */
   colour: Uint8Array;
@@ -47,7 +51,7 @@ export interface TrackItems {
   readonly bytes: number;
 }
 
-const BYTES_PER_ITEM = 36;
+const BYTES_PER_ITEM = 40;
 
 export function itemsByTrack(columns: Columns, tracks: readonly number[]): ReadonlyMap<number, TrackItems> {
   const row = column(columns, 'row', Uint16Array);
@@ -61,6 +65,9 @@ export function itemsByTrack(columns: Columns, tracks: readonly number[]): Reado
     kind: column(columns, 'kind', Uint8Array),
     busy: column(columns, 'busy', Uint8Array),
     flags: (columns.columns.get('flags') as Uint8Array | undefined) ?? new Uint8Array(columns.rows),
+    row,
+    track,
+    tracks,
     strings: columns.strings,
     colour: new Uint8Array(0),
     colouring: undefined,
@@ -85,12 +92,55 @@ export function itemsByTrack(columns: Columns, tracks: readonly number[]): Reado
   return parts;
 }
 
+/** Everything without a layer or a rank. */
+const NO_CLASS = 0;
+
+/** One class per number; the first twelve differ in hue. */
+export const classOfNumber = (n: number): number =>
+  (1 + (n % (KIND_COUNT - 1))) * 3 + ((1 + Math.floor(n / (KIND_COUNT - 1))) % 3);
+
+/** How PyTorch names the stay in a module. */
+const MODULE_PREFIX = 'nn.Module: ';
+
+/**
+ * Fills in, per item, the name (as a place in `strings`) of the layer that it ran in: the innermost enclosing slice of its
+ * track that is a module; -1 where there is none. Linear: the rows of a track are walked side by side.
+ */
+export function layersOf(batch: ItemBatch): Int32Array {
+  const { t0, t1, row, track, name, strings } = batch;
+  const isModule = strings.map((text) => text.startsWith(MODULE_PREFIX));
+  const layers = new Int32Array(t0.length).fill(-1);
+  let above = 0;
+  let aboveEnd = 0;
+  let rowStart = 0;
+  for (let at = 0; at < t0.length; at += 1) {
+    if (at > 0 && (row[at] !== row[at - 1] || track[at] !== track[at - 1])) {
+      const follows = track[at] === track[at - 1] && row[at] === (row[at - 1] ?? 0) + 1;
+      above = follows ? rowStart : at;
+      aboveEnd = at;
+      rowStart = at;
+    }
+    const begin = t0[at] ?? 0;
+    while (above < aboveEnd && (t1[above] ?? 0) <= begin) above += 1;
+    const own = name[at] ?? 0;
+    if (isModule[own]) layers[at] = own;
+    else if (above < aboveEnd && (t0[above] ?? 0) <= begin) layers[at] = layers[above] ?? -1;
+  }
+  return layers;
+}
+
 /** Fills the batch's colour classes for a way of colouring. */
-export function ensureColours(batch: ItemBatch, colouring: Colouring): void {
+export function ensureColours(
+  batch: ItemBatch,
+  colouring: Colouring,
+  rankOf: (track: number) => number | undefined,
+): void {
   if (batch.colouring === colouring) return;
   const items = batch.t0.length;
   const colour = batch.colour.length === items ? batch.colour : new Uint8Array(items);
-  const hashes = batch.strings.map(hashWithoutDigits);
+  const hashes = batch.strings.map(colouring === 'layer' ? hashOf : hashWithoutDigits);
+  const layers = colouring === 'layer' ? layersOf(batch) : undefined;
+  const ranks = colouring === 'rank' ? batch.tracks.map(rankOf) : [];
   for (let at = 0; at < items; at += 1) {
     const hash = hashes[batch.name[at] ?? 0] ?? 0;
     switch (colouring) {
@@ -105,6 +155,16 @@ export function ensureColours(batch: ItemBatch, colouring: Colouring): void {
         const decade = Math.log10(Math.max(1, (batch.t1[at] ?? 0) - (batch.t0[at] ?? 0))) - 2;
         colour[at] =
           DURATION_BASE + Math.max(0, Math.min(DURATION_STEPS - 1, Math.floor((decade * DURATION_STEPS) / 7)));
+        break;
+      }
+      case 'layer': {
+        const layer = layers?.[at] ?? -1;
+        colour[at] = layer < 0 ? NO_CLASS : classOfNumber(hashes[layer] ?? 0);
+        break;
+      }
+      case 'rank': {
+        const rank = ranks[batch.track[at] ?? 0];
+        colour[at] = rank === undefined ? NO_CLASS : classOfNumber(rank);
         break;
       }
     }

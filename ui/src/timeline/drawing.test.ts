@@ -3,10 +3,11 @@ import { describe, expect, it } from 'vitest';
 import type { Column, Columns } from '../api/columns.ts';
 import { DARK, LIGHT } from '../base/theme.ts';
 import type { TrackNode } from '../model/track.ts';
-import { COLOUR_CLASSES, ensureColours, itemsByTrack, type TrackItems } from './batch.ts';
+import { COLOUR_CLASSES, classOfNumber, ensureColours, itemsByTrack, layersOf, type TrackItems } from './batch.ts';
 import { buildFrame, createFrame, type Frame } from './frame.ts';
 import { hitRow, rowAt } from './hit.ts';
 import { createLabelCutter } from './labels.ts';
+import { sharedScales } from './paint.ts';
 import { makePalette } from './palette.ts';
 import type { Lane } from './rows.ts';
 import type { Segment } from './tile-store.ts';
@@ -65,6 +66,7 @@ const lane: Lane = {
 };
 const VIEW = { startNs: 0, endNs: 1000, widthPx: 1000 };
 const palette = makePalette(LIGHT);
+const noRank = () => undefined;
 
 function draw(
   segments: readonly Segment<TrackItems>[],
@@ -84,6 +86,7 @@ function draw(
     palette,
     emphasis: { version: 1, kind: more.kind, matches: more.matches, hovered: more.hovered },
     colouring: 'kind',
+    rankOf: noRank,
   });
   return frame;
 }
@@ -240,17 +243,53 @@ describe('colours', () => {
       { t0: 0, t1: 10, id: 1, name: 'fusion.1' },
       { t0: 20, t1: 30, id: 2, name: 'fusion.23' },
     ]);
-    ensureColours(tile.batch, 'kind');
+    ensureColours(tile.batch, 'kind', noRank);
     expect(tile.batch.colour[0]).toBe(tile.batch.colour[1]);
     expect(Math.floor((tile.batch.colour[0] ?? 0) / 3)).toBe(1);
   });
 
   it('orders durations', () => {
     const tile = tileOf([1, 1e3, 1e6, 1e9, 1e12].map((ns, at) => ({ t0: 0, t1: ns, id: at, name: 'x' })));
-    ensureColours(tile.batch, 'duration');
+    ensureColours(tile.batch, 'duration', noRank);
     const classes = [...tile.batch.colour];
     expect(classes).toEqual([...classes].sort((a, b) => a - b));
     expect(new Set(classes).size).toBe(4);
+  });
+
+  it('finds the layer around each event of a track', () => {
+    const linear = 'nn.Module: Linear_0';
+    const norm = 'nn.Module: LayerNorm_1';
+    const items: Item[] = [
+      { t0: 0, t1: 100, id: 1, name: 'step' },
+      { t0: 200, t1: 300, id: 2, name: linear },
+      { t0: 10, t1: 50, id: 3, name: linear, row: 1 },
+      { t0: 60, t1: 90, id: 4, name: norm, row: 1 },
+      { t0: 210, t1: 220, id: 5, name: 'mm', row: 1 },
+      { t0: 10, t1: 20, id: 6, name: 'mm', row: 2 },
+      { t0: 20, t1: 50, id: 7, name: 'add', row: 2 },
+      { t0: 60, t1: 61, id: 8, name: 'add', row: 2 },
+      { t0: 20, t1: 30, id: 9, name: 'inner', row: 3 },
+      { t0: 0, t1: 100, id: 10, name: 'kernel', track: 1 },
+      { t0: 0, t1: 100, id: 11, name: norm, track: 2 },
+      // Its row above is not in the answer: nothing is known of what encloses it.
+      { t0: 0, t1: 10, id: 12, name: 'mm', track: 2, row: 2 },
+    ];
+    const { batch } = itemsByTrack(columnsOf(items), [7, 8, 9]).get(7) ?? { batch: undefined };
+    if (batch === undefined) throw new Error('no batch');
+    const found = [...layersOf(batch)].map((at) => (at < 0 ? '' : (batch.strings[at] ?? '')));
+    expect(found).toEqual(['', linear, linear, norm, linear, linear, linear, norm, linear, '', norm, '']);
+    ensureColours(batch, 'layer', noRank);
+    expect(batch.colour[5]).toBe(batch.colour[1]);
+    expect(batch.colour[0]).toBe(0);
+    ensureColours(batch, 'rank', (track) => (track === 7 ? 0 : track === 8 ? 1 : undefined));
+    expect([batch.colour[0], batch.colour[9], batch.colour[10]]).toEqual([classOfNumber(0), classOfNumber(1), 0]);
+  });
+
+  it('gives numbers colours of the table, the first twelve in hues of their own', () => {
+    const classes = Array.from({ length: 60 }, (_, n) => classOfNumber(n));
+    expect(new Set(classes.slice(0, 12).map((one) => Math.floor(one / 3))).size).toBe(12);
+    expect(new Set(classes).size).toBe(36);
+    expect(Math.min(...classes) >= 3 && Math.max(...classes) < 39).toBe(true);
   });
 
   it('has a table for each theme', () => {
@@ -271,5 +310,21 @@ describe('labels', () => {
     const cut = cutter.cut(text, width);
     expect(cut.length * 6).toBeLessThanOrEqual(width);
     expect(cut).toBe(expected);
+  });
+});
+
+describe('scales', () => {
+  it('are shared among counters of one unit', () => {
+    const own = new Map([
+      [1, { min: 0, max: 10 }],
+      [2, { min: -5, max: 3 }],
+      [3, { min: 0, max: 100 }],
+    ]);
+    const shared = sharedScales(own, (track) => (track === 3 ? '%' : 'bytes'));
+    expect([...shared.values()]).toEqual([
+      { min: -5, max: 10 },
+      { min: -5, max: 10 },
+      { min: 0, max: 100 },
+    ]);
   });
 });

@@ -5,6 +5,7 @@ import { fetchCounters, fetchItems } from '../api/server.ts';
 import type { Theme } from '../base/theme.ts';
 import type { EventRef, FlowGraph } from '../model/event.ts';
 import type { RunDetail } from '../model/run.ts';
+import type { Track } from '../model/track.ts';
 import {
   clampPan,
   clampRange,
@@ -15,7 +16,7 @@ import {
   type Viewport,
   zoomRange,
 } from '../model/viewport.ts';
-import type { Colouring } from '../state/address.ts';
+import type { Colouring, CounterScaling } from '../state/address.ts';
 import {
   type CounterItems,
   countersByTrack,
@@ -41,6 +42,7 @@ import {
   paintStrips,
   type Surface,
   scaleOf,
+  sharedScales,
 } from './paint.ts';
 import { makePalette, type Palette } from './palette.ts';
 import { firstLaneAt, type Lane, laneAt, type RowLayout } from './rows.ts';
@@ -66,7 +68,9 @@ export interface EngineInput {
   readonly run: RunDetail;
   readonly layout: ReadonlySignal<RowLayout>;
   readonly theme: ReadonlySignal<Theme>;
+  readonly tracks: ReadonlyMap<number, Track>;
   readonly colouring: ReadonlySignal<Colouring>;
+  readonly counterScaling: ReadonlySignal<CounterScaling>;
   readonly matcher: ReadonlySignal<((name: string) => boolean) | undefined>;
   readonly flows: ReadonlySignal<FlowGraph | undefined>;
   /** The window that the address holds; `undefined` is "fit". */
@@ -92,8 +96,14 @@ export class TimelineEngine {
   readonly hovered = signal<string | undefined>(undefined);
   /** The kind that the legend points out. */
   readonly onlyKind = signal<number | undefined>(undefined);
-  /** Grows as more of a counter is seen, so that panning does not change the picture. */
-  readonly counterScales = signal<ReadonlyMap<number, CounterScale>>(new Map());
+  /** Each counter's own. Grows as more of it is seen, so that panning does not change the picture. */
+  private readonly counterScales = signal<ReadonlyMap<number, CounterScale>>(new Map());
+  /** The scale that each counter is drawn on. */
+  readonly shownScales = computed<ReadonlyMap<number, CounterScale>>(() =>
+    this.input.counterScaling.value === 'track'
+      ? this.counterScales.value
+      : sharedScales(this.counterScales.value, (track) => this.input.tracks.get(track)?.unit),
+  );
   readonly bounds: TimeRange;
   readonly fit: TimeRange;
 
@@ -165,6 +175,7 @@ export class TimelineEngine {
       effect(() => {
         void input.layout.value;
         void input.colouring.value;
+        void this.shownScales.value;
         void input.flows.value;
         void this.scrollTop.value;
         void this.size.value;
@@ -488,6 +499,7 @@ export class TimelineEngine {
       palette,
       emphasis: this.emphasis(),
       colouring: this.input.colouring.peek(),
+      rankOf: (track) => this.input.tracks.get(track)?.rank,
     });
     paintGaps(context, frame, palette);
     paintStrips(surface, frame);
@@ -498,8 +510,9 @@ export class TimelineEngine {
       if (lane.kind !== 'counter') continue;
       const track = lane.tracks[0] ?? -1;
       const segments = this.counters.segments(slots, track);
-      const scale = this.counterScale(track, segments, view);
-      if (scale === undefined) continue;
+      const own = this.counterScale(track, segments, view);
+      if (own === undefined) continue;
+      const scale = this.input.counterScaling.peek() === 'track' ? own : (this.shownScales.peek().get(track) ?? own);
       paintCounter(context, segments, view, palette, y + lane.padPx, lane.rowPx, scale);
       items += 1;
     }

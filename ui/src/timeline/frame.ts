@@ -105,6 +105,7 @@ export interface FrameInput {
   readonly palette: Palette;
   readonly emphasis: Emphasis;
   readonly colouring: Colouring;
+  readonly rankOf: (track: number) => number | undefined;
 }
 
 /** Rows of the lanes that are on the screen need at most this many strip lines. */
@@ -192,7 +193,7 @@ function drawRow(
     coveredTo = segment.endNs;
     if (dataRow >= tile.rows) continue;
     const { batch } = tile;
-    ensureColours(batch, colouring);
+    ensureColours(batch, colouring, input.rankOf);
     ensureStates(batch, emphasis);
     const { t0, t1, count, busy, name, kind, colour, state, flags } = batch;
     const fromNs = Math.max(view.startNs, segment.startNs);

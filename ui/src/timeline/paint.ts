@@ -157,6 +157,23 @@ export function scaleOf(segments: readonly Segment<CounterItems>[], view: Viewpo
   return { min, max };
 }
 
+/** Scales of all counters, where those of one unit have one together. */
+export function sharedScales(
+  scales: ReadonlyMap<number, CounterScale>,
+  unitOf: (track: number) => string | undefined,
+): ReadonlyMap<number, CounterScale> {
+  const byUnit = new Map<string | undefined, CounterScale>();
+  for (const [track, { min, max }] of scales) {
+    const unit = unitOf(track);
+    const known = byUnit.get(unit);
+    byUnit.set(unit, {
+      min: Math.min(min, known?.min ?? Number.POSITIVE_INFINITY),
+      max: Math.max(max, known?.max ?? Number.NEGATIVE_INFINITY),
+    });
+  }
+  return new Map([...scales].map(([track, own]) => [track, byUnit.get(unitOf(track)) ?? own]));
+}
+
 /** A counter as a filled step curve; many samples under one pixel become a min–max band. */
 export function paintCounter(
   context: CanvasRenderingContext2D,

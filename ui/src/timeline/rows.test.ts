@@ -54,7 +54,7 @@ function lay(
     pins: [],
     hides: [],
     only: [],
-    raised: [],
+    moves: [],
     quiet: false,
     isFolded: (key, byDefault) => (fold.includes(key) ? true : byDefault),
     always: undefined,
@@ -112,11 +112,11 @@ describe('layoutRows', () => {
     expect(names(lay({ pins: ['k6'], text: 'python' }))).toEqual(['*stream 20', 'trainer > python']);
   });
 
-  it('hides, limits, raises and shows quiet tracks', () => {
+  it('hides, limits, moves and shows quiet tracks', () => {
     expect(names(lay({ hides: ['k4', 'k2'] }))).toEqual(['trainer', 'python']);
     expect(names(lay({ only: ['k4'] }))).toEqual(['GPU 0', 'stream 7', 'stream 20', 'memory']);
     expect(names(lay({ only: ['k2'] }))).toEqual(['trainer', 'loader']);
-    expect(names(lay({ raised: ['k4', 'k7', 'k7'] }))).toEqual([
+    expect(names(lay({ moves: ['up:k4', 'up:k7', 'up:k7'] }))).toEqual([
       'GPU 0',
       'memory',
       'stream 7',
@@ -125,6 +125,10 @@ describe('layoutRows', () => {
       'python',
       'loader',
     ]);
+    const down = names(lay({ moves: ['down:k5', 'down:k5'] }));
+    expect(down.slice(down.indexOf('GPU 0'))).toEqual(['GPU 0', 'stream 20', 'memory', 'stream 7']);
+    expect(names(lay({ moves: ['down:k5', 'up:k5'] }))).toEqual(names(lay()));
+    expect(names(lay({ moves: ['down:nobody', 'down:k7'] }))).toEqual(names(lay()));
     expect(names(lay({ quiet: true }))).toContain('quiet');
     expect(names(lay({ hosts: ['host-0'] }))).not.toContain('loader');
   });

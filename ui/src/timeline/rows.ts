@@ -46,7 +46,7 @@ export interface RowSettings {
   readonly pins: readonly string[];
   readonly hides: readonly string[];
   readonly only: readonly string[];
-  readonly raised: readonly string[];
+  readonly moves: readonly string[];
   readonly quiet: boolean;
   readonly isFolded: (key: string, byDefault: boolean) => boolean;
   /** Shown whatever the other settings say: the track of the selected event. */
@@ -73,13 +73,20 @@ export function foldedByDefault(node: TrackNode, allLeaves: number): boolean {
   );
 }
 
-function raise(nodes: readonly TrackNode[], raised: readonly string[]): readonly TrackNode[] {
-  if (raised.length === 0) return nodes;
-  const out = [...nodes];
-  for (const key of raised) {
-    const at = out.findIndex((node) => node.key === key);
-    const [node] = at > 0 ? out.splice(at, 1) : [];
-    if (node !== undefined) out.splice(at - 1, 0, node);
+/** Siblings after the moves, `up:key` or `down:key`; at an end a move does nothing. */
+function moved<T extends { readonly node: TrackNode }>(siblings: readonly T[], moves: readonly string[]): readonly T[] {
+  if (moves.length === 0) return siblings;
+  const out = [...siblings];
+  for (const move of moves) {
+    const colon = move.indexOf(':');
+    const key = move.slice(colon + 1);
+    const at = out.findIndex(({ node }) => node.key === key);
+    const to = move.startsWith('up:') ? at - 1 : at + 1;
+    const one = out[at];
+    const other = out[to];
+    if (one === undefined || other === undefined) continue;
+    out[at] = other;
+    out[to] = one;
   }
   return out;
 }
@@ -117,8 +124,10 @@ export function layoutRows(settings: RowSettings): RowLayout {
     if (hides.has(node.key) && node.track?.id !== always) return undefined;
     const pinned = pins.has(node.key);
     const inOnly = underOnly || only.size === 0 || only.has(node.key);
-    const children = raise(node.children, settings.raised).flatMap(
-      (child) => keep(child, inOnly, underPin || pinned) ?? [],
+    // Moved among those that are shown: a move past a hidden one would look like none.
+    const children = moved(
+      node.children.flatMap((child) => keep(child, inOnly, underPin || pinned) ?? []),
+      settings.moves,
     );
     const own = node.track !== undefined && node.track.kind !== 'group' ? node.track : undefined;
     const ownShown = own !== undefined && (inOnly || pinned || own.id === always) && passes(own, pinned || underPin);
@@ -133,7 +142,10 @@ export function layoutRows(settings: RowSettings): RowLayout {
     return undefined;
   };
 
-  const roots = raise(settings.nodes, settings.raised).flatMap((node) => keep(node, false, false) ?? []);
+  const roots = moved(
+    settings.nodes.flatMap((node) => keep(node, false, false) ?? []),
+    settings.moves,
+  );
   const pinnedRoots = settings.pins.flatMap((key) => pinnedNodes.get(key) ?? []);
 
   const place = (tops: readonly Kept[], pinned: boolean): { lanes: readonly Lane[]; heightPx: number } => {

@@ -45,6 +45,33 @@ export function ErrorState(props: {
   );
 }
 
+/** What went wrong, as the server tells it. */
+export interface ShownProblem {
+  readonly title: string;
+  readonly detail: string;
+  readonly where?: string | undefined;
+  readonly hint?: string | undefined;
+  readonly report: string;
+}
+
+export const ProblemState = ({
+  problem,
+  children,
+}: {
+  readonly problem: ShownProblem;
+  readonly children?: ComponentChildren;
+}): JSX.Element => (
+  <ErrorState
+    title={problem.title}
+    detail={problem.detail}
+    hint={problem.hint}
+    where={problem.where}
+    report={problem.report}
+  >
+    {children}
+  </ErrorState>
+);
+
 /** Nothing for 150 ms, then a line; after 2 s the phase as well. */
 export function Loading(props: {
   readonly what: string;

@@ -40,6 +40,20 @@ export const tracks = [
       await settled(page);
       assert.deepEqual(await top(), ['stream 20', 'true'], 'after a reload');
       const before = await items(page);
+      // Moved down and up again: the address holds the first and forgets both.
+      const first = before.find((name) => name !== 'stream 20');
+      const move = async (direction) => {
+        await page.getByRole('treeitem', { name: first, exact: true }).hover();
+        await page.getByRole('button', { name: `Move ${direction} ${first}`, exact: true }).click();
+        await settled(page);
+        await page.waitForTimeout(450);
+      };
+      await move('down');
+      assert.notDeepEqual(await items(page), before);
+      assert.match(page.url(), /move=down/);
+      await move('up');
+      assert.deepEqual(await items(page), before);
+      assert.doesNotMatch(page.url(), /move=/);
       await page.getByRole('button', { name: 'Collapse python', exact: true }).click();
       await settled(page);
       const after = await items(page);

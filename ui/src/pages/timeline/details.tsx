@@ -4,7 +4,8 @@ import { useState } from 'preact/hooks';
 import { exactTime, formatCount, formatDuration, plural, significant } from '../../base/format.ts';
 import type { EventDetail } from '../../model/event.ts';
 import { fitRange } from '../../model/viewport.ts';
-import { CopyButton, ErrorState, Loading } from '../../widgets/states.tsx';
+import { CopyButton, Loading, ProblemState } from '../../widgets/states.tsx';
+import { DrawerEmpty } from './drawer-parts.tsx';
 import { addNote, focusSelection, type Session, selectionToArea } from './session.ts';
 
 const LONG_TEXT = 400;
@@ -14,25 +15,13 @@ export function DetailsTab({ session }: { readonly session: Session }): JSX.Elem
   const id = store.view.selected.value;
   if (id === undefined) {
     return (
-      <div class="ss-drawer-empty" data-testid="empty-state" data-reason="no-match">
-        <p>
-          <strong>No event is selected.</strong> Click one, or press <kbd>/</kbd> to search and <kbd>Enter</kbd> to go
-          to a match.
-        </p>
-      </div>
+      <DrawerEmpty reason="no-match" title="No event is selected.">
+        Click one, or press <kbd>/</kbd> to search and <kbd>Enter</kbd> to go to a match.
+      </DrawerEmpty>
     );
   }
   const { value, problem, loading } = detail.state.value;
-  if (problem !== undefined)
-    return (
-      <ErrorState
-        title={problem.title}
-        detail={problem.detail}
-        hint={problem.hint}
-        where={problem.where}
-        report={problem.report}
-      />
-    );
+  if (problem !== undefined) return <ProblemState problem={problem} />;
   const known = value?.id === id ? value : undefined;
   if (known === undefined) {
     const quick = selected.value;

@@ -8,7 +8,8 @@ import { createResource } from '../../api/resource.ts';
 import { fetchFlame } from '../../api/server.ts';
 import { formatCount, formatDuration, formatShare } from '../../base/format.ts';
 import type { Theme } from '../../base/theme.ts';
-import { ErrorState, Loading } from '../../widgets/states.tsx';
+import { Loading, ProblemState } from '../../widgets/states.tsx';
+import { DrawerEmpty } from './drawer-parts.tsx';
 import type { Session } from './session.ts';
 
 const ROW_PX = 20;
@@ -41,24 +42,13 @@ export function FlameTab({
     return () => clearTimeout(timer);
   }, [key]);
   const { value, problem, loading } = resource.state.value;
-  if (problem !== undefined)
-    return (
-      <ErrorState
-        title={problem.title}
-        detail={problem.detail}
-        hint={problem.hint}
-        where={problem.where}
-        report={problem.report}
-      />
-    );
+  if (problem !== undefined) return <ProblemState problem={problem} />;
   if (value === undefined) return <Loading what="Adding up stacks" />;
   if (value.rows === 0) {
     return (
-      <div class="ss-drawer-empty" data-testid="empty-state" data-reason="no-match">
-        <p>
-          <strong>No slices in this range.</strong> Zoom out, or select another area.
-        </p>
-      </div>
+      <DrawerEmpty reason="no-match" title="No slices in this range.">
+        Zoom out, or select another area.
+      </DrawerEmpty>
     );
   }
   const name = column(value, 'name', Uint32Array);

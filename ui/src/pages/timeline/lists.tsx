@@ -8,9 +8,9 @@ import { exactTime, formatCount, formatDuration, plural } from '../../base/forma
 import type { EventRef, FlowGraph, Histogram, SearchAnswer } from '../../model/event.ts';
 import { kindLabel } from '../../model/kind.ts';
 import { IconButton } from '../../widgets/icon.tsx';
-import { ErrorState, Loading } from '../../widgets/states.tsx';
+import { Loading, ProblemState } from '../../widgets/states.tsx';
 import { Table, type TableColumn } from '../../widgets/table.tsx';
-import { Exact } from './selection.tsx';
+import { DrawerEmpty, durationColumn, Exact, startColumn, trackColumn } from './drawer-parts.tsx';
 import { addNote, keepNotes, type Session, selectById } from './session.ts';
 
 const EVENTS_LIMIT = 5000;
@@ -37,23 +37,9 @@ const EVENT_COLUMNS: readonly TableColumn<EventRow>[] = [
       </span>
     ),
   },
-  {
-    id: 'start',
-    title: 'Start',
-    numeric: true,
-    width: '140px',
-    value: (row) => row.startNs,
-    cell: (row) => exactTime(row.startNs),
-  },
-  {
-    id: 'duration',
-    title: 'Duration',
-    numeric: true,
-    width: '110px',
-    value: (row) => row.durNs,
-    cell: (row) => (row.durNs === 0 ? 'instant' : <Exact ns={row.durNs} />),
-  },
-  { id: 'track', title: 'Track', width: '22%', value: (row) => row.track },
+  startColumn((row) => row.startNs, { width: '140px' }),
+  durationColumn((row) => row.durNs, { width: '110px' }),
+  trackColumn((row) => row.track, { width: '22%' }),
   { id: 'kind', title: 'Kind', width: '140px', value: (row) => kindLabel(row.kind) },
 ];
 
@@ -88,12 +74,9 @@ export function EventsTab({ session }: { readonly session: Session }): JSX.Eleme
   );
   if (rows.length === 0) {
     return (
-      <div class="ss-drawer-empty" data-testid="empty-state" data-reason="no-match">
-        <p>
-          <strong>No events in view.</strong> Scroll to another track, zoom out, or press <kbd>0</kbd> to see the whole
-          run.
-        </p>
-      </div>
+      <DrawerEmpty reason="no-match" title="No events in view.">
+        Scroll to another track, zoom out, or press <kbd>0</kbd> to see the whole run.
+      </DrawerEmpty>
     );
   }
   return (
@@ -146,23 +129,9 @@ export function FlowsTab({ session }: { readonly session: Session }): JSX.Elemen
       value: (row) => row.event.name,
       cell: (row) => <span class="ss-name-cell">{row.event.name}</span>,
     },
-    { id: 'track', title: 'Track', width: '20%', value: (row) => session.trackById.get(row.event.track)?.name ?? '' },
-    {
-      id: 'start',
-      title: 'Start',
-      numeric: true,
-      width: '112px',
-      value: (row) => row.event.startNs,
-      cell: (row) => exactTime(row.event.startNs),
-    },
-    {
-      id: 'duration',
-      title: 'Duration',
-      numeric: true,
-      width: '80px',
-      value: (row) => row.event.durNs,
-      cell: (row) => <Exact ns={row.event.durNs} />,
-    },
+    trackColumn((row) => session.trackById.get(row.event.track)?.name ?? '', { width: '20%' }),
+    startColumn((row) => row.event.startNs, { width: '112px' }),
+    durationColumn((row) => row.event.durNs, { width: '80px' }),
     {
       id: 'delay',
       title: 'Delay',
@@ -175,35 +144,15 @@ export function FlowsTab({ session }: { readonly session: Session }): JSX.Elemen
   ];
   const { value, problem, loading } = flows.state.value;
   const known = value !== undefined && value.event === id ? value : undefined;
-  if (problem !== undefined)
-    return (
-      <ErrorState
-        title={problem.title}
-        detail={problem.detail}
-        hint={problem.hint}
-        where={problem.where}
-        report={problem.report}
-      />
-    );
+  if (problem !== undefined) return <ProblemState problem={problem} />;
   if (known === undefined && (loading || detail.state.value.loading)) return <Loading what="Following links" />;
   if (known === undefined || known.edges.length === 0) {
-    return (
-      <div
-        class="ss-drawer-empty"
-        data-testid="empty-state"
-        data-reason={id === undefined ? 'no-match' : 'not-recorded'}
-      >
-        <p>
-          {id === undefined ? (
-            <strong>No event is selected.</strong>
-          ) : (
-            <>
-              <strong>No links were recorded for this event.</strong> Launches, asynchronous work and messages have them
-              when the profiler records correlations.
-            </>
-          )}
-        </p>
-      </div>
+    return id === undefined ? (
+      <DrawerEmpty reason="no-match" title="No event is selected." />
+    ) : (
+      <DrawerEmpty reason="not-recorded" title="No links were recorded for this event.">
+        Launches, asynchronous work and messages have them when the profiler records correlations.
+      </DrawerEmpty>
     );
   }
   const list = (side: 'in' | 'out', title: string) => {
@@ -264,39 +213,23 @@ export function SimilarTab({ session }: { readonly session: Session }): JSX.Elem
 
   if (event === undefined) {
     return (
-      <div class="ss-drawer-empty" data-testid="empty-state" data-reason="no-match">
-        <p>
-          <strong>No event is selected.</strong> Select one to see all events of its name.
-        </p>
-      </div>
+      <DrawerEmpty reason="no-match" title="No event is selected.">
+        Select one to see all events of its name.
+      </DrawerEmpty>
     );
   }
   const { problem } = resource.state.value;
-  if (problem !== undefined)
-    return (
-      <ErrorState
-        title={problem.title}
-        detail={problem.detail}
-        hint={problem.hint}
-        where={problem.where}
-        report={problem.report}
-      />
-    );
+  if (problem !== undefined) return <ProblemState problem={problem} />;
   if (histogram === undefined || histogram.name !== name) return <Loading what="Counting" />;
   const most = Math.max(1, ...histogram.counts);
   const own = histogram.edges.findIndex(
     (edge, at) => edge <= event.durNs && event.durNs < (histogram.edges[at + 1] ?? Number.POSITIVE_INFINITY),
   );
   const columns: readonly TableColumn<EventRef>[] = [
-    { id: 'start', title: 'Start', numeric: true, value: (row) => row.startNs, cell: (row) => exactTime(row.startNs) },
-    {
-      id: 'duration',
-      title: 'Duration',
-      numeric: true,
-      value: (row) => row.durNs,
-      cell: (row) => exactTime(row.durNs),
-    },
-    { id: 'track', title: 'Track', value: (row) => session.trackById.get(row.track)?.name ?? '' },
+    startColumn((row) => row.startNs),
+    // Exact, since they are all alike.
+    { ...durationColumn((row) => row.durNs), cell: (row) => exactTime(row.durNs) },
+    trackColumn((row) => session.trackById.get(row.track)?.name ?? ''),
   ];
   return (
     <div class="ss-split">

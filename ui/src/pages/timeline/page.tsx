@@ -12,7 +12,7 @@ import { addPaletteSource, register } from '../../state/commands.ts';
 import { hintClosed, labelWidthPx } from '../../state/preferences.ts';
 import type { Store } from '../../state/store.ts';
 import { Icon, IconButton } from '../../widgets/icon.tsx';
-import { EmptyState, ErrorState, Loading } from '../../widgets/states.tsx';
+import { EmptyState, Loading, ProblemState } from '../../widgets/states.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 import { timelineCommands, trackEntries } from './commands.ts';
 import { Drawer } from './drawer.tsx';
@@ -60,17 +60,11 @@ export function TimelinePage({ store, run, theme }: TimelineProps): JSX.Element 
     return (
       <>
         <PageHead title="Timeline" summary="The tracks could not be read." />
-        <ErrorState
-          title={problem.title}
-          detail={problem.detail}
-          hint={problem.hint}
-          where={problem.where}
-          report={problem.report}
-        >
+        <ProblemState problem={problem}>
           <button type="button" class="ss-button" onClick={() => setAgain(again + 1)}>
             Try again
           </button>
-        </ErrorState>
+        </ProblemState>
       </>
     );
   }

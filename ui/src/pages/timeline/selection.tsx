@@ -7,8 +7,9 @@ import { exactTime, formatCount, formatDuration, formatShare, plural } from '../
 import type { AggregateAnswer, AggregateRow } from '../../model/event.ts';
 import { kindLabel } from '../../model/kind.ts';
 import { fitRange } from '../../model/viewport.ts';
-import { ErrorState, Loading } from '../../widgets/states.tsx';
+import { Loading, ProblemState } from '../../widgets/states.tsx';
 import { type Sort, Table, type TableColumn } from '../../widgets/table.tsx';
+import { DrawerEmpty, Exact } from './drawer-parts.tsx';
 import { addNote, type Session, selectById, setArea } from './session.ts';
 
 type By = 'name' | 'track' | 'kind' | 'category';
@@ -76,14 +77,6 @@ const COLUMNS: readonly TableColumn<AggregateRow>[] = [
   },
 ];
 
-export function Exact({ ns }: { readonly ns: number }): JSX.Element {
-  return (
-    <span title={exactTime(ns)} data-ns={ns}>
-      {formatDuration(ns)}
-    </span>
-  );
-}
-
 export function SelectionTab({ session }: { readonly session: Session }): JSX.Element {
   const { store, run, scope, engine } = session;
   const area = store.view.area.value ?? (scope.value === undefined ? undefined : { ...scope.value, tracks: [] });
@@ -120,12 +113,9 @@ export function SelectionTab({ session }: { readonly session: Session }): JSX.El
 
   if (area === undefined) {
     return (
-      <div class="ss-drawer-empty" data-testid="empty-state" data-reason="no-match">
-        <p>
-          <strong>No area is selected.</strong> Drag across the timeline, press <kbd>R</kbd> on a selected event, or
-          click a step above the tracks.
-        </p>
-      </div>
+      <DrawerEmpty reason="no-match" title="No area is selected.">
+        Drag across the timeline, press <kbd>R</kbd> on a selected event, or click a step above the tracks.
+      </DrawerEmpty>
     );
   }
   const { value, problem, loading } = resource.state.value;
@@ -172,13 +162,7 @@ export function SelectionTab({ session }: { readonly session: Session }): JSX.El
         </span>
       </p>
       {problem !== undefined ? (
-        <ErrorState
-          title={problem.title}
-          detail={problem.detail}
-          hint={problem.hint}
-          where={problem.where}
-          report={problem.report}
-        />
+        <ProblemState problem={problem} />
       ) : value === undefined ? (
         <Loading what="Adding up" />
       ) : (

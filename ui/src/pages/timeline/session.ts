@@ -87,7 +87,7 @@ export function createSession(
       pins: view.pins.value,
       hides: view.hides.value,
       only: view.only.value,
-      raised: view.raised.value,
+      moves: view.moves.value,
       quiet: view.quiet.value,
       isFolded: (key, byDefault) => isFolded(folds, key, byDefault),
       always: matches === undefined ? always.value : undefined,
@@ -114,7 +114,9 @@ export function createSession(
     run,
     layout,
     theme,
+    tracks: trackById,
     colouring: view.colouring,
+    counterScaling: view.counterScaling,
     matcher,
     flows: computed(() => {
       const graph = flows.state.value.value;

@@ -70,6 +70,19 @@ export function Toolbar({
           ))}
         </select>
       </label>
+      {session.tracks.filter((track) => track.kind === 'counter').length > 1 ? (
+        <button
+          type="button"
+          class="ss-button"
+          aria-pressed={view.counterScaling.value === 'shared'}
+          title="Draw counters of one unit on one scale"
+          onClick={() => {
+            view.counterScaling.value = view.counterScaling.peek() === 'shared' ? 'track' : 'shared';
+          }}
+        >
+          Shared scale
+        </button>
+      ) : undefined}
       <span class="ss-legend-anchor">
         <button
           type="button"
@@ -182,6 +195,13 @@ function RangeText({ session }: { readonly session: Session }): JSX.Element {
   );
 }
 
+const COLOURING_NOTES: Readonly<Record<Exclude<Colouring, 'kind'>, string>> = {
+  name: 'One colour per name; digits do not count.',
+  duration: 'From pale (100 ns and less) to strong (1 s and more).',
+  layer: 'One colour per layer: the innermost nn.Module around an event on its track. Grey: none was recorded there.',
+  rank: 'One colour per rank. Grey: the track belongs to none.',
+};
+
 function Legend({
   theme,
   session,
@@ -214,11 +234,7 @@ function Legend({
             </button>
           ))
       ) : (
-        <p>
-          {colouring === 'name'
-            ? 'One colour per name; digits do not count.'
-            : 'From pale (100 ns and less) to strong (1 s and more).'}
-        </p>
+        <p>{COLOURING_NOTES[colouring]}</p>
       )}
       <button
         type="button"

@@ -3,7 +3,7 @@ import { useComputed } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useRef } from 'preact/hooks';
 import { formatValue, plural } from '../../base/format.ts';
-import { setFolded, toggleKey } from '../../state/store.ts';
+import { moveTrack, setFolded, toggleKey } from '../../state/store.ts';
 import { firstLaneAt, foldedByDefault, type Lane } from '../../timeline/rows.ts';
 import { Icon, IconButton } from '../../widgets/icon.tsx';
 import type { Session } from './session.ts';
@@ -110,7 +110,7 @@ function LaneLabel(props: {
   const { store, engine } = session;
   const { track, leaves, children } = lane.node;
   const expandable = lane.kind === 'group' || (lane.kind === 'slices' && lane.rows > 1);
-  const scale = lane.kind === 'counter' && track !== undefined ? engine.counterScales.value.get(track.id) : undefined;
+  const scale = lane.kind === 'counter' && track !== undefined ? engine.shownScales.value.get(track.id) : undefined;
   const path = track === undefined ? lane.name : (session.paths.get(track.id) ?? lane.name);
   const title =
     lane.kind === 'group'
@@ -196,9 +196,13 @@ function LaneLabel(props: {
           icon="up"
           tabIndex={-1}
           label={`Move up ${lane.name}`}
-          onClick={() => {
-            store.view.raised.value = [...store.view.raised.peek(), lane.key];
-          }}
+          onClick={() => moveTrack(store.view.moves, lane.key, 'up')}
+        />
+        <IconButton
+          icon="down"
+          tabIndex={-1}
+          label={`Move down ${lane.name}`}
+          onClick={() => moveTrack(store.view.moves, lane.key, 'down')}
         />
         <IconButton
           icon="only"
