@@ -5,7 +5,8 @@ Time one reader of others on one trace, in this process.
 
 Prints one JSON object: {"wall_s", "peak_mib"}, or {"why"} when the reader is not here or fails.
 Importing the reader is left out of the time. AMD's TraceLens has no package in a registry (the one
-of that name on PyPI is another project): name a checkout of it in STEPSCOPE_TRACELENS.
+of that name on PyPI is another project): name a checkout of it in STEPSCOPE_TRACELENS. What is timed
+is `TreePerfAnalyzer.from_file`, with which its reports begin.
 """
 
 from __future__ import annotations

@@ -13,6 +13,9 @@ const ROUNDS: usize = 5;
 const MIB: f64 = (1 << 20) as f64;
 /// Readers that come from PyPI.
 const PEERS: &[&str] = &["jax==0.10.2", "xprof==2.24.2", "orjson==3.13.0"];
+/// What a checkout of TraceLens imports to load a trace; an environment of its own, so that naming a
+/// checkout does not make the other one anew.
+const TRACELENS_IMPORTS: &[&str] = &["orjson==3.13.0", "pandas==3.1.1", "tqdm==4.70.1"];
 
 /// 100 MB of XSpace, made from a JAX capture on a CPU.
 pub(super) fn xspace(results: &mut Results) -> Result<Outcome> {
@@ -118,6 +121,13 @@ fn compare(
     ];
     let mut missing = Vec::new();
     for reader in readers {
+        let python = match *reader {
+            "tracelens" if std::env::var_os("STEPSCOPE_TRACELENS").is_some() => {
+                python::environment("tracelens", TRACELENS_IMPORTS)?
+                    .unwrap_or_else(|| python.clone())
+            }
+            _ => python.clone(),
+        };
         let output = shell::output(
             shell::program(&python)
                 .arg("benches/peers/load.py")
