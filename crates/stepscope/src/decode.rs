@@ -360,10 +360,7 @@ impl<'i, 'a> Decoder<'i, 'a> {
         if part.last {
             self.add_open(serial, state, batch);
         }
-        let order = |event: &Event| (event.begin, Reverse(event.end));
-        if !batch.events.is_sorted_by_key(order) {
-            batch.events.sort_by_key(order);
-        }
+        sort(&mut batch.events);
     }
 
     fn decode(&self, bytes: &'a [u8], state: &mut ThreadState<'a>, batch: &mut Batch<'a>) {
@@ -486,6 +483,34 @@ impl<'i, 'a> Decoder<'i, 'a> {
         }
         let number = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
         (number(first), number(into.len() - first))
+    }
+}
+
+/// Sorts by begin, the longer first.
+///
+/// Events come by their ends, so only those that enclose others have to move, each over what it
+/// encloses: that costs a few nanoseconds an event, a third of what a general sort costs. Past
+/// a bound (threads whose spans do not nest) the general one takes over.
+fn sort(events: &mut [Event]) {
+    let order = |event: &Event| (event.begin, Reverse(event.end));
+    let mut moves = events.len().saturating_mul(32);
+    for at in 1..events.len() {
+        let key = order(&events[at]);
+        if order(&events[at - 1]) <= key {
+            continue;
+        }
+        let mut far = 1;
+        while far < at && order(&events[at - far]) > key {
+            far *= 2;
+        }
+        let from = at.saturating_sub(far);
+        let place = from + events[from..at].partition_point(|event| order(event) <= key);
+        if at - place > moves {
+            events.sort_by_key(order);
+            return;
+        }
+        moves -= at - place;
+        events[place..=at].rotate_right(1);
     }
 }
 
@@ -619,6 +644,44 @@ mod tests {
         let inner = batch.args(&events[1]);
         assert_eq!(inner.len(), 2);
         assert_eq!(inner[1].value, Value::Text("hi".into()));
+    }
+
+    #[test]
+    fn any_order_is_sorted() {
+        let event = |begin: u64, end: u64| Event {
+            begin,
+            end,
+            name: 1,
+            kind: Kind::Span,
+            unfinished: false,
+            args: (0, 0),
+        };
+        let mut seed = 1_u64;
+        let mut random = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            seed >> 40
+        };
+        for count in [0, 1, 2, 3, 50, 3_000] {
+            let mut events: Vec<_> = (0..count)
+                .map(|_| {
+                    let begin = random() % 1_000;
+                    event(begin, begin + random() % 10)
+                })
+                .collect();
+            let key = |event: &Event| (event.begin, Reverse(event.end));
+            let mut expected: Vec<_> = events.iter().map(key).collect();
+            expected.sort_unstable();
+            sort(&mut events);
+            assert_eq!(events.iter().map(key).collect::<Vec<_>>(), expected);
+        }
+        // As a thread ends them: the inner first.
+        let mut events: Vec<_> = (0..1_000)
+            .flat_map(|n| [event(10 * n + 2, 10 * n + 3), event(10 * n, 10 * n + 9)])
+            .collect();
+        events.push(event(0, 20_000));
+        sort(&mut events);
+        assert!(events.is_sorted_by_key(|event| (event.begin, Reverse(event.end))));
+        assert_eq!(events[0].end, 20_000);
     }
 
     #[test]
