@@ -43,7 +43,7 @@ fn work(spans: u64) {
 }
 
 fn main() {
-    let spans = std::env::args().filter_map(|word| word.parse().ok()).next();
+    let spans = std::env::args().find_map(|word| word.parse().ok());
     let spans: u64 = spans.unwrap_or(5_000_000);
     for round in 0..5 {
         let options = SessionOptions {

@@ -197,6 +197,22 @@ impl Timeline {
         self.cursor().ps(ticks)
     }
 
+    /// Unix time in nanoseconds.
+    pub(crate) fn unix_of(&self, ticks: u64) -> i64 {
+        self.unix_ns
+            .saturating_add(self.ps(ticks).div_euclid(1_000))
+    }
+
+    /// The same with another moment as picosecond 0.
+    pub(crate) fn from(mut self, ticks: u64) -> Self {
+        let ns = self.ps(ticks).div_euclid(1_000);
+        for line in &mut self.lines {
+            line.ps = line.ps.saturating_sub(ns.saturating_mul(1_000));
+        }
+        self.unix_ns = self.unix_ns.saturating_add(ns);
+        self
+    }
+
     /// The ticks of a Unix time in nanoseconds, 0 before the clock began.
     pub(crate) fn ticks(&self, unix_ns: i64) -> u64 {
         let ps = i128::from(unix_ns).saturating_sub(i128::from(self.unix_ns)) * 1_000;

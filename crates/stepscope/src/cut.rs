@@ -27,6 +27,8 @@ pub(crate) struct Keep {
     limit: u64,
     /// ... and of those that begin at them as many as this.
     ties: AtomicU64,
+    /// The first moment that is written, where that is not the recording's begin.
+    pub(crate) origin: Option<u64>,
 }
 
 /// Whether an event is written.
@@ -40,15 +42,26 @@ pub(crate) enum Verdict {
 }
 
 impl Keep {
-    pub(crate) fn new(index: &Index<'_>, cut: &Cut) -> Self {
+    /// `floor`: what ended before these ticks does not belong to the recording.
+    pub(crate) fn new(index: &Index<'_>, cut: &Cut, floor: u64) -> Self {
         let timeline = index.timeline();
         let ticks = |unix_ns: i64| timeline.ticks(unix_ns);
         let mut keep = Self {
-            from: cut.from_unix_ns.map_or(0, ticks),
+            from: cut.from_unix_ns.map_or(0, ticks).max(floor),
             until: cut.until_unix_ns.map_or(u64::MAX, ticks),
             limit: u64::MAX,
             ties: AtomicU64::new(u64::MAX),
+            origin: None,
         };
+        if keep.from > 0 {
+            let mut first = keep.from;
+            events(index, |begin, end| {
+                if keep.overlaps(begin, end) {
+                    first = first.min(begin);
+                }
+            });
+            keep.origin = Some(first);
+        }
         if let Some(most) = cut.max_events
             && most < index.records()
         {

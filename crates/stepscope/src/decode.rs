@@ -13,9 +13,9 @@ use crate::cut::{Cut, Keep, Verdict};
 use crate::journal::blocks;
 use crate::layout::{
     ARG_BOOL, ARG_DOUBLE, ARG_INT, ARG_SHARED, ARG_TYPE_MASK, BLOCK_CLOCK, BLOCK_DATA, BLOCK_LOST,
-    BLOCK_META, BLOCK_OPEN, BLOCK_THREAD, BLOCK_WRITTEN, FLAG_ARGS, FLAG_LINK, FLAG_NAMED_BY_TEXT,
-    KIND_ARG, KIND_COUNTER, KIND_INSTANT, KIND_LINK, KIND_SPAN, KIND_STEP, KIND_TEXT, RECORD_BYTES,
-    meta_extra, meta_flags, meta_kind, meta_name,
+    BLOCK_META, BLOCK_OPEN, BLOCK_THREAD, BLOCK_WRITTEN, BlockHead, FLAG_ARGS, FLAG_LINK,
+    FLAG_NAMED_BY_TEXT, KIND_ARG, KIND_COUNTER, KIND_INSTANT, KIND_LINK, KIND_SPAN, KIND_STEP,
+    KIND_TEXT, RECORD_BYTES, meta_extra, meta_flags, meta_kind, meta_name,
 };
 
 /// Records of one part.
@@ -57,6 +57,10 @@ pub(crate) struct Index<'a> {
     pub(crate) garbage: u64,
     /// Surely no arguments that belong to spans of several threads.
     pub(crate) nothing_shared: bool,
+    /// What happened before these ticks may be gone; 0: nothing is gone.
+    pub(crate) first_ticks: u64,
+    /// What ended before these ticks is not to be written.
+    pub(crate) floor: u64,
 }
 
 /// What a recovery finds in one region of the rings file.
@@ -154,6 +158,48 @@ impl<'a> Index<'a> {
     /// The clock.
     pub(crate) fn timeline(&self) -> Timeline {
         Timeline::new(self.pairs.clone())
+    }
+
+    /// Of a flight recording that a killed program left: nothing older than was to be kept.
+    pub(crate) fn keep_last(&mut self) {
+        let Some(seconds) = self.facts.get("keep_last_s") else {
+            return;
+        };
+        let seconds: f64 = seconds.parse().unwrap_or(0.0);
+        let timeline = self.timeline();
+        let last = timeline.unix_of(self.latest());
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "float to int conversion saturates"
+        )]
+        let from = last.saturating_sub((seconds * 1e9) as i64);
+        self.floor = timeline.ticks(from);
+    }
+
+    /// The latest moment that any record tells of.
+    fn latest(&self) -> u64 {
+        let mut latest = self.last_reading();
+        for data in &self.data {
+            for (words, _) in records(data.bytes) {
+                let moment = match meta_kind(words[2]) {
+                    KIND_SPAN | KIND_STEP => words[0].max(words[1]),
+                    KIND_INSTANT | KIND_COUNTER => words[0],
+                    _ => 0,
+                };
+                latest = latest.max(moment);
+            }
+        }
+        let begins = self.open.iter().flat_map(|open| raw_records(open.2));
+        begins
+            .filter(|(words, _)| words[2] != 0)
+            .fold(latest, |latest, (words, _)| latest.max(words[0]))
+    }
+
+    /// Leaves only what is known about the recording.
+    pub(crate) fn forget_events(&mut self) {
+        self.data.clear();
+        self.open.clear();
+        self.threads.clear();
     }
 
     /// Records of events and arguments, and open spans: not less than there are events.
@@ -266,7 +312,7 @@ pub(crate) struct Part {
 pub(crate) struct Decoder<'i, 'a> {
     index: &'i Index<'a>,
     shared: HashMap<u64, Vec<Arg<'a>>>,
-    keep: Keep,
+    pub(crate) keep: Keep,
     /// Ticks up to which open spans reach whose end nobody wrote down.
     last_open: u64,
 }
@@ -276,12 +322,12 @@ impl<'i, 'a> Decoder<'i, 'a> {
         let mut decoder = Self {
             index,
             shared: HashMap::new(),
-            keep: Keep::new(index, cut),
+            keep: Keep::new(index, cut, index.floor),
             last_open: 0,
         };
         decoder.collect_shared();
         if index.open.iter().any(|open| open.1 == 0) {
-            decoder.last_open = decoder.latest();
+            decoder.last_open = index.latest();
         }
         decoder
     }
@@ -300,26 +346,6 @@ impl<'i, 'a> Decoder<'i, 'a> {
                 }
             }
         }
-    }
-
-    /// The latest moment that any record tells of.
-    fn latest(&self) -> u64 {
-        let mut latest = self.index.last_reading();
-        for data in &self.index.data {
-            for (words, _) in records(data.bytes) {
-                let moment = match meta_kind(words[2]) {
-                    KIND_SPAN | KIND_STEP => words[0].max(words[1]),
-                    KIND_INSTANT | KIND_COUNTER => words[0],
-                    _ => 0,
-                };
-                latest = latest.max(moment);
-            }
-        }
-        let open = self.index.open.iter();
-        let begins = open.flat_map(|open| raw_records(open.2));
-        begins
-            .filter(|(words, _)| words[2] != 0)
-            .fold(latest, |latest, (words, _)| latest.max(words[0]))
     }
 
     /// The parts of the recording, at least one.
@@ -418,7 +444,7 @@ impl<'i, 'a> Decoder<'i, 'a> {
             event.args = self.take_args(state, &mut batch.args, event.begin);
             if kept != Verdict::Kept {
                 batch.args.truncate(before);
-            } else if event.args.1 == 0 {
+            } else if event.args.1 == 0 && event.begin < self.index.first_ticks {
                 batch.lost_args += 1;
             }
         }
@@ -520,6 +546,17 @@ pub(crate) fn count_events(bytes: &[u8]) -> u64 {
     records(bytes).filter(|(words, _)| is_event(*words)).count() as u64
 }
 
+/// Events in a block (its head, its content) that was not written.
+pub(crate) fn lost_records(pair: &[std::io::IoSlice<'_>]) -> u64 {
+    match pair {
+        [head, content] => match BlockHead::decode(head) {
+            Some(head) if head.kind == BLOCK_DATA => (content.len() / RECORD_BYTES) as u64,
+            _ => 0,
+        },
+        _ => 0,
+    }
+}
+
 /// Begin and end of every event, in ticks.
 pub(crate) fn events(index: &Index<'_>, mut found: impl FnMut(u64, u64)) {
     for data in &index.data {
@@ -589,7 +626,7 @@ fn walk(bytes: &[u8], with_tails: bool) -> impl Iterator<Item = ([u64; 3], &[u8]
 mod tests {
     use super::*;
     use crate::journal::Journal;
-    use crate::layout::{BlockHead, meta};
+    use crate::layout::meta;
 
     fn record(into: &mut Vec<u8>, words: [u64; 3]) {
         for word in words {

@@ -1,8 +1,9 @@
 //! The drain thread: carries records from the threads' rings into the journal.
 //!
-//! It wakes by time: every millisecond while something is being recorded, every five otherwise, and
-//! goes on without a pause while rings are more than half full, so that the recording threads never
-//! need a system call to wake it. Rings that were more than half full get more chunks.
+//! It wakes by time: every millisecond while something is being recorded, and goes on without a pause
+//! while rings are more than half full, so that the recording threads need no system call to wake it.
+//! Rings that were more than half full get more chunks. When no chunk was left for 200 ms it sleeps for
+//! up to 50 ms; a thread that leaves a chunk meanwhile wakes it ([`crate::alarm`]).
 //!
 //! Only chunks that their owner has left are carried, so writes and blocks are large: what is in the
 //! current chunk is safe where it is. A flush, a thread's end and the session's end carry the rest.
@@ -18,9 +19,12 @@
 
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::alarm;
+use crate::circle::{Shot, block};
 use crate::clock::Pair;
 use crate::decode::count_events;
 use crate::journal::Journal;
@@ -31,10 +35,12 @@ use crate::layout::{
 };
 use crate::os;
 use crate::region::{ATTACH, Region, SWEEPING, regions};
-use crate::ring::exit;
+use crate::ring::{LOST, exit};
+use crate::triggers::Triggers;
 
 const BUSY_PERIOD: Duration = Duration::from_millis(1);
-const IDLE_PERIOD: Duration = Duration::from_millis(2);
+/// At most twenty times a second. A thread that leaves a chunk wakes us earlier.
+const IDLE_PERIOD: Duration = Duration::from_millis(50);
 /// Passes without a record before the longer period is used.
 const IDLE_AFTER: u32 = 200;
 const CLOCK_PERIOD: Duration = Duration::from_secs(1);
@@ -45,9 +51,26 @@ pub(crate) struct Carried {
     state: AtomicU32,
     events: AtomicU64,
     bytes: AtomicU64,
+    dropped: AtomicU64,
+    covered_ns: AtomicU64,
 }
 
 impl Carried {
+    /// Records that found no room.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// How much of the time to be kept a flight recorder has.
+    pub(crate) fn covered(&self) -> Duration {
+        Duration::from_nanos(self.covered_ns.load(Ordering::Relaxed))
+    }
+
+    /// Bytes of the journal.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
     /// Events and bytes, with what lies in the rings.
     pub(crate) fn so_far(&self) -> (u64, u64) {
         let state = self.state.load(Ordering::Relaxed);
@@ -68,8 +91,25 @@ impl Carried {
     }
 }
 
+/// What the drain thread is asked for.
+pub(crate) enum Request {
+    /// What there is, at this moment; or since a hold began.
+    Shot {
+        since_hold: Option<u32>,
+        answer: SyncSender<Shot>,
+    },
+    /// Nothing of what comes is to be written over, at the cost of so many bytes.
+    Hold {
+        number: u32,
+        bytes: usize,
+        answer: SyncSender<u64>,
+    },
+    /// The hold is over.
+    Release { number: u32 },
+}
+
 /// Tells the drain thread to write out what there is, and to end.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Control {
     /// What it has done.
     pub(crate) carried: Arc<Carried>,
@@ -77,12 +117,13 @@ pub(crate) struct Control {
     changed: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Wish {
     stop: bool,
     /// Flushes asked for, and done.
     flushes: u64,
     flushed: u64,
+    requests: Vec<Request>,
 }
 
 impl Control {
@@ -97,6 +138,7 @@ impl Control {
     pub(crate) fn stop(&self) {
         self.lock().stop = true;
         self.changed.notify_all();
+        alarm::ring();
     }
 
     /// Waits until everything that was recorded before this call is in the journal. `false` when
@@ -105,7 +147,7 @@ impl Control {
         let mut wish = self.lock();
         wish.flushes += 1;
         let mine = wish.flushes;
-        self.changed.notify_all();
+        alarm::ring();
         let begun = Instant::now();
         while wish.flushed < mine && !wish.stop {
             let Some(left) = patience.checked_sub(begun.elapsed()) else {
@@ -120,21 +162,39 @@ impl Control {
         wish.flushed >= mine
     }
 
+    /// Asks for something of a flight recorder. `false` when it has stopped.
+    pub(crate) fn ask(&self, request: Request) -> bool {
+        let mut wish = self.lock();
+        if wish.stop {
+            return false;
+        }
+        wish.requests.push(request);
+        drop(wish);
+        alarm::ring();
+        true
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Wish> {
         self.wish.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sleeps for a period or until something is asked for. Whether to stop, and the flush that
     /// the next pass fulfils.
-    fn wait(&self, period: Duration) -> (bool, u64) {
+    fn wait(&self, period: Duration, long: bool) -> (bool, u64) {
+        let seen = alarm::now();
         let wish = self.lock();
-        let (wish, _) = self
-            .changed
-            .wait_timeout_while(wish, period, |wish| {
-                !wish.stop && wish.flushes == wish.flushed
-            })
-            .unwrap_or_else(PoisonError::into_inner);
+        let asked = wish.stop || wish.flushes != wish.flushed || !wish.requests.is_empty();
+        if asked || period.is_zero() {
+            return (wish.stop, wish.flushes);
+        }
+        drop(wish);
+        alarm::sleep(seen, period, long);
+        let wish = self.lock();
         (wish.stop, wish.flushes)
+    }
+
+    fn requests(&self) -> Vec<Request> {
+        std::mem::take(&mut self.lock().requests)
     }
 
     fn done(&self, flush: u64) {
@@ -188,6 +248,10 @@ pub(crate) struct Drain {
     events: u64,
     /// Threads seen so far.
     pub(crate) threads: u64,
+    /// Records dropped in rings so far.
+    dropped: u64,
+    /// What a flight recorder looks for.
+    flight: Option<Triggers>,
 }
 
 impl Drain {
@@ -200,7 +264,77 @@ impl Drain {
             records: 0,
             events: 0,
             threads: 0,
+            dropped: 0,
+            flight: None,
         }
+    }
+
+    /// For a flight recorder.
+    pub(crate) fn looking_for(mut self, triggers: Option<Triggers>) -> Self {
+        self.flight = triggers;
+        self
+    }
+
+    /// Publishes how far it is.
+    fn tell(&mut self, carried: &Carried) {
+        carried.events.store(self.events, Ordering::Relaxed);
+        carried.bytes.store(self.journal.bytes(), Ordering::Relaxed);
+        let dropped = self.dropped + self.journal.lost() + LOST.load(Ordering::Relaxed);
+        carried.dropped.store(dropped, Ordering::Relaxed);
+        if let Some(circle) = self.journal.circle() {
+            circle.dropped_so_far = dropped;
+            let covered = u64::try_from(circle.covered().as_nanos()).unwrap_or(u64::MAX);
+            carried.covered_ns.store(covered, Ordering::Relaxed);
+        }
+    }
+
+    /// Does what somebody asked for. Who no longer waits for the answer is not missed.
+    fn answer(&mut self, request: Request) {
+        let (state, moment) = match &request {
+            Request::Shot { .. } => (self.state, self.moment()),
+            _ => (self.state, Vec::new()),
+        };
+        let Some(circle) = self.journal.circle() else {
+            return;
+        };
+        match request {
+            Request::Shot { since_hold, answer } => {
+                let _ = answer.try_send(circle.shot(since_hold, moment));
+            }
+            Request::Hold {
+                number,
+                bytes,
+                answer,
+            } => {
+                circle.hold(number, bytes);
+                let _ = answer.try_send(crate::clock::ticks(state));
+            }
+            Request::Release { number } => circle.release(number),
+        }
+    }
+
+    /// What is true at this moment only: what is open, and what time it is.
+    fn moment(&self) -> Vec<u8> {
+        let mut moment = Vec::new();
+        let clock = BlockHead {
+            kind: BLOCK_CLOCK,
+            ..BlockHead::default()
+        };
+        block(clock, &Pair::read(self.state).encode(), &mut moment);
+        for region in regions() {
+            if region.session.load(Ordering::SeqCst) == self.state {
+                let head = BlockHead {
+                    kind: BLOCK_OPEN,
+                    serial: region.head().serial.load(Ordering::Acquire),
+                    ..BlockHead::default()
+                };
+                let open = self.open(region);
+                if open.len() > 8 {
+                    block(head, &open, &mut moment);
+                }
+            }
+        }
+        moment
     }
 
     /// The thread's body.
@@ -211,26 +345,36 @@ impl Drain {
         let mut crowded = false;
         let mut flushed = 0;
         loop {
-            let period = match (crowded, idle < IDLE_AFTER) {
+            let long = idle >= IDLE_AFTER;
+            let period = match (crowded, long) {
                 (true, _) => Duration::ZERO,
-                (false, true) => BUSY_PERIOD,
-                (false, false) => IDLE_PERIOD,
+                (false, false) => BUSY_PERIOD,
+                (false, true) => IDLE_PERIOD,
             };
-            let (stop, flush) = control.wait(period);
+            let (stop, flush) = control.wait(period, long);
             if self.last_clock.elapsed() >= CLOCK_PERIOD {
                 self.put_clock();
-                self.refresh_names();
+                if !long {
+                    self.refresh_names();
+                }
             }
             let before = self.records;
-            let wanted = if flush > flushed {
+            let requests = control.requests();
+            let wants_all = |request: &Request| matches!(request, Request::Shot { .. });
+            let wanted = if flush > flushed || requests.iter().any(wants_all) {
                 What::All
             } else {
                 What::Left
             };
             flushed = flush;
             crowded = self.pass(wanted);
-            carried.events.store(self.events, Ordering::Relaxed);
-            carried.bytes.store(self.journal.bytes(), Ordering::Relaxed);
+            self.tell(carried);
+            for request in requests {
+                self.answer(request);
+            }
+            if let Some(flight) = &mut self.flight {
+                flight.look();
+            }
             idle = if self.records == before {
                 idle.saturating_add(1)
             } else {
@@ -238,6 +382,9 @@ impl Drain {
             };
             control.done(flush);
             if stop {
+                // Who waits for an answer or an occasion hears that there will be none.
+                drop(control.requests());
+                self.flight = None;
                 self.put_clock();
                 self.refresh_names();
                 self.pass(What::End);
@@ -340,6 +487,9 @@ impl Drain {
         self.put_lost(head, &mut seen);
         if ended {
             self.put_open(region, serial);
+            if let Some(circle) = self.journal.circle() {
+                circle.forget_thread(serial);
+            }
         }
         self.seen[index] = Some(seen);
         crowded
@@ -416,6 +566,7 @@ impl Drain {
         if lost == seen.lost {
             return;
         }
+        self.dropped += lost.0.saturating_sub(seen.lost.0);
         seen.lost = lost;
         let mut content = lost.0.to_le_bytes().to_vec();
         content.extend_from_slice(&lost.1.to_le_bytes());
@@ -427,8 +578,8 @@ impl Drain {
         self.journal.put(head, &content);
     }
 
-    /// Writes the spans that are open.
-    fn put_open(&mut self, region: &Region, serial: u32) {
+    /// Now, and the spans that are open.
+    fn open(&self, region: &Region) -> Vec<u8> {
         let mut content = crate::clock::ticks(self.state).to_le_bytes().to_vec();
         for slot in region.open() {
             let meta = slot.meta.load(Ordering::Acquire);
@@ -438,6 +589,12 @@ impl Drain {
                 }
             }
         }
+        content
+    }
+
+    /// Writes the spans that are open.
+    fn put_open(&mut self, region: &Region, serial: u32) {
+        let content = self.open(region);
         if content.len() > 8 {
             let head = BlockHead {
                 kind: BLOCK_OPEN,

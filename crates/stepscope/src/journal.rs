@@ -1,4 +1,4 @@
-//! The events file: blocks appended by the drain thread, in a file or in memory.
+//! The events file: blocks appended by the drain thread, in a file, in memory, or in a circle.
 //!
 //! When the file cannot grow any more (a full disk, a limit on file sizes), what comes later is
 //! kept in memory, up to a limit; past that it is dropped and counted. Either way the recording goes
@@ -7,9 +7,10 @@
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
 
+use crate::circle::Circle;
+use crate::decode::lost_records;
 use crate::layout::{BLOCK_DATA, BLOCK_HEAD, BlockHead, RECORD_BYTES};
-
-const SEGMENT_BYTES: usize = 4 << 20;
+use crate::segment::{SEGMENT_BYTES, Tail};
 
 /// Where the blocks go.
 #[derive(Debug)]
@@ -18,11 +19,13 @@ pub(crate) struct Journal {
     file_bytes: u64,
     /// Why the file is no longer written.
     pub(crate) file_error: Option<io::Error>,
-    memory: Vec<Vec<u8>>,
+    memory: Vec<Tail>,
     memory_bytes: usize,
     memory_limit: usize,
+    /// Of a flight recorder.
+    circle: Option<Circle>,
     /// Records that found no room even in memory.
-    pub(crate) lost: u64,
+    lost: u64,
 }
 
 impl Journal {
@@ -35,6 +38,7 @@ impl Journal {
             memory: Vec::new(),
             memory_bytes: 0,
             memory_limit: limit,
+            circle: None,
             lost: 0,
         }
     }
@@ -47,6 +51,14 @@ impl Journal {
         }
     }
 
+    /// The last of it only.
+    pub(crate) fn in_circle(circle: Circle) -> Self {
+        Self {
+            circle: Some(circle),
+            ..Self::in_memory(0)
+        }
+    }
+
     /// Appends one small block.
     pub(crate) fn put(&mut self, mut head: BlockHead, content: &[u8]) {
         head.len = u32::try_from(content.len()).unwrap_or(u32::MAX);
@@ -56,9 +68,12 @@ impl Journal {
 
     /// Appends whole blocks (heads and contents alternate), in as few writes as the kernel takes.
     pub(crate) fn write(&mut self, parts: &mut [IoSlice<'_>]) {
-        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        if let Some(circle) = &mut self.circle {
+            return circle.write(parts);
+        }
         if let Some(file) = &mut self.file {
             let Err(error) = write_all(file, parts) else {
+                let bytes: usize = parts.iter().map(|part| part.len()).sum();
                 self.file_bytes += bytes as u64;
                 return;
             };
@@ -67,34 +82,29 @@ impl Journal {
             self.file = None;
             self.file_error = Some(error);
         }
-        self.keep(parts, bytes);
+        for pair in parts.chunks(2) {
+            if !self.keep(pair) {
+                self.lost += lost_records(pair);
+            }
+        }
     }
 
-    fn keep(&mut self, parts: &[IoSlice<'_>], bytes: usize) {
+    /// Keeps a block in memory; `false` when there is no room.
+    fn keep(&mut self, pair: &[IoSlice<'_>]) -> bool {
+        let bytes: usize = pair.iter().map(|part| part.len()).sum();
         if self.memory_bytes + bytes > self.memory_limit {
-            for pair in parts.chunks(2) {
-                if let [head, content] = pair
-                    && BlockHead::decode(head).is_some_and(|head| head.kind == BLOCK_DATA)
-                {
-                    self.lost += (content.len() / RECORD_BYTES) as u64;
-                }
-            }
-            return;
+            return false;
         }
-        let fits = self
-            .memory
-            .last()
-            .is_some_and(|last| last.capacity() - last.len() >= bytes);
-        if !fits {
-            self.memory
-                .push(Vec::with_capacity(bytes.max(SEGMENT_BYTES)));
+        self.memory_bytes += bytes;
+        if self.memory.last_mut().is_some_and(|last| last.append(pair)) {
+            return true;
         }
-        if let Some(segment) = self.memory.last_mut() {
-            for part in parts {
-                segment.extend_from_slice(part);
-            }
-            self.memory_bytes += bytes;
-        }
+        let Ok(mut next) = Tail::in_memory(SEGMENT_BYTES) else {
+            return false;
+        };
+        let fits = next.append(pair);
+        self.memory.push(next);
+        fits
     }
 
     /// The file, if there is one or was one, and its whole blocks' bytes.
@@ -104,12 +114,24 @@ impl Journal {
 
     /// Bytes of all blocks.
     pub(crate) fn bytes(&self) -> u64 {
-        self.file_bytes + self.memory_bytes as u64
+        let circle = self.circle.as_ref().map_or(0, Circle::bytes);
+        self.file_bytes + (self.memory_bytes + circle) as u64
+    }
+
+    /// Records that found no room.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost + self.circle.as_ref().map_or(0, |circle| circle.lost)
     }
 
     /// What is in memory.
     pub(crate) fn memory(&self) -> impl Iterator<Item = &[u8]> {
-        self.memory.iter().map(Vec::as_slice)
+        let tails = self.memory.iter();
+        tails.map(|tail| tail.segment().blocks(tail.used()))
+    }
+
+    /// The circle of a flight recorder.
+    pub(crate) fn circle(&mut self) -> Option<&mut Circle> {
+        self.circle.as_mut()
     }
 }
 
@@ -176,7 +198,7 @@ mod tests {
         let mut journal = Journal::in_memory(200);
         journal.put(data(1), &[1; 96]);
         journal.put(data(2), &[2; 96]);
-        assert_eq!(journal.lost, 4);
+        assert_eq!(journal.lost(), 4);
         let all: Vec<u8> = journal.memory().flatten().copied().collect();
         let mut seen = Vec::new();
         assert_eq!(

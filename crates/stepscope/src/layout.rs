@@ -32,8 +32,11 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Version of everything in this module.
-pub(crate) const VERSION: u32 = 1;
+/// Version of everything in this module. 2: flight recordings, whose events file consists of segments;
+/// all else is as in version 1.
+pub(crate) const VERSION: u32 = 2;
+/// Versions that can be recovered.
+pub(crate) const KNOWN_VERSIONS: [u32; 2] = [1, 2];
 
 /// Bytes of one record.
 pub(crate) const RECORD_BYTES: usize = 24;
@@ -215,7 +218,12 @@ pub(crate) const NAMES_BYTES: usize = 4 << 20;
 /// Bytes before the first name: nonce, then the number of bytes used by names.
 pub(crate) const NAMES_HEAD: usize = 16;
 
-/// First word of every block of the events file: `SSB` and the version.
+/// First word of every segment of a flight recording.
+pub(crate) const SEGMENT_MAGIC: u64 = u64::from_le_bytes(*b"SSFLIGHT");
+/// Bytes of a segment before its blocks.
+pub(crate) const SEGMENT_HEAD: usize = 64;
+
+/// First word of every block of the events file: `SSB` and the version of blocks.
 pub(crate) const BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"SSB\x01");
 /// Bytes of a block's head.
 pub(crate) const BLOCK_HEAD: usize = 32;

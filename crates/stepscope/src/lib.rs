@@ -32,6 +32,8 @@ pub mod span;
 #[cfg(feature = "tracing")]
 pub mod tracing;
 
+mod alarm;
+mod circle;
 mod clock;
 mod cut;
 mod decode;
@@ -43,18 +45,23 @@ mod names;
 mod os;
 mod region;
 mod ring;
+mod segment;
+mod steps;
 #[cfg(feature = "chrome")]
 mod trace_json;
+mod triggers;
 mod xspace;
 
 pub use cut::Cut;
 pub use names::StaticName;
 pub use session::{
-    Capture, CaptureProgress, HostTracerLevel, SessionError, SessionOptions, StopReport,
-    discard_trace, flush_trace, is_recording, start_capture, start_trace, start_trace_with,
-    stop_trace, trace,
+    Capture, CaptureProgress, FlightOptions, FlightStatus, HostTracerLevel, SessionError,
+    SessionOptions, SlowStep, StopReport, discard_trace, flight_status, flush_trace, is_recording,
+    save_last, start_capture, start_flight, start_trace, start_trace_with, stop_flight, stop_trace,
+    trace, write_last,
 };
 pub use span::{ArgValue, Span, SpanGuard, counter, instant, step, step_named};
+pub use steps::{StepTimes, StepWatch};
 
 /// Called when a session has started or stopped.
 fn levels_changed() {

@@ -66,6 +66,25 @@ pub(crate) unsafe fn map_file(at: *mut u8, bytes: usize, fd: RawFd, offset: u64)
     got != libc::MAP_FAILED
 }
 
+/// Gives address space back.
+///
+/// # Safety
+/// The caller made the mapping, and nobody knows of it any more.
+pub(crate) unsafe fn unmap(at: *mut u8, bytes: usize) {
+    // SAFETY: by the caller's promise.
+    unsafe { libc::munmap(at.cast(), bytes) };
+}
+
+/// Gives the space of a piece of a file back, where the file system can. Best effort.
+pub(crate) fn give_back(fd: RawFd, offset: u64, bytes: u64) {
+    let (Ok(at), Ok(len)) = (libc::off_t::try_from(offset), libc::off_t::try_from(bytes)) else {
+        return;
+    };
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: no memory is passed; a bad descriptor is an error value.
+    unsafe { libc::fallocate(fd, mode, at, len) };
+}
+
 /// Makes the pages of a mapping present and writable, so that the first records do not pay for
 /// it. Best effort: kernels before 5.14 do not know it.
 ///

@@ -21,13 +21,13 @@ use crate::cut::Cut;
 use crate::decode::{Index, Leftover, Thread};
 use crate::export;
 use crate::layout::{
-    CHUNK_BYTES, CHUNK_USABLE, CHUNKS_OFFSET, ChunkHead, Extent, MAX_CHUNKS, MAX_EXTENTS,
-    NAMES_BYTES, OPEN_OFFSET, OPEN_SPANS, RECORD_BYTES, RegionHead, THREAD_NAME_BYTES,
+    CHUNK_BYTES, CHUNK_USABLE, CHUNKS_OFFSET, ChunkHead, Extent, KNOWN_VERSIONS, MAX_CHUNKS,
+    MAX_EXTENTS, NAMES_BYTES, OPEN_OFFSET, OPEN_SPANS, RECORD_BYTES, RegionHead, THREAD_NAME_BYTES,
 };
 use crate::session::folder::{EVENTS_FILE, JOURNAL_PREFIX, LOCK_FILE, RINGS_FILE, remove_journal};
 use crate::session::{mark_written, stats};
 use crate::xspace::{Facts, Names};
-use crate::{names, os};
+use crate::{names, os, segment};
 
 /// Folders below a log directory that are looked at.
 const MAX_DEPTH: usize = 8;
@@ -197,9 +197,17 @@ fn recover_locked(
         .map(os::MappedFile::bytes)
         .unwrap_or_default();
     let mut index = Index::default();
-    index.add(events.bytes());
+    if segment::is_file_of_segments(events.bytes()) {
+        for blocks in segment::read_all(events.bytes()) {
+            index.add(blocks);
+        }
+    } else {
+        index.add(events.bytes());
+    }
     if let Some(found) = index.facts.get("version")
-        && *found != crate::layout::VERSION.to_string()
+        && !KNOWN_VERSIONS
+            .iter()
+            .any(|known| *found == known.to_string())
     {
         return Err(RecoverError::OtherVersion {
             path: journal.to_owned(),
@@ -221,6 +229,7 @@ fn recover_locked(
     names::read_table(rings.get(..NAMES_BYTES).unwrap_or_default(), |id, text| {
         table.insert(id, text);
     });
+    index.keep_last();
     run.dropped = index.threads.values().map(|thread| thread.dropped).sum();
     let facts = facts(&index, run.dropped);
     let names = Names::Table(table);
@@ -261,9 +270,13 @@ fn recover_locked(
 }
 
 fn facts(index: &Index<'_>, dropped: u64) -> Facts {
-    let mut warnings = vec![
-        "the program ended without stop_trace; this run was recovered from its journal".to_owned(),
-    ];
+    let mut warnings = vec![match index.facts.get("keep_last_s") {
+        None => "the program ended without stop_trace; this run was recovered from its journal"
+            .to_owned(),
+        Some(seconds) => format!(
+            "the program ended unexpectedly; these are its last seconds, at most {seconds}, from the flight recorder's journal"
+        ),
+    }];
     if dropped > 0 {
         warnings.push(format!(
             "{dropped} records were dropped: buffers were full; raise buffer_bytes or lower the trace level"

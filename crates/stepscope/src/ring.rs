@@ -55,6 +55,19 @@ pub(crate) const SESSION_UNIT: u32 = 8;
 /// The session that records, 0 for none: level (2 bits), slow clock (1 bit), session number.
 pub(crate) static STATE: AtomicU32 = AtomicU32::new(0);
 
+/// What steps look at: [`STATE`], and [`WATCHED`] while somebody wants to know how long they take.
+pub(crate) static STEP_STATE: AtomicU32 = AtomicU32::new(0);
+/// See [`STEP_STATE`]; no session's number reaches this bit.
+pub(crate) const WATCHED: u32 = 1 << 31;
+
+/// Changes [`STATE`], and [`STEP_STATE`] with it.
+pub(crate) fn set_state(state: u32) {
+    STATE.store(state, Ordering::SeqCst);
+    let _ = STEP_STATE.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |steps| {
+        Some(steps & WATCHED | state)
+    });
+}
+
 /// Threads that are attaching at this moment: a session's files stay open until there are none.
 pub(crate) static ATTACHING: AtomicU32 = AtomicU32::new(0);
 
@@ -408,6 +421,7 @@ impl Writer<'_> {
         if bytes <= (FULL - self.used().load(Ordering::Relaxed)) as usize {
             return true;
         }
+        crate::alarm::ring_if_asleep();
         // SAFETY: attached.
         let head = unsafe { &*local.head.get() };
         let Some(region) = local.region.get() else {
@@ -548,7 +562,8 @@ fn attach_counted(local: &Local, state: u32) -> bool {
 
 /// In a fork's child: no region is anybody's, and none shows the parent's pages.
 pub(crate) fn after_fork_in_child() {
-    STATE.store(0, Ordering::SeqCst);
+    set_state(0);
+    crate::alarm::after_fork_in_child();
     ATTACHING.store(0, Ordering::SeqCst);
     ATTACH.rings.store(u32::MAX, Ordering::SeqCst);
     LOCAL.with(|local| {

@@ -8,10 +8,11 @@ use std::sync::atomic::Ordering;
 
 use crate::layout::{
     ARG_BOOL, ARG_DOUBLE, ARG_INT, ARG_UINT, FLAG_ARGS, FLAG_NAMED_BY_TEXT, KIND_ARG, KIND_COUNTER,
-    KIND_INSTANT, KIND_SPAN, KIND_STEP, KIND_TEXT, MAX_TEXT_BYTES, RECORD_BYTES, meta,
+    KIND_INSTANT, KIND_SPAN, KIND_STEP, KIND_TEXT, MAX_TEXT_BYTES, RECORD_BYTES, meta, meta_name,
 };
 use crate::names::{self, StaticName};
-use crate::ring::{LEVEL_MASK, OpenSlot, STATE, Writer, with_writer};
+use crate::ring::{LEVEL_MASK, OpenSlot, STATE, STEP_STATE, WATCHED, Writer, with_writer};
+use crate::steps;
 
 /// A value of an argument. Made by `From`; texts are copied when the event is recorded.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -187,7 +188,40 @@ impl SpanGuard {
     /// Whether the span is being recorded: worth asking before an argument is computed.
     #[inline]
     pub fn is_recording(&self) -> bool {
-        self.state != 0
+        self.state & LEVEL_MASK != 0
+    }
+
+    /// Begins a step whose time somebody wants to know, recorded or not.
+    #[cold]
+    fn begin_watched(state: u32, number: i64, begin: impl FnOnce(u32) -> Self) -> Self {
+        let state = state & !WATCHED;
+        let mut guard = if state & LEVEL_MASK == 0 {
+            Self::OFF
+        } else {
+            begin(state)
+        };
+        if guard.state == 0 {
+            (guard.begin, guard.state) = steps::begin_unrecorded();
+        }
+        guard.state |= WATCHED;
+        steps::began(guard.begin, number);
+        guard
+    }
+
+    /// The session has ended, or this is a step that is watched.
+    #[cold]
+    fn end_watched(&mut self) {
+        if self.state & WATCHED == 0 {
+            return;
+        }
+        let state = self.state & !WATCHED;
+        let end = crate::clock::ticks(state);
+        if state & LEVEL_MASK != 0 && STATE.load(Ordering::Relaxed) == state {
+            with_writer(state, |writer| {
+                writer.close(self.slot, self.begin, end, self.meta);
+            });
+        }
+        steps::ended(self.begin, end, meta_name(self.meta));
     }
 }
 
@@ -200,7 +234,7 @@ impl Drop for SpanGuard {
         }
         cold_path();
         if STATE.load(Ordering::Relaxed) != self.state {
-            return;
+            return self.end_watched();
         }
         with_writer(self.state, |writer| {
             writer.close(self.slot, self.begin, writer.now(), self.meta);
@@ -312,30 +346,42 @@ pub fn step(number: i64) -> SpanGuard {
 /// or `test` and has no `/`.
 #[inline]
 pub fn step_named(name: &str, number: i64) -> SpanGuard {
-    let state = STATE.load(Ordering::Relaxed);
-    if state & LEVEL_MASK == 0 {
+    let begin = |state| {
+        let args = [(&STEP_NUM, ArgValue::Int(number))];
+        match names::intern(name) {
+            0 => begin_by_text(state, name, KIND_STEP, &args),
+            id => begin(state, id, KIND_STEP, &args),
+        }
+    };
+    let state = STEP_STATE.load(Ordering::Relaxed);
+    if state == 0 {
         return SpanGuard::OFF;
     }
-    let args = [(&STEP_NUM, ArgValue::Int(number))];
-    match names::intern(name) {
-        0 => begin_by_text(state, name, KIND_STEP, &args),
-        id => begin(state, id, KIND_STEP, &args),
+    if state & WATCHED != 0 {
+        return SpanGuard::begin_watched(state, number, begin);
     }
+    begin(state)
 }
 
 pub(crate) static STEP_NUM: StaticName = StaticName::new("step_num");
 
 #[inline]
 fn step_of(name: &'static StaticName, number: i64) -> SpanGuard {
-    let state = STATE.load(Ordering::Relaxed);
-    if state & LEVEL_MASK == 0 {
+    let begin = |state| {
+        let args = [(&STEP_NUM, ArgValue::Int(number))];
+        match name.id() {
+            0 => begin_by_text(state, name.text(), KIND_STEP, &args),
+            id => begin(state, id, KIND_STEP, &args),
+        }
+    };
+    let state = STEP_STATE.load(Ordering::Relaxed);
+    if state == 0 {
         return SpanGuard::OFF;
     }
-    let args = [(&STEP_NUM, ArgValue::Int(number))];
-    match name.id() {
-        0 => begin_by_text(state, name.text(), KIND_STEP, &args),
-        id => begin(state, id, KIND_STEP, &args),
+    if state & WATCHED != 0 {
+        return SpanGuard::begin_watched(state, number, begin);
     }
+    begin(state)
 }
 
 /// Records one sample of a counter. A value that is not finite is left out.

@@ -81,9 +81,12 @@ pub(crate) fn write(
 ) -> io::Result<Written> {
     let mut counted = Counted { out, bytes: 0 };
     let mut space = XSpaceWriter::new(&mut counted);
-    let timeline = index.timeline();
+    let mut timeline = index.timeline();
     let mut written = Written::default();
     let decoder = Decoder::new(index, cut);
+    if let Some(origin) = decoder.keep.origin {
+        timeline = timeline.from(origin);
+    }
     let ids = line_ids(index);
     let mut states: HashMap<u32, ThreadState<'_>> = HashMap::new();
     let mut batch = Batch::default();

@@ -4,9 +4,11 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use super::flight::{Part, Running};
 use super::recording::{self, Owner};
 use super::{
-    Finished, SessionError, SessionOptions, StopReport, guarded, process, process_patiently,
+    Finished, HostTracerLevel, SessionError, SessionOptions, StopReport, guarded, process,
+    process_patiently,
 };
 use crate::cut::Cut;
 use crate::drain::Carried;
@@ -21,7 +23,69 @@ pub struct Capture {
     /// Of the session in this process that it is.
     number: u32,
     carried: Arc<Carried>,
+    /// Events and bytes that were there before it began.
+    before: (u64, u64),
+    ride: Option<Ride>,
     ended: bool,
+}
+
+/// A capture that is a part of what the flight recorder has.
+struct Ride {
+    running: Arc<Running>,
+    number: u32,
+    /// When it began.
+    ticks: u64,
+    before: (u64, u64),
+    dropped_before: u64,
+    /// Nothing is to be recorded.
+    is_off: bool,
+    warnings: Vec<String>,
+}
+
+impl std::fmt::Debug for Ride {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Ride").finish_non_exhaustive()
+    }
+}
+
+impl Ride {
+    fn start(running: Arc<Running>, options: &SessionOptions) -> Result<Self, SessionError> {
+        let number = recording::next_number();
+        let before = running.carried().so_far();
+        let dropped_before = running.carried().dropped();
+        let ticks = running.hold(number, options.memory_limit_bytes)?;
+        let level = running.flight.options.host_tracer_level;
+        let mut warnings = Vec::new();
+        if options.host_tracer_level > level {
+            warnings.push(format!(
+                "recorded at host_tracer_level {}, that of the flight recorder, not {}",
+                level as u32, options.host_tracer_level as u32
+            ));
+        }
+        Ok(Self {
+            running,
+            number,
+            ticks,
+            before,
+            dropped_before,
+            is_off: options.host_tracer_level == HostTracerLevel::Off,
+            warnings,
+        })
+    }
+
+    fn finish(&self, out: &mut dyn Write, cut: &Cut) -> Result<StopReport, SessionError> {
+        let shot = self.running.shot(Some(self.number))?;
+        let mut part = Part::new(&self.running, &shot, cut);
+        part.since(self.ticks, self.dropped_before);
+        for warning in &self.warnings {
+            part.warn(warning.clone());
+        }
+        if self.is_off {
+            part.nothing();
+        }
+        part.write(out)
+            .map_err(|source| SessionError::NotDelivered { source })
+    }
 }
 
 /// How much has been recorded.
@@ -38,25 +102,37 @@ pub struct CaptureProgress {
 /// Starts a recording in memory, up to [`SessionOptions::memory_limit_bytes`]. Nothing is written
 /// to any disk. Of the options, those about files and folders have no meaning here.
 ///
+/// While the flight recorder runs, a capture is a part of what that records, at its level; the flight
+/// recorder goes on, and may take so much more memory meanwhile.
+///
 /// # Errors
 /// [`SessionError::TraceRunning`] while the program records itself, [`SessionError::CaptureRunning`]
 /// while there is another capture.
 pub fn start_capture(options: &SessionOptions) -> Result<Capture, SessionError> {
     guarded(|| {
         let mut process = process()?;
-        match process.active.as_deref().map(|session| &session.owner) {
-            None => {}
-            Some(Owner::Program { folder, .. }) => {
-                return Err(SessionError::TraceRunning {
-                    path: folder.clone(),
-                });
-            }
-            Some(Owner::Capture) => return Err(SessionError::CaptureRunning),
+        process.refuse_others()?;
+        if let Some(Owner::Flight {
+            running: Some(running),
+            ..
+        }) = process.active.as_deref().map(|session| &session.owner)
+        {
+            let ride = Ride::start(Arc::clone(running), options)?;
+            process.rider = Some(ride.number);
+            return Ok(Capture {
+                number: ride.number,
+                carried: Arc::clone(ride.running.carried()),
+                before: ride.before,
+                ride: Some(ride),
+                ended: false,
+            });
         }
         let session = recording::start_in_memory(Owner::Capture, options)?;
         let capture = Capture {
             number: session.number,
             carried: Arc::clone(&session.control.carried),
+            before: (0, 0),
+            ride: None,
             ended: false,
         };
         process.active = Some(Box::new(session));
@@ -70,7 +146,10 @@ impl Capture {
     /// How much has been recorded so far. Costs a look at each thread's buffer.
     pub fn progress(&self) -> CaptureProgress {
         let (events, bytes) = self.carried.so_far();
-        CaptureProgress { events, bytes }
+        CaptureProgress {
+            events: events.saturating_sub(self.before.0),
+            bytes: bytes.saturating_sub(self.before.1),
+        }
     }
 
     /// Stops, and writes what `cut` keeps as one `XSpace` to `out`, in large pieces.
@@ -82,11 +161,27 @@ impl Capture {
     /// fails. Either way the recording has ended.
     pub fn finish(mut self, out: &mut dyn Write, cut: &Cut) -> Result<StopReport, SessionError> {
         guarded(|| {
+            if let Some(ride) = self.ride.take() {
+                let result = ride.finish(out, cut);
+                self.get_off(&ride);
+                return result;
+            }
             let finished = self.end()?;
             finished
                 .write_to(out, cut)
                 .map_err(|source| SessionError::NotDelivered { source })
         })
+    }
+
+    /// Ends the ride.
+    fn get_off(&mut self, ride: &Ride) {
+        self.ended = true;
+        ride.running.release(ride.number);
+        if let Ok(mut process) = process_patiently()
+            && process.rider == Some(ride.number)
+        {
+            process.rider = None;
+        }
     }
 
     /// Stops recording.
@@ -104,7 +199,9 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        if !self.ended {
+        if let Some(ride) = self.ride.take() {
+            self.get_off(&ride);
+        } else if !self.ended {
             let _ = guarded(|| self.end().map(drop));
         }
     }

@@ -27,6 +27,31 @@ pub enum SessionError {
         /// Folder of the program's session.
         path: PathBuf,
     },
+    /// The flight recorder runs already.
+    #[error("the flight recorder runs already; call stop_flight first")]
+    FlightRunning,
+    /// There is no flight recorder.
+    #[error("the flight recorder does not run; call start_flight first")]
+    NoFlight,
+    /// The flight recorder pauses while the program records itself.
+    #[error(
+        "the flight recorder pauses while the program records itself; try again after its stop_trace"
+    )]
+    FlightPaused,
+    /// Options of the flight recorder that cannot be.
+    #[error("the flight recorder cannot do this: {reason}")]
+    BadFlight {
+        /// What is wrong.
+        reason: String,
+    },
+    /// A save of the flight recorder could not be written.
+    #[error("cannot write what the flight recorder has ({source}): {}", path.display())]
+    NotSaved {
+        /// The file that was to be written.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
     /// The recording of a capture is not in this process: it was started before a fork.
     #[error("this capture is not recorded in this process; a fork's child starts its own")]
     CaptureGone,

@@ -33,6 +33,7 @@ impl Finished {
     fn folder(&self) -> &Path {
         match &self.owner {
             Owner::Program { folder, .. } => folder,
+            Owner::Flight { folder, .. } => folder.as_deref().unwrap_or(Path::new("")),
             Owner::Capture => Path::new(""),
         }
     }
@@ -105,14 +106,7 @@ impl Finished {
 
     fn index<'a>(&'a self, events: Option<&'a [u8]>) -> Index<'a> {
         let mut index = Index::default();
-        #[cfg(feature = "tracing")]
-        {
-            index.nothing_shared = !crate::tracing::in_use();
-        }
-        #[cfg(not(feature = "tracing"))]
-        {
-            index.nothing_shared = true;
-        }
+        index.nothing_shared = nothing_shared();
         if let Some(events) = events {
             index.add(events);
         }
@@ -135,7 +129,7 @@ impl Finished {
         let journal = &self.drain.journal;
         let in_rings: u64 = index.threads.values().map(|thread| thread.dropped).sum();
         let cut_texts = index.threads.values().map(|thread| thread.cut).sum();
-        let dropped = in_rings + journal.lost + self.lost;
+        let dropped = in_rings + journal.lost() + self.lost;
         let mut warnings = self.warnings.clone();
         if let Some(error) = &journal.file_error {
             warnings.push(format!(
@@ -162,8 +156,8 @@ impl Finished {
     /// Throws the recording away, and its folder if that is empty.
     pub(super) fn discard(&self) {
         self.remove_journal();
-        if let Owner::Program { folder, .. } = &self.owner {
-            let _ = std::fs::remove_dir(folder);
+        if !self.folder().as_os_str().is_empty() {
+            let _ = std::fs::remove_dir(self.folder());
         }
     }
 
@@ -174,7 +168,19 @@ impl Finished {
     }
 }
 
-fn add_written(report: &mut StopReport, written: &Written, cut: &Cut) {
+/// Surely no arguments that belong to spans of several threads.
+pub(super) fn nothing_shared() -> bool {
+    #[cfg(feature = "tracing")]
+    {
+        !crate::tracing::in_use()
+    }
+    #[cfg(not(feature = "tracing"))]
+    {
+        true
+    }
+}
+
+pub(super) fn add_written(report: &mut StopReport, written: &Written, cut: &Cut) {
     report.spans = written.spans;
     report.unfinished = written.unfinished;
     report.instants = written.instants;

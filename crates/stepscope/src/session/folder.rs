@@ -22,8 +22,13 @@ pub(crate) const EVENTS_FILE: &str = "events";
 /// Names, then the threads' regions.
 pub(crate) const RINGS_FILE: &str = "rings";
 
-/// Makes `LOG_DIR/plugins/profile/SESSION` and proves that it can be written.
-pub(super) fn make(log_dir: &Path, session: Option<&str>) -> Result<PathBuf, SessionError> {
+/// Makes `LOG_DIR/plugins/profile/SESSION` and proves that it can be written. Without a name, it is
+/// the local time and the suffix.
+pub(super) fn make(
+    log_dir: &Path,
+    session: Option<&str>,
+    suffix: &str,
+) -> Result<PathBuf, SessionError> {
     if let Some(name) = session {
         plain_name(name)?;
     }
@@ -35,7 +40,7 @@ pub(super) fn make(log_dir: &Path, session: Option<&str>) -> Result<PathBuf, Ses
             fs::create_dir_all(&folder).map_err(|source| refusal(&folder, source))?;
             folder
         }
-        None => make_unique(&parent)?,
+        None => make_unique(&parent, suffix)?,
     };
     if let Err(source) = prove(&folder) {
         let _ = fs::remove_dir(&folder);
@@ -45,13 +50,13 @@ pub(super) fn make(log_dir: &Path, session: Option<&str>) -> Result<PathBuf, Ses
 }
 
 /// Takes a name that no other session has.
-fn make_unique(parent: &Path) -> Result<PathBuf, SessionError> {
+fn make_unique(parent: &Path, suffix: &str) -> Result<PathBuf, SessionError> {
     let time = os::local_time_text(unix_now_ns() / 1_000_000_000);
     let mut number = 1;
     loop {
         let folder = match number {
-            1 => parent.join(&time),
-            _ => parent.join(format!("{time}_{number}")),
+            1 => parent.join(format!("{time}{suffix}")),
+            _ => parent.join(format!("{time}{suffix}_{number}")),
         };
         match fs::create_dir(&folder) {
             Ok(()) => return Ok(folder),
@@ -135,7 +140,6 @@ impl JournalFiles {
             Ok(files)
         });
         if result.is_err() {
-            forget_inherited();
             let _ = fs::remove_dir_all(&hidden);
         }
         result
@@ -171,9 +175,9 @@ impl JournalFiles {
         options.read(true).write(true).create_new(true);
         let files = Self {
             folder: folder.to_owned(),
-            lock: inherited(0, options.open(folder.join(LOCK_FILE))?),
-            rings: inherited(1, options.open(folder.join(RINGS_FILE))?),
-            events: inherited(2, options.open(folder.join(EVENTS_FILE))?),
+            lock: inherited(options.open(folder.join(LOCK_FILE))?),
+            rings: inherited(options.open(folder.join(RINGS_FILE))?),
+            events: inherited(options.open(folder.join(EVENTS_FILE))?),
         };
         if !os::try_lock(files.lock.as_fd())? {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -186,23 +190,31 @@ impl JournalFiles {
 
 impl Drop for JournalFiles {
     fn drop(&mut self) {
-        forget_inherited();
+        for file in [&self.lock, &self.rings, &self.events] {
+            forget_inherited(file.as_raw_fd());
+        }
     }
 }
 
-fn forget_inherited() {
+fn forget_inherited(fd: i32) {
     for place in &DESCRIPTORS {
-        place.store(-1, Ordering::SeqCst);
+        let _ = place.compare_exchange(fd, -1, Ordering::SeqCst, Ordering::SeqCst);
     }
 }
 
-/// Descriptors that a fork's child closes, as long as there are [`JournalFiles`] (a process has one
-/// at a time): it does not own the journal, and a lock that it keeps would keep the journal from
-/// being recovered.
-pub(super) static DESCRIPTORS: [AtomicI32; 3] = [const { AtomicI32::new(-1) }; 3];
+/// Descriptors that a fork's child closes, as long as there are [`JournalFiles`] (a process has at most
+/// two at a time, one of them stopped): it does not own the journal, and a lock that it keeps would
+/// keep the journal from being recovered.
+pub(super) static DESCRIPTORS: [AtomicI32; 6] = [const { AtomicI32::new(-1) }; 6];
 
-fn inherited(place: usize, file: File) -> File {
-    DESCRIPTORS[place].store(file.as_raw_fd(), Ordering::SeqCst);
+fn inherited(file: File) -> File {
+    let fd = file.as_raw_fd();
+    for place in &DESCRIPTORS {
+        let taken = place.compare_exchange(-1, fd, Ordering::SeqCst, Ordering::SeqCst);
+        if taken.is_ok() {
+            break;
+        }
+    }
     file
 }
 

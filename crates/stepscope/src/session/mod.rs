@@ -1,12 +1,13 @@
 //! Sessions: from `start_trace` to the file in the log directory.
 //!
-//! One recording at a time: the program's own, or a [`Capture`] that somebody else asked for. It
+//! One recording at a time: the program's own, a [`Capture`] that somebody else asked for, or the
+//! flight recorder's, which pauses for the first and carries the second. It
 //! owns the drain thread and, when it is crash safe, the journal's files. Everything that can be
 //! known to go wrong is found out at the start; a recording of the program whose file cannot be
 //! written at the end is kept, so that the stop can be tried again.
 //!
 //! Reading order: this file (the verbs), `recording` (from start to stop), `finished` (writing),
-//! `capture`, `handlers` (fork and exit), `folder`.
+//! `capture`, `flight`, `handlers` (fork and exit), `folder`.
 #![allow(
     unsafe_code,
     reason = "the process's one session lives behind a pointer that a fork's child lets go of"
@@ -15,6 +16,7 @@
 mod capture;
 mod error;
 mod finished;
+mod flight;
 pub(crate) mod folder;
 mod handlers;
 mod options;
@@ -29,11 +31,16 @@ use std::time::{Duration, Instant};
 pub use capture::{Capture, CaptureProgress, start_capture};
 pub use error::SessionError;
 pub(crate) use finished::{mark_written, stats};
+pub use flight::{
+    FlightOptions, FlightStatus, SlowStep, flight_status, save_last, start_flight, stop_flight,
+    write_last,
+};
 pub use options::{HostTracerLevel, SessionOptions, StopReport};
 
 use crate::os;
 use crate::ring::STATE;
 use finished::Finished;
+use flight::Flight;
 use recording::{Owner, Session};
 
 /// What this process is doing.
@@ -43,22 +50,38 @@ struct Process {
     active: Option<Box<Session>>,
     /// A recording of the program that is stopped, but not written.
     kept: Option<Box<Finished>>,
+    /// The flight recorder, also while it pauses.
+    flight: Option<Arc<Flight>>,
+    /// The capture that rides on the flight recorder.
+    rider: Option<u32>,
 }
 
 impl Process {
     /// Why the program cannot begin a recording now.
     fn refuse_start(&self) -> Result<(), SessionError> {
-        if let Some(session) = &self.active {
-            return Err(match &session.owner {
-                Owner::Program { folder, .. } => SessionError::AlreadyRecording {
-                    path: folder.clone(),
-                },
-                Owner::Capture => SessionError::CaptureRunning,
-            });
+        match self.refuse_others() {
+            Err(SessionError::TraceRunning { path }) => {
+                return Err(SessionError::AlreadyRecording { path });
+            }
+            result => result?,
         }
         match &self.kept {
             Some(kept) => Err(SessionError::Unwritten { path: kept.path() }),
             None => Ok(()),
+        }
+    }
+
+    /// What records now besides the flight recorder, as an error.
+    fn refuse_others(&self) -> Result<(), SessionError> {
+        match self.active.as_deref().map(|session| &session.owner) {
+            Some(Owner::Program { folder, .. }) => Err(SessionError::TraceRunning {
+                path: folder.clone(),
+            }),
+            Some(Owner::Capture) => Err(SessionError::CaptureRunning),
+            Some(Owner::Flight { .. }) | None => match self.rider {
+                Some(_) => Err(SessionError::CaptureRunning),
+                None => Ok(()),
+            },
         }
     }
 
@@ -67,15 +90,34 @@ impl Process {
         if let Some(kept) = self.kept.take() {
             return Ok(kept);
         }
-        match self.active.take() {
-            Some(session) if matches!(session.owner, Owner::Program { .. }) => {
-                session.finish().map(Box::new)
+        let is_program =
+            |session: &mut Box<Session>| matches!(session.owner, Owner::Program { .. });
+        if let Some(session) = self.active.take_if(is_program) {
+            return session.finish().map(Box::new);
+        }
+        Err(match self.refuse_others() {
+            Err(_) => SessionError::NotYours,
+            Ok(()) => SessionError::NotRecording,
+        })
+    }
+
+    /// Stops the flight recorder, if it runs, and drops what it has.
+    fn pause_flight(&mut self) {
+        let session = self.active.take_if(|session| session.is_flight());
+        if let Some(Ok(finished)) = session.map(|session| session.finish()) {
+            finished.discard();
+        }
+    }
+
+    /// Lets the flight recorder go on, if there is one that pauses. Why it cannot.
+    fn resume_flight(&mut self) -> Option<String> {
+        let flight = self.flight.as_ref().filter(|_| self.active.is_none())?;
+        match flight::start(flight) {
+            Ok(session) => {
+                self.active = Some(Box::new(session));
+                None
             }
-            Some(session) => {
-                self.active = Some(session);
-                Err(SessionError::NotYours)
-            }
-            None => Err(SessionError::NotRecording),
+            Err(error) => Some(format!("the flight recorder could not go on: {error}")),
         }
     }
 }
@@ -150,10 +192,13 @@ pub fn start_trace_with(
     guarded(|| {
         let mut process = process()?;
         process.refuse_start()?;
-        process.active = Some(Box::new(recording::start_program(log_dir, options)?));
+        process.pause_flight();
+        let started = recording::start_program(log_dir, options);
+        let result = started.map(|session| process.active = Some(Box::new(session)));
+        process.resume_flight();
         drop(process);
         crate::levels_changed();
-        Ok(())
+        result
     })
 }
 
@@ -170,10 +215,14 @@ pub fn stop_trace() -> Result<StopReport, SessionError> {
     guarded(|| {
         let mut process = process()?;
         let mut finished = process.take_program()?;
-        let result = os::without_size_signal(|| finished.write());
+        let mut result = os::without_size_signal(|| finished.write());
         match &result {
             Ok(_) => finished.remove_journal(),
             Err(_) => process.kept = Some(finished),
+        }
+        let warning = process.resume_flight();
+        if let Ok(report) = &mut result {
+            report.warnings.extend(warning);
         }
         drop(process);
         crate::levels_changed();
@@ -190,6 +239,7 @@ pub fn discard_trace() -> Result<(), SessionError> {
         let mut process = process()?;
         let finished = process.take_program()?;
         finished.discard();
+        process.resume_flight();
         drop(process);
         crate::levels_changed();
         Ok(())

@@ -1,6 +1,7 @@
 //! A recording that runs: from the first clock reading to the drain thread's last pass.
 #![allow(unsafe_code, reason = "maps the name table")]
 
+use std::fmt::Write as _;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -8,15 +9,18 @@ use std::sync::{Arc, Once};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::flight::{Running, Saver};
 use super::folder::{self, JournalFiles};
 use super::handlers;
 use super::{Finished, HostTracerLevel, SessionError, SessionOptions};
+use crate::circle::{Bounds, Circle};
 use crate::clock::{self, Pair};
 use crate::drain::{Control, Drain};
 use crate::journal::Journal;
 use crate::layout::{BLOCK_CLOCK, BLOCK_META, BlockHead, CHUNK_BYTES, NAMES_BYTES, VERSION};
 use crate::region::ATTACH;
-use crate::ring::{ATTACHING, LOST, SESSION_UNIT, STATE};
+use crate::ring::{ATTACHING, LOST, SESSION_UNIT, WATCHED, set_state};
+use crate::triggers::Triggers;
 use crate::{names, os};
 
 /// Whose recording it is.
@@ -33,6 +37,20 @@ pub(super) enum Owner {
     },
     /// Of whoever holds the [`Capture`](super::Capture).
     Capture,
+    /// The flight recorder.
+    Flight {
+        /// Holds the journal, if there is one.
+        folder: Option<PathBuf>,
+        running: Option<Arc<Running>>,
+        saver: Option<Saver>,
+    },
+}
+
+/// What a flight recorder has instead of a whole journal.
+pub(super) struct Circular<'t> {
+    pub(super) bounds: Bounds,
+    /// Made when the session's state is known.
+    pub(super) triggers: &'t dyn Fn(u32) -> Option<Triggers>,
 }
 
 pub(super) struct Session {
@@ -62,7 +80,7 @@ pub(super) fn start_program(
             feature: "chrome",
         });
     }
-    let folder = folder::make(log_dir, options.session_name.as_deref())?;
+    let folder = folder::make(log_dir, options.session_name.as_deref(), "")?;
     let number = next_number();
     let mut warnings = Vec::new();
     let files = open_journal(&folder, number, options, &mut warnings);
@@ -70,9 +88,38 @@ pub(super) fn start_program(
         folder: folder.clone(),
         trace_json: options.trace_json,
     };
-    let result = start(number, owner, host, files, options);
+    let result = start(number, owner, host, files, options, None);
     if result.is_err() {
         let _ = std::fs::remove_dir(&folder);
+    }
+    let mut session = result?;
+    session.warnings = warnings;
+    Ok(session)
+}
+
+/// Starts the flight recorder.
+pub(super) fn start_flight(
+    log_dir: Option<&Path>,
+    options: &SessionOptions,
+    circular: &Circular<'_>,
+) -> Result<Session, SessionError> {
+    let host = host(options)?;
+    let number = next_number();
+    let mut warnings = Vec::new();
+    let folder = log_dir
+        .map(|log_dir| folder::make(log_dir, None, "_flight"))
+        .transpose()?;
+    let files = folder
+        .as_ref()
+        .and_then(|folder| open_journal(folder, number, options, &mut warnings));
+    let owner = Owner::Flight {
+        folder: folder.clone(),
+        running: None,
+        saver: None,
+    };
+    let result = start(number, owner, host, files, options, Some(circular));
+    if let (Err(_), Some(folder)) = (&result, folder) {
+        let _ = std::fs::remove_dir(folder);
     }
     let mut session = result?;
     session.warnings = warnings;
@@ -84,10 +131,10 @@ pub(super) fn start_in_memory(
     owner: Owner,
     options: &SessionOptions,
 ) -> Result<Session, SessionError> {
-    start(next_number(), owner, host(options)?, None, options)
+    start(next_number(), owner, host(options)?, None, options, None)
 }
 
-fn next_number() -> u32 {
+pub(super) fn next_number() -> u32 {
     NEXT_SESSION.fetch_add(1, Ordering::Relaxed)
 }
 
@@ -105,15 +152,21 @@ fn start(
     host: String,
     files: Option<JournalFiles>,
     options: &SessionOptions,
+    circular: Option<&Circular<'_>>,
 ) -> Result<Session, SessionError> {
     handlers::install();
-    let state =
-        number.wrapping_mul(SESSION_UNIT) | clock::choose() | options.host_tracer_level as u32;
+    let state = number.wrapping_mul(SESSION_UNIT) & !WATCHED
+        | clock::choose()
+        | options.host_tracer_level as u32;
     let first_pair = Pair::read(state);
     let begun = Instant::now();
-    let mut journal = match files.as_ref().map(|files| files.events.try_clone()) {
-        Some(Ok(events)) => Journal::in_file(events, options.memory_limit_bytes),
-        _ => Journal::in_memory(options.memory_limit_bytes),
+    let events = files
+        .as_ref()
+        .and_then(|files| files.events.try_clone().ok());
+    let mut journal = match (circular, events) {
+        (Some(circular), events) => Journal::in_circle(Circle::new(state, circular.bounds, events)),
+        (None, Some(events)) => Journal::in_file(events, options.memory_limit_bytes),
+        (None, None) => Journal::in_memory(options.memory_limit_bytes),
     };
     let put = |journal: &mut Journal, kind, content: &[u8]| {
         let head = BlockHead {
@@ -122,7 +175,12 @@ fn start(
         };
         journal.put(head, content);
     };
-    put(&mut journal, BLOCK_META, meta(&host, options).as_bytes());
+    let mut meta = meta(&host, options);
+    if let Some(circular) = circular {
+        let keep = circular.bounds.keep.as_secs_f64();
+        let _ = write!(meta, "\nrecording=flight recorder\nkeep_last_s={keep}");
+    }
+    put(&mut journal, BLOCK_META, meta.as_bytes());
     put(&mut journal, BLOCK_CLOCK, &first_pair.encode());
     prepare_attaching(files.as_ref(), options, first_pair);
     // Two readings far enough apart: a program that is killed at once still has a clock.
@@ -131,7 +189,8 @@ fn start(
     }
     put(&mut journal, BLOCK_CLOCK, &Pair::read(state).encode());
     let control = Arc::new(Control::new(state));
-    let drain = Drain::new(state, journal);
+    let triggers = circular.and_then(|circular| (circular.triggers)(state));
+    let drain = Drain::new(state, journal).looking_for(triggers);
     let spawned = {
         let control = Arc::clone(&control);
         std::thread::Builder::new()
@@ -149,7 +208,7 @@ fn start(
         }
     };
     if options.host_tracer_level != HostTracerLevel::Off {
-        STATE.store(state, Ordering::SeqCst);
+        set_state(state);
     }
     Ok(Session {
         number,
@@ -163,9 +222,14 @@ fn start(
 }
 
 impl Session {
+    /// Whether it is the flight recorder.
+    pub(super) fn is_flight(&self) -> bool {
+        matches!(self.owner, Owner::Flight { .. })
+    }
+
     /// Stops recording.
-    pub(super) fn finish(self) -> Result<Finished, SessionError> {
-        STATE.store(0, Ordering::SeqCst);
+    pub(super) fn finish(mut self) -> Result<Finished, SessionError> {
+        set_state(0);
         // Attaching takes microseconds. A thread that a debugger stopped right there keeps the
         // rings file open, and mapped, and harms nobody.
         let begun = Instant::now();
@@ -176,6 +240,12 @@ impl Session {
         self.control.stop();
         let drained = self.drain.join();
         end_attaching();
+        if let Owner::Flight { saver, running, .. } = &mut self.owner {
+            drop(running.take());
+            if let Some(saver) = saver.take() {
+                saver.join();
+            }
+        }
         let mut files = self.files;
         if stuck && let Some(files) = &mut files {
             // Never closed, so that its number is not used for another file.
@@ -224,7 +294,7 @@ fn open_journal(
 }
 
 /// One line on stderr, once per process.
-fn warn_once(warning: &str) {
+pub(super) fn warn_once(warning: &str) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         #[allow(

@@ -1,0 +1,512 @@
+//! The journal of a flight recorder: a circle of segments, the oldest written over again.
+//!
+//! Each segment stands for itself: it begins with the facts, a clock reading and the living threads,
+//! so that any number of the older ones may be gone. A segment is taken again when the younger ones
+//! cover the time to be kept, or when there may be no more memory; pages are used again, since fresh
+//! ones cost three times as much to write.
+//!
+//! Whoever saves a part holds its segments ([`Shot`]); a capture that rides along holds all from its
+//! begin. What is held is not written over: the circle grows for a while instead, within bounds, and
+//! past those drops and counts.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::IoSlice;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::clock;
+use crate::decode::lost_records;
+use crate::layout::{
+    BLOCK_CLOCK, BLOCK_HEAD, BLOCK_LOST, BLOCK_META, BLOCK_THREAD, BlockHead, CHUNK_BYTES,
+};
+use crate::os;
+use crate::segment::{SEGMENT_BYTES, Segment, Tail};
+
+/// Bounds of a circle.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Time that is to be covered.
+    pub(crate) keep: Duration,
+    /// Bytes of all segments, at most.
+    pub(crate) bytes: usize,
+}
+
+/// Smallest bound that leaves room for a thread's chunk in each segment.
+pub(crate) const LEAST_BYTES: usize = 1 << 20;
+/// Segments that a bound is divided into, or more.
+const LEAST_SEGMENTS: usize = 8;
+
+/// A segment and how much of it counts.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    segment: Arc<Segment>,
+    used: usize,
+}
+
+impl Piece {
+    /// Its blocks.
+    pub(crate) fn blocks(&self) -> &[u8] {
+        self.segment.blocks(self.used)
+    }
+}
+
+/// A segment that is full.
+#[derive(Debug)]
+struct Full {
+    piece: Piece,
+    sequence: u64,
+    begun: Began,
+}
+
+/// When a segment was begun.
+#[derive(Clone, Copy, Debug)]
+struct Began {
+    at: Instant,
+    ticks: u64,
+    /// Records dropped in rings before.
+    dropped: u64,
+}
+
+/// What there is at one moment. Holds its segments as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Shot {
+    /// Oldest first.
+    pub(crate) pieces: Vec<Piece>,
+    /// Blocks of this moment alone: open spans, a clock reading.
+    pub(crate) moment: Vec<u8>,
+    /// Ticks before which something has been written over; 0 when nothing has.
+    pub(crate) first_ticks: u64,
+    /// Of the time to be kept.
+    pub(crate) covered: Duration,
+    /// Parts had to go that were to be kept.
+    pub(crate) short: bool,
+    /// Records dropped since the oldest of the pieces, and since the flight recorder began.
+    pub(crate) dropped: u64,
+    pub(crate) dropped_in_all: u64,
+    /// Why some segments are not in the journal's file.
+    pub(crate) file_error: Option<String>,
+}
+
+/// A part that is not to be written over.
+#[derive(Debug)]
+struct Hold {
+    number: u32,
+    from_sequence: u64,
+    /// Bytes past the circle's own bound.
+    bytes: usize,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Circle {
+    state: u32,
+    bounds: Bounds,
+    segment_bytes: usize,
+    file: Option<File>,
+    /// Bytes of the file, and pieces of it that are free.
+    file_bytes: u64,
+    free: Vec<u64>,
+    full: VecDeque<Full>,
+    tail: Option<(Tail, Began)>,
+    sequence: u64,
+    holds: Vec<Hold>,
+    /// Blocks that each segment begins with.
+    meta: Vec<u8>,
+    clock: Vec<u8>,
+    threads: BTreeMap<u32, Vec<u8>>,
+    dropped: BTreeMap<u32, Vec<u8>>,
+    /// Ticks of the oldest moment that has not been written over.
+    first_ticks: u64,
+    /// The last time that something was written over before its time.
+    short_since: Option<Instant>,
+    begun: Instant,
+    /// Records that found no room.
+    pub(crate) lost: u64,
+    /// Records dropped before they came here, as the drain thread tells.
+    pub(crate) dropped_so_far: u64,
+    /// Why some segments are not in the file.
+    pub(crate) file_error: Option<String>,
+}
+
+impl Circle {
+    /// In a file, as long as that can grow, or in memory.
+    pub(crate) fn new(state: u32, bounds: Bounds, file: Option<File>) -> Self {
+        let bytes = bounds.bytes.max(LEAST_BYTES);
+        let segment_bytes = (bytes / LEAST_SEGMENTS).min(SEGMENT_BYTES) & !(CHUNK_BYTES - 1);
+        Self {
+            state,
+            bounds: Bounds { bytes, ..bounds },
+            segment_bytes,
+            file,
+            file_bytes: 0,
+            free: Vec::new(),
+            full: VecDeque::new(),
+            tail: None,
+            sequence: 0,
+            holds: Vec::new(),
+            meta: Vec::new(),
+            clock: Vec::new(),
+            threads: BTreeMap::new(),
+            dropped: BTreeMap::new(),
+            first_ticks: 0,
+            short_since: None,
+            begun: Instant::now(),
+            lost: 0,
+            dropped_so_far: 0,
+            file_error: None,
+        }
+    }
+
+    /// Appends whole blocks: heads and contents alternate.
+    pub(crate) fn write(&mut self, parts: &[IoSlice<'_>]) {
+        for pair in parts.chunks(2) {
+            self.remember(pair);
+            if self.tail.as_mut().is_some_and(|tail| tail.0.append(pair)) {
+                continue;
+            }
+            if !self.begin_segment() || !self.tail.as_mut().is_some_and(|tail| tail.0.append(pair))
+            {
+                self.lost += lost_records(pair);
+            }
+        }
+    }
+
+    /// Keeps what the next segments begin with.
+    fn remember(&mut self, pair: &[IoSlice<'_>]) {
+        let Some(head) = pair.first().and_then(|head| BlockHead::decode(head)) else {
+            return;
+        };
+        let whole = || pair.iter().flat_map(|part| part.iter().copied()).collect();
+        match head.kind {
+            BLOCK_META => self.meta = whole(),
+            BLOCK_CLOCK => self.clock = whole(),
+            BLOCK_THREAD => {
+                self.threads.insert(head.serial, whole());
+            }
+            BLOCK_LOST => {
+                self.dropped.insert(head.serial, whole());
+            }
+            _ => {}
+        }
+    }
+
+    /// A thread has ended, and everything of it is written.
+    pub(crate) fn forget_thread(&mut self, serial: u32) {
+        self.threads.remove(&serial);
+        self.dropped.remove(&serial);
+    }
+
+    /// Seals the segment that is written and takes another one. `false` when there is none.
+    fn begin_segment(&mut self) -> bool {
+        if let Some((tail, begun)) = self.tail.take() {
+            self.full.push_back(Full {
+                piece: Piece {
+                    segment: Arc::clone(tail.segment()),
+                    used: tail.used(),
+                },
+                sequence: self.sequence,
+                begun,
+            });
+        }
+        let Some(mut tail) = self.oldest_again().or_else(|| self.another()) else {
+            return false;
+        };
+        self.shrink();
+        self.sequence += 1;
+        let begun = Began {
+            at: Instant::now(),
+            ticks: clock::ticks(self.state),
+            dropped: self.dropped_so_far,
+        };
+        let first = [&self.meta, &self.clock];
+        let threads = self.threads.values().chain(self.dropped.values());
+        let mut left = self.segment_bytes / 2;
+        for block in first.into_iter().chain(threads) {
+            // A crowd of threads leaves half of the segment for what they record.
+            if block.len() <= left && !block.is_empty() {
+                left -= block.len();
+                tail.append(&[IoSlice::new(block)]);
+            }
+        }
+        tail.publish(self.sequence);
+        self.tail = Some((tail, begun));
+        true
+    }
+
+    /// The oldest segment, if it has done its time or there may be no more.
+    fn oldest_again(&mut self) -> Option<Tail> {
+        let oldest = self.full.front()?;
+        let covered = self.covered_without_oldest();
+        let at_bound = (self.full.len() + 1) * self.segment_bytes > self.bounds.bytes;
+        if !(covered || at_bound) || self.is_held(oldest.sequence) {
+            return None;
+        }
+        let oldest = self.full.pop_front()?;
+        match Tail::again(oldest.piece.segment) {
+            Ok(tail) => {
+                self.gone(covered);
+                Some(tail)
+            }
+            Err(segment) => {
+                // Somebody is reading it.
+                let used = oldest.piece.used;
+                let piece = Piece { segment, used };
+                self.full.push_front(Full { piece, ..oldest });
+                None
+            }
+        }
+    }
+
+    /// Whether what is younger than the oldest segment covers the time to be kept.
+    fn covered_without_oldest(&self) -> bool {
+        let next = self.full.get(1).map(|full| full.begun.at);
+        next.is_some_and(|begun| begun.elapsed() >= self.bounds.keep)
+    }
+
+    fn is_held(&self, sequence: u64) -> bool {
+        self.holds.iter().any(|hold| hold.from_sequence <= sequence)
+    }
+
+    /// The oldest segment has been taken from the circle.
+    fn gone(&mut self, covered: bool) {
+        self.first_ticks = self.full.front().map_or(u64::MAX, |next| next.begun.ticks);
+        if !covered {
+            self.short_since = Some(Instant::now());
+        }
+    }
+
+    /// A new segment, within the bounds: of the file, or of memory when that cannot grow.
+    fn another(&mut self) -> Option<Tail> {
+        let held: usize = self.holds.iter().map(|hold| hold.bytes).max().unwrap_or(0);
+        let read = |full: &Full| Arc::strong_count(&full.piece.segment) > 1;
+        let reserve = if self.full.front().is_some_and(read) {
+            (self.bounds.bytes / 4).max(2 * self.segment_bytes)
+        } else {
+            0
+        };
+        let bound = self.bounds.bytes + held.max(reserve);
+        if (self.full.len() + 1) * self.segment_bytes > bound {
+            return None;
+        }
+        if let Some(file) = &self.file {
+            let place = self.free.last().copied().unwrap_or(self.file_bytes);
+            match Tail::in_file(file, place, self.segment_bytes) {
+                Ok(tail) => {
+                    if self.free.pop().is_none() {
+                        self.file_bytes += self.segment_bytes as u64;
+                    }
+                    return Some(tail);
+                }
+                Err(error) => self.file_error = Some(error.to_string()),
+            }
+        }
+        Tail::in_memory(self.segment_bytes).ok()
+    }
+
+    /// Gives back what is past the bounds, once nobody holds it any more.
+    fn shrink(&mut self) {
+        while (self.full.len() + 1) * self.segment_bytes > self.bounds.bytes {
+            let Some(oldest) = self.full.front() else {
+                return;
+            };
+            if self.is_held(oldest.sequence) {
+                return;
+            }
+            let covered = self.covered_without_oldest();
+            let Some(oldest) = self.full.pop_front() else {
+                return;
+            };
+            match Tail::again(oldest.piece.segment) {
+                Ok(tail) => {
+                    if let (Some(place), Some(file)) = (tail.segment().place(), &self.file) {
+                        os::give_back(file.as_raw_fd(), place, self.segment_bytes as u64);
+                        self.free.push(place);
+                    }
+                    self.gone(covered);
+                }
+                Err(segment) => {
+                    let used = oldest.piece.used;
+                    let piece = Piece { segment, used };
+                    self.full.push_front(Full { piece, ..oldest });
+                    return;
+                }
+            }
+        }
+    }
+
+    /// From now on nothing is written over, as long as `bytes` more than the bound suffice.
+    pub(crate) fn hold(&mut self, number: u32, bytes: usize) {
+        let from_sequence = self.sequence;
+        self.holds.push(Hold {
+            number,
+            from_sequence,
+            bytes,
+        });
+    }
+
+    /// The reverse of [`Circle::hold`].
+    pub(crate) fn release(&mut self, number: u32) {
+        self.holds.retain(|hold| hold.number != number);
+        self.shrink();
+    }
+
+    /// All there is, or what there is since a hold began.
+    pub(crate) fn shot(&self, since_hold: Option<u32>, moment: Vec<u8>) -> Shot {
+        let hold = self
+            .holds
+            .iter()
+            .find(|hold| Some(hold.number) == since_hold);
+        let from = hold.map_or(0, |hold| hold.from_sequence);
+        let oldest = self.full.front().map(|full| full.begun);
+        let oldest = oldest.or(self.tail.as_ref().map(|tail| tail.1));
+        let dropped_before = oldest.map_or(0, |begun| begun.dropped);
+        let full = self.full.iter().filter(|full| full.sequence >= from);
+        let mut pieces: Vec<_> = full.map(|full| full.piece.clone()).collect();
+        if let Some((tail, _)) = &self.tail {
+            pieces.push(Piece {
+                segment: Arc::clone(tail.segment()),
+                used: tail.used(),
+            });
+        }
+        Shot {
+            pieces,
+            moment,
+            first_ticks: self.first_ticks,
+            covered: self.covered(),
+            short: self.short(),
+            dropped: self.dropped_so_far.saturating_sub(dropped_before),
+            dropped_in_all: self.dropped_so_far,
+            file_error: self.file_error.clone(),
+        }
+    }
+
+    /// How much of the time to be kept there is.
+    pub(crate) fn covered(&self) -> Duration {
+        let oldest = self.full.front().map(|full| full.begun.at);
+        let tail = self.tail.as_ref().map(|tail| tail.1.at);
+        let first = match self.first_ticks {
+            0 => self.begun,
+            _ => oldest.or(tail).unwrap_or_else(Instant::now),
+        };
+        first.elapsed().min(self.bounds.keep)
+    }
+
+    /// Whether something that should have been kept had to go.
+    pub(crate) fn short(&self) -> bool {
+        let recently = |since: Instant| since.elapsed() < self.bounds.keep;
+        self.short_since.is_some_and(recently) && self.covered() < self.bounds.keep
+    }
+
+    /// Bytes of all segments.
+    pub(crate) fn bytes(&self) -> usize {
+        (self.full.len() + usize::from(self.tail.is_some())) * self.segment_bytes
+    }
+}
+
+/// One block by itself.
+pub(crate) fn block(head: BlockHead, content: &[u8], into: &mut Vec<u8>) {
+    let len = u32::try_from(content.len()).unwrap_or(u32::MAX);
+    into.reserve(BLOCK_HEAD + content.len());
+    into.extend_from_slice(&BlockHead { len, ..head }.encode());
+    into.extend_from_slice(content);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::Index;
+    use crate::layout::BLOCK_DATA;
+
+    fn put(circle: &mut Circle, kind: u32, serial: u32, content: &[u8]) {
+        let head = BlockHead {
+            kind,
+            serial,
+            len: u32::try_from(content.len()).unwrap(),
+            ..BlockHead::default()
+        };
+        circle.write(&[IoSlice::new(&head.encode()), IoSlice::new(content)]);
+    }
+
+    fn circle(keep: Duration, bytes: usize) -> Circle {
+        let mut circle = Circle::new(clock::choose(), Bounds { keep, bytes }, None);
+        put(&mut circle, BLOCK_META, 0, b"host=here");
+        put(&mut circle, BLOCK_THREAD, 7, b"\x05\0\0\0\0\0\0\0worker");
+        circle
+    }
+
+    fn fill(circle: &mut Circle, blocks: u64) {
+        for n in 0..blocks {
+            let mut content = vec![0; 60_000];
+            content[..8].copy_from_slice(&n.to_le_bytes());
+            put(circle, BLOCK_DATA, 7, &content);
+        }
+    }
+
+    fn count(shot: &Shot) -> usize {
+        let mut index = Index::default();
+        for piece in &shot.pieces {
+            index.add(piece.blocks());
+        }
+        assert_eq!(index.facts["host"], "here");
+        assert_eq!(index.threads[&7].name, "worker");
+        assert_eq!(index.garbage, 0);
+        usize::try_from(index.records()).unwrap() / 2_500
+    }
+
+    #[test]
+    fn memory_bounds_what_is_kept_and_says_so() {
+        let mut circle = circle(Duration::from_hours(1), 2 << 20);
+        fill(&mut circle, 10);
+        assert!(!circle.short());
+        assert_eq!(count(&circle.shot(None, Vec::new())), 10);
+        fill(&mut circle, 1_000);
+        assert!(circle.bytes() <= 2 << 20);
+        assert!(circle.short() && circle.covered() < circle.bounds.keep);
+        let shot = circle.shot(None, Vec::new());
+        assert!((21..=35).contains(&count(&shot)), "{}", count(&shot));
+        assert!(shot.first_ticks > 0);
+        assert_eq!(circle.lost, 0);
+    }
+
+    #[test]
+    fn time_that_is_covered_takes_no_more_memory() {
+        let mut circle = circle(Duration::ZERO, 64 << 20);
+        fill(&mut circle, 1_000);
+        assert!(circle.bytes() <= 3 * SEGMENT_BYTES, "{}", circle.bytes());
+        assert!(!circle.short());
+    }
+
+    #[test]
+    fn what_is_held_is_not_written_over_and_then_drops_are_counted() {
+        let mut circle = circle(Duration::from_hours(1), 1 << 20);
+        fill(&mut circle, 100);
+        circle.hold(3, 4 << 20);
+        fill(&mut circle, 50);
+        let shot = circle.shot(Some(3), Vec::new());
+        assert!(count(&shot) >= 50);
+        assert_eq!(circle.lost, 0);
+        fill(&mut circle, 100);
+        assert!(circle.lost > 0 && circle.bytes() <= 5 << 20);
+        assert!(count(&shot) >= 50, "still there");
+        drop(shot);
+        circle.release(3);
+        assert!(circle.bytes() <= 1 << 20, "{}", circle.bytes());
+    }
+
+    #[test]
+    fn what_is_being_saved_is_not_written_over() {
+        let mut circle = circle(Duration::from_hours(1), 1 << 20);
+        fill(&mut circle, 100);
+        let shot = circle.shot(None, Vec::new());
+        let before = count(&shot);
+        fill(&mut circle, 3);
+        assert_eq!(circle.lost, 0, "there is a reserve");
+        fill(&mut circle, 100);
+        assert_eq!(count(&shot), before);
+        drop(shot);
+        fill(&mut circle, 100);
+        assert!(circle.bytes() <= 1 << 20);
+    }
+}
