@@ -17,8 +17,9 @@ use std::cell::UnsafeCell;
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use stepscope::{SessionOptions, span};
+use stepscope::{FlightOptions, SessionOptions, span};
 use tracing_subscriber::prelude::*;
 
 const ROUNDS: usize = 25;
@@ -169,6 +170,64 @@ fn recording(crash_safe: bool, threads: usize, work: impl Fn(u64) + Sync) -> Res
         ..SessionOptions::default()
     };
     stepscope::start_trace_with(dir.path(), &options).unwrap();
+    recording_with(threads, work, || stepscope::stop_trace().unwrap().dropped)
+}
+
+/// Measures `work` while the flight recorder runs.
+fn flying(work: impl Fn(u64) + Sync) -> Result {
+    let dir = tempfile::tempdir().unwrap();
+    let options = FlightOptions {
+        log_dir: Some(dir.path().to_owned()),
+        ..FlightOptions::default()
+    };
+    stepscope::start_flight(&options).unwrap();
+    recording_with(1, work, || {
+        let dropped = stepscope::flight_status().unwrap().dropped;
+        stepscope::stop_flight().unwrap();
+        dropped
+    })
+}
+
+/// What an idle program pays for the flight recorder: CPU time and wake-ups.
+fn idle(json: bool) {
+    let dir = tempfile::tempdir().unwrap();
+    let options = FlightOptions {
+        log_dir: Some(dir.path().to_owned()),
+        ..FlightOptions::default()
+    };
+    stepscope::start_flight(&options).unwrap();
+    drop(span!("the only one"));
+    std::thread::sleep(Duration::from_secs(1));
+    let before = (cpu_ns(libc::CLOCK_PROCESS_CPUTIME_ID), wakes());
+    std::thread::sleep(Duration::from_secs(10));
+    let cpu_us = (cpu_ns(libc::CLOCK_PROCESS_CPUTIME_ID) - before.0) / 1e3 / 10.0;
+    let wakes = (wakes() - before.1) as f64 / 10.0;
+    stepscope::stop_flight().unwrap();
+    if json {
+        println!(
+            "{{\"case\":\"flight recorder, idle\",\"cpu_us_per_s\":{cpu_us:.1},\"wakes_per_s\":{wakes:.1}}}"
+        );
+    } else {
+        println!(
+            "flight recorder, idle            {cpu_us:9.0} us of CPU time and {wakes:.1} wake-ups a second, over 10 s"
+        );
+    }
+}
+
+/// How often threads of this process have gone to sleep.
+fn wakes() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let statuses =
+        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("status")).ok());
+    statuses
+        .filter_map(|status| {
+            let line = status.lines().find(|line| line.starts_with("voluntary"))?;
+            line.split_whitespace().nth(1)?.parse::<u64>().ok()
+        })
+        .sum()
+}
+
+fn recording_with(threads: usize, work: impl Fn(u64) + Sync, stop: impl FnOnce() -> u64) -> Result {
     let flush = || assert!(stepscope::flush_trace());
     let barrier = Barrier::new(threads);
     let before = cpu_ns(libc::CLOCK_PROCESS_CPUTIME_ID);
@@ -187,12 +246,12 @@ fn recording(crash_safe: bool, threads: usize, work: impl Fn(u64) + Sync) -> Res
             .collect()
     });
     let total = cpu_ns(libc::CLOCK_PROCESS_CPUTIME_ID) - before;
-    let report = stepscope::stop_trace().unwrap();
+    let dropped = stop();
     each.sort_by(f64::total_cmp);
     Result {
         ns: each[threads / 2],
         total_ns: Some(total / (threads as f64 * (ROUNDS as u64 * SPANS) as f64)),
-        dropped: report.dropped,
+        dropped,
     }
 }
 
@@ -257,10 +316,12 @@ const CASES: &[&str] = &[
     "on, 2 threads",
     "on, in memory",
     "on, in memory, 2 threads",
+    "on, flight recorder",
     "on, name at run time",
     "on, one argument",
     "on, three arguments",
     "step",
+    "step, watched, no session",
     "counter!",
     "counter",
     "tracing off",
@@ -286,6 +347,13 @@ fn run(case: &str) -> (f64, Result) {
         "on, 2 threads" => recording(true, 2, plain),
         "on, in memory" => recording(false, 1, plain),
         "on, in memory, 2 threads" => recording(false, 2, plain),
+        "on, flight recorder" => flying(plain),
+        "step, watched, no session" => {
+            let _watch = stepscope::StepWatch::start();
+            off(|n| {
+                let _step = stepscope::step(n.cast_signed());
+            })
+        }
         "on, name at run time" => recording(true, 1, |_| {
             let _span = stepscope::Span::enter(black_box("a name at run time"));
         }),
@@ -360,8 +428,12 @@ fn main() {
             }
             child.arg(case).status().unwrap();
         }
+        idle(json);
         return;
     };
+    if case == "flight recorder, idle" {
+        return idle(json);
+    }
     let (floor, result) = run(&case);
     let ratio = result.ns / floor;
     let total = result

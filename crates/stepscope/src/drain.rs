@@ -3,7 +3,7 @@
 //! It wakes by time: every millisecond while something is being recorded, and goes on without a pause
 //! while rings are more than half full, so that the recording threads need no system call to wake it.
 //! Rings that were more than half full get more chunks. When no chunk was left for 200 ms it sleeps for
-//! up to 50 ms; a thread that leaves a chunk meanwhile wakes it ([`crate::alarm`]).
+//! up to 100 ms; a thread that leaves a chunk meanwhile wakes it ([`crate::alarm`]).
 //!
 //! Only chunks that their owner has left are carried, so writes and blocks are large: what is in the
 //! current chunk is safe where it is. A flush, a thread's end and the session's end carry the rest.
@@ -39,8 +39,8 @@ use crate::ring::{LOST, exit};
 use crate::triggers::Triggers;
 
 const BUSY_PERIOD: Duration = Duration::from_millis(1);
-/// At most twenty times a second. A thread that leaves a chunk wakes us earlier.
-const IDLE_PERIOD: Duration = Duration::from_millis(50);
+/// Ten times a second. A thread that leaves a chunk wakes us earlier.
+const IDLE_PERIOD: Duration = Duration::from_millis(100);
 /// Passes without a record before the longer period is used.
 const IDLE_AFTER: u32 = 200;
 const CLOCK_PERIOD: Duration = Duration::from_secs(1);

@@ -17,14 +17,17 @@
 //!
 //! * **Off**, a span costs one relaxed load and a branch. **On**, it costs two reads of the
 //!   time-stamp counter and a 24-byte record in the thread's own ring: no lock, no allocation and no
-//!   system call once a thread has its ring.
+//!   system call once a thread has its ring (but for one that wakes the recorder after idleness).
 //! * **A killed program loses nothing but the last moment**: the rings lie in files of the session's
 //!   folder, and [`recover`] turns them into an ordinary run.
+//! * **The last seconds are always there**, with the flight recorder ([`start_flight`]).
 //! * **The program survives us**: no panic, signal or lock of ours reaches it; a full disk, a fork,
 //!   a second start or stop are error values or warnings.
 //!
 //! Reading order: [`mod@span`] (the verbs), [`session`] (start and stop), `ring`, `region` and `layout` (the hot
-//! path and its bytes), `drain`, `journal`, `decode`, `export` (the way to the file), [`recover`].
+//! path and its bytes), `drain`, `journal`, `circle`, `segment` (where records go), `decode`, `xspace`, `export`
+//! (the way to the file), [`recover`], `steps`, `triggers` (how long steps take, and what makes the flight
+//! recorder save).
 
 pub mod recover;
 pub mod session;

@@ -135,25 +135,33 @@ impl Drop for Segment {
 pub(crate) struct Tail {
     segment: Arc<Segment>,
     used: usize,
+    /// Bytes whose pages are there.
+    warm: usize,
 }
+
+/// Bytes whose pages are made present at once: one by one costs twice as much, all of them at once may be
+/// for nothing.
+const WARM_BYTES: usize = 256 << 10;
 
 impl Tail {
     /// A new private segment.
     pub(crate) fn in_memory(bytes: usize) -> io::Result<Self> {
-        Segment::in_memory(bytes).map(Self::of)
+        Segment::in_memory(bytes).map(|segment| Self::of(segment, 0))
     }
 
     /// A new segment of a file.
     pub(crate) fn in_file(file: &File, place: u64, bytes: usize) -> io::Result<Self> {
-        Segment::in_file(file, place, bytes).map(Self::of)
+        Segment::in_file(file, place, bytes).map(|segment| Self::of(segment, 0))
     }
 
     /// A segment that nobody else holds, again. What was in it is forgotten.
     pub(crate) fn again(segment: Arc<Segment>) -> Result<Self, Arc<Segment>> {
-        Arc::try_unwrap(segment).map(Self::of)
+        let segment = Arc::try_unwrap(segment)?;
+        let warm = segment.bytes;
+        Ok(Self::of(segment, warm))
     }
 
-    fn of(segment: Segment) -> Self {
+    fn of(segment: Segment, warm: usize) -> Self {
         let head = segment.head();
         head.sequence.store(0, Ordering::Release);
         head.used.store(0, Ordering::Release);
@@ -162,6 +170,7 @@ impl Tail {
         Self {
             segment: Arc::new(segment),
             used: 0,
+            warm,
         }
     }
 
@@ -193,6 +202,12 @@ impl Tail {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         if bytes > self.room() {
             return false;
+        }
+        while self.warm < SEGMENT_HEAD + self.used + bytes {
+            let more = WARM_BYTES.min(self.segment.bytes - self.warm);
+            // SAFETY: mapped, and within the segment.
+            unsafe { os::warm(self.segment.at.add(self.warm), more) };
+            self.warm += more;
         }
         let mut at = self.used;
         for part in parts {

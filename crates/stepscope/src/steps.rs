@@ -24,7 +24,7 @@ use crate::ring::{STEP_STATE, WATCHED};
 /// assert_eq!(watch.times().count, 1);
 /// ```
 ///
-/// While there is one, a step costs about 20 ns more; spans cost nothing more.
+/// While there is one, a step costs about 50 ns more; spans cost nothing more.
 #[derive(Debug)]
 pub struct StepWatch {
     totals: &'static Totals,

@@ -17,6 +17,7 @@ mod content;
 mod crash;
 mod edges;
 mod files;
+mod flight;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

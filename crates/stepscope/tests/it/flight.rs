@@ -1,0 +1,604 @@
+//! The flight recorder: what it keeps, what it saves and when, and what a killed program leaves.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use stepscope::recover::{pending, recover_dir};
+use stepscope::{
+    Cut, FlightOptions, HostTracerLevel, SessionError, SessionOptions, SlowStep, flight_status,
+    save_last, span, start_capture, start_flight, start_trace, stop_flight, stop_trace, write_last,
+};
+use stepscope_formats::probe::Probe;
+use stepscope_formats::xplane;
+use stepscope_model::{ReadContext, SliceFlags};
+use tempfile::tempdir;
+
+use crate::{alone, files, read};
+
+fn parse(bytes: Vec<u8>) -> Probe {
+    let mut probe = Probe::new();
+    let bytes: stepscope_model::SharedBytes = Arc::new(bytes);
+    xplane::read(&bytes, &ReadContext::default(), &mut probe).unwrap();
+    probe
+}
+
+fn in_memory() -> FlightOptions {
+    FlightOptions {
+        max_bytes: 2 << 20,
+        ..FlightOptions::default()
+    }
+}
+
+fn in_folder(dir: &Path) -> FlightOptions {
+    FlightOptions {
+        log_dir: Some(dir.to_owned()),
+        ..in_memory()
+    }
+}
+
+/// Waits for something that another thread does.
+fn until(what: &str, mut happens: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !happens() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn facts(probe: &Probe, key: &str) -> Vec<String> {
+    let facts = probe.facts.iter().filter(|fact| fact.0 == key);
+    facts.map(|fact| fact.1.clone()).collect()
+}
+
+fn count(probe: &Probe, name: &str) -> usize {
+    let slices = probe.slices.iter();
+    slices.filter(|slice| slice.name == name).count()
+}
+
+/// The numbers of the spans `work`. The first one's argument may be gone with what was before it.
+fn numbers(probe: &Probe) -> Vec<i64> {
+    let work = || probe.slices.iter().filter(|slice| slice.name == "work");
+    let numbers: Vec<_> = work()
+        .filter_map(|slice| {
+            let args = probe.args(slice.args);
+            let (_, value) = args.first()?;
+            value[4..value.len() - 1].parse().ok()
+        })
+        .collect();
+    assert!(numbers.len() + 1 >= work().count());
+    numbers
+}
+
+#[test]
+fn the_last_seconds_are_saved_and_the_recorder_goes_on() {
+    let _alone = alone();
+    let dir = tempdir().unwrap();
+    start_flight(&in_folder(dir.path())).unwrap();
+    assert!(stepscope::is_recording());
+    drop(span!("long ago"));
+    std::thread::sleep(Duration::from_millis(300));
+    let outer = span!("open", why = "still");
+    for n in 0..1_000 {
+        let _step = stepscope::step(n);
+    }
+    let report = save_last(Duration::from_millis(200)).unwrap();
+    let probe = read(&report.path);
+    assert_eq!(
+        (report.spans, report.unfinished, report.dropped),
+        (1_001, 1, 0)
+    );
+    assert_eq!(
+        (count(&probe, "train"), count(&probe, "long ago")),
+        (1_000, 0)
+    );
+    let open = probe
+        .slices
+        .iter()
+        .find(|slice| slice.name == "open")
+        .unwrap();
+    assert_ne!(open.flags & SliceFlags::UNFINISHED.0, 0);
+    assert_eq!(probe.args(open.args).len(), 1);
+    assert!(
+        open.start_ps >= 0 && open.start_ps < 200_000_000_000,
+        "{}",
+        open.start_ps
+    );
+    assert_eq!(facts(&probe, "recording"), ["Str(\"flight recorder\")"]);
+    assert!(facts(&probe, "saved_because")[0].contains("asked"));
+    assert!(
+        report.crash_safe && report.warnings.is_empty(),
+        "{:?}",
+        report.warnings
+    );
+
+    drop(outer);
+    drop(span!("later"));
+    let mut bytes = Vec::new();
+    let report = write_last(Duration::from_secs(30), &mut bytes, &Cut::default()).unwrap();
+    let probe = parse(bytes);
+    assert_eq!((report.spans, report.unfinished), (1_003, 0));
+    assert_eq!(count(&probe, "later") + count(&probe, "open"), 2);
+    let cut = Cut {
+        max_events: Some(10),
+        ..Cut::default()
+    };
+    let mut bytes = Vec::new();
+    let report = write_last(Duration::from_secs(30), &mut bytes, &cut).unwrap();
+    assert_eq!((report.spans, report.cut_events), (10, 993));
+
+    let status = flight_status().unwrap();
+    assert_eq!((status.saves, status.dropped, status.paused), (1, 0, false));
+    assert!(status.covered >= Duration::from_millis(200) && status.bytes > 0);
+    stop_flight().unwrap();
+    assert!(!stepscope::is_recording() && flight_status().is_none());
+    assert_eq!(files(dir.path()).len(), 1);
+    let left = std::fs::read_dir(dir.path().join("plugins/profile")).unwrap();
+    assert_eq!(left.count(), 1, "the journal and its folder are gone");
+}
+
+#[test]
+fn memory_bounds_it_and_what_is_missing_is_said() {
+    let _alone = alone();
+    for dir in [None, Some(tempdir().unwrap())] {
+        let options = match &dir {
+            None => in_memory(),
+            Some(dir) => in_folder(dir.path()),
+        };
+        start_flight(&options).unwrap();
+        let name = "a name that was made before everything else was written over";
+        drop(stepscope::Span::enter(name));
+        for n in 0..200_000_i64 {
+            let _span = span!("work", n = n);
+            if n % 20_000 == 0 {
+                std::thread::sleep(Duration::from_millis(5));
+                assert!(stepscope::flush_trace());
+            }
+        }
+        drop(stepscope::Span::enter(name));
+        std::thread::sleep(Duration::from_millis(60));
+        let status = flight_status().unwrap();
+        assert!(status.bytes <= 2 << 20, "{status:?}");
+        let mut bytes = Vec::new();
+        let report = write_last(Duration::from_secs(30), &mut bytes, &Cut::default()).unwrap();
+        let probe = parse(bytes);
+        assert_eq!(report.dropped, 0);
+        let numbers = numbers(&probe);
+        let first = 200_000 - i64::try_from(numbers.len()).unwrap();
+        assert_eq!(numbers, (first..200_000).collect::<Vec<_>>());
+        assert_eq!(count(&probe, name), 1);
+        let word = report
+            .warnings
+            .iter()
+            .find(|word| word.contains("raise max_bytes"));
+        assert!(
+            word.is_some_and(|word| word.contains("30.0 s")),
+            "{:?}",
+            report.warnings
+        );
+        stop_flight().unwrap();
+    }
+}
+
+#[test]
+fn arguments_that_were_written_over_are_counted() {
+    let _alone = alone();
+    start_flight(&in_memory()).unwrap();
+    let open = span!("open for long", epoch = 3);
+    for n in 0..200_000_i64 {
+        let _span = span!("work", n = n);
+        if n % 20_000 == 0 {
+            std::thread::sleep(Duration::from_millis(5));
+            assert!(stepscope::flush_trace());
+        }
+    }
+    drop(open);
+    let mut bytes = Vec::new();
+    let report = write_last(Duration::from_secs(30), &mut bytes, &Cut::default()).unwrap();
+    let probe = parse(bytes);
+    let open = probe
+        .slices
+        .iter()
+        .find(|slice| slice.name == "open for long")
+        .unwrap();
+    let kept = probe.args(open.args).len() == 1;
+    let counted = report
+        .warnings
+        .iter()
+        .any(|word| word.contains("lost their arguments"));
+    assert!(kept != counted, "{:?}", report.warnings);
+    stop_flight().unwrap();
+}
+
+#[test]
+fn time_that_is_kept_is_all_that_is_kept() {
+    let _alone = alone();
+    let options = FlightOptions {
+        keep_last: Duration::from_millis(20),
+        max_bytes: 64 << 20,
+        ..FlightOptions::default()
+    };
+    start_flight(&options).unwrap();
+    for _ in 0..60 {
+        for _ in 0..10_000 {
+            let _span = span!("work");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let status = flight_status().unwrap();
+    assert!(status.bytes <= 16 << 20, "{status:?}");
+    assert!(status.covered <= options.keep_last);
+    stop_flight().unwrap();
+}
+
+#[test]
+fn it_pauses_for_the_program_and_carries_captures() {
+    let _alone = alone();
+    let dir = tempdir().unwrap();
+    start_flight(&in_memory()).unwrap();
+    assert!(matches!(
+        start_flight(&in_memory()),
+        Err(SessionError::FlightRunning)
+    ));
+    assert!(matches!(stop_trace(), Err(SessionError::NotRecording)));
+    drop(span!("before"));
+    start_trace(dir.path()).unwrap();
+    assert!(flight_status().unwrap().paused);
+    assert!(matches!(
+        save_last(Duration::from_secs(1)),
+        Err(SessionError::FlightPaused)
+    ));
+    assert!(matches!(
+        start_flight(&in_memory()),
+        Err(SessionError::FlightRunning)
+    ));
+    drop(span!("traced"));
+    assert_eq!(stop_trace().unwrap().spans, 1);
+    assert!(!flight_status().unwrap().paused);
+
+    drop(span!("before the capture"));
+    let ends_within = span!("ends within");
+    let capture = start_capture(&SessionOptions::default()).unwrap();
+    assert!(matches!(
+        start_capture(&SessionOptions::default()),
+        Err(SessionError::CaptureRunning)
+    ));
+    assert!(matches!(
+        start_trace(dir.path()),
+        Err(SessionError::CaptureRunning)
+    ));
+    assert!(matches!(stop_trace(), Err(SessionError::NotYours)));
+    assert!(matches!(stop_flight(), Err(SessionError::CaptureRunning)));
+    drop(ends_within);
+    // More than the circle holds: it must wait for the capture.
+    for n in 0..100_000_i64 {
+        let _span = span!("captured", n = n);
+        if n % 20_000 == 0 {
+            std::thread::sleep(Duration::from_millis(5));
+            assert!(stepscope::flush_trace());
+        }
+    }
+    assert!(capture.progress().events >= 100_000);
+    let mut bytes = Vec::new();
+    let report = capture.finish(&mut bytes, &Cut::default()).unwrap();
+    assert_eq!((report.spans, report.dropped), (100_001, 0), "{report:?}");
+    let probe = parse(bytes);
+    assert_eq!(
+        (count(&probe, "captured"), count(&probe, "ends within")),
+        (100_000, 1)
+    );
+
+    drop(start_capture(&SessionOptions::default()).unwrap());
+    let off = SessionOptions {
+        host_tracer_level: HostTracerLevel::Off,
+        ..SessionOptions::default()
+    };
+    let capture = start_capture(&off).unwrap();
+    drop(span!("not asked for"));
+    let mut bytes = Vec::new();
+    let report = capture.finish(&mut bytes, &Cut::default()).unwrap();
+    assert_eq!(report.spans, 0);
+    assert!(parse(bytes).slices.is_empty());
+    let verbose = SessionOptions {
+        host_tracer_level: HostTracerLevel::Verbose,
+        ..SessionOptions::default()
+    };
+    let capture = start_capture(&verbose).unwrap();
+    let report = capture.finish(&mut Vec::new(), &Cut::default()).unwrap();
+    assert!(
+        report.warnings[0].contains("host_tracer_level"),
+        "{:?}",
+        report.warnings
+    );
+
+    drop(span!("after"));
+    let report = write_last(Duration::from_secs(30), &mut Vec::new(), &Cut::default()).unwrap();
+    assert!(report.spans > 0 && stepscope::is_recording());
+    stop_flight().unwrap();
+    assert!(matches!(stop_flight(), Err(SessionError::NoFlight)));
+    assert!(matches!(
+        save_last(Duration::from_secs(1)),
+        Err(SessionError::NoFlight)
+    ));
+}
+
+#[test]
+fn options_that_cannot_be_are_refused() {
+    let _alone = alone();
+    let with = |change: fn(&mut FlightOptions)| {
+        let mut options = in_memory();
+        change(&mut options);
+        let error = start_flight(&options).unwrap_err();
+        assert!(matches!(error, SessionError::BadFlight { .. }), "{error}");
+        assert!(flight_status().is_none() && !stepscope::is_recording());
+    };
+    with(|options| options.keep_last = Duration::ZERO);
+    with(|options| options.max_bytes = 1_000);
+    with(|options| options.host_tracer_level = HostTracerLevel::Off);
+    with(|options| options.save_on_signal = Some(libc::SIGUSR2));
+    with(|options| options.slow_step = Some(SlowStep::default()));
+    with(|options| {
+        options.log_dir = Some(std::env::temp_dir());
+        options.save_on_signal = Some(libc::SIGKILL);
+    });
+    start_flight(&in_memory()).unwrap();
+    let error = save_last(Duration::from_secs(1)).unwrap_err();
+    assert!(error.to_string().contains("log_dir"), "{error}");
+    stop_flight().unwrap();
+}
+
+static CHAINED: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn chained(_: libc::c_int) {
+    CHAINED.fetch_add(1, Ordering::SeqCst);
+}
+
+#[test]
+fn a_signal_saves_and_a_handler_that_was_there_is_called() {
+    let _alone = alone();
+    let dir = tempdir().unwrap();
+    // SAFETY: a handler that counts.
+    unsafe { libc::signal(libc::SIGUSR2, chained as *const () as libc::sighandler_t) };
+    let options = FlightOptions {
+        save_on_signal: Some(libc::SIGUSR2),
+        signal_at_most_every: Duration::from_hours(1),
+        ..in_folder(dir.path())
+    };
+    start_flight(&options).unwrap();
+    drop(span!("before the signal"));
+    let send = || {
+        // SAFETY: to this process.
+        unsafe { libc::kill(libc::getpid(), libc::SIGUSR2) };
+    };
+    send();
+    until("a save", || flight_status().unwrap().saves == 1);
+    send();
+    until("the handler", || CHAINED.load(Ordering::SeqCst) == 2);
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(
+        flight_status().unwrap().saves,
+        1,
+        "not more often than allowed"
+    );
+    stop_flight().unwrap();
+    send();
+    until("the handler, alone", || CHAINED.load(Ordering::SeqCst) == 3);
+    // SAFETY: back to what it was at the start.
+    unsafe { libc::signal(libc::SIGUSR2, libc::SIG_DFL) };
+    let found = files(dir.path());
+    assert_eq!(found.len(), 1);
+    let probe = read(&found[0]);
+    assert_eq!(count(&probe, "before the signal"), 1);
+    assert!(facts(&probe, "saved_because")[0].contains("signal"));
+}
+
+#[test]
+fn a_slow_step_is_saved_whole_after_it_happened() {
+    let _alone = alone();
+    let dir = tempdir().unwrap();
+    let options = FlightOptions {
+        slow_step: Some(SlowStep {
+            times_median: 3.0,
+            last: Duration::from_millis(1),
+            after_steps: 10,
+            at_most_every: Duration::from_hours(1),
+        }),
+        ..in_folder(dir.path())
+    };
+    start_flight(&options).unwrap();
+    let round = |number: i64, ms: u64| {
+        let _step = stepscope::step(number);
+        let _inner = span!("inner");
+        std::thread::sleep(Duration::from_millis(ms));
+    };
+    round(0, 40);
+    for number in 1..20 {
+        round(number, 4);
+    }
+    assert_eq!(flight_status().unwrap().saves, 0);
+    round(812, 80);
+    until("a save", || flight_status().unwrap().saves == 1);
+    round(813, 80);
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(
+        flight_status().unwrap().saves,
+        1,
+        "not more often than allowed"
+    );
+    stop_flight().unwrap();
+    let found = files(dir.path());
+    let probe = read(&found[0]);
+    let because = &facts(&probe, "saved_because")[0];
+    assert!(
+        because.contains("step 812 took ") && because.contains("× the median"),
+        "{because}"
+    );
+    let slow = probe
+        .slices
+        .iter()
+        .find(|slice| slice.step == Some(812))
+        .unwrap();
+    assert!(slow.dur_ps >= 80_000_000_000);
+    assert_eq!(count(&probe, "inner"), 1, "the others were before");
+}
+
+#[test]
+fn steps_are_watched_whether_or_not_anything_is_recorded() {
+    let _alone = alone();
+    let round = |ms: u64| {
+        let _step = stepscope::step(1);
+        std::thread::sleep(Duration::from_millis(ms));
+    };
+    round(1);
+    let watch = stepscope::StepWatch::start();
+    assert_eq!(watch.times(), stepscope::StepTimes::default());
+    round(5);
+    let second = stepscope::StepWatch::start();
+    let across = stepscope::step_named("test", 7);
+    assert!(!across.is_recording());
+    let capture = start_capture(&SessionOptions::default()).unwrap();
+    round(20);
+    drop(span!("no step"));
+    let open = stepscope::step(3);
+    assert!(open.is_recording());
+    assert_eq!(watch.times().count, 2);
+    let report = capture.finish(&mut Vec::new(), &Cut::default()).unwrap();
+    assert_eq!((report.spans, report.unfinished), (3, 1));
+    drop(open);
+    drop(across);
+    let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
+    let times = watch.times();
+    assert_eq!((times.count, second.times().count), (4, 3));
+    assert!(ms(times.max) >= 20.0 && times.max >= times.mean && times.mean >= times.min);
+    assert!(
+        times.last >= Duration::from_millis(20)
+            && times.last + Duration::from_millis(1) >= times.max
+    );
+    assert!(ms(times.min) < 20.0, "{times:?}");
+    drop((watch, second));
+    assert!(!stepscope::step(1).is_recording());
+    let again = stepscope::StepWatch::start();
+    assert_eq!(again.times().count, 0);
+}
+
+fn run(case: &str, dir: &Path) -> std::process::ExitStatus {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--test-threads=1",
+            "--exact",
+            "flight::child",
+            "--nocapture",
+        ])
+        .env("STEPSCOPE_FLIGHT_CHILD", case)
+        .env("STEPSCOPE_TEST_DIR", dir)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.code() != Some(101) || case == "panic",
+        "{case}: {text}"
+    );
+    output.status
+}
+
+/// The children. Does nothing in the parent.
+#[test]
+fn child() {
+    let Ok(case) = std::env::var("STEPSCOPE_FLIGHT_CHILD") else {
+        return;
+    };
+    let dir = std::env::var("STEPSCOPE_TEST_DIR").unwrap();
+    let dir = Path::new(&dir);
+    start_flight(&in_folder(dir)).unwrap();
+    for n in 0..200_000_i64 {
+        let _span = span!("work", n = n);
+        if n % 20_000 == 0 {
+            std::thread::sleep(Duration::from_millis(5));
+            assert!(stepscope::flush_trace());
+        }
+    }
+    let _open = span!("open");
+    // SAFETY: ends this process.
+    unsafe {
+        match case.as_str() {
+            "kill" => libc::kill(libc::getpid(), libc::SIGKILL),
+            "segv" => {
+                std::ptr::without_provenance_mut::<i32>(16).write_volatile(1);
+                0
+            }
+            "exit" => libc::exit(0),
+            "failed" => libc::exit(3),
+            "panic" => panic!("as planned"),
+            "fork" => {
+                let child = libc::fork();
+                if child == 0 {
+                    let quiet = !stepscope::is_recording() && flight_status().is_none();
+                    let own = start_flight(&in_memory()).is_ok();
+                    drop(span!("child"));
+                    let report =
+                        write_last(Duration::from_secs(1), &mut Vec::new(), &Cut::default());
+                    let fine = report.is_ok_and(|report| report.spans == 1);
+                    libc::_exit(i32::from(!(quiet && own && fine)));
+                }
+                let mut status = 0;
+                libc::waitpid(child, &raw mut status, 0);
+                assert_eq!(status, 0);
+                drop(span!("parent goes on"));
+                let report = save_last(Duration::from_secs(5)).unwrap();
+                assert_eq!(count(&read(&report.path), "parent goes on"), 1);
+                stop_flight().unwrap();
+                0
+            }
+            other => panic!("no case {other}"),
+        }
+    };
+}
+
+#[test]
+fn a_killed_program_leaves_its_last_seconds() {
+    let _alone = alone();
+    for case in ["kill", "segv", "failed", "panic"] {
+        let dir = tempdir().unwrap();
+        assert!(!run(case, dir.path()).success(), "{case}");
+        assert!(files(dir.path()).is_empty());
+        let journals = pending(dir.path());
+        assert_eq!(journals.len(), 1, "{case}");
+        let journal = &journals[0];
+        let bytes = std::fs::metadata(journal.join("events")).unwrap().len();
+        assert!(bytes <= 2 << 20, "{case}: {bytes}");
+        let runs = recover_dir(dir.path(), None);
+        let probe = read(runs[0].file.as_ref().unwrap());
+        assert!(!journal.exists());
+        let numbers = numbers(&probe);
+        let first = 200_000 - i64::try_from(numbers.len()).unwrap();
+        assert!(numbers.len() > 20_000);
+        assert_eq!(numbers, (first..200_000).collect::<Vec<_>>(), "{case}");
+        let unfinished = u64::from(case != "panic");
+        assert_eq!(
+            (count(&probe, "open"), runs[0].unfinished),
+            (1, unfinished),
+            "{case}"
+        );
+        assert_eq!(facts(&probe, "recording"), ["Str(\"flight recorder\")"]);
+        assert!(!facts(&probe, "stepscope.recovered").is_empty());
+        let told = format!("{:?} {:?}", probe.diagnostics, probe.facts);
+        assert!(told.contains("its last seconds, at most 30"), "{told}");
+    }
+}
+
+#[test]
+fn a_program_that_ends_well_leaves_nothing() {
+    let _alone = alone();
+    let dir = tempdir().unwrap();
+    assert!(run("exit", dir.path()).success());
+    assert!(pending(dir.path()).is_empty() && files(dir.path()).is_empty());
+}
+
+#[test]
+fn a_fork_leaves_the_flight_recorder_to_the_parent() {
+    let _alone = alone();
+    let dir = tempdir().unwrap();
+    assert!(run("fork", dir.path()).success());
+}
