@@ -102,7 +102,8 @@ fn take_turn(state: &Arc<State>, wanted: &Wanted, peer: String) -> Result<Turn, 
     })
 }
 
-fn wait(wanted: &Wanted) -> Duration {
+/// How long until it begins.
+pub(super) fn wait(wanted: &Wanted) -> Duration {
     let at = wanted.start_unix_ns.unwrap_or(0);
     let ahead = at.saturating_sub(unix_now_ns());
     Duration::from_nanos(u64::try_from(ahead).unwrap_or(0))
@@ -177,7 +178,8 @@ pub(super) async fn record(
         drop(turn);
         result
     })
-    .await?;
+    .await
+    .map_err(|failure| failure.status(refusal))?;
     if report.cut_events > 0 {
         state.options.log.line(&format!(
             "capture {:?}: {} events beyond max_events were left out",
@@ -203,12 +205,31 @@ fn session_options(state: &State, wanted: &Wanted) -> SessionOptions {
     }
 }
 
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The recorder refuses.
+    Recorder(SessionError),
+    /// Anything else.
+    Other(Status),
+}
+
+impl Failure {
+    /// In the protocol's codes; `refusal` knows those of the recorder.
+    pub(super) fn status(self, refusal: impl Fn(&SessionError) -> Status) -> Status {
+        match self {
+            Self::Recorder(error) => refusal(&error),
+            Self::Other(status) => status,
+        }
+    }
+}
+
 /// Lets `write` fill an answer on a helper thread; it is told to give up when the client goes.
 pub(super) async fn encode(
     state: &Arc<State>,
     hint_bytes: usize,
     write: impl FnOnce(&mut dyn Write) -> Result<StopReport, SessionError> + Send + 'static,
-) -> Result<(Recorded, StopReport), Status> {
+) -> Result<(Recorded, StopReport), Failure> {
     struct OnDrop(Arc<AtomicBool>);
     impl Drop for OnDrop {
         fn drop(&mut self) {
@@ -216,30 +237,22 @@ pub(super) async fn encode(
         }
     }
     let gone = OnDrop(Arc::default());
-    let mut out = Answer {
-        bytes: Vec::new(),
-        full: false,
-        gone: Arc::clone(&gone.0),
-        reserved: Reserved {
-            bytes: 0,
-            of: Arc::clone(&state.answers),
-        },
-        most: state.options.memory_limit_bytes.min(MAX_ANSWER_BYTES),
-    };
-    let (result, out) = on_helper(move || {
+    let mut out = Answer::new(state, Arc::clone(&gone.0));
+    let written = on_helper(move || {
         let _ = out.reserve(hint_bytes);
         let result = write(&mut out);
         (result, out)
-    })
-    .await?;
-    drop(gone);
+    });
+    let (result, out) = written.await.map_err(Failure::Other)?;
     let report = result.map_err(|error| match error {
-        SessionError::NotDelivered { .. } if out.full => Status::resource_exhausted(format!(
-            "the recording does not fit into {} MiB (answers that are still on their way count, too); \
-             ask for a shorter one, or set max_events",
-            out.most >> 20
-        )),
-        error => refusal(&error),
+        SessionError::NotDelivered { .. } if out.full => {
+            Failure::Other(Status::resource_exhausted(format!(
+                "the recording does not fit into {} MiB (answers that are still on their way count, too); \
+                 ask for a shorter one, or set max_events",
+                out.most >> 20
+            )))
+        }
+        error => Failure::Recorder(error),
     })?;
     let is_empty = report.spans + report.instants + report.samples == 0;
     let recorded = Recorded {
@@ -251,7 +264,7 @@ pub(super) async fn encode(
 }
 
 /// An answer as it is written.
-struct Answer {
+pub(super) struct Answer {
     bytes: Vec<u8>,
     /// There was no room.
     full: bool,
@@ -262,6 +275,24 @@ struct Answer {
 }
 
 impl Answer {
+    pub(super) fn new(state: &State, gone: Arc<AtomicBool>) -> Self {
+        Self {
+            bytes: Vec::new(),
+            full: false,
+            gone,
+            reserved: Reserved {
+                bytes: 0,
+                of: Arc::clone(&state.answers),
+            },
+            most: state.options.memory_limit_bytes.min(MAX_ANSWER_BYTES),
+        }
+    }
+
+    /// What was written; no longer in the account.
+    pub(super) fn into_bytes(self) -> Bytes {
+        self.bytes.into()
+    }
+
     /// Makes room for so many more bytes, within the account.
     fn reserve(&mut self, more: usize) -> io::Result<()> {
         let wanted = self.bytes.len().saturating_add(more);

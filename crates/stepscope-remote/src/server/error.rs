@@ -4,6 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use stepscope::SessionError;
+
 /// Why a server could not be started or stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -64,6 +66,15 @@ pub enum ServerError {
     BadName {
         /// What was given.
         name: String,
+    },
+    /// Both `flight` and `keep_last` were given.
+    #[error("give either `flight` or `keep_last`: the latter is short for the former with defaults")]
+    FlightTwice,
+    /// The flight recorder could not be started.
+    #[error("cannot start the flight recorder: {source}")]
+    Flight {
+        /// What the recorder says.
+        source: SessionError,
     },
     /// The server's thread, or what it waits with, could not be made.
     #[error("cannot start the server's thread: {source}")]

@@ -5,20 +5,26 @@
 //! docs/formats/capture-protocol.md.
 //!
 //! Reading order: [`ServerOptions`], `run` (the thread), `connections` and `admission` (who gets
-//! in), `request` and `advanced` (what is asked), `capture` (recording), `profiler` (the service),
-//! `directories` (where files may go), `os`.
+//! in), `request` and `advanced` (what is asked), `profiler` (the service) with `capture` (an
+//! interval), `flight` (the last moments) and `monitor`, `analysis` (several hosts) with `workers` and
+//! `kept`, `directories` (where files may go), `os`.
 
 mod admission;
 mod advanced;
+mod analysis;
 mod capture;
 mod connections;
 mod directories;
 mod error;
+mod flight;
+mod kept;
+mod monitor;
 mod options;
 mod os;
 mod profiler;
 mod request;
 mod run;
+mod workers;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -30,8 +36,11 @@ pub use error::ServerError;
 pub use options::{Log, ServerOptions};
 
 use directories::Directories;
+use flight::Flight;
+use kept::Kept;
 use request::Bounds;
 use run::Running;
+use workers::Workers;
 
 /// What all requests share.
 #[derive(Debug)]
@@ -39,6 +48,10 @@ struct State {
     options: ServerOptions,
     bounds: Bounds,
     directories: Directories,
+    workers: Workers,
+    kept: Kept,
+    flight: Flight,
+    port: u16,
     slot: capture::Slot,
     answers: capture::Answers,
     /// True when the server is told to stop.
@@ -146,18 +159,24 @@ pub fn start_server_with(options: &ServerOptions) -> Result<ServerHandle, Server
         })?;
     os::watch_forks(forget);
     let (stop, stopping) = watch::channel(false);
+    let directories = Directories::new(&options.allow_directories)?;
     let state = Arc::new(State {
+        flight: Flight::new(options, &host)?,
         bounds: Bounds {
             max_duration: options.max_duration,
             host,
         },
-        directories: Directories::new(&options.allow_directories)?,
+        directories,
+        workers: Workers::new(&options.allow_workers),
+        kept: Kept::new(options.keep_bytes),
+        port: address.port(),
         slot: capture::Slot::default(),
         answers: capture::Answers::default(),
         stopping,
         options: options.clone(),
     });
-    let running = run::start(listener, address, stop, state)?;
+    let started = run::start(listener, address, stop, Arc::clone(&state));
+    let running = started.inspect_err(|_no_thread| state.flight.end())?;
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     *only = Some((number, running));
     Ok(ServerHandle { number, address })

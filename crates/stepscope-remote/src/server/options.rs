@@ -4,14 +4,18 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use stepscope::FlightOptions;
+
 /// What a server is and may do. Start from `ServerOptions::default()`.
 ///
 /// ```no_run
+/// use std::time::Duration;
 /// use stepscope_remote::{ServerOptions, start_server_with};
 ///
 /// # fn main() -> Result<(), stepscope_remote::ServerError> {
 /// let server = start_server_with(&ServerOptions {
 ///     port: 9012,
+///     keep_last: Some(Duration::from_secs(30)),
 ///     ..ServerOptions::default()
 /// })?;
 /// println!("{}", server.address());
@@ -33,6 +37,11 @@ pub struct ServerOptions {
     pub allow_workers: Vec<String>,
     /// Name of this machine in what is recorded. Default: the machine's.
     pub host_name: Option<String>,
+    /// Record all the time into a bounded memory, from the start, to have the last moments when they
+    /// are asked for. Default: no.
+    pub flight: Option<FlightOptions>,
+    /// Short for `flight` with defaults and this length.
+    pub keep_last: Option<Duration>,
     /// Bytes of memory that one capture may take while it records, and again as the answer.
     /// Default: 1 GiB. What comes later is dropped, counted and said in the file.
     pub memory_limit_bytes: usize,
@@ -83,6 +92,8 @@ impl Default for ServerOptions {
             allow_directories: Vec::new(),
             allow_workers: Vec::new(),
             host_name: None,
+            flight: None,
+            keep_last: None,
             memory_limit_bytes: 1 << 30,
             keep_bytes: 256 << 20,
             max_duration: Duration::from_hours(1),

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "libc calls; each block says why it is sound")]
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::Duration;
 
 /// Sockets of this process's server, which a fork's child closes. -1: free.
 static SOCKETS: [AtomicI32; SOCKET_PLACES] = [const { AtomicI32::new(-1) }; SOCKET_PLACES];
@@ -62,6 +63,22 @@ extern "C" fn let_go() {
     if let Some(in_child) = IN_CHILD.get() {
         in_child();
     }
+}
+
+/// CPU time that this process has used, all threads together.
+pub(super) fn process_cpu_time() -> Duration {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `now` is valid for writing.
+    let got = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut now) };
+    if got != 0 {
+        return Duration::ZERO;
+    }
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    let nanos = u32::try_from(now.tv_nsec).unwrap_or(0);
+    Duration::new(seconds, nanos)
 }
 
 /// The machine's name.

@@ -11,7 +11,7 @@ use super::advanced::cut;
 use super::capture::{self, Recorded, on_helper};
 use super::connections::Place;
 use super::request::{self, Wanted};
-use super::{State, directories};
+use super::{State, directories, flight, monitor};
 use crate::proto::profiler_service_server::ProfilerService;
 use crate::proto::{
     ContinuousProfilingResponse, GetSnapshotRequest, MonitorRequest, MonitorResponse,
@@ -56,36 +56,34 @@ impl ProfilerService for Profiler {
 
     async fn monitor(
         &self,
-        _request: Request<MonitorRequest>,
+        request: Request<MonitorRequest>,
     ) -> Result<Response<MonitorResponse>, Status> {
-        Err(Status::unimplemented("this server does not monitor"))
+        let answer = monitor::monitor(&self.state, request.get_ref()).await?;
+        Ok(Response::new(answer))
     }
 
     async fn start_continuous_profiling(
         &self,
-        _request: Request<ProfileRequest>,
+        request: Request<ProfileRequest>,
     ) -> Result<Response<ContinuousProfilingResponse>, Status> {
-        Err(Status::unimplemented(
-            "this server does not record all the time",
-        ))
+        flight::begin(&self.state, request.get_ref()).await?;
+        Ok(Response::new(ContinuousProfilingResponse {}))
     }
 
     async fn get_snapshot(
         &self,
-        _request: Request<GetSnapshotRequest>,
+        request: Request<GetSnapshotRequest>,
     ) -> Result<Response<ProfileResponse>, Status> {
-        Err(Status::unimplemented(
-            "this server does not record all the time",
-        ))
+        let session = &request.get_ref().snapshot_session_id;
+        flight::snapshot(&self.state, session, request.metadata()).await
     }
 
     async fn stop_continuous_profiling(
         &self,
         _request: Request<StopContinuousProfilingRequest>,
     ) -> Result<Response<StopContinuousProfilingResponse>, Status> {
-        Err(Status::unimplemented(
-            "this server does not record all the time",
-        ))
+        flight::end(&self.state).await?;
+        Ok(Response::new(StopContinuousProfilingResponse {}))
     }
 
     async fn continuous_profiling(

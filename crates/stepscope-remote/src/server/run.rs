@@ -13,9 +13,11 @@ use tonic::transport::Server;
 
 use super::admission::Admission;
 use super::connections::Incoming;
+use super::analysis::Analysis;
 use super::profiler::Profiler;
 use super::{ServerError, State};
 use crate::proto;
+use crate::proto::profile_analysis_server::ProfileAnalysisServer;
 use crate::proto::profiler_service_server::ProfilerServiceServer;
 
 /// Largest request.
@@ -110,6 +112,7 @@ fn run(runtime: Runtime, listener: tokio::net::TcpListener, state: &Arc<State>) 
     }
     // What helpers still do (an encoding whose client has gone) ends by itself.
     runtime.shutdown_timeout(CLOSING);
+    state.flight.end();
 }
 
 async fn serve(listener: tokio::net::TcpListener, state: &Arc<State>) {
@@ -119,9 +122,17 @@ async fn serve(listener: tokio::net::TcpListener, state: &Arc<State>) {
     })
     .max_decoding_message_size(MAX_REQUEST_BYTES)
     .max_encoding_message_size(usize::MAX);
+    let analysis = ProfileAnalysisServer::new(Analysis {
+        state: Arc::clone(state),
+    })
+    .max_decoding_message_size(MAX_REQUEST_BYTES)
+    .max_encoding_message_size(usize::MAX);
     let (health, health_service) = tonic_health::server::health_reporter();
     health
         .set_serving::<ProfilerServiceServer<Profiler>>()
+        .await;
+    health
+        .set_serving::<ProfileAnalysisServer<Analysis>>()
         .await;
     let reflection = || {
         tonic_reflection::server::Builder::configure()
@@ -138,6 +149,7 @@ async fn serve(listener: tokio::net::TcpListener, state: &Arc<State>) {
         .layer(admission.clone())
         .add_service(health_service)
         .add_service(profiler)
+        .add_service(analysis)
         .add_optional_service(reflection().build_v1().ok())
         .add_optional_service(reflection().build_v1alpha().ok())
         .serve_with_incoming_shutdown(Incoming::new(listener), async move {

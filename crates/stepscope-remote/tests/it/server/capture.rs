@@ -97,9 +97,9 @@ fn the_start_is_waited_for() {
     assert!(now_ns() >= begin_ns + 100_000_000);
     let probe = read(&answer.xspace);
     let starts = probe.slices.iter().filter(|slice| slice.name == "forward");
-    let earliest_ps = starts.map(|slice| slice.start_ps).min().unwrap();
-    let begun_ns = probe.epoch.unwrap().unix_ns.unwrap() + earliest_ps / 1_000;
-    assert!(begun_ns >= begin_ns.cast_signed(), "{begun_ns} {begin_ns}");
+    let since_ps = starts.map(|slice| slice.start_ps).min().unwrap();
+    let first_ns = probe.epoch.unwrap().unix_ns.unwrap() + since_ps / 1_000;
+    assert!(first_ns >= begin_ns.cast_signed(), "{first_ns} {begin_ns}");
 }
 
 #[test]

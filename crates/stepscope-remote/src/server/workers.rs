@@ -1,0 +1,160 @@
+//! The other programs of a capture of several hosts: which may be asked, and the asking.
+//!
+//! A request that makes this program connect to an address of the client's choice must not become
+//! a way around a firewall: only programs of this machine, and those that the program allowed, are
+//! asked, nothing that they say is repeated but their status, and a name is looked up once: what was
+//! checked is what is connected to.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tonic::codegen::Bytes;
+use tonic::transport::Endpoint;
+use tonic::{Code, Status};
+
+use super::advanced::cut;
+use super::profiler::XSPACE_TOOL;
+use crate::address::Address;
+use crate::proto::profiler_service_client::ProfilerServiceClient;
+use crate::proto::{ProfileRequest, ProfileResponse};
+
+/// How long a worker may take to be found and reached.
+const CONNECTING: Duration = Duration::from_secs(5);
+/// How long after its interval a worker may take to answer.
+const ANSWERING: Duration = Duration::from_secs(60);
+
+/// Which addresses may be asked besides this machine's own.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Workers {
+    allowed: Vec<String>,
+}
+
+impl Workers {
+    pub(super) fn new(allowed: &[String]) -> Self {
+        let bare = |text: &String| {
+            let text = text.trim().to_ascii_lowercase();
+            text.strip_prefix("grpc://").unwrap_or(&text).to_owned()
+        };
+        Self {
+            allowed: allowed.iter().map(bare).collect(),
+        }
+    }
+
+    /// Understands what a client gave; `port` is for those who give none.
+    pub(super) fn parse(text: &str, port: u16) -> Result<Address, String> {
+        Address::parse(text)
+            .or_else(|first| Address::parse(&format!("{text}:{port}")).map_err(|_second| first))
+            .map_err(|why| format!("{:?}: {why}", cut(text)))
+    }
+
+    /// The program allowed this one by name.
+    fn is_named(&self, address: &Address) -> bool {
+        let with_port = address.to_string();
+        self.allowed
+            .iter()
+            .any(|allowed| *allowed == with_port || allowed == address.host())
+    }
+
+    /// Where to connect, if that is allowed.
+    async fn permit(&self, address: &Address) -> Result<SocketAddr, String> {
+        let host = (address.host(), address.port());
+        let found = timeout(CONNECTING, tokio::net::lookup_host(host)).await;
+        let found: Vec<SocketAddr> = match found {
+            Ok(Ok(found)) => found.collect(),
+            _ => return Err("no such host".to_owned()),
+        };
+        let named = self.is_named(address);
+        let mut permitted = found.iter().filter(|at| named || is_loopback(at.ip()));
+        permitted.next().copied().ok_or_else(|| {
+            "not allowed; the program must name it in allow_workers, only this machine's own programs are asked otherwise".to_owned()
+        })
+    }
+}
+
+fn is_loopback(ip: IpAddr) -> bool {
+    ip.to_canonical().is_loopback()
+}
+
+/// What a worker gave.
+#[derive(Debug)]
+pub(super) enum Given {
+    /// The recording.
+    XSpace(Bytes),
+    /// It says that it wrote a file itself.
+    Written,
+    /// Nothing was recorded.
+    Empty,
+}
+
+/// Asks one worker; the error is for the client to read.
+pub(super) async fn ask(
+    workers: &Workers,
+    address: &Address,
+    request: ProfileRequest,
+    interval: Duration,
+    most_bytes: usize,
+) -> Result<Given, String> {
+    let at = workers.permit(address).await?;
+    let endpoint = Endpoint::from_shared(format!("http://{at}")).map_err(|error| error.to_string())?;
+    let channel = endpoint.connect_timeout(CONNECTING).connect();
+    let channel = match timeout(CONNECTING, channel).await {
+        Ok(Ok(channel)) => channel,
+        Ok(Err(_refused)) => return Err("cannot connect; is its profiler server running?".to_owned()),
+        Err(_late) => return Err(format!("cannot connect within {} s", CONNECTING.as_secs())),
+    };
+    let mut client = ProfilerServiceClient::new(channel).max_decoding_message_size(most_bytes);
+    match timeout(interval + ANSWERING, client.profile(request)).await {
+        Ok(Ok(answer)) => Ok(given(answer.into_inner())),
+        Ok(Err(status)) => Err(said(&status)),
+        Err(_late) => Err(format!("no answer {} s after the end", ANSWERING.as_secs())),
+    }
+}
+
+fn given(answer: ProfileResponse) -> Given {
+    let tool = answer.tool_data.into_iter().find(|tool| tool.name == XSPACE_TOOL);
+    match tool.map(|tool| tool.data) {
+        _ if answer.empty_trace => Given::Empty,
+        _ if !answer.xspace.is_empty() => Given::XSpace(answer.xspace),
+        Some(data) if !data.is_empty() => Given::XSpace(data),
+        _ => Given::Written,
+    }
+}
+
+/// A worker's status, short.
+fn said(status: &Status) -> String {
+    match status.code() {
+        Code::Unimplemented => "it is no profiler".to_owned(),
+        code => format!("{code}: {}", cut(status.message())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_and_those_that_are_named() {
+        let workers = Workers::new(&["Worker-1".to_owned(), "grpc://10.1.2.3:9012".to_owned()]);
+        let named = |text: &str| workers.is_named(&Workers::parse(text, 9_012).unwrap());
+        assert!(named("worker-1") && named("worker-1:7") && named("10.1.2.3") && named("grpc://10.1.2.3:9012"));
+        assert!(!named("10.1.2.3:9013") && !named("worker-12") && !named("169.254.169.254:80"));
+        for loopback in ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"] {
+            assert!(is_loopback(loopback.parse().unwrap()), "{loopback}");
+        }
+        for elsewhere in ["10.0.0.1", "169.254.169.254", "0.0.0.0", "::", "fe80::1"] {
+            assert!(!is_loopback(elsewhere.parse().unwrap()), "{elsewhere}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_shortly() {
+        for wrong in ["", "file:///etc/passwd", "http://x", "a b", "host:0", "host:99999", "..", &"x".repeat(1 << 20)] {
+            if let Ok(address) = Workers::parse(wrong, 9_012) {
+                assert!(["..", ""].contains(&wrong), "{wrong:?} {address}");
+            }
+        }
+        let said = Workers::parse(&"x".repeat(1 << 20), 9_012).unwrap_err();
+        assert!(said.len() < 300);
+    }
+}
