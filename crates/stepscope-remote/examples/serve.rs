@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! serve [--port N] [--port-file F] [--host ADDR] [--allow DIR]… [--worker ADDR]…
-//!       [--trace DIR] [--steps N] [--seconds S] [--extra-spans N] [--no-server] [--step-times F]
+//!       [--keep-last MS] [--log-dir DIR] [--trace DIR] [--steps N] [--seconds S] [--extra-spans N] [--no-server] [--step-times F]
 //! ```
 //!
 //! One thread loads batches, one trains on them. The checksum that it prints at the end depends on
 //! the number of steps alone, whatever was captured meanwhile. `--port-file` gets the port once the
-//! server listens, `--trace` has the program record itself, `--extra-spans` adds tiny spans to each
+//! server listens, `--keep-last` keeps the last moments for whoever asks, `--log-dir` has them written
+//! there on SIGUSR2 and when a step takes twice the median, `--trace` has the program record itself, `--extra-spans` adds tiny spans to each
 //! step, `--step-times` gets a line per step: Unix nanoseconds at its begin, CPU nanoseconds it took.
 #![allow(
     clippy::print_stdout,
@@ -23,7 +24,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use stepscope::{counter, span, step};
+use stepscope::{FlightOptions, SlowStep, counter, span, step};
 use stepscope_remote::{ServerOptions, start_server_with};
 
 /// Rows and columns of the one layer.
@@ -57,6 +58,16 @@ pub(crate) fn arguments(mut given: impl Iterator<Item = String>) -> Result<Argum
             "--allow" => wanted.server.allow_directories.push(value.into()),
             "--worker" => wanted.server.allow_workers.push(value),
             "--port-file" => wanted.port_file = Some(value.into()),
+            "--keep-last" => {
+                let ms = value.parse().map_err(|error| wrong(&error))?;
+                flight(&mut wanted).keep_last = Duration::from_millis(ms);
+            }
+            "--log-dir" => {
+                let flight = flight(&mut wanted);
+                flight.log_dir = Some(value.into());
+                flight.save_on_signal = Some(libc::SIGUSR2);
+                flight.slow_step = Some(SlowStep::default());
+            }
             "--trace" => wanted.trace = Some(value.into()),
             "--step-times" => wanted.step_times = Some(value.into()),
             "--steps" => wanted.steps = Some(value.parse().map_err(|error| wrong(&error))?),
@@ -66,6 +77,11 @@ pub(crate) fn arguments(mut given: impl Iterator<Item = String>) -> Result<Argum
         }
     }
     Ok(wanted)
+}
+
+/// The options of the flight recorder, which is on from now on.
+fn flight(wanted: &mut Arguments) -> &mut FlightOptions {
+    wanted.server.flight.get_or_insert_default()
 }
 
 fn main() -> ExitCode {

@@ -59,7 +59,9 @@ impl ProfileAnalysis for Analysis {
     ) -> Result<Response<EnumProfileSessionsAndToolsResponse>, Status> {
         let state = Arc::clone(&self.state);
         let root = request.into_inner().repository_root;
-        on_helper(move || sessions(&state, &root)).await.map(Response::new)
+        on_helper(move || sessions(&state, &root))
+            .await
+            .map(Response::new)
     }
 
     async fn get_session_tool_data(
@@ -171,16 +173,25 @@ fn hosts(given: &[String], port: u16) -> Result<Vec<Address>, Status> {
 }
 
 /// Writes the recordings where that is allowed, else keeps them; the error says what became of them.
-fn store(state: &State, root: &str, session: &str, recordings: Vec<HostData>) -> Result<(), String> {
+fn store(
+    state: &State,
+    root: &str,
+    session: &str,
+    recordings: Vec<HostData>,
+) -> Result<(), String> {
     let why = match state.directories.permit(root) {
-        None => "nothing was written, the program allows no directory there (allow_directories)".to_owned(),
+        None => "nothing was written, the program allows no directory there (allow_directories)"
+            .to_owned(),
         Some(folder) => {
-            let written = state.directories.make(&folder.join(session)).and_then(|folder| {
-                for data in &recordings {
-                    directories::write(&folder, &data.host, &data.xspace)?;
-                }
-                Ok(())
-            });
+            let written = state
+                .directories
+                .make(&folder.join(session))
+                .and_then(|folder| {
+                    for data in &recordings {
+                        directories::write(&folder, &data.host, &data.xspace)?;
+                    }
+                    Ok(())
+                });
             match written {
                 Ok(()) => return Ok(()),
                 Err(error) => format!("cannot write: {error}"),
@@ -191,7 +202,9 @@ fn store(state: &State, root: &str, session: &str, recordings: Vec<HostData>) ->
         format!("{why}; the data is kept in memory for GetSessionToolData")
     } else {
         let most = state.options.keep_bytes >> 20;
-        format!("{why}; the data is gone, more than the {most} MiB that are kept in memory (keep_bytes)")
+        format!(
+            "{why}; the data is gone, more than the {most} MiB that are kept in memory (keep_bytes)"
+        )
     })
 }
 
@@ -276,7 +289,10 @@ fn tool_data(
         (XSPACE_TOOL, several) => {
             let bytes = several.iter().map(|data| data.xspace.len()).sum();
             if bytes > state.options.memory_limit_bytes {
-                return Err(format!("too large together; name one host of {}", names.join(", ")));
+                return Err(format!(
+                    "too large together; name one host of {}",
+                    names.join(", ")
+                ));
             }
             let mut whole = Vec::with_capacity(bytes);
             for data in several {
@@ -297,15 +313,24 @@ fn tool_data(
     clippy::disallowed_methods,
     reason = "reads back what was captured, below the directories that the program allowed"
 )]
-fn from_folder(state: &State, request: &ProfileSessionDataRequest) -> Result<Vec<HostData>, String> {
+fn from_folder(
+    state: &State,
+    request: &ProfileSessionDataRequest,
+) -> Result<Vec<HostData>, String> {
     let missing = || format!("no session {:?}", cut(&request.session_id));
     if !is_plain(&request.session_id) {
         return Err(missing());
     }
-    let root = state.directories.permit(&request.repository_root).ok_or_else(missing)?;
+    let root = state
+        .directories
+        .permit(&request.repository_root)
+        .ok_or_else(missing)?;
     // A session that is a link may lead out.
     let folder = root.join(&request.session_id);
-    let folder = folder.to_str().and_then(|folder| state.directories.permit(folder)).ok_or_else(missing)?;
+    let folder = folder
+        .to_str()
+        .and_then(|folder| state.directories.permit(folder))
+        .ok_or_else(missing)?;
     let wanted = request.host_name.replace(':', "_");
     let mut found = Vec::new();
     let mut bytes = 0;
@@ -313,7 +338,9 @@ fn from_folder(state: &State, request: &ProfileSessionDataRequest) -> Result<Vec
         if wanted.is_empty() || host == wanted {
             bytes += std::fs::metadata(&path).map_or(0, |facts| facts.len());
             if bytes > state.options.memory_limit_bytes as u64 {
-                return Err(format!("{host} is larger than this program may hold (memory_limit_bytes)"));
+                return Err(format!(
+                    "{host} is larger than this program may hold (memory_limit_bytes)"
+                ));
             }
             let xspace = std::fs::read(&path).map_err(|error| format!("{host}: {error}"))?;
             found.push(HostData {

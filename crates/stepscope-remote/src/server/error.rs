@@ -68,7 +68,9 @@ pub enum ServerError {
         name: String,
     },
     /// Both `flight` and `keep_last` were given.
-    #[error("give either `flight` or `keep_last`: the latter is short for the former with defaults")]
+    #[error(
+        "give either `flight` or `keep_last`: the latter is short for the former with defaults"
+    )]
     FlightTwice,
     /// The flight recorder could not be started.
     #[error("cannot start the flight recorder: {source}")]

@@ -6,7 +6,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use stepscope::{Cut, FlightOptions, SessionError, flight_status, start_flight, stop_flight, write_last};
+use stepscope::{
+    Cut, FlightOptions, SessionError, flight_status, start_flight, stop_flight, write_last,
+};
 use tonic::metadata::MetadataMap;
 use tonic::{Response, Status};
 
@@ -41,7 +43,10 @@ enum By {
 }
 
 /// What the options of a server say about it.
-fn wanted_from_start(options: &ServerOptions, host: &str) -> Result<Option<FlightOptions>, ServerError> {
+fn wanted_from_start(
+    options: &ServerOptions,
+    host: &str,
+) -> Result<Option<FlightOptions>, ServerError> {
     let flight = match (&options.flight, options.keep_last) {
         (Some(_), Some(_)) => return Err(ServerError::FlightTwice),
         (None, None) => return Ok(None),
@@ -218,7 +223,14 @@ mod tests {
         assert_eq!(flight.host_name.as_deref(), Some("machine"));
         assert_eq!(flight.facts, [("rank".to_owned(), "3".to_owned())]);
         options.flight = Some(FlightOptions::default());
-        assert!(matches!(wanted_from_start(&options, "machine"), Err(ServerError::FlightTwice)));
-        assert!(wanted_from_start(&ServerOptions::default(), "machine").unwrap().is_none());
+        assert!(matches!(
+            wanted_from_start(&options, "machine"),
+            Err(ServerError::FlightTwice)
+        ));
+        assert!(
+            wanted_from_start(&ServerOptions::default(), "machine")
+                .unwrap()
+                .is_none()
+        );
     }
 }

@@ -64,7 +64,10 @@ impl Kept {
 
     /// Names, oldest first.
     pub(super) fn names(&self) -> Vec<String> {
-        self.lock().iter().map(|session| session.name.clone()).collect()
+        self.lock()
+            .iter()
+            .map(|session| session.name.clone())
+            .collect()
     }
 
     /// What a capture has, if it is still there.

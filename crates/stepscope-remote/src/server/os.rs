@@ -65,6 +65,14 @@ extern "C" fn let_go() {
     }
 }
 
+/// Lets more connections wait to be taken than the standard library asks for; a flood that fills
+/// the queue costs honest clients a second each.
+pub(super) fn lengthen_queue(listener: &std::net::TcpListener) {
+    use std::os::fd::AsRawFd as _;
+    // SAFETY: asks again for what the open socket does already.
+    unsafe { libc::listen(listener.as_raw_fd(), 4_096) };
+}
+
 /// CPU time that this process has used, all threads together.
 pub(super) fn process_cpu_time() -> Duration {
     let mut now = libc::timespec {

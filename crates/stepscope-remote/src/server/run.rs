@@ -12,10 +12,10 @@ use tokio::sync::watch;
 use tonic::transport::Server;
 
 use super::admission::Admission;
-use super::connections::Incoming;
 use super::analysis::Analysis;
+use super::connections::Incoming;
 use super::profiler::Profiler;
-use super::{ServerError, State};
+use super::{ServerError, State, os};
 use crate::proto;
 use crate::proto::profile_analysis_server::ProfileAnalysisServer;
 use crate::proto::profiler_service_server::ProfilerServiceServer;
@@ -63,6 +63,7 @@ pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, ServerError> {
         io::ErrorKind::PermissionDenied => ServerError::NotPermitted { address },
         _ => ServerError::CannotListen { address, source },
     })?;
+    os::lengthen_queue(&listener);
     listener
         .set_nonblocking(true)
         .map_err(|source| ServerError::CannotListen { address, source })?;

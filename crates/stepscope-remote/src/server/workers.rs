@@ -22,7 +22,7 @@ use crate::proto::{ProfileRequest, ProfileResponse};
 /// How long a worker may take to be found and reached.
 const CONNECTING: Duration = Duration::from_secs(5);
 /// How long after its interval a worker may take to answer.
-const ANSWERING: Duration = Duration::from_secs(60);
+const ANSWERING: Duration = Duration::from_mins(1);
 
 /// Which addresses may be asked besides this machine's own.
 #[derive(Clone, Debug, Default)]
@@ -96,11 +96,14 @@ pub(super) async fn ask(
     most_bytes: usize,
 ) -> Result<Given, String> {
     let at = workers.permit(address).await?;
-    let endpoint = Endpoint::from_shared(format!("http://{at}")).map_err(|error| error.to_string())?;
-    let channel = endpoint.connect_timeout(CONNECTING).connect();
-    let channel = match timeout(CONNECTING, channel).await {
+    let endpoint = Endpoint::from_shared(format!("http://{at}"))
+        .map_err(|error| error.to_string())?
+        .connect_timeout(CONNECTING);
+    let channel = match timeout(CONNECTING, endpoint.connect()).await {
         Ok(Ok(channel)) => channel,
-        Ok(Err(_refused)) => return Err("cannot connect; is its profiler server running?".to_owned()),
+        Ok(Err(_refused)) => {
+            return Err("cannot connect; is its profiler server running?".to_owned());
+        }
         Err(_late) => return Err(format!("cannot connect within {} s", CONNECTING.as_secs())),
     };
     let mut client = ProfilerServiceClient::new(channel).max_decoding_message_size(most_bytes);
@@ -112,7 +115,10 @@ pub(super) async fn ask(
 }
 
 fn given(answer: ProfileResponse) -> Given {
-    let tool = answer.tool_data.into_iter().find(|tool| tool.name == XSPACE_TOOL);
+    let tool = answer
+        .tool_data
+        .into_iter()
+        .find(|tool| tool.name == XSPACE_TOOL);
     match tool.map(|tool| tool.data) {
         _ if answer.empty_trace => Given::Empty,
         _ if !answer.xspace.is_empty() => Given::XSpace(answer.xspace),
@@ -137,7 +143,12 @@ mod tests {
     fn this_machine_and_those_that_are_named() {
         let workers = Workers::new(&["Worker-1".to_owned(), "grpc://10.1.2.3:9012".to_owned()]);
         let named = |text: &str| workers.is_named(&Workers::parse(text, 9_012).unwrap());
-        assert!(named("worker-1") && named("worker-1:7") && named("10.1.2.3") && named("grpc://10.1.2.3:9012"));
+        assert!(
+            named("worker-1")
+                && named("worker-1:7")
+                && named("10.1.2.3")
+                && named("grpc://10.1.2.3:9012")
+        );
         assert!(!named("10.1.2.3:9013") && !named("worker-12") && !named("169.254.169.254:80"));
         for loopback in ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"] {
             assert!(is_loopback(loopback.parse().unwrap()), "{loopback}");
@@ -149,7 +160,16 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused_shortly() {
-        for wrong in ["", "file:///etc/passwd", "http://x", "a b", "host:0", "host:99999", "..", &"x".repeat(1 << 20)] {
+        for wrong in [
+            "",
+            "file:///etc/passwd",
+            "http://x",
+            "a b",
+            "host:0",
+            "host:99999",
+            "..",
+            &"x".repeat(1 << 20),
+        ] {
             if let Ok(address) = Workers::parse(wrong, 9_012) {
                 assert!(["..", ""].contains(&wrong), "{wrong:?} {address}");
             }

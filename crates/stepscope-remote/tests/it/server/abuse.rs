@@ -1,5 +1,14 @@
 //! What must not hurt the program: many captures, clients that vanish, floods and garbage.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use stepscope_remote::proto::profile_options::AdvancedConfigValue;
+use stepscope_remote::proto::profile_options::advanced_config_value::Value;
+use stepscope_remote::proto::{ProfileOptions, ProfileRequest, TerminateRequest};
+use tonic::Code;
+
 use super::program::{Program, request, undisturbed_checksum};
 use super::{count, read, talk};
 
@@ -40,4 +49,300 @@ fn a_hundred_captures_leave_nothing_behind() {
     let finished = program.finish();
     assert_eq!(finished.stderr, "");
     assert_eq!(finished.printed("checksum"), undisturbed_checksum("1500"));
+}
+
+#[test]
+fn a_client_that_goes_away_ends_the_capture() {
+    let program = Program::start(&["--steps", "1000"]);
+    talk(async {
+        for _ in 0..5 {
+            let mut client = program.client().await;
+            let capture = tokio::spawn(async move { client.profile(request(60_000)).await });
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            // The connection goes with it.
+            capture.abort();
+            let mut other = program.client().await;
+            let begun = Instant::now();
+            loop {
+                match other.profile(request(20)).await {
+                    Ok(answer) => break assert!(!answer.into_inner().xspace.is_empty()),
+                    Err(status) => assert_eq!(status.code(), Code::AlreadyExists),
+                }
+                assert!(
+                    begun.elapsed() < Duration::from_secs(5),
+                    "it goes on recording"
+                );
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+        // One that waits only so long is gone, too.
+        let mut hasty = tonic::Request::new(request(60_000));
+        hasty.set_timeout(Duration::from_millis(100));
+        let mut client = program.client().await;
+        assert!(client.profile(hasty).await.is_err());
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(client.profile(request(20)).await.is_ok());
+    });
+    assert_eq!(
+        program.finish().printed("checksum"),
+        undisturbed_checksum("1000")
+    );
+}
+
+#[test]
+fn a_killed_client_ends_the_capture() {
+    let program = Program::start(&["--steps", "1200"]);
+    let mut client = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "server::abuse::long_client", "--nocapture"])
+        .env("STEPSCOPE_TEST_CLIENT", program.address())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    talk(async {
+        let mut other = program.client().await;
+        // Until the other one captures.
+        let begun = Instant::now();
+        while other.profile(request(1)).await.is_ok() {
+            assert!(begun.elapsed() < Duration::from_secs(10));
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        client.kill().unwrap();
+        client.wait().unwrap();
+        let begun = Instant::now();
+        while other.profile(request(1)).await.is_err() {
+            assert!(
+                begun.elapsed() < Duration::from_secs(5),
+                "it goes on recording"
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    assert_eq!(
+        program.finish().printed("checksum"),
+        undisturbed_checksum("1200")
+    );
+}
+
+/// The child of the test above.
+#[test]
+fn long_client() {
+    let Ok(address) = std::env::var("STEPSCOPE_TEST_CLIENT") else {
+        return;
+    };
+    talk(async {
+        use stepscope_remote::proto::profiler_service_client::ProfilerServiceClient;
+        let mut client = ProfilerServiceClient::connect(format!("http://{address}"))
+            .await
+            .unwrap();
+        while client.profile(request(60_000)).await.is_err() {}
+    });
+}
+
+#[test]
+fn garbage_and_floods_bounce_off() {
+    let program = Program::start(&[]);
+    let at = program.address();
+    let mut noise = 12_345_u64;
+    let mut garbage = vec![0_u8; 4_096];
+    for _ in 0..200 {
+        for byte in &mut garbage {
+            noise = noise
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            *byte = noise.to_be_bytes()[0];
+        }
+        let mut stream = TcpStream::connect(&at).unwrap();
+        let _ = stream.write_all(&garbage);
+    }
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    for rest in [
+        &garbage[..],
+        b"\xff\xff\xff\x04\x00\x00\x00\x00\x00",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"",
+    ] {
+        let mut stream = TcpStream::connect(&at).unwrap();
+        let _ = stream
+            .write_all(preface)
+            .and_then(|()| stream.write_all(rest));
+    }
+    let mut web = TcpStream::connect(&at).unwrap();
+    web.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    web.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut answer = Vec::new();
+    let _ = web.read_to_end(&mut answer);
+
+    let before = (program.status("VmRSS"), program.descriptors());
+    let mut most = 0;
+    let mut silent = Vec::new();
+    for n in 0..10_000 {
+        let stream = TcpStream::connect(&at).unwrap();
+        // Some stay open and say nothing, some go at once, some half-speak.
+        match n % 4 {
+            0 => silent.push(stream),
+            1 => drop(stream),
+            _ => {
+                let mut stream = stream;
+                let _ = stream.write_all(preface);
+            }
+        }
+        if silent.len() > 400 {
+            silent.remove(0);
+        }
+        if n % 500 == 0 {
+            most = most.max(program.descriptors());
+        }
+    }
+    assert!(
+        most < before.1 + 400,
+        "descriptors: {before:?}, most {most}"
+    );
+    talk(async {
+        // With 400 silent ones still there.
+        let mut client = program.client().await;
+        let answer = client.profile(request(50)).await.unwrap().into_inner();
+        assert!(!answer.empty_trace);
+        drop(silent);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let after = (program.status("VmRSS"), program.descriptors());
+        assert!(after.0 < before.0 + 32_768, "memory: {before:?} {after:?}");
+        assert!(after.1 <= before.1 + 8, "descriptors: {before:?} {after:?}");
+    });
+}
+
+#[test]
+fn wrong_methods_and_oversized_requests_are_refused() {
+    let program = Program::start(&["--steps", "600"]);
+    talk(async {
+        let channel =
+            tonic::transport::Endpoint::from_shared(format!("http://{}", program.address()));
+        let channel = channel.unwrap().connect().await.unwrap();
+        for path in [
+            "/tensorflow.ProfilerService/Nothing",
+            "/other.Service/Method",
+            "/x",
+            "/tensorflow.",
+        ] {
+            let mut grpc = tonic::client::Grpc::new(channel.clone());
+            grpc.ready().await.unwrap();
+            let codec = tonic_prost::ProstCodec::<TerminateRequest, TerminateRequest>::default();
+            let wrong = tonic::Request::new(TerminateRequest::default());
+            let status = grpc
+                .unary(wrong, path.parse().unwrap(), codec)
+                .await
+                .unwrap_err();
+            assert_eq!(status.code(), Code::Unimplemented, "{path}");
+        }
+        // Another message under the right name: fields that are not known, of wrong types.
+        let mut client = program.client().await;
+        let huge = ProfileRequest {
+            tools: vec!["x".repeat(8 << 20)],
+            ..request(10)
+        };
+        let refused = client.profile(huge).await.unwrap_err();
+        assert_eq!(refused.code(), Code::OutOfRange, "{refused:?}");
+        assert!(client.profile(request(10)).await.is_ok());
+    });
+    assert_eq!(
+        program.finish().printed("checksum"),
+        undisturbed_checksum("600")
+    );
+}
+
+#[test]
+fn what_cannot_be_done_is_said_in_the_protocols_words() {
+    let program = Program::start(&["--steps", "600"]);
+    let with = |change: &dyn Fn(&mut ProfileOptions)| {
+        let mut opts = ProfileOptions {
+            version: 1,
+            host_tracer_level: 2,
+            duration_ms: 20,
+            ..ProfileOptions::default()
+        };
+        change(&mut opts);
+        ProfileRequest {
+            opts: Some(opts),
+            ..request(20)
+        }
+    };
+    let option = |key: &str, value: Value| {
+        let key = key.to_owned();
+        move |opts: &mut ProfileOptions| {
+            let value = AdvancedConfigValue {
+                value: Some(value.clone()),
+            };
+            opts.advanced_configuration.insert(key.clone(), value);
+        }
+    };
+    talk(async {
+        let mut client = program.client().await;
+        let typo = option(
+            "tpu_trace_mod",
+            Value::StringValue("TRACE_COMPUTE".to_owned()),
+        );
+        let wrong = option(
+            "gpu_pm_sample_buffer_size_per_gpu_mb",
+            Value::Int64Value(5_000),
+        );
+        for (wrong, said) in [
+            (request(0), "1 to 3600000 ms"),
+            (request(1_000_000_000_000), "1 to 3600000 ms"),
+            (
+                with(&|opts| opts.host_tracer_level = 7),
+                "host_tracer_level",
+            ),
+            (
+                with(&|opts| opts.start_timestamp_ns = u64::MAX),
+                "start_timestamp_ns",
+            ),
+            (with(&typo), "did you mean tpu_trace_mode?"),
+            (with(&wrong), "from 1 to 4096, not 5000"),
+        ] {
+            let refused = client.profile(wrong).await.unwrap_err();
+            assert_eq!(refused.code(), Code::InvalidArgument);
+            assert!(refused.message().contains(said), "{}", refused.message());
+        }
+        let right = option(
+            "tpu_trace_mode",
+            Value::StringValue("TRACE_COMPUTE".to_owned()),
+        );
+        assert!(client.profile(with(&right)).await.is_ok());
+        let off = client
+            .profile(with(&|opts| opts.host_tracer_level = 0))
+            .await
+            .unwrap()
+            .into_inner();
+        assert!(off.empty_trace);
+    });
+    assert_eq!(
+        program.finish().printed("checksum"),
+        undisturbed_checksum("600")
+    );
+}
+
+#[test]
+fn a_cut_is_said_and_a_large_answer_arrives() {
+    let program = Program::start(&["--extra-spans", "20000"]);
+    talk(async {
+        let mut client = program.client().await;
+        let cut = ProfileRequest {
+            max_events: 1_000,
+            ..request(300)
+        };
+        let answer = client.profile(cut).await.unwrap().into_inner();
+        let probe = read(&answer.xspace);
+        let events = probe.slices.len() + probe.instants.len() + probe.samples.len();
+        assert_eq!(events, 1_000);
+        let text = String::from_utf8_lossy(&answer.xspace).into_owned();
+        assert!(text.contains("max_events"), "the file says that it was cut");
+        let whole = client.profile(request(800)).await.unwrap().into_inner();
+        assert!(whole.xspace.len() > 4 << 20, "{} bytes", whole.xspace.len());
+        assert!(count(&read(&whole.xspace), "tiny") > 100_000);
+    });
+    let mut program = program;
+    program.kill();
+    assert!(
+        program.finish().stderr.contains("max_events"),
+        "the log says that it was cut"
+    );
 }

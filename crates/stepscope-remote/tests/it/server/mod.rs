@@ -1,8 +1,11 @@
 //! The server half.
 
 mod abuse;
+mod analysis;
 mod capture;
+mod lifecycle;
 pub(crate) mod program;
+mod watching;
 
 use std::sync::Arc;
 

@@ -1,0 +1,206 @@
+//! Monitor, and the continuous calls: the last moments.
+
+use std::time::Duration;
+
+use stepscope_remote::proto::profiler_service_monitor_result::ResponseType;
+use stepscope_remote::proto::{
+    GetSnapshotRequest, MonitorRequest, ProfileRequest, StopContinuousProfilingRequest,
+};
+use tonic::{Code, Request};
+
+use super::program::{Program, files, request, stock_request, undisturbed_checksum};
+use super::{count, read, talk};
+
+fn monitor(duration_ms: u64, monitoring_level: i32) -> MonitorRequest {
+    MonitorRequest {
+        duration_ms,
+        monitoring_level,
+        timestamp: true,
+    }
+}
+
+fn snapshot(session: &str, last_ms: Option<u64>) -> Request<GetSnapshotRequest> {
+    let mut request = Request::new(GetSnapshotRequest {
+        snapshot_session_id: session.to_owned(),
+    });
+    if let Some(ms) = last_ms {
+        let ms = ms.to_string().parse().unwrap();
+        request.metadata_mut().insert("stepscope-last-ms", ms);
+    }
+    request
+}
+
+#[test]
+fn monitor_tells_the_steps_and_the_load() {
+    let program = Program::start(&["--steps", "1200"]);
+    talk(async {
+        let mut client = program.client().await;
+        let answer = client.monitor(monitor(400, 2)).await.unwrap().into_inner();
+        let figures = answer.monitor_result.unwrap();
+        assert_eq!(figures.response_type(), ResponseType::UtilIdleStep);
+        let (min, mean, max) = (
+            figures.step_time_ms_min,
+            figures.step_time_ms_avg,
+            figures.step_time_ms_max,
+        );
+        assert!(
+            min > 0.0 && min <= mean && mean <= max && max < 400.0,
+            "{figures:?}"
+        );
+        assert!(figures.device_idle_time_percent.is_nan());
+        for part in [
+            "Timestamp: ",
+            "Host busy: ",
+            "Step time: ",
+            "Device: none",
+            "Recording: nothing",
+        ] {
+            assert!(answer.data.contains(part), "{part}: {}", answer.data);
+        }
+        let busy = answer.data.split("Host busy: ").nth(1).unwrap();
+        let busy: f64 = busy.split('%').next().unwrap().parse().unwrap();
+        assert!(busy > 1.0 && busy <= 105.0, "{busy}");
+
+        let load = client.monitor(monitor(50, 1)).await.unwrap().into_inner();
+        assert!(!load.data.contains("Step time"), "{}", load.data);
+        assert!(load.monitor_result.unwrap().step_time_ms_avg.is_nan());
+
+        // Beside a capture, and it does not disturb it.
+        let mut other = client.clone();
+        let capture = tokio::spawn(async move { other.profile(request(300)).await });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let beside = client.monitor(monitor(100, 2)).await.unwrap().into_inner();
+        assert!(
+            beside.data.contains("Recording: a capture"),
+            "{}",
+            beside.data
+        );
+        assert!(beside.monitor_result.unwrap().step_time_ms_avg > 0.0);
+        assert!(capture.await.unwrap().is_ok());
+
+        for (wrong, said) in [
+            (monitor(u64::MAX, 2), "3600000 ms"),
+            (monitor(10, 9), "monitoring_level"),
+        ] {
+            let refused = client.monitor(wrong).await.unwrap_err();
+            assert_eq!(refused.code(), Code::InvalidArgument);
+            assert!(refused.message().contains(said), "{}", refused.message());
+        }
+    });
+    assert_eq!(
+        program.finish().printed("checksum"),
+        undisturbed_checksum("1200")
+    );
+}
+
+#[test]
+fn a_program_that_keeps_its_last_moments_gives_them() {
+    let program = Program::start(&["--keep-last", "60000"]);
+    talk(async {
+        let mut client = program.client().await;
+        tokio::time::sleep(Duration::from_millis(900)).await;
+        let all = client
+            .get_snapshot(snapshot("", None))
+            .await
+            .unwrap()
+            .into_inner();
+        assert!(all.tool_data.is_empty() && !all.empty_trace);
+        let all = read(&all.xspace);
+        let some = client
+            .get_snap_shot(snapshot("", Some(200)))
+            .await
+            .unwrap()
+            .into_inner();
+        let some = read(&some.xspace);
+        let (all, some) = (count(&all, "forward"), count(&some, "forward"));
+        assert!(some > 0 && all > 2 * some, "{all} {some}");
+
+        // With a session, but no directory that is allowed: the data comes back.
+        let stored = client
+            .get_snapshot(snapshot("mine", Some(300)))
+            .await
+            .unwrap()
+            .into_inner();
+        assert!(stored.xspace.is_empty());
+        assert_eq!(stored.tool_data[0].name, "xplane.pb");
+        assert!(count(&read(&stored.tool_data[0].data), "forward") > 0);
+
+        // A capture beside it.
+        let capture = client.profile(request(100)).await.unwrap().into_inner();
+        assert!(count(&read(&capture.xspace), "forward") > 0);
+
+        let again = client
+            .start_continuous_profiling(ProfileRequest::default())
+            .await
+            .unwrap_err();
+        assert_eq!(again.code(), Code::AlreadyExists);
+        let stop = client
+            .stop_continuous_profiling(StopContinuousProfilingRequest {})
+            .await;
+        assert_eq!(stop.unwrap_err().code(), Code::FailedPrecondition);
+        let wrong = client
+            .get_snapshot(snapshot("", Some(0)))
+            .await
+            .unwrap_err();
+        assert_eq!(wrong.code(), Code::InvalidArgument);
+        let wrong = client
+            .get_snapshot(snapshot("../x", None))
+            .await
+            .unwrap_err();
+        assert_eq!(wrong.code(), Code::InvalidArgument);
+        let told = client.monitor(monitor(10, 1)).await.unwrap().into_inner();
+        assert!(told.data.contains("s are kept"), "{}", told.data);
+    });
+}
+
+#[test]
+fn a_client_can_have_the_last_moments_kept() {
+    let home = tempfile::tempdir().unwrap();
+    let program = Program::start(&["--steps", "1200", "--allow", home.path().to_str().unwrap()]);
+    talk(async {
+        let mut client = program.client().await;
+        let stop = StopContinuousProfilingRequest {};
+        for refused in [
+            client.get_snapshot(snapshot("", None)).await.unwrap_err(),
+            client.stop_continuous_profiling(stop).await.unwrap_err(),
+        ] {
+            assert_eq!(refused.code(), Code::NotFound);
+            assert!(
+                refused.message().contains("keep_last"),
+                "{}",
+                refused.message()
+            );
+        }
+        let begin = stock_request(&program, home.path(), 1_000);
+        client.continuous_profiling(begin.clone()).await.unwrap();
+        let again = client.start_continuous_profiling(begin).await.unwrap_err();
+        assert_eq!(again.code(), Code::AlreadyExists);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let answer = client
+            .get_snapshot(snapshot("shot", None))
+            .await
+            .unwrap()
+            .into_inner();
+        assert!(answer.xspace.is_empty() && answer.tool_data.is_empty() && !answer.empty_trace);
+        let file = files(home.path());
+        let folder = home.path().join("plugins/profile/shot");
+        assert_eq!(
+            file,
+            [folder.join(format!("127.0.0.1_{}.xplane.pb", program.port()))]
+        );
+        assert!(count(&read(&std::fs::read(&file[0]).unwrap()), "forward") > 0);
+        let inline = client
+            .get_snapshot(snapshot("", None))
+            .await
+            .unwrap()
+            .into_inner();
+        assert!(count(&read(&inline.xspace), "forward") > 0);
+        client.stop_continuous_profiling(stop).await.unwrap();
+        let gone = client.get_snapshot(snapshot("", None)).await.unwrap_err();
+        assert_eq!(gone.code(), Code::NotFound);
+    });
+    assert_eq!(
+        program.finish().printed("checksum"),
+        undisturbed_checksum("1200")
+    );
+}
