@@ -4,7 +4,8 @@
 //! looked at, once per state of the file. What is found:
 //!
 //! * `[SUBRUN/]plugins/profile/SESSION/*.xplane.pb`: one run a session, one host a file. The
-//!   `HOST.trace.json.gz` beside it holds the same events and is listed as a companion;
+//!   `HOST.trace.json.gz` and the `HOST.pftrace` beside it hold the same events and are listed as
+//!   companions;
 //! * loose traces anywhere: one run a file, except that several ranks of one job in one folder are
 //!   one run (see [`group`](crate::group));
 //! * a single file that was named by the user: whatever it is called.
@@ -458,7 +459,8 @@ impl Walk<'_> {
                 .map(|h| names::stem(&h.name).to_owned())
                 .collect();
             let (same, rest): (Vec<_>, Vec<_>) = others.into_iter().partition(|file| {
-                file.class == NameClass::TraceJson && stems.contains(names::stem(&file.name))
+                matches!(file.class, NameClass::TraceJson | NameClass::Perfetto)
+                    && stems.contains(names::stem(&file.name))
             });
             companions.extend(same.into_iter().map(|file| file.path));
             others = rest;
@@ -646,6 +648,7 @@ mod tests {
             "h0.xplane.pb",
             "h1.xplane.pb",
             "h0.trace.json.gz",
+            "h0.pftrace",
             "perfetto_trace.json.gz",
             ".cached_tools.json",
             "h0.xplane.pb.tmp",
@@ -654,7 +657,7 @@ mod tests {
             write(&session.join(name), "x");
         }
         let found = below(dir.path());
-        assert_eq!(shown(&found), ["exp/2024_02_29_12_00_01 x2 +2"]);
+        assert_eq!(shown(&found), ["exp/2024_02_29_12_00_01 x2 +3"]);
         assert_eq!(found.runs[0].id, "exp~2024_02_29_12_00_01");
         assert_eq!(found.sniffed, 0);
         // Named from further down, it is the same run.
@@ -665,11 +668,12 @@ mod tests {
             "exp/plugins/profile/2024_02_29_12_00_01",
         ] {
             let found = below(&dir.path().join(inside));
-            assert_eq!(shown(&found), ["2024_02_29_12_00_01 x2 +2"], "{inside}");
+            assert_eq!(shown(&found), ["2024_02_29_12_00_01 x2 +3"], "{inside}");
         }
         // Without an XSpace, the JSON files are the hosts.
         std::fs::remove_file(session.join("h0.xplane.pb")).unwrap();
         std::fs::remove_file(session.join("h1.xplane.pb")).unwrap();
+        std::fs::remove_file(session.join("h0.pftrace")).unwrap();
         assert_eq!(shown(&below(dir.path())), ["exp/2024_02_29_12_00_01 x1 +1"]);
     }
 
