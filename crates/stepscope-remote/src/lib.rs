@@ -5,10 +5,12 @@
 
 pub mod address;
 pub mod client;
+pub mod handover;
 pub mod proto;
 pub mod server;
 
 mod headers;
+mod whole_file;
 
 pub use address::Address;
 pub use client::{

@@ -26,6 +26,8 @@ use crate::proto::{
 
 /// Largest answer: no protobuf library makes a larger message.
 const MAX_ANSWER_BYTES: usize = 1 << 31;
+/// The server gives up, too, when nobody waits any more: after us, so that it is we who say why.
+const SERVER_GIVES_UP_AFTER: Duration = Duration::from_secs(5);
 /// Name of the tool whose data is an XSpace.
 const XPLANE_TOOL: &str = "xplane.pb";
 /// What all clients of the protocol ask for; servers that know none of it pass over it.
@@ -103,8 +105,7 @@ pub(super) async fn profile(
     limit: Duration,
 ) -> Result<ProfileResponse, CaptureFailure> {
     let mut request = Request::new(message);
-    // The server gives up, too, when nobody waits any more.
-    request.set_timeout(limit);
+    request.set_timeout(limit + SERVER_GIVES_UP_AFTER);
     let mut client = client(channel);
     let asked = client.profile(request);
     match tokio::time::timeout(limit, asked).await {
@@ -124,7 +125,7 @@ pub(super) async fn snapshot(
     // the directory that was named when the recording began.
     let question = || {
         let mut request = Request::new(GetSnapshotRequest::default());
-        request.set_timeout(limit);
+        request.set_timeout(limit + SERVER_GIVES_UP_AFTER);
         if let Ok(number) = whole_ms(last).to_string().parse() {
             request.metadata_mut().insert(headers::LAST_MS, number);
         }
@@ -230,7 +231,7 @@ fn failure(status: &Status, question: Question) -> CaptureFailure {
             Stage::Failed,
             format!("the program refuses what was asked{saying}, change the options"),
         ),
-        Code::OutOfRange => (
+        Code::OutOfRange | Code::ResourceExhausted => (
             Stage::Failed,
             format!("the data does not fit into one answer{saying}, capture less"),
         ),
@@ -255,12 +256,14 @@ fn is_busy(status: &Status) -> bool {
         "already recording",
         "already active",
         "is recording",
+        "recording itself",
         "session is active",
+        "starting or stopping",
+        "under way",
     ];
     match status.code() {
-        Code::AlreadyExists => true,
+        Code::AlreadyExists | Code::FailedPrecondition => true,
         Code::Internal
-        | Code::FailedPrecondition
         | Code::Aborted
         | Code::ResourceExhausted
         | Code::Unavailable
@@ -287,6 +290,13 @@ mod tests {
                 Stage::Busy,
             ),
             (Code::AlreadyExists, "", Stage::Busy),
+            (Code::FailedPrecondition, "", Stage::Busy),
+            (
+                Code::ResourceExhausted,
+                "64 requests are under way",
+                Stage::Busy,
+            ),
+            (Code::ResourceExhausted, "too large", Stage::Failed),
             (Code::Internal, "oops", Stage::Failed),
             (
                 Code::Internal,

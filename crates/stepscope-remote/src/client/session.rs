@@ -5,19 +5,18 @@
 //! ```
 //!
 //! The folder is made before anything is captured, so that what cannot be written is known before
-//! the program is bothered. A file is written beside its place under a hidden name, flushed to the
-//! disk and linked to its name, which fails where a file of that name stands: nothing is replaced.
-//! A session without a file leaves no folder.
+//! the program is bothered. Files appear whole and replace nothing; a session without a file leaves
+//! no folder.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::request::CaptureError;
+use crate::whole_file;
 
 /// How the names of files end.
 const SUFFIX: &str = ".xplane.pb";
@@ -76,7 +75,7 @@ impl SessionFolder {
             taken: Mutex::new(taken),
             made,
         };
-        if let Err(error) = folder.prove() {
+        if let Err(error) = whole_file::prove(&folder.place("probe")) {
             folder.remove_unused();
             return Err(refusal(&folder.path, &error));
         }
@@ -135,21 +134,12 @@ impl SessionFolder {
     /// Writes the file of a host. It appears when it is whole, and replaces nothing.
     pub(super) fn save(&self, stem: &str, content: &[u8]) -> io::Result<PathBuf> {
         let place = self.place(stem);
-        let temporary = self.temporary(stem);
-        let written = (|| {
-            let mut file = create_new(&temporary)?;
+        whole_file::write(&place, |mut file| {
             for chunk in content.chunks(CHUNK_BYTES) {
                 file.write_all(chunk)?;
             }
-            file.sync_all()
-        })();
-        let placed = written.and_then(|()| put_in_place(&temporary, &place));
-        let _ = fs::remove_file(&temporary);
-        placed?;
-        // The name itself is to outlive a power cut, too; where folders cannot be flushed, it may not.
-        if let Ok(folder) = File::open(&self.path) {
-            let _ = folder.sync_all();
-        }
+            Ok(file)
+        })?;
         Ok(place)
     }
 
@@ -162,42 +152,9 @@ impl SessionFolder {
         }
     }
 
-    /// Writes a little and removes it.
-    fn prove(&self) -> io::Result<()> {
-        let path = self.temporary("probe");
-        let written = create_new(&path).and_then(|mut file| {
-            file.write_all(&[0; 4096])?;
-            file.sync_data()
-        });
-        let removed = fs::remove_file(&path);
-        written.and(removed)
-    }
-
-    fn temporary(&self, stem: &str) -> PathBuf {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let process = std::process::id();
-        self.path.join(format!(".{stem}.{process}-{number}.tmp"))
-    }
-
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeSet<PathBuf>> {
         // A set of paths is right after every panic.
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn create_new(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).open(path)
-}
-
-/// Gives a file its name, unless that name is taken.
-fn put_in_place(temporary: &Path, place: &Path) -> io::Result<()> {
-    match fs::hard_link(temporary, place) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
-        // File systems without links: look, then rename.
-        Err(_) if place.symlink_metadata().is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
-        Err(_) => fs::rename(temporary, place),
     }
 }
 

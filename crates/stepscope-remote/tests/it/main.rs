@@ -1,4 +1,4 @@
-//! The server in real programs, spoken to over real sockets.
+//! Both halves of the capture protocol, over real sockets.
 #![allow(
     missing_docs,
     unsafe_code,
@@ -7,4 +7,5 @@
     reason = "a test binary: it may panic, open files and signal its children"
 )]
 
+mod client;
 mod server;
