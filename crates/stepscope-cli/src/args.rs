@@ -8,8 +8,11 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use stepscope_remote::OptionValue;
 
 use crate::error::CliError;
 
@@ -46,6 +49,8 @@ pub enum Command {
     Report(Report),
     /// Write a trace in another format
     Convert(Convert),
+    /// Capture from running programs: ours, JAX, PyTorch/XLA, TensorFlow
+    Capture(Capture),
     /// Turn what killed programs left into runs
     Recover(Recover),
 }
@@ -170,6 +175,97 @@ pub struct Convert {
     pub reading: Reading,
 }
 
+/// `stepscope capture`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  stepscope capture localhost:9012 --duration-ms 2000 --logdir LOGDIR\n  \
+        stepscope capture host0:9012,host1:9012 --duration-ms 500 --logdir LOGDIR\n  \
+        stepscope capture localhost:9012 --last 10s --logdir LOGDIR\n  \
+        stepscope capture 9012 2000\n\n\
+        The program must run a profiler server: stepscope's, jax.profiler.start_server(9012),\n\
+        xp.start_server(9012) or tf.profiler.experimental.server.start(9012).\n\
+        CTRL+C ends the capture early and keeps the data; twice gives it up.\n\
+        With --perfetto, the trace is also written for ui.perfetto.dev, and waits on port 9001 of this\n\
+        machine until its page has fetched it. The fields of --json stand in docs/reference/capture.md."
+)]
+pub struct Capture {
+    /// Where the programs listen: host:port, [v6]:port or port, several with commas
+    #[arg(value_name = "ADDR[,ADDR]")]
+    pub addresses: String,
+    /// The interval in milliseconds, as the second word: stepscope capture PORT MS
+    #[arg(value_name = "MS", conflicts_with_all = ["duration_ms", "last"], value_parser = interval_ms)]
+    pub ms: Option<u64>,
+    /// The interval in milliseconds
+    #[arg(long, value_name = "N", conflicts_with = "last", value_parser = interval_ms)]
+    pub duration_ms: Option<u64>,
+    /// What has just happened: of programs that keep the last seconds, such as 10s or 500ms
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub last: Option<Duration>,
+    /// The log directory [with MS: a new directory, which is printed]
+    #[arg(long, alias = "log_dir", alias = "log-dir", value_name = "DIR")]
+    pub logdir: Option<PathBuf>,
+    /// Name of the session [default: the local time]
+    #[arg(long, value_name = "NAME")]
+    pub session: Option<String>,
+    /// Wait so long before the interval begins
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub delay_ms: u64,
+    /// Further attempts for hosts that recorded nothing, are busy or do not answer yet
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub retries: u32,
+    /// How much longer than the interval a host may take to give its data
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
+    pub timeout: Duration,
+    /// Within this time a host must have answered once
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time)]
+    pub connect_timeout: Duration,
+    /// 0 nothing of the host, 1 the user's annotations, 2 also the framework's, 3 everything
+    #[arg(
+        long,
+        alias = "host_tracer_level",
+        value_name = "N",
+        default_value_t = 2
+    )]
+    pub host_tracer_level: u32,
+    /// 0 no Python calls, 1 Python calls
+    #[arg(
+        long,
+        alias = "python_tracer_level",
+        value_name = "N",
+        default_value_t = 1
+    )]
+    pub python_tracer_level: u32,
+    /// 0 no devices, 1 devices
+    #[arg(
+        long,
+        alias = "device_tracer_level",
+        value_name = "N",
+        default_value_t = 1
+    )]
+    pub device_tracer_level: u32,
+    /// Most events, where the program's profiler has such a limit
+    #[arg(long, value_name = "N")]
+    pub max_events: Option<u64>,
+    /// An option that only some profilers know; may be repeated
+    #[arg(long = "option", value_name = "KEY=VALUE", value_parser = option)]
+    pub options: Vec<(String, OptionValue)>,
+    /// The host of an address that is a port alone
+    #[arg(long, value_name = "NAME", default_value = "localhost")]
+    pub host: String,
+    /// Also write HOST.pftrace, and hand it to the Perfetto viewer in the browser
+    #[arg(long)]
+    pub perfetto: bool,
+    /// With --perfetto: write the file, and do not wait for the browser
+    #[arg(long, alias = "no_perfetto_link")]
+    pub no_perfetto_link: bool,
+    /// With --perfetto: how long the file waits for the browser
+    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = time)]
+    pub perfetto_timeout: Duration,
+    /// The result as JSON, for programs; stable and documented
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `stepscope recover`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  stepscope recover LOGDIR\n\n\
@@ -228,10 +324,47 @@ fn capture_host(text: &str) -> Result<String, String> {
     Err("neither a name nor an address; write it without a port and without grpc://".to_owned())
 }
 
+fn interval_ms(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(0) => Err("an interval has at least 1 ms".to_owned()),
+        Ok(ms) => Ok(ms),
+        Err(_) => Err("give whole milliseconds, such as 2000".to_owned()),
+    }
+}
+
+/// `10s`, `500ms`, `1.5min`, `2h`; a number alone is seconds.
+fn time(text: &str) -> Result<Duration, String> {
+    let digits = text
+        .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit_s = match unit.trim() {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3_600.0,
+        _ => f64::NAN,
+    };
+    let time = number
+        .parse::<f64>()
+        .ok()
+        .and_then(|number| Duration::try_from_secs_f64(number * unit_s).ok());
+    time.ok_or_else(|| "give a time such as 10s, 500ms or 2min".to_owned())
+}
+
+fn option(text: &str) -> Result<(String, OptionValue), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => {
+            Ok((key.trim().to_owned(), OptionValue::typed(value)))
+        }
+        _ => Err("give it as KEY=VALUE".to_owned()),
+    }
+}
+
 /// Commands of this version.
-const COMMANDS: &[&str] = &["view", "info", "report", "convert", "recover"];
+const COMMANDS: &[&str] = &["view", "info", "report", "convert", "capture", "recover"];
 /// Commands that the documentation promises for later.
-const NOT_BUILT: &[&str] = &["capture", "query", "compare", "run", "doctor"];
+const NOT_BUILT: &[&str] = &["query", "compare", "run", "doctor"];
 /// Options of `view` whose value is the next word.
 const WITH_VALUE: &[&str] = &["--port", "--host", "--token", "--capture-to"];
 
@@ -409,12 +542,51 @@ mod tests {
             "no command and no path 'reprot', did you mean 'stepscope report'?"
         );
         assert_eq!(
-            usage("capture localhost:1 --duration-ms 5"),
-            "'stepscope capture' is not built into this version, see 'stepscope --help' for what is"
+            usage("compare a b"),
+            "'stepscope compare' is not built into this version, see 'stepscope --help' for what is"
         );
         // A word that resembles nothing is taken for a path.
         assert!(matches!(parsed("logs"), Ok(Some(Command::View(_)))));
         assert!(matches!(parsed("./inof"), Ok(Some(Command::View(_)))));
+    }
+
+    fn capture(line: &str) -> Capture {
+        match parsed(line) {
+            Ok(Some(Command::Capture(capture))) => capture,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_capture_is_asked_for_in_two_shapes() {
+        let ours = capture("capture a:1,b:2 --duration-ms 500 --logdir logs --option x=1");
+        assert_eq!(ours.addresses, "a:1,b:2");
+        assert_eq!(
+            (ours.duration_ms, ours.ms, ours.last),
+            (Some(500), None, None)
+        );
+        assert_eq!(ours.options, [("x".to_owned(), OptionValue::Int(1))]);
+        let theirs = capture("capture 9012 2000 --log_dir logs --no_perfetto_link --host h");
+        assert_eq!(
+            (theirs.ms, theirs.logdir),
+            (Some(2_000), Some("logs".into()))
+        );
+        assert!(theirs.no_perfetto_link && theirs.host == "h");
+        let past = capture("capture :9012 --last 1.5min --timeout 5 --logdir logs");
+        assert_eq!(past.last, Some(Duration::from_secs(90)));
+        assert_eq!(past.timeout, Duration::from_secs(5));
+        for (line, said) in [
+            ("capture", "<ADDR[,ADDR]>"),
+            ("capture a:1 --duration-ms 0 --logdir d", "at least 1 ms"),
+            ("capture a:1 --duration-ms -5 --logdir d", "-5"),
+            ("capture a:1 100 --last 1s", "cannot be used with"),
+            ("capture a:1 --last 1parsec", "give a time such as"),
+            ("capture a:1 100 --option =1", "KEY=VALUE"),
+            ("capture a:1 100 --option x", "KEY=VALUE"),
+        ] {
+            let line = usage(line);
+            assert!(line.contains(said), "{line}");
+        }
     }
 
     #[test]

@@ -5,15 +5,18 @@
 //!                                                 -> error: one line on stderr
 //! ```
 //! Reading order: [`args`], [`error`], [`text`] (how things are printed), then a module for each
-//! command: [`view`], [`info`], [`report`], [`convert`], [`recover`].
+//! command: [`view`], [`info`], [`report`], [`convert`], [`capture`] (with [`interrupt`]),
+//! [`recover`].
 //!
 //! Exit codes: 0 success, 1 the operation failed, 2 usage. A reader that closes our output early
 //! (`| head`) is no failure.
 
 pub mod args;
+pub mod capture;
 pub mod convert;
 pub mod error;
 pub mod info;
+pub mod interrupt;
 pub mod progress;
 pub mod recover;
 pub mod report;
@@ -53,6 +56,7 @@ pub fn run(arguments: Vec<OsString>, out: &mut dyn Write) -> Result<(), CliError
         Some(Command::Info(info)) => info::run(&info, out),
         Some(Command::Report(report)) => report::run(&report, out),
         Some(Command::Convert(convert)) => convert::run(&convert, out),
+        Some(Command::Capture(capture)) => capture::run(&capture, out),
         Some(Command::Recover(recover)) => recover::run(&recover, out),
         // Help or version: already printed.
         None => Ok(()),

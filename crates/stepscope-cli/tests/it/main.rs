@@ -9,5 +9,6 @@
     reason = "a test that cannot go on should say where; the names are ours"
 )]
 
+mod capture;
 mod cli;
 mod traces;

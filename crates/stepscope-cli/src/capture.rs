@@ -1,0 +1,521 @@
+//! `stepscope capture`: captures from running programs.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use stepscope_remote::handover::{
+    HandOver, HandOverOptions, HandOverStop, HandedOver, hand_over, perfetto_path, write_perfetto,
+};
+use stepscope_remote::{
+    CaptureControl, CaptureError, CaptureEvent, CaptureReport, CaptureRequest, Captured,
+    HostReport, Interval, capture_with,
+};
+
+use crate::args;
+use crate::error::CliError;
+use crate::interrupt;
+use crate::text::{self, clean, short};
+
+/// Nothing is shown for less.
+const QUIET: Duration = Duration::from_secs(1);
+/// Most hosts whose failure is named in the one line of the error.
+const MAX_NAMED: usize = 8;
+/// Longest name of a host in that line.
+const MAX_HOST_CHARS: usize = 80;
+
+/// Runs the command.
+pub fn run(asked: &args::Capture, out: &mut dyn Write) -> Result<(), CliError> {
+    let request = request(asked)?;
+    let ends = Ends::default();
+    let bar = bar();
+    let (pressed, shown) = (ends.clone(), bar.clone());
+    // Without a handler CTRL+C ends the command, as it ends others.
+    let _ = interrupt::on_each(move |times| {
+        let message = pressed.press(times);
+        shown.println(message);
+    });
+    let report = capture_with(&request, &ends.control, &|event| show(&bar, &event));
+    bar.finish_and_clear();
+    if asked.logdir.is_none() && !report.as_ref().is_ok_and(CaptureReport::any_ok) {
+        // The directory was made for what did not come.
+        let _ = std::fs::remove_dir(&request.log_dir);
+    }
+    let report = report.map_err(refused)?;
+
+    let perfetto = if asked.perfetto {
+        write_all(&report)
+    } else {
+        Vec::new()
+    };
+    let link = if asked.no_perfetto_link {
+        None
+    } else {
+        first_file(&perfetto).map(|path| {
+            let options = HandOverOptions {
+                timeout: asked.perfetto_timeout,
+                ..HandOverOptions::default()
+            };
+            hand_over(path, &options)
+        })
+    };
+    if asked.json {
+        print_json(&report, &perfetto, link.as_ref(), out)?;
+    } else {
+        print_text(&report, &perfetto, link.as_ref(), out)?;
+    }
+    out.flush()?;
+    let outcome = outcome(&report, &perfetto);
+    match link {
+        Some(Ok(waiting)) => {
+            let ended = ends.wait(waiting);
+            if !asked.json {
+                print_end(ended, asked.perfetto_timeout, out)?;
+            }
+            outcome
+        }
+        Some(Err(error)) => outcome.and(Err(CliError::failed(error.to_string()))),
+        None => outcome,
+    }
+}
+
+/// What CTRL+C ends.
+#[derive(Clone, Debug, Default)]
+struct Ends {
+    control: CaptureControl,
+    hand_over: Arc<Mutex<HandingOver>>,
+}
+
+#[derive(Debug, Default)]
+enum HandingOver {
+    #[default]
+    NotYet,
+    Waiting(HandOverStop),
+}
+
+impl Ends {
+    /// Does what the press stands for; gives a line that says so.
+    fn press(&self, times: u32) -> &'static str {
+        let hand_over = self
+            .hand_over
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let HandingOver::Waiting(stop) = &*hand_over {
+            stop.stop();
+            return "not waiting for the browser any more";
+        }
+        if times == 1 {
+            self.control.end_early();
+            "ending the capture, its data is kept; CTRL+C again gives it up"
+        } else {
+            self.control.abandon();
+            "giving up"
+        }
+    }
+
+    fn wait(&self, waiting: HandOver) -> HandedOver {
+        let stop = HandingOver::Waiting(waiting.stopper());
+        *self
+            .hand_over
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = stop;
+        waiting.wait()
+    }
+}
+
+fn request(asked: &args::Capture) -> Result<CaptureRequest, CliError> {
+    let interval = match (asked.ms.or(asked.duration_ms), asked.last) {
+        (Some(ms), None) => Interval::For(Duration::from_millis(ms)),
+        (None, Some(last)) => Interval::Last(last),
+        _ => {
+            return Err(CliError::usage(
+                "which time should be captured, say --duration-ms N or --last 10s",
+            ));
+        }
+    };
+    let log_dir = match (&asked.logdir, asked.ms) {
+        (Some(logdir), _) => logdir.clone(),
+        (None, Some(_)) => new_directory()?,
+        (None, None) => {
+            return Err(CliError::usage(
+                "where should the capture go, name a log directory with --logdir",
+            ));
+        }
+    };
+    Ok(CaptureRequest {
+        addresses: asked
+            .addresses
+            .split(',')
+            .map(|typed| with_host(typed.trim(), &asked.host))
+            .collect(),
+        interval,
+        log_dir,
+        session: asked.session.clone(),
+        delay: Duration::from_millis(asked.delay_ms),
+        retries: asked.retries,
+        connect_timeout: asked.connect_timeout,
+        timeout: asked.timeout,
+        host_tracer_level: asked.host_tracer_level,
+        python_tracer_level: asked.python_tracer_level,
+        device_tracer_level: asked.device_tracer_level,
+        max_events: asked.max_events,
+        options: asked.options.iter().cloned().collect(),
+    })
+}
+
+/// A port alone is of the host that `--host` names.
+fn with_host(typed: &str, host: &str) -> String {
+    let port = typed.strip_prefix(':').unwrap_or(typed);
+    if port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
+        return typed.to_owned();
+    }
+    if host.contains(':') && !host.starts_with('[') {
+        return format!("[{host}]:{port}");
+    }
+    format!("{host}:{port}")
+}
+
+/// A directory of its own, where none was named.
+fn new_directory() -> Result<PathBuf, CliError> {
+    let parent = std::env::temp_dir();
+    let process = std::process::id();
+    for number in 0..1_000 {
+        let folder = parent.join(format!("stepscope-{process}-{number}"));
+        match std::fs::create_dir(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                return Err(CliError::failed(format!(
+                    "no directory can be made, {error}, {}, name one with --logdir",
+                    parent.display()
+                )));
+            }
+        }
+    }
+    Err(CliError::failed(format!(
+        "too many directories of earlier captures, {}, name one with --logdir",
+        parent.display()
+    )))
+}
+
+/// An impossible request is a usage error, except where the system says no.
+fn refused(error: CaptureError) -> CliError {
+    match error {
+        CaptureError::LogDir { .. } | CaptureError::System { .. } => {
+            CliError::failed(error.to_string())
+        }
+        error => CliError::usage(format!("{error}, see 'stepscope capture --help'")),
+    }
+}
+
+fn bar() -> ProgressBar {
+    let target = if std::io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let bar = ProgressBar::with_draw_target(Some(1), target);
+    bar.set_style(
+        ProgressStyle::with_template("{msg:>10} [{bar:40}] {percent:>3} %  {elapsed}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar())
+            .progress_chars("=> "),
+    );
+    bar
+}
+
+/// Shows how far it is: on a terminal only, and only what takes a while.
+fn show(bar: &ProgressBar, event: &CaptureEvent) {
+    match event {
+        CaptureEvent::Waiting { until_start } if *until_start > QUIET => {
+            bar.set_message("waiting");
+        }
+        CaptureEvent::Recording { elapsed, total } if *total >= QUIET => {
+            bar.set_message("recording");
+            bar.set_length(u64::try_from(total.as_millis()).unwrap_or(u64::MAX));
+            bar.set_position(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
+        }
+        CaptureEvent::Collecting { .. } => bar.set_message("collecting"),
+        CaptureEvent::Failed {
+            host,
+            stage,
+            message,
+        } => bar.println(format!("{}: {stage}, {}", clean(host), clean(message))),
+        CaptureEvent::Retrying { attempt } => {
+            bar.println(format!("trying again ({attempt})"));
+        }
+        _ => {}
+    }
+}
+
+/// What came of a host's Perfetto file: none for hosts without data.
+type PerfettoFile = Option<Result<PathBuf, String>>;
+
+/// Writes the Perfetto form of each host's trace beside it.
+fn write_all(report: &CaptureReport) -> Vec<PerfettoFile> {
+    report
+        .hosts
+        .iter()
+        .map(|host| {
+            let captured = host.result.as_ref().ok()?;
+            let place = perfetto_path(&captured.path);
+            Some(match write_perfetto(&captured.path, &place) {
+                Ok(_) => Ok(place),
+                Err(error) => Err(error.to_string()),
+            })
+        })
+        .collect()
+}
+
+fn first_file(perfetto: &[PerfettoFile]) -> Option<&Path> {
+    perfetto
+        .iter()
+        .flatten()
+        .find_map(|written| written.as_deref().ok())
+}
+
+type Link = Result<HandOver, stepscope_remote::handover::HandOverError>;
+
+fn print_text(
+    report: &CaptureReport,
+    perfetto: &[PerfettoFile],
+    link: Option<&Link>,
+    out: &mut dyn Write,
+) -> Result<(), CliError> {
+    for host in &report.hosts {
+        let name = short(&host.address, MAX_HOST_CHARS);
+        match &host.result {
+            Ok(captured) => print_captured(&name, captured, out)?,
+            Err(failure) if report.hosts.len() > 1 => {
+                writeln!(
+                    out,
+                    "{name}: {}, {}",
+                    failure.stage,
+                    clean(&failure.message)
+                )?;
+            }
+            // The one line of the error says it.
+            Err(_) => {}
+        }
+    }
+    for path in perfetto.iter().flatten().flatten() {
+        writeln!(out, "for Perfetto: {}", clean(&path.display().to_string()))?;
+    }
+    if let Some(logdir) = log_dir(report).filter(|_| report.any_ok()) {
+        let logdir = logdir.display().to_string();
+        writeln!(out, "look at it: stepscope {}", clean(&quoted(&logdir)))?;
+    }
+    if let Some(Ok(waiting)) = link {
+        writeln!(out, "Open URL in browser: {}", waiting.link())?;
+    }
+    Ok(())
+}
+
+fn print_captured(name: &str, captured: &Captured, out: &mut dyn Write) -> Result<(), CliError> {
+    let events = match captured.events {
+        1 => "1 event".to_owned(),
+        events => format!("{} events", text::count(events)),
+    };
+    writeln!(
+        out,
+        "{name}: {} ({events}, {})",
+        clean(&captured.path.display().to_string()),
+        text::bytes(captured.bytes)
+    )?;
+    for warning in &captured.warnings {
+        writeln!(out, "{name}: note: {}", clean(warning))?;
+    }
+    Ok(())
+}
+
+/// The log directory of `LOG_DIR/plugins/profile/SESSION`.
+fn log_dir(report: &CaptureReport) -> Option<&Path> {
+    report.folder.ancestors().nth(3)
+}
+
+/// As one word of a shell.
+fn quoted(text: &str) -> String {
+    let plain = |letter: char| letter.is_alphanumeric() || "/._-+:@,=".contains(letter);
+    if text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+fn print_end(ended: HandedOver, waited: Duration, out: &mut dyn Write) -> Result<(), CliError> {
+    match ended {
+        HandedOver::Fetched => writeln!(out, "the browser has the trace")?,
+        HandedOver::TimedOut => writeln!(
+            out,
+            "nobody opened the link within {}; the file stays, open it in https://ui.perfetto.dev by hand",
+            text::duration(waited.as_secs_f64() * 1e9)
+        )?,
+        _ => writeln!(
+            out,
+            "the file stays; open it in https://ui.perfetto.dev by hand"
+        )?,
+    }
+    Ok(())
+}
+
+/// Success when every host gave data and there is an event somewhere.
+fn outcome(report: &CaptureReport, perfetto: &[PerfettoFile]) -> Result<(), CliError> {
+    let failed: Vec<&HostReport> = report
+        .hosts
+        .iter()
+        .filter(|host| host.result.is_err())
+        .collect();
+    if let [host] = report.hosts.as_slice()
+        && let Err(failure) = &host.result
+    {
+        return Err(CliError::failed(format!(
+            "{}, {}, {}",
+            failure.stage,
+            short(&host.address, MAX_HOST_CHARS),
+            failure.message
+        )));
+    }
+    if !failed.is_empty() {
+        let mut named: Vec<String> = failed
+            .iter()
+            .take(MAX_NAMED)
+            .filter_map(|host| {
+                let stage = host.result.as_ref().err()?.stage;
+                Some(format!(
+                    "{} ({stage})",
+                    short(&host.address, MAX_HOST_CHARS)
+                ))
+            })
+            .collect();
+        if failed.len() > MAX_NAMED {
+            named.push(format!("{} more", failed.len() - MAX_NAMED));
+        }
+        let kept = if report.any_ok() {
+            "; what the others gave is kept"
+        } else {
+            ""
+        };
+        return Err(CliError::failed(format!(
+            "{} of {} hosts gave no data: {}{kept}",
+            failed.len(),
+            report.hosts.len(),
+            named.join(", ")
+        )));
+    }
+    let all_empty = report
+        .hosts
+        .iter()
+        .all(|host| host.result.as_ref().is_ok_and(|captured| captured.empty));
+    if all_empty {
+        return Err(CliError::failed(format!(
+            "nothing was recorded, {}, capture while the program works, or for longer",
+            report.folder.display()
+        )));
+    }
+    let unwritten = perfetto
+        .iter()
+        .flatten()
+        .find_map(|file| file.as_ref().err());
+    match unwritten {
+        Some(error) => Err(CliError::failed(error)),
+        None => Ok(()),
+    }
+}
+
+/// The result for programs: `docs/reference/capture.md`.
+#[derive(Serialize)]
+struct Json<'a> {
+    session: &'a str,
+    folder: String,
+    hosts: Vec<JsonHost<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    perfetto_link: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct JsonHost<'a> {
+    address: &'a str,
+    ok: bool,
+    #[serde(flatten)]
+    result: JsonResult<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    perfetto_path: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum JsonResult<'a> {
+    Captured {
+        path: String,
+        bytes: u64,
+        events: u64,
+        empty: bool,
+        warnings: &'a [String],
+    },
+    Failed {
+        stage: &'static str,
+        message: &'a str,
+    },
+}
+
+fn print_json(
+    report: &CaptureReport,
+    perfetto: &[PerfettoFile],
+    link: Option<&Link>,
+    out: &mut dyn Write,
+) -> Result<(), CliError> {
+    let path = |path: &Path| path.display().to_string();
+    let hosts = report.hosts.iter().enumerate().map(|(index, host)| {
+        let result = match &host.result {
+            Ok(captured) => JsonResult::Captured {
+                path: path(&captured.path),
+                bytes: captured.bytes,
+                events: captured.events,
+                empty: captured.empty,
+                warnings: &captured.warnings,
+            },
+            Err(failure) => JsonResult::Failed {
+                stage: failure.stage.words(),
+                message: &failure.message,
+            },
+        };
+        let written = perfetto.get(index).and_then(Option::as_ref);
+        JsonHost {
+            address: &host.address,
+            ok: host.result.is_ok(),
+            result,
+            perfetto_path: written.and_then(|file| file.as_deref().ok()).map(path),
+        }
+    });
+    let json = Json {
+        session: &report.session,
+        folder: path(&report.folder),
+        hosts: hosts.collect(),
+        perfetto_link: link.and_then(|link| link.as_ref().ok()).map(HandOver::link),
+    };
+    let json = serde_json::to_string_pretty(&json)?;
+    writeln!(out, "{}", text::clean_json(&json))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_of_the_host() {
+        assert_eq!(with_host("9012", "h"), "h:9012");
+        assert_eq!(with_host(":9012", "h"), "h:9012");
+        assert_eq!(with_host("9012", "::1"), "[::1]:9012");
+        assert_eq!(with_host("x:9012", "h"), "x:9012");
+        assert_eq!(with_host("", "h"), "");
+    }
+
+    #[test]
+    fn words_of_a_shell() {
+        assert_eq!(quoted("/logs/a-1"), "/logs/a-1");
+        assert_eq!(quoted("my logs' $x"), "'my logs'\\'' $x'");
+    }
+}
