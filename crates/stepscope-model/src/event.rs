@@ -19,6 +19,9 @@ impl SliceFlags {
     pub const UNFINISHED: Self = Self(1);
     /// Computed by a tool, not recorded by the program.
     pub const DERIVED: Self = Self(2);
+    /// Its source gave it a length that cannot be true, so it has none here; readers say
+    /// [`Diagnostic::ImpossibleDuration`](crate::Diagnostic::ImpossibleDuration).
+    pub const IMPOSSIBLE: Self = Self(4);
 
     /// Whether every bit of `other` is set.
     pub const fn contains(self, other: Self) -> bool {

@@ -255,12 +255,13 @@ impl<'a, S: EventSink> Pourer<'a, S> {
         }
     }
 
-    fn duration(&mut self, entry: &Entry) -> Option<Dur> {
+    /// The length, and whether it could not be true.
+    fn duration(&mut self, entry: &Entry) -> Option<(Dur, SliceFlags)> {
         let text = self.number_text(&entry.dur, entry.at, Note::NoDuration, Note::OddDuration)?;
         let note = match ps_from_us_text(text) {
             Ok(ps) if ps < 0 => Note::NegativeDuration,
             Ok(ps) => match i64::try_from(ps) {
-                Ok(ps) => return Some(Dur::from_ps(ps)),
+                Ok(ps) => return Some((Dur::from_ps(ps), SliceFlags::NONE)),
                 Err(_out_of_range) => Note::FarDuration,
             },
             Err(NotTime::TooLarge) if text.starts_with(b"-") => Note::NegativeDuration,
@@ -271,7 +272,11 @@ impl<'a, S: EventSink> Pourer<'a, S> {
             }
         };
         self.poured.tally.note(note, entry.at);
-        Some(Dur::ZERO)
+        let flags = match note {
+            Note::FarDuration => SliceFlags::IMPOSSIBLE,
+            _ => SliceFlags::NONE,
+        };
+        Some((Dur::ZERO, flags))
     }
 
     fn name(&mut self, entry: &Entry) -> (NameId, Option<i64>) {
@@ -391,7 +396,7 @@ impl<'a, S: EventSink> Pourer<'a, S> {
         let Some(start) = self.time(entry) else {
             return;
         };
-        let Some(dur) = self.duration(entry) else {
+        let Some((dur, found)) = self.duration(entry) else {
             return;
         };
         let Some(row) = self.thread(entry, &own) else {
@@ -422,7 +427,7 @@ impl<'a, S: EventSink> Pourer<'a, S> {
             category: category.id,
             args: self.args(entry),
             step,
-            flags: SliceFlags(own.flags),
+            flags: found | SliceFlags(own.flags),
             flows: &flows,
         };
         self.sink.slice(self.track(row), slice);

@@ -474,7 +474,6 @@ impl<'a> Writing<'a> {
             marks.take(role, value, self.place);
         }
         marks.finish();
-        let flag = |flag: SliceFlags| row.flags & flag.0 != 0;
         let flows_agree = marks.flows.len() == row.flows.len()
             && marks
                 .flows
@@ -487,8 +486,7 @@ impl<'a> Writing<'a> {
                 });
         flows_agree
             && marks.step_number(self.place, None, 0) == row.step
-            && marks.unfinished == flag(SliceFlags::UNFINISHED)
-            && marks.derived == flag(SliceFlags::DERIVED)
+            && marks.flags.0 == row.flags
     }
 
     fn argument(&mut self, key: u32, value: RowValue<'a>, plain: bool) -> Stat<'a> {
@@ -536,6 +534,9 @@ impl<'a> Writing<'a> {
         }
         if row.flags & SliceFlags::DERIVED.0 != 0 {
             add(Role::Derived, 1);
+        }
+        if row.flags & SliceFlags::IMPOSSIBLE.0 != 0 {
+            add(Role::Impossible, 1);
         }
     }
 

@@ -190,6 +190,7 @@ pub(super) struct Tally {
     /// Offset of the first unreadable event.
     pub(super) first_unreadable: Option<usize>,
     pub(super) unfinished: u64,
+    pub(super) marked_impossible: u64,
     pub(super) bad_samples: u64,
     pub(super) empty_samples: u64,
 }
@@ -204,6 +205,7 @@ impl Tally {
         self.unreadable += other.unreadable;
         self.first_unreadable = self.first_unreadable.or(other.first_unreadable);
         self.unfinished += other.unfinished;
+        self.marked_impossible += other.marked_impossible;
         self.bad_samples += other.bad_samples;
         self.empty_samples += other.empty_samples;
     }
@@ -372,13 +374,11 @@ pub(super) fn pour<S: EventSink>(
                 } else {
                     Dur::ZERO
                 };
-                let mut flags = SliceFlags::NONE;
-                if marks.unfinished {
-                    tally.unfinished += 1;
-                    flags = flags | SliceFlags::UNFINISHED;
-                }
-                if marks.derived {
-                    flags = flags | SliceFlags::DERIVED;
+                let mut flags = marks.flags;
+                tally.unfinished += u64::from(flags.contains(SliceFlags::UNFINISHED));
+                tally.marked_impossible += u64::from(flags.contains(SliceFlags::IMPOSSIBLE));
+                if !has_end {
+                    flags = flags | SliceFlags::IMPOSSIBLE;
                 }
                 sink.slice(
                     line.track,

@@ -14,7 +14,7 @@
 //! | `bool` | are true or false, written as 1 or 0 |
 //! | `json` | are nested values, written as JSON text |
 
-use stepscope_model::{FlowDirection, StepNumber};
+use stepscope_model::{FlowDirection, SliceFlags, StepNumber};
 
 /// How descriptions of our stat metadata begin.
 pub(super) const WORDS: &str = "stepscope:";
@@ -87,6 +87,8 @@ roles! {
     Unfinished = "_unfinished",
     /// Ours: computed by a tool.
     Derived = "_derived",
+    /// Ours: the source gave a length that cannot be true.
+    Impossible = "_impossible",
     /// Ours, of planes and of counters' event metadata: a [`TrackRecord`].
     Track = "_track",
     /// Ours, of planes: more lines of the plane of that name before.
@@ -119,6 +121,7 @@ impl Role {
                 | Self::WideFlow
                 | Self::Unfinished
                 | Self::Derived
+                | Self::Impossible
         )
     }
 }
@@ -334,8 +337,7 @@ pub(super) struct Marks<'a> {
     pub(super) step: Option<StepNumber>,
     pub(super) flows: Vec<(FlowCategory<'a>, u64, FlowDirection)>,
     pub(super) value: Option<f64>,
-    pub(super) unfinished: bool,
-    pub(super) derived: bool,
+    pub(super) flags: SliceFlags,
     pub(super) group: Option<i64>,
     /// Anything was taken since the last clearing.
     touched: bool,
@@ -389,8 +391,9 @@ impl<'a> Marks<'a> {
             Role::Producer => self.producer.1 = Some(bits),
             Role::ConsumerType => self.consumer.0 = bits,
             Role::Consumer => self.consumer.1 = Some(bits),
-            Role::Unfinished => self.unfinished = bits != 0,
-            Role::Derived => self.derived = bits != 0,
+            Role::Unfinished if bits != 0 => self.flags = self.flags | SliceFlags::UNFINISHED,
+            Role::Derived if bits != 0 => self.flags = self.flags | SliceFlags::DERIVED,
+            Role::Impossible if bits != 0 => self.flags = self.flags | SliceFlags::IMPOSSIBLE,
             Role::CounterValue => self.value = Some(bits as i64 as f64),
             _ => {}
         }

@@ -75,6 +75,11 @@ impl Reading<'_> {
             "an end more than 106 days from the start of the profile; shown with no length",
         );
         say(
+            Diagnostic::ImpossibleDuration,
+            tally.marked_impossible,
+            "so marked when the trace was converted; shown with no length",
+        );
+        say(
             Diagnostic::UnfinishedSlice,
             tally.unfinished,
             "marked by the recorder",

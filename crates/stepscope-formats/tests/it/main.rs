@@ -9,6 +9,8 @@
 
 #[cfg(feature = "chrome")]
 mod chrome;
+#[cfg(all(feature = "chrome", feature = "perfetto", feature = "xplane"))]
+mod conversion;
 mod detect;
 #[cfg(feature = "perfetto")]
 mod perfetto;

@@ -276,7 +276,7 @@ fn slice() -> impl Strategy<Value = Slice> {
             Just("cpu_op".to_owned())
         ],
         prop::option::of(any::<i64>()),
-        0..4_u8,
+        0..8_u8,
         args(),
         prop::collection::vec((any::<String>(), any::<u64>(), direction()), 0..3),
     )

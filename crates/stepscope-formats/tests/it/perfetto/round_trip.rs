@@ -104,7 +104,7 @@ fn made() -> impl Strategy<Value = Made> {
             0_usize..6,
             0_usize..3,
         ),
-        (proptest::option::of(any::<i64>()), 0_u8..4, flow, args),
+        (proptest::option::of(any::<i64>()), 0_u8..8, flow, args),
     )
         .prop_map(|((track, start_ps, dur_ps, name, category), rest)| Slice {
             track,

@@ -192,7 +192,7 @@ fn event() -> impl Strategy<Value = Event> {
         "[xy]?",
         args(),
         prop::option::of(-3..9_i64),
-        0..4_u8,
+        0..8_u8,
         prop::collection::vec(flow(), 0..3),
     )
         .prop_map(
