@@ -16,13 +16,16 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustc_hash::FxHashSet;
+
 use crate::clock;
-use crate::decode::lost_records;
+use crate::kept::{self, Whose};
 use crate::layout::{
     BLOCK_CLOCK, BLOCK_HEAD, BLOCK_LOST, BLOCK_META, BLOCK_THREAD, BlockHead, CHUNK_BYTES,
 };
 use crate::os;
 use crate::segment::{SEGMENT_BYTES, Segment, Tail};
+use crate::walk::lost_records;
 
 /// Bounds of a circle.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +61,8 @@ struct Full {
     piece: Piece,
     sequence: u64,
     begun: Began,
+    /// Arguments that lie in older segments.
+    missing: FxHashSet<Whose>,
 }
 
 /// When a segment was begun.
@@ -117,6 +122,8 @@ pub(crate) struct Circle {
     clock: Vec<u8>,
     threads: BTreeMap<u32, Vec<u8>>,
     dropped: BTreeMap<u32, Vec<u8>>,
+    /// Arguments of segments that have gone since the last one began.
+    rescued: Vec<u8>,
     /// Ticks of the oldest moment that has not been written over.
     first_ticks: u64,
     /// The last time that something was written over before its time.
@@ -150,6 +157,7 @@ impl Circle {
             clock: Vec::new(),
             threads: BTreeMap::new(),
             dropped: BTreeMap::new(),
+            rescued: Vec::new(),
             first_ticks: 0,
             short_since: None,
             begun: Instant::now(),
@@ -201,11 +209,13 @@ impl Circle {
     /// Seals the segment that is written and takes another one. `false` when there is none.
     fn begin_segment(&mut self) -> bool {
         if let Some((tail, begun)) = self.tail.take() {
+            let piece = Piece {
+                segment: Arc::clone(tail.segment()),
+                used: tail.used(),
+            };
             self.full.push_back(Full {
-                piece: Piece {
-                    segment: Arc::clone(tail.segment()),
-                    used: tail.used(),
-                },
+                missing: kept::missing(piece.blocks()),
+                piece,
                 sequence: self.sequence,
                 begun,
             });
@@ -220,7 +230,7 @@ impl Circle {
             ticks: clock::ticks(self.state),
             dropped: self.dropped_so_far,
         };
-        let first = [&self.meta, &self.clock];
+        let first = [&self.meta, &self.clock, &self.rescued];
         let threads = self.threads.values().chain(self.dropped.values());
         let mut left = self.segment_bytes / 2;
         for block in first.into_iter().chain(threads) {
@@ -230,6 +240,7 @@ impl Circle {
                 tail.append(&[IoSlice::new(block)]);
             }
         }
+        self.rescued.clear();
         tail.publish(self.sequence);
         self.tail = Some((tail, begun));
         true
@@ -243,20 +254,31 @@ impl Circle {
         if !(covered || at_bound) || self.is_held(oldest.sequence) {
             return None;
         }
-        let oldest = self.full.pop_front()?;
-        match Tail::again(oldest.piece.segment) {
-            Ok(tail) => {
-                self.gone(covered);
-                Some(tail)
-            }
-            Err(segment) => {
-                // Somebody is reading it.
-                let used = oldest.piece.used;
-                let piece = Piece { segment, used };
-                self.full.push_front(Full { piece, ..oldest });
-                None
-            }
+        let tail = self.take_oldest()?;
+        self.gone(covered);
+        Some(tail)
+    }
+
+    /// Takes the oldest segment out, unless somebody is reading it.
+    fn take_oldest(&mut self) -> Option<Tail> {
+        // Nobody else can begin to read it: shots are made by this thread.
+        if Arc::strong_count(&self.full.front()?.piece.segment) > 1 {
+            return None;
         }
+        let oldest = self.full.pop_front()?;
+        self.rescue(&oldest.piece);
+        Tail::again(oldest.piece.segment).ok()
+    }
+
+    /// Copies what is still needed of a segment that is about to go.
+    fn rescue(&mut self, piece: &Piece) {
+        let mut needed = kept::of_now(self.state);
+        for full in &self.full {
+            needed.extend(full.missing.iter().copied());
+        }
+        let most = (self.segment_bytes / 4).saturating_sub(self.rescued.len());
+        let found = kept::rescue(piece.blocks(), &needed, most);
+        self.rescued.extend(found);
     }
 
     /// Whether what is younger than the oldest segment covers the time to be kept.
@@ -315,24 +337,14 @@ impl Circle {
                 return;
             }
             let covered = self.covered_without_oldest();
-            let Some(oldest) = self.full.pop_front() else {
+            let Some(tail) = self.take_oldest() else {
                 return;
             };
-            match Tail::again(oldest.piece.segment) {
-                Ok(tail) => {
-                    if let (Some(place), Some(file)) = (tail.segment().place(), &self.file) {
-                        os::give_back(file.as_raw_fd(), place, self.segment_bytes as u64);
-                        self.free.push(place);
-                    }
-                    self.gone(covered);
-                }
-                Err(segment) => {
-                    let used = oldest.piece.used;
-                    let piece = Piece { segment, used };
-                    self.full.push_front(Full { piece, ..oldest });
-                    return;
-                }
+            if let (Some(place), Some(file)) = (tail.segment().place(), &self.file) {
+                os::give_back(file.as_raw_fd(), place, self.segment_bytes as u64);
+                self.free.push(place);
             }
+            self.gone(covered);
         }
     }
 
@@ -416,7 +428,7 @@ pub(crate) fn block(head: BlockHead, content: &[u8], into: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::Index;
+    use crate::index::Index;
     use crate::layout::BLOCK_DATA;
 
     fn put(circle: &mut Circle, kind: u32, serial: u32, content: &[u8]) {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::decode::{Index, events};
+use crate::index::{Index, events};
 
 /// What part of a recording is written. Default: all of it.
 ///

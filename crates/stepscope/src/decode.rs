@@ -8,212 +8,18 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-use crate::clock::{Pair, Timeline};
 use crate::cut::{Cut, Keep, Verdict};
-use crate::journal::blocks;
+use crate::index::Index;
+use crate::kept::{ID_KEY, Whose};
 use crate::layout::{
-    ARG_BOOL, ARG_DOUBLE, ARG_INT, ARG_SHARED, ARG_TYPE_MASK, BLOCK_CLOCK, BLOCK_DATA, BLOCK_LOST,
-    BLOCK_META, BLOCK_OPEN, BLOCK_THREAD, BLOCK_WRITTEN, BlockHead, FLAG_ARGS, FLAG_LINK,
+    ARG_BOOL, ARG_DOUBLE, ARG_INT, ARG_SHARED, ARG_TYPE_MASK, FLAG_ARGS, FLAG_LINK,
     FLAG_NAMED_BY_TEXT, KIND_ARG, KIND_COUNTER, KIND_INSTANT, KIND_LINK, KIND_SPAN, KIND_STEP,
-    KIND_TEXT, RECORD_BYTES, meta_extra, meta_flags, meta_kind, meta_name,
+    KIND_TEXT, RECORD_BYTES, meta_flags, meta_kind, meta_name,
 };
+use crate::walk::{raw_records, records};
 
 /// Records of one part.
 const PART_RECORDS: usize = 3 << 20;
-
-/// A thread of the recording.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Thread {
-    /// Its id in the operating system.
-    pub(crate) tid: u64,
-    /// Its last name.
-    pub(crate) name: String,
-    /// Records that found no room.
-    pub(crate) dropped: u64,
-    /// Texts that were cut.
-    pub(crate) cut: u64,
-}
-
-struct Data<'a> {
-    serial: u32,
-    sequence: u32,
-    from: u32,
-    bytes: &'a [u8],
-}
-
-/// What a recording consists of.
-#[derive(Default)]
-pub(crate) struct Index<'a> {
-    /// Facts of the session.
-    pub(crate) facts: BTreeMap<String, String>,
-    /// By serial number.
-    pub(crate) threads: BTreeMap<u32, Thread>,
-    pairs: Vec<Pair>,
-    data: Vec<Data<'a>>,
-    open: Vec<(u32, u64, &'a [u8])>,
-    /// Path and size of the file that was written from this recording before.
-    pub(crate) written: Option<(u64, String)>,
-    /// Bytes that made no sense.
-    pub(crate) garbage: u64,
-    /// Surely no arguments that belong to spans of several threads.
-    pub(crate) nothing_shared: bool,
-    /// What happened before these ticks may be gone; 0: nothing is gone.
-    pub(crate) first_ticks: u64,
-    /// What ended before these ticks is not to be written.
-    pub(crate) floor: u64,
-}
-
-/// What a recovery finds in one region of the rings file.
-pub(crate) struct Leftover<'a> {
-    pub(crate) serial: u32,
-    pub(crate) thread: Thread,
-    /// Sequence and content of each chunk.
-    pub(crate) chunks: Vec<(u32, &'a [u8])>,
-    pub(crate) open: &'a [u8],
-}
-
-fn word(bytes: &[u8], at: usize) -> u64 {
-    bytes
-        .get(at..at + 8)
-        .and_then(|bytes| bytes.try_into().ok())
-        .map_or(0, u64::from_le_bytes)
-}
-
-impl<'a> Index<'a> {
-    /// Looks through one stretch of blocks.
-    pub(crate) fn add(&mut self, bytes: &'a [u8]) {
-        let garbage = blocks(bytes, |head, content| match head.kind {
-            BLOCK_META => {
-                for line in String::from_utf8_lossy(content).lines() {
-                    if let Some((key, value)) = line.split_once('=') {
-                        self.facts.insert(key.to_owned(), value.to_owned());
-                    }
-                }
-            }
-            BLOCK_CLOCK => self.pairs.extend(Pair::decode(content)),
-            BLOCK_THREAD => {
-                let thread = self.threads.entry(head.serial).or_default();
-                thread.tid = word(content, 0);
-                let name = content.get(8..).unwrap_or_default();
-                thread.name = String::from_utf8_lossy(name).into_owned();
-            }
-            BLOCK_DATA => self.data.push(Data {
-                serial: head.serial,
-                sequence: head.sequence,
-                from: head.from,
-                bytes: content,
-            }),
-            BLOCK_OPEN => {
-                let slots = content.get(8..).unwrap_or_default();
-                self.open.push((head.serial, word(content, 0), slots));
-            }
-            BLOCK_LOST => {
-                let thread = self.threads.entry(head.serial).or_default();
-                thread.dropped = word(content, 0);
-                thread.cut = word(content, 8);
-            }
-            BLOCK_WRITTEN => {
-                let path = content.get(8..).unwrap_or_default();
-                let path = String::from_utf8_lossy(path).into_owned();
-                self.written = Some((word(content, 0), path));
-            }
-            _ => {}
-        });
-        self.garbage += garbage;
-    }
-
-    /// Adds what a killed program left in its rings: only what had not been carried yet.
-    pub(crate) fn add_leftovers(&mut self, leftovers: Vec<Leftover<'a>>) {
-        let mut carried: HashMap<(u32, u32), usize> = HashMap::new();
-        for data in &self.data {
-            let end = carried.entry((data.serial, data.sequence)).or_default();
-            *end = (*end).max(data.from as usize + data.bytes.len());
-        }
-        for mut left in leftovers {
-            let thread = self.threads.entry(left.serial).or_default();
-            let known = std::mem::replace(thread, left.thread);
-            thread.dropped = thread.dropped.max(known.dropped);
-            thread.cut = thread.cut.max(known.cut);
-            left.chunks.sort_unstable_by_key(|chunk| chunk.0);
-            for (sequence, bytes) in left.chunks {
-                let from = carried.get(&(left.serial, sequence)).copied();
-                if let Some(bytes) = bytes.get(from.unwrap_or(0)..) {
-                    self.data.push(Data {
-                        serial: left.serial,
-                        sequence,
-                        from: 0,
-                        bytes,
-                    });
-                }
-            }
-            // Written down already when the program was killed after its thread, or its session, had
-            // ended.
-            let known = self.open.iter().any(|open| open.0 == left.serial);
-            if !left.open.is_empty() && !known {
-                self.open.push((left.serial, 0, left.open));
-            }
-        }
-    }
-
-    /// The clock.
-    pub(crate) fn timeline(&self) -> Timeline {
-        Timeline::new(self.pairs.clone())
-    }
-
-    /// Of a flight recording that a killed program left: nothing older than was to be kept.
-    pub(crate) fn keep_last(&mut self) {
-        let Some(seconds) = self.facts.get("keep_last_s") else {
-            return;
-        };
-        let seconds: f64 = seconds.parse().unwrap_or(0.0);
-        let timeline = self.timeline();
-        let last = timeline.unix_of(self.latest());
-        #[allow(
-            clippy::cast_possible_truncation,
-            reason = "float to int conversion saturates"
-        )]
-        let from = last.saturating_sub((seconds * 1e9) as i64);
-        self.floor = timeline.ticks(from);
-    }
-
-    /// The latest moment that any record tells of.
-    fn latest(&self) -> u64 {
-        let mut latest = self.last_reading();
-        for data in &self.data {
-            for (words, _) in records(data.bytes) {
-                let moment = match meta_kind(words[2]) {
-                    KIND_SPAN | KIND_STEP => words[0].max(words[1]),
-                    KIND_INSTANT | KIND_COUNTER => words[0],
-                    _ => 0,
-                };
-                latest = latest.max(moment);
-            }
-        }
-        let begins = self.open.iter().flat_map(|open| raw_records(open.2));
-        begins
-            .filter(|(words, _)| words[2] != 0)
-            .fold(latest, |latest, (words, _)| latest.max(words[0]))
-    }
-
-    /// Leaves only what is known about the recording.
-    pub(crate) fn forget_events(&mut self) {
-        self.data.clear();
-        self.open.clear();
-        self.threads.clear();
-    }
-
-    /// Records of events and arguments, and open spans: not less than there are events.
-    pub(crate) fn records(&self) -> u64 {
-        let data = self.data.iter().map(|data| data.bytes.len());
-        let open = self.open.iter().map(|open| open.2.len());
-        (data.chain(open).sum::<usize>() / RECORD_BYTES) as u64
-    }
-
-    /// Ticks of the last clock reading.
-    pub(crate) fn last_reading(&self) -> u64 {
-        self.pairs.iter().map(|pair| pair.ticks).max().unwrap_or(0)
-    }
-}
 
 /// Value of an argument.
 #[derive(Clone, Debug, PartialEq)]
@@ -298,6 +104,7 @@ pub(crate) struct ThreadState<'a> {
     /// The last spans that ended: key and meta.
     ended: [(u64, u64); 4],
     ended_at: usize,
+    serial: u32,
 }
 
 /// A stretch of the recording: which blocks each thread has in it.
@@ -312,6 +119,8 @@ pub(crate) struct Part {
 pub(crate) struct Decoder<'i, 'a> {
     index: &'i Index<'a>,
     shared: HashMap<u64, Vec<Arg<'a>>>,
+    /// Arguments from a part that was written over.
+    kept: HashMap<Whose, Vec<Waiting<'a>>>,
     pub(crate) keep: Keep,
     /// Ticks up to which open spans reach whose end nobody wrote down.
     last_open: u64,
@@ -322,10 +131,12 @@ impl<'i, 'a> Decoder<'i, 'a> {
         let mut decoder = Self {
             index,
             shared: HashMap::new(),
+            kept: HashMap::new(),
             keep: Keep::new(index, cut, index.floor),
             last_open: 0,
         };
         decoder.collect_shared();
+        decoder.collect_kept();
         if index.open.iter().any(|open| open.1 == 0) {
             decoder.last_open = index.latest();
         }
@@ -343,6 +154,32 @@ impl<'i, 'a> Decoder<'i, 'a> {
                     && meta_flags(words[2]) & ARG_SHARED != 0;
                 if shared && let Some(arg) = arg_of(words, tail) {
                     self.shared.entry(words[0]).or_default().push(arg);
+                }
+            }
+        }
+    }
+
+    /// What was copied from parts that were written over.
+    fn collect_kept(&mut self) {
+        for (serial, bytes) in &self.index.kept {
+            let mut found: BTreeMap<u64, Vec<Waiting<'a>>> = BTreeMap::new();
+            for (words, tail) in records(bytes) {
+                let waiting = match meta_kind(words[2]) {
+                    KIND_LINK => Some(Waiting::Link(words[1])),
+                    _ => arg_of(words, tail).map(Waiting::Arg),
+                };
+                found.entry(words[0]).or_default().extend(waiting);
+            }
+            for (key, waiting) in found {
+                if *serial == 0 {
+                    let args = waiting.into_iter().filter_map(|waiting| match waiting {
+                        Waiting::Arg(arg) => Some(arg),
+                        Waiting::Link(_) => None,
+                    });
+                    // Before those that became known later.
+                    self.shared.entry(key).or_default().splice(0..0, args);
+                } else {
+                    self.kept.entry((*serial, key)).or_insert(waiting);
                 }
             }
         }
@@ -380,6 +217,7 @@ impl<'i, 'a> Decoder<'i, 'a> {
         batch: &mut Batch<'a>,
     ) {
         batch.clear();
+        state.serial = serial;
         for place in part.threads.get(&serial).into_iter().flatten() {
             self.decode(self.index.data[*place].bytes, state, batch);
         }
@@ -441,10 +279,11 @@ impl<'i, 'a> Decoder<'i, 'a> {
         let kept = self.keep.asks(event.begin, end);
         if meta_flags(meta) & (FLAG_ARGS | FLAG_NAMED_BY_TEXT | FLAG_LINK) != 0 {
             let before = batch.args.len();
-            event.args = self.take_args(state, &mut batch.args, event.begin);
+            let complete;
+            (event.args, complete) = self.take_args(state, &mut batch.args, event.begin);
             if kept != Verdict::Kept {
                 batch.args.truncate(before);
-            } else if event.args.1 == 0 && event.begin < self.index.first_ticks {
+            } else if !complete || (event.args.1 == 0 && event.begin < self.index.first_ticks) {
                 batch.lost_args += 1;
             }
         }
@@ -483,32 +322,44 @@ impl<'i, 'a> Decoder<'i, 'a> {
         }
     }
 
+    /// Puts an argument, or those that it refers to, into the batch. `false` when those are gone.
+    fn put_args(&self, waiting: &Waiting<'a>, into: &mut Vec<Arg<'a>>) -> bool {
+        match waiting {
+            Waiting::Arg(arg) => into.push(arg.clone()),
+            Waiting::Link(link) => match self.shared.get(link) {
+                Some(args) => into.extend_from_slice(args),
+                // The key is the lower bits of the moment at which the span was made.
+                None => return *link >= self.index.first_ticks & ID_KEY,
+            },
+        }
+        true
+    }
+
     /// Moves the arguments of one event from those that wait into the batch.
     fn take_args(
         &self,
         state: &mut ThreadState<'a>,
         into: &mut Vec<Arg<'a>>,
         key: u64,
-    ) -> (u32, u32) {
+    ) -> ((u32, u32), bool) {
         let first = into.len();
+        let mut complete = true;
         // They were written one after the other, so they are together, near the end.
-        let Some(last) = state.waiting.iter().rposition(|waiting| waiting.0 == key) else {
-            return (0, 0);
-        };
-        let begin = state.waiting[..last]
-            .iter()
-            .rposition(|waiting| waiting.0 != key)
-            .map_or(0, |before| before + 1);
-        for (_, waiting) in state.waiting.drain(begin..=last) {
-            match waiting {
-                Waiting::Arg(arg) => into.push(arg),
-                Waiting::Link(link) => {
-                    into.extend(self.shared.get(&link).into_iter().flatten().cloned());
-                }
+        if let Some(last) = state.waiting.iter().rposition(|waiting| waiting.0 == key) {
+            let begin = state.waiting[..last]
+                .iter()
+                .rposition(|waiting| waiting.0 != key)
+                .map_or(0, |before| before + 1);
+            for (_, waiting) in state.waiting.drain(begin..=last) {
+                complete &= self.put_args(&waiting, into);
+            }
+        } else if let Some(kept) = self.kept.get(&(state.serial, key)) {
+            for waiting in kept {
+                complete &= self.put_args(waiting, into);
             }
         }
         let number = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
-        (number(first), number(into.len() - first))
+        ((number(first), number(into.len() - first)), complete)
     }
 }
 
@@ -540,42 +391,6 @@ fn sort(events: &mut [Event]) {
     }
 }
 
-/// Spans, steps, instants and samples among some records.
-pub(crate) fn count_events(bytes: &[u8]) -> u64 {
-    let is_event = |words: [u64; 3]| (KIND_SPAN..=KIND_COUNTER).contains(&meta_kind(words[2]));
-    records(bytes).filter(|(words, _)| is_event(*words)).count() as u64
-}
-
-/// Events in a block (its head, its content) that was not written.
-pub(crate) fn lost_records(pair: &[std::io::IoSlice<'_>]) -> u64 {
-    match pair {
-        [head, content] => match BlockHead::decode(head) {
-            Some(head) if head.kind == BLOCK_DATA => (content.len() / RECORD_BYTES) as u64,
-            _ => 0,
-        },
-        _ => 0,
-    }
-}
-
-/// Begin and end of every event, in ticks.
-pub(crate) fn events(index: &Index<'_>, mut found: impl FnMut(u64, u64)) {
-    for data in &index.data {
-        for (words, _) in records(data.bytes) {
-            match meta_kind(words[2]) {
-                KIND_SPAN | KIND_STEP => found(words[0], words[1]),
-                KIND_INSTANT | KIND_COUNTER => found(words[0], words[0]),
-                _ => {}
-            }
-        }
-    }
-    for (_, ticks, slots) in &index.open {
-        for (words, _) in raw_records(slots).filter(|(words, _)| words[2] != 0) {
-            let end = if *ticks == 0 { u64::MAX } else { *ticks };
-            found(words[0], end);
-        }
-    }
-}
-
 fn arg_of(words: [u64; 3], tail: &[u8]) -> Option<Arg<'_>> {
     let [_, value, meta] = words;
     let value = if meta_kind(meta) == KIND_TEXT {
@@ -595,38 +410,12 @@ fn arg_of(words: [u64; 3], tail: &[u8]) -> Option<Arg<'_>> {
     })
 }
 
-/// Records one by one, each with the bytes of the records that continue it.
-fn records(bytes: &[u8]) -> impl Iterator<Item = ([u64; 3], &[u8])> {
-    walk(bytes, true)
-}
-
-/// Slots one by one.
-fn raw_records(bytes: &[u8]) -> impl Iterator<Item = ([u64; 3], &[u8])> {
-    walk(bytes, false)
-}
-
-fn walk(bytes: &[u8], with_tails: bool) -> impl Iterator<Item = ([u64; 3], &[u8])> {
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        let record = bytes.get(at..at + RECORD_BYTES)?;
-        let words = [word(record, 0), word(record, 8), word(record, 16)];
-        at += RECORD_BYTES;
-        let mut tail: &[u8] = &[];
-        if with_tails && meta_kind(words[2]) == KIND_TEXT {
-            let len = usize::from(meta_extra(words[2])) * RECORD_BYTES;
-            let end = bytes.len().min(at + len);
-            tail = &bytes[at..end];
-            at = end;
-        }
-        Some((words, tail))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index::{Leftover, Thread};
     use crate::journal::Journal;
-    use crate::layout::meta;
+    use crate::layout::{BLOCK_DATA, BlockHead, meta};
 
     fn record(into: &mut Vec<u8>, words: [u64; 3]) {
         for word in words {

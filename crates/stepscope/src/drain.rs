@@ -18,15 +18,12 @@
 )]
 
 use std::io::IoSlice;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::alarm;
-use crate::circle::{Shot, block};
+use crate::circle::block;
 use crate::clock::Pair;
-use crate::decode::count_events;
+use crate::control::{Carried, Control, Request};
 use crate::journal::Journal;
 use crate::layout::{
     BLOCK_CLOCK, BLOCK_DATA, BLOCK_HEAD, BLOCK_LOST, BLOCK_OPEN, BLOCK_THREAD, BlockHead,
@@ -37,6 +34,7 @@ use crate::os;
 use crate::region::{ATTACH, Region, SWEEPING, regions};
 use crate::ring::{LOST, exit};
 use crate::triggers::Triggers;
+use crate::walk::count_events;
 
 const BUSY_PERIOD: Duration = Duration::from_millis(1);
 /// Ten times a second. A thread that leaves a chunk wakes us earlier.
@@ -44,167 +42,6 @@ const IDLE_PERIOD: Duration = Duration::from_millis(100);
 /// Passes without a record before the longer period is used.
 const IDLE_AFTER: u32 = 200;
 const CLOCK_PERIOD: Duration = Duration::from_secs(1);
-
-/// How much the drain thread has carried, for others to look at.
-#[derive(Debug, Default)]
-pub(crate) struct Carried {
-    state: AtomicU32,
-    events: AtomicU64,
-    bytes: AtomicU64,
-    dropped: AtomicU64,
-    covered_ns: AtomicU64,
-}
-
-impl Carried {
-    /// Records that found no room.
-    pub(crate) fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
-    }
-
-    /// How much of the time to be kept a flight recorder has.
-    pub(crate) fn covered(&self) -> Duration {
-        Duration::from_nanos(self.covered_ns.load(Ordering::Relaxed))
-    }
-
-    /// Bytes of the journal.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
-    /// Events and bytes, with what lies in the rings.
-    pub(crate) fn so_far(&self) -> (u64, u64) {
-        let state = self.state.load(Ordering::Relaxed);
-        let in_rings: u64 = regions()
-            .filter(|region| region.session.load(Ordering::SeqCst) == state)
-            .map(|region| {
-                let head = region.head();
-                let limit = head.chunk_limit.load(Ordering::Relaxed) as usize;
-                let chunks = head.chunks.iter().take(limit.min(MAX_CHUNKS));
-                chunks
-                    .filter(|chunk| chunk.state.load(Ordering::Acquire) != 0)
-                    .map(|chunk| u64::from(chunk.used.load(Ordering::Relaxed)))
-                    .sum::<u64>()
-            })
-            .sum();
-        let events = self.events.load(Ordering::Relaxed) + in_rings / RECORD_BYTES as u64;
-        (events, self.bytes.load(Ordering::Relaxed) + in_rings)
-    }
-}
-
-/// What the drain thread is asked for.
-pub(crate) enum Request {
-    /// What there is, at this moment; or since a hold began.
-    Shot {
-        since_hold: Option<u32>,
-        answer: SyncSender<Shot>,
-    },
-    /// Nothing of what comes is to be written over, at the cost of so many bytes.
-    Hold {
-        number: u32,
-        bytes: usize,
-        answer: SyncSender<u64>,
-    },
-    /// The hold is over.
-    Release { number: u32 },
-}
-
-/// Tells the drain thread to write out what there is, and to end.
-#[derive(Default)]
-pub(crate) struct Control {
-    /// What it has done.
-    pub(crate) carried: Arc<Carried>,
-    wish: Mutex<Wish>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Wish {
-    stop: bool,
-    /// Flushes asked for, and done.
-    flushes: u64,
-    flushed: u64,
-    requests: Vec<Request>,
-}
-
-impl Control {
-    /// For the session `state`.
-    pub(crate) fn new(state: u32) -> Self {
-        let control = Self::default();
-        control.carried.state.store(state, Ordering::Relaxed);
-        control
-    }
-
-    /// Ends the drain thread after one last pass.
-    pub(crate) fn stop(&self) {
-        self.lock().stop = true;
-        self.changed.notify_all();
-        alarm::ring();
-    }
-
-    /// Waits until everything that was recorded before this call is in the journal. `false` when
-    /// the drain thread does not answer.
-    pub(crate) fn flush(&self, patience: Duration) -> bool {
-        let mut wish = self.lock();
-        wish.flushes += 1;
-        let mine = wish.flushes;
-        alarm::ring();
-        let begun = Instant::now();
-        while wish.flushed < mine && !wish.stop {
-            let Some(left) = patience.checked_sub(begun.elapsed()) else {
-                return false;
-            };
-            wish = self
-                .changed
-                .wait_timeout(wish, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
-        }
-        wish.flushed >= mine
-    }
-
-    /// Asks for something of a flight recorder. `false` when it has stopped.
-    pub(crate) fn ask(&self, request: Request) -> bool {
-        let mut wish = self.lock();
-        if wish.stop {
-            return false;
-        }
-        wish.requests.push(request);
-        drop(wish);
-        alarm::ring();
-        true
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Wish> {
-        self.wish.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Sleeps for a period or until something is asked for. Whether to stop, and the flush that
-    /// the next pass fulfils.
-    fn wait(&self, period: Duration, long: bool) -> (bool, u64) {
-        let seen = alarm::now();
-        let wish = self.lock();
-        let asked = wish.stop || wish.flushes != wish.flushed || !wish.requests.is_empty();
-        if asked || period.is_zero() {
-            return (wish.stop, wish.flushes);
-        }
-        drop(wish);
-        alarm::sleep(seen, period, long);
-        let wish = self.lock();
-        (wish.stop, wish.flushes)
-    }
-
-    fn requests(&self) -> Vec<Request> {
-        std::mem::take(&mut self.lock().requests)
-    }
-
-    fn done(&self, flush: u64) {
-        let mut wish = self.lock();
-        if wish.flushed < flush {
-            wish.flushed = flush;
-            self.changed.notify_all();
-        }
-    }
-}
 
 /// What the drain thread remembers of a region.
 #[derive(Clone)]
@@ -512,7 +349,8 @@ impl Drain {
         let mut parts = Vec::with_capacity(pieces.len() * 2);
         for (head, piece) in heads.iter().zip(pieces) {
             if piece.to > piece.from {
-                let bytes = published(region, piece);
+                // SAFETY: this is the drain thread, and gives the chunk back only below.
+                let bytes = unsafe { region.published(piece.chunk, piece.from, piece.to) };
                 self.events += count_events(bytes);
                 parts.push(IoSlice::new(head));
                 parts.push(IoSlice::new(bytes));
@@ -661,19 +499,6 @@ fn pieces(head: &RegionHead, seen: &Seen) -> Vec<Piece> {
         .collect();
     pieces.sort_unstable_by_key(|piece| piece.sequence);
     pieces
-}
-
-/// The bytes of a piece.
-fn published<'a>(region: &'a Region, piece: &Piece) -> &'a [u8] {
-    let at = region.chunk(piece.chunk);
-    // SAFETY: the bytes below `used` were written before it was published and are not written
-    // again before this thread gives the chunk back.
-    unsafe {
-        std::slice::from_raw_parts(
-            at.add(piece.from as usize),
-            (piece.to - piece.from) as usize,
-        )
-    }
 }
 
 /// Gives a region as many chunks again as it has.

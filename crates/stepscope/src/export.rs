@@ -5,9 +5,11 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use crate::cut::Cut;
-use crate::decode::Index;
+use crate::index::Index;
+use crate::os;
 use crate::xspace::{self, Facts, Names, Written};
 
 /// Writes a recording to `path`, or beside it under another name if there is a file: a temporary
@@ -93,6 +95,40 @@ pub(crate) fn temporary_beside(path: &Path) -> io::Result<(PathBuf, File)> {
 
 /// Names that are tried: a killed program of the same number may have left some.
 const TEMPORARY_NAMES: u32 = 100;
+
+/// Whether a name is one of [`temporary_beside`], of a process that is no more.
+pub(crate) fn is_orphan(name: &str) -> bool {
+    let Some((_, owner)) = name.rsplit_once(".tmp-") else {
+        return false;
+    };
+    let pid = owner.split_once('-').and_then(|(pid, number)| {
+        number.parse::<u32>().ok()?;
+        pid.parse::<i32>().ok()
+    });
+    name.starts_with('.') && pid.is_some_and(|pid| pid > 0 && !os::process_lives(pid))
+}
+
+/// Removes what killed programs left of files that they were writing into a session's folder. A
+/// program in another container may have written just now under a number that nobody has here.
+pub(crate) fn remove_orphans(session: &Path) {
+    for entry in fs::read_dir(session).into_iter().flatten().flatten() {
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if !is_file || !is_orphan(&entry.file_name().to_string_lossy()) {
+            continue;
+        }
+        let age = entry
+            .metadata()
+            .and_then(|meta| meta.modified())
+            .ok()
+            .and_then(|written| written.elapsed().ok());
+        if age.is_some_and(|age| age > QUIET) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Time without a write after which nobody is writing a file.
+const QUIET: Duration = Duration::from_mins(1);
 
 /// Makes the rename itself durable, where the file system can.
 pub(crate) fn sync_folder(path: &Path) {

@@ -8,9 +8,9 @@ use std::fs::File;
 use std::io::{self, IoSlice, Write};
 
 use crate::circle::Circle;
-use crate::decode::lost_records;
 use crate::layout::{BLOCK_DATA, BLOCK_HEAD, BlockHead, RECORD_BYTES};
 use crate::segment::{SEGMENT_BYTES, Tail};
+use crate::walk::lost_records;
 
 /// Where the blocks go.
 #[derive(Debug)]

@@ -242,6 +242,8 @@ pub(crate) const BLOCK_OPEN: u32 = 5;
 pub(crate) const BLOCK_LOST: u32 = 6;
 /// The recording was written to this file (a path) of this many bytes (8 bytes, before the path).
 pub(crate) const BLOCK_WRITTEN: u32 = 7;
+/// Arguments from a segment that was written over; serial 0: those that threads share.
+pub(crate) const BLOCK_KEPT: u32 = 8;
 
 /// Head of a block of the events file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -25,7 +25,7 @@
 //!   a second start or stop are error values or warnings.
 //!
 //! Reading order: [`mod@span`] (the verbs), [`session`] (start and stop), `ring`, `region` and `layout` (the hot
-//! path and its bytes), `drain`, `journal`, `circle`, `segment` (where records go), `decode`, `xspace`, `export`
+//! path and its bytes), `drain`, `journal`, `circle`, `segment`, `kept` (where records go), `index`, `decode`, `xspace`, `export`
 //! (the way to the file), [`recover`], `steps`, `triggers` (how long steps take, and what makes the flight
 //! recorder save).
 
@@ -38,11 +38,14 @@ pub mod tracing;
 mod alarm;
 mod circle;
 mod clock;
+mod control;
 mod cut;
 mod decode;
 mod drain;
 mod export;
+mod index;
 mod journal;
+mod kept;
 mod layout;
 mod names;
 mod os;
@@ -53,6 +56,7 @@ mod steps;
 #[cfg(feature = "chrome")]
 mod trace_json;
 mod triggers;
+mod walk;
 mod xspace;
 
 pub use cut::Cut;

@@ -19,6 +19,7 @@
 
 use std::hash::Hasher;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::layout::{NAMES_BYTES, NAMES_HEAD};
 use crate::os;
@@ -138,7 +139,7 @@ fn add(text: &str, hash: u64) -> u32 {
     // holder would wait for ever.
     for _ in 0..200 {
         if LOCK
-            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .compare_exchange(false, true, Ordering::SeqCst, Ordering::Relaxed)
             .is_ok()
         {
             let id = add_locked(text, hash);
@@ -238,9 +239,19 @@ pub(crate) unsafe fn publish_all(table: *mut u8) {
     }
 }
 
-/// New names go nowhere from now on.
-pub(crate) fn unpublish() {
+/// New names go nowhere from now on. `false` when somebody may still be writing one into the table
+/// (a thread that a debugger stopped right there): its address must not be used for another table.
+pub(crate) fn unpublish() -> bool {
     SESSION_TABLE.store(std::ptr::null_mut(), Ordering::SeqCst);
+    // Whoever writes has looked for the table with the lock held.
+    let begun = Instant::now();
+    while LOCK.load(Ordering::SeqCst) {
+        if begun.elapsed() > Duration::from_secs(1) {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    true
 }
 
 /// Appends one name: a word of length and number, then the text, to a multiple of 8. The number is
@@ -287,7 +298,7 @@ pub(crate) fn read_table<'a>(table: &'a [u8], mut found: impl FnMut(u32, &'a [u8
 
 /// In a child after a fork: whoever held the lock is not here.
 pub(crate) fn after_fork_in_child() {
-    unpublish();
+    SESSION_TABLE.store(std::ptr::null_mut(), Ordering::SeqCst);
     if LOCK.load(Ordering::Acquire) {
         // Where the free memory begins and how much it is may not fit together.
         FREE_BYTES.store(0, Ordering::Relaxed);
@@ -297,12 +308,21 @@ pub(crate) fn after_fork_in_child() {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
     use super::*;
+
+    /// One test holds the lock for so long that others get no numbers.
+    fn alone() -> MutexGuard<'static, ()> {
+        static ONE: Mutex<()> = Mutex::new(());
+        ONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     #[test]
     fn equal_texts_have_equal_numbers() {
         static A: StaticName = StaticName::new("names::same");
         static B: StaticName = StaticName::new("names::same");
+        let _alone = alone();
         assert_ne!(A.id(), 0);
         assert_eq!(A.id(), B.id());
         assert_eq!(intern("names::same"), A.id());
@@ -313,6 +333,7 @@ mod tests {
 
     #[test]
     fn threads_agree() {
+        let _alone = alone();
         let ids: Vec<Vec<u32>> = std::thread::scope(|scope| {
             let handles: Vec<_> = (0..4)
                 .map(|_| {
@@ -333,6 +354,22 @@ mod tests {
             handles.into_iter().map(|h| h.join().unwrap()).collect()
         });
         assert!(ids.windows(2).all(|pair| pair[0] == pair[1]));
+    }
+
+    #[test]
+    fn a_table_is_let_go_of_only_when_nobody_writes_to_it() {
+        let _alone = alone();
+        assert!(unpublish());
+        // Another test may hold the lock for a microsecond.
+        while LOCK.swap(true, Ordering::SeqCst) {}
+        let waits = std::thread::scope(|scope| {
+            let waiting = scope.spawn(unpublish);
+            std::thread::sleep(Duration::from_millis(20));
+            let waits = !waiting.is_finished();
+            LOCK.store(false, Ordering::SeqCst);
+            waits && waiting.join().unwrap()
+        });
+        assert!(waits);
     }
 
     #[test]

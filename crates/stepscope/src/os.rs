@@ -142,6 +142,13 @@ pub(crate) fn file_size_limit() -> u64 {
     limit.rlim_cur
 }
 
+/// Whether there is a process of this number, as far as this process may see.
+pub(crate) fn process_lives(pid: i32) -> bool {
+    // SAFETY: signal 0 is only asked about, not sent.
+    let told = unsafe { libc::kill(pid, 0) };
+    told == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
 /// The calling thread's id.
 pub(crate) fn thread_id() -> u32 {
     // SAFETY: no arguments, cannot fail.

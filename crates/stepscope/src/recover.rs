@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::cut::Cut;
-use crate::decode::{Index, Leftover, Thread};
 use crate::export;
+use crate::index::{Index, Leftover, Thread};
 use crate::layout::{
     CHUNK_BYTES, CHUNK_USABLE, CHUNKS_OFFSET, ChunkHead, Extent, KNOWN_VERSIONS, MAX_CHUNKS,
     MAX_EXTENTS, NAMES_BYTES, OPEN_OFFSET, OPEN_SPANS, RECORD_BYTES, RegionHead, THREAD_NAME_BYTES,
@@ -81,7 +81,7 @@ pub enum RecoverError {
 /// Journals below a log directory (or a session's folder) whose writer no longer lives. Costs a walk
 /// over the directories, and opens one file for each journal found.
 pub fn pending(log_dir: &Path) -> Vec<PathBuf> {
-    find(log_dir)
+    find(log_dir, &mut |_| {})
         .into_iter()
         .filter(|journal| matches!(lock(journal), Ok(Some(_))))
         .collect()
@@ -89,18 +89,21 @@ pub fn pending(log_dir: &Path) -> Vec<PathBuf> {
 
 /// Recovers every journal below a log directory (or a session's folder) whose writer no longer
 /// lives. Where the session's folder cannot be written, the file goes below `cache_out`, if one is
-/// given, and is made anew only when the journal has changed.
+/// given, and is made anew only when the journal has changed. Files that programs were killed in the
+/// middle of writing are removed.
 pub fn recover_dir(log_dir: &Path, cache_out: Option<&Path>) -> Vec<RecoveredRun> {
-    find(log_dir)
+    find(log_dir, &mut export::remove_orphans)
         .iter()
         .filter_map(|journal| recover(journal, cache_out))
         .collect()
 }
 
-fn find(log_dir: &Path) -> Vec<PathBuf> {
+/// The journals below a directory. `visit` is told every folder on the way.
+fn find(log_dir: &Path, visit: &mut dyn FnMut(&Path)) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![(log_dir.to_owned(), 0)];
     while let Some((folder, depth)) = folders.pop() {
+        visit(&folder);
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             // Of the entry itself: links are not followed.
             if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {

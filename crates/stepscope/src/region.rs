@@ -110,6 +110,19 @@ impl Region {
         unsafe { self.base.add(CHUNKS_OFFSET + index * CHUNK_BYTES) }
     }
 
+    /// Bytes of a chunk that its owner has published.
+    ///
+    /// # Safety
+    /// Only the drain thread, which gives chunks back, and not past what `used` said.
+    pub(crate) unsafe fn published(&self, chunk: usize, from: u32, to: u32) -> &[u8] {
+        // SAFETY: the bytes below `used` were written before it was published, and are not written
+        // again before the drain thread gives the chunk back.
+        unsafe {
+            let at = self.chunk(chunk).add(from as usize);
+            std::slice::from_raw_parts(at, (to - from) as usize)
+        }
+    }
+
     /// Replaces whatever file is mapped by private memory. Whoever still writes there is not
     /// harmed, and not heard.
     pub(crate) fn unmap_file(&self) {

@@ -15,7 +15,8 @@ use stepscope_formats::xplane::{
 
 use crate::clock::Cursor;
 use crate::cut::Cut;
-use crate::decode::{Arg, Batch, Decoder, Event, Index, Kind, Thread, ThreadState, Value};
+use crate::decode::{Arg, Batch, Decoder, Event, Kind, ThreadState, Value};
+use crate::index::{Index, Thread};
 use crate::names;
 
 /// Id of the line with the counters; no thread has it.
@@ -137,8 +138,12 @@ pub(crate) fn warnings(written: &Written, cut: &Cut) -> Vec<String> {
         ));
     }
     if written.lost_args > 0 {
+        let (events, have) = match written.lost_args {
+            1 => ("event", "has"),
+            _ => ("events", "have"),
+        };
         warnings.push(format!(
-            "{} events have lost their arguments: these were in a part of the recording that was dropped",
+            "{} {events} {have} lost their arguments: they were in a part of the recording that was dropped",
             written.lost_args
         ));
     }

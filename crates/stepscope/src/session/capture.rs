@@ -10,8 +10,8 @@ use super::{
     Finished, HostTracerLevel, SessionError, SessionOptions, StopReport, guarded, process,
     process_patiently,
 };
+use crate::control::Carried;
 use crate::cut::Cut;
-use crate::drain::Carried;
 
 /// A recording in memory that belongs to whoever holds this, not to the program. Dropping it throws
 /// the recording away.

@@ -11,7 +11,7 @@ use stepscope_model::clock::unix_now_ns;
 
 use super::SessionError;
 use crate::layout::NAMES_BYTES;
-use crate::os;
+use crate::{export, os};
 
 /// How the names of journals begin. Trace readers pass over hidden entries.
 pub(crate) const JOURNAL_PREFIX: &str = ".stepscope-journal-";
@@ -42,6 +42,7 @@ pub(super) fn make(
         }
         None => make_unique(&parent, suffix)?,
     };
+    export::remove_orphans(&folder);
     if let Err(source) = prove(&folder) {
         let _ = fs::remove_dir(&folder);
         return Err(refusal(&folder, source));

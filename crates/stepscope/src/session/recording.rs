@@ -15,7 +15,8 @@ use super::handlers;
 use super::{Finished, HostTracerLevel, SessionError, SessionOptions};
 use crate::circle::{Bounds, Circle};
 use crate::clock::{self, Pair};
-use crate::drain::{Control, Drain};
+use crate::control::Control;
+use crate::drain::Drain;
 use crate::journal::Journal;
 use crate::layout::{BLOCK_CLOCK, BLOCK_META, BlockHead, CHUNK_BYTES, NAMES_BYTES, VERSION};
 use crate::region::ATTACH;
@@ -354,8 +355,12 @@ fn prepare_attaching(files: Option<&JournalFiles>, options: &SessionOptions, now
 /// After the last thread has let go: nobody maps the rings file or writes names to it any more.
 fn end_attaching() {
     ATTACH.rings.store(u32::MAX, Ordering::SeqCst);
-    names::unpublish();
+    let unused = names::unpublish();
     forget_names();
+    if !unused {
+        // The next session takes another piece of address space.
+        NAME_TABLE.store(std::ptr::null_mut(), Ordering::Release);
+    }
 }
 
 /// Puts private memory in place of the name table, whoever still writes to it.

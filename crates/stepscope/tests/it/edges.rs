@@ -353,3 +353,44 @@ fn links_in_the_session_are_not_followed() {
     assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
     assert_eq!(read(&report.path).slices.len(), 1);
 }
+
+/// A kill in the middle of writing leaves a file that nobody wants.
+#[test]
+fn what_killed_programs_were_writing_is_removed() {
+    let _alone = alone();
+    let dir = tempdir().unwrap();
+    let session = dir.path().join("plugins/profile/again");
+    std::fs::create_dir_all(&session).unwrap();
+    let child = Command::new("true").spawn().unwrap();
+    let gone = child.id();
+    child.wait_with_output().unwrap();
+    let own = std::process::id();
+    let old = std::time::SystemTime::UNIX_EPOCH;
+    let leave = |name: String, is_old: bool| {
+        let path = session.join(name);
+        let file = std::fs::File::create(&path).unwrap();
+        if is_old {
+            file.set_modified(old).unwrap();
+        }
+        path
+    };
+    let orphan = leave(format!(".box.xplane.pb.tmp-{gone}-0"), true);
+    let kept = [
+        leave(format!(".box.xplane.pb.tmp-{gone}-1"), false),
+        leave(format!(".box.xplane.pb.tmp-{own}-0"), true),
+        leave("box.tmp-1-1".to_owned(), true),
+        leave(".box.tmp-x-1".to_owned(), true),
+    ];
+    assert!(pending(dir.path()).is_empty() && orphan.exists());
+    recover_dir(dir.path(), None);
+    assert!(!orphan.exists());
+    let options = SessionOptions {
+        session_name: Some("again".to_owned()),
+        ..SessionOptions::default()
+    };
+    let orphan = leave(format!(".box.xplane.pb.tmp-{gone}-0"), true);
+    start_trace_with(dir.path(), &options).unwrap();
+    stop_trace().unwrap();
+    assert!(!orphan.exists());
+    assert!(kept.iter().all(|path| path.exists()));
+}

@@ -60,7 +60,10 @@ fn allocations() -> u32 {
 /// One session at a time in a process, so one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
-    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+    let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    // What a failed test has left.
+    let _ = stepscope::stop_flight();
+    one
 }
 
 /// Reads a file back with the reader that everybody uses.
