@@ -10,6 +10,7 @@
 //! server listens, `--keep-last` keeps the last moments for whoever asks, `--log-dir` has them written
 //! there on SIGUSR2 and when a step takes twice the median, `--trace` has the program record itself, `--extra-spans` adds tiny spans to each
 //! step, `--step-times` gets a line per step: Unix nanoseconds at its begin, CPU nanoseconds it took.
+//! `--until-eof` ends the training when standard input ends, `--pause-ms N` rests after each step.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -21,6 +22,8 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -41,6 +44,8 @@ pub(crate) struct Arguments {
     steps: Option<u64>,
     seconds: Option<f64>,
     extra_spans: u64,
+    until_eof: bool,
+    pause: Duration,
 }
 
 pub(crate) fn arguments(mut given: impl Iterator<Item = String>) -> Result<Arguments, String> {
@@ -48,6 +53,10 @@ pub(crate) fn arguments(mut given: impl Iterator<Item = String>) -> Result<Argum
     while let Some(name) = given.next() {
         if name == "--no-server" {
             wanted.no_server = true;
+            continue;
+        }
+        if name == "--until-eof" {
+            wanted.until_eof = true;
             continue;
         }
         let value = given.next().ok_or(format!("{name} needs a value"))?;
@@ -72,6 +81,9 @@ pub(crate) fn arguments(mut given: impl Iterator<Item = String>) -> Result<Argum
             "--step-times" => wanted.step_times = Some(value.into()),
             "--steps" => wanted.steps = Some(value.parse().map_err(|error| wrong(&error))?),
             "--seconds" => wanted.seconds = Some(value.parse().map_err(|error| wrong(&error))?),
+            "--pause-ms" => {
+                wanted.pause = Duration::from_millis(value.parse().map_err(|error| wrong(&error))?);
+            }
             "--extra-spans" => wanted.extra_spans = value.parse().map_err(|error| wrong(&error))?,
             _ => return Err(format!("no option {name}")),
         }
@@ -122,7 +134,21 @@ pub(crate) fn run(wanted: &Arguments) -> Result<(), String> {
         .seconds
         .map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
     let (steps, extra_spans) = (wanted.steps.unwrap_or(u64::MAX), wanted.extra_spans);
-    let training = thread("trainer").spawn(move || train(&batches, steps, until, extra_spans));
+    let ended = Arc::new(AtomicBool::new(false));
+    if wanted.until_eof {
+        let ended = Arc::clone(&ended);
+        let waiting = thread("stdin").spawn(move || {
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            ended.store(true, Ordering::Relaxed);
+        });
+        waiting.map_err(|error| shown(&error))?;
+    }
+    let pause = wanted.pause;
+    let goes_on = move || {
+        std::thread::sleep(pause);
+        until.is_none_or(|until| Instant::now() < until) && !ended.load(Ordering::Relaxed)
+    };
+    let training = thread("trainer").spawn(move || train(&batches, steps, goes_on, extra_spans));
     let joined = training.map_err(|error| shown(&error))?.join();
     let trained = joined.map_err(|_panic| "the trainer failed".to_owned())?;
     let _ = loader.join();
@@ -191,7 +217,7 @@ struct Trained {
 fn train(
     batches: &Receiver<Vec<f32>>,
     steps: u64,
-    until: Option<Instant>,
+    goes_on: impl Fn() -> bool,
     extra_spans: u64,
 ) -> Trained {
     let mut weights = Numbers(1).take(WIDTH * WIDTH);
@@ -200,7 +226,7 @@ fn train(
         times: Vec::new(),
     };
     for n in 0..steps {
-        if until.is_some_and(|until| Instant::now() >= until) {
+        if !goes_on() {
             break;
         }
         let (begin_ns, cpu_ns) = (stepscope_model::clock::unix_now_ns(), thread_cpu_ns());

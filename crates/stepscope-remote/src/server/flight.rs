@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use stepscope::{
-    Cut, FlightOptions, SessionError, flight_status, start_flight, stop_flight, write_last,
+    Cut, FlightOptions, HostTracerLevel, SessionError, flight_status, start_flight, stop_flight,
+    write_last,
 };
 use tonic::metadata::MetadataMap;
 use tonic::{Response, Status};
@@ -94,8 +95,13 @@ impl Flight {
 /// `StartContinuousProfiling`.
 pub(super) async fn begin(state: &Arc<State>, request: &ProfileRequest) -> Result<(), Status> {
     let wanted = request::options(request, &state.bounds)?;
+    // XProf's client sends no level here, whatever it was given; and nobody has nothing kept.
+    let level = match wanted.level {
+        HostTracerLevel::Off => HostTracerLevel::default(),
+        level => level,
+    };
     let options = FlightOptions {
-        host_tracer_level: wanted.level,
+        host_tracer_level: level,
         ..FlightOptions::default()
     };
     let host = wanted.override_host.clone();
