@@ -16,6 +16,7 @@ mod fuzz;
 mod generate;
 mod laws;
 mod part;
+mod peers;
 mod python;
 mod shell;
 mod test;
@@ -29,9 +30,10 @@ stepscope's own commands
   cargo xtask demo [--no-serve] [--port N]
       builds the viewer and the release binary, trains the example,
       prints its step report and serves the viewer
-  cargo xtask test [--quick]
-      every test; installs what it needs. --quick leaves out the
-      browser and the Python frameworks, and says so
+  cargo xtask test [--quick] [PART]...
+      every test, or those parts whose name contains PART ('capture');
+      installs what it needs. --quick leaves out the
+      browser, the Python frameworks and the captures, and says so
   cargo xtask check
       fmt, clippy, layers, words, docs, and the viewer's lint and types
   cargo xtask bench [spans|open|window] ...

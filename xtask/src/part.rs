@@ -16,11 +16,23 @@ pub(crate) enum Outcome {
 #[derive(Default)]
 pub(crate) struct Parts {
     rows: Vec<(String, Result<Outcome>, f64)>,
+    only: Vec<String>,
 }
 
 impl Parts {
+    /// Collects those parts whose name contains one of the texts; all of them when there are none.
+    pub(crate) fn only(texts: Vec<String>) -> Self {
+        Self {
+            rows: Vec::new(),
+            only: texts,
+        }
+    }
+
     /// Runs one part, whatever became of those before it.
     pub(crate) fn run(&mut self, name: &str, part: impl FnOnce() -> Result<Outcome>) {
+        if !self.only.is_empty() && !self.only.iter().any(|text| name.contains(text.as_str())) {
+            return;
+        }
         println!("\n== {name}");
         let started = Instant::now();
         let outcome = part();
@@ -33,6 +45,9 @@ impl Parts {
 
     /// Prints one line per part; an error when one failed.
     pub(crate) fn finish(self) -> Result<()> {
+        if self.rows.is_empty() {
+            bail!("no part has such a name");
+        }
         println!("\nresult");
         let mut failed = Vec::new();
         for (name, outcome, seconds) in &self.rows {

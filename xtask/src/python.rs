@@ -1,4 +1,4 @@
-//! A virtual environment for the peers that tests compare with.
+//! Virtual environments for the peers that tests compare with.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,39 +7,74 @@ use anyhow::{Context as _, Result};
 
 use crate::shell;
 
-/// The environment's Python with `requirements` (pinned, one per entry) installed; `None` when this
-/// machine has no Python 3.10 or newer.
-///
-/// Lives in the target folder under `name` and is made again when the requirements change.
-pub(crate) fn environment(name: &str, requirements: &[&str]) -> Result<Option<PathBuf>> {
-    let Some(base) = interpreter() else {
-        return Ok(None);
-    };
-    let folder = shell::target_dir().join("venv").join(name);
-    let python = folder.join("bin/python");
-    let stamp = folder.join("requirements.txt");
-    let wanted = requirements.join("\n");
-    if python.exists() && std::fs::read_to_string(&stamp).unwrap_or_default() == wanted {
-        return Ok(Some(python));
+/// What an environment consists of; it is made again when any of it changes.
+pub(crate) struct Environment {
+    /// Its folder's name below the target folder.
+    pub(crate) name: &'static str,
+    /// Pinned, one package per entry.
+    pub(crate) requirements: &'static [&'static str],
+    /// What pip is told beside the requirements.
+    pub(crate) options: &'static [&'static str],
+    /// A script of the checkout that the environment's Python runs once, after pip.
+    pub(crate) afterwards: Option<&'static str>,
+}
+
+impl Environment {
+    /// One that pip makes from its requirements alone.
+    pub(crate) const fn of(name: &'static str, requirements: &'static [&'static str]) -> Self {
+        Self {
+            name,
+            requirements,
+            options: &[],
+            afterwards: None,
+        }
     }
-    shell::run(
-        shell::program(base)
-            .args(["-m", "venv", "--clear"])
-            .arg(&folder),
-    )?;
-    shell::run(
-        shell::program(&python)
-            .args([
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-            ])
-            .args(requirements),
-    )?;
-    std::fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))?;
-    Ok(Some(python))
+
+    /// The environment's Python, installed when it is not there yet; `None` when this machine has no
+    /// Python 3.10 or newer.
+    pub(crate) fn python(&self) -> Result<Option<PathBuf>> {
+        let Some(base) = interpreter() else {
+            return Ok(None);
+        };
+        let folder = shell::target_dir().join("venv").join(self.name);
+        let python = folder.join("bin/python");
+        let stamp = folder.join("requirements.txt");
+        let wanted = self.description()?;
+        if python.exists() && std::fs::read_to_string(&stamp).unwrap_or_default() == wanted {
+            return Ok(Some(python));
+        }
+        shell::run(
+            shell::program(base)
+                .args(["-m", "venv", "--clear"])
+                .arg(&folder),
+        )?;
+        let quietly = ["-m", "pip", "install", "--quiet"];
+        shell::run(
+            shell::program(&python)
+                .args(quietly)
+                .arg("--disable-pip-version-check")
+                .args(self.options)
+                .args(self.requirements),
+        )?;
+        if let Some(script) = self.afterwards {
+            shell::run(shell::program(&python).arg(script))?;
+        }
+        std::fs::write(&stamp, wanted)
+            .with_context(|| format!("cannot write {}", stamp.display()))?;
+        Ok(Some(python))
+    }
+
+    /// Everything that went into the environment, for "has it changed?".
+    fn description(&self) -> Result<String> {
+        let mut text = [self.requirements, self.options].concat().join("\n");
+        if let Some(script) = self.afterwards {
+            text.push('\n');
+            text.push_str(&String::from_utf8_lossy(&shell::read(
+                &shell::root().join(script),
+            )?));
+        }
+        Ok(text)
+    }
 }
 
 /// The first Python of this machine that is new enough.

@@ -3,15 +3,15 @@
 use anyhow::Result;
 
 use crate::part::{Outcome, Parts};
-use crate::{browser, demo, generate, python, shell, ui};
+use crate::{browser, demo, generate, peers, shell, ui};
 
-/// What the peers' own readers are checked with. jax pins jaxlib; xprof brings its own protobuf.
-const PEERS: &[&str] = &["jax==0.10.2", "xprof==2.24.2"];
-
-/// `cargo xtask test [--quick]`
+/// `cargo xtask test [--quick] [PART]…`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let quick = arguments.iter().any(|argument| argument == "--quick");
-    let mut parts = Parts::default();
+    let names = arguments
+        .iter()
+        .filter(|argument| !argument.starts_with("--"));
+    let mut parts = Parts::only(names.cloned().collect());
     parts.run("viewer build", || ui::build(false));
     parts.run("rust", || {
         shell::run(shell::cargo().args(["test", "--quiet", "--no-fail-fast"]))?;
@@ -28,12 +28,14 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         Ok(Outcome::Ok)
     });
     if quick {
-        for left_out in [
+        let first = [
             "generated code",
             "viewer in a browser",
-            "peers read our files",
             "example",
-        ] {
+            "peers read our files",
+        ];
+        let captures = peers::CAPTURE_TESTS.iter().map(|test| test.name);
+        for left_out in first.into_iter().chain(captures) {
             parts.run(left_out, || {
                 Ok(Outcome::NotRun("left out by --quick".to_owned()))
             });
@@ -42,11 +44,14 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     }
     parts.run("generated code", generate::is_fresh);
     parts.run("viewer in a browser", in_a_browser);
-    parts.run("peers read our files", read_by_peers);
     parts.run("example", || {
         demo::train(&demo::log_directory("test"))?;
         Ok(Outcome::Ok)
     });
+    parts.run("peers read our files", peers::read_our_files);
+    for test in peers::CAPTURE_TESTS {
+        parts.run(test.name, || peers::capture(test));
+    }
     parts.finish()
 }
 
@@ -68,38 +73,6 @@ fn in_a_browser() -> Result<Outcome> {
             .args(["run", "test:browser"])
             .env("STEPSCOPE_BIN", binary)
             .env("STEPSCOPE_CHROMIUM", chromium),
-    )?;
-    Ok(Outcome::Ok)
-}
-
-/// JAX's `ProfileData` and XProf's converters open what our recorder and converters write.
-fn read_by_peers() -> Result<Outcome> {
-    let Some(python) = python::environment("peers", PEERS)? else {
-        return Ok(Outcome::NotRun(
-            "no Python 3.10 or newer with the venv module".to_owned(),
-        ));
-    };
-    let log_directory = demo::log_directory("peers");
-    if log_directory.exists() {
-        std::fs::remove_dir_all(&log_directory)?;
-    }
-    shell::run(
-        shell::cargo()
-            .args([
-                "run",
-                "--quiet",
-                "--package",
-                "stepscope",
-                "--example",
-                "record",
-                "--",
-            ])
-            .arg(&log_directory),
-    )?;
-    shell::run(
-        shell::program(python)
-            .arg("tests/peers/read_recording.py")
-            .arg(&log_directory),
     )?;
     Ok(Outcome::Ok)
 }

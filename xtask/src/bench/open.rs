@@ -7,15 +7,20 @@ use anyhow::{Context as _, Result};
 use super::results::{Results, median, ratio};
 use super::server::Server;
 use crate::part::Outcome;
-use crate::{demo, python, shell};
+use crate::python::Environment;
+use crate::{demo, shell};
 
 const ROUNDS: usize = 5;
 const MIB: f64 = (1 << 20) as f64;
 /// Readers that come from PyPI.
-const PEERS: &[&str] = &["jax==0.10.2", "xprof==2.24.2", "orjson==3.13.0"];
-/// What a checkout of TraceLens imports to load a trace; an environment of its own, so that naming a
+const PEERS: Environment =
+    Environment::of("bench", &["jax==0.10.2", "xprof==2.24.2", "orjson==3.13.0"]);
+/// What a checkout of `TraceLens` imports to load a trace; an environment of its own, so that naming a
 /// checkout does not make the other one anew.
-const TRACELENS_IMPORTS: &[&str] = &["orjson==3.13.0", "pandas==3.1.1", "tqdm==4.70.1"];
+const TRACELENS_IMPORTS: Environment = Environment::of(
+    "tracelens",
+    &["orjson==3.13.0", "pandas==3.1.1", "tqdm==4.70.1"],
+);
 
 /// 100 MB of XSpace, made from a JAX capture on a CPU.
 pub(super) fn xspace(results: &mut Results) -> Result<Outcome> {
@@ -53,7 +58,7 @@ fn compare(
             "no folder of real traces: name it in STEPSCOPE_TRACES".to_owned(),
         ));
     }
-    let Some(python) = python::environment("bench", PEERS)? else {
+    let Some(python) = PEERS.python()? else {
         return Ok(Outcome::NotRun(
             "no Python 3.10 or newer with the venv module".to_owned(),
         ));
@@ -122,10 +127,9 @@ fn compare(
     let mut missing = Vec::new();
     for reader in readers {
         let python = match *reader {
-            "tracelens" if std::env::var_os("STEPSCOPE_TRACELENS").is_some() => {
-                python::environment("tracelens", TRACELENS_IMPORTS)?
-                    .unwrap_or_else(|| python.clone())
-            }
+            "tracelens" if std::env::var_os("STEPSCOPE_TRACELENS").is_some() => TRACELENS_IMPORTS
+                .python()?
+                .unwrap_or_else(|| python.clone()),
             _ => python.clone(),
         };
         let output = shell::output(

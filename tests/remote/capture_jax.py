@@ -1,0 +1,183 @@
+"""
+`stepscope capture` against JAX's own profiler server.
+
+    STEPSCOPE_BIN=… python capture_jax.py [TEST…]
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+import unittest
+
+import wire
+from programs import (
+    Program,
+    free_port,
+    info,
+    jax_program,
+    one_recording,
+    recordings,
+    run_tests,
+    scratch,
+    seen_by_jax,
+    steps_seen_by_jax,
+    stepscope,
+    stepscope_binary,
+)
+
+
+class CaptureJax(unittest.TestCase):
+    def test_an_interval_holds_annotations_steps_and_python_calls(self) -> None:
+        with scratch() as logdir, jax_program() as (program, port):
+            address = f"localhost:{port}"
+            ended = stepscope(
+                *("capture", address, "--duration-ms", 400, "--logdir", logdir, "--session", "first", "--json")
+            )
+            self.assertEqual(ended.code, 0, ended)
+            path = logdir / "plugins/profile/first" / f"localhost_{port}.xplane.pb"
+            self.assertEqual(recordings(logdir), [path])
+            events = seen_by_jax(path)
+            self.assertGreater(events["load_batch"], 10, events)
+            steps = steps_seen_by_jax(path, "train")
+            self.assertGreater(len(steps), 10, steps)
+            self.assertEqual(steps, list(range(steps[0], steps[-1] + 1)), "a step is missing")
+            python = [name for name in events if re.search(r"jax_program\.py:\d+ next_batch", name)]
+            self.assertTrue(python, events.most_common(40))
+            # What the command tells is what is in the file.
+            told = json.loads(ended.out)["hosts"][0]
+            self.assertEqual(told["path"], str(path))
+            self.assertEqual(told["bytes"], path.stat().st_size)
+            self.assertEqual(told["events"], events.total())
+            said = info(logdir)
+            self.assertEqual([one["name"] for one in said["runs"]], ["first"], said)
+            self.assertEqual(said["runs"][0]["steps"], len(steps))
+            self.assertEqual(said["runs"][0]["hosts"], [f"localhost_{port}"])
+            self.assertTrue(program.alive())
+            self.assertEqual(program.terminate(), 0, program.text)
+
+    def test_two_processes_are_two_hosts_of_one_run(self) -> None:
+        with scratch() as logdir, jax_program() as (_, one), jax_program() as (_, two):
+            begin = time.time_ns()
+            ended = stepscope(
+                "capture", f"localhost:{one},localhost:{two}", "--duration-ms", 500, "--logdir", logdir
+            )
+            self.assertEqual(ended.code, 0, ended)
+            self.assertEqual(
+                sorted(path.name for path in recordings(logdir)),
+                sorted(f"localhost_{port}.xplane.pb" for port in (one, two)),
+            )
+            runs = info(logdir)["runs"]
+            self.assertEqual(len(runs), 1, "one session is one run")
+            self.assertEqual(sorted(runs[0]["hosts"]), sorted(f"localhost_{port}" for port in (one, two)), runs)
+            # One interval: both files begin and end together, not one after the other.
+            self.assertLess(runs[0]["duration_ns"], 1_500_000_000, runs)
+            self.assertGreater(runs[0]["start_unix_ns"], begin, runs)
+            for path in recordings(logdir):
+                self.assertGreater(seen_by_jax(path)["load_batch"], 10)
+
+    def test_levels_are_honoured(self) -> None:
+        with scratch() as logdir, jax_program() as (_, port):
+            ended = stepscope(
+                *("capture", f"localhost:{port}", "--duration-ms", 200, "--logdir", logdir),
+                *("--host-tracer-level", 1, "--python-tracer-level", 0),
+            )
+            self.assertEqual(ended.code, 0, ended)
+            events = seen_by_jax(one_recording(logdir))
+            self.assertGreater(events["load_batch"], 5, events)
+            self.assertFalse([name for name in events if "next_batch" in name], events)
+
+    def test_the_shape_of_collect_profile(self) -> None:
+        with scratch() as logdir, jax_program() as (_, port):
+            ended = stepscope("capture", port, 200, "--logdir", logdir)
+            self.assertEqual(ended.code, 0, ended)
+            self.assertGreater(seen_by_jax(one_recording(logdir))["load_batch"], 5)
+
+    def test_what_came_is_kept_and_who_failed_is_named(self) -> None:
+        nobody = free_port()
+        with scratch() as logdir, jax_program() as (_, port):
+            ended = stepscope(
+                *("capture", f"localhost:{port},localhost:{nobody},no-such-machine.invalid:9012"),
+                *("--duration-ms", 200, "--logdir", logdir),
+            )
+            self.assertEqual(ended.code, 1, ended)
+            one_recording(logdir)
+            said = ended.out + ended.err
+            self.assertRegex(said, rf"localhost:{nobody}.*refused")
+            self.assertRegex(said, r"no-such-machine\.invalid:9012.*name not found")
+
+    def test_who_is_recording_already_is_busy(self) -> None:
+        with scratch() as logdir, jax_program() as (_, port):
+            first = ("capture", f"localhost:{port}", "--duration-ms", 4000, "--logdir", logdir, "--session", "a")
+            with Program([stepscope_binary(), *first]) as running:
+                time.sleep(1)
+                ended = stepscope("capture", f"localhost:{port}", "--duration-ms", 100, "--logdir", logdir)
+                self.assertEqual(ended.code, 1, ended)
+                self.assertRegex(ended.out + ended.err, r"busy")
+                self.assertEqual(running.wait(), 0, running.text)
+            one_recording(logdir)
+
+    def test_an_interrupt_ends_the_interval_and_keeps_the_data(self) -> None:
+        with scratch() as logdir, jax_program() as (program, port):
+            command = ("capture", f"localhost:{port}", "--duration-ms", 60_000, "--logdir", logdir)
+            with Program([stepscope_binary(), *command]) as running:
+                time.sleep(1.5)
+                running.process.send_signal(signal.SIGINT)
+                running.wait(20)
+                self.assertGreater(seen_by_jax(one_recording(logdir))["load_batch"], 10, running.text)
+            self.assertTrue(program.alive())
+
+    def test_a_program_that_dies_is_told_in_time(self) -> None:
+        with scratch() as logdir, jax_program() as (program, port):
+            command = ("capture", f"localhost:{port}", "--duration-ms", 60_000, "--logdir", logdir)
+            with Program([stepscope_binary(), *command]) as running:
+                time.sleep(1)
+                program.process.kill()
+                begin = time.monotonic()
+                self.assertEqual(running.wait(5), 1, running.text)
+                self.assertLess(time.monotonic() - begin, 3)
+                self.assertRegex(running.text, r"connection broke")
+            self.assertEqual(recordings(logdir), [])
+
+    def test_the_last_seconds_of_jax_s_continuous_profiling(self) -> None:
+        with scratch() as logdir, jax_program() as (program, port):
+            address = f"localhost:{port}"
+            none = stepscope("capture", address, "--last", "1s", "--logdir", logdir)
+            self.assertEqual(none.code, 1, none)
+            self.assertRegex(none.out + none.err, "nothing is being kept")
+            with wire.channel(port) as channel:
+                wire.call(channel, "StartContinuousProfiling", wire.profile_request(0))
+            time.sleep(1)
+            ended = stepscope("capture", address, "--last", "1s", "--logdir", logdir)
+            self.assertEqual(ended.code, 0, ended)
+            path = one_recording(logdir)
+            self.assertGreater(seen_by_jax(path)["load_batch"], 10)
+            # It goes on, and gives the next seconds, too.
+            again = stepscope("capture", address, "--last", "1s", "--logdir", logdir, "--session", "again")
+            self.assertEqual(again.code, 0, again)
+            self.assertEqual(len(recordings(logdir)), 2)
+            with wire.channel(port) as channel:
+                wire.call(channel, "StopContinuousProfiling", b"")
+            self.assertTrue(program.alive())
+
+
+class NoProgram(unittest.TestCase):
+    def test_a_dead_address_fails_within_its_time(self) -> None:
+        # 192.0.2.0/24 is kept for documentation: nobody answers, or the network says so at once.
+        for address, stage in [
+            (f"localhost:{free_port()}", "refused"),
+            ("192.0.2.1:9012", "timed out|failed|refused"),
+        ]:
+            with self.subTest(address), scratch() as logdir:
+                ended = stepscope("capture", address, "--duration-ms", 100, "--logdir", logdir)
+                self.assertEqual(ended.code, 1, ended)
+                self.assertRegex(ended.out + ended.err, stage)
+                self.assertLess(ended.seconds, 4, ended)
+                self.assertEqual(recordings(logdir), [])
+                self.assertFalse((logdir / "plugins").exists(), "a failed capture leaves nothing")
+
+
+if __name__ == "__main__":
+    run_tests()

@@ -1,0 +1,114 @@
+"""
+The flight recorder: a program that keeps its last seconds gives them when asked, and when it is dead.
+
+    STEPSCOPE_SERVE=… STEPSCOPE_BIN=… python flight_recorder.py [TEST…]
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import unittest
+from pathlib import Path
+
+from programs import (
+    info,
+    one_recording,
+    our_program,
+    recordings,
+    run_tests,
+    scratch,
+    seen_by_jax,
+    seen_by_xprof,
+    steps_seen_by_jax,
+    stepscope,
+)
+
+KEEP_MS = 4_000
+
+
+class FlightRecorder(unittest.TestCase):
+    def check_unbroken(self, path: Path) -> list[int]:
+        steps = steps_seen_by_jax(path, "train")
+        self.assertGreaterEqual(len(steps), 2, path)
+        self.assertEqual(steps, list(range(steps[0], steps[-1] + 1)), "a step is missing")
+        return steps
+
+    def test_the_last_seconds_on_demand(self) -> None:
+        with scratch() as logdir, our_program("--keep-last", KEEP_MS) as (program, port):
+            time.sleep(3)
+            asked = time.time_ns()
+            ended = stepscope("capture", f"localhost:{port}", "--last", "2s", "--logdir", logdir, "--session", "one")
+            self.assertEqual(ended.code, 0, ended)
+            path = one_recording(logdir)
+            steps = self.check_unbroken(path)
+            run = info(logdir)["runs"][0]
+            self.assertGreater(run["duration_ns"], 1.7e9, run)
+            self.assertLess(run["duration_ns"], 2.6e9, run)
+            # It is the past: it began two seconds before it was asked, and ends with the question.
+            self.assertLess(run["start_unix_ns"], asked - 1.5e9)
+            self.assertGreater(run["start_unix_ns"], asked - 3e9)
+            shown, groups = seen_by_xprof(path)
+            self.assertEqual(shown["forward"], seen_by_jax(path)["forward"])
+            self.assertGreaterEqual(groups, len(steps) - 1)
+            # It goes on keeping: the next question gets later steps, as many seconds of them.
+            time.sleep(2.5)
+            again = stepscope("capture", f"localhost:{port}", "--last", "2s", "--logdir", logdir, "--session", "two")
+            self.assertEqual(again.code, 0, again)
+            later = self.check_unbroken(recordings(logdir)[1])
+            self.assertGreater(later[0], steps[-1])
+            self.assertTrue(program.alive())
+
+    def test_an_interval_can_be_captured_meanwhile(self) -> None:
+        with scratch() as logdir, our_program("--keep-last", KEEP_MS) as (_, port):
+            ended = stepscope("capture", f"localhost:{port}", "--duration-ms", 500, "--logdir", logdir)
+            self.assertEqual(ended.code, 0, ended)
+            self.check_unbroken(one_recording(logdir))
+            self.assertLess(info(logdir)["runs"][0]["duration_ns"], 0.9e9)
+
+    def test_more_than_is_kept_gives_what_there_is(self) -> None:
+        with scratch() as logdir, our_program("--keep-last", 1_000) as (_, port):
+            time.sleep(2)
+            ended = stepscope("capture", f"localhost:{port}", "--last", "60s", "--logdir", logdir)
+            self.assertEqual(ended.code, 0, ended)
+            self.check_unbroken(one_recording(logdir))
+            self.assertGreater(info(logdir)["runs"][0]["duration_ns"], 0.8e9)
+            self.assertLess(info(logdir)["runs"][0]["duration_ns"], 3e9)
+
+    def test_a_program_without_it_says_so(self) -> None:
+        with scratch() as logdir, our_program() as (_, port):
+            ended = stepscope("capture", f"localhost:{port}", "--last", "1s", "--logdir", logdir)
+            self.assertEqual(ended.code, 1, ended)
+            self.assertRegex(ended.out + ended.err, "keep_last")
+
+    def test_its_memory_is_bounded(self) -> None:
+        with our_program("--keep-last", 500, "--extra-spans", 500) as (program, _):
+            time.sleep(2)
+            rss_mib = program.rss_mib()
+            time.sleep(4)
+            grown_mib = program.rss_mib() - rss_mib
+            print(f" ({rss_mib:.0f} MiB, then {grown_mib:+.1f}) ", end="", file=sys.stderr)
+            self.assertLess(grown_mib, 32)
+
+    def test_the_last_seconds_survive_a_kill(self) -> None:
+        with scratch() as logdir, our_program("--keep-last", KEEP_MS, "--log-dir", logdir) as (program, _):
+            time.sleep(3)
+            program.process.kill()
+            killed = time.time_ns()
+            program.process.wait()
+            # A step that took twice as long as others has been saved meanwhile, on a busy machine.
+            saved = set(recordings(logdir))
+            recovered = stepscope("recover", logdir)
+            self.assertEqual(recovered.code, 0, recovered)
+            self.assertLess(recovered.seconds, 10, recovered)
+            (path,) = set(recordings(logdir)) - saved
+            self.check_unbroken(path)
+            run = info(path)["runs"][0]
+            self.assertGreater(run["duration_ns"], 1.5e9, run)
+            ended = run["start_unix_ns"] + run["duration_ns"]
+            self.assertGreater(ended, killed - 1e9, "all but the last moment")
+            self.assertGreaterEqual(seen_by_jax(path)["forward"], 2)
+
+
+if __name__ == "__main__":
+    run_tests()
