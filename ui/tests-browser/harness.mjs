@@ -1,7 +1,8 @@
 // harness.mjs: servers, the browser, and small helpers that probes share.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { accessSync, constants, existsSync } from 'node:fs';
+import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { delimiter, join } from 'node:path';
 import { chromium } from 'playwright-core';
 
@@ -66,6 +67,44 @@ export async function startServer(binary, dir, home, port = 0) {
       child.kill('SIGKILL');
     });
   return { ...address, stop };
+}
+
+/** Starts the program with a profile service that STEPSCOPE_SERVE names; `undefined` when it names none. */
+export async function startProgram(folder) {
+  const path = process.env.STEPSCOPE_SERVE;
+  if (path === undefined || !existsSync(path)) return undefined;
+  const portFile = join(folder, `port-${performance.now()}`);
+  const child = spawn(path, ['--port', '0', '--port-file', portFile, '--seconds', '120'], { stdio: 'ignore' });
+  for (let tries = 0; !existsSync(portFile); tries += 1) {
+    if (tries > 200 || child.exitCode !== null) throw new Error(`STEPSCOPE_SERVE: ${path} does not listen`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  const stop = () =>
+    new Promise((resolve) => {
+      if (child.exitCode !== null || child.signalCode !== null) return resolve();
+      child.once('exit', resolve);
+      child.kill('SIGKILL');
+    });
+  return { address: `localhost:${readFileSync(portFile, 'utf8').trim()}`, stop };
+}
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+export async function axe(page, what) {
+  await page.evaluate(AXE);
+  const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
+  const grave = violations.filter((item) => ['serious', 'critical'].includes(item.impact));
+  assert.deepEqual(
+    grave.map(
+      (item) =>
+        `${item.id}: ${item.nodes
+          .slice(0, 3)
+          .map((node) => node.html.slice(0, 160))
+          .join(' | ')}`,
+    ),
+    [],
+    `accessibility of ${what}`,
+  );
 }
 
 /** A page that records what should never happen: errors, and requests to other origins. */

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { buildFixtures, buildLarge } from './fixtures.mjs';
 import { findChromium, launch, startServer } from './harness.mjs';
+import { capture } from './probes/capture.mjs';
 import { navigation } from './probes/navigation.mjs';
 import { pages } from './probes/pages.mjs';
 import { safety } from './probes/safety.mjs';
@@ -53,7 +54,7 @@ let failed = 0;
 let passed = 0;
 const started = performance.now();
 try {
-  for (const probe of [...pages, ...navigation, ...tracks, ...safety, ...speed]) {
+  for (const probe of [...pages, ...capture, ...navigation, ...tracks, ...safety, ...speed]) {
     if (words.length > 0 && !words.some((word) => probe.name.toLowerCase().includes(word))) continue;
     const begin = performance.now();
     try {

@@ -67,11 +67,22 @@ fn in_a_browser() -> Result<Outcome> {
         Err(why) => return Ok(Outcome::NotRun(why)),
     };
     let binary = demo::release_binary()?;
+    // A program to capture from.
+    shell::run(shell::cargo().args([
+        "build",
+        "--release",
+        "--package",
+        "stepscope-remote",
+        "--example",
+        "serve",
+    ]))?;
+    let served = shell::target_dir().join("release/examples/serve");
     ui::install()?;
     shell::run(
         ui::npm()
             .args(["run", "test:browser"])
             .env("STEPSCOPE_BIN", binary)
+            .env("STEPSCOPE_SERVE", served)
             .env("STEPSCOPE_CHROMIUM", chromium),
     )?;
     Ok(Outcome::Ok)

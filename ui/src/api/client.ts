@@ -124,13 +124,17 @@ export function setWriteToken(token: string): void {
 }
 
 export async function sendJson(
-  method: 'POST' | 'PUT',
+  method: 'POST' | 'PUT' | 'DELETE',
   path: string,
   body: Json,
   options: RequestOptions = {},
 ): Promise<Json> {
   const headers = { 'content-type': 'application/json', accept: 'application/json', 'x-stepscope-token': writeToken };
-  const response = await request(path, { method, headers, body: JSON.stringify(body) }, options);
+  const response = await request(
+    path,
+    body === undefined ? { method, headers } : { method, headers, body: JSON.stringify(body) },
+    options,
+  );
   return response.json();
 }
 

@@ -1,5 +1,7 @@
 // live.ts: the server's event stream. Reconnects by itself; says when the connection is lost and when it is back.
 import { asNumber, asObject, asText, type JsonObject } from '../base/json.ts';
+import type { Capture } from '../model/capture.ts';
+import { captureOf } from './capture.ts';
 import { connection, ping } from './client.ts';
 
 export interface LiveHandlers {
@@ -7,6 +9,7 @@ export interface LiveHandlers {
   readonly onHello: () => void;
   readonly onRun: (kind: 'added' | 'changed' | 'removed', run: string) => void;
   readonly onProgress: (run: string, phase: string, done: number) => void;
+  readonly onCapture: (capture: Capture) => void;
 }
 
 const RETRY_MS = 1000;
@@ -41,6 +44,10 @@ export function listen(handlers: LiveHandlers): () => void {
     on('import-progress', (fields) =>
       handlers.onProgress(asText(fields['run']) ?? '', asText(fields['phase']) ?? '', asNumber(fields['done']) ?? 0),
     );
+    on('capture-progress', (fields) => {
+      const capture = captureOf(fields);
+      if (capture !== undefined) handlers.onCapture(capture);
+    });
     source.onerror = () => {
       source?.close();
       if (stopped) return;

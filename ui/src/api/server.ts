@@ -50,6 +50,9 @@ export interface ServerInfo {
   readonly version: string;
   readonly readOnly: boolean;
   readonly example: boolean;
+  readonly capture: boolean;
+  /** Why nothing can be captured. */
+  readonly captureReason: string | undefined;
   readonly logDirs: readonly string[];
   readonly token: string | undefined;
 }
@@ -60,6 +63,8 @@ export async function fetchServer(options?: RequestOptions): Promise<ServerInfo>
     version: asText(body['version']) ?? '',
     readOnly: asFlag(body['readOnly']),
     example: asFlag(body['example']),
+    capture: asFlag(body['capture']),
+    captureReason: asText(body['captureReason']),
     logDirs: asTexts(body['logDirs']),
     token: asText(body['token']),
   };

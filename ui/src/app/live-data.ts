@@ -5,8 +5,11 @@ import { isAbort } from '../api/gate.ts';
 import { listen } from '../api/live.ts';
 import type { ServerInfo } from '../api/server.ts';
 import { fetchRun, fetchRuns, fetchServer } from '../api/server.ts';
+import { hasEnded } from '../model/capture.ts';
+import { captureNow, takeCapture } from '../state/capture.ts';
 import { importProgress, openedRun, runList } from '../state/lists.ts';
 import type { Store } from '../state/store.ts';
+import { askFor, bindCapture } from './capture-watch.ts';
 
 export const serverInfo = signal<ServerInfo | undefined>(undefined);
 
@@ -74,6 +77,8 @@ export function bindLiveData(store: Store): () => void {
         () => undefined,
       );
       refreshRuns();
+      const capture = captureNow.peek();
+      if (capture !== undefined && !hasEnded(capture)) void askFor(capture.id);
       const now = openedRun.peek();
       if (now.kind === 'failed') void open(now.id, false);
       else if (now.kind === 'open') void open(now.id, true);
@@ -83,6 +88,7 @@ export function bindLiveData(store: Store): () => void {
       const now = openedRun.peek();
       if (kind === 'changed' && now.kind === 'open' && now.id === run) void open(run, true);
     },
+    onCapture: takeCapture,
     onProgress: (run, phase, done) => {
       const next = new Map(importProgress.peek());
       if (done >= 1) next.delete(run);
@@ -103,8 +109,11 @@ export function bindLiveData(store: Store): () => void {
     if (now.kind === 'none' || now.id !== id) void open(id, false);
   });
 
+  const stopCapture = bindCapture(store);
+
   return () => {
     stopListening();
+    stopCapture();
     stopOpening();
     clearTimeout(timer);
     opening?.abort();

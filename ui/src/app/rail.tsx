@@ -1,9 +1,11 @@
 // rail.tsx: the left rail: capture, the three boxes, the tools.
 import type { JSX } from 'preact';
 import { plural } from '../base/format.ts';
+import { hasEnded } from '../model/capture.ts';
 import type { RunDetail } from '../model/run.ts';
 import { GROUPS, TOOLS, type Tool } from '../model/tools.ts';
 import { reasonOf } from '../pages/tool/page.tsx';
+import { captureNow } from '../state/capture.ts';
 import { announce, overlay } from '../state/commands.ts';
 import { runList } from '../state/lists.ts';
 import { railOpen } from '../state/preferences.ts';
@@ -12,7 +14,6 @@ import { Combobox, type Option } from '../widgets/combobox.tsx';
 import { Icon, IconButton } from '../widgets/icon.tsx';
 
 const COMING = 'coming';
-const CAPTURE_REASON = 'Capturing from the viewer is coming. The Runs page shows how a program records today.';
 
 /** Whether a tool has something to show for a run, and why not. */
 export function toolState(
@@ -34,6 +35,8 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
   const id = store.runId.value;
   const runName = runs.find((item) => item.id === id)?.name ?? run?.name ?? id ?? '';
   const hosts = run?.hosts ?? [];
+  const capture = captureNow.value;
+  const capturing = capture !== undefined && !hasEnded(capture);
   const chosenHosts = store.view.hosts.value;
 
   const toTool = (next: string) => {
@@ -77,11 +80,12 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
     <nav class={`ss-rail ${open ? '' : 'ss-rail-narrow'}`} aria-label="Tools">
       <button
         type="button"
-        class="ss-button ss-capture"
-        aria-disabled="true"
-        title={CAPTURE_REASON}
+        class={`ss-button ss-capture ${capturing ? 'ss-capture-on' : ''}`}
+        title={capturing ? 'A capture is under way' : 'Capture from a running program'}
         aria-label="Capture profile"
-        onClick={() => announce(CAPTURE_REASON)}
+        onClick={() => {
+          overlay.value = 'capture';
+        }}
       >
         <Icon name="record" />
         {open ? <span>Capture profile</span> : undefined}

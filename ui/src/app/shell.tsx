@@ -15,6 +15,7 @@ import { drawerOpen, railOpen, themeChoice } from '../state/preferences.ts';
 import { goTo, type Store } from '../state/store.ts';
 import { Icon, IconButton } from '../widgets/icon.tsx';
 import { EmptyState, ErrorState, Loading } from '../widgets/states.tsx';
+import { CaptureDialog } from './capture.tsx';
 import { serverInfo } from './live-data.ts';
 import { copyLink, Help, Palette, Share, Warnings } from './overlays.tsx';
 import { Rail } from './rail.tsx';
@@ -57,6 +58,9 @@ function shellCommands(store: Store) {
     }),
     on('theme', 'Change the theme', () => nextTheme(store)),
     on('copy-link', 'Copy the link to this view', () => void copyLink()),
+    on('capture', 'Capture profile', () => {
+      overlay.value = 'capture';
+    }),
     on('runs', 'Go to the run list', () => goTo(store, { kind: 'runs' })),
     on('warnings', 'Show warnings', () => {
       if (openedRun.peek().kind === 'open') overlay.value = 'warnings';
@@ -168,6 +172,7 @@ export function Shell({ store, theme }: { readonly store: Store; readonly theme:
       {now === 'palette' || now === 'tracks' ? (
         <Palette key={now} store={store} tracksOnly={now === 'tracks'} seed={now === 'palette' ? seed : ''} />
       ) : undefined}
+      {now === 'capture' ? <CaptureDialog store={store} /> : undefined}
       {now === 'help' ? <Help /> : undefined}
       {now === 'share' ? <Share store={store} run={run} /> : undefined}
       {now === 'warnings' && run !== undefined ? <Warnings run={run} /> : undefined}

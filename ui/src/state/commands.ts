@@ -65,7 +65,7 @@ export interface SearchStatus {
 
 export const searchStatus = signal<SearchStatus>({ total: undefined, index: -1, busy: false, problem: undefined });
 
-export type Overlay = 'palette' | 'tracks' | 'help' | 'warnings' | 'share' | undefined;
+export type Overlay = 'palette' | 'tracks' | 'help' | 'warnings' | 'share' | 'capture' | undefined;
 
 /** The one dialog that may be open. */
 export const overlay = signal<Overlay>(undefined);

@@ -68,6 +68,20 @@ export const labelWidthPx = remembered(
   String,
 );
 
+/** Where the last capture was asked for. */
+export const captureUrl = remembered(
+  'capture-url',
+  (text) => text ?? '',
+  (value) => value,
+);
+
+/** How long the last capture was asked to be, as typed. */
+export const captureMs = remembered(
+  'capture-ms',
+  (text) => text ?? '1000',
+  (value) => value,
+);
+
 /** Whether the first-use line of the timeline was closed. */
 export const hintClosed = remembered(
   'timeline-hint',

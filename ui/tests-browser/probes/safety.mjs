@@ -1,30 +1,10 @@
 // safety.mjs: access, hostile names, broken files, a server that goes away (probe 25).
 import assert from 'node:assert/strict';
-import { mkdirSync, readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
+import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { HOSTILE } from '../fixtures.mjs';
-import { openPage, openTimeline, search, selectBySearch, settled, stateOf, timelineOf } from '../harness.mjs';
+import { axe, openPage, openTimeline, search, selectBySearch, settled, stateOf, timelineOf } from '../harness.mjs';
 import { torchRun } from './navigation.mjs';
-
-const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-
-async function axe(page, what) {
-  await page.evaluate(AXE);
-  const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
-  const grave = violations.filter((item) => ['serious', 'critical'].includes(item.impact));
-  assert.deepEqual(
-    grave.map(
-      (item) =>
-        `${item.id}: ${item.nodes
-          .slice(0, 3)
-          .map((node) => node.html.slice(0, 160))
-          .join(' | ')}`,
-    ),
-    [],
-    `accessibility of ${what}`,
-  );
-}
 
 export const safety = [
   {

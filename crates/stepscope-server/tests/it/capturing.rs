@@ -332,3 +332,85 @@ async fn ended_captures_are_forgotten_in_the_end() {
     );
     assert_eq!(ended(&site, &ids[19]).await["phase"], "failed");
 }
+
+/// A program that works and can be captured from, until it is dropped.
+struct Program {
+    server: stepscope_remote::ServerHandle,
+    going: std::sync::Arc<std::sync::atomic::AtomicBool>,
+}
+
+impl Program {
+    fn start() -> Self {
+        let options = stepscope_remote::ServerOptions::default();
+        let server = stepscope_remote::start_server_with(&options).unwrap();
+        let going = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+        let go_on = std::sync::Arc::clone(&going);
+        let work = move || {
+            while go_on.load(std::sync::atomic::Ordering::Relaxed) {
+                let _span = stepscope::span!("captured_work");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let thread = std::thread::Builder::new().name("work".to_owned());
+        thread.spawn(work).unwrap();
+        Self { server, going }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.going
+            .store(false, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_is_captured_and_its_run_is_listed_at_once() {
+    let site = Site::new(&[]);
+    let program = Program::start();
+    let address = format!("localhost:{}", program.server.port());
+    let id = started(&site, &json!({"urls": [address], "durationMs": 300})).await;
+    let end = ended(&site, &id).await;
+    assert_eq!(end["phase"], "done", "{end}");
+    assert_eq!(end["elapsedMs"], end["totalMs"], "{end}");
+    assert_eq!(end["hosts"][0]["state"], "saved");
+    assert!(end["hosts"][0]["events"].as_u64() > Some(10), "{end}");
+    let run = end["run"].as_str().unwrap();
+    let runs = site.ok("/runs").await.json();
+    assert_eq!(runs["runs"][0]["id"], run);
+    let found = site
+        .ok(&format!("/runs/{run}/search?q=captured_work"))
+        .await;
+    assert!(found.json()["total"].as_u64() > Some(10));
+
+    // A long one beside a dead program, ended early: what there is, is kept; both are named.
+    let dead = format!("localhost:{}", dead_port());
+    let body = json!({"urls": [address, dead], "durationMs": 600_000, "retries": 0});
+    let id = started(&site, &body).await;
+    for _ in 0..600 {
+        let now = site.ok(&format!("/capture/{id}")).await.json();
+        if now["phase"] == "recording" && now["elapsedMs"].as_u64() > Some(200) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    stop(&site, &id).await;
+    let begun = Instant::now();
+    let end = ended(&site, &id).await;
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+    assert_eq!(end["phase"], "done", "{end}");
+    assert_eq!(end["hosts"][1]["stage"], "refused", "{end}");
+    assert_ne!(end["run"], run);
+    assert_eq!(site.ok("/runs").await.json()["total"], 2);
+
+    // Given up: nothing is kept.
+    let body = json!({"urls": [address], "durationMs": 600_000, "retries": 0});
+    let id = started(&site, &body).await;
+    stop(&site, &id).await;
+    stop(&site, &id).await;
+    let end = ended(&site, &id).await;
+    assert_ne!(end["phase"], "failed", "{end}");
+    // The program can be captured again.
+    let again = started(&site, &json!({"urls": [address], "durationMs": 50})).await;
+    assert_eq!(ended(&site, &again).await["phase"], "done");
+}

@@ -6,7 +6,7 @@ import { importExample, importFile, type ServerInfo } from '../../api/server.ts'
 import { formatBytes, formatCount, formatDuration, formatRecorded, plural } from '../../base/format.ts';
 import type { RunSummary } from '../../model/run.ts';
 import { parseViewFile } from '../../state/address.ts';
-import { announce } from '../../state/commands.ts';
+import { announce, overlay } from '../../state/commands.ts';
 import { dismissedRuns, importProgress, runList } from '../../state/lists.ts';
 import { applyAddress, goTo, type Store } from '../../state/store.ts';
 import { Icon } from '../../widgets/icon.tsx';
@@ -14,6 +14,10 @@ import { CopyButton, EmptyState, Loading } from '../../widgets/states.tsx';
 import { Tabs } from '../../widgets/tabs.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 import { SNIPPETS } from './snippets.ts';
+
+const openCapture = () => {
+  overlay.value = 'capture';
+};
 
 export function RunsPage({
   store,
@@ -112,6 +116,9 @@ export function RunsPage({
             />
             <button type="button" class="ss-button" onClick={() => picker.current?.click()}>
               <Icon name="open" /> Open file…
+            </button>
+            <button type="button" class="ss-button" onClick={openCapture}>
+              <Icon name="record" /> Capture profile
             </button>
           </>
         }
@@ -399,17 +406,8 @@ function NothingYet({
         </section>
         <section class="ss-card">
           <h2>Capture from a running program</h2>
-          <p>
-            Record for a second from a program that runs a profile server. The viewer cannot do this yet; a program that
-            writes its trace here works today.
-          </p>
-          <button
-            type="button"
-            class="ss-button"
-            aria-disabled="true"
-            title="Coming: use the snippets below until then"
-            onClick={() => announce('Capturing from the viewer is coming. Use the snippets below until then.')}
-          >
+          <p>Record a second, or as long as you say, from a program that has started a profile service.</p>
+          <button type="button" class="ss-button" onClick={openCapture}>
             Capture profile
           </button>
         </section>

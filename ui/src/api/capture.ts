@@ -1,0 +1,61 @@
+// capture.ts: capturing from running programs.
+import { asArray, asFlag, asNumber, asObject, asText, type Json } from '../base/json.ts';
+import type { Capture, CaptureHost, CapturePhase, CaptureWish } from '../model/capture.ts';
+import { getJson, sendJson } from './client.ts';
+
+const PHASES: readonly CapturePhase[] = [
+  'connecting',
+  'waiting',
+  'recording',
+  'collecting',
+  'done',
+  'empty',
+  'failed',
+  'cancelled',
+];
+
+function hostOf(value: Json): CaptureHost | undefined {
+  const fields = asObject(value);
+  const address = asText(fields?.['address']);
+  if (fields === undefined || address === undefined) return undefined;
+  return {
+    address,
+    state: asText(fields['state']) ?? '',
+    stage: asText(fields['stage']),
+    message: asText(fields['message']),
+    bytes: asNumber(fields['bytes']) ?? 0,
+    events: asNumber(fields['events']) ?? 0,
+  };
+}
+
+/** `undefined` when it is none. */
+export function captureOf(value: Json): Capture | undefined {
+  const fields = asObject(value);
+  const id = asText(fields?.['id']);
+  const phase = PHASES.find((known) => known === fields?.['phase']);
+  if (fields === undefined || id === undefined || phase === undefined) return undefined;
+  return {
+    id,
+    seq: asNumber(fields['seq']) ?? 0,
+    phase,
+    stopping: asFlag(fields['stopping']),
+    attempt: asNumber(fields['attempt']) ?? 1,
+    elapsedMs: asNumber(fields['elapsedMs']) ?? 0,
+    totalMs: asNumber(fields['totalMs']) ?? 0,
+    hosts: asArray(fields['hosts']).flatMap((host) => hostOf(host) ?? []),
+    run: asText(fields['run']),
+    message: asText(fields['message']),
+  };
+}
+
+/** Starts a capture; gives its id. */
+export async function startCapture(wish: CaptureWish): Promise<string> {
+  return asText(asObject(await sendJson('POST', '/capture', wish))?.['id']) ?? '';
+}
+
+export const fetchCapture = async (id: string): Promise<Capture | undefined> =>
+  captureOf((await getJson(`/capture/${encodeURIComponent(id)}`)).body);
+
+/** Ends the recording early and keeps the data; asked again, gives it up. */
+export const stopCapture = async (id: string): Promise<Capture | undefined> =>
+  captureOf(await sendJson('DELETE', `/capture/${encodeURIComponent(id)}`, undefined));
