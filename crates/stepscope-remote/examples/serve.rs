@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! serve [--port N] [--port-file F] [--host ADDR] [--allow DIR]… [--worker ADDR]…
-//!       [--keep-last MS] [--log-dir DIR] [--trace DIR] [--steps N] [--seconds S] [--extra-spans N] [--no-server] [--step-times F]
+//!       [--keep-last MS] [--log-dir DIR] [--trace DIR] [--steps N] [--seconds S] [--extra-spans N] [--no-server] [--idle] [--step-times F]
 //! ```
 //!
 //! One thread loads batches, one trains on them. The checksum that it prints at the end depends on
 //! the number of steps alone, whatever was captured meanwhile. `--port-file` gets the port once the
 //! server listens, `--keep-last` keeps the last moments for whoever asks, `--log-dir` has them written
 //! there on SIGUSR2 and when a step takes twice the median, `--trace` has the program record itself, `--extra-spans` adds tiny spans to each
-//! step, `--step-times` gets a line per step: Unix nanoseconds at its begin, CPU nanoseconds it took.
+//! step, `--idle` trains nothing, `--step-times` gets a line per step: Unix nanoseconds at its begin, CPU nanoseconds it took.
 //! `--until-eof` ends the training when standard input ends, `--pause-ms N` rests after each step.
 #![allow(
     clippy::print_stdout,
@@ -38,6 +38,7 @@ const WIDTH: usize = 96;
 pub(crate) struct Arguments {
     server: ServerOptions,
     no_server: bool,
+    idle: bool,
     port_file: Option<PathBuf>,
     trace: Option<PathBuf>,
     step_times: Option<PathBuf>,
@@ -51,44 +52,48 @@ pub(crate) struct Arguments {
 pub(crate) fn arguments(mut given: impl Iterator<Item = String>) -> Result<Arguments, String> {
     let mut wanted = Arguments::default();
     while let Some(name) = given.next() {
-        if name == "--no-server" {
-            wanted.no_server = true;
-            continue;
-        }
-        if name == "--until-eof" {
-            wanted.until_eof = true;
-            continue;
-        }
-        let value = given.next().ok_or(format!("{name} needs a value"))?;
-        let wrong = |error: &dyn std::fmt::Display| format!("{name} {value}: {error}");
         match name.as_str() {
-            "--port" => wanted.server.port = value.parse().map_err(|error| wrong(&error))?,
-            "--host" => wanted.server.host = value.parse().map_err(|error| wrong(&error))?,
-            "--allow" => wanted.server.allow_directories.push(value.into()),
-            "--worker" => wanted.server.allow_workers.push(value),
-            "--port-file" => wanted.port_file = Some(value.into()),
-            "--keep-last" => {
-                let ms = value.parse().map_err(|error| wrong(&error))?;
-                flight(&mut wanted).keep_last = Duration::from_millis(ms);
+            "--no-server" => wanted.no_server = true,
+            "--idle" => wanted.idle = true,
+            "--until-eof" => wanted.until_eof = true,
+            _ => {
+                let value = given.next().ok_or(format!("{name} needs a value"))?;
+                option(&mut wanted, &name, value)?;
             }
-            "--log-dir" => {
-                let flight = flight(&mut wanted);
-                flight.log_dir = Some(value.into());
-                flight.save_on_signal = Some(libc::SIGUSR2);
-                flight.slow_step = Some(SlowStep::default());
-            }
-            "--trace" => wanted.trace = Some(value.into()),
-            "--step-times" => wanted.step_times = Some(value.into()),
-            "--steps" => wanted.steps = Some(value.parse().map_err(|error| wrong(&error))?),
-            "--seconds" => wanted.seconds = Some(value.parse().map_err(|error| wrong(&error))?),
-            "--pause-ms" => {
-                wanted.pause = Duration::from_millis(value.parse().map_err(|error| wrong(&error))?);
-            }
-            "--extra-spans" => wanted.extra_spans = value.parse().map_err(|error| wrong(&error))?,
-            _ => return Err(format!("no option {name}")),
         }
     }
     Ok(wanted)
+}
+
+fn option(wanted: &mut Arguments, name: &str, value: String) -> Result<(), String> {
+    let wrong = |error: &dyn std::fmt::Display| format!("{name} {value}: {error}");
+    match name {
+        "--port" => wanted.server.port = value.parse().map_err(|error| wrong(&error))?,
+        "--host" => wanted.server.host = value.parse().map_err(|error| wrong(&error))?,
+        "--allow" => wanted.server.allow_directories.push(value.into()),
+        "--worker" => wanted.server.allow_workers.push(value),
+        "--port-file" => wanted.port_file = Some(value.into()),
+        "--keep-last" => {
+            let ms = value.parse().map_err(|error| wrong(&error))?;
+            flight(wanted).keep_last = Duration::from_millis(ms);
+        }
+        "--log-dir" => {
+            let flight = flight(wanted);
+            flight.log_dir = Some(value.into());
+            flight.save_on_signal = Some(libc::SIGUSR2);
+            flight.slow_step = Some(SlowStep::default());
+        }
+        "--trace" => wanted.trace = Some(value.into()),
+        "--step-times" => wanted.step_times = Some(value.into()),
+        "--steps" => wanted.steps = Some(value.parse().map_err(|error| wrong(&error))?),
+        "--seconds" => wanted.seconds = Some(value.parse().map_err(|error| wrong(&error))?),
+        "--pause-ms" => {
+            wanted.pause = Duration::from_millis(value.parse().map_err(|error| wrong(&error))?);
+        }
+        "--extra-spans" => wanted.extra_spans = value.parse().map_err(|error| wrong(&error))?,
+        _ => return Err(format!("no option {name}")),
+    }
+    Ok(())
 }
 
 /// The options of the flight recorder, which is on from now on.
@@ -122,6 +127,14 @@ pub(crate) fn run(wanted: &Arguments) -> Result<(), String> {
                 .and_then(|()| std::fs::rename(&temporary, path))
                 .map_err(|error| format!("{}: {error}", path.display()))?;
         }
+    }
+    if wanted.idle {
+        std::thread::sleep(
+            wanted
+                .seconds
+                .map_or(Duration::MAX, Duration::from_secs_f64),
+        );
+        return Ok(());
     }
     if let Some(log_dir) = &wanted.trace {
         stepscope::start_trace(log_dir).map_err(|error| shown(&error))?;
