@@ -3,6 +3,7 @@
 //! Absolute times of a shared machine say little, so every figure stands beside the same work done
 //! by others, or beside a floor, in the same run. Nothing here gates a test.
 
+mod capture;
 mod open;
 mod results;
 mod server;
@@ -14,11 +15,11 @@ use anyhow::{Result, bail};
 use crate::part::Parts;
 use results::Results;
 
-/// `cargo xtask bench [spans|open|windows]…`
+/// `cargo xtask bench [spans|open|windows|capture]…`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     for argument in arguments {
-        if !["spans", "open", "windows"].contains(&argument.as_str()) {
-            bail!("no benchmark '{argument}'; there are spans, open and windows");
+        if !["spans", "open", "windows", "capture"].contains(&argument.as_str()) {
+            bail!("no benchmark '{argument}'; there are spans, open, windows and capture");
         }
     }
     let wanted =
@@ -34,6 +35,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     }
     if wanted("windows") {
         parts.run("windows", || windows::measure(&mut results));
+    }
+    if wanted("capture") {
+        parts.run("capture", || capture::measure(&mut results));
     }
     results.print();
     if arguments.is_empty() {

@@ -36,7 +36,7 @@ stepscope's own commands
       browser, the Python frameworks and the captures, and says so
   cargo xtask check
       fmt, clippy, layers, words, docs, and the viewer's lint and types
-  cargo xtask bench [spans|open|window] ...
+  cargo xtask bench [spans|open|windows|capture] ...
       ratios against peers measured in the same run; writes benches/RESULTS.md
   cargo xtask fuzz [TARGET] [--seconds 60]
       every fuzz target for a minute each

@@ -2,15 +2,19 @@
 //!
 //! ```text
 //! serve [--port N] [--port-file F] [--host ADDR] [--allow DIR]… [--worker ADDR]…
-//!       [--keep-last MS] [--log-dir DIR] [--trace DIR] [--steps N] [--seconds S] [--extra-spans N] [--no-server] [--idle] [--step-times F]
+//!       [--keep-last MS] [--log-dir DIR] [--trace DIR] [--steps N] [--seconds S] [--until-eof]
+//!       [--pause-ms N] [--extra-spans N] [--no-server] [--idle] [--step-times F]
 //! ```
 //!
 //! One thread loads batches, one trains on them. The checksum that it prints at the end depends on
-//! the number of steps alone, whatever was captured meanwhile. `--port-file` gets the port once the
-//! server listens, `--keep-last` keeps the last moments for whoever asks, `--log-dir` has them written
-//! there on SIGUSR2 and when a step takes twice the median, `--trace` has the program record itself, `--extra-spans` adds tiny spans to each
-//! step, `--idle` trains nothing, `--step-times` gets a line per step: Unix nanoseconds at its begin, CPU nanoseconds it took.
-//! `--until-eof` ends the training when standard input ends, `--pause-ms N` rests after each step.
+//! the number of steps alone, whatever was captured meanwhile.
+//!
+//! `--port-file` gets the port once the server listens. `--keep-last` keeps the last moments for
+//! whoever asks, `--log-dir` has them written there on SIGUSR2 and when a step takes twice the median.
+//! `--trace` has the program record itself. `--until-eof` ends the training when standard input ends,
+//! `--pause-ms` rests before each step, `--extra-spans` adds tiny spans to each step, `--idle` trains
+//! nothing. `--step-times` gets a line per step: Unix nanoseconds at its begin, CPU nanoseconds it
+//! took.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,

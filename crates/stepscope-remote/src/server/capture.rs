@@ -243,7 +243,7 @@ pub(super) async fn encode(
         let result = write(&mut out);
         (result, out)
     });
-    let (result, out) = written.await.map_err(Failure::Other)?;
+    let (result, mut out) = written.await.map_err(Failure::Other)?;
     let report = result.map_err(|error| match error {
         SessionError::NotDelivered { .. } if out.full => {
             Failure::Other(Status::resource_exhausted(format!(
@@ -255,6 +255,7 @@ pub(super) async fn encode(
         error => Failure::Recorder(error),
     })?;
     let is_empty = report.spans + report.instants + report.samples == 0;
+    out.give_back_the_rest();
     let recorded = Recorded {
         xspace: out.bytes.into(),
         reserved: Arc::new(out.reserved),
@@ -291,6 +292,13 @@ impl Answer {
     /// What was written; no longer in the account.
     pub(super) fn into_bytes(self) -> Bytes {
         self.bytes.into()
+    }
+
+    /// Room that was made and not used.
+    fn give_back_the_rest(&mut self) {
+        let rest = self.reserved.bytes.saturating_sub(self.bytes.len());
+        self.reserved.of.fetch_sub(rest, Ordering::Relaxed);
+        self.reserved.bytes -= rest;
     }
 
     /// Makes room for so many more bytes, within the account.
@@ -352,3 +360,52 @@ pub(super) fn refusal(error: &SessionError) -> Status {
 
 /// The account of answers that have not left yet.
 pub(super) type Answers = Arc<AtomicUsize>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(of: &Answers, most: usize) -> Answer {
+        Answer {
+            bytes: Vec::new(),
+            full: false,
+            gone: Arc::default(),
+            reserved: Reserved {
+                bytes: 0,
+                of: Arc::clone(of),
+            },
+            most,
+        }
+    }
+
+    #[test]
+    fn answers_share_one_account() {
+        let account = Answers::default();
+        let taken = || account.load(Ordering::Relaxed);
+        let mut first = answer(&account, 1_000);
+        first.reserve(800).unwrap();
+        first.write_all(&[1; 600]).unwrap();
+        assert_eq!(taken(), 800);
+        first.give_back_the_rest();
+        assert_eq!(taken(), 600);
+        let mut second = answer(&account, 1_000);
+        assert!(second.reserve(500).is_err());
+        assert!(!second.full);
+        second.write_all(&[2; 400]).unwrap();
+        assert!(second.write_all(&[2]).is_err() && second.full);
+        assert_eq!(taken(), 1_000);
+        drop(first);
+        assert_eq!(taken(), 400);
+        second.write_all(&[2]).unwrap();
+        drop(second);
+        assert_eq!(taken(), 0);
+    }
+
+    #[test]
+    fn nothing_is_written_for_nobody() {
+        let account = Answers::default();
+        let mut one = answer(&account, 1_000);
+        one.gone.store(true, Ordering::Relaxed);
+        assert!(one.write_all(&[1]).is_err() && !one.full);
+    }
+}

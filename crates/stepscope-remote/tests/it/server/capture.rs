@@ -184,3 +184,87 @@ fn a_program_that_records_itself_is_left_alone() {
     assert_eq!(count(&read(&trace), "forward"), 300);
     assert_eq!(finished.printed("checksum"), undisturbed_checksum("300"));
 }
+
+#[test]
+fn nothing_is_written_outside() {
+    let home = tempfile::tempdir().unwrap();
+    let allowed = home.path().join("allowed");
+    let outside = home.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    let program = Program::start(&["--allow", allowed.to_str().unwrap()]);
+    std::os::unix::fs::symlink(&outside, allowed.join("link")).unwrap();
+    talk(async {
+        let mut client = program.client().await;
+        for root in [
+            outside.clone(),
+            allowed.join("../outside"),
+            allowed.join("link"),
+            allowed.join("link/deeper"),
+            "relative".into(),
+            "gs://bucket/logs".into(),
+            "/proc/self/cwd".into(),
+        ] {
+            let mut wanted = stock_request(&program, home.path(), 20);
+            root.to_str()
+                .unwrap()
+                .clone_into(&mut wanted.repository_root);
+            let answer = client.profile(wanted).await.unwrap().into_inner();
+            assert_eq!(answer.tool_data.len(), 1, "{}", root.display());
+        }
+        for name in ["../x", "a/b", "..", ".hidden", "nul\0"] {
+            let mut wanted = stock_request(&program, &allowed, 20);
+            name.clone_into(&mut wanted.session_id);
+            let refused = client.profile(wanted).await.unwrap_err();
+            assert_eq!(refused.code(), Code::InvalidArgument, "{name}");
+        }
+    });
+    assert!(
+        files(home.path()).iter().all(|path| path.ends_with("link")),
+        "{:?}",
+        files(home.path())
+    );
+}
+
+#[test]
+fn the_host_can_be_named() {
+    let home = tempfile::tempdir().unwrap();
+    let program = Program::start(&["--allow", home.path().to_str().unwrap()]);
+    talk(async {
+        let mut wanted = stock_request(&program, home.path(), 50);
+        wanted.opts.as_mut().unwrap().override_hostname = "worker-3".to_owned();
+        for _ in 0..2 {
+            let answer = program
+                .client()
+                .await
+                .profile(wanted.clone())
+                .await
+                .unwrap();
+            assert!(!answer.into_inner().empty_trace);
+        }
+    });
+    let files = files(home.path());
+    let names: Vec<_> = files
+        .iter()
+        .map(|path| path.file_name().unwrap().to_str().unwrap())
+        .collect();
+    assert_eq!(names, ["worker-3.xplane.pb", "worker-3_2.xplane.pb"]);
+    let text = String::from_utf8_lossy(&std::fs::read(&files[0]).unwrap()).into_owned();
+    assert!(text.contains("worker-3"));
+}
+
+#[test]
+fn what_waits_for_its_start_can_be_ended() {
+    let program = Program::start(&[]);
+    let begun = Instant::now();
+    talk(async {
+        let mut wanted = stock_request(&program, program.dir.path(), 100);
+        wanted.opts.as_mut().unwrap().start_timestamp_ns = now_ns() + 60_000_000_000;
+        let mut client = program.client().await;
+        let mut other = client.clone();
+        let capture = tokio::spawn(async move { client.profile(wanted).await });
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        other.terminate(TerminateRequest::default()).await.unwrap();
+        capture.await.unwrap().unwrap();
+    });
+    assert!(begun.elapsed() < Duration::from_secs(20));
+}
