@@ -4,6 +4,7 @@
 //! by others, or beside a floor, in the same run. Nothing here gates a test.
 
 mod capture;
+mod clients;
 mod open;
 mod results;
 mod server;
@@ -38,6 +39,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     }
     if wanted("capture") {
         parts.run("capture", || capture::measure(&mut results));
+        parts.run("capture clients", || clients::measure(&mut results));
     }
     results.print();
     if arguments.is_empty() {

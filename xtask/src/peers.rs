@@ -78,6 +78,11 @@ pub(crate) const CAPTURE_TESTS: &[CaptureTest] = &[
     },
 ];
 
+/// A Python with JAX, XProf and gRPC; `None` when this machine has no Python that is new enough.
+pub(crate) fn python() -> Result<Option<PathBuf>> {
+    PEERS.python()
+}
+
 /// JAX's `ProfileData` and XProf's converters open what our recorder and converters write.
 pub(crate) fn read_our_files() -> Result<Outcome> {
     let Some(python) = PEERS.python()? else {
@@ -135,7 +140,7 @@ pub(crate) fn capture(test: &CaptureTest) -> Result<Outcome> {
 }
 
 /// Builds the program that the peers capture and tells where it is.
-fn serve_program() -> Result<PathBuf> {
+pub(crate) fn serve_program() -> Result<PathBuf> {
     shell::run(shell::cargo().args([
         "build",
         "--release",
@@ -148,6 +153,7 @@ fn serve_program() -> Result<PathBuf> {
     Ok(shell::target_dir().join("release/examples/serve"))
 }
 
-fn no_python() -> Outcome {
+/// Why a part with Python did not run.
+pub(crate) fn no_python() -> Outcome {
     Outcome::NotRun("no Python 3.10 or newer with the venv module".to_owned())
 }
