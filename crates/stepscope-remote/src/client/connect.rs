@@ -19,7 +19,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Request, Status};
+use tonic::{Request, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
@@ -194,7 +194,6 @@ fn is_an_answer(status: &Status) -> bool {
         && !made_up
             .iter()
             .any(|begin| status.message().starts_with(begin))
-        && !matches!(status.code(), Code::Unavailable)
 }
 
 fn no_profiler(address: &Address) -> CaptureFailure {

@@ -429,7 +429,11 @@ impl Work<'_> {
             Ok(Kept::EmptyForNow) => {
                 let host = self.label(index);
                 self.tell(CaptureEvent::Empty { host });
-                // Without an outcome the next attempt asks it again.
+                // Stands if the further attempts are given up.
+                self.outcomes[index] = Some(Err(CaptureFailure::new(
+                    Stage::WroteNothing,
+                    "the program recorded nothing, and the further attempts were given up",
+                )));
             }
             Err(failure) => self.settle(index, Err(failure)),
         }

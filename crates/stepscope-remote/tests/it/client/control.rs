@@ -136,3 +136,17 @@ fn ending_early_ends_the_further_attempts() {
     assert_eq!(failure(&report).stage, Stage::Busy);
     assert_eq!(server.seen.profiles.lock().unwrap().len(), 1);
 }
+
+#[test]
+fn an_empty_host_whose_further_attempts_are_given_up_recorded_nothing() {
+    let server = Fake::sends(super::message(1, &[])).start();
+    let logs = tempfile::tempdir().unwrap();
+    let asked = CaptureRequest {
+        retries: 1_000,
+        ..request(&[&server.address], logs.path())
+    };
+    let retrying = |event: &CaptureEvent| matches!(event, CaptureEvent::Retrying { .. });
+    let report = with(&asked, retrying, CaptureControl::end_early);
+    assert_eq!(failure(&report).stage, Stage::WroteNothing);
+    assert_eq!(names(logs.path()), [""; 0]);
+}
