@@ -193,12 +193,13 @@ impl SpanGuard {
 
     /// Begins a step whose time somebody wants to know, recorded or not.
     #[cold]
-    fn begin_watched(state: u32, number: i64, begin: impl FnOnce(u32) -> Self) -> Self {
+    #[inline(never)]
+    fn begin_watched(state: u32, id: u32, name: &str, number: i64) -> Self {
         let state = state & !WATCHED;
         let mut guard = if state & LEVEL_MASK == 0 {
             Self::OFF
         } else {
-            begin(state)
+            begin_step(state, id, name, number)
         };
         if guard.state == 0 {
             (guard.begin, guard.state) = steps::begin_unrecorded();
@@ -346,42 +347,39 @@ pub fn step(number: i64) -> SpanGuard {
 /// or `test` and has no `/`.
 #[inline]
 pub fn step_named(name: &str, number: i64) -> SpanGuard {
-    let begin = |state| {
-        let args = [(&STEP_NUM, ArgValue::Int(number))];
-        match names::intern(name) {
-            0 => begin_by_text(state, name, KIND_STEP, &args),
-            id => begin(state, id, KIND_STEP, &args),
-        }
-    };
     let state = STEP_STATE.load(Ordering::Relaxed);
     if state == 0 {
         return SpanGuard::OFF;
     }
+    let id = names::intern(name);
     if state & WATCHED != 0 {
-        return SpanGuard::begin_watched(state, number, begin);
+        return SpanGuard::begin_watched(state, id, name, number);
     }
-    begin(state)
+    begin_step(state, id, name, number)
 }
 
 pub(crate) static STEP_NUM: StaticName = StaticName::new("step_num");
 
 #[inline]
 fn step_of(name: &'static StaticName, number: i64) -> SpanGuard {
-    let begin = |state| {
-        let args = [(&STEP_NUM, ArgValue::Int(number))];
-        match name.id() {
-            0 => begin_by_text(state, name.text(), KIND_STEP, &args),
-            id => begin(state, id, KIND_STEP, &args),
-        }
-    };
     let state = STEP_STATE.load(Ordering::Relaxed);
     if state == 0 {
         return SpanGuard::OFF;
     }
+    let id = name.id();
     if state & WATCHED != 0 {
-        return SpanGuard::begin_watched(state, number, begin);
+        return SpanGuard::begin_watched(state, id, name.text(), number);
     }
-    begin(state)
+    begin_step(state, id, name.text(), number)
+}
+
+#[inline]
+fn begin_step(state: u32, id: u32, name: &str, number: i64) -> SpanGuard {
+    let args = [(&STEP_NUM, ArgValue::Int(number))];
+    match id {
+        0 => begin_by_text(state, name, KIND_STEP, &args),
+        id => begin(state, id, KIND_STEP, &args),
+    }
 }
 
 /// Records one sample of a counter. A value that is not finite is left out.
