@@ -189,7 +189,7 @@ pub struct Convert {
         machine until its page has fetched it. The fields of --json stand in docs/reference/capture.md."
 )]
 pub struct Capture {
-    /// Where the programs listen: host:port, [v6]:port or port, several with commas
+    /// Where the programs listen: host:port or a port alone, several with commas
     #[arg(value_name = "ADDR[,ADDR]")]
     pub addresses: String,
     /// The interval in milliseconds, as the second word: stepscope capture PORT MS
