@@ -195,20 +195,26 @@ fn times_of(markers: &[Marker]) -> StepTimes {
 fn markers(trace: &Trace) -> (Vec<Marker>, Vec<TrackId>) {
     let mut by_track: FxHashMap<TrackId, Vec<Marker>> = FxHashMap::default();
     for mark in trace.step_marks() {
-        let Some(event) = trace.event(mark.event) else {
+        let Some((on, index)) = trace.place_of_slice(mark.event) else {
             continue;
         };
-        let Some(place) = trace.tracks().get(event.track.index()) else {
+        let slices = trace.slices(on);
+        let (Some(file), Some(start)) = (
+            trace.tracks().get(on.index()).map(|track| track.file),
+            slices.start.get(index),
+        ) else {
             continue;
         };
-        by_track.entry(event.track).or_default().push(Marker {
+        by_track.entry(on).or_default().push(Marker {
             number: mark.number,
-            file: place.file,
-            track: event.track,
-            index: event.index,
-            start: event.start,
-            end: event.start.saturating_add(event.dur),
-            unfinished: event.flags.contains(SliceFlags::UNFINISHED),
+            file,
+            track: on,
+            index,
+            start: *start,
+            end: slices.end(index),
+            unfinished: trace
+                .slice_flags(on, index)
+                .contains(SliceFlags::UNFINISHED),
         });
     }
     let mut groups: Vec<_> = by_track.into_iter().collect();
@@ -297,8 +303,8 @@ fn labels(trace: &Trace, markers: &[Marker], options: StepOptions, report: &mut 
     // Markers themselves are no labels, nor are repeated ones on other tracks.
     let mut marked: FxHashMap<TrackId, Vec<usize>> = FxHashMap::default();
     for mark in trace.step_marks() {
-        if let Some(event) = trace.event(mark.event) {
-            marked.entry(event.track).or_default().push(event.index);
+        if let Some((track, index)) = trace.place_of_slice(mark.event) {
+            marked.entry(track).or_default().push(index);
         }
     }
     let mut sums: FxHashMap<(NameId, Place), Sums> = FxHashMap::default();

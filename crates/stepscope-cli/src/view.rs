@@ -6,6 +6,7 @@ use std::hash::BuildHasher;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use stepscope_engine::{Engine, EngineOptions};
 use stepscope_server::{ServerError, ServerOptions, serve_blocking};
@@ -44,13 +45,15 @@ pub fn run(asked: &args::View, out: &mut dyn Write) -> Result<(), CliError> {
         ..ServerOptions::default()
     };
     let mut printed = Ok(());
-    let ended = serve_blocking(server, engine, |address| {
+    let ended = serve_blocking(server, Arc::clone(&engine), |address| {
         printed = announce(&paths, address, token.as_deref(), out);
         if asked.open {
             // Not every machine has a browser; the address is on screen.
             let _ = open::that_detached(url(address, token.as_deref()));
         }
     });
+    // What was opened a moment ago is not in the cache yet.
+    engine.flush_cache();
     printed?;
     ended.map_err(|error| match error {
         ServerError::PortInUse { address, port } => CliError::failed(format!(

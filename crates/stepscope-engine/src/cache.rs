@@ -10,12 +10,15 @@
 //! Only runs that took more than [`MIN_BYTES`] to read are kept. The folder is held below a cap
 //! (10 GB, or `STEPSCOPE_CACHE_BYTES`); what was used longest ago goes first. Writing happens on a
 //! named thread, after the run is already open, into a temporary file that is renamed: a reader
-//! never sees half an image, and two programs that write the same one do no harm. What cannot be
-//! written is not kept, and nobody is bothered with it.
+//! never sees half an image, and two programs that write the same one do no harm. It begins
+//! [`PAUSE`] after the opening, so that it does not compete with the first answers; whoever is
+//! about to end calls [`Cache::wait`], which cuts the pause short. What cannot be written is not
+//! kept, and nobody is bothered with it.
 
 use std::fs::{File, FileTimes, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -38,6 +41,8 @@ pub(crate) const MIN_BYTES: u64 = 8 << 20;
 const DEFAULT_CAP_BYTES: u64 = 10_000_000_000;
 const MAGIC: &[u8; 8] = b"STEPSCI1";
 const PAGE: u64 = 4_096;
+/// Time between a run's opening and its being written.
+const PAUSE: Duration = Duration::from_millis(500);
 /// Temporary files older than this belong to a writer that died.
 const STALE: Duration = Duration::from_hours(1);
 
@@ -90,12 +95,22 @@ pub(crate) struct Cache {
 #[derive(Default)]
 struct Writing {
     count: Mutex<usize>,
-    done: Condvar,
+    /// Somebody waits: no pauses any more.
+    hurry: AtomicBool,
+    /// Wakes those who wait for `count` or `hurry`.
+    changed: Condvar,
 }
 
 impl Writing {
     fn count(&self) -> MutexGuard<'_, usize> {
         self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the first answers be made undisturbed.
+    fn pause(&self) {
+        let calm = |_: &mut usize| !self.hurry.load(Ordering::Relaxed);
+        let waited = self.changed.wait_timeout_while(self.count(), PAUSE, calm);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -142,12 +157,13 @@ impl Cache {
         *self.writing.count() += 1;
         let writing = Arc::clone(&self.writing);
         let work = move || {
+            writing.pause();
             if write(&path, &kept).is_ok() {
                 evict(&folder, cap_bytes, &path);
             }
             drop(kept);
             *writing.count() -= 1;
-            writing.done.notify_all();
+            writing.changed.notify_all();
         };
         let started = std::thread::Builder::new()
             .name("stepscope-cache".to_owned())
@@ -160,10 +176,12 @@ impl Cache {
     /// Waits until everything is written.
     pub(crate) fn wait(&self) {
         let mut count = self.writing.count();
+        self.writing.hurry.store(true, Ordering::Relaxed);
+        self.writing.changed.notify_all();
         while *count > 0 {
             count = self
                 .writing
-                .done
+                .changed
                 .wait(count)
                 .unwrap_or_else(PoisonError::into_inner);
         }

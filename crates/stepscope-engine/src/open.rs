@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use stepscope_formats::{Format, FormatError, detect, gzip};
 use stepscope_model::{
     ArgSource, ArgValue, Diagnostic, Epoch, EventSink, FlowBind, InstantIn, NameId, ReadContext,
-    SharedBytes, SliceFlow, SliceIn, SourceId, Time, TrackId, TrackPatch,
+    SharedBytes, SliceColumns, SliceFlow, SliceIn, SourceId, Time, TrackId, TrackPatch,
 };
 use stepscope_store::{FactValue, FileSink, FileSpec, Trace, TraceBuilder};
 
@@ -226,6 +226,8 @@ fn read_one(found: &FoundFile, sink: FileSink, context: &ReadContext) -> Part {
         stepscope_formats::read(detected.format, &bytes, context, sink)?;
         Ok(detected.format)
     });
+    // From here on only arguments are read, a few at a time.
+    file.release();
     match outcome {
         Ok(format) => part.format = Some(format),
         Err(FormatError::Cancelled) => part.cancelled = true,
@@ -352,6 +354,12 @@ impl EventSink for Watched {
     }
     fn slice(&mut self, track: TrackId, slice: SliceIn<'_>) {
         self.inner.slice(track, slice);
+    }
+    fn slices(&mut self, track: TrackId, slices: SliceColumns<'_>) {
+        self.inner.slices(track, slices);
+    }
+    fn expect_slices(&mut self, track: TrackId, count: usize) {
+        self.inner.expect_slices(track, count);
     }
     fn instant(&mut self, track: TrackId, instant: InstantIn) {
         self.inner.instant(track, instant);

@@ -63,6 +63,42 @@ pub struct SliceIn<'a> {
     pub flows: &'a [SliceFlow],
 }
 
+/// Intervals of one track that have neither step, flags nor flows: columns of equal length.
+///
+/// See [`EventSink::slices`](crate::EventSink::slices).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SliceColumns<'a> {
+    /// See [`SliceIn::start`].
+    pub start: &'a [Time],
+    /// See [`SliceIn::dur`].
+    pub dur: &'a [Dur],
+    /// See [`SliceIn::name`].
+    pub name: &'a [NameId],
+    /// See [`SliceIn::category`].
+    pub category: &'a [NameId],
+    /// See [`SliceIn::args`].
+    pub args: &'a [ArgRef],
+}
+
+impl<'a> SliceColumns<'a> {
+    /// One after the other; as many as the shortest column has.
+    pub fn iter(&self) -> impl Iterator<Item = SliceIn<'a>> + use<'a> {
+        let times = self.start.iter().zip(self.dur);
+        let texts = self.name.iter().zip(self.category);
+        times
+            .zip(texts)
+            .zip(self.args)
+            .map(|(((start, dur), (name, category)), args)| SliceIn {
+                start: *start,
+                dur: *dur,
+                name: *name,
+                category: *category,
+                args: *args,
+                ..SliceIn::default()
+            })
+    }
+}
+
 /// One point on a track.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InstantIn {

@@ -24,7 +24,8 @@ pub mod track;
 pub use args::{ArgError, ArgRef, ArgSource, ArgValue, SharedBytes, SourceId};
 pub use diagnostic::{Diagnostic, Severity};
 pub use event::{
-    FlowBind, FlowDirection, FlowKey, InstantIn, SliceFlags, SliceFlow, SliceIn, StepNumber,
+    FlowBind, FlowDirection, FlowKey, InstantIn, SliceColumns, SliceFlags, SliceFlow, SliceIn,
+    StepNumber,
 };
 pub use kind::SliceKind;
 pub use limits::{Cancelled, Limits, ReadContext};

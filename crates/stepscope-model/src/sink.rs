@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::args::{ArgSource, ArgValue, SourceId};
 use crate::diagnostic::Diagnostic;
-use crate::event::{FlowBind, InstantIn, SliceFlow, SliceIn};
+use crate::event::{FlowBind, InstantIn, SliceColumns, SliceFlow, SliceIn};
 use crate::name::NameId;
 use crate::time::{Epoch, Time};
 use crate::track::{TrackId, TrackPatch};
@@ -40,6 +40,20 @@ pub trait EventSink: Send + Sized {
 
     /// One complete interval.
     fn slice(&mut self, track: TrackId, slice: SliceIn<'_>);
+
+    /// Many intervals of one track, in their order: the same as [`slice`](Self::slice) for each, at
+    /// less cost where the sink keeps columns.
+    fn slices(&mut self, track: TrackId, slices: SliceColumns<'_>) {
+        for slice in slices.iter() {
+            self.slice(track, slice);
+        }
+    }
+
+    /// Says that about so many more slices of a track are coming, so that room can be made for
+    /// them. Nothing may depend on it but speed and memory.
+    fn expect_slices(&mut self, track: TrackId, count: usize) {
+        let _ = (track, count);
+    }
 
     /// One point.
     fn instant(&mut self, track: TrackId, instant: InstantIn);

@@ -1,19 +1,23 @@
 //! What has been poured into one track and is not sorted yet.
 //!
-//! A track's slices lie in pieces, one per fork that poured into it: merging moves pieces and
-//! copies nothing (small ones are joined, so that a thousand forks do not leave a thousand
-//! crumbs). Names of a merged piece are translated when the track is finished, on the thread that
-//! finishes it.
+//! Where a reader has said how many slices are coming, room for all of them is made at once, and
+//! what forks pour is copied there as they are merged, while it is still in the processor's cache:
+//! the columns of the finished track are these very columns. Where nothing is known, a track's
+//! slices lie in pieces, one per fork that poured into it: merging moves pieces and copies nothing
+//! (small ones are joined, so that a thousand forks do not leave a thousand crumbs). Names of such
+//! a piece are translated when the track is finished, on the thread that finishes it.
 //!
 //! Memory per slice: start 8, length 8, name 4 bytes; category 4, flags 1 and arguments 4 or 8
 //! only from the first slice on that needs them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use stepscope_model::{
-    ArgRef, Dur, FlowBind, FlowDirection, FlowKey, InstantIn, NameId, SliceFlags, SliceIn,
-    SourceId, Time,
+    ArgRef, Dur, FlowBind, FlowDirection, FlowKey, InstantIn, NameId, SliceColumns, SliceFlags,
+    SliceIn, SourceId, Time,
 };
+
+use crate::pages;
 
 /// Values that are often all the same; a vector from the first different one on.
 #[derive(Clone, Debug, Default)]
@@ -39,16 +43,34 @@ impl<T: Copy + PartialEq> UniformBuf<T> {
         }
     }
 
-    /// Appends `more_len` values of `more` to `len` of ours.
-    fn append(&mut self, len: usize, more: Self, more_len: usize) {
+    /// Appends many to `len` values, of which there will be `room`.
+    fn extend(&mut self, len: usize, room: usize, values: &[T]) {
+        let Some(first) = values.first() else {
+            return;
+        };
+        if self.each.is_empty() {
+            if len == 0 {
+                self.one = *first;
+            }
+            if values.iter().all(|value| *value == self.one) {
+                return;
+            }
+            pages::reserve(&mut self.each, room.max(len + values.len()));
+            self.each.resize(len, self.one);
+        }
+        self.each.extend_from_slice(values);
+    }
+
+    /// Appends `more_len` values of `more` to `len` of ours, of which there will be `room`.
+    fn append(&mut self, len: usize, room: usize, more: Self, more_len: usize) {
         if more_len == 0 {
             return;
         }
-        if len == 0 {
+        if len == 0 && (more.each.is_empty() || room <= more_len) {
             *self = more;
         } else if !(self.each.is_empty() && more.each.is_empty() && self.one == more.one) {
             if self.each.is_empty() {
-                self.each.reserve(len + more_len);
+                pages::reserve(&mut self.each, room.max(len + more_len));
                 self.each.resize(len, self.one);
             }
             if more.each.is_empty() {
@@ -80,7 +102,8 @@ pub(crate) enum ArgBuf {
 }
 
 impl ArgBuf {
-    fn push(&mut self, len: usize, bits: u64) {
+    /// Appends to `len` references, of which there will be `room`.
+    fn push(&mut self, len: usize, room: usize, bits: u64) {
         match self {
             Self::None => {
                 if bits == 0 {
@@ -88,39 +111,49 @@ impl ArgBuf {
                 }
                 // The first token sits in the middle, so that earlier ones fit as well.
                 let base = bits.saturating_sub(1 << 31);
-                let mut from_base = Vec::with_capacity((len + 1).next_power_of_two());
+                let mut from_base = Vec::new();
+                pages::reserve(&mut from_base, room.max((len + 1).next_power_of_two()));
                 from_base.resize(len, 0);
                 *self = Self::Near { base, from_base };
-                self.push(len, bits);
+                self.push(len, room, bits);
             }
             Self::Near { base, from_base } => {
-                let distance = if bits == 0 {
-                    Some(0)
-                } else {
-                    bits.checked_sub(*base)
-                        .and_then(|distance| u32::try_from(distance).ok())
-                        .filter(|distance| *distance != 0)
-                };
-                if let Some(distance) = distance {
+                if let Some(distance) = distance(*base, bits) {
                     from_base.push(distance);
                 } else {
-                    self.widen();
-                    self.push(len, bits);
+                    self.widen(room);
+                    self.push(len, room, bits);
                 }
             }
             Self::Far(all) => all.push(bits),
         }
     }
 
-    fn widen(&mut self) {
-        if let Self::Near { base, from_base } = self {
-            let all = from_base
+    /// Appends many.
+    fn extend(&mut self, len: usize, room: usize, args: &[ArgRef]) {
+        let mut done = 0;
+        if let Self::None = self {
+            done = args.iter().take_while(|args| args.is_none()).count();
+        } else if let Self::Near { base, from_base } = self {
+            let near = args
                 .iter()
-                .map(|distance| match distance {
-                    0 => 0,
-                    distance => base.wrapping_add(u64::from(*distance)),
-                })
-                .collect();
+                .map_while(|args| distance(*base, args.to_bits()));
+            from_base.extend(near);
+            done = from_base.len() - len;
+        }
+        for (len, args) in (len..).zip(args).skip(done) {
+            self.push(len, room, args.to_bits());
+        }
+    }
+
+    fn widen(&mut self, room: usize) {
+        if let Self::Near { base, from_base } = self {
+            let mut all = Vec::new();
+            pages::reserve(&mut all, room.max(from_base.len() + 1));
+            all.extend(from_base.iter().map(|distance| match distance {
+                0 => 0,
+                distance => base.wrapping_add(u64::from(*distance)),
+            }));
             *self = Self::Far(all);
         }
     }
@@ -136,39 +169,43 @@ impl ArgBuf {
         }
     }
 
-    fn append(&mut self, len: usize, more: Self, more_len: usize) {
-        if len == 0 {
-            *self = more;
-            return;
-        }
-        if matches!((&*self, &more), (Self::None, Self::None)) {
-            return;
-        }
-        if let (
-            Self::Near { base, from_base },
-            Self::Near {
-                base: other,
-                from_base: more,
-            },
-        ) = (&mut *self, &more)
-        {
-            // Distances move by the difference of the bases, if they all still fit.
-            let shift = i128::from(*other) - i128::from(*base);
-            let fits = |distance: &u32| {
-                *distance == 0
-                    || u32::try_from(i128::from(*distance) + shift).is_ok_and(|moved| moved != 0)
-            };
-            if more.iter().all(fits) {
-                let moved = |distance: &u32| match distance {
-                    0 => 0,
-                    distance => u32::try_from(i128::from(*distance) + shift).unwrap_or(0),
+    fn append(&mut self, len: usize, room: usize, more: Self, more_len: usize) {
+        let room = room.max(len + more_len);
+        match (&mut *self, more) {
+            (Self::None, Self::None) => {}
+            (mine @ Self::None, more) if len == 0 && room == more_len => *mine = more,
+            (mine @ Self::None, Self::Near { base, from_base }) => {
+                let mut all = Vec::new();
+                pages::reserve(&mut all, room);
+                all.resize(len, 0);
+                all.extend_from_slice(&from_base);
+                *mine = Self::Near {
+                    base,
+                    from_base: all,
                 };
-                from_base.extend(more.iter().map(moved));
-                return;
             }
-        }
-        for index in 0..more_len {
-            self.push(len + index, more.bits(index));
+            (Self::Near { from_base, .. }, Self::None) => from_base.resize(len + more_len, 0),
+            (
+                Self::Near { base, from_base },
+                Self::Near {
+                    base: other,
+                    from_base: more,
+                },
+            ) if *base == other => from_base.extend_from_slice(&more),
+            (
+                Self::Near { base, from_base },
+                Self::Near {
+                    base: other,
+                    from_base: more,
+                },
+            ) if moved(&more, *base, other).all(|distance| distance.is_some()) => {
+                from_base.extend(moved(&more, *base, other).flatten());
+            }
+            (_, more) => {
+                for index in 0..more_len {
+                    self.push(len + index, room, more.bits(index));
+                }
+            }
         }
     }
 
@@ -176,10 +213,28 @@ impl ArgBuf {
         let mut mapped = Self::None;
         for index in 0..len {
             let old = ArgRef::from_bits(self.bits(index));
-            mapped.push(index, map_source(old, shared, new_ids).to_bits());
+            mapped.push(index, len, map_source(old, shared, new_ids).to_bits());
         }
         *self = mapped;
     }
+}
+
+/// What is added to the base; 0 stands for no arguments. `None` when it does not fit.
+fn distance(base: u64, bits: u64) -> Option<u32> {
+    if bits == 0 {
+        return Some(0);
+    }
+    bits.checked_sub(base)
+        .and_then(|distance| u32::try_from(distance).ok())
+        .filter(|distance| *distance != 0)
+}
+
+/// Distances from `other` as distances from `base`; `None` for each that does not fit.
+fn moved(distances: &[u32], base: u64, other: u64) -> impl Iterator<Item = Option<u32>> {
+    distances.iter().map(move |old| match old {
+        0 => Some(0),
+        old => distance(base, other.wrapping_add(u64::from(*old))),
+    })
 }
 
 fn map_source(at: ArgRef, shared: u16, new_ids: &[u16]) -> ArgRef {
@@ -263,9 +318,24 @@ pub(crate) struct SliceBuf {
     pub(crate) flows: Vec<OwnFlow>,
     /// Translations that names and categories still need, first one first.
     pub(crate) later: Vec<LaterMap>,
+    /// How many slices there will be, as far as is known.
+    room: usize,
 }
 
 impl SliceBuf {
+    /// Makes room for so many more slices.
+    fn expect(&mut self, count: usize) {
+        self.room = self.room.max(self.len()).saturating_add(count);
+        pages::reserve(&mut self.start, self.room);
+        pages::reserve(&mut self.dur, self.room);
+        pages::reserve(&mut self.name, self.room);
+    }
+
+    /// Whether a merged piece of this length is copied here.
+    fn has_room(&self, more_len: usize) -> bool {
+        self.later.is_empty() && self.len() + more_len <= self.room
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.start.len()
     }
@@ -274,7 +344,9 @@ impl SliceBuf {
         let len = self.start.len();
         self.category.push(len, slice.category);
         self.flags.push(len, slice.flags.0);
-        self.args.push_if_needed(len, slice.args);
+        if !(slice.args.is_none() && matches!(self.args, ArgBuf::None)) {
+            self.args.push(len, self.room, slice.args.to_bits());
+        }
         self.start.push(slice.start);
         self.dur.push(slice.dur.max(Dur::ZERO));
         self.name.push(slice.name);
@@ -288,6 +360,29 @@ impl SliceBuf {
                 direction: flow.direction,
             });
         }
+    }
+
+    /// As [`push`](Self::push) for each of those that have all columns.
+    pub(crate) fn extend(&mut self, slices: &SliceColumns<'_>) {
+        let len = self.start.len();
+        let more = [
+            slices.start.len(),
+            slices.dur.len(),
+            slices.name.len(),
+            slices.category.len(),
+            slices.args.len(),
+        ];
+        let more = more.into_iter().min().unwrap_or(0);
+        self.category
+            .extend(len, self.room, &slices.category[..more]);
+        // No slice has flags: see `SliceColumns`.
+        self.flags
+            .append(len, self.room, UniformBuf::default(), more);
+        self.args.extend(len, self.room, &slices.args[..more]);
+        self.start.extend_from_slice(&slices.start[..more]);
+        let dur = slices.dur[..more].iter().map(|dur| (*dur).max(Dur::ZERO));
+        self.dur.extend(dur);
+        self.name.extend_from_slice(&slices.name[..more]);
     }
 
     /// Applies the translations that were put off.
@@ -307,22 +402,28 @@ impl SliceBuf {
         }
     }
 
-    /// Takes over `more`; both are translated already.
-    pub(crate) fn append(&mut self, mut more: Self) {
+    /// Takes over what is in `more`, which is empty afterwards; both are translated already.
+    fn append(&mut self, more: &mut Self) {
         let (len, more_len) = (self.len(), more.len());
         let shift = position(len);
-        self.category.append(len, more.category, more_len);
-        self.flags.append(len, more.flags, more_len);
-        self.args.append(len, more.args, more_len);
+        let category = std::mem::take(&mut more.category);
+        self.category.append(len, self.room, category, more_len);
+        let flags = std::mem::take(&mut more.flags);
+        self.flags.append(len, self.room, flags, more_len);
+        let args = std::mem::take(&mut more.args);
+        self.args.append(len, self.room, args, more_len);
         append(&mut self.start, &mut more.start);
         append(&mut self.dur, &mut more.dur);
         append(&mut self.name, &mut more.name);
+        let steps = more.steps.drain(..);
         self.steps
-            .extend(more.steps.iter().map(|(at, number)| (at + shift, *number)));
-        self.flows.extend(more.flows.iter().map(|flow| OwnFlow {
+            .extend(steps.map(|(at, number)| (at + shift, number)));
+        let flows = more.flows.drain(..);
+        self.flows.extend(flows.map(|flow| OwnFlow {
             slice: flow.slice + shift,
-            ..*flow
+            ..flow
         }));
+        more.room = 0;
     }
 
     fn map_sources(&mut self, shared: u16, new_ids: &[u16]) {
@@ -330,21 +431,12 @@ impl SliceBuf {
     }
 }
 
-impl ArgBuf {
-    fn push_if_needed(&mut self, len: usize, args: ArgRef) {
-        if !(args.is_none() && matches!(self, Self::None)) {
-            self.push(len, args.to_bits());
-        }
-    }
-}
-
-/// Appends and frees; an empty vector takes the other's memory.
+/// Appends and empties; an empty vector without room takes the other's memory.
 fn append<T: Copy>(to: &mut Vec<T>, from: &mut Vec<T>) {
-    if to.is_empty() {
+    if to.capacity() < from.len() && to.is_empty() {
         *to = std::mem::take(from);
     } else {
         to.append(from);
-        *from = Vec::new();
     }
 }
 
@@ -365,15 +457,15 @@ impl InstantBuf {
     fn push(&mut self, instant: &InstantIn) {
         let len = self.at.len();
         self.category.push(len, instant.category);
-        self.args.push_if_needed(len, instant.args);
+        self.args.push(len, 0, instant.args.to_bits());
         self.at.push(instant.at);
         self.name.push(instant.name);
     }
 
     fn append(&mut self, mut more: Self) {
         let (len, more_len) = (self.at.len(), more.at.len());
-        self.category.append(len, more.category, more_len);
-        self.args.append(len, more.args, more_len);
+        self.category.append(len, 0, more.category, more_len);
+        self.args.append(len, 0, more.args, more_len);
         append(&mut self.at, &mut more.at);
         append(&mut self.name, &mut more.name);
     }
@@ -393,6 +485,38 @@ pub(crate) struct SampleBuf {
     pub(crate) value: Vec<f64>,
 }
 
+/// Emptied pieces, shared by a sink and its forks: the next fork fills memory that the last one
+/// has touched before.
+#[derive(Clone, Default)]
+pub(crate) struct Spare {
+    pieces: Arc<Mutex<Vec<SliceBuf>>>,
+}
+
+/// Pieces that are kept: more than this many are not on their way at once.
+const SPARE_PIECES: usize = 16;
+
+impl Spare {
+    fn take(&self) -> SliceBuf {
+        let piece = self.pieces.lock().ok().and_then(|mut all| all.pop());
+        piece.unwrap_or_default()
+    }
+
+    fn put(&self, piece: SliceBuf) {
+        if let Ok(mut all) = self.pieces.lock()
+            && all.len() < SPARE_PIECES
+        {
+            all.push(piece);
+        }
+    }
+
+    /// Frees them all.
+    pub(crate) fn clear(&self) {
+        if let Ok(mut all) = self.pieces.lock() {
+            *all = Vec::new();
+        }
+    }
+}
+
 /// Below this, a merged piece is joined to the one before it.
 const SMALL_PIECE: usize = 4_096;
 
@@ -407,15 +531,36 @@ pub(crate) struct EventBuf {
 }
 
 impl EventBuf {
-    pub(crate) fn slice(&mut self, slice: &SliceIn<'_>) {
-        match self.slices.last_mut() {
-            Some(piece) if piece.later.is_empty() => piece.push(slice),
-            _ => {
-                let mut piece = SliceBuf::default();
-                piece.push(slice);
-                self.slices.push(piece);
-            }
+    /// The piece that is poured into.
+    fn piece(&mut self) -> &mut SliceBuf {
+        if self
+            .slices
+            .last()
+            .is_none_or(|piece| !piece.later.is_empty())
+        {
+            self.slices.push(SliceBuf::default());
         }
+        let last = self.slices.len() - 1;
+        &mut self.slices[last]
+    }
+
+    pub(crate) fn slice(&mut self, slice: &SliceIn<'_>) {
+        self.piece().push(slice);
+    }
+
+    pub(crate) fn slices(&mut self, slices: &SliceColumns<'_>) {
+        self.piece().extend(slices);
+    }
+
+    /// Makes room for so many more slices.
+    pub(crate) fn expect_slices(&mut self, count: usize, spare: &Spare) {
+        if count < SMALL_PIECE {
+            return;
+        }
+        if self.slices.is_empty() {
+            self.slices.push(spare.take());
+        }
+        self.piece().expect(count);
     }
 
     pub(crate) fn instant(&mut self, instant: &InstantIn) {
@@ -429,7 +574,9 @@ impl EventBuf {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.slices.is_empty() && self.instants.is_none() && self.samples.is_none()
+        self.slices.iter().all(|piece| piece.len() == 0)
+            && self.instants.is_none()
+            && self.samples.is_none()
     }
 
     /// The earliest time, `None` if there is no event.
@@ -441,7 +588,13 @@ impl EventBuf {
     }
 
     /// Takes over what a fork poured, after what is here.
-    pub(crate) fn merge(&mut self, fork: Self, names: &LaterMap, sources: (u16, &[u16])) {
+    pub(crate) fn merge(
+        &mut self,
+        fork: Self,
+        names: &LaterMap,
+        sources: (u16, &[u16]),
+        spare: &Spare,
+    ) {
         let translated = !names.new_ids.is_empty();
         let (shared_sources, new_sources) = sources;
         for mut piece in fork.slices {
@@ -452,10 +605,15 @@ impl EventBuf {
                 piece.map_sources(shared_sources, new_sources);
             }
             match self.slices.last_mut() {
+                Some(last) if last.has_room(piece.len()) => {
+                    piece.translate();
+                    last.append(&mut piece);
+                    spare.put(piece);
+                }
                 Some(last) if last.len().max(piece.len()) < SMALL_PIECE => {
                     last.translate();
                     piece.translate();
-                    last.append(piece);
+                    last.append(&mut piece);
                 }
                 _ => self.slices.push(piece),
             }
@@ -543,13 +701,14 @@ fn join_rest(mut pieces: Vec<SliceBuf>, lens: &[usize], len: usize) -> SliceBuf 
     }
     let mut all = SliceBuf {
         name: join(take(&mut pieces, |piece| &mut piece.name), len),
+        room: len,
         ..SliceBuf::default()
     };
     let mut before = 0;
     for (piece, piece_len) in pieces.into_iter().zip(lens) {
-        all.category.append(before, piece.category, *piece_len);
-        all.flags.append(before, piece.flags, *piece_len);
-        all.args.append(before, piece.args, *piece_len);
+        all.category.append(before, len, piece.category, *piece_len);
+        all.flags.append(before, len, piece.flags, *piece_len);
+        all.args.append(before, len, piece.args, *piece_len);
         let shift = position(before);
         all.steps
             .extend(piece.steps.iter().map(|(at, number)| (at + shift, *number)));
@@ -571,7 +730,8 @@ fn take<T>(pieces: &mut [SliceBuf], column: impl Fn(&mut SliceBuf) -> &mut Vec<T
 }
 
 fn join<T: Copy>(columns: Vec<Vec<T>>, len: usize) -> Vec<T> {
-    let mut all = Vec::with_capacity(len);
+    let mut all = Vec::new();
+    pages::reserve(&mut all, len);
     for column in columns {
         all.extend_from_slice(&column);
     }
@@ -590,7 +750,7 @@ mod tests {
     fn pushed(bits: &[u64]) -> ArgBuf {
         let mut args = ArgBuf::None;
         for (len, bits) in bits.iter().enumerate() {
-            args.push_if_needed(len, ArgRef::from_bits(*bits));
+            args.push(len, 0, *bits);
         }
         args
     }
@@ -608,7 +768,7 @@ mod tests {
         assert!(matches!(pushed(&far), ArgBuf::Far(_)));
         assert!(matches!(pushed(&[0, 0]), ArgBuf::None));
         let mut joined = pushed(&near);
-        joined.append(near.len(), pushed(&far), far.len());
+        joined.append(near.len(), 0, pushed(&far), far.len());
         let read: Vec<_> = (0..11).map(|i| joined.bits(i)).collect();
         assert_eq!(read, [&near[..], &far[..]].concat());
     }
@@ -622,10 +782,10 @@ mod tests {
         assert!(flags.each.is_empty());
         let mut other = UniformBuf::default();
         other.push(0, 2_u8);
-        flags.append(3, other.clone(), 1);
+        flags.append(3, 0, other.clone(), 1);
         assert!(flags.each.is_empty());
         other.push(1, 5);
-        flags.append(4, other, 2);
+        flags.append(4, 0, other, 2);
         assert_eq!(flags.each, [2, 2, 2, 2, 2, 5]);
     }
 }

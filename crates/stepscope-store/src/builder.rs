@@ -1,21 +1,24 @@
 //! [`TraceBuilder`]: puts files together, then sorts, nests, links and seals.
 //!
 //! Phases of [`TraceBuilder::finish`]: put files on one clock, unite names, arrange tracks, finish
-//! each track (in parallel, the columns are moved), link flows, count.
+//! each track (in parallel, the columns are moved), link flows and make levels of detail, count.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use rayon::iter::{
+    IndexedParallelIterator, IntoParallelIterator, IntoParallelRefIterator, ParallelIterator,
+};
 use rustc_hash::FxBuildHasher;
 use stepscope_model::{Diagnostic, Dur, Epoch, NameId, Time, TrackId, TrackKind};
 
-use crate::buffer::{EventBuf, LaterMap};
+use crate::buffer::{EventBuf, LaterMap, OwnFlow};
 use crate::column::Uniform;
 use crate::facts::{DiagnosticCount, FileFacts, FileSpec};
 use crate::flows;
 use crate::kinds::KindMemo;
+use crate::levels::Level;
 use crate::names::Interner;
 use crate::order::{self, Draft};
 use crate::sink::{Description, FileSink};
@@ -61,6 +64,7 @@ impl TraceBuilder {
 
     /// Takes a sink back. Files are numbered in the order in which they are added.
     pub fn add(&mut self, sink: FileSink) {
+        sink.spare.clear();
         self.files.push(sink);
     }
 
@@ -301,7 +305,8 @@ fn collect_drafts(
 struct Done {
     track: Track,
     table: TrackTable,
-    flows: Vec<BoundFlow>,
+    flows: Vec<OwnFlow>,
+    loose_flows: Vec<BoundFlow>,
     slice_span: Option<(Time, Time)>,
     span: Option<(Time, Time)>,
     counted: Counted,
@@ -337,6 +342,7 @@ fn finish_track(
     let FinishedTrack {
         mut table,
         flows,
+        loose_flows,
         rows,
         overflow_rows,
         overlapping,
@@ -381,6 +387,7 @@ fn finish_track(
         track,
         table,
         flows,
+        loose_flows,
         counted,
         overlapping,
         clipped,
@@ -458,13 +465,27 @@ fn seal(
         counts.impossible.add(done.impossible, &track.name);
         slice_span = merge_span(slice_span, done.slice_span);
         span = merge_span(span, done.span);
-        ends.push((first_id, done.flows));
+        ends.push((first_id, done.flows, done.loose_flows));
         first_id = first_id.saturating_add(track.slices);
         tracks.push(track);
         tables.push(done.table);
     }
-    let (flows, open) = flows::link(&ends);
-    drop(ends);
+    // Links need the slices and no levels, levels need no links.
+    let mut levels: Vec<Vec<Level>> = Vec::new();
+    let (linked, ()) = rayon::join(
+        || flows::link(ends, &tables),
+        || {
+            tables
+                .par_iter()
+                .zip(&tracks)
+                .map(|(table, track)| table.slices.make_levels(track.rows))
+                .collect_into_vec(&mut levels);
+        },
+    );
+    for (table, levels) in tables.iter_mut().zip(levels) {
+        table.slices.levels = levels;
+    }
+    let (flows, open) = linked;
     for (track, open) in tracks.iter().zip(open) {
         per_file[track.file].open.add(open, &track.name);
     }

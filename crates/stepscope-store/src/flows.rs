@@ -16,9 +16,10 @@ use rayon::slice::ParallelSliceMut;
 use rustc_hash::FxBuildHasher;
 use stepscope_model::{FlowBind, FlowDirection, FlowKey, NameId, Time, TrackId};
 
+use crate::buffer::OwnFlow;
 use crate::column::Column;
 use crate::nest::TOP;
-use crate::table::BoundFlow;
+use crate::table::{BoundFlow, TrackTable};
 use crate::trace::{EventId, FlowEdge};
 
 /// All links and ends of a trace.
@@ -49,84 +50,66 @@ pub(crate) struct FlowTable {
 /// An end in search of its partners.
 #[derive(Clone, Copy)]
 struct End {
-    category: NameId,
-    id: u64,
     at: Time,
-    direction: u8,
     slice: u32,
-    bind: FlowBind,
-    by_time: bool,
     track: u32,
+    direction: u8,
+    bind: FlowBind,
 }
 
-/// Links the ends of all tracks. `first_ids` are the ids of the tracks' first slices. Also answers
-/// how many ends of each track stayed open.
-pub(crate) fn link(tracks: &[(u32, Vec<BoundFlow>)]) -> (FlowTable, Vec<u64>) {
-    let count = tracks.iter().map(|(_, flows)| flows.len()).sum();
-    let mut ends: Vec<End> = Vec::with_capacity(count);
-    for (track, (first_id, flows)) in (0..).zip(tracks) {
-        ends.extend(flows.iter().map(|flow| End {
-            category: flow.key.category,
-            id: flow.key.id,
-            at: flow.at,
-            direction: flow.direction as u8,
-            slice: if flow.slice == TOP {
-                TOP
-            } else {
-                first_id + flow.slice
-            },
-            bind: flow.bind,
-            by_time: flow.by_time,
-            track,
-        }));
-    }
-    let keys = group_by_key(&ends);
-    let mut links: Vec<Link> = Vec::new();
+/// The flow ends of one track: the id of its first slice, ends that lie at slices, and others.
+pub(crate) type TrackFlows = (u32, Vec<OwnFlow>, Vec<BoundFlow>);
+
+/// Links the ends of all tracks. Also answers how many ends of each track stayed open.
+pub(crate) fn link(tracks: Vec<TrackFlows>, tables: &[TrackTable]) -> (FlowTable, Vec<u64>) {
     let mut open = vec![0_u64; tracks.len()];
+    let Keyed {
+        category,
+        id,
+        mut ends,
+        groups,
+        mut kept,
+        mut loose,
+    } = by_key(tracks, tables);
+    let mut links: Vec<Link> = Vec::new();
     let mut complete = 0;
-    let mut group: Vec<End> = Vec::new();
-    for (key, members) in (0..).zip(keys.members.windows(2)) {
-        let members = members[0] as usize..members[1] as usize;
-        group.clear();
-        group.extend(keys.order[members].iter().map(|end| ends[*end as usize]));
-        group.sort_unstable_by_key(|end| {
-            (end.at, end.direction, end.slice, end.track, end.bind as u8)
-        });
+    for (key, members) in (0..).zip(groups.windows(2)) {
+        let group = &mut ends[members[0] as usize..members[1] as usize];
+        // The ends of each track come in time order, mostly: a merge sort takes them as they are.
+        group.sort_by_key(|end| (end.at, end.direction, end.slice, end.track, end.bind as u8));
         let has =
             |direction: FlowDirection| group.iter().any(|end| end.direction == direction as u8);
         complete += u64::from(has(FlowDirection::Out) && has(FlowDirection::In));
-        link_group(&group, key, &mut links, &mut open);
+        link_group(group, key, &mut links, &mut open);
     }
-    links.par_sort_unstable_by_key(|link| (link.from, link.to_at, link.to, link.key));
-    let mut by_to: Vec<u32> = (0..u32::try_from(links.len()).unwrap_or(u32::MAX)).collect();
-    by_to.par_sort_unstable_by_key(|index| {
-        let link = links[*index as usize];
-        (link.to, link.from_at, link.from, link.key)
-    });
-
-    let mut kept: Vec<(u32, u32, u8)> = Vec::with_capacity(ends.len());
-    let mut loose: Vec<(&End, u32)> = Vec::new();
-    for (end, key) in ends.iter().zip(&keys.key_of) {
-        if end.by_time {
-            loose.push((end, *key));
-        } else {
-            kept.push((end.slice, *key, end.direction));
-        }
-    }
+    drop(ends);
+    let links = in_order_of(
+        &links,
+        |link| link.from,
+        |link| (link.to_at, link.to, link.key),
+    )
+    .into_iter()
+    .map(|index| links[index as usize])
+    .collect::<Vec<_>>();
+    let by_to = in_order_of(
+        &links,
+        |link| link.to,
+        |link| (link.from_at, link.from, link.key),
+    );
     if !kept.is_sorted() {
         kept.par_sort_unstable();
     }
     loose.sort_by_key(|(end, _)| (end.track, end.at));
     let table = FlowTable {
-        key_category: keys.category.into(),
-        key_id: keys.id.into(),
+        key_category: category.into(),
+        key_id: id.into(),
         from: column(&links, |link| link.from),
         to: column(&links, |link| link.to),
         key: column(&links, |link| link.key),
         by_to: by_to.into(),
-        end_slice: column(&kept, |end| end.0),
-        end_key: column(&kept, |end| end.1),
-        end_direction: column(&kept, |end| end.2),
+        end_slice: column(&kept, |end| low_half(end.0 >> 32)),
+        end_key: column(&kept, |end| low_half(end.0)),
+        end_direction: column(&kept, |end| end.1),
         loose_track: column(&loose, |end| end.0.track),
         loose_at: column(&loose, |end| end.0.at),
         loose_key: column(&loose, |end| end.1),
@@ -137,50 +120,142 @@ pub(crate) fn link(tracks: &[(u32, Vec<BoundFlow>)]) -> (FlowTable, Vec<u64>) {
     (table, open)
 }
 
-/// Ends by their key; keys are numbered in the order of their first end.
-struct Keys {
-    category: Vec<NameId>,
-    id: Vec<u64>,
-    /// Key of each end.
-    key_of: Vec<u32>,
-    /// Ends, key after key.
-    order: Vec<u32>,
-    /// Where each key's ends begin in `order`, and their number at the end.
-    members: Vec<u32>,
+/// Positions in the order of (`first`, `then`, position). Most values of `first` differ, so what is
+/// sorted is one word for each; `then` decides among the few that are left.
+fn in_order_of<T: Ord>(
+    links: &[Link],
+    first: impl Fn(&Link) -> u32,
+    then: impl Fn(&Link) -> T,
+) -> Vec<u32> {
+    let mut words: Vec<u64> = (0..)
+        .zip(links)
+        .map(|(index, link): (u64, _)| u64::from(first(link)) << 32 | index)
+        .collect();
+    words.par_sort_unstable();
+    for equal in words.chunk_by_mut(|a, b| a >> 32 == b >> 32) {
+        if equal.len() > 1 {
+            equal.sort_by_key(|word| then(&links[low_half(*word) as usize]));
+        }
+    }
+    words.into_iter().map(low_half).collect()
 }
 
-fn group_by_key(ends: &[End]) -> Keys {
+fn low_half(word: u64) -> u32 {
+    u32::try_from(word & u64::from(u32::MAX)).unwrap_or(u32::MAX)
+}
+
+/// Ends by their key; keys are numbered in the order of their first end.
+struct Keyed {
+    category: Vec<NameId>,
+    id: Vec<u64>,
+    /// Key after key, in the order of the tracks.
+    ends: Vec<End>,
+    /// Where each key begins in `ends`, and their number at the end.
+    groups: Vec<u32>,
+    /// Ends at slices: the slice and the key in one word, and the direction.
+    kept: Vec<(u64, u8)>,
+    /// All others, and their keys.
+    loose: Vec<(End, u32)>,
+}
+
+fn by_key(tracks: Vec<TrackFlows>, tables: &[TrackTable]) -> Keyed {
     let mut numbers: HashMap<(NameId, u64), u32, FxBuildHasher> = HashMap::default();
     let mut category = Vec::new();
     let mut id = Vec::new();
-    let mut key_of = Vec::with_capacity(ends.len());
-    let mut members: Vec<u32> = vec![0];
-    for end in ends {
-        let number = *numbers.entry((end.category, end.id)).or_insert_with(|| {
-            category.push(end.category);
-            id.push(end.id);
-            members.push(0);
+    let mut groups: Vec<u32> = vec![0];
+    let mut number_of = |key: FlowKey| {
+        let number = *numbers.entry((key.category, key.id)).or_insert_with(|| {
+            category.push(key.category);
+            id.push(key.id);
+            groups.push(0);
             u32::try_from(id.len() - 1).unwrap_or(u32::MAX)
         });
-        key_of.push(number);
-        members[number as usize + 1] += 1;
+        groups[number as usize + 1] += 1;
+        number
+    };
+    let own = tracks.iter().map(|(_, own, _)| own.len()).sum();
+    let by_time = tracks
+        .iter()
+        .map(|(_, _, loose)| loose.len())
+        .sum::<usize>();
+    let mut key_of = Vec::with_capacity(own + by_time);
+    let mut kept = Vec::with_capacity(own);
+    let mut loose = Vec::new();
+    for (track, (first_id, own, bound)) in (0..).zip(&tracks) {
+        for flow in own {
+            let key = number_of(flow.key);
+            key_of.push(key);
+            let slice = u64::from(first_id.saturating_add(flow.slice));
+            kept.push((slice << 32 | u64::from(key), flow.direction as u8));
+        }
+        for flow in bound {
+            let key = number_of(flow.key);
+            key_of.push(key);
+            let end = End::of_bound(flow, track, *first_id);
+            if flow.by_time {
+                loose.push((end, key));
+            } else {
+                kept.push((u64::from(end.slice) << 32 | u64::from(key), end.direction));
+            }
+        }
     }
-    for key in 1..members.len() {
-        members[key] += members[key - 1];
+    for key in 1..groups.len() {
+        groups[key] += groups[key - 1];
     }
-    let mut next = members.clone();
-    let mut order = vec![0; ends.len()];
-    for (end, key) in (0..).zip(&key_of) {
-        let place = &mut next[*key as usize];
-        order[*place as usize] = end;
-        *place += 1;
+    let mut next = groups.clone();
+    let nowhere = End {
+        at: Time::ZERO,
+        slice: TOP,
+        track: 0,
+        direction: 0,
+        bind: FlowBind::Enclosing,
+    };
+    let mut ends = vec![nowhere; key_of.len()];
+    let mut keys = key_of.into_iter();
+    let mut put = |end: End| {
+        if let Some(key) = keys.next() {
+            let place = &mut next[key as usize];
+            ends[*place as usize] = end;
+            *place += 1;
+        }
+    };
+    for ((track, (first_id, own, bound)), table) in (0..).zip(tracks).zip(tables) {
+        let start = &table.slices.start;
+        for flow in own {
+            put(End {
+                at: start.get(flow.slice as usize).copied().unwrap_or_default(),
+                slice: first_id.saturating_add(flow.slice),
+                track,
+                direction: flow.direction as u8,
+                bind: FlowBind::Enclosing,
+            });
+        }
+        for flow in bound {
+            put(End::of_bound(&flow, track, first_id));
+        }
     }
-    Keys {
+    Keyed {
         category,
         id,
-        key_of,
-        order,
-        members,
+        ends,
+        groups,
+        kept,
+        loose,
+    }
+}
+
+impl End {
+    fn of_bound(flow: &BoundFlow, track: u32, first_id: u32) -> Self {
+        Self {
+            at: flow.at,
+            slice: match flow.slice {
+                TOP => TOP,
+                slice => first_id.saturating_add(slice),
+            },
+            track,
+            direction: flow.direction as u8,
+            bind: flow.bind,
+        }
     }
 }
 

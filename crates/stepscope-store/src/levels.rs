@@ -12,10 +12,13 @@
 
 use std::ops::Range;
 
+use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
+use rayon::slice::ParallelSlice;
 use stepscope_model::{Dur, Time};
 
 use crate::column::Column;
-use crate::gather::{Cell, Gatherer};
+use crate::gather::{Cell, Gatherer, bin_end};
+use crate::pages;
 
 /// Smaller tracks are gathered from slices always.
 const FEWEST: usize = 1 << 13;
@@ -43,25 +46,57 @@ pub(crate) struct Level {
 }
 
 impl Level {
-    fn new(width: Dur, rows: &[Vec<Cell>]) -> Self {
-        let mut first = Vec::with_capacity(rows.len() + 1);
-        let mut next = 0_u32;
-        for row in rows {
-            first.push(next);
-            next = next.saturating_add(u32::try_from(row.len()).unwrap_or(u32::MAX));
+    /// From the cells of each part of the track, row by row; frees the parts.
+    fn new(width: Dur, parts: Vec<Vec<Vec<Cell>>>) -> Self {
+        let rows = parts.iter().map(Vec::len).max().unwrap_or(0);
+        let mut first = Vec::with_capacity(rows + 1);
+        let mut next = 0_usize;
+        for row in 0..rows {
+            first.push(position(next));
+            next += parts
+                .iter()
+                .filter_map(|part| part.get(row))
+                .map(Vec::len)
+                .sum::<usize>();
         }
-        first.push(next);
-        let cells = || rows.iter().flatten();
-        Self {
+        first.push(position(next));
+        let mut level = Self {
             width,
             first: first.into(),
-            t0: collect(next, cells().map(|cell| cell.t0)),
-            t1: collect(next, cells().map(|cell| cell.t1)),
-            covered: collect(next, cells().map(|cell| cell.covered)),
-            longest: collect(next, cells().map(|cell| cell.longest)),
-            index: collect(next, cells().map(|cell| cell.index)),
-            count: collect(next, cells().map(|cell| cell.count)),
+            ..Self::default()
+        };
+        let mut t0 = Vec::new();
+        let mut t1 = Vec::new();
+        let mut covered = Vec::new();
+        let mut longest = Vec::new();
+        let mut index = Vec::new();
+        let mut count = Vec::new();
+        pages::reserve(&mut t0, next);
+        pages::reserve(&mut t1, next);
+        pages::reserve(&mut covered, next);
+        pages::reserve(&mut longest, next);
+        pages::reserve(&mut index, next);
+        pages::reserve(&mut count, next);
+        let mut parts = parts;
+        for row in 0..rows {
+            for part in &mut parts {
+                for cell in part.get_mut(row).map(std::mem::take).unwrap_or_default() {
+                    t0.push(cell.t0);
+                    t1.push(cell.t1);
+                    covered.push(cell.covered);
+                    longest.push(cell.longest);
+                    index.push(cell.index);
+                    count.push(cell.count);
+                }
+            }
         }
+        level.t0 = t0.into();
+        level.t1 = t1.into();
+        level.covered = covered.into();
+        level.longest = longest.into();
+        level.index = index.into();
+        level.count = count.into();
+        level
     }
 
     fn len(&self) -> usize {
@@ -115,39 +150,85 @@ impl Level {
     }
 }
 
-fn collect<T>(count: u32, values: impl Iterator<Item = T>) -> Column<T> {
-    let mut all = Vec::with_capacity(count as usize);
-    all.extend(values);
-    Column::Owned(all)
+fn position(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
 }
+
+/// Slices of a part that a thread gathers.
+const PART: usize = 1 << 17;
 
 /// Makes the levels of a sorted and nested track of `rows` rows.
 pub(crate) fn build(start: &[Time], dur: &[Dur], row_of: &[u16], rows: u16) -> Vec<Level> {
+    build_in_parts(start, dur, row_of, rows, PART)
+}
+
+fn build_in_parts(
+    start: &[Time],
+    dur: &[Dur],
+    row_of: &[u16],
+    rows: u16,
+    part: usize,
+) -> Vec<Level> {
     let mut levels: Vec<Level> = Vec::new();
     let Some(mut width) = first_width(start, row_of, rows) else {
         return levels;
     };
-    let mut gatherer = Gatherer::new(width, usize::from(rows));
-    for (index, ((start, dur), row)) in start.iter().zip(dur).zip(row_of).enumerate() {
-        gatherer.slice(*row, index, *start, *dur);
-    }
+    let mut begins = vec![0];
+    begins.extend(
+        (1..start.len() / part)
+            .filter_map(|number| first_of_bin(start, width, number * part, (number + 1) * part)),
+    );
+    let ends: Vec<usize> = begins
+        .iter()
+        .skip(1)
+        .copied()
+        .chain([start.len()])
+        .collect();
+    let cells = begins
+        .into_par_iter()
+        .zip(ends)
+        .map(|(begin, end)| {
+            let mut gatherer = Gatherer::new(width, usize::from(rows));
+            let range = begin..end;
+            if let (Some(start), Some(dur), Some(row_of)) = (
+                start.get(range.clone()),
+                dur.get(range.clone()),
+                row_of.get(range),
+            ) {
+                let slices = start.iter().zip(dur).zip(row_of);
+                for (index, ((start, dur), row)) in (begin..).zip(slices) {
+                    gatherer.slice(*row, index, *start, *dur);
+                }
+            }
+            gatherer.finish()
+        })
+        .collect();
+    let mut level = Level::new(width, cells);
     loop {
-        let level = Level::new(width, &gatherer.finish());
         let wider = width.ps().checked_mul(4).map(Dur::from_ps);
-        let next = wider.filter(|_| level.len() > SMALLEST);
-        if let Some(wider) = next {
-            width = wider;
-            gatherer = Gatherer::new(width, usize::from(rows));
-            level.gather(&(Time::MIN..Time::MAX), &mut gatherer);
-            levels.push(level);
-        } else {
+        let Some(wider) = wider.filter(|_| level.len() > SMALLEST) else {
             levels.push(level);
             return levels;
-        }
+        };
+        width = wider;
+        let mut gatherer = Gatherer::new(width, usize::from(rows));
+        level.gather(&(Time::MIN..Time::MAX), &mut gatherer);
+        levels.push(level);
         if levels.len() > WIDEST as usize / 2 {
             return levels;
         }
+        level = Level::new(width, vec![gatherer.finish()]);
     }
+}
+
+/// The first slice from `from` on that begins a bin; before `until`, or there is none. The cells of
+/// what comes before and after do not touch.
+fn first_of_bin(start: &[Time], width: Dur, from: usize, until: usize) -> Option<usize> {
+    let before = *start.get(from.checked_sub(1)?)?;
+    let bin_end = bin_end(before, width);
+    let next = start.get(from..until.min(start.len()))?;
+    let at = from + next.partition_point(|start| *start < bin_end);
+    (at < until.min(start.len())).then_some(at)
 }
 
 /// The bin width at which cells are an eighth of slices, if they spread evenly over time.
@@ -157,12 +238,27 @@ fn first_width(start: &[Time], row_of: &[u16], rows: u16) -> Option<Dur> {
         return None;
     }
     let span = start.last()?.since(*start.first()?).ps();
-    let mut in_row = vec![0_usize; usize::from(rows).max(1)];
-    for row in row_of {
-        if let Some(in_row) = in_row.get_mut(usize::from(*row)) {
-            *in_row += 1;
-        }
-    }
+    let rows = usize::from(rows).max(1);
+    let in_row = row_of
+        .par_chunks(PART)
+        .map(|part| {
+            let mut in_row = vec![0_usize; rows];
+            for row in part {
+                if let Some(in_row) = in_row.get_mut(usize::from(*row)) {
+                    *in_row += 1;
+                }
+            }
+            in_row
+        })
+        .reduce(
+            || vec![0; rows],
+            |mut sum, more| {
+                for (sum, more) in sum.iter_mut().zip(more) {
+                    *sum += more;
+                }
+                sum
+            },
+        );
     (0..WIDEST)
         .map(|power| Dur::from_ps(1_000 << power))
         .find(|width| {
@@ -181,4 +277,43 @@ pub(crate) fn choose(levels: &[Level], width: Dur) -> Option<(&Level, Dur)> {
     let fine = level.width.ps();
     let times = width.ps() / fine + i64::from(width.ps() % fine >= fine - fine / 2);
     Some((level, Dur::from_ps(fine.saturating_mul(times))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_have_the_cells_of_the_whole() {
+        let mut state = 5_u64;
+        let mut random = move |below: i64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as i64 % below
+        };
+        for gap in [1, 30, 9_000] {
+            let mut now = -2_000_000;
+            let mut start = Vec::new();
+            let mut dur = Vec::new();
+            let mut row = Vec::new();
+            for _ in 0..3 * FEWEST {
+                now += random(gap * 2_000) * random(2);
+                let long = random(300) == 0;
+                start.push(Time::from_ps(now));
+                dur.push(Dur::from_ps(random(if long {
+                    gap * 90_000
+                } else {
+                    gap * 900
+                })));
+                row.push(u16::try_from(random(5)).unwrap());
+            }
+            let whole = build_in_parts(&start, &dur, &row, 5, usize::MAX);
+            assert!(whole.len() > 1);
+            for part in [1, 100, 4_000] {
+                let parts = build_in_parts(&start, &dur, &row, 5, part);
+                assert_eq!(format!("{parts:?}"), format!("{whole:?}"));
+            }
+        }
+    }
 }

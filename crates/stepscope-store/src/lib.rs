@@ -16,6 +16,7 @@ mod buffer;
 mod builder;
 mod cache;
 mod column;
+mod cuts;
 #[cfg(feature = "drawing")]
 pub mod drawing;
 mod facts;
@@ -30,6 +31,7 @@ mod maxend;
 mod names;
 mod nest;
 mod order;
+mod pages;
 mod pour;
 mod query;
 mod sink;

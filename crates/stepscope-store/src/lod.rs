@@ -464,7 +464,10 @@ mod tests {
             }
             now += length + (index % 7) * 300 + i64::from(index % 1_000 == 0) * 9_000_000;
         }
-        table::finish(events).table.slices
+        let finished = table::finish(events);
+        let mut table = finished.table.slices;
+        table.levels = table.make_levels(finished.rows);
+        table
     }
 
     #[test]

@@ -10,47 +10,31 @@ use std::ops::Range;
 
 use stepscope_model::{Dur, Time};
 
-const FAN: usize = 64;
+/// Slices below a node of the first level, nodes below one of the next.
+pub(crate) const FAN: usize = 64;
 
-/// Collects the tree's first level while slices pass by.
-#[derive(Default)]
-pub(crate) struct MaxEndBuilder {
-    levels: Vec<Time>,
-    count: usize,
-    latest: Option<Time>,
+/// Grows the tree from its first level: the latest end of every [`FAN`] slices.
+pub(crate) fn grow(first_level: impl Iterator<Item = Time>) -> Vec<Time> {
+    let mut levels: Vec<Time> = first_level.collect();
+    let mut level = 0..levels.len();
+    while level.len() > 1 {
+        let next: Vec<Time> = levels[level.clone()]
+            .chunks(FAN)
+            .filter_map(|block| block.iter().max().copied())
+            .collect();
+        level = levels.len()..levels.len() + next.len();
+        levels.extend(next);
+    }
+    levels
 }
 
-impl MaxEndBuilder {
-    pub(crate) fn with_capacity(slices: usize) -> Self {
-        let blocks = slices.div_ceil(FAN);
-        Self {
-            levels: Vec::with_capacity(blocks + blocks.div_ceil(FAN - 1) + 1),
-            ..Self::default()
-        }
-    }
-
-    /// The next slice in start order.
-    pub(crate) fn push(&mut self, end: Time) {
-        self.latest = Some(self.latest.map_or(end, |latest| latest.max(end)));
-        self.count += 1;
-        if self.count.is_multiple_of(FAN) {
-            self.levels.extend(self.latest.take());
-        }
-    }
-
-    pub(crate) fn finish(mut self) -> Vec<Time> {
-        self.levels.extend(self.latest.take());
-        let mut level = 0..self.levels.len();
-        while level.len() > 1 {
-            let next: Vec<Time> = self.levels[level.clone()]
-                .chunks(FAN)
-                .filter_map(|block| block.iter().max().copied())
-                .collect();
-            level = self.levels.len()..self.levels.len() + next.len();
-            self.levels.extend(next);
-        }
-        self.levels
-    }
+/// The tree of these slices.
+pub(crate) fn tree(start: &[Time], dur: &[Dur]) -> Vec<Time> {
+    let blocks = start.chunks(FAN).zip(dur.chunks(FAN));
+    grow(blocks.filter_map(|(start, dur)| {
+        let ends = start.iter().zip(dur);
+        ends.map(|(start, dur)| start.saturating_add(*dur)).max()
+    }))
 }
 
 /// A view of a finished tree and its slices.
@@ -197,11 +181,7 @@ mod tests {
                     Dur::from_ps(if long { 50_000 } else { (i as i64 * 7) % 13 })
                 })
                 .collect();
-            let mut builder = MaxEndBuilder::with_capacity(count);
-            for (start, dur) in start.iter().zip(&dur) {
-                builder.push(start.saturating_add(*dur));
-            }
-            let tree = builder.finish();
+            let tree = tree(&start, &dur);
             let view = MaxEnd {
                 tree: &tree,
                 start: &start,

@@ -18,15 +18,19 @@
 //! Rows past [`MAX_DEPTH`] share the last one. Levels in memory are not limited, so a nest of a
 //! million is linear.
 //!
-//! Cost: O(n) without overlaps; O(log lanes) for each slice that overlaps, at most 4,096 lanes.
+//! Cost: O(n) without overlaps; O(log lanes) for each slice that overlaps, at most 4,096 lanes. A
+//! long track is nested in pieces, on several threads (`cuts` finds where); the
+//! result is that of nesting it as a whole.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use stepscope_model::limits::MAX_DEPTH;
 use stepscope_model::{Dur, Time};
 
-use crate::maxend::MaxEndBuilder;
+use crate::cuts::Cut;
+use crate::pages;
 
 /// How far a child may stick out of its parent and still be drawn within it.
 pub(crate) const TOLERANCE: Dur = Dur::from_ps(1_000);
@@ -55,78 +59,142 @@ pub(crate) struct Nest {
     pub(crate) busy: Dur,
     /// Latest end; `Time::MIN` without slices.
     pub(crate) last_end: Time,
-    /// See [`crate::maxend`].
-    pub(crate) max_end: Vec<Time>,
 }
 
 /// An open slice.
-#[derive(Clone, Copy)]
-struct Open {
-    start: Time,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Open {
+    pub(crate) start: Time,
     /// Never after the end of the slice that holds it.
-    end: Time,
-    index: u32,
+    pub(crate) end: Time,
+    pub(crate) index: u32,
 }
 
 impl Open {
     /// Whether it is over when a slice begins at `start`. A zero-length slice is still open for
     /// those that begin with it: they come after it only if they are zero-length, too.
-    fn is_over(&self, start: Time) -> bool {
+    pub(crate) fn is_over(&self, start: Time) -> bool {
         self.end <= start && self.start != start
     }
 }
 
-/// Nests slices sorted by (start, longest first, pour order).
-pub(crate) fn nest(start: &[Time], dur: &[Dur]) -> Nest {
+/// Nests slices sorted by (start, longest first, pour order); a long track in pieces, on several
+/// threads. `max_end` is found in the walk before (see `cuts`).
+pub(crate) fn nest(start: &[Time], dur: &[Dur], pieces: &[Cut]) -> Nest {
     let count = start.len().min(dur.len());
+    let mut depth = pages::zeroed::<u16>(count);
+    let mut parent = pages::zeroed::<u32>(count);
+    let mut jobs = Vec::with_capacity(pieces.len() + 1);
+    let (mut depths, mut parents) = (&mut depth[..], &mut parent[..]);
+    let whole = [Cut::BEGIN];
+    let pieces = if pieces.is_empty() { &whole } else { pieces };
+    let ends = pieces.iter().skip(1).map(|cut| cut.at).chain([count]);
+    for (cut, end) in pieces.iter().zip(ends) {
+        let (depth, depths_left) = depths.split_at_mut(end - cut.at);
+        let (parent, parents_left) = parents.split_at_mut(end - cut.at);
+        (depths, parents) = (depths_left, parents_left);
+        jobs.push((cut, depth, parent));
+    }
+    let nested: Vec<Piece> = jobs
+        .into_par_iter()
+        .map(|(cut, depth, parent)| nest_piece(start, dur, cut, depth, parent))
+        .collect();
+
+    let deepest = nested.iter().map(|piece| piece.deepest).max().unwrap_or(0);
     let mut found = Nest {
-        depth: Vec::with_capacity(count),
-        parent: Vec::with_capacity(count),
-        last_end: Time::MIN,
+        depth,
+        parent,
+        rows: u16::try_from(deepest.min(usize::from(MAX_DEPTH))).unwrap_or(MAX_DEPTH),
+        overlapping: nested.iter().map(|piece| piece.overlapping).sum(),
+        clipped: nested.iter().map(|piece| piece.clipped).sum(),
+        busy: Dur::from_ps(
+            nested
+                .iter()
+                .map(|piece| piece.busy_ps)
+                .fold(0, i64::saturating_add),
+        ),
+        last_end: nested.last().map_or(Time::MIN, |piece| piece.last_end),
         ..Nest::default()
     };
-    let mut max_end = MaxEndBuilder::with_capacity(count);
-    let mut open: Vec<Open> = Vec::new();
+    if nested.iter().any(|piece| !piece.lanes.is_empty()) {
+        lanes_to_rows(&mut found, &nested);
+    }
+    found
+}
+
+/// What nesting one piece finds out.
+#[derive(Default)]
+struct Piece {
+    at: usize,
+    len: usize,
+    /// Lane of each slice, 0 for the main one; empty when all are there.
+    lane: Vec<u16>,
+    /// Depth of each overflow lane.
+    lanes: Vec<usize>,
+    deepest: usize,
+    overlapping: u64,
+    clipped: u64,
+    busy_ps: i64,
+    last_end: Time,
+}
+
+/// Nests the slices from a cut on, as many as there is room for.
+fn nest_piece(
+    start: &[Time],
+    dur: &[Dur],
+    cut: &Cut,
+    depth_out: &mut [u16],
+    parent_out: &mut [u32],
+) -> Piece {
+    let count = depth_out.len();
+    let mut found = Piece {
+        at: cut.at,
+        len: count,
+        last_end: cut.last_end,
+        deepest: cut.open.len(),
+        ..Piece::default()
+    };
+    let mut open = cut.open.clone();
     let mut lanes: Option<Lanes> = None;
-    let mut deepest = 0;
-    let mut busy_ps: i64 = 0;
-    for (index, (start, dur)) in start.iter().copied().zip(dur.iter().copied()).enumerate() {
-        let index = u32::try_from(index).unwrap_or(u32::MAX);
+    let times = start.iter().zip(dur).skip(cut.at);
+    let places = depth_out.iter_mut().zip(parent_out);
+    for (at, ((start, dur), (depth_out, parent_out))) in times.zip(places).enumerate() {
+        let (start, dur) = (*start, *dur);
+        let index = u32::try_from(cut.at + at).unwrap_or(u32::MAX);
         let end = start.saturating_add(dur);
-        max_end.push(end);
         if end > found.last_end {
             let from = start.max(found.last_end);
-            busy_ps = busy_ps.saturating_add(end.since(from).ps());
+            found.busy_ps = found.busy_ps.saturating_add(end.since(from).ps());
             found.last_end = end;
         }
         while open.last().is_some_and(|top| top.is_over(start)) {
             open.pop();
         }
-        let top = open.last().copied();
-        let limit = top.map_or(Time::MAX, |top| top.end);
+        let (limit, top) = open
+            .last()
+            .map_or((Time::MAX, TOP), |top| (top.end, top.index));
         if end > limit {
             found.overlapping += 1;
             if end > limit.saturating_add(TOLERANCE) {
                 let lanes = lanes.get_or_insert_with(|| {
-                    found.row = Vec::with_capacity(count);
-                    found.row.resize(index as usize, 0);
+                    found.lane = Vec::with_capacity(count);
+                    found.lane.resize(at, 0);
                     Lanes::default()
                 });
                 let place = lanes.place(Open { start, end, index });
-                found.depth.push(clip(place.depth));
-                found.parent.push(place.parent);
-                // Lane numbers at first; rows are known at the end.
-                found.row.push(place.lane + 1);
+                *depth_out = clip(place.depth);
+                *parent_out = place.parent;
+                found.lane.push(place.lane + 1);
                 continue;
             }
         }
         let depth = open.len();
-        deepest = deepest.max(depth + 1);
+        found.deepest = found.deepest.max(depth + 1);
         found.clipped += u64::from(depth >= usize::from(MAX_DEPTH));
-        found.depth.push(clip(depth));
-        found.parent.push(top.map_or(TOP, |top| top.index));
+        *depth_out = clip(depth);
+        *parent_out = top;
         if lanes.is_some() {
-            found.row.push(0);
+            found.lane.push(0);
         }
         open.push(Open {
             start,
@@ -134,11 +202,8 @@ pub(crate) fn nest(start: &[Time], dur: &[Dur]) -> Nest {
             index,
         });
     }
-    found.busy = Dur::from_ps(busy_ps);
-    found.max_end = max_end.finish();
-    found.rows = u16::try_from(deepest.min(usize::from(MAX_DEPTH))).unwrap_or(MAX_DEPTH);
     if let Some(lanes) = lanes {
-        lanes_to_rows(&mut found, &lanes);
+        found.lanes = lanes.all.iter().map(|lane| lane.deepest).collect();
     }
     found
 }
@@ -148,24 +213,51 @@ fn clip(depth: usize) -> u16 {
 }
 
 /// Turns lane numbers into rows: each lane begins below the lanes before it.
-fn lanes_to_rows(found: &mut Nest, lanes: &Lanes) {
-    let mut first_row = Vec::with_capacity(lanes.all.len() + 1);
+fn lanes_to_rows(found: &mut Nest, pieces: &[Piece]) {
+    let lanes = pieces.iter().map(|piece| piece.lanes.len()).max();
+    let mut first_row = Vec::with_capacity(lanes.unwrap_or(0) + 1);
     let mut next = usize::from(found.rows);
     first_row.push(0);
-    for lane in &lanes.all {
+    for lane in 0..lanes.unwrap_or(0) {
         first_row.push(next);
-        next += lane.deepest;
+        let depths = pieces.iter().filter_map(|piece| piece.lanes.get(lane));
+        next += depths.max().copied().unwrap_or(0);
     }
     let last = usize::from(MAX_DEPTH) - 1;
-    for (lane, depth) in found.row.iter_mut().zip(&found.depth) {
-        let begin = first_row
-            .get(usize::from(*lane))
-            .copied()
-            .unwrap_or(last + 1);
-        let row = begin + usize::from(*depth);
-        found.clipped += u64::from(*lane > 0 && row > last);
-        *lane = clip(row);
+    let mut row = pages::zeroed::<u16>(found.depth.len());
+    let mut jobs = Vec::with_capacity(pieces.len());
+    let mut left = &mut row[..];
+    for piece in pieces {
+        let (rows, rest) = left.split_at_mut(piece.len);
+        left = rest;
+        let depths = found
+            .depth
+            .get(piece.at..piece.at + piece.len)
+            .unwrap_or_default();
+        jobs.push((piece, depths, rows));
     }
+    let clipped: u64 = jobs
+        .into_par_iter()
+        .map(|(piece, depths, rows)| {
+            if piece.lane.is_empty() {
+                rows.copy_from_slice(depths);
+                return 0;
+            }
+            let mut clipped = 0;
+            for ((row, lane), depth) in rows.iter_mut().zip(&piece.lane).zip(depths) {
+                let begin = first_row
+                    .get(usize::from(*lane))
+                    .copied()
+                    .unwrap_or(last + 1);
+                let place = begin + usize::from(*depth);
+                clipped += u64::from(*lane > 0 && place > last);
+                *row = clip(place);
+            }
+            clipped
+        })
+        .sum();
+    found.clipped += clipped;
+    found.row = row;
     let rows = clip(next.saturating_sub(1)) + 1;
     found.overflow_rows = rows.saturating_sub(found.rows);
     found.rows = rows;
@@ -282,6 +374,8 @@ impl Lanes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cuts::walk_for_pieces;
+    use crate::maxend;
 
     const US: i64 = 1_000_000;
 
@@ -289,7 +383,7 @@ mod tests {
     fn nested(slices: &[(i64, i64)]) -> Nest {
         let start: Vec<_> = slices.iter().map(|s| Time::from_ps(s.0 * US)).collect();
         let dur: Vec<_> = slices.iter().map(|s| Dur::from_ps(s.1 * US)).collect();
-        nest(&start, &dur)
+        nest(&start, &dur, &[])
     }
 
     #[test]
@@ -337,7 +431,7 @@ mod tests {
         let ns = |ns: i64| ns * 1_000;
         let start = [0, 4, 10, 10].map(|at| Time::from_ps(ns(at)));
         let dur = [10, 7, 5, 2].map(|dur| Dur::from_ps(ns(dur)));
-        let found = nest(&start, &dur);
+        let found = nest(&start, &dur, &[]);
         assert_eq!(found.depth, [0, 1, 0, 1]);
         assert_eq!(found.overlapping, 1);
         assert!(found.row.is_empty());
@@ -361,6 +455,124 @@ mod tests {
         assert_eq!(found.parent[999_999], 999_998);
     }
 
+    /// Nests in pieces as small as they can be, and as a whole: `None` when nothing could be cut.
+    fn check_pieces(slices: &mut [(i64, i64)]) -> usize {
+        slices.sort_by_key(|(start, dur)| (*start, Reverse(*dur)));
+        let start: Vec<_> = slices.iter().map(|s| Time::from_ps(s.0)).collect();
+        let dur: Vec<_> = slices.iter().map(|s| Dur::from_ps(s.1)).collect();
+        let walk = walk_for_pieces(&start, &dur, 1);
+        assert!(walk.in_order);
+        assert_eq!(walk.max_end, maxend::tree(&start, &dur));
+        let whole = nest(&start, &dur, &[]);
+        let pieces = nest(&start, &dur, &walk.cuts);
+        assert_eq!(pieces.depth, whole.depth);
+        assert_eq!(pieces.parent, whole.parent);
+        assert_eq!(pieces.row, whole.row);
+        let counts = |nest: &Nest| {
+            let rows = (nest.rows, nest.overflow_rows);
+            (
+                rows,
+                nest.overlapping,
+                nest.clipped,
+                nest.busy,
+                nest.last_end,
+            )
+        };
+        assert_eq!(counts(&pieces), counts(&whole));
+        walk.cuts.len()
+    }
+
+    fn random(seed: u64) -> impl FnMut(i64) -> i64 {
+        let mut state = seed;
+        move |below: i64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as i64 % below
+        }
+    }
+
+    #[test]
+    fn pieces_nest_as_the_whole_does() {
+        let mut most = 0;
+        for seed in 0..300_usize {
+            let mut random = random(seed as u64);
+            // How dense, how long, how often something lasts very long.
+            let gap = [1, 3, 2_000, 40_000][seed % 4];
+            let longest = [1, 3_000, 30_000][seed % 3];
+            let mut now = -random(1_000_000);
+            let mut slices: Vec<(i64, i64)> = (0..1_500)
+                .map(|_| {
+                    now += random(gap) * random(2);
+                    let dur = match random(200) {
+                        0 => random(1 + gap * 1_500),
+                        1 => random(1 + gap * 40),
+                        2..40 => 0,
+                        _ => random(longest + 1),
+                    };
+                    (now, dur)
+                })
+                .collect();
+            if seed % 5 == 0 {
+                // A recording around all, and one in it.
+                let first = slices[0].0 - 10;
+                slices.push((first, now - first + 100_000));
+                slices.push((first, now - first + 50_000 + random(100_000)));
+            }
+            most = most.max(check_pieces(&mut slices));
+        }
+        assert!(most > 10, "hardly anything was cut: {most}");
+    }
+
+    #[test]
+    fn nested_steps_below_one_long_slice_are_cut() {
+        // A recording, epochs in it, steps in them, with an overlap in each step.
+        let mut slices = vec![(0, 10_000_000)];
+        for epoch in 0..10 {
+            slices.push((epoch * 1_000_000, 990_000));
+            for step in 0..100 {
+                let start = epoch * 1_000_000 + step * 9_000 + 10;
+                slices.extend([(start, 5_000), (start + 10, 3_000), (start + 2_000, 4_000)]);
+                slices.extend((0..20).map(|op| (start + 20 + op * 40, 30)));
+            }
+        }
+        assert!(check_pieces(&mut slices) > 100);
+    }
+
+    #[test]
+    fn pieces_with_times_at_the_ends_of_the_range() {
+        let far = |at: i64| {
+            [
+                (i64::MIN + at, i64::MAX),
+                (at, at),
+                (i64::MAX - at, i64::MAX),
+            ]
+        };
+        let mut slices: Vec<_> = (0..400).flat_map(far).collect();
+        check_pieces(&mut slices);
+        let mut slices: Vec<_> = (0..400).map(|at| (at * at * at, 5)).collect();
+        assert!(check_pieces(&mut slices) > 2);
+        let mut equal = vec![(7, 0); 500];
+        equal.extend(vec![(7, 3); 500]);
+        assert_eq!(check_pieces(&mut equal), 0);
+        check_pieces(&mut []);
+    }
+
+    #[test]
+    fn the_walk_sees_what_is_out_of_order() {
+        let start: Vec<_> = (0..1_000).map(Time::from_ps).collect();
+        let dur: Vec<_> = (0..1_000).map(Dur::from_ps).collect();
+        for (piece, at) in [(64, 64), (64, 640), (64, 500), (100_000, 500)] {
+            assert!(walk_for_pieces(&start, &dur, piece).in_order);
+            let mut late = start.clone();
+            late[at] = late[at - 1];
+            assert!(!walk_for_pieces(&late, &dur, piece).in_order, "{at}");
+            let mut longest_first = dur.clone();
+            longest_first[at] = Dur::ZERO;
+            assert!(walk_for_pieces(&late, &longest_first, piece).in_order);
+        }
+    }
+
     #[test]
     fn times_at_the_ends_of_the_range_survive() {
         let start = [Time::MIN, Time::from_ps(0), Time::MAX];
@@ -369,7 +581,7 @@ mod tests {
             Dur::from_ps(i64::MAX),
             Dur::from_ps(5),
         ];
-        let found = nest(&start, &dur);
+        let found = nest(&start, &dur, &[]);
         assert_eq!(found.depth.len(), 3);
     }
 }

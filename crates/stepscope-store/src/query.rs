@@ -256,7 +256,21 @@ impl Trace {
         Some((TrackId(u32::try_from(track).ok()?), index, instant))
     }
 
-    /// Everything about one event; `None` if there is no such event.
+    /// The track of a slice and its index there; `None` if there is no such slice. Costs a search
+    /// among the tracks, where [`Trace::event`] also walks over what lies in the slice.
+    pub fn place_of_slice(&self, id: EventId) -> Option<(TrackId, usize)> {
+        let (track, index, instant) = self.locate(id)?;
+        (!instant).then_some((track, index))
+    }
+
+    /// Flags of the slice with this index on its track; none out of range.
+    pub fn slice_flags(&self, track: TrackId, index: usize) -> SliceFlags {
+        let flags = self.table(track).map(|table| table.slices.flags.get(index));
+        flags.map_or(SliceFlags::NONE, SliceFlags)
+    }
+
+    /// Everything about one event; `None` if there is no such event. Its self time costs a walk over
+    /// all that begins while it is open.
     pub fn event(&self, id: EventId) -> Option<Event> {
         let (track, index, instant) = self.locate(id)?;
         if instant {

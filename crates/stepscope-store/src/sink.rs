@@ -12,11 +12,11 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use stepscope_model::{
-    ArgSource, ArgValue, Diagnostic, Epoch, EventSink, FlowBind, InstantIn, NameId, SliceFlow,
-    SliceIn, SourceId, Time, TrackId, TrackKind, TrackPatch,
+    ArgSource, ArgValue, Diagnostic, Epoch, EventSink, FlowBind, InstantIn, NameId, SliceColumns,
+    SliceFlow, SliceIn, SourceId, Time, TrackId, TrackKind, TrackPatch,
 };
 
-use crate::buffer::{EventBuf, IdMap, LaterMap, LooseFlow};
+use crate::buffer::{EventBuf, IdMap, LaterMap, LooseFlow, Spare};
 use crate::facts::{DiagnosticCount, FactValue, FileSpec};
 use crate::names::Interner;
 
@@ -95,6 +95,7 @@ pub struct FileSink {
     slot_of: HashMap<u32, u32, FxBuildHasher>,
     /// The track poured into last and its place in `touched`.
     last: (u32, u32),
+    pub(crate) spare: Spare,
     shared_sources: usize,
     pub(crate) sources: Vec<Arc<dyn ArgSource>>,
     pub(crate) modules: Vec<(String, Option<u64>)>,
@@ -114,6 +115,7 @@ impl FileSink {
             touched: Vec::new(),
             slot_of: HashMap::default(),
             last: (u32::MAX, 0),
+            spare: Spare::default(),
             shared_sources: 0,
             sources: Vec::new(),
             modules: Vec::new(),
@@ -202,6 +204,15 @@ impl EventSink for FileSink {
         self.touch(track.0).events.slice(&slice);
     }
 
+    fn slices(&mut self, track: TrackId, slices: SliceColumns<'_>) {
+        self.touch(track.0).events.slices(&slices);
+    }
+
+    fn expect_slices(&mut self, track: TrackId, count: usize) {
+        let spare = self.spare.clone();
+        self.touch(track.0).events.expect_slices(count, &spare);
+    }
+
     fn instant(&mut self, track: TrackId, instant: InstantIn) {
         self.touch(track.0).events.instant(&instant);
     }
@@ -247,6 +258,7 @@ impl EventSink for FileSink {
             touched: Vec::new(),
             slot_of: HashMap::default(),
             last: (u32::MAX, 0),
+            spare: self.spare.clone(),
             shared_sources: self.shared_sources + self.sources.len(),
             sources: Vec::new(),
             modules: Vec::new(),
@@ -273,6 +285,7 @@ impl EventSink for FileSink {
             .into_iter()
             .map(|source| self.source(source).0)
             .collect();
+        let spare = fork.spare;
         for track in fork.touched {
             let id = keys.get(track.id);
             if let Some(mut description) = track.description {
@@ -280,9 +293,12 @@ impl EventSink for FileSink {
                 description.category = description.category.map(|name| names.view().name(name));
                 self.describe_as(id, *description);
             }
-            self.touch(id)
-                .events
-                .merge(track.events, &names, (shared_sources, &new_sources));
+            self.touch(id).events.merge(
+                track.events,
+                &names,
+                (shared_sources, &new_sources),
+                &spare,
+            );
         }
         for (name, program_id) in fork.modules {
             self.module(&name, program_id);

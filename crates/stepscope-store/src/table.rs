@@ -14,6 +14,7 @@ use crate::buffer::{
     ArgBuf, EventBuf, InstantBuf, LooseFlow, OwnFlow, SampleBuf, SliceBuf, UniformBuf,
 };
 use crate::column::{ArgColumn, Column, Uniform};
+use crate::cuts;
 use crate::levels::{self, Level};
 use crate::mapped::Plain;
 use crate::maxend::MaxEnd;
@@ -71,6 +72,11 @@ impl SliceTable {
 
     pub(crate) fn row(&self, index: usize) -> u16 {
         self.rows().get(index).copied().unwrap_or(0)
+    }
+
+    /// Makes the levels of detail of a table of so many rows.
+    pub(crate) fn make_levels(&self, rows: u16) -> Vec<Level> {
+        levels::build(&self.start, &self.dur, self.rows(), rows)
     }
 
     /// The enclosing slice. In a damaged image it may be anything; callers use `get`.
@@ -164,12 +170,12 @@ impl TrackTable {
     }
 }
 
-/// A flow end and the slice that it belongs to, if there is one.
+/// A flow end that is given by time, and the slice that it belongs to, if there is one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BoundFlow {
     /// Position among the track's slices, [`nest::TOP`] if none was found.
     pub(crate) slice: u32,
-    /// When the flow passes: the slice's start, or the time that the file gives.
+    /// When the flow passes.
     pub(crate) at: Time,
     pub(crate) key: FlowKey,
     pub(crate) direction: FlowDirection,
@@ -181,7 +187,10 @@ pub(crate) struct BoundFlow {
 /// What finishing one track yields.
 pub(crate) struct FinishedTrack {
     pub(crate) table: TrackTable,
-    pub(crate) flows: Vec<BoundFlow>,
+    /// Ends at the beginning of slices.
+    pub(crate) flows: Vec<OwnFlow>,
+    /// Ends that the file gives by time.
+    pub(crate) loose_flows: Vec<BoundFlow>,
     pub(crate) rows: u16,
     pub(crate) overflow_rows: u16,
     pub(crate) overlapping: u64,
@@ -195,23 +204,8 @@ pub(crate) struct FinishedTrack {
 pub(crate) fn finish(mut events: EventBuf) -> FinishedTrack {
     let slices = events.take_slices();
     let loose = std::mem::take(&mut events.flows);
-    let (table, own_flows, nest) = finish_slices(slices);
-    let mut flows: Vec<BoundFlow> = own_flows
-        .into_iter()
-        .map(|flow| BoundFlow {
-            slice: flow.slice,
-            at: table
-                .start
-                .get(flow.slice as usize)
-                .copied()
-                .unwrap_or_default(),
-            key: flow.key,
-            direction: flow.direction,
-            bind: FlowBind::Enclosing,
-            by_time: false,
-        })
-        .collect();
-    flows.extend(loose.iter().map(|flow| bind(&table, flow)));
+    let (table, flows, nest) = finish_slices(slices);
+    let loose_flows = loose.iter().map(|flow| bind(&table, flow)).collect();
     let slice_span = table
         .start
         .first()
@@ -228,6 +222,7 @@ pub(crate) fn finish(mut events: EventBuf) -> FinishedTrack {
                 .map(|samples| Box::new(finish_samples(*samples))),
         },
         flows,
+        loose_flows,
         rows: nest.rows,
         overflow_rows: nest.overflow_rows,
         overlapping: nest.overlapping,
@@ -272,18 +267,14 @@ pub(crate) fn enclosing(table: &SliceTable, at: Time) -> Option<usize> {
 }
 
 fn finish_slices(mut slices: SliceBuf) -> (SliceTable, Vec<OwnFlow>, Nest) {
-    let in_order = slices
-        .start
-        .windows(2)
-        .zip(slices.dur.windows(2))
-        .all(|(start, dur)| start[0] < start[1] || (start[0] == start[1] && dur[0] >= dur[1]));
-    if !in_order {
+    let mut walk = cuts::walk(&slices.start, &slices.dur);
+    if !walk.in_order {
         sort(&mut slices);
+        walk = cuts::walk(&slices.start, &slices.dur);
     }
-    let nest = nest::nest(&slices.start, &slices.dur);
+    let mut nest = nest::nest(&slices.start, &slices.dur, &walk.cuts);
     slices.steps.sort_unstable_by_key(|step| step.0);
-    let mut nest = nest;
-    let mut table = SliceTable {
+    let table = SliceTable {
         start: slices.start.into(),
         dur: slices.dur.into(),
         name: slices.name.into(),
@@ -305,10 +296,9 @@ fn finish_slices(mut slices: SliceBuf) -> (SliceTable, Vec<OwnFlow>, Nest) {
             .map(|step| step.1)
             .collect::<Vec<_>>()
             .into(),
-        max_end: std::mem::take(&mut nest.max_end).into(),
+        max_end: walk.max_end.into(),
         levels: Vec::new(),
     };
-    table.levels = levels::build(&table.start, &table.dur, table.rows(), nest.rows);
     (table, slices.flows, nest)
 }
 

@@ -323,11 +323,8 @@ fn check_rows(track: &Track, table: &SliceTable, findings: &mut Findings) {
 }
 
 fn check_max_end(track: &Track, table: &SliceTable, findings: &mut Findings) {
-    let mut builder = crate::maxend::MaxEndBuilder::with_capacity(table.start.len());
-    for index in 0..table.start.len() {
-        builder.push(table.end(index));
-    }
-    findings.check(*table.max_end == *builder.finish(), || {
+    let tree = crate::maxend::tree(&table.start, &table.dur);
+    findings.check(*table.max_end == *tree, || {
         format!("track {}: the tree of latest ends is wrong", track.key)
     });
     let depth_zero = table.parent.iter().filter(|parent| **parent == TOP).count();

@@ -74,6 +74,17 @@ impl Mapping {
         Some(Self { map, slot })
     }
 
+    /// Gives the pages that were read back to the system; the next access fetches them again.
+    pub(super) fn release(&self) {
+        // SAFETY: the mapping is private and read-only, so no page holds anything that the file
+        // (or, where it shrank, zeros) does not. What the bytes are afterwards is the file's affair,
+        // as it was before: see `new`.
+        let _ = unsafe {
+            self.map
+                .unchecked_advise(memmap2::UncheckedAdvice::DontNeed)
+        };
+    }
+
     pub(super) fn damaged(&self) -> bool {
         TABLE[self.slot].damaged.load(Ordering::Acquire)
     }

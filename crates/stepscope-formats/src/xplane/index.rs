@@ -283,7 +283,7 @@ impl Space {
         if self.take_room() {
             frame.lines.push(line);
         } else {
-            *self.left_out.get_or_insert(0) += super::lines::scan(file, line).events;
+            *self.left_out.get_or_insert(0) += super::heads::scan(file, line).events;
         }
     }
 
@@ -293,7 +293,7 @@ impl Space {
         let mut fields = Fields::new(message);
         while let Some(field) = fields.next_lenient() {
             if let (plane::LINES, Value::Bytes(line)) = (field.number, field.value) {
-                events += super::lines::scan(file, Span::of(file, line)).events;
+                events += super::heads::scan(file, Span::of(file, line)).events;
             }
         }
         *self.left_out.get_or_insert(0) += events;

@@ -1,13 +1,10 @@
-//! Lines: first their heads, then their events.
+//! The events of lines: [`pour`] decodes one stretch of a line; see `heads` for what comes before.
+//! It runs on several threads; the stretches are cut by the file alone, so that the result does not
+//! depend on how many threads there are.
 //!
-//! A line's display name and duration come after its events in the file, so [`scan`] walks
-//! a line once without decoding an event: it finds the head, counts the events and notes where
-//! a long line may be split. [`pour`] then decodes one stretch of a line. Both run on several
-//! threads; the stretches are cut by the file alone, so that the result does not depend on how
-//! many threads there are.
-//!
-//! The hot path of an event: three numbers, one look-up of its metadata, and for every stat one
-//! look-up of what the stat means. Nothing is allocated, no text is touched.
+//! The hot path of an event: three numbers and one look-up of its metadata, gathered in columns
+//! that the sink takes by the hundred ([`Batch`]). Events with stats take a second path, with one
+//! look-up of what each stat means. Nothing is allocated, no text is touched.
 
 use std::ops::Range;
 
@@ -17,104 +14,16 @@ use stepscope_model::{
     SourceId, StepNumber, Time, TrackId,
 };
 
+use super::batch::{self, Batch, Numbers};
+use super::heads::LineHead;
 use super::index::{PlaneIndex, Span};
 use super::marks::{EventKind, FlowCategory, MarkValue, Marks, Place};
 use super::wire::{self, StatValue, event, line};
 use crate::proto_wire::{Fault, Fields, Value, varint};
 
-/// A line is split about every so many bytes.
-pub(super) const STRETCH_BYTES: usize = 4 << 20;
-
-/// The head of a line.
-#[derive(Clone, Debug, Default)]
-pub(super) struct LineHead {
-    pub(super) id: i64,
-    pub(super) display_id: i64,
-    pub(super) name: Span,
-    pub(super) display_name: Span,
-    pub(super) timestamp_ns: i64,
-    /// Number of its events.
-    pub(super) events: u64,
-    /// Stretches of its bytes, each beginning and ending at a field.
-    pub(super) stretches: Vec<Span>,
-    /// Where it could not be read any further, and why.
-    pub(super) fault: Option<(usize, Fault)>,
-}
-
-impl LineHead {
-    /// What users read.
-    pub(super) fn shown_name(&self) -> Span {
-        if self.display_name.len() == 0 {
-            self.name
-        } else {
-            self.display_name
-        }
-    }
-
-    /// Counts an event whose tag is at `at`; a stretch ends before it when it is long enough.
-    #[inline]
-    fn see_event(&mut self, file: &[u8], begin: &mut usize, at: usize) {
-        self.events += 1;
-        if at - *begin >= STRETCH_BYTES {
-            let stretch = file.get(*begin..at).unwrap_or_default();
-            self.stretches.push(Span::of(file, stretch));
-            *begin = at;
-        }
-    }
-
-    /// The id that viewers show: the display id if there is one.
-    pub(super) fn shown_id(&self) -> i64 {
-        if self.display_id == 0 {
-            self.id
-        } else {
-            self.display_id
-        }
-    }
-}
-
-/// Finds a line's head.
-pub(super) fn scan(file: &[u8], span: Span) -> LineHead {
-    let mut head = LineHead::default();
-    let mut begin = span.start();
-    let mut at = begin;
-    while at < span.end() {
-        if file.get(at) == Some(&EVENT_TAG)
-            && let Ok((_, next)) = delimited(file, at + 1, span.end())
-        {
-            head.see_event(file, &mut begin, at);
-            at = next;
-            continue;
-        }
-        let mut fields = Fields::new(file.get(at..span.end()).unwrap_or_default());
-        let field = match fields.next() {
-            Ok(Some(field)) => field,
-            Ok(None) => break,
-            Err(fault) => {
-                // Whole events before the fault are kept; the decoder ends at the same place.
-                at += fields.at();
-                head.fault = Some((at, fault));
-                break;
-            }
-        };
-        match (field.number, field.value) {
-            (line::EVENTS, Value::Bytes(_)) => {
-                head.see_event(file, &mut begin, at + fields.begin());
-            }
-            (line::ID, Value::Varint(id)) => head.id = id as i64,
-            (line::DISPLAY_ID, Value::Varint(id)) => head.display_id = id as i64,
-            (line::NAME, Value::Bytes(name)) => head.name = Span::of(file, name),
-            (line::DISPLAY_NAME, Value::Bytes(name)) => head.display_name = Span::of(file, name),
-            (line::TIMESTAMP_NS, Value::Varint(ns)) => head.timestamp_ns = ns as i64,
-            _ => {}
-        }
-        at += fields.at();
-    }
-    let stretch = file.get(begin..at).unwrap_or_default();
-    if head.events > 0 && !stretch.is_empty() {
-        head.stretches.push(Span::of(file, stretch));
-    }
-    head
-}
+/// No event begins so long (53 days) after its line does, or lasts so long: writers that
+/// overflowed put such numbers, and one of them would stretch the view to months.
+const ABSURD_PS: u64 = 1 << 62;
 
 /// An event metadata, ready to be poured.
 #[derive(Clone, Copy, Debug, Default)]
@@ -140,6 +49,27 @@ pub(super) struct ReadyPlane<'a> {
     pub(super) marks: Vec<bool>,
     /// Tracks of the samples on lines of counters, by metadata id.
     pub(super) counters: FxHashMap<i64, TrackId>,
+    /// What makes slices of plain events, by metadata id; empty where ids are far apart.
+    plain: Vec<Option<Plain>>,
+}
+
+/// An event metadata whose events are slices and nothing else.
+#[derive(Clone, Copy, Debug)]
+struct Plain {
+    name: NameId,
+    category: NameId,
+    has_args: bool,
+}
+
+impl Plain {
+    fn of(metadata: &ReadyMetadata) -> Option<Self> {
+        let plain = metadata.kind == EventKind::Slice && !metadata.has_marks;
+        plain.then_some(Self {
+            name: metadata.name,
+            category: metadata.category,
+            has_args: metadata.has_args,
+        })
+    }
 }
 
 impl<'a> ReadyPlane<'a> {
@@ -149,12 +79,23 @@ impl<'a> ReadyPlane<'a> {
             .stats
             .dense_ids()
             .map(|id| index.role(id).marks_events());
+        let plain = index
+            .events
+            .dense_ids()
+            .map(|id| Plain::of(metadata.get(index.events.index(id)?)?));
         Self {
+            plain: plain.collect(),
             index,
             metadata,
             marks: marks.collect(),
             counters: FxHashMap::default(),
         }
+    }
+
+    #[inline]
+    fn plain(&self, metadata_id: i64) -> Option<Plain> {
+        let id = usize::try_from(metadata_id).ok()?;
+        self.plain.get(id).copied().flatten()
     }
 
     #[inline]
@@ -216,7 +157,7 @@ pub(super) fn metadata_ids(file: &[u8], head: &LineHead) -> Vec<i64> {
     let mut seen = FxHashSet::default();
     let mut ids = Vec::new();
     for stretch in &head.stretches {
-        let mut fields = Fields::new(stretch.get(file));
+        let mut fields = Fields::new(stretch.span.get(file));
         while let Some(field) = fields.next_lenient() {
             let (line::EVENTS, Value::Bytes(message)) = (field.number, field.value) else {
                 continue;
@@ -254,14 +195,6 @@ fn first_number(message: &[u8]) -> Option<f64> {
     None
 }
 
-/// The numbers of one event.
-#[derive(Clone, Copy, Debug, Default)]
-struct Numbers {
-    metadata_id: i64,
-    offset_ps: i64,
-    duration_ps: i64,
-}
-
 /// What one thread keeps between stretches.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
@@ -270,6 +203,7 @@ pub(super) struct Scratch {
     /// Numbers that stand for missing metadata, interned in the sink at hand.
     numbers: FxHashMap<i64, NameId>,
     flows: Vec<SliceFlow>,
+    batch: Box<Batch>,
 }
 
 /// Decodes one stretch of a line into `sink`.
@@ -286,9 +220,28 @@ pub(super) fn pour<S: EventSink>(
     let mut marks = Marks::default();
     let mut next = stretch.start();
     let end = stretch.end();
+    // Samples and step markers are more than their numbers.
+    let plain_base = i64::try_from(line.base_ps)
+        .ok()
+        .filter(|_| !(line.counters || line.place.steps));
     // The scan has said why a line ends early.
     while let Ok(Some((at, message))) = next_event(file, next..end) {
         next = message.end;
+        if let Some(base_ps) = plain_base
+            && let Some(numbers) = batch::numbers(file, message.start, message.len())
+            && let Some(plain) = plane.plain(numbers.metadata_id)
+            && let Some(times) = plain_times(base_ps, &numbers)
+        {
+            let args = if plain.has_args {
+                ArgRef::new(source, at as u64)
+            } else {
+                ArgRef::NONE
+            };
+            let texts = (plain.name, plain.category);
+            tally.events += 1;
+            scratch.batch.push(times, texts, args, line.track, sink);
+            continue;
+        }
         let own = message.clone();
         marks.clear();
         let Ok((numbers, has_stats)) = decode(file, own, plane, line.place, &mut marks) else {
@@ -317,11 +270,13 @@ pub(super) fn pour<S: EventSink>(
         let Some(start) = i64::try_from(start)
             .ok()
             .filter(|start| i64::MIN < *start && *start < i64::MAX)
+            .filter(|_| numbers.offset_ps.unsigned_abs() < ABSURD_PS)
         else {
             tally.bad_times += 1;
             continue;
         };
-        let has_end = start.checked_add(numbers.duration_ps.max(0)).is_some();
+        let length = numbers.duration_ps.max(0);
+        let has_end = length.unsigned_abs() < ABSURD_PS && start.checked_add(length).is_some();
         let start = Time::from_ps(start);
         let args = if has_stats || metadata.has_args {
             ArgRef::new(source, at as u64)
@@ -380,6 +335,7 @@ pub(super) fn pour<S: EventSink>(
                 if !has_end {
                     flags = flags | SliceFlags::IMPOSSIBLE;
                 }
+                scratch.batch.pour(line.track, sink);
                 sink.slice(
                     line.track,
                     SliceIn {
@@ -415,7 +371,20 @@ pub(super) fn pour<S: EventSink>(
             }
         }
     }
+    scratch.batch.pour(line.track, sink);
     tally
+}
+
+/// When a plain event began and how long it took; `None` where there is something to count.
+#[inline]
+fn plain_times(base_ps: i64, numbers: &Numbers) -> Option<(Time, Dur)> {
+    let start = base_ps.checked_add(numbers.offset_ps)?;
+    let dur = numbers.duration_ps;
+    let plain = start != i64::MIN
+        && start != i64::MAX
+        && numbers.offset_ps.unsigned_abs() < ABSURD_PS
+        && (0..ABSURD_PS.cast_signed()).contains(&dur);
+    (plain && start.checked_add(dur).is_some()).then(|| (Time::from_ps(start), Dur::from_ps(dur)))
 }
 
 impl Scratch {
@@ -485,7 +454,7 @@ const METADATA_ID_TAG: u8 = tag_byte(event::METADATA_ID, 0);
 const OFFSET_TAG: u8 = tag_byte(event::OFFSET_PS, 0);
 const DURATION_TAG: u8 = tag_byte(event::DURATION_PS, 0);
 const STAT_TAG: u8 = tag_byte(event::STATS, 2);
-const EVENT_TAG: u8 = tag_byte(line::EVENTS, 2);
+pub(super) const EVENT_TAG: u8 = tag_byte(line::EVENTS, 2);
 
 /// The tag of a field with a number below 16.
 const fn tag_byte(number: u32, wire_type: u32) -> u8 {
@@ -494,7 +463,7 @@ const fn tag_byte(number: u32, wire_type: u32) -> u8 {
 
 /// The length-delimited value whose length is at `at`, and the offset after it, at most `end`.
 #[inline]
-fn delimited(file: &[u8], at: usize, end: usize) -> Result<(&[u8], usize), Fault> {
+pub(super) fn delimited(file: &[u8], at: usize, end: usize) -> Result<(&[u8], usize), Fault> {
     let (length, begin) = varint(file, at)?;
     let stop = usize::try_from(length)
         .ok()

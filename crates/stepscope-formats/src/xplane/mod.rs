@@ -7,13 +7,15 @@
 //! `docs/formats/xspace.md` has the schema, how each field is read, and the stats that we add.
 //!
 //! Reading order: `wire` (field numbers), `marks` (stats with a meaning), `index` (where
-//! everything lies), `lines` (the hot path), `reader`, `facts`, `args`; then `writer`, `sink`, `rows`,
-//! `assemble`; `census` counts without reading.
+//! everything lies), `heads` and `lines` (the hot path, with `batch`), `reader`, `facts`, `args`; then
+//! `writer`, `sink`, `rows`, `assemble`; `census` counts without reading.
 
 mod args;
 mod assemble;
+mod batch;
 mod census;
 mod facts;
+mod heads;
 mod index;
 mod lines;
 mod marks;

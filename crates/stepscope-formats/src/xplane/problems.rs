@@ -67,12 +67,12 @@ impl Reading<'_> {
         say(
             Diagnostic::BadTime,
             tally.bad_times,
-            "more than 106 days from the start of the profile",
+            "more than 53 days from the start of the line, or 106 from that of the profile",
         );
         say(
             Diagnostic::ImpossibleDuration,
             tally.endless,
-            "an end more than 106 days from the start of the profile; shown with no length",
+            "longer than 53 days, or with an end 106 days from the start of the profile; shown with no length",
         );
         say(
             Diagnostic::ImpossibleDuration,

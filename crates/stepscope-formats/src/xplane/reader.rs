@@ -9,6 +9,7 @@
 //! a row; batches are cut by bytes, not by the number of threads, each goes into a fork of
 //! the sink, and the forks are merged in the order of the file.
 
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,8 +17,9 @@ use stepscope_model::{ArgValue, Cancelled, Epoch, EventSink, ReadContext, Shared
 
 use super::args::XSpaceArgs;
 use super::facts::{Origin, module_name, text};
+use super::heads::{self, LineHead, STRETCH_BYTES};
 use super::index::{PlaneFrame, PlaneIndex, Space, Span, frame};
-use super::lines::{self, LineHead, ReadyLine, ReadyPlane, STRETCH_BYTES, Scratch, Tally};
+use super::lines::{self, ReadyLine, ReadyPlane, Scratch, Tally};
 use super::marks::{METADATA_PLANE, Role, TASK_ENVIRONMENT};
 use super::problems::framing_fault;
 use super::wire::StatValue;
@@ -28,7 +30,7 @@ use crate::FormatError;
 pub(super) const ABSOLUTE_NS: i64 = 100_000_000_000_000_000;
 
 /// Most batches of one file.
-const MAX_BATCHES: usize = 32;
+const MAX_BATCHES: usize = 128;
 
 /// Reads a whole file. See [`crate::read`] for what is promised.
 ///
@@ -88,25 +90,40 @@ fn scan_all(
     jobs: &[(usize, Span)],
     context: &ReadContext,
 ) -> Result<Vec<LineHead>, Cancelled> {
-    let total: usize = jobs.iter().map(|(_, span)| span.len()).sum();
-    let groups = batches(jobs.iter().map(|(_, span)| span.len()), total);
-    let scan = |group: std::ops::Range<usize>| -> Result<Vec<LineHead>, Cancelled> {
-        let mut heads = Vec::with_capacity(group.len());
-        for (_, span) in jobs.get(group).unwrap_or_default() {
-            context.advance(0)?;
-            heads.push(lines::scan(file, *span));
+    let mut parts = Vec::with_capacity(jobs.len());
+    let mut counts = Vec::with_capacity(jobs.len());
+    for (_, line) in jobs {
+        let before = parts.len();
+        if context.threads > 1 {
+            parts.extend(heads::parts(file, *line));
+        } else {
+            parts.push(heads::whole(*line));
         }
-        Ok(heads)
-    };
-    let mut heads = Vec::with_capacity(jobs.len());
-    for group in in_parallel(context.threads, groups, &scan) {
-        heads.append(&mut group?);
+        counts.push(parts.len() - before);
     }
-    Ok(heads)
+    let total: usize = parts.iter().map(|part| part.len()).sum();
+    let groups = batches(parts.iter().map(|part| part.len()), total);
+    let walk = |group: Range<usize>| -> Result<Vec<heads::Walked>, Cancelled> {
+        let parts = parts.get(group).unwrap_or_default();
+        let walked = parts.iter().map(|part| {
+            context.advance(0)?;
+            Ok(heads::walk(file, *part))
+        });
+        walked.collect()
+    };
+    let mut walked = Vec::with_capacity(parts.len());
+    for group in in_parallel(context.threads, groups, &walk) {
+        walked.append(&mut group?);
+    }
+    let mut walked = parts.into_iter().zip(walked);
+    let heads = counts
+        .into_iter()
+        .map(|count| heads::join(file, walked.by_ref().take(count)));
+    Ok(heads.collect())
 }
 
 /// Cuts a row of things of these sizes into ranges of about the same size.
-fn batches(sizes: impl Iterator<Item = usize>, total: usize) -> Vec<std::ops::Range<usize>> {
+fn batches(sizes: impl Iterator<Item = usize>, total: usize) -> Vec<Range<usize>> {
     let target = STRETCH_BYTES.max(total / MAX_BATCHES);
     let mut found = Vec::new();
     let (mut begin, mut end, mut held) = (0, 0, 0);
@@ -130,21 +147,40 @@ fn in_parallel<I: Send, R: Send>(
     items: Vec<I>,
     work: &(impl Fn(I) -> R + Sync),
 ) -> Vec<R> {
+    let mut results = Vec::with_capacity(items.len());
+    in_order(threads, items, work, |result| results.push(result));
+    results
+}
+
+/// Runs `work` on each item, on as many threads as are allowed, and `take` on each result in the
+/// order of the items, as soon as its turn comes, on whichever thread is at hand.
+fn in_order<I: Send, R: Send>(
+    threads: usize,
+    items: Vec<I>,
+    work: &(impl Fn(I) -> R + Sync),
+    mut take: impl FnMut(R) + Send,
+) {
     let threads = threads.min(items.len());
     if threads <= 1 {
-        return items.into_iter().map(work).collect();
+        return items.into_iter().for_each(|item| take(work(item)));
     }
-    let slots: Vec<_> = items
+    let slots: Vec<Slot<I, R>> = items
         .into_iter()
         .map(|item| Mutex::new((Some(item), None)))
         .collect();
     let next = AtomicUsize::new(0);
+    let turn = Mutex::new((0, take));
     let run = || {
         while let Some(slot) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
             let item = slot.lock().ok().and_then(|mut slot| slot.0.take());
             let result = item.map(work);
             if let Ok(mut slot) = slot.lock() {
                 slot.1 = result;
+            }
+            // Whoever is taking now, or does so after the next item, takes ours too.
+            if let Ok(mut turn) = turn.try_lock() {
+                let (place, take) = &mut *turn;
+                take_ready(&slots, place, take);
             }
         }
     };
@@ -157,10 +193,23 @@ fn in_parallel<I: Send, R: Send>(
         }
         run();
     });
-    slots
-        .into_iter()
-        .filter_map(|slot| slot.into_inner().ok()?.1)
-        .collect()
+    if let Ok(mut turn) = turn.lock() {
+        let (place, take) = &mut *turn;
+        take_ready(&slots, place, take);
+    }
+}
+
+/// An item, until it is taken, and its result, from then until that is taken.
+type Slot<I, R> = Mutex<(Option<I>, Option<R>)>;
+
+/// Takes the results from `place` on that are there.
+fn take_ready<I, R>(slots: &[Slot<I, R>], place: &mut usize, take: &mut impl FnMut(R)) {
+    while let Some(slot) = slots.get(*place)
+        && let Some(result) = slot.lock().ok().and_then(|mut slot| slot.1.take())
+    {
+        *place += 1;
+        take(result);
+    }
 }
 
 /// Pours all events.
@@ -173,29 +222,29 @@ fn pour_all<S: EventSink>(
     context: &ReadContext,
     sink: &mut S,
 ) -> Result<Tally, Cancelled> {
-    let stretches: Vec<_> = lines
-        .iter()
-        .zip(heads)
-        .filter_map(|(line, head)| {
-            let (plane, line) = line.as_ref()?;
-            Some((planes.get(*plane)?.as_ref()?, line, head))
-        })
-        .flat_map(|(plane, line, head)| {
-            head.stretches
-                .iter()
-                .map(move |stretch| (plane, line, *stretch))
-        })
-        .collect();
-    let total = stretches.iter().map(|(_, _, span)| span.len()).sum();
-    let groups = batches(stretches.iter().map(|(_, _, span)| span.len()), total);
-    let pour = |group: std::ops::Range<usize>, sink: &mut S| -> Result<Tally, Cancelled> {
+    let mut stretches = Vec::new();
+    for (line, head) in lines.iter().zip(heads) {
+        let Some((plane, line)) = line else { continue };
+        let Some(Some(plane)) = planes.get(*plane) else {
+            continue;
+        };
+        if !line.counters {
+            let events = usize::try_from(head.events).unwrap_or(usize::MAX);
+            sink.expect_slices(line.track, events);
+        }
+        stretches.extend(head.stretches.iter().map(|stretch| (plane, line, *stretch)));
+    }
+    let sizes = || stretches.iter().map(|(_, _, stretch)| stretch.span.len());
+    let groups = batches(sizes(), sizes().sum());
+    let pour = |group: Range<usize>, sink: &mut S| -> Result<Tally, Cancelled> {
         let mut tally = Tally::default();
         let mut scratch = Scratch::default();
-        for (plane, line, span) in stretches.get(group).unwrap_or_default() {
+        for (plane, line, stretch) in stretches.get(group).unwrap_or_default() {
+            let span = stretch.span;
             context.advance(span.len() as u64)?;
             tally.add(&lines::pour(
                 file,
-                *span,
+                span,
                 plane,
                 line,
                 source,
@@ -216,21 +265,26 @@ fn pour_all<S: EventSink>(
         .into_iter()
         .map(|group| (group, sink.fork()))
         .collect();
-    let poured = in_parallel(context.threads, forks, &|(group, mut fork)| {
-        let tally = pour(group, &mut fork);
-        (fork, tally)
-    });
     let mut sum = Tally::default();
     let mut cancelled = Ok(());
-    for (fork, tally) in poured {
-        match tally {
-            Ok(tally) => {
-                sum.add(&tally);
-                sink.merge(fork);
+    let work = |(group, mut fork): (Range<usize>, S)| {
+        let mine = stretches.get(group.clone()).unwrap_or_default();
+        for row in mine.chunk_by(|a, b| a.1.track == b.1.track) {
+            if let Some((_, line, _)) = row.first().filter(|(_, line, _)| !line.counters) {
+                let events = row.iter().map(|(_, _, stretch)| stretch.events).sum();
+                fork.expect_slices(line.track, events);
             }
-            Err(stop) => cancelled = Err(stop),
         }
-    }
+        let tally = pour(group, &mut fork);
+        (fork, tally)
+    };
+    in_order(context.threads, forks, &work, |(fork, tally)| match tally {
+        Ok(tally) => {
+            sum.add(&tally);
+            sink.merge(fork);
+        }
+        Err(stop) => cancelled = Err(stop),
+    });
     cancelled.map(|()| sum)
 }
 

@@ -8,8 +8,9 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{Diagnostic, EventSink, NameId, ReadContext, TrackId, TrackKind, TrackPatch};
 
 use super::facts::{plane_name, stream_number};
+use super::heads::LineHead;
 use super::index::{PlaneFrame, PlaneIndex};
-use super::lines::{self, LineHead, ReadyLine, ReadyMetadata, ReadyPlane};
+use super::lines::{self, ReadyLine, ReadyMetadata, ReadyPlane};
 use super::marks::{COUNTERS_LINE, Place, Role, number_in_name};
 use super::reader::{ABSOLUTE_NS, Clock, Reading};
 use super::record::TrackRecord;

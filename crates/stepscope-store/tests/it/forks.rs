@@ -176,3 +176,86 @@ fn a_hundred_thousand_forks_over_many_tracks_are_cheap() {
     assert_eq!(trace.slice_count(), 50_000);
     assert_eq!(trace.name_count(), 8);
 }
+
+/// Slices of one track in four stretches, each by a fork of its own: with and without saying how
+/// many are coming, one by one and in columns.
+fn stretches(expect: bool, columns: bool) -> String {
+    use stepscope_model::{ArgRef, Dur, NameId, SliceColumns, SliceIn, SourceId, Time};
+    const EACH: i64 = 5_000;
+    let mut builder = TraceBuilder::new();
+    let mut parent = builder.file(FileSpec::default());
+    let track = parent.track("1/1");
+    let shared = parent.name("shared");
+    if expect {
+        parent.expect_slices(track, 4 * 5_000);
+    }
+    let mut forks: Vec<_> = (0..4).map(|_| parent.fork()).collect();
+    for (number, fork) in (0..).zip(&mut forks) {
+        if expect {
+            fork.expect_slices(track, 5_000);
+        }
+        let own = fork.name(&format!("of fork {number}"));
+        let first = number * EACH;
+        let start: Vec<_> = (first..first + EACH)
+            .map(|at| Time::from_ps(at * 10))
+            .collect();
+        let dur: Vec<_> = (0..EACH).map(|at| Dur::from_ps(at % 13 - 1)).collect();
+        let name: Vec<_> = (0..EACH)
+            .map(|at| if at % 3 == 0 { own } else { shared })
+            .collect();
+        let category: Vec<_> = (0..EACH)
+            .map(|at| {
+                if number == 2 && at > 4_000 {
+                    shared
+                } else {
+                    NameId::EMPTY
+                }
+            })
+            .collect();
+        // None at first, near ones, and one that lies far from all others.
+        let args: Vec<_> = (0..EACH)
+            .map(|at| match (number, at) {
+                (0, _) => ArgRef::NONE,
+                (3, 4_321) => ArgRef::new(SourceId(0), 1 << 40),
+                (_, at) if at % 4 == 0 => ArgRef::new(SourceId(0), (first + at) as u64),
+                _ => ArgRef::NONE,
+            })
+            .collect();
+        let all = SliceColumns {
+            start: &start,
+            dur: &dur,
+            name: &name,
+            category: &category,
+            args: &args,
+        };
+        let marked = SliceIn {
+            start: Time::from_ps((first + EACH) * 10 - 1),
+            name: own,
+            step: Some(number),
+            ..SliceIn::default()
+        };
+        if columns {
+            fork.slices(track, all);
+        } else {
+            all.iter().for_each(|slice| fork.slice(track, slice));
+        }
+        fork.slice(track, marked);
+    }
+    for fork in forks {
+        parent.merge(fork);
+    }
+    builder.add(parent);
+    let trace = builder.finish();
+    assert_eq!(trace.debug_validate(), Ok(()));
+    assert_eq!(trace.slice_count(), 20_004);
+    format!("{:?} {}", slices(&trace), everything(&trace))
+}
+
+#[test]
+fn room_and_columns_change_nothing() {
+    let plain = stretches(false, false);
+    assert!(plain.contains("of fork 3"));
+    for (expect, columns) in [(true, false), (false, true), (true, true)] {
+        assert!(stretches(expect, columns) == plain, "{expect} {columns}");
+    }
+}

@@ -352,8 +352,37 @@ fn times_that_cannot_be_are_left_out_and_counted() {
             /host:CPU/3: "x" -5+0
             /host:CPU/3: "x" 5+0
             NegativeDuration 1: duration_ps below zero
-            BadTime 3: more than 106 days from the start of the profile
-            ImpossibleDuration 1: an end more than 106 days from the start of the profile; shown with no length
+            BadTime 3: more than 53 days from the start of the line, or 106 from that of the profile
+            ImpossibleDuration 1: longer than 53 days, or with an end 106 days from the start of the profile; shown with no length
+        "#]],
+    );
+}
+
+#[test]
+fn an_overflowed_offset_does_not_stretch_the_view() {
+    // The line begins later, so that the sums lie within the range of times.
+    let line = Message::new()
+        .int(3, 70_000)
+        .message(4, &event(1, i64::MIN, 1))
+        .message(4, &event(1, i64::MIN + 1_000_000, 1))
+        .message(4, &event(1, -(1 << 62), 1))
+        .message(4, &event(1, i64::MAX - 80_000_000, 1))
+        .message(4, &event(1, 5, 1 << 62))
+        .message(4, &event(1, 6, (1 << 62) - 1))
+        .message(4, &event(1, -((1 << 62) - 1), 1))
+        .message(4, &event(1, 7, 1));
+    let plane = host(&[line]).message(4, &event_metadata(1, "x"));
+    check(
+        &[plane],
+        &expect![[r#"
+            /host:CPU "/host:CPU" Group
+            /host:CPU/0 "" Thread
+            /host:CPU/0: "x" 70000005+0
+            /host:CPU/0: "x" 70000006+4611686018427387903
+            /host:CPU/0: "x" -4611686018357387903+1
+            /host:CPU/0: "x" 70000007+1
+            BadTime 4: more than 53 days from the start of the line, or 106 from that of the profile
+            ImpossibleDuration 1: longer than 53 days, or with an end 106 days from the start of the profile; shown with no length
         "#]],
     );
 }
