@@ -15,6 +15,8 @@ pub(crate) enum NameClass {
     Perfetto,
     /// `.json` without a further word: content decides.
     AnyJson,
+    /// `.txt` named like a profiler's report: content decides.
+    AnyText,
     /// Recognised, but not readable in this version: named in the list of what was left out.
     Other,
 }
@@ -51,6 +53,14 @@ const OTHER: &[&str] = &[
     ".pstats",
 ];
 
+/// How Lightning begins the names of its profilers' reports: the stage.
+const STAGES: &[&str] = &["fit-", "validate-", "test-", "predict-", "tune-"];
+
+fn is_report_name(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    STAGES.iter().any(|stage| lower.starts_with(stage)) || lower.contains("report")
+}
+
 /// What the name promises, `None` when it is no trace's name.
 pub(crate) fn classify(name: &str) -> Option<NameClass> {
     let ends = |suffixes: &[&str]| suffixes.iter().any(|suffix| strip(name, suffix).is_some());
@@ -64,6 +74,8 @@ pub(crate) fn classify(name: &str) -> Option<NameClass> {
         Some(NameClass::TraceJson)
     } else if ends(&[".json", ".json.gz"]) {
         Some(NameClass::AnyJson)
+    } else if ends(&[".txt"]) && is_report_name(name) {
+        Some(NameClass::AnyText)
     } else {
         None
     }

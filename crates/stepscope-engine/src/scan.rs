@@ -105,10 +105,19 @@ pub(crate) struct Found {
     pub(crate) sniffed: u64,
 }
 
+/// What the first bytes of a file tell.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Content {
+    Trace,
+    /// Recognised, but no reader opens it.
+    NotReadable,
+    Nothing,
+}
+
 /// What is remembered of files whose names say too little, from scan to scan.
 #[derive(Default)]
 pub(crate) struct Sniffed {
-    traces: FxHashMap<(PathBuf, Stamp), bool>,
+    known: FxHashMap<(PathBuf, Stamp), Content>,
 }
 
 /// Looks below one path that the user gave.
@@ -184,6 +193,11 @@ pub(crate) fn kept_aside(root: &Path, session: &Path, file: &Path) -> Option<Fou
     run.id = names::run_id(&shown);
     run.name = names::run_name(&shown);
     Some(run)
+}
+
+/// Whether a name of this class leaves it to the content.
+fn names_too_little(class: NameClass) -> bool {
+    matches!(class, NameClass::AnyJson | NameClass::AnyText)
 }
 
 struct Walk<'a> {
@@ -298,7 +312,7 @@ impl Walk<'_> {
         let name = name.to_string_lossy();
         let class = names::classify(&name)?;
         if !kind.is_file() {
-            if class != NameClass::AnyJson {
+            if !names_too_little(class) {
                 self.problem(&path, "it is no regular file".to_owned(), None);
             }
             return None;
@@ -314,7 +328,7 @@ impl Walk<'_> {
                 return None;
             }
         };
-        if class == NameClass::AnyJson && !self.is_trace(&path, stamp) {
+        if names_too_little(class) && !self.is_trace(&path, stamp) {
             return None;
         }
         let rank = names::ranked(names::stem(&name)).map(|found| found.rank);
@@ -327,36 +341,38 @@ impl Walk<'_> {
         })
     }
 
-    /// Looks at the first bytes of a file whose name says too little.
+    /// Looks at the first bytes of a file whose name says too little; what is recognised but has no
+    /// reader is noted.
     fn is_trace(&mut self, path: &Path, stamp: Stamp) -> bool {
         let key = (path.to_owned(), stamp);
-        if let Some(known) = self.sniffed.traces.get(&key) {
-            return *known;
+        let known = self.sniffed.known.get(&key).copied();
+        let content = known.unwrap_or_else(|| self.content(path));
+        self.sniffed.known.insert(key, content);
+        if content == Content::NotReadable {
+            self.found.not_readable.push(path.to_owned());
         }
+        content == Content::Trace
+    }
+
+    fn content(&mut self, path: &Path) -> Content {
         self.found.sniffed += 1;
-        let head = head_of(path, SNIFF_BYTES);
-        let answer = head
-            .as_deref()
-            .map(|head| detect::detect(head, &lossy_name(path)));
-        let is_trace = match answer {
-            Ok(Ok(found)) if found.evidence == Evidence::Content => {
-                let readable = matches!(
-                    found.format,
-                    Format::ChromeJson | Format::XSpace | Format::Perfetto
-                );
-                if !readable {
-                    self.found.not_readable.push(path.to_owned());
-                }
-                readable && (found.format != Format::ChromeJson || has_events(path))
-            }
-            Ok(_) => false,
+        let head = match head_of(path, SNIFF_BYTES) {
+            Ok(head) => head,
             Err(error) => {
-                self.problem(path, reason(error), None);
-                false
+                self.problem(path, reason(&error), None);
+                return Content::Nothing;
             }
         };
-        self.sniffed.traces.insert(key, is_trace);
-        is_trace
+        let Ok(found) = detect::detect(&head, &lossy_name(path)) else {
+            return Content::Nothing;
+        };
+        match (found.evidence, found.format) {
+            (Evidence::Content, Format::ChromeJson) if has_events(path) => Content::Trace,
+            (Evidence::Content, Format::XSpace | Format::Perfetto) => Content::Trace,
+            (Evidence::Content, Format::ChromeJson) => Content::Nothing,
+            (Evidence::Content, _) => Content::NotReadable,
+            _ => Content::Nothing,
+        }
     }
 
     /// A link: followed when it leads to a place inside the given directory.
@@ -368,8 +384,8 @@ impl Walk<'_> {
         by_link: &mut Vec<(PathBuf, FoundFile)>,
     ) {
         let name = link.file_name().unwrap_or_default().to_owned();
-        let looks_like_trace = names::classify(&name.to_string_lossy())
-            .is_some_and(|class| class != NameClass::AnyJson);
+        let looks_like_trace =
+            names::classify(&name.to_string_lossy()).is_some_and(|class| !names_too_little(class));
         let target = match std::fs::canonicalize(link) {
             Ok(target) => target,
             Err(error) => {
@@ -695,6 +711,12 @@ mod tests {
         );
         write(&dir.path().join("node_modules/x.trace.json"), "");
         write(&dir.path().join("c.prof"), "");
+        write(
+            &dir.path().join("fit-report.txt"),
+            "FIT Profiler Report\n\n| Action |\n",
+        );
+        write(&dir.path().join("test-report.txt"), "all is well\n");
+        write(&dir.path().join("notes.txt"), "FIT Profiler Report\n");
         write(&dir.path().join("sub/d.pftrace"), "");
         let mut sniffed = Sniffed::default();
         let found = scan(dir.path(), 256, &mut sniffed).unwrap();
@@ -706,9 +728,12 @@ mod tests {
                 "sub/d.pftrace x1 +0"
             ]
         );
-        assert_eq!((found.sniffed, found.not_readable.len()), (3, 1));
-        // Known files are not looked at again.
-        assert_eq!(scan(dir.path(), 256, &mut sniffed).unwrap().sniffed, 0);
+        let not_readable = ["c.prof", "fit-report.txt"].map(|name| dir.path().join(name));
+        assert_eq!(found.not_readable, not_readable);
+        assert_eq!(found.sniffed, 5);
+        // Known files are not looked at again, and no less known.
+        let again = scan(dir.path(), 256, &mut sniffed).unwrap();
+        assert_eq!((again.sniffed, again.not_readable), (0, found.not_readable));
     }
 
     #[test]

@@ -12,6 +12,7 @@ import type {
 } from '../model/event.ts';
 import { kindNumber } from '../model/kind.ts';
 import type {
+  ListedRuns,
   RunDetail,
   RunFault,
   RunImporting,
@@ -108,13 +109,18 @@ function summaryOf(value: Json): RunSummary | undefined {
   };
 }
 
-export async function fetchRuns(options?: RequestOptions): Promise<readonly RunSummary[]> {
+export async function fetchRuns(options?: RequestOptions): Promise<ListedRuns> {
   const body = asObject((await getJson('/runs', options)).body);
   // Newest first, also where opening a run has told a better time than its file's.
   const age = (run: RunSummary) => -(run.recordedUnixMs ?? Number.NEGATIVE_INFINITY);
-  return asArray(body?.['runs'])
-    .flatMap((item) => summaryOf(item) ?? [])
-    .sort((a, b) => age(a) - age(b) || 0);
+  const left = asObject(body?.['notReadable']);
+  return {
+    runs: asArray(body?.['runs'])
+      .flatMap((item) => summaryOf(item) ?? [])
+      .sort((a, b) => age(a) - age(b) || 0),
+    notReadable:
+      left === undefined ? undefined : { count: asNumber(left['count']) ?? 0, files: asTexts(left['files']) },
+  };
 }
 
 function toolOf(value: Json): RunTool | undefined {

@@ -24,7 +24,7 @@ export function bindLiveData(store: Store): () => void {
     clearTimeout(timer);
     timer = setTimeout(async () => {
       try {
-        runList.value = { runs: await fetchRuns({ urgency: 'soon' }), loaded: true };
+        runList.value = { ...(await fetchRuns({ urgency: 'soon' })), loaded: true };
       } catch {
         // The lost-connection bar says so; the list stays as it was.
       }

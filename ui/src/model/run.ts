@@ -54,6 +54,13 @@ export interface RunSource {
 }
 
 /** An opened run. */
+/** The run list. */
+export interface ListedRuns {
+  readonly runs: readonly RunSummary[];
+  /** Files that were recognised but cannot be read yet: how many, and the first names. */
+  readonly notReadable: { readonly count: number; readonly files: readonly string[] } | undefined;
+}
+
 export interface RunDetail {
   readonly id: string;
   readonly name: string;

@@ -1,13 +1,12 @@
 // lists.ts: the live run list and the opened run, as every page sees them. Filled by `app`.
 import { signal } from '@preact/signals';
-import type { RunDetail, RunImporting, RunSummary } from '../model/run.ts';
+import type { ListedRuns, RunDetail, RunImporting } from '../model/run.ts';
 
-export interface RunList {
-  readonly runs: readonly RunSummary[];
+export interface RunList extends ListedRuns {
   readonly loaded: boolean;
 }
 
-export const runList = signal<RunList>({ runs: [], loaded: false });
+export const runList = signal<RunList>({ runs: [], notReadable: undefined, loaded: false });
 
 /** Import progress by run, as the event stream tells it. */
 export const importProgress = signal<ReadonlyMap<string, { readonly phase: string; readonly done: number }>>(new Map());

@@ -14,7 +14,7 @@ use crate::problem::Problem;
 use crate::reply::{Json, RunRequest, about_run};
 use crate::routes::{importing, notes, stats};
 use crate::state::State;
-use crate::wire::run::{Page, RunDetail, RunRow};
+use crate::wire::run::{NotReadable, Page, RunDetail, RunRow};
 
 /// Longest time that an answer is held back for an import, seconds.
 const MAX_WAIT_S: f64 = 60.0;
@@ -80,9 +80,15 @@ pub(super) async fn server(Shared(state): Shared<Arc<State>>) -> Response {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Rows {
     runs: Vec<RunRow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_readable: Option<NotReadable>,
 }
+
+/// Most files that a list of what was left out names.
+const NAMED: usize = 3;
 
 /// `GET /runs`
 pub(super) async fn list(Shared(state): Shared<Arc<State>>, params: Params) -> Response {
@@ -114,7 +120,10 @@ fn rows(state: &State, params: &Params) -> Result<Page<Rows>, Problem> {
     Ok(Page {
         total,
         cursor: (next < total).then(|| next.to_string()),
-        list: Rows { runs },
+        list: Rows {
+            runs,
+            not_readable: NotReadable::new(&state.engine().not_readable(), NAMED),
+        },
     })
 }
 

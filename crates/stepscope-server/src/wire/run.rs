@@ -1,6 +1,7 @@
 //! Runs, their tracks and their tools, as they travel.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::Serialize;
 use stepscope_engine::{RunProblem, RunState, RunSummary};
@@ -20,6 +21,28 @@ pub(crate) struct Page<T> {
     /// The field's name differs by list.
     #[serde(flatten)]
     pub(crate) list: T,
+}
+
+/// Files that were recognised, but that no reader of this version opens.
+#[derive(Serialize)]
+pub(crate) struct NotReadable {
+    count: usize,
+    /// Names of the first ones.
+    files: Vec<String>,
+}
+
+impl NotReadable {
+    /// `None` when there are none; at most `named` are named.
+    pub(crate) fn new(paths: &[PathBuf], named: usize) -> Option<Self> {
+        let name = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default();
+            name.to_string_lossy().into_owned()
+        };
+        (!paths.is_empty()).then(|| Self {
+            count: paths.len(),
+            files: paths.iter().take(named).map(name).collect(),
+        })
+    }
 }
 
 /// A row of the run list.

@@ -26,7 +26,7 @@ export function RunsPage({
   readonly store: Store;
   readonly server: ServerInfo | undefined;
 }): JSX.Element {
-  const { runs, loaded } = runList.value;
+  const { runs, notReadable, loaded } = runList.value;
   const [held, setHeld] = useState<readonly string[] | undefined>(undefined);
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   const [message, setMessage] = useState<string | undefined>(undefined);
@@ -141,6 +141,14 @@ export function RunsPage({
             Close
           </button>
         </div>
+      )}
+      {notReadable === undefined ? undefined : (
+        <p class="ss-quiet" data-testid="not-readable">
+          Recognised, not yet readable: {notReadable.files.join(', ')}
+          {notReadable.count > notReadable.files.length
+            ? ` and ${formatCount(notReadable.count - notReadable.files.length)} more`
+            : ''}
+        </p>
       )}
       {dismissed.size === 0 ? undefined : (
         <p class="ss-quiet">
