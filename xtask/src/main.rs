@@ -52,6 +52,10 @@ fn main() -> ExitCode {
         Some((command, rest)) => (command.as_str(), rest),
         None => ("--help", &[][..]),
     };
+    if rest.iter().any(|word| word == "--help" || word == "-h") {
+        print!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
     let result = match command {
         "demo" => demo::run(rest),
         "test" => test::run(rest),

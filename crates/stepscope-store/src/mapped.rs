@@ -1,4 +1,4 @@
-//! The one unsafe place of this crate: a typed view of aligned bytes that somebody else owns.
+//! A typed view of aligned bytes that somebody else owns: with `pages`, where this crate is unsafe.
 //!
 //! A cache image is used in place: opening it must not copy hundreds of megabytes. The bytes may
 //! be damaged, so only types for which every bit pattern is a value are viewed ([`Plain`]), and
