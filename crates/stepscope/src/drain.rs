@@ -247,6 +247,9 @@ impl Drain {
             if region.session.load(Ordering::SeqCst) != self.state || !exit::owned(region) {
                 continue;
             }
+            if head.name_given.load(Ordering::SeqCst) != 0 {
+                continue;
+            }
             let tid = head.tid.load(Ordering::Relaxed);
             let Ok(now) = std::fs::read(format!("/proc/self/task/{tid}/comm")) else {
                 continue;

@@ -184,8 +184,8 @@ pub(crate) struct RegionHead {
     pub(crate) serial: AtomicU32,
     /// The owner's id in the operating system.
     pub(crate) tid: AtomicU32,
-    /// Unused.
-    pub(crate) reserved: AtomicU32,
+    /// 1 when the program gave the name: the operating system is not asked for it.
+    pub(crate) name_given: AtomicU32,
     /// Chunks that may be used.
     pub(crate) chunk_limit: AtomicU32,
     /// Records that found no room.

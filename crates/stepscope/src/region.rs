@@ -265,6 +265,7 @@ impl Region {
         head.tid.store(os::thread_id(), Ordering::Relaxed);
         let mut name = [0; THREAD_NAME_BYTES];
         let len = own_name(&mut name, whole_name);
+        head.name_given.store(0, Ordering::SeqCst);
         crate::drain::set_name(head, &name[..len as usize]);
         head.nonce
             .store(ATTACH.nonce.load(Ordering::Relaxed), Ordering::Release);

@@ -44,7 +44,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 #[cfg(feature = "tracing")]
 use crate::clock::SLOW_CLOCK;
 use crate::clock::ticks;
-use crate::layout::{CHUNK_USABLE, OPEN_SPANS, RECORD_BYTES, Record, RegionHead};
+use crate::layout::{
+    CHUNK_USABLE, OPEN_SPANS, RECORD_BYTES, Record, RegionHead, THREAD_NAME_BYTES,
+};
 use crate::region::{ATTACH, FREE, Region, regions};
 
 /// Bits of [`STATE`] that hold the level.
@@ -176,6 +178,25 @@ impl Writer<'_> {
     #[inline]
     pub(crate) fn now(self) -> u64 {
         ticks(self.state)
+    }
+
+    /// Tells threads apart, for as long as they live.
+    #[inline]
+    pub(crate) fn thread(self) -> usize {
+        std::ptr::from_ref(self.local) as usize
+    }
+
+    /// Calls the thread by a name that the operating system does not know.
+    #[cold]
+    pub(crate) fn set_thread_name(self, name: &str) {
+        // SAFETY: attached.
+        let head = unsafe { &*self.local.head.get() };
+        let mut len = name.len().min(THREAD_NAME_BYTES);
+        while !name.is_char_boundary(len) {
+            len -= 1;
+        }
+        head.name_given.store(1, Ordering::SeqCst);
+        crate::drain::set_name(head, &name.as_bytes()[..len]);
     }
 
     #[inline]

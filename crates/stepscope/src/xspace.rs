@@ -19,6 +19,9 @@ use crate::decode::{Arg, Batch, Decoder, Event, Kind, ThreadState, Value};
 use crate::index::{Index, Thread};
 use crate::names;
 
+/// Facts with such a key say what kind of program was recorded.
+const KIND_FACT: &str = "kind.";
+
 /// Id of the line with the counters; no thread has it.
 const COUNTERS_ID: i64 = -1;
 
@@ -169,15 +172,24 @@ impl Write for Counted<'_> {
 }
 
 fn describe(plane: &mut PlaneWriter, facts: &Facts) {
+    let mut kinds = 0;
     for (key, value) in &facts.stats {
+        if key.starts_with(KIND_FACT) {
+            let id = plane.bool_argument(key);
+            plane.add_stat(id, StatValue::Int(1));
+            kinds += 1;
+            continue;
+        }
         let id = plane.stat(key);
         match value.parse::<i64>() {
             Ok(number) => plane.add_stat(id, StatValue::Int(number)),
             Err(_) => plane.add_stat(id, StatValue::Str(value)),
         }
     }
-    let id = plane.bool_argument("kind.Rust");
-    plane.add_stat(id, StatValue::Int(1));
+    if kinds == 0 {
+        let id = plane.bool_argument("kind.Rust");
+        plane.add_stat(id, StatValue::Int(1));
+    }
     if facts.recovered {
         let id = plane.bool_argument("stepscope.recovered");
         plane.add_stat(id, StatValue::Int(1));

@@ -63,8 +63,12 @@ pub struct SessionOptions {
     pub host_name: Option<String>,
     /// Also write `HOST.trace.json.gz`. Default: false. Needs the feature `chrome`.
     pub trace_json: bool,
-    /// More facts about the run, shown by viewers: `rank`, `world_size`, ...
+    /// More facts about the run, shown by viewers: `rank`, `world_size`, ... Those whose names begin
+    /// with `kind.` say what kind of program it is; without any it is `kind.Rust`.
     pub facts: Vec<(String, String)>,
+    /// What the user should know about this recording from its beginning, one sentence each. They
+    /// come back in [`StopReport::warnings`](super::StopReport::warnings) and are in the file.
+    pub warnings: Vec<String>,
 }
 
 impl Default for SessionOptions {
@@ -78,6 +82,7 @@ impl Default for SessionOptions {
             host_name: None,
             trace_json: false,
             facts: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 }

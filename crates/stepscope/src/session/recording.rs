@@ -94,7 +94,7 @@ pub(super) fn start_program(
         let _ = std::fs::remove_dir(&folder);
     }
     let mut session = result?;
-    session.warnings = warnings;
+    session.warnings.extend(warnings);
     Ok(session)
 }
 
@@ -216,7 +216,7 @@ fn start(
         owner,
         host,
         files,
-        warnings: Vec::new(),
+        warnings: options.warnings.clone(),
         control,
         drain,
     })

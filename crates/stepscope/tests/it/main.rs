@@ -18,6 +18,7 @@ mod crash;
 mod edges;
 mod files;
 mod flight;
+mod open;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -1,0 +1,265 @@
+//! Spans whose two ends are two calls, for bindings to languages whose scopes are not Rust's.
+//!
+//! An [`OpenSpan`] is a plain value: it may be forgotten (then the span is shown as unfinished),
+//! ended in any order, and even ended on another thread than it began on, which costs more.
+
+use std::sync::atomic::Ordering;
+
+use crate::layout::{
+    FLAG_ARGS, FLAG_NAMED_BY_TEXT, KIND_INSTANT, KIND_SPAN, KIND_STEP, meta, meta_kind,
+};
+use crate::names;
+use crate::region::regions;
+use crate::ring::{LEVEL_MASK, OpenSlot, STATE, Writer, with_writer};
+use crate::span::{ArgValue, put_text, put_value};
+
+/// An argument whose name is known at run time only.
+pub type NamedArg<'a> = (&'a str, ArgValue<'a>);
+
+/// What an [`OpenSpan`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanKind {
+    /// A slice.
+    Span,
+    /// A step, which analyses group by; its number is the argument `step_num`.
+    Step,
+}
+
+impl SpanKind {
+    const fn bits(self) -> u8 {
+        match self {
+            Self::Span => KIND_SPAN,
+            Self::Step => KIND_STEP,
+        }
+    }
+}
+
+/// The number of a text, valid in this process for ever: what [`OpenSpan::begin_known`] takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NameNumber(u32);
+
+impl NameNumber {
+    /// The text's number, made if it is new; `None` when it cannot have one now (see
+    /// [`Span::enter`](crate::Span::enter)).
+    pub fn of(text: &str) -> Option<Self> {
+        match names::intern(text) {
+            0 => None,
+            number => Some(Self(number)),
+        }
+    }
+}
+
+/// What [`OpenSpan::add`] changes of the third word.
+const ADDED: u64 = meta(0, 0, FLAG_ARGS, 0);
+
+/// A span that has begun. See the [module's text](self).
+#[derive(Clone, Copy, Debug)]
+pub struct OpenSpan {
+    begin: u64,
+    meta: u64,
+    state: u32,
+    slot: OpenSlot,
+    /// Tells threads apart.
+    thread: usize,
+}
+
+impl OpenSpan {
+    /// A span that is not recorded.
+    pub const NONE: Self = Self {
+        begin: 0,
+        meta: 0,
+        state: 0,
+        slot: Writer::NO_SLOT,
+        thread: 0,
+    };
+
+    /// Begins a span, [`OpenSpan::NONE`] when nothing is being recorded.
+    #[inline]
+    pub fn begin(name: &str, kind: SpanKind, args: &[NamedArg<'_>]) -> Self {
+        let state = STATE.load(Ordering::Relaxed);
+        if state & LEVEL_MASK == 0 {
+            return Self::NONE;
+        }
+        begin_as(state, names::intern(name), name, kind, args)
+    }
+
+    /// As [`begin`](Self::begin), without arguments, with a name that has been looked up before.
+    #[inline]
+    pub fn begin_known(name: NameNumber) -> Self {
+        let state = STATE.load(Ordering::Relaxed);
+        if state & LEVEL_MASK == 0 {
+            return Self::NONE;
+        }
+        with_writer(state, |writer| {
+            let begin = writer.now();
+            let meta = meta(name.0, KIND_SPAN, 0, 0);
+            Self {
+                begin,
+                meta,
+                state,
+                slot: writer.open(begin, meta),
+                thread: writer.thread(),
+            }
+        })
+        .unwrap_or(Self::NONE)
+    }
+
+    /// Whether its session still records.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.state != 0 && STATE.load(Ordering::Relaxed) == self.state
+    }
+
+    /// Whether it is a span at all, and not [`OpenSpan::NONE`].
+    #[inline]
+    pub fn was_begun(&self) -> bool {
+        self.state != 0
+    }
+
+    /// Adds arguments to a span that is open. On another thread than the span's they are left out.
+    pub fn add(&mut self, args: &[NamedArg<'_>]) {
+        if !self.is_open() || args.is_empty() {
+            return;
+        }
+        let added = with_writer(self.state, |writer| {
+            writer.thread() == self.thread && {
+                put_all(writer, self.begin, args);
+                true
+            }
+        });
+        if added == Some(true) {
+            self.meta |= ADDED;
+        }
+    }
+
+    /// Ends the span.
+    ///
+    /// # Errors
+    /// The span itself, still open, when it began on another thread: see
+    /// [`end_elsewhere`](Self::end_elsewhere).
+    #[inline]
+    pub fn end(self) -> Result<(), Self> {
+        // What began in a session that has ended was written by that session.
+        if !self.is_open() {
+            return Ok(());
+        }
+        let ended = with_writer(self.state, |writer| {
+            let mine = writer.thread() == self.thread;
+            if mine {
+                writer.close(self.slot, self.begin, writer.now(), self.meta);
+            }
+            mine
+        });
+        if ended == Some(false) {
+            Err(self)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Ends a span that began on another thread: it is written as this thread's, with its name and
+    /// arguments given once more. Costs a look through the threads' open spans.
+    #[cold]
+    pub fn end_elsewhere(self, name: &str, args: &[NamedArg<'_>]) {
+        if !self.is_open() {
+            return;
+        }
+        for region in regions() {
+            if region.session.load(Ordering::SeqCst) != self.state {
+                continue;
+            }
+            // The owner frees the slot only after it has written the span, which it will not.
+            for slot in region.open() {
+                let held = slot.meta.load(Ordering::Acquire);
+                let same = held != 0 && (held ^ self.meta) & !ADDED == 0;
+                if same && slot.key.load(Ordering::Relaxed) == self.begin {
+                    slot.meta.store(0, Ordering::Release);
+                }
+            }
+        }
+        let id = names::intern(name);
+        with_writer(self.state, |writer| {
+            let mut flags = 0;
+            if id == 0 {
+                flags |= FLAG_NAMED_BY_TEXT;
+                put_text(writer, self.begin, 0, 0, name);
+            }
+            if !args.is_empty() {
+                flags |= FLAG_ARGS;
+                put_all(writer, self.begin, args);
+            }
+            let meta = meta(id, meta_kind(self.meta), flags, 0);
+            writer.record([self.begin, writer.now(), meta]);
+        });
+    }
+}
+
+#[inline]
+fn begin_as(state: u32, id: u32, name: &str, kind: SpanKind, args: &[NamedArg<'_>]) -> OpenSpan {
+    with_writer(state, |writer| {
+        let begin = writer.now();
+        let mut flags = 0;
+        if id == 0 {
+            flags |= FLAG_NAMED_BY_TEXT;
+            put_text(writer, begin, 0, 0, name);
+        }
+        if !args.is_empty() {
+            flags |= FLAG_ARGS;
+            put_all(writer, begin, args);
+        }
+        let meta = meta(id, kind.bits(), flags, 0);
+        OpenSpan {
+            begin,
+            meta,
+            state,
+            slot: writer.open(begin, meta),
+            thread: writer.thread(),
+        }
+    })
+    .unwrap_or(OpenSpan::NONE)
+}
+
+fn put_all(writer: Writer<'_>, key: u64, args: &[NamedArg<'_>]) {
+    for (name, value) in args {
+        put_value(writer, key, names::intern(name), 0, *value);
+    }
+}
+
+/// Records a point in time on this thread's track; as [`instant()`](crate::instant()) with arguments
+/// whose names are known at run time only.
+pub fn instant_with(name: &str, args: &[NamedArg<'_>]) {
+    let state = STATE.load(Ordering::Relaxed);
+    if state & LEVEL_MASK == 0 {
+        return;
+    }
+    let id = names::intern(name);
+    with_writer(state, |writer| {
+        let at = writer.now();
+        let mut flags = 0;
+        if id == 0 {
+            flags |= FLAG_NAMED_BY_TEXT;
+            put_text(writer, at, 0, 0, name);
+        }
+        if !args.is_empty() {
+            flags |= FLAG_ARGS;
+            put_all(writer, at, args);
+        }
+        writer.record([at, 0, meta(id, KIND_INSTANT, flags, 0)]);
+    });
+}
+
+/// Calls the calling thread by this name in the recording that runs now, whatever the operating
+/// system calls it. At most 64 bytes are kept.
+pub fn name_thread(name: &str) {
+    let state = STATE.load(Ordering::Relaxed);
+    if state & LEVEL_MASK != 0 {
+        with_writer(state, |writer| writer.set_thread_name(name));
+    }
+}
+
+/// A number that is different for each recording of this process, 0 while nothing is recorded: for
+/// what has to be done once in each.
+#[inline]
+pub fn recording_number() -> u32 {
+    STATE.load(Ordering::Relaxed)
+}

@@ -1,0 +1,104 @@
+//! Spans whose ends are two calls, as bindings to other languages need them.
+
+use stepscope::open::{NameNumber, OpenSpan, SpanKind, instant_with, name_thread};
+use stepscope::{ArgValue, SessionOptions, start_trace, start_trace_with, stop_trace};
+
+use crate::{alone, names, read};
+
+#[test]
+fn begins_and_ends_in_any_order() {
+    let _alone = alone();
+    assert!(!OpenSpan::begin("off", SpanKind::Span, &[]).was_begun());
+    let dir = tempfile::tempdir().unwrap();
+    start_trace(dir.path()).unwrap();
+    let first = OpenSpan::begin("first", SpanKind::Span, &[("a", ArgValue::Int(1))]);
+    let mut second = OpenSpan::begin("second", SpanKind::Span, &[]);
+    let step = OpenSpan::begin("train", SpanKind::Step, &[("step_num", ArgValue::Int(7))]);
+    first.end().unwrap();
+    second.add(&[("late", ArgValue::Bool(true))]);
+    second.end().unwrap();
+    step.end().unwrap();
+    OpenSpan::begin_known(NameNumber::of("known").unwrap())
+        .end()
+        .unwrap();
+    let long = "x".repeat(3_000);
+    OpenSpan::begin(&long, SpanKind::Span, &[]).end().unwrap();
+    instant_with("point", &[("b", ArgValue::Str("c"))]);
+    let forgotten = OpenSpan::begin("forgotten", SpanKind::Span, &[]);
+    assert!(forgotten.is_open());
+    let report = stop_trace().unwrap();
+    assert!(!forgotten.is_open());
+    assert!(forgotten.end().is_ok(), "of a session that has ended");
+    assert_eq!(
+        (report.spans, report.unfinished, report.instants),
+        (6, 1, 1)
+    );
+    let probe = read(&report.path);
+    let mut expected = vec!["first", "forgotten", "known", "second", "train", &long];
+    expected.sort_unstable();
+    let mut found = names(&probe);
+    found.sort_unstable();
+    found.retain(|name| *name != "point");
+    assert_eq!(found, expected);
+    let args = |name: &str| {
+        let slice = probe.slices.iter().find(|slice| slice.name == name);
+        probe.args(slice.unwrap().args)
+    };
+    assert_eq!(args("first"), [("a".to_owned(), "Int(1)".to_owned())]);
+    assert_eq!(args("second"), [("late".to_owned(), "Bool(true)".to_owned())]);
+    let step = probe.slices.iter().find_map(|slice| slice.step);
+    assert_eq!(step, Some(7));
+}
+
+#[test]
+fn ends_on_another_thread_once_and_there() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    start_trace(dir.path()).unwrap();
+    let span = OpenSpan::begin("moved", SpanKind::Span, &[("rows", ArgValue::Int(3))]);
+    let there = std::thread::Builder::new().name("there".to_owned());
+    let thread = there.spawn(move || {
+        name_thread("called otherwise");
+        let span = span.end().unwrap_err();
+        span.end_elsewhere("moved", &[("rows", ArgValue::Int(3))]);
+    });
+    thread.unwrap().join().unwrap();
+    stepscope::Span::enter("here").is_recording();
+    let report = stop_trace().unwrap();
+    assert_eq!((report.spans, report.unfinished), (2, 0));
+    let probe = read(&report.path);
+    let moved = probe
+        .slices
+        .iter()
+        .find(|slice| slice.name == "moved")
+        .unwrap();
+    assert_eq!(
+        probe.args(moved.args),
+        [("rows".to_owned(), "Int(3)".to_owned())]
+    );
+    let track = probe.tracks.iter().find(|track| track.key == moved.track);
+    assert_eq!(track.unwrap().name, "called otherwise");
+}
+
+#[test]
+fn the_file_says_what_the_options_say() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let options = SessionOptions {
+        facts: vec![("kind.Python".to_owned(), "true".to_owned())],
+        warnings: vec!["something is missing".to_owned()],
+        ..SessionOptions::default()
+    };
+    start_trace_with(dir.path(), &options).unwrap();
+    let report = stop_trace().unwrap();
+    assert_eq!(report.warnings, ["something is missing"]);
+    let bytes = std::fs::read(&report.path).unwrap();
+    let has = |text: &str| {
+        bytes
+            .windows(text.len())
+            .any(|part| part == text.as_bytes())
+    };
+    assert!(has("something is missing"));
+    assert!(has("kind.Python"));
+    assert!(!has("kind.Rust"));
+}
