@@ -1,7 +1,6 @@
 //! What went wrong, as the user reads it: one line, `error: what, where, what to do`.
 
 use std::io::Write;
-use std::process::ExitCode;
 
 use stepscope_engine::EngineError;
 
@@ -48,11 +47,11 @@ impl CliError {
     }
 
     /// See the module's text of [`crate`].
-    pub fn exit_code(&self) -> ExitCode {
+    pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Failed { .. } => ExitCode::from(1),
-            Self::Usage { .. } => ExitCode::from(2),
-            Self::PipeClosed => ExitCode::SUCCESS,
+            Self::Failed { .. } => 1,
+            Self::Usage { .. } => 2,
+            Self::PipeClosed => 0,
         }
     }
 }

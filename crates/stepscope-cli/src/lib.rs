@@ -32,16 +32,22 @@ use error::CliError;
 
 /// Runs the command with the arguments of the process.
 pub fn main() -> ExitCode {
+    main_with(std::env::args_os().collect()).into()
+}
+
+/// Runs the command on the process's own output; `arguments` begin with the program's name. The exit
+/// code.
+pub fn main_with(arguments: Vec<OsString>) -> u8 {
     let stdout = std::io::stdout();
     let mut out = BufWriter::new(stdout.lock());
-    let outcome = run(std::env::args_os().collect(), &mut out);
+    let outcome = run(arguments, &mut out);
     // What was printed before a failure belongs before its message.
     let flushed = out.flush().map_err(CliError::from);
     let outcome = outcome.and(flushed);
     // After a closed pipe the rest belongs nowhere: it must not be written again on drop.
     let (_, _) = out.into_parts();
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(error) => {
             error.print(&mut std::io::stderr().lock());
             error.exit_code()
