@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::part::{Outcome, Parts};
-use crate::{laws, shell, ui};
+use crate::{laws, package, shell, ui};
 
 /// `cargo xtask check`
 pub(crate) fn run(_arguments: &[String]) -> Result<()> {
@@ -16,6 +16,8 @@ pub(crate) fn run(_arguments: &[String]) -> Result<()> {
         shell::run(shell::cargo().args([
             "clippy",
             "--quiet",
+            "--workspace",
+            "--exclude=rust_mnist",
             "--all-targets",
             "--all-features",
             "--",
@@ -27,7 +29,14 @@ pub(crate) fn run(_arguments: &[String]) -> Result<()> {
     parts.run("doc", || {
         shell::run(
             shell::cargo()
-                .args(["doc", "--quiet", "--no-deps", "--all-features"])
+                .args([
+                    "doc",
+                    "--quiet",
+                    "--workspace",
+                    "--exclude=rust_mnist",
+                    "--no-deps",
+                    "--all-features",
+                ])
                 .env("RUSTDOCFLAGS", "-D warnings"),
         )?;
         Ok(Outcome::Ok)
@@ -35,6 +44,7 @@ pub(crate) fn run(_arguments: &[String]) -> Result<()> {
     parts.run("layers", laws::layers);
     parts.run("words", laws::words);
     parts.run("docs", laws::docs);
+    parts.run("python", package::check);
     parts.run("ui", || {
         if !shell::exists("npm") {
             return Ok(Outcome::NotRun(

@@ -35,6 +35,7 @@ const FENCED: &[(&str, &[&str])] = &[
     ("indicatif", &["stepscope-cli"]),
     ("datafusion", &["stepscope-sql"]),
     ("rust-embed", &["stepscope-server"]),
+    ("pyo3", &["stepscope-py"]),
     (
         "serde",
         &[
@@ -253,7 +254,9 @@ fn links(text: &str) -> Vec<String> {
 fn sources() -> Result<Vec<std::path::PathBuf>> {
     let root = shell::root();
     let mut files = Vec::new();
-    for place in ["crates", "xtask", "examples", "fuzz", "ui/src", "benches"] {
+    for place in [
+        "crates", "xtask", "examples", "fuzz", "ui/src", "benches", "python",
+    ] {
         shell::collect(
             &root.join(place),
             &["node_modules", "dist", "target", "corpus"],

@@ -15,6 +15,7 @@ mod demo;
 mod fuzz;
 mod generate;
 mod laws;
+mod package;
 mod part;
 mod peers;
 mod python;
@@ -35,7 +36,8 @@ stepscope's own commands
       installs what it needs. --quick leaves out the
       browser, the Python frameworks and the captures, and says so
   cargo xtask check
-      fmt, clippy, layers, words, docs, and the viewer's lint and types
+      fmt, clippy, layers, words, docs, and lint and types of the viewer and of the
+      Python package
   cargo xtask bench [spans|open|windows|capture] ...
       ratios against peers measured in the same run; writes benches/RESULTS.md
   cargo xtask fuzz [TARGET] [--seconds 60]

@@ -11,7 +11,7 @@ use crate::python::Environment;
 use crate::{demo, shell};
 
 /// The peers' own readers and clients. jax pins jaxlib; xprof brings its own protobuf.
-const PEERS: Environment =
+pub(crate) const PEERS: Environment =
     Environment::of("peers", &["jax==0.10.2", "xprof==2.24.2", "grpcio==1.85.1"]);
 
 /// PyTorch/XLA on the CPU. The wheel of torch asks for 2.8 GB of CUDA libraries that are never

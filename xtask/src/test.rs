@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::part::{Outcome, Parts};
-use crate::{browser, demo, generate, peers, shell, ui};
+use crate::{browser, demo, generate, package, peers, shell, ui};
 
 /// `cargo xtask test [--quick] [PART]…`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
@@ -31,6 +31,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         let first = [
             "generated code",
             "viewer in a browser",
+            "python package",
             "example",
             "peers read our files",
         ];
@@ -44,6 +45,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     }
     parts.run("generated code", generate::is_fresh);
     parts.run("viewer in a browser", in_a_browser);
+    parts.run("python package", package::test);
     parts.run("example", || {
         demo::train(&demo::log_directory("test"))?;
         Ok(Outcome::Ok)

@@ -1,0 +1,98 @@
+//! The function tracer: every call of a Python or C function as a slice, in all threads.
+//!
+//! ```text
+//! 3.12 and newer: monitoring (sys.monitoring)  \
+//!                                                stack (what each thread is in) -> recorder
+//! 3.10 and 3.11:  profile (PyEval_SetProfile)  /    names (of code objects and C functions)
+//! ```
+//!
+//! Names are as JAX's tracer gives them: `$train.py:12 step` for Python functions, `$builtins len` for
+//! functions of C modules, `$<unknown> append` for methods of C types. A generator or coroutine is
+//! one slice for each time that it runs. What is running when the recording starts is not shown; what
+//! runs when it stops is *unfinished*. The package's own functions are left out.
+
+mod monitoring;
+mod names;
+mod profile;
+mod stack;
+
+use std::cell::UnsafeCell;
+
+use pyo3::prelude::*;
+
+/// A value that only the thread with the interpreter's lock touches.
+struct Locked<T>(UnsafeCell<T>);
+
+#[allow(unsafe_code, reason = "the interpreter's lock is the lock")]
+// SAFETY: `with` asks for the lock.
+unsafe impl<T> Sync for Locked<T> {}
+
+impl<T> Locked<T> {
+    const fn new(value: T) -> Self {
+        Self(UnsafeCell::new(value))
+    }
+
+    /// `work` must not run Python code: that could give up the lock, or come back here.
+    #[inline]
+    #[allow(unsafe_code, reason = "as above")]
+    fn with<R>(&self, _py: Python<'_>, work: impl FnOnce(&mut T) -> R) -> R {
+        // SAFETY: the lock is held, and nobody comes back in here, by the rule above.
+        work(unsafe { &mut *self.0.get() })
+    }
+}
+
+/// Which way calls are traced now.
+enum Way {
+    Off,
+    Monitoring(monitoring::Tool),
+    Profile(profile::Hook),
+}
+
+static WAY: Locked<Way> = Locked::new(Way::Off);
+
+/// Starts tracing calls. Why it cannot, if it cannot. `own_folder` is the package's own.
+#[pyfunction]
+#[pyo3(signature = (own_folder))]
+pub(crate) fn start_calls(py: Python<'_>, own_folder: String) -> PyResult<Option<String>> {
+    if WAY.with(py, |now| !matches!(now, Way::Off)) {
+        return Ok(None);
+    }
+    names::begin(py, own_folder);
+    let way = if py.version_info() >= (3, 12) {
+        monitoring::Tool::start(py).map(|started| started.map(Way::Monitoring))
+    } else {
+        profile::Hook::start(py).map(|started| started.map(Way::Profile))
+    };
+    match way {
+        Ok(Ok(way)) => {
+            WAY.with(py, |now| *now = way);
+            Ok(None)
+        }
+        Ok(Err(reason)) => {
+            names::end(py);
+            Ok(Some(reason))
+        }
+        Err(error) => {
+            names::end(py);
+            Err(error)
+        }
+    }
+}
+
+/// Stops tracing calls; nothing if they are not traced.
+#[pyfunction]
+pub(crate) fn stop_calls(py: Python<'_>) -> PyResult<()> {
+    let result = match WAY.with(py, |now| std::mem::replace(now, Way::Off)) {
+        Way::Off => return Ok(()),
+        Way::Monitoring(tool) => tool.stop(py),
+        Way::Profile(hook) => hook.stop(py),
+    };
+    names::end(py);
+    result
+}
+
+/// In a fork's child: the recording is the parent's.
+#[pyfunction]
+pub(crate) fn forget_calls(py: Python<'_>) -> PyResult<()> {
+    stop_calls(py)
+}

@@ -1,0 +1,230 @@
+//! `CPython` 3.12 and newer: `sys.monitoring`, with callbacks that are plain C functions.
+//!
+//! A call site whose callee is not a C function is silenced (`DISABLE`) when it is first met, since
+//! its functions announce themselves; so Python calls cost two callbacks and not three. C functions
+//! that such a site calls later are not shown.
+#![allow(unsafe_code, reason = "callbacks of the interpreter")]
+
+use std::ptr;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::{Locked, names, stack};
+
+/// The interpreter's number for us while calls are traced.
+pub(super) struct Tool {
+    number: u8,
+}
+
+/// `sys.monitoring.DISABLE`.
+static DISABLE: Locked<Option<Py<PyAny>>> = Locked::new(None);
+
+/// Profilers' own number first, then those that are nobody's.
+const NUMBERS: [u8; 3] = [2, 4, 3];
+
+type Callback = unsafe extern "C" fn(
+    *mut ffi::PyObject,
+    *mut *mut ffi::PyObject,
+    ffi::Py_ssize_t,
+) -> *mut ffi::PyObject;
+
+const EVENTS: [(&str, Callback); 9] = [
+    ("PY_START", function_begins),
+    ("PY_RESUME", function_begins),
+    ("PY_THROW", function_begins),
+    ("PY_RETURN", function_ends),
+    ("PY_YIELD", function_ends),
+    ("PY_UNWIND", function_ends),
+    ("CALL", call),
+    ("C_RETURN", c_function_ends),
+    ("C_RAISE", c_function_ends),
+];
+
+impl Tool {
+    /// Begins, or says why it cannot.
+    pub(super) fn start(py: Python<'_>) -> PyResult<Result<Self, String>> {
+        let monitoring = monitoring(py)?;
+        let mut holders = Vec::new();
+        let mut number = None;
+        for candidate in NUMBERS {
+            let holder = monitoring.call_method1("get_tool", (candidate,))?;
+            if holder.is_none() {
+                number = Some(candidate);
+                break;
+            }
+            holders.push(holder.to_string());
+        }
+        let Some(number) = number else {
+            return Ok(Err(format!(
+                "other tools use sys.monitoring: {}",
+                holders.join(", ")
+            )));
+        };
+        monitoring.call_method1("use_tool_id", (number, "stepscope"))?;
+        let tool = Self { number };
+        let begun = tool.register(py, &monitoring);
+        if let Err(error) = begun {
+            tool.stop(py)?;
+            return Err(error);
+        }
+        Ok(Ok(tool))
+    }
+
+    fn register(&self, py: Python<'_>, monitoring: &Bound<'_, PyAny>) -> PyResult<()> {
+        let disable = monitoring.getattr("DISABLE")?.unbind();
+        let before = DISABLE.with(py, |held| held.replace(disable));
+        drop(before);
+        let events = monitoring.getattr("events")?;
+        let mut wanted = 0_u32;
+        for (name, callback) in EVENTS {
+            let event: u32 = events.getattr(name)?.extract()?;
+            let callback = function(py, callback)?;
+            monitoring.call_method1("register_callback", (self.number, event, callback))?;
+            wanted |= event;
+        }
+        // Sites that an earlier recording silenced speak again.
+        monitoring.call_method0("restart_events")?;
+        monitoring.call_method1("set_events", (self.number, wanted))?;
+        Ok(())
+    }
+
+    /// Ends.
+    pub(super) fn stop(self, py: Python<'_>) -> PyResult<()> {
+        let monitoring = monitoring(py)?;
+        monitoring.call_method1("set_events", (self.number, 0))?;
+        let events = monitoring.getattr("events")?;
+        for (name, _) in EVENTS {
+            let event: u32 = events.getattr(name)?.extract()?;
+            monitoring.call_method1("register_callback", (self.number, event, py.None()))?;
+        }
+        monitoring.call_method1("free_tool_id", (self.number,))?;
+        Ok(())
+    }
+}
+
+fn monitoring(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    py.import("sys")?.getattr("monitoring")
+}
+
+/// A Python object that calls `callback`.
+fn function(py: Python<'_>, callback: Callback) -> PyResult<Bound<'_, PyAny>> {
+    // The interpreter keeps the pointer for as long as the function lives: nine of them for each
+    // recording would add up, so they are made once.
+    static MADE: Locked<Option<Py<PyDict>>> = Locked::new(None);
+    let key = callback as usize;
+    let made = MADE.with(py, |made| made.as_ref().map(|made| made.clone_ref(py)));
+    let made = if let Some(made) = made {
+        made.into_bound(py)
+    } else {
+        let fresh = PyDict::new(py);
+        MADE.with(py, |made| *made = Some(fresh.clone().unbind()));
+        fresh
+    };
+    if let Some(known) = made.get_item(key)? {
+        return Ok(known);
+    }
+    let definition = Box::leak(Box::new(ffi::PyMethodDef {
+        ml_name: c"stepscope".as_ptr(),
+        ml_meth: ffi::PyMethodDefPointer {
+            PyCFunctionFast: callback,
+        },
+        ml_flags: ffi::METH_FASTCALL,
+        ml_doc: ptr::null(),
+    }));
+    // SAFETY: the definition lives for ever.
+    let new = unsafe {
+        Bound::from_owned_ptr_or_err(
+            py,
+            ffi::PyCFunction_NewEx(definition, ptr::null_mut(), ptr::null_mut()),
+        )?
+    };
+    made.set_item(key, &new)?;
+    Ok(new)
+}
+
+fn none() -> *mut ffi::PyObject {
+    // SAFETY: lives for ever; called with the lock.
+    unsafe { ffi::Py_NewRef(ffi::Py_None()) }
+}
+
+#[cold]
+fn silence(py: Python<'_>) -> *mut ffi::PyObject {
+    DISABLE.with(py, |disable| match disable {
+        Some(disable) => disable.clone_ref(py).into_ptr(),
+        None => none(),
+    })
+}
+
+/// `(code, offset, ...)`
+unsafe extern "C" fn function_begins(
+    _: *mut ffi::PyObject,
+    args: *mut *mut ffi::PyObject,
+    count: ffi::Py_ssize_t,
+) -> *mut ffi::PyObject {
+    if count < 1 || !stepscope::is_recording() {
+        return none();
+    }
+    // SAFETY: called by the interpreter with the lock, and `count` objects, the first a code object.
+    unsafe {
+        let py = Python::assume_attached();
+        let code = *args;
+        let traced = names::with_code(py, code, |called| {
+            stack::begin(py, code as usize, called);
+        });
+        let _ = traced;
+    }
+    none()
+}
+
+unsafe extern "C" fn function_ends(
+    _: *mut ffi::PyObject,
+    args: *mut *mut ffi::PyObject,
+    count: ffi::Py_ssize_t,
+) -> *mut ffi::PyObject {
+    if count >= 1 {
+        // SAFETY: as above.
+        stack::end(unsafe { *args } as usize);
+    }
+    none()
+}
+
+/// `(code, offset, callable, argument)`
+unsafe extern "C" fn call(
+    _: *mut ffi::PyObject,
+    args: *mut *mut ffi::PyObject,
+    count: ffi::Py_ssize_t,
+) -> *mut ffi::PyObject {
+    if count < 3 || !stepscope::is_recording() {
+        return none();
+    }
+    // SAFETY: as above.
+    unsafe {
+        let py = Python::assume_attached();
+        let callable = *args.add(2);
+        if !names::is_c_function(callable) {
+            return silence(py);
+        }
+        names::with_c_function(py, callable, |key, called| stack::begin(py, key, called));
+    }
+    none()
+}
+
+unsafe extern "C" fn c_function_ends(
+    _: *mut ffi::PyObject,
+    args: *mut *mut ffi::PyObject,
+    count: ffi::Py_ssize_t,
+) -> *mut ffi::PyObject {
+    if count >= 3 {
+        // SAFETY: as above.
+        unsafe {
+            let callable = *args.add(2);
+            if names::is_c_function(callable) {
+                let py = Python::assume_attached();
+                stack::end(names::c_function_key(py, callable));
+            }
+        }
+    }
+    none()
+}

@@ -1,0 +1,43 @@
+//! `stepscope._core`: the native half of the Python package.
+//!
+//! ```text
+//! python/src/stepscope (what users see, checks of options, decorators)
+//!        -> here: annotation (the hot types), session, values, calls (the function tracer), command
+//!               -> stepscope (the recorder), stepscope-cli (the command)
+//! ```
+//!
+//! Reading order: this file, [`annotation`], [`values`], [`threads`], [`session`], [`calls`],
+//! [`command`]. What is typed and documented for users stands in `python/src/stepscope`; the stub
+//! `_core.pyi` there is compared with this module by the package's tests.
+//!
+//! All state of these modules is guarded by the interpreter's lock; an interpreter without one cannot
+//! load this library (one stable-ABI build serves `CPython` 3.10 and newer).
+
+mod annotation;
+mod calls;
+mod command;
+mod session;
+mod texts;
+mod threads;
+mod values;
+
+use pyo3::prelude::*;
+
+/// The module's table of contents.
+#[pymodule(gil_used = true)]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    annotation::add_to(module)?;
+    module.add_function(wrap_pyfunction!(session::start, module)?)?;
+    module.add_function(wrap_pyfunction!(session::stop, module)?)?;
+    module.add_function(wrap_pyfunction!(session::discard, module)?)?;
+    module.add_function(wrap_pyfunction!(session::flush, module)?)?;
+    module.add_function(wrap_pyfunction!(session::is_recording, module)?)?;
+    module.add_function(wrap_pyfunction!(session::counter, module)?)?;
+    module.add_function(wrap_pyfunction!(session::instant, module)?)?;
+    module.add_function(wrap_pyfunction!(calls::start_calls, module)?)?;
+    module.add_function(wrap_pyfunction!(calls::stop_calls, module)?)?;
+    module.add_function(wrap_pyfunction!(calls::forget_calls, module)?)?;
+    module.add_function(wrap_pyfunction!(command::run_command, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! Start, stop and the verbs that are no context managers.
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
+use stepscope::open::instant_with;
+use stepscope::{HostTracerLevel, SessionError, SessionOptions};
+
+use crate::{threads, values};
+
+/// Starts a recording. The options were checked by the caller.
+#[pyfunction]
+#[pyo3(signature = (log_dir, *, host_tracer_level, crash_safe, buffer_bytes, memory_limit_bytes,
+    session_name, host_name, trace_json, facts, warnings))]
+#[allow(
+    clippy::too_many_arguments,
+    clippy::needless_pass_by_value,
+    reason = "keywords of a private function, called from one place"
+)]
+pub(crate) fn start(
+    py: Python<'_>,
+    log_dir: PathBuf,
+    host_tracer_level: u32,
+    crash_safe: bool,
+    buffer_bytes: usize,
+    memory_limit_bytes: usize,
+    session_name: Option<String>,
+    host_name: Option<String>,
+    trace_json: bool,
+    facts: Vec<(String, String)>,
+    warnings: Vec<String>,
+) -> PyResult<()> {
+    let level = HostTracerLevel::try_from(host_tracer_level).map_err(|error| raised(py, &error))?;
+    let options = SessionOptions {
+        host_tracer_level: level,
+        crash_safe,
+        buffer_bytes,
+        memory_limit_bytes,
+        session_name,
+        host_name,
+        trace_json,
+        facts,
+        warnings,
+    };
+    py.detach(|| stepscope::start_trace_with(&log_dir, &options))
+        .map_err(|error| raised(py, &error))
+}
+
+/// Stops the recording and writes it; what was written, by name.
+#[pyfunction]
+pub(crate) fn stop(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let report = py
+        .detach(stepscope::stop_trace)
+        .map_err(|error| raised(py, &error))?;
+    let fields = PyDict::new(py);
+    fields.set_item("path", report.path)?;
+    fields.set_item("trace_json", report.trace_json)?;
+    fields.set_item("spans", report.spans)?;
+    fields.set_item("unfinished", report.unfinished)?;
+    fields.set_item("instants", report.instants)?;
+    fields.set_item("samples", report.samples)?;
+    fields.set_item("threads", report.threads)?;
+    fields.set_item("dropped", report.dropped)?;
+    fields.set_item("size_bytes", report.bytes)?;
+    fields.set_item("crash_safe", report.crash_safe)?;
+    fields.set_item("warnings", PyTuple::new(py, report.warnings)?)?;
+    Ok(fields)
+}
+
+/// Throws the recording away.
+#[pyfunction]
+pub(crate) fn discard(py: Python<'_>) -> PyResult<()> {
+    py.detach(stepscope::discard_trace)
+        .map_err(|error| raised(py, &error))
+}
+
+/// Waits until what was recorded so far is in the journal.
+#[pyfunction]
+pub(crate) fn flush(py: Python<'_>) -> bool {
+    py.detach(stepscope::flush_trace)
+}
+
+/// Tell whether something is being recorded in this process.
+#[pyfunction]
+pub(crate) fn is_recording() -> bool {
+    stepscope::is_recording()
+}
+
+/// Record one sample of a counter. NaN and infinities are left out.
+///
+/// Examples
+/// --------
+/// >>> stepscope.counter("loss", 0.25)
+#[pyfunction]
+#[pyo3(signature = (name, value))]
+pub(crate) fn counter(name: &Bound<'_, PyString>, value: f64) {
+    if stepscope::is_recording() {
+        threads::greet(name.py());
+        stepscope::counter(&values::text(name), value);
+    }
+}
+
+/// Record a point in time on this thread's track, with arguments as for `Trace`.
+///
+/// Examples
+/// --------
+/// >>> stepscope.instant("checkpoint written", step=100)
+#[pyfunction]
+#[pyo3(signature = (name, /, **metadata))]
+pub(crate) fn instant(name: &Bound<'_, PyString>, metadata: Option<&Bound<'_, PyDict>>) {
+    if stepscope::is_recording() {
+        threads::greet(name.py());
+        values::with_args(metadata, |args| instant_with(&values::text(name), args));
+    }
+}
+
+/// The package's exception for an error of the recorder.
+fn raised(py: Python<'_>, error: &SessionError) -> PyErr {
+    let (class, text) = match error {
+        SessionError::AlreadyRecording { .. } | SessionError::CaptureRunning => (
+            "SessionActiveError",
+            format!(
+                "Profile has already been started. Only one profile may be run at a time. ({error})"
+            ),
+        ),
+        SessionError::NotRecording | SessionError::NotYours => {
+            ("NoSessionError", format!("No profile started: {error}"))
+        }
+        SessionError::BadName { .. } | SessionError::BadLevel { .. } => {
+            ("OptionValueError", error.to_string())
+        }
+        SessionError::NotADirectory { .. }
+        | SessionError::NotWritable { .. }
+        | SessionError::NoSpace { .. }
+        | SessionError::NotWritten { .. } => ("LogDirectoryError", error.to_string()),
+        _ => ("SessionError", error.to_string()),
+    };
+    let made = py
+        .import("stepscope._errors")
+        .and_then(|errors| errors.getattr(class))
+        .and_then(|class| class.call1((text,)));
+    match made {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(error) => error,
+    }
+}

@@ -1,0 +1,69 @@
+//! What `help()` says of the types; the stub `_core.pyi` says the same, and a test compares them.
+
+use std::ffi::CStr;
+
+/// Of `Trace`.
+pub(crate) const TRACE: &CStr = c"Trace(name, /, **metadata)
+--
+
+Make a block, or each call of a function, a slice.
+
+While nothing is being recorded it costs next to nothing, and its arguments are not looked at.
+
+Parameters
+----------
+name
+    The slice's name.
+**metadata
+    Arguments of the slice. int, float, bool and str keep their types, also NumPy's; of anything else
+    the ``str()`` is recorded.
+
+Raises
+------
+TypeError
+    The name is no str.
+
+Examples
+--------
+>>> with stepscope.Trace(\"load\", path=\"a.csv\"):
+...     batch = load()
+>>> @stepscope.Trace(\"evaluate\")
+... async def evaluate(model): ...
+";
+
+/// Of `StepTrace`.
+pub(crate) const STEP_TRACE: &CStr = c"StepTrace(name, step_num=None, **metadata)
+--
+
+Make a block one numbered step, which analyses (also XProf's) group by.
+
+Parameters
+----------
+name
+    Name of the step; XProf counts those that begin with ``train`` or ``test``.
+step_num
+    The step's number.
+**metadata
+    Further arguments, as for `Trace`.
+
+Examples
+--------
+>>> for n in range(10):
+...     with stepscope.StepTrace(\"train\", step_num=n):
+...         train_step()
+";
+
+/// Of `set_metadata`.
+pub(crate) const SET_METADATA: &CStr = c"set_metadata($self, /, **metadata)
+--
+
+Add arguments to the slice that is open.";
+
+/// Of `is_enabled`.
+pub(crate) const IS_ENABLED: &CStr = c"is_enabled()
+--
+
+Tell whether something is being recorded: worth asking before an argument is computed.";
+
+/// Of `name`.
+pub(crate) const NAME: &CStr = c"The slice's name.";

@@ -1,0 +1,54 @@
+"""
+Record what a program does, at nanosecond cost, and look at it.
+
+>>> import stepscope
+>>> with stepscope.trace("logs"):
+...     for n in range(10):
+...         with stepscope.StepTrace("train", step_num=n), stepscope.Trace("forward", rows=32):
+...             ...
+
+``stepscope logs`` in a shell shows the run; so do XProf, TensorBoard and
+``jax.profiler.ProfileData``. Importing this package imports no framework.
+"""
+
+from stepscope._core import StepTrace, Trace, __version__, counter, instant, is_recording
+from stepscope._decorate import annotate_function
+from stepscope._errors import (
+    LogDirectoryError,
+    NoSessionError,
+    OptionNameError,
+    OptionTypeError,
+    OptionValueError,
+    SessionActiveError,
+    SessionError,
+    StepscopeError,
+    StepscopeWarning,
+)
+from stepscope._options import ProfileOptions
+from stepscope._session import StopReport, discard_trace, flush_trace, start_trace, stop_trace, trace
+
+__all__ = [
+    "LogDirectoryError",
+    "NoSessionError",
+    "OptionNameError",
+    "OptionTypeError",
+    "OptionValueError",
+    "ProfileOptions",
+    "SessionActiveError",
+    "SessionError",
+    "StepTrace",
+    "StepscopeError",
+    "StepscopeWarning",
+    "StopReport",
+    "Trace",
+    "__version__",
+    "annotate_function",
+    "counter",
+    "discard_trace",
+    "flush_trace",
+    "instant",
+    "is_recording",
+    "start_trace",
+    "stop_trace",
+    "trace",
+]

@@ -1,0 +1,37 @@
+"""What goes wrong: every exception is a `StepscopeError` and the class that programs catch today."""
+
+
+class StepscopeError(Exception):
+    """Anything that this package raises on purpose."""
+
+
+class SessionError(StepscopeError, RuntimeError):
+    """A recording could not be started, stopped or written."""
+
+
+class SessionActiveError(SessionError):
+    """A recording of this process is running already."""
+
+
+class NoSessionError(SessionError):
+    """Nothing is being recorded."""
+
+
+class LogDirectoryError(SessionError, OSError):
+    """The log directory cannot be used, or has become full."""
+
+
+class OptionNameError(StepscopeError, AttributeError):
+    """There is no option of this name; the message names the nearest one."""
+
+
+class OptionTypeError(StepscopeError, TypeError):
+    """An option's value is of the wrong type."""
+
+
+class OptionValueError(StepscopeError, ValueError):
+    """An option's value makes no sense."""
+
+
+class StepscopeWarning(UserWarning):
+    """A recording goes on, but something that was asked for is missing from it."""

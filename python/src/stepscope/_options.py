@@ -1,0 +1,303 @@
+"""How a session records: every wrong name, type and value is an error at once."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stepscope._errors import OptionNameError, OptionTypeError, OptionValueError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from typing_extensions import Self
+
+INT64_MAX = 2**63 - 1
+
+
+class _Field(NamedTuple):
+    """One option."""
+
+    kind: type
+    default: Any
+    low: int = 0
+    high: int = INT64_MAX
+    # A level may be given as True or False, as JAX takes it.
+    takes_bool: bool = False
+
+
+_FIELDS: dict[str, _Field] = {
+    "host_tracer_level": _Field(int, 2, high=3, takes_bool=True),
+    "device_tracer_level": _Field(int, 1, high=3, takes_bool=True),
+    "python_tracer_level": _Field(int, 1, high=1, takes_bool=True),
+    "enable_hlo_proto": _Field(bool, default=True),
+    "include_dataset_ops": _Field(bool, default=True),
+    "duration_ms": _Field(int, 0),
+    "start_timestamp_ns": _Field(int, 0),
+    "repository_path": _Field(str, ""),
+    "session_id": _Field(str, ""),
+    "raise_error_on_start_failure": _Field(bool, default=False),
+    "crash_safe": _Field(bool, default=True),
+    "buffer_bytes": _Field(int, 8 << 20, low=64 << 10, high=8 << 20),
+    "memory_limit_bytes": _Field(int, 1 << 30, low=1 << 20),
+    "host_name": _Field(str, ""),
+}
+
+_TPU_MODES = ("TRACE_ONLY_HOST", "TRACE_ONLY_XLA", "TRACE_COMPUTE", "TRACE_COMPUTE_AND_SYNC")
+
+# What each key of `advanced_configuration` takes: the types, and the values or the most where known.
+_ADVANCED: dict[str, tuple[type, ...]] = {
+    "tpu_trace_mode": (str,),
+    "tpu_num_sparse_cores_to_trace": (int,),
+    "tpu_num_sparse_core_tiles_to_trace": (int,),
+    "tpu_num_chips_to_profile_per_task": (int,),
+    "tpu_perf_counters": (bool,),
+    "tpu_power_trace_level": (int,),
+    "tpu_e2e_enable_fw_throttle_event": (bool,),
+    "tpu_e2e_enable_fw_power_level_event": (bool,),
+    "tpu_e2e_enable_fw_thermal_event": (bool,),
+    "tpu_tracemark_lower": (int,),
+    "tpu_tracemark_upper": (int,),
+    "tpu_enable_periodic_counter_sampling": (bool,),
+    "tpu_tc_perf_counter_sampling_options": (str,),
+    "tpu_scs_perf_counter_sampling_options": (str,),
+    "tpu_sctc_perf_counter_sampling_options": (str,),
+    "tpu_sctd_perf_counter_sampling_options": (str,),
+    "tpu_cmn_perf_counter_sampling_options": (str,),
+    "tpu_icr_perf_counter_sampling_options": (str,),
+    "tpu_circular_buffer_tracing": (bool,),
+    "tpu_watched_sync_flag_number": (int,),
+    "tpu_watched_sync_flag_mask": (int,),
+    "tpu_sc_dma": (bool, int, str),
+    "tpu_cpu_perf_counter_profile_events": (str,),
+    "max_trace_buffers": (int,),
+    "enable_continuous_profiling": (bool,),
+    "profile_subprocesses": (bool,),
+    "gpu_max_callback_api_events": (int,),
+    "gpu_max_activity_api_events": (int,),
+    "gpu_max_annotation_strings": (int,),
+    "gpu_enable_nvtx_tracking": (bool,),
+    "gpu_enable_cupti_activity_graph_trace": (bool,),
+    "gpu_pm_sample_counters": (str,),
+    "gpu_pm_sample_interval_us": (int,),
+    "gpu_pm_sample_buffer_size_per_gpu_mb": (int,),
+    "gpu_num_chips_to_profile_per_task": (int,),
+    "gpu_dump_graph_node_mapping": (bool,),
+}
+_ADVANCED_MOST = {"gpu_pm_sample_buffer_size_per_gpu_mb": 4096, "tpu_power_trace_level": 2}
+
+
+def _unknown(what: str, name: object, known: Iterator[str] | list[str]) -> OptionNameError:
+    """Name the nearest right one."""
+    known = sorted(known)
+    near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+    return OptionNameError(f"no {what} {name!r}; {hint}")
+
+
+def _shown(kinds: tuple[type, ...]) -> str:
+    return " or ".join(kind.__name__ for kind in kinds)
+
+
+class AdvancedConfiguration(dict[str, "bool | int | str"]):
+    """Options of single platforms; a key that does not exist is an error when it is set."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+        self.update(*args, **kwargs)
+
+    def __setitem__(self, key: str, value: bool | int | str) -> None:
+        super().__setitem__(key, self._checked(key, value))
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Set several keys, each checked."""
+        for key, value in dict(*args, **kwargs).items():
+            self[key] = value
+
+    def setdefault(self, key: str, default: Any = None) -> bool | int | str:
+        """Set a key that is not set."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def __ior__(self, other: Any) -> Self:  # type: ignore[override,misc]
+        self.update(other)
+        return self
+
+    @staticmethod
+    def _checked(key: object, value: object) -> bool | int | str:
+        if not isinstance(key, str):
+            message = f"keys of advanced_configuration are str, not {type(key).__name__}"
+            raise OptionTypeError(message)
+        kinds = _ADVANCED.get(key)
+        if kinds is None:
+            raise _unknown("advanced_configuration", key, list(_ADVANCED))  # noqa: EM101 - no message
+        right = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+        if not right or not isinstance(value, (bool, int, str)):
+            message = f"{key} is {_shown(kinds)}, not {type(value).__name__} ({value!r})"
+            raise OptionTypeError(message)
+        if key == "tpu_trace_mode" and value not in _TPU_MODES:
+            near = difflib.get_close_matches(str(value), _TPU_MODES, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(_TPU_MODES)}"
+            message = f"no tpu_trace_mode {value!r}; {hint}"
+            raise OptionValueError(message)
+        most = _ADVANCED_MOST.get(key, INT64_MAX)
+        if isinstance(value, int) and not 0 <= value <= most:
+            message = f"{key} is 0 to {most}, not {value}"
+            raise OptionValueError(message)
+        return value
+
+
+class ProfileOptions:
+    """
+    How a session records.
+
+    Every option is also an attribute. A name that does not exist, a value of the wrong type or outside
+    of its range is an error when it is set, and the message names the nearest right one.
+
+    Parameters
+    ----------
+    host_tracer_level
+        0 records nothing, 1 what you annotate, 2 (default) also what libraries annotate, 3 everything.
+    python_tracer_level
+        1 (default): every call of a Python or C function is a slice, as in JAX; 0: none.
+    crash_safe
+        Keep the buffers in files of the session's folder, so that a killed program loses nothing but
+        the last moment. Default: True.
+    buffer_bytes
+        Bytes of each thread's buffer, 64 KiB to 8 MiB (default). Memory is touched only as it is used;
+        what comes while a buffer is full is dropped and counted.
+    memory_limit_bytes
+        Bytes of memory for a recording that is not kept in files. Default: 1 GiB.
+    session_id
+        Name of the session's folder. Default: the local time. Processes that give the same name become
+        one run.
+    host_name
+        Name of the file before ``.xplane.pb``. Default: the machine's name.
+    device_tracer_level, enable_hlo_proto, include_dataset_ops, repository_path, advanced_configuration
+        For the profilers of frameworks and for remote captures, in JAX's meaning. A recording of this
+        process's own has no part that they could change: they are checked, and written into the file.
+    duration_ms, start_timestamp_ns, raise_error_on_start_failure
+        As above; a recording of this process begins with `start_trace`, ends with `stop_trace`, and always
+        raises.
+
+    Raises
+    ------
+    OptionNameError
+        No such option (also an `AttributeError`).
+    OptionTypeError
+        A value of the wrong type (also a `TypeError`).
+    OptionValueError
+        A value outside of its range (also a `ValueError`).
+
+    Examples
+    --------
+    >>> options = stepscope.ProfileOptions(python_tracer_level=0)
+    >>> options.host_tracer_level = 3
+    >>> stepscope.start_trace("logs", options=options)
+    """
+
+    __slots__ = (*_FIELDS, "_advanced")
+
+    host_tracer_level: int
+    device_tracer_level: int
+    python_tracer_level: int
+    enable_hlo_proto: bool
+    include_dataset_ops: bool
+    duration_ms: int
+    start_timestamp_ns: int
+    repository_path: str
+    session_id: str
+    raise_error_on_start_failure: bool
+    crash_safe: bool
+    buffer_bytes: int
+    memory_limit_bytes: int
+    host_name: str
+
+    def __init__(self, **options: Any) -> None:
+        for name, field in _FIELDS.items():
+            object.__setattr__(self, name, field.default)
+        object.__setattr__(self, "_advanced", AdvancedConfiguration())
+        for name, value in options.items():
+            setattr(self, name, value)
+
+    @property
+    def advanced_configuration(self) -> AdvancedConfiguration:
+        """Options of single platforms, by JAX's names."""
+        return self._advanced  # type: ignore[attr-defined,no-any-return]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "advanced_configuration":
+            object.__setattr__(self, "_advanced", AdvancedConfiguration(value))
+            return
+        field = _FIELDS.get(name)
+        if field is None:
+            raise _unknown("option", name, [*_FIELDS, "advanced_configuration"])  # noqa: EM101 - no message
+        object.__setattr__(self, name, _checked(name, field, value))
+
+    def __delattr__(self, name: str) -> None:
+        message = f"the option {name!r} cannot be deleted; set it to its default"
+        raise OptionNameError(message)
+
+    def changed(self) -> dict[str, Any]:
+        """Those options that are not as they are by default."""
+        found = {
+            name: getattr(self, name)
+            for name, field in _FIELDS.items()
+            if getattr(self, name) != field.default
+        }
+        found.update({f"advanced_configuration.{key}": value for key, value in self._advanced.items()})  # type: ignore[attr-defined]
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ProfileOptions) and self.changed() == other.changed()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __copy__(self) -> ProfileOptions:
+        copy = ProfileOptions(**{name: getattr(self, name) for name in _FIELDS})
+        copy.advanced_configuration.update(self._advanced)  # type: ignore[attr-defined]
+        return copy
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ProfileOptions:
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[Callable[..., ProfileOptions], tuple[dict[str, Any]]]:
+        values = {name: getattr(self, name) for name in _FIELDS}
+        return (_made, ({**values, "advanced_configuration": dict(self._advanced)},))  # type: ignore[attr-defined]
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{name}={value!r}" for name, value in self.changed().items())
+        return f"ProfileOptions({inside})"
+
+
+def _made(values: dict[str, Any]) -> ProfileOptions:
+    return ProfileOptions(**values)
+
+
+def _checked(name: str, field: _Field, value: object) -> Any:
+    """Return the value, if it is of the right type and in range."""
+    number: int
+    if field.kind is int:
+        if isinstance(value, bool):
+            if not field.takes_bool:
+                message = f"{name} is int, not bool ({value!r})"
+                raise OptionTypeError(message)
+            number = int(value)
+        elif not isinstance(value, int):
+            index = getattr(value, "__index__", None)
+            if index is None:
+                message = f"{name} is int, not {type(value).__name__} ({value!r})"
+                raise OptionTypeError(message)
+            number = index()
+        else:
+            number = value
+        if not field.low <= number <= field.high:
+            most = f" to {field.high}" if field.high != INT64_MAX else " or more"
+            message = f"{name} is {field.low}{most}, not {number}"
+            raise OptionValueError(message)
+        return number
+    if not isinstance(value, field.kind):
+        message = f"{name} is {field.kind.__name__}, not {type(value).__name__} ({value!r})"
+        raise OptionTypeError(message)
+    return value

@@ -1,0 +1,334 @@
+"""Sessions: from `start_trace` to the file in the log directory."""
+
+from __future__ import annotations
+
+import _thread
+import atexit
+import contextlib
+import os
+import platform
+import shutil
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepscope import _core
+from stepscope._errors import OptionTypeError, StepscopeError, StepscopeWarning
+from stepscope._options import ProfileOptions
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    StrPath = str | os.PathLike[str]
+
+_OWN_FOLDER = str(Path(__file__).parent) + os.sep
+
+
+@dataclass(frozen=True)
+class StopReport:
+    """What a session wrote."""
+
+    path: Path
+    """The file that viewers open."""
+    trace_json: Path | None
+    """The JSON file for Perfetto, when it was asked for."""
+    spans: int
+    """Slices and steps, also those that were still open."""
+    unfinished: int
+    """Of them, those that were open when the session was stopped."""
+    instants: int
+    """Points in time."""
+    samples: int
+    """Samples of counters."""
+    threads: int
+    """Threads that recorded something."""
+    dropped: int
+    """Records that found no room."""
+    size_bytes: int
+    """Size of the file, in bytes."""
+    crash_safe: bool
+    """Whether the recording was kept in files while it ran."""
+    warnings: tuple[str, ...]
+    """What you should know, one sentence each. Also in the file."""
+
+
+@dataclass
+class _AfterStop:
+    """What is to be done with the file of the session that records."""
+
+    perfetto_trace: bool = False
+    perfetto_link: bool = False
+
+
+_after_stop = _AfterStop()
+_installed = False
+# Recording and the tracing of calls start and stop together.
+_lock = _thread.allocate_lock()
+
+
+def start_trace(
+    log_dir: StrPath,
+    *,
+    options: ProfileOptions | None = None,
+    create_perfetto_link: bool = False,
+    create_perfetto_trace: bool = False,
+) -> None:
+    """
+    Start recording this process.
+
+    Parameters
+    ----------
+    log_dir
+        The log directory. The file is written to ``LOG_DIR/plugins/profile/SESSION/HOST.xplane.pb`` by
+        `stop_trace`; directories are made as needed, and no file is ever overwritten.
+    options
+        How to record. Default: ``ProfileOptions()``.
+    create_perfetto_link
+        After the stop, print a link that opens the trace in Perfetto, and wait until it was followed.
+    create_perfetto_trace
+        Also write ``perfetto_trace.json.gz`` beside the file.
+
+    Raises
+    ------
+    SessionActiveError
+        This process is already recording (also a `RuntimeError`).
+    LogDirectoryError
+        The log directory cannot be written (also an `OSError`).
+    OptionTypeError
+        ``options`` is no `ProfileOptions` (also a `TypeError`).
+
+    Examples
+    --------
+    >>> stepscope.start_trace("logs")
+    >>> train()
+    >>> report = stepscope.stop_trace()
+    >>> print(report.spans, report.path)
+    """
+    if options is None:
+        options = ProfileOptions()
+    elif not isinstance(options, ProfileOptions):
+        message = f"options is a stepscope.ProfileOptions, not {type(options).__name__}"
+        raise OptionTypeError(message)
+    _install_handlers()
+    notes = [
+        f"{name} has no effect on a recording that start_trace begins and stop_trace ends"
+        for name in ("duration_ms", "start_timestamp_ns")
+        if getattr(options, name)
+    ]
+    with _lock:
+        _start(
+            log_dir,
+            options,
+            notes,
+            perfetto_link=create_perfetto_link,
+            perfetto_trace=create_perfetto_trace,
+        )
+    for note in notes:
+        warnings.warn(note, StepscopeWarning, stacklevel=2)
+
+
+def _start(
+    log_dir: StrPath, options: ProfileOptions, notes: list[str], *, perfetto_link: bool, perfetto_trace: bool
+) -> None:
+    """Start; what is missing from the recording is added to ``notes``."""
+    calls = bool(options.python_tracer_level) and options.host_tracer_level > 0
+    if calls and not _core.is_recording():
+        # Before the recording, since the reason goes into its file.
+        reason = _core.start_calls(_OWN_FOLDER)
+        if reason is not None:
+            notes.append(
+                f"calls of Python functions are not recorded: {reason}; stop it, or set python_tracer_level=0"
+            )
+    try:
+        _core.start(
+            log_dir,
+            host_tracer_level=options.host_tracer_level,
+            crash_safe=options.crash_safe,
+            buffer_bytes=options.buffer_bytes,
+            memory_limit_bytes=options.memory_limit_bytes,
+            session_name=options.session_id or None,
+            host_name=options.host_name or None,
+            trace_json=perfetto_trace or perfetto_link,
+            facts=_facts(options),
+            warnings=notes,
+        )
+    except BaseException:
+        if calls and not _core.is_recording():
+            _core.stop_calls()
+        raise
+    _after_stop.perfetto_trace = perfetto_trace or perfetto_link
+    _after_stop.perfetto_link = perfetto_link
+
+
+def stop_trace() -> StopReport:
+    """
+    Stop recording and write the file.
+
+    Slices that are open are written up to this moment, as unfinished.
+
+    Returns
+    -------
+    StopReport
+        Where the file is, and what is in it.
+
+    Raises
+    ------
+    NoSessionError
+        Nothing is being recorded (also a `RuntimeError`).
+    LogDirectoryError
+        The file cannot be written; the recording is kept, and another call tries again.
+
+    Examples
+    --------
+    >>> stepscope.stop_trace().path
+    PosixPath('logs/plugins/profile/2026_11_21_08_30_00/HOST.xplane.pb')
+    """
+    with _lock:
+        _core.stop_calls()
+        fields: dict[str, Any] = _core.stop()
+    if _after_stop.perfetto_trace and fields["trace_json"] is not None:
+        fields["trace_json"] = _renamed_for_perfetto(fields["trace_json"])
+    report = StopReport(**fields)
+    for note in report.warnings:
+        warnings.warn(note, StepscopeWarning, stacklevel=2)
+    if _after_stop.perfetto_link and report.trace_json is not None:
+        from stepscope._perfetto_link import serve_once
+
+        serve_once(report.trace_json)
+    return report
+
+
+def discard_trace() -> None:
+    """
+    Stop recording and throw the recording away.
+
+    Raises
+    ------
+    NoSessionError
+        Nothing is being recorded (also a `RuntimeError`).
+    """
+    with _lock:
+        _core.stop_calls()
+        _core.discard()
+
+
+def flush_trace() -> bool:
+    """
+    Wait until what was recorded so far is in the journal, for at most a second.
+
+    A crash-safe recording survives the death of the process without this; it is for what has to
+    survive the death of the machine.
+
+    Returns
+    -------
+    bool
+        False when nothing is being recorded, or the journal did not take it in time.
+    """
+    return _core.flush()
+
+
+class trace(contextlib.ContextDecorator):
+    """
+    Record a block; stopped and written also when the block raises.
+
+    Takes what `start_trace` takes, and raises what `start_trace` and `stop_trace` raise. Also a decorator.
+
+    Attributes
+    ----------
+    report
+        The `StopReport`, after the block.
+
+    Examples
+    --------
+    >>> with stepscope.trace("logs") as recording:
+    ...     train()
+    >>> recording.report.path
+    PosixPath('logs/plugins/profile/2026_11_21_08_30_00/HOST.xplane.pb')
+    """
+
+    def __init__(
+        self,
+        log_dir: StrPath,
+        *,
+        options: ProfileOptions | None = None,
+        create_perfetto_link: bool = False,
+        create_perfetto_trace: bool = False,
+    ) -> None:
+        self._log_dir = log_dir
+        self._options = options
+        self._create_perfetto_link = create_perfetto_link
+        self._create_perfetto_trace = create_perfetto_trace
+        self.report: StopReport | None = None
+
+    def __enter__(self) -> Self:
+        start_trace(
+            self._log_dir,
+            options=self._options,
+            create_perfetto_link=self._create_perfetto_link,
+            create_perfetto_trace=self._create_perfetto_trace,
+        )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self.report = stop_trace()
+        except StepscopeError as stopping:
+            # What the block raised is what the caller has to see.
+            if error is None:
+                raise
+            warnings.warn(str(stopping), StepscopeWarning, stacklevel=2)
+
+
+def _facts(options: ProfileOptions) -> list[tuple[str, str]]:
+    """Collect what the file says about the program."""
+    facts = [("kind.Python", "true"), ("python_version", platform.python_version())]
+    facts.extend((f"profile_options.{name}", str(value)) for name, value in options.changed().items())
+    return facts
+
+
+def _install_handlers() -> None:
+    """Once per process: an orderly end of the interpreter, and forks."""
+    global _installed
+    if not _installed:
+        _installed = True
+        atexit.register(_at_exit)
+        os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def _after_fork_in_child() -> None:
+    """Let go of the parent's recording; whoever held the lock is not here."""
+    global _lock
+    _lock = _thread.allocate_lock()
+    _core.forget_calls()
+
+
+def _at_exit() -> None:
+    """Write what is being recorded while the interpreter is whole."""
+    _core.stop_calls()
+    # Nothing is being recorded, or a stop is under way on another thread.
+    with contextlib.suppress(StepscopeError):
+        _core.stop()
+
+
+def _renamed_for_perfetto(path: Path) -> Path:
+    """Give the JSON the name that JAX gives it."""
+    for number in range(1, 1000):
+        new = path.with_name("perfetto_trace.json.gz" if number == 1 else f"perfetto_trace_{number}.json.gz")
+        try:
+            os.link(path, new)
+        except FileExistsError:
+            continue
+        except OSError:
+            # A file system without links.
+            shutil.copyfile(path, new)
+        path.unlink()
+        return new
+    return path

@@ -1,0 +1,1 @@
+"""Tests of the package: `cargo xtask test`, part "python package", runs them."""

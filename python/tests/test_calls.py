@@ -1,0 +1,261 @@
+import asyncio
+import contextlib
+import sys
+import tempfile
+import threading
+import unittest
+
+import xspace
+from recorded import record, run_python
+
+import stepscope
+
+FILE = "test_calls.py"
+
+
+def leaf(text):
+    return len(text)
+
+
+def branch():
+    return [leaf("a"), leaf("bb")]
+
+
+def fib(n):
+    return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+
+def fails():
+    raise KeyError
+
+
+def numbers():
+    yield 0
+    yield 1
+    yield 2
+
+
+def label(function):
+    return f"${FILE}:{function.__code__.co_firstlineno} {function.__name__}"
+
+
+def traced(work):
+    return record(work, python_tracer_level=1)
+
+
+class Calls(unittest.TestCase):
+    def test_python_and_c_calls_nest(self):
+        found = traced(branch)
+        outer = found.named(label(branch))
+        self.assertEqual(len(outer), 1)
+        leaves = found.named(label(leaf))
+        self.assertEqual(len(leaves), 2)
+        lens = found.named("$builtins len")
+        self.assertEqual(len(lens), 2)
+        for inner, around in ((lens[0], leaves[0]), (lens[1], leaves[1]), (leaves[0], outer[0])):
+            self.assertLessEqual(around.start_ns, inner.start_ns)
+            self.assertLessEqual(inner.start_ns + inner.duration_ns, around.start_ns + around.duration_ns)
+
+    def test_every_call_is_there(self):
+        found = traced(lambda: fib(15))
+        self.assertEqual(len(found.named(label(fib))), 1973)
+        self.assertFalse(any("_unfinished" in event.stats for event in found.named(label(fib))))
+
+    def test_level_0_shows_none(self):
+        found = record(branch, python_tracer_level=0)
+        self.assertEqual(found.events, [])
+
+    def test_host_level_0_shows_none(self):
+        found = record(branch, host_tracer_level=0, python_tracer_level=1)
+        self.assertEqual(found.events, [])
+
+    def test_exceptions_end_their_functions(self):
+        def work():
+            for _ in range(3):
+                with contextlib.suppress(KeyError):
+                    fails()
+            with contextlib.suppress(ValueError):
+                int("x")
+            branch()
+
+        found = traced(work)
+        failing = found.named(label(fails))
+        self.assertEqual(len(failing), 3)
+        after = found.named(label(branch))[0]
+        for event in failing:
+            self.assertLess(event.start_ns + event.duration_ns, after.start_ns)
+
+    def test_generators_are_shown_each_time_they_run(self):
+        # Three values and the end.
+        self.assertEqual(len(traced(lambda: list(numbers())).named(label(numbers))), 4)
+
+        def unfinished():
+            kept = numbers()
+            next(kept)
+
+        self.assertGreaterEqual(len(traced(unfinished).named(label(numbers))), 1)
+
+    def test_coroutines_and_spans_together(self):
+        async def inner():
+            await asyncio.sleep(0)
+
+        async def outer():
+            with stepscope.Trace("span"):
+                await asyncio.gather(*(inner() for _ in range(3)))
+
+        found = traced(lambda: asyncio.run(outer()))
+        self.assertEqual(len(found.named("span")), 1)
+        self.assertEqual(len(found.named(label(inner))), 6)
+
+    def test_all_threads_also_those_that_ran_before(self):
+        go, done = threading.Event(), threading.Event()
+
+        def early():
+            go.wait(10)
+            leaf("early")
+            done.set()
+
+        thread = threading.Thread(target=early, name="early bird")
+        thread.start()
+
+        def work():
+            go.set()
+            done.wait(10)
+            late = threading.Thread(target=branch, name="late bird")
+            late.start()
+            late.join()
+
+        found = traced(work)
+        thread.join()
+        self.assertEqual([e.line for e in found.named(label(leaf))].count("early bird"), 1)
+        self.assertEqual({e.line for e in found.named(label(branch))}, {"late bird"})
+
+    def test_methods_of_c_types(self):
+        def work():
+            items = []
+            items.append(1)
+            "a b".title()
+            sorted([3, 1], key=lambda x: -x)
+
+        found = traced(work)
+        self.assertEqual(len(found.named("$<unknown> append")), 1)
+        self.assertEqual(len(found.named("$<unknown> title")), 1)
+        self.assertEqual(len(found.named("$builtins sorted")), 1)
+
+    def test_our_own_functions_are_not_shown(self):
+        @stepscope.Trace("span")
+        def function():
+            pass
+
+        def work():
+            function()
+            stepscope.instant("point")
+            stepscope.flush_trace()
+
+        found = traced(work)
+        self.assertEqual(len(found.named(label(function.__wrapped__))), 1)
+        for name in found.names():
+            self.assertNotIn("_decorate.py", name)
+            self.assertNotIn("_session.py", name)
+            self.assertNotIn("stepscope._core", name)
+
+    def test_what_runs_at_the_end_is_unfinished(self):
+        def work():
+            stepscope.stop_trace()
+
+        with tempfile.TemporaryDirectory() as folder:
+            stepscope.start_trace(folder)
+
+            def inside():
+                return stepscope.stop_trace()
+
+            report = inside()
+            found = xspace.read(report.path)
+        event = found.named(label(inside))[0]
+        self.assertIn("_unfinished", event.stats)
+        self.assertGreaterEqual(report.unfinished, 1)
+
+    def test_nothing_is_left_behind(self):
+        for _ in range(3):
+            traced(branch)
+        self.assertIsNone(sys.getprofile())
+        if sys.version_info >= (3, 12):
+            self.assertIsNone(sys.monitoring.get_tool(sys.monitoring.PROFILER_ID))
+        else:
+            self.assertIsNone(threading.getprofile())
+
+    def test_a_site_that_was_silenced_speaks_in_the_next_recording(self):
+        def call(function):
+            return function("abc")
+
+        self.assertEqual(len(traced(lambda: call(leaf)).named("$builtins len")), 1)
+        self.assertEqual(len(traced(lambda: call(len)).named("$builtins len")), 1)
+
+    @unittest.skipIf(sys.version_info >= (3, 12), "sys.monitoring serves several tools")
+    def test_another_profiler_is_left_alone(self):
+        def other(frame, event, argument):
+            pass
+
+        with tempfile.TemporaryDirectory() as folder:
+            sys.setprofile(other)
+            try:
+                with self.assertWarnsRegex(stepscope.StepscopeWarning, "another profiler is active"):
+                    stepscope.start_trace(folder)
+                self.assertIs(sys.getprofile(), other)
+                leaf("x")
+                with self.assertWarns(stepscope.StepscopeWarning):
+                    report = stepscope.stop_trace()
+                self.assertIs(sys.getprofile(), other)
+            finally:
+                sys.setprofile(None)
+            found = xspace.read(report.path)
+        self.assertIn("another profiler is active", found.warnings[0])
+        self.assertEqual(found.events, [])
+
+    @unittest.skipIf(sys.version_info < (3, 12), "before sys.monitoring")
+    def test_beside_other_tools(self):
+        monitoring = sys.monitoring
+        taken = [2, 3, 4]
+        for number in taken:
+            monitoring.use_tool_id(number, f"tool {number}")
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                with self.assertWarnsRegex(stepscope.StepscopeWarning, "other tools use sys.monitoring"):
+                    stepscope.start_trace(folder)
+                with self.assertWarns(stepscope.StepscopeWarning):
+                    stepscope.stop_trace()
+            monitoring.free_tool_id(taken.pop())
+            self.assertEqual(len(traced(branch).named(label(branch))), 1)
+            self.assertEqual(monitoring.get_tool(2), "tool 2")
+        finally:
+            for number in taken:
+                monitoring.free_tool_id(number)
+
+    def test_more_names_than_have_numbers(self):
+        done = run_python(
+            """
+            import sys, stepscope
+            with stepscope.trace(sys.argv[1], options=stepscope.ProfileOptions(python_tracer_level=0)):
+                for n in range(24_600):
+                    with stepscope.Trace(f"name {n}"): pass
+            code = "\\n".join(f"def f{n}(): pass" for n in range(20))
+            space = {}
+            exec(code, space)
+            with stepscope.trace(sys.argv[1]) as recording:
+                for _ in range(2):
+                    for n in range(20): space[f"f{n}"]()
+            print(recording.report.path)
+            """,
+            self.folder.name,
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        found = xspace.read(done.stdout.strip())
+        self.assertEqual(len(found.named("$<string>:20 f19")), 2)
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,123 @@
+import copy
+import pickle
+import unittest
+
+import stepscope
+from stepscope import ProfileOptions
+
+# What jax.profiler.ProfileOptions() of JAX 0.10.2 holds.
+JAX_DEFAULTS = {
+    "host_tracer_level": 2,
+    "python_tracer_level": 1,
+    "enable_hlo_proto": True,
+    "include_dataset_ops": True,
+    "duration_ms": 0,
+    "start_timestamp_ns": 0,
+    "repository_path": "",
+    "session_id": "",
+    "raise_error_on_start_failure": False,
+    "advanced_configuration": {},
+}
+
+
+class Options(unittest.TestCase):
+    def test_defaults_are_jax_s(self):
+        options = ProfileOptions()
+        for name, value in JAX_DEFAULTS.items():
+            self.assertEqual(getattr(options, name), value, name)
+        self.assertEqual(repr(options), "ProfileOptions()")
+
+    def test_a_wrong_name_is_an_error_with_the_nearest(self):
+        options = ProfileOptions()
+        for attempt in (
+            lambda: setattr(options, "hots_tracer_level", 1),
+            lambda: ProfileOptions(host_trace_level=1),
+        ):
+            with self.assertRaisesRegex(AttributeError, "did you mean 'host_tracer_level'") as caught:
+                attempt()
+            self.assertIsInstance(caught.exception, stepscope.StepscopeError)
+        with self.assertRaisesRegex(AttributeError, "there are .*python_tracer_level"):
+            options.qqqq = 1
+        with self.assertRaises(AttributeError):
+            del options.host_tracer_level
+
+    def test_a_wrong_type_is_an_error(self):
+        options = ProfileOptions()
+        for name, value in (
+            ("host_tracer_level", "2"),
+            ("host_tracer_level", 2.0),
+            ("host_tracer_level", None),
+            ("duration_ms", True),
+            ("enable_hlo_proto", 1),
+            ("session_id", 3),
+            ("advanced_configuration", 3),
+        ):
+            with self.assertRaises(TypeError, msg=name):
+                setattr(options, name, value)
+        self.assertEqual(options, ProfileOptions())
+
+    def test_a_wrong_value_is_an_error(self):
+        options = ProfileOptions()
+        for name, value in (
+            ("host_tracer_level", 4),
+            ("host_tracer_level", -1),
+            ("python_tracer_level", 2),
+            ("duration_ms", -1),
+            ("buffer_bytes", 1),
+        ):
+            with self.assertRaisesRegex(ValueError, name) as caught:
+                setattr(options, name, value)
+            self.assertIsInstance(caught.exception, stepscope.OptionValueError)
+
+    def test_levels_take_what_jax_takes(self):
+        import operator
+
+        class Index:
+            def __index__(self):
+                return 1
+
+        options = ProfileOptions(python_tracer_level=False, host_tracer_level=Index())
+        self.assertEqual(
+            (options.python_tracer_level, options.host_tracer_level), (0, operator.index(Index()))
+        )
+        self.assertNotIsInstance(options.python_tracer_level, bool)
+
+    def test_advanced_configuration_is_checked_wherever_it_is_set(self):
+        options = ProfileOptions(advanced_configuration={"tpu_trace_mode": "TRACE_COMPUTE"})
+        options.advanced_configuration["gpu_pm_sample_interval_us"] = 100
+        options.advanced_configuration |= {"profile_subprocesses": True}
+        self.assertEqual(
+            options.advanced_configuration,
+            {
+                "tpu_trace_mode": "TRACE_COMPUTE",
+                "gpu_pm_sample_interval_us": 100,
+                "profile_subprocesses": True,
+            },
+        )
+        advanced = options.advanced_configuration
+        with self.assertRaisesRegex(AttributeError, "did you mean 'tpu_trace_mode'"):
+            advanced["tpu_trace_mod"] = 1
+        with self.assertRaisesRegex(AttributeError, "did you mean 'profile_subprocesses'"):
+            advanced.update(profile_subprocess=True)
+        with self.assertRaisesRegex(ValueError, "did you mean 'TRACE_COMPUTE'"):
+            advanced["tpu_trace_mode"] = "TRACE_COMPUT"
+        with self.assertRaises(ValueError):
+            advanced["gpu_pm_sample_buffer_size_per_gpu_mb"] = 4097
+        for key, value in ((3, 1), ("profile_subprocesses", 1), ("max_trace_buffers", True)):
+            with self.assertRaises(TypeError):
+                advanced[key] = value
+        self.assertEqual(len(advanced), 3)
+
+    def test_copies(self):
+        options = ProfileOptions(host_tracer_level=3, advanced_configuration={"max_trace_buffers": 2})
+        for other in (copy.copy(options), copy.deepcopy(options), pickle.loads(pickle.dumps(options))):
+            self.assertEqual(other, options)
+            other.advanced_configuration["max_trace_buffers"] = 3
+            other.host_tracer_level = 1
+        self.assertEqual(options.host_tracer_level, 3)
+        self.assertEqual(options.advanced_configuration, {"max_trace_buffers": 2})
+        self.assertNotEqual(options, ProfileOptions())
+
+
+if __name__ == "__main__":
+    unittest.main()

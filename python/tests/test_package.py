@@ -1,0 +1,185 @@
+import ast
+import inspect
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from recorded import run_python
+
+import stepscope
+from stepscope import _core
+
+PEERS = os.environ.get("STEPSCOPE_PEERS_PYTHON")
+
+
+class Package(unittest.TestCase):
+    def test_everything_that_is_promised_is_there(self):
+        self.assertEqual(sorted(stepscope.__all__), sorted(set(stepscope.__all__)))
+        for name in stepscope.__all__:
+            self.assertTrue(hasattr(stepscope, name), name)
+
+    def test_what_users_call_is_documented(self):
+        for name in stepscope.__all__:
+            thing = getattr(stepscope, name)
+            if callable(thing):
+                self.assertTrue(inspect.getdoc(thing), name)
+
+    def test_editors_and_help_say_the_same(self):
+        tree = ast.parse(Path(_core.__file__).with_name("_core.pyi").read_text())
+        compared = 0
+        for node in ast.walk(tree):
+            if not isinstance(node, (ast.ClassDef, ast.FunctionDef)) or not ast.get_docstring(node):
+                continue
+            built = getattr(_core, node.name, None) or getattr(_core.Trace, node.name)
+            self.assertEqual(inspect.getdoc(built), ast.get_docstring(node), node.name)
+            compared += 1
+        self.assertGreater(compared, 6)
+
+    def test_the_stub_says_what_is_built(self):
+        tree = ast.parse(Path(_core.__file__).with_name("_core.pyi").read_text())
+        promised = {}
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef):
+                promised[node.name] = node.args
+            elif isinstance(node, ast.ClassDef):
+                promised[node.name] = node
+            elif isinstance(node, ast.AnnAssign):
+                promised[node.target.id] = None
+        built = {name for name in vars(_core) if not name.startswith("__") or name == "__version__"}
+        promised_names = {name for name in promised if not name.startswith("_") or name == "__version__"}
+        self.assertEqual(promised_names, built - {"_core"})
+        for name, args in promised.items():
+            thing = getattr(_core, name, None)
+            if isinstance(args, ast.arguments):
+                parameters = inspect.signature(thing).parameters
+                expected = [arg.arg for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
+                expected += [args.kwarg.arg] if args.kwarg else []
+                self.assertEqual(list(parameters), expected, name)
+                positional = [
+                    parameter.name
+                    for parameter in parameters.values()
+                    if parameter.kind == parameter.POSITIONAL_ONLY
+                ]
+                self.assertEqual(positional, [arg.arg for arg in args.posonlyargs], name)
+            elif isinstance(args, ast.ClassDef):
+                members = {node.name for node in args.body if isinstance(node, ast.FunctionDef)}
+                own = {member for member in vars(thing) if not member.startswith("__")}
+                self.assertLessEqual(members - {"__new__"}, set(dir(thing)))
+                self.assertEqual({member for member in members if not member.startswith("__")}, own, name)
+
+    def test_it_says_that_it_is_typed(self):
+        self.assertTrue(Path(stepscope.__file__).with_name("py.typed").exists())
+
+    def test_importing_it_imports_no_framework(self):
+        done = run_python(
+            """
+            import sys, time
+            before = set(sys.modules)
+            import stepscope
+            new = {name.split(".")[0] for name in set(sys.modules) - before}
+            print(sorted(name for name in new if name not in sys.stdlib_module_names))
+            """
+        )
+        self.assertEqual(done.stdout.strip(), "['stepscope']", done.stderr)
+
+    def test_the_version_is_the_crates(self):
+        self.assertRegex(stepscope.__version__, r"^\d+\.\d+\.\d+$")
+
+
+class Command(unittest.TestCase):
+    def run_command(self, *arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "stepscope", *arguments], capture_output=True, text=True, check=False
+        )
+
+    def test_codes_and_streams(self):
+        version = self.run_command("--version")
+        self.assertEqual(
+            (version.returncode, version.stdout.strip()), (0, f"stepscope {stepscope.__version__}")
+        )
+        usage = self.run_command("no-such-command", "--x")
+        self.assertEqual(usage.returncode, 2)
+        missing = self.run_command("info", "/no/such/path")
+        self.assertEqual((missing.returncode, missing.stdout), (1, ""))
+        self.assertIn("/no/such/path", missing.stderr)
+
+    def test_it_reads_what_was_recorded(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with stepscope.trace(folder):
+                for n in range(5):
+                    with stepscope.StepTrace("train", step_num=n):
+                        pass
+            info = self.run_command("info", folder)
+            steps = self.run_command("report", folder, "steps")
+        self.assertEqual(info.returncode, 0, info.stderr)
+        self.assertIn("Python", info.stdout)
+        self.assertEqual(steps.returncode, 0, steps.stderr)
+
+    def test_the_console_script_is_installed(self):
+        script = Path(sys.executable).with_name("stepscope")
+        if not script.exists():
+            self.skipTest("the package is not installed, only on the path")
+        done = subprocess.run([script, "--version"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_it_serves_the_viewer_and_ends_with_ctrl_c(self):
+        import signal
+        import urllib.request
+
+        with tempfile.TemporaryDirectory() as folder:
+            with stepscope.trace(folder):
+                pass
+            server = subprocess.Popen(
+                [sys.executable, "-m", "stepscope", "view", folder, "--port", "0"],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            with server:
+                for line in server.stdout:
+                    if line.startswith("stepscope at "):
+                        break
+                address = line.split()[2]
+                with urllib.request.urlopen(address + "api/v1/runs") as answer:
+                    self.assertEqual(answer.status, 200)
+                server.send_signal(signal.SIGINT)
+                self.assertIn(server.wait(20), (0, 130, -signal.SIGINT))
+
+
+@unittest.skipUnless(PEERS, "STEPSCOPE_PEERS_PYTHON names no Python with jax")
+class Peers(unittest.TestCase):
+    def test_jax_reads_our_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with stepscope.trace(folder) as recording:
+                with stepscope.StepTrace("train", step_num=3), stepscope.Trace("forward", rows=32):
+                    shutil.which("x")
+            seen = subprocess.run(
+                [PEERS, "-c", READ_WITH_JAX, str(recording.report.path)],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        self.assertEqual(seen.returncode, 0, seen.stderr)
+
+
+READ_WITH_JAX = """
+import sys
+from jax.profiler import ProfileData
+planes = {plane.name: plane for plane in ProfileData.from_file(sys.argv[1]).planes}
+assert "Task Environment" in planes, planes
+events = [event for line in planes["/host:CPU"].lines for event in line.events]
+train, = [event for event in events if event.name == "train"]
+assert dict(train.stats)["step_num"] == 3, dict(train.stats)
+forward, = [event for event in events if event.name == "forward"]
+assert dict(forward.stats)["rows"] == 32, dict(forward.stats)
+assert train.start_ns <= forward.start_ns and forward.end_ns <= train.end_ns
+calls = [event.name for event in events if event.name.startswith("$shutil.py:")]
+assert any(name.endswith(" which") for name in calls), calls
+"""
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,360 @@
+import gzip
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+import urllib.request
+import warnings
+from pathlib import Path
+
+import xspace
+from recorded import files, run_python
+
+import stepscope
+
+NO_CALLS = stepscope.ProfileOptions(python_tracer_level=0)
+
+
+class InAFolder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+
+class Sessions(InAFolder):
+    def test_start_and_stop(self):
+        self.assertFalse(stepscope.is_recording())
+        stepscope.start_trace(self.folder, options=NO_CALLS)
+        self.assertTrue(stepscope.is_recording())
+        with stepscope.Trace("x"):
+            pass
+        self.assertTrue(stepscope.flush_trace())
+        report = stepscope.stop_trace()
+        self.assertFalse(stepscope.is_recording())
+        self.assertEqual(report.spans, 1)
+        self.assertEqual(report.size_bytes, report.path.stat().st_size)
+        self.assertEqual(files(self.folder), [report.path])
+        found = xspace.read(report.path)
+        self.assertEqual(found.stats["kind.Python"], 1)
+        self.assertNotIn("kind.Rust", found.stats)
+        self.assertEqual(found.stats["python_version"], sys.version.split()[0])
+        self.assertEqual(found.stats["profile_options.python_tracer_level"], 0)
+
+    def test_a_second_start_is_refused_and_harms_nothing(self):
+        stepscope.start_trace(str(self.folder))
+        message = "Profile has already been started. Only one profile may be run at a time."
+        with self.assertRaisesRegex(RuntimeError, message) as caught:
+            stepscope.start_trace(self.folder / "other")
+        self.assertIsInstance(caught.exception, stepscope.SessionActiveError)
+        self.assertIn(str(self.folder), str(caught.exception))
+
+        def after():
+            pass
+
+        after()
+        report = stepscope.stop_trace()
+        self.assertFalse((self.folder / "other").exists())
+        self.assertTrue(any(name.endswith("after") for name in xspace.read(report.path).names()))
+
+    def test_a_second_stop_is_an_error(self):
+        for stop in (stepscope.stop_trace, stepscope.discard_trace):
+            with self.assertRaisesRegex(RuntimeError, "No profile started") as caught:
+                stop()
+            self.assertIsInstance(caught.exception, stepscope.NoSessionError)
+            self.assertIsInstance(caught.exception, stepscope.StepscopeError)
+
+    def test_discard_leaves_nothing(self):
+        stepscope.start_trace(self.folder)
+        stepscope.discard_trace()
+        self.assertEqual(list(self.folder.rglob("*.pb")), [])
+        self.assertFalse(stepscope.is_recording())
+
+    def test_two_sessions_of_one_second(self):
+        for _ in range(2):
+            with stepscope.trace(self.folder, options=NO_CALLS):
+                pass
+        self.assertEqual(len(files(self.folder)), 2)
+
+    def test_a_log_directory_that_cannot_be(self):
+        in_the_way = self.folder / "file"
+        in_the_way.write_text("")
+        with self.assertRaises(OSError) as caught:
+            stepscope.start_trace(in_the_way)
+        self.assertIsInstance(caught.exception, stepscope.LogDirectoryError)
+        self.assertIn(str(in_the_way), str(caught.exception))
+        # Nothing goes on as if it had been started.
+        self.assertIsNone(sys.getprofile())
+        self.assertFalse(stepscope.is_recording())
+
+    def test_a_block_that_raises_is_written(self):
+        with self.assertRaises(ZeroDivisionError):
+            with stepscope.trace(self.folder, options=NO_CALLS) as recording:
+                with stepscope.Trace("failing"):
+                    1 / 0
+        self.assertEqual(xspace.read(recording.report.path).names(), {"failing"})
+
+    def test_a_block_whose_recording_was_stopped(self):
+        with self.assertRaises(stepscope.NoSessionError):
+            with stepscope.trace(self.folder, options=NO_CALLS):
+                stepscope.stop_trace()
+        with self.assertRaises(ZeroDivisionError), self.assertWarns(stepscope.StepscopeWarning):
+            with stepscope.trace(self.folder, options=NO_CALLS):
+                stepscope.stop_trace()
+                1 / 0
+
+    def test_trace_as_a_decorator(self):
+        @stepscope.trace(self.folder, options=NO_CALLS)
+        def train():
+            with stepscope.Trace("inside"):
+                pass
+
+        train()
+        train()
+        self.assertEqual([xspace.read(path).names() for path in files(self.folder)], [{"inside"}] * 2)
+
+    def test_spans_across_the_ends_of_a_session(self):
+        with stepscope.Trace("before"):
+            stepscope.start_trace(self.folder, options=NO_CALLS)
+        across = stepscope.Trace("across")
+        across.__enter__()
+        report = stepscope.stop_trace()
+        across.__exit__(None, None, None)
+        found = xspace.read(report.path)
+        self.assertEqual(found.names(), {"across"})
+        self.assertEqual(report.unfinished, 1)
+
+    def test_names_of_session_and_host(self):
+        options = stepscope.ProfileOptions(session_id="run7", host_name="here", python_tracer_level=0)
+        with stepscope.trace(self.folder, options=options) as recording:
+            pass
+        self.assertEqual(recording.report.path, self.folder / "plugins/profile/run7/here.xplane.pb")
+        bad = stepscope.ProfileOptions(session_id="../up")
+        with self.assertRaises(ValueError):
+            stepscope.start_trace(self.folder, options=bad)
+
+    def test_options_without_effect_say_so(self):
+        options = stepscope.ProfileOptions(duration_ms=100, python_tracer_level=0)
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            with stepscope.trace(self.folder, options=options) as recording:
+                pass
+        self.assertIn("duration_ms has no effect", str(seen[0].message))
+        self.assertIn("duration_ms has no effect", xspace.read(recording.report.path).warnings[0])
+
+    def test_options_of_another_class(self):
+        with self.assertRaisesRegex(TypeError, "ProfileOptions, not dict"):
+            stepscope.start_trace(self.folder, options={})
+
+
+class Perfetto(InAFolder):
+    def test_the_json_has_jax_s_name(self):
+        with stepscope.trace(self.folder, options=NO_CALLS, create_perfetto_trace=True) as recording:
+            with stepscope.Trace("x"):
+                pass
+        self.assertEqual(recording.report.trace_json.name, "perfetto_trace.json.gz")
+        content = json.loads(gzip.decompress(recording.report.trace_json.read_bytes()))
+        self.assertIn("x", {event.get("name") for event in content["traceEvents"]})
+
+    def test_the_link_serves_one_file_once(self):
+        from stepscope import _perfetto_link
+
+        path = self.folder / "perfetto_trace.json.gz"
+        path.write_bytes(b"content")
+        (self.folder / "secret").write_text("")
+        with subprocess.Popen(
+            [sys.executable, "-c", SERVE, str(path)], stdout=subprocess.PIPE, text=True
+        ) as server:
+            address = server.stdout.readline().split("url=")[1].strip()
+            self.assertTrue(address.endswith("/perfetto_trace.json.gz"))
+            for wrong in ("/secret", "/../secret", "/"):
+                with self.assertRaises(urllib.error.HTTPError):
+                    urllib.request.urlopen(address.replace("/perfetto_trace.json.gz", wrong))
+            with urllib.request.urlopen(address) as answer:
+                self.assertEqual(answer.read(), b"content")
+                allowed = answer.headers["Access-Control-Allow-Origin"]
+            self.assertEqual(server.wait(10), 0)
+        self.assertEqual(allowed, "https://ui.perfetto.dev")
+        self.assertEqual(_perfetto_link.PORT, 9001)
+
+    def test_a_taken_port_is_a_warning(self):
+        import socket
+
+        from stepscope import _perfetto_link
+
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            path = self.folder / "perfetto_trace.json.gz"
+            path.write_bytes(b"")
+            with self.assertWarnsRegex(stepscope.StepscopeWarning, "drop this file"):
+                self.assertFalse(_perfetto_link.serve_once(path, taken.getsockname()[1]))
+
+
+SERVE = """
+import pathlib, socket, sys
+from stepscope import _perfetto_link
+with socket.create_server(("127.0.0.1", 0)) as free:
+    port = free.getsockname()[1]
+_perfetto_link.serve_once(pathlib.Path(sys.argv[1]), port)
+"""
+
+
+class Endings(InAFolder):
+    """However a program ends, its recording is there."""
+
+    def names(self):
+        found = files(self.folder)
+        self.assertEqual(len(found), 1, list(self.folder.rglob("*")))
+        return xspace.read(found[0])
+
+    def test_without_a_stop(self):
+        done = run_python(
+            """
+            import sys, stepscope
+            stepscope.start_trace(sys.argv[1])
+            def work(): pass
+            work()
+            with stepscope.Trace("inside"): pass
+            def never():
+                with stepscope.Trace("never"):
+                    yield
+            kept = never()
+            next(kept)
+            """,
+            self.folder,
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertLessEqual({"inside", "never", "$<string>:4 work"}, self.names().names())
+
+    def test_with_an_exception(self):
+        done = run_python(
+            """
+            import sys, stepscope
+            with stepscope.trace(sys.argv[1]):
+                with stepscope.Trace("inside"): raise KeyError("mine")
+            """,
+            self.folder,
+        )
+        self.assertIn("KeyError: 'mine'", done.stderr)
+        self.assertIn("inside", self.names().names())
+
+    def test_with_threads_that_go_on(self):
+        done = run_python(
+            """
+            import sys, threading, time, stepscope
+            stepscope.start_trace(sys.argv[1])
+            def forever():
+                while True:
+                    with stepscope.Trace("beat"): time.sleep(0.0001)
+            threading.Thread(target=forever, daemon=True).start()
+            time.sleep(0.05)
+            """,
+            self.folder,
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("beat", self.names().names())
+
+    def test_by_os_exit_and_recovered(self):
+        done = run_python(
+            """
+            import os, sys, stepscope
+            stepscope.start_trace(sys.argv[1])
+            with stepscope.Trace("open"):
+                with stepscope.Trace("inside"): pass
+                os._exit(3)
+            """,
+            self.folder,
+        )
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertEqual(files(self.folder), [])
+        recovered = subprocess.run(
+            [sys.executable, "-m", "stepscope", "recover", str(self.folder)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(recovered.returncode, 0, recovered.stderr)
+        self.assertLessEqual({"inside", "open"}, self.names().names())
+
+    def test_by_ctrl_c(self):
+        code = """if True:
+            import sys, time, stepscope
+            with stepscope.trace(sys.argv[1]):
+                with stepscope.Trace("inside"):
+                    print("ready", flush=True)
+                    time.sleep(60)
+            """
+        program = subprocess.Popen(
+            [sys.executable, "-c", code, str(self.folder)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with program:
+            program.stdout.readline()
+            program.send_signal(signal.SIGINT)
+            _, errors = program.communicate(timeout=30)
+        self.assertIn("KeyboardInterrupt", errors)
+        self.assertIn("inside", self.names().names())
+
+    def test_a_fork_s_child_is_not_recorded(self):
+        done = run_python(
+            """
+            import os, sys, stepscope
+            stepscope.start_trace(sys.argv[1])
+            def of_child(): pass
+            with stepscope.Trace("before"): pass
+            child = os.fork()
+            if child == 0:
+                assert not stepscope.is_recording()
+                of_child()
+                with stepscope.Trace("child"): pass
+                assert sys.getprofile() is None
+                stepscope.start_trace(sys.argv[1] + "/own")
+                of_child()
+                assert stepscope.stop_trace().spans >= 1
+                sys.exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            with stepscope.Trace("after"): pass
+            stepscope.stop_trace()
+            """,
+            self.folder,
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        found = self.names().names()
+        self.assertLessEqual({"before", "after"}, found)
+        self.assertNotIn("child", found)
+        self.assertFalse(any(name.endswith("of_child") for name in found))
+        own = files(self.folder / "own")
+        self.assertEqual(len(own), 1)
+        self.assertTrue(any(name.endswith("of_child") for name in xspace.read(own[0]).names()))
+
+    def test_many_threads_start_and_stop(self):
+        problems = []
+
+        def thread(number):
+            for _ in range(5):
+                try:
+                    stepscope.start_trace(self.folder)
+                    stepscope.stop_trace()
+                except stepscope.SessionError:
+                    continue
+                except BaseException as error:
+                    problems.append((number, error))
+
+        threads = [threading.Thread(target=thread, args=(n,)) for n in range(4)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join(60)
+        self.assertEqual(problems, [])
+        if stepscope.is_recording():
+            stepscope.stop_trace()
+        self.assertGreaterEqual(len(files(self.folder)), 1)
+        self.assertIsNone(sys.getprofile())
+
+
+if __name__ == "__main__":
+    unittest.main()
