@@ -34,8 +34,10 @@ mod serve;
 const TURNS: usize = 60;
 /// Length of one turn.
 const TURN: Duration = Duration::from_millis(500);
-/// Left out at both ends of a turn: starting, ending, encoding.
-const EDGE_NS: i64 = 25_000_000;
+/// What is looked at of it.
+const INNER: Duration = Duration::from_millis(400);
+/// Left out at both ends: starting, ending, encoding.
+const EDGE: Duration = Duration::from_millis(50);
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -103,6 +105,7 @@ impl Program {
             .arg("--step-times")
             .arg(dir.path().join("steps"))
             .args(arguments)
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -121,19 +124,27 @@ impl Program {
         client.max_decoding_message_size(usize::MAX)
     }
 
-    /// CPU time so far of all its threads, seconds; in steps of 10 ms.
-    fn cpu_s(&self) -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        let after_name = stat.rsplit_once(") ").unwrap().1;
-        let ticks = after_name.split(' ').skip(11).take(2);
-        ticks
-            .map(|ticks| ticks.parse::<f64>().unwrap())
-            .sum::<f64>()
-            / 100.0
+    /// CPU time so far of the threads whose name begins so, and how long they waited for a core;
+    /// nanoseconds.
+    fn threads_ns(&self, name: &str) -> (f64, f64) {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let named = tasks.flatten().filter(|task| {
+            let comm = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+            comm.starts_with(name)
+        });
+        named.fold((0.0, 0.0), |sum, task| {
+            let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+            let mut figures = text.split(' ').map(|figure| figure.parse().unwrap_or(0.0));
+            (
+                sum.0 + figures.next().unwrap_or(0.0),
+                sum.1 + figures.next().unwrap_or(0.0),
+            )
+        })
     }
 
     /// Begin (Unix) and CPU time of each step, nanoseconds.
     fn steps(mut self) -> Vec<(i64, f64)> {
+        drop(self.child.stdin.take());
         let mut text = String::new();
         self.child
             .stdout
@@ -164,48 +175,56 @@ enum Kind {
     Flight,
 }
 
-/// One turn: from, until (Unix nanoseconds), and what the whole process used meanwhile.
+/// The inner part of one turn: from, until (Unix nanoseconds), and what all threads used.
 struct Turn {
     from_ns: i64,
     until_ns: i64,
-    process_cpu_s: f64,
+    process_cpu_us: f64,
+}
+
+impl Turn {
+    /// Watches while something else goes on, without its edges.
+    async fn watch(program: &Program) -> Self {
+        tokio::time::sleep(EDGE).await;
+        let (from_ns, cpu_ns) = (unix_now_ns(), program.threads_ns("").0);
+        tokio::time::sleep(INNER).await;
+        let turn = Self {
+            from_ns,
+            until_ns: unix_now_ns(),
+            process_cpu_us: (program.threads_ns("").0 - cpu_ns) / 1_000.0,
+        };
+        tokio::time::sleep(EDGE).await;
+        turn
+    }
 }
 
 async fn turns(kind: Kind) -> Vec<Line> {
-    let seconds = TURN.as_secs_f64() * 2.0 * TURNS as f64 * 1.3 + 5.0;
-    let program = Program::start(&["--seconds", &seconds.to_string()]);
+    let program = Program::start(&["--until-eof"]);
     let mut client = program.client().await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let mut turns = Vec::new();
     for number in 0..2 * TURNS {
-        let (from_ns, cpu_s) = (unix_now_ns(), program.cpu_s());
         let is_on = number % 2 == 0;
-        match kind {
+        turns.push(match kind {
             Kind::Capture if is_on => {
                 let request = ProfileRequest {
                     duration_ms: u64::try_from(TURN.as_millis()).unwrap(),
                     emit_xspace: true,
                     ..ProfileRequest::default()
                 };
-                client.profile(request).await.unwrap();
+                let (answer, turn) = tokio::join!(client.profile(request), Turn::watch(&program));
+                answer.unwrap();
+                turn
             }
             Kind::Flight if is_on => {
-                client
-                    .start_continuous_profiling(ProfileRequest::default())
-                    .await
-                    .unwrap();
-                tokio::time::sleep(TURN).await;
-                client
-                    .stop_continuous_profiling(StopContinuousProfilingRequest {})
-                    .await
-                    .unwrap();
+                let begin = ProfileRequest::default();
+                client.start_continuous_profiling(begin).await.unwrap();
+                let turn = Turn::watch(&program).await;
+                let end = StopContinuousProfilingRequest {};
+                client.stop_continuous_profiling(end).await.unwrap();
+                turn
             }
-            _ => tokio::time::sleep(TURN).await,
-        }
-        turns.push(Turn {
-            from_ns,
-            until_ns: unix_now_ns(),
-            process_cpu_s: program.cpu_s() - cpu_s,
+            _ => Turn::watch(&program).await,
         });
     }
     drop(client);
@@ -214,27 +233,26 @@ async fn turns(kind: Kind) -> Vec<Line> {
         Kind::Capture => ("CPU time a step, captured / not captured", "not captured"),
         Kind::Flight => ("CPU time a step, flight recorder on / off", "off"),
     };
-    let during = |turn: &Turn| {
-        let (from_ns, until_ns) = (turn.from_ns + EDGE_NS, turn.until_ns - EDGE_NS);
+    let inside = |turn: &Turn| {
+        let (from_ns, until_ns) = (turn.from_ns, turn.until_ns);
         let inside = steps
             .iter()
-            .filter(|step| step.0 >= from_ns && step.0 < until_ns);
-        mean(&inside.map(|step| step.1).collect::<Vec<_>>())
+            .filter(move |step| step.0 >= from_ns && step.0 < until_ns);
+        inside.map(|step| step.1).collect::<Vec<_>>()
     };
-    let whole = |turn: &Turn| {
-        let inside = steps
-            .iter()
-            .filter(|step| step.0 >= turn.from_ns && step.0 < turn.until_ns);
-        turn.process_cpu_s / inside.count().max(1) as f64
-    };
-    let plain: Vec<f64> = turns.iter().skip(1).step_by(2).map(during).collect();
+    let thread = |turn: &Turn| mean(&inside(turn));
+    let whole = |turn: &Turn| turn.process_cpu_us / inside(turn).len().max(1) as f64;
+    let plain: Vec<f64> = turns.iter().skip(1).step_by(2).map(thread).collect();
     vec![
         line(
             &format!("CPU time of one step, {off}"),
             format!("{:.0} us of the training thread", mean(&plain) / 1_000.0),
         ),
-        line(&format!("{case}, training thread"), ratio(&turns, during)),
-        line(&format!("{case}, whole process"), ratio(&turns, whole)),
+        line(&format!("{case}, training thread"), ratio(&turns, thread)),
+        line(
+            &format!("{case}, all threads, the recorder's too"),
+            ratio(&turns, whole),
+        ),
     ]
 }
 
@@ -264,9 +282,9 @@ fn mean(figures: &[f64]) -> f64 {
 
 /// Some five million events: from the end of the interval to the file on the disk.
 fn large() -> Vec<Line> {
-    let program = Program::start(&["--extra-spans", "4000"]);
+    let program = Program::start(&["--extra-spans", "1500"]);
     std::thread::sleep(Duration::from_secs(1));
-    let interval = Duration::from_secs(4);
+    let interval = Duration::from_secs(2);
     let mut lines = Vec::new();
     let mut figures = Vec::new();
     for _ in 0..5 {
@@ -276,18 +294,23 @@ fn large() -> Vec<Line> {
             log_dir: PathBuf::from(program.dir.path()),
             ..CaptureRequest::default()
         };
+        let before = program.threads_ns("stepscope-help");
         let begun = Instant::now();
         let report = capture(&request).unwrap();
         let after = begun.elapsed().saturating_sub(interval);
+        let helper = program.threads_ns("stepscope-help");
         let captured = report.hosts[0].result.as_ref().unwrap();
         let allowed_ms = 100.0 + captured.events as f64 / 5_000.0;
         let after_ms = after.as_secs_f64() * 1_000.0;
         lines.push(line(
             "from the end of the interval to the file",
             format!(
-                "{} events, {} MB: {after_ms:.0} ms (allowed: {allowed_ms:.0} ms) {}",
+                "{} events, {} MB: {after_ms:.0} ms (allowed: {allowed_ms:.0} ms; the program's helper used \
+                 {:.0} ms of CPU and waited {:.0} ms for a core) {}",
                 captured.events,
                 captured.bytes / 1_000_000,
+                (helper.0 - before.0).max(0.0) / 1e6,
+                (helper.1 - before.1).max(0.0) / 1e6,
                 captured.warnings.join("; ")
             ),
         ));
