@@ -45,7 +45,10 @@ fn begins_and_ends_in_any_order() {
         probe.args(slice.unwrap().args)
     };
     assert_eq!(args("first"), [("a".to_owned(), "Int(1)".to_owned())]);
-    assert_eq!(args("second"), [("late".to_owned(), "Bool(true)".to_owned())]);
+    assert_eq!(
+        args("second"),
+        [("late".to_owned(), "Bool(true)".to_owned())]
+    );
     let step = probe.slices.iter().find_map(|slice| slice.step);
     assert_eq!(step, Some(7));
 }
