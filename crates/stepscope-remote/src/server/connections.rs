@@ -22,8 +22,11 @@ use super::os::ParentsOnly;
 /// Most connections at once.
 pub(super) const MAX_CONNECTIONS: usize = 256;
 
-/// Closed connections whose socket is not yet given back; beyond it newcomers are turned away.
+/// Closed connections whose socket is not yet given back; beyond it newcomers wait, ...
 const MAX_CLOSING: usize = 64;
+
+/// ... while the other tasks have had so many turns to give it back; then they are turned away.
+const MAX_TURNS: u32 = 1_000;
 
 /// How long no connection is taken after the process ran out of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -94,6 +97,12 @@ impl Table {
         Some(place)
     }
 
+    /// Whether those that were closed must go before anybody else comes in.
+    fn is_crowded(&self) -> bool {
+        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.len() >= MAX_CONNECTIONS + MAX_CLOSING
+    }
+
     fn now(&self) -> u64 {
         self.moment.fetch_add(1, Ordering::Relaxed)
     }
@@ -125,6 +134,8 @@ pub(super) struct Incoming {
     _parents_only: ParentsOnly,
     table: Arc<Table>,
     pause: Option<Pin<Box<Sleep>>>,
+    /// Turns that were given to others since a connection came in.
+    turns: u32,
 }
 
 impl Incoming {
@@ -134,6 +145,7 @@ impl Incoming {
             listener,
             table: Arc::default(),
             pause: None,
+            turns: 0,
         }
     }
 }
@@ -147,8 +159,15 @@ impl Stream for Incoming {
                 std::task::ready!(pause.as_mut().poll(context));
                 self.pause = None;
             }
+            // This task shares its thread with those that are to close.
+            if self.turns < MAX_TURNS && self.table.is_crowded() {
+                self.turns += 1;
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             match std::task::ready!(self.listener.poll_accept(context)) {
                 Ok((stream, peer)) => {
+                    self.turns = 0;
                     let Some(place) = self.table.admit(peer) else {
                         continue;
                     };
