@@ -18,6 +18,7 @@ use tonic::{Code, Status};
 use super::State;
 use super::admission::Reserved;
 use super::advanced::cut;
+use super::options::Along;
 use super::request::Wanted;
 
 /// Largest answer: a client cannot read a message of 2 GiB.
@@ -120,8 +121,29 @@ pub(super) struct Recorded {
     pub(super) is_empty: bool,
 }
 
+/// What goes along with a capture has begun; it ends when this is dropped.
+struct GoesAlong(Option<fn()>);
+
+impl GoesAlong {
+    /// Begins it; what will be missing is added to the file's warnings.
+    fn begin(along: Option<Along>, python_calls: bool, options: &mut SessionOptions) -> Self {
+        if let Some(along) = along {
+            options.warnings.extend((along.begin)(python_calls));
+        }
+        Self(along.map(|along| along.end))
+    }
+}
+
+impl Drop for GoesAlong {
+    fn drop(&mut self) {
+        if let Some(end) = self.0 {
+            end();
+        }
+    }
+}
+
 /// A running capture. Dropped on a helper thread, because ending one waits for another thread.
-struct Running(Option<(Capture, Turn)>);
+struct Running(Option<(Capture, GoesAlong, Turn)>);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -150,11 +172,13 @@ pub(super) async fn record(
             _ = stopping.wait_for(|stopping| *stopping) => true,
         };
     }
-    let options = session_options(state, wanted);
+    let mut options = session_options(state, wanted);
+    let (along, python_calls) = (state.options.along, wanted.python_calls);
     let mut running = on_helper(move || -> Result<Running, SessionError> {
         // In this order: where the request is dropped meanwhile, the turn ends after the capture.
+        let along = GoesAlong::begin(along, python_calls, &mut options);
         let capture = start_capture(&options)?;
-        Ok(Running(Some((capture, turn))))
+        Ok(Running(Some((capture, along, turn))))
     })
     .await?
     .map_err(|error| refusal(&error))?;
@@ -165,7 +189,7 @@ pub(super) async fn record(
             _ = stopping.wait_for(|stopping| *stopping) => {}
         }
     }
-    let Some((capture, turn)) = running.0.take() else {
+    let Some((capture, along, turn)) = running.0.take() else {
         return Err(Status::internal("the capture was lost"));
     };
     let hint = usize::try_from(capture.progress().bytes).unwrap_or(0);
@@ -174,6 +198,7 @@ pub(super) async fn record(
         ..Cut::default()
     };
     let (recorded, report) = encode(state, hint, move |out| {
+        drop(along);
         let result = capture.finish(out, &cut);
         drop(turn);
         result

@@ -56,6 +56,19 @@ pub struct ServerOptions {
     pub facts: Vec<(String, String)>,
     /// Where a line goes that the program's owner should see. Default: stderr.
     pub log: Log,
+    /// What goes along with each capture. Default: nothing.
+    pub along: Option<Along>,
+}
+
+/// What goes along with each capture: another tracer in the same program, such as of a language's
+/// calls. Called on threads of the server that may wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Along {
+    /// Before the capture begins; `true` when calls of Python functions are asked for. What it returns
+    /// are sentences for the file: what will be missing.
+    pub begin: fn(bool) -> Vec<String>,
+    /// When the capture ends, once for each `begin`.
+    pub end: fn(),
 }
 
 /// Where a line goes that the program's owner should see, such as that a capture was cut.
@@ -100,6 +113,7 @@ impl Default for ServerOptions {
             stop_grace: Duration::from_secs(2),
             facts: Vec::new(),
             log: Log::Stderr,
+            along: None,
         }
     }
 }

@@ -17,6 +17,8 @@ pub(super) struct Wanted {
     pub(super) session: String,
     /// How much.
     pub(super) level: HostTracerLevel,
+    /// Whether calls of Python functions are asked for.
+    pub(super) python_calls: bool,
     /// How long.
     pub(super) duration: Duration,
     /// When to begin, Unix time in nanoseconds. `None`: at once.
@@ -97,6 +99,7 @@ pub(super) fn options(request: &ProfileRequest, bounds: &Bounds) -> Result<Wante
     Ok(Wanted {
         session,
         level: levels(opts)?,
+        python_calls: opts.python_tracer_level > 0,
         duration: Duration::ZERO,
         start_unix_ns: None,
         max_events: (request.max_events > 0).then_some(request.max_events),
