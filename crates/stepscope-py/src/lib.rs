@@ -6,8 +6,8 @@
 //!               -> stepscope (the recorder), stepscope-cli (the command)
 //! ```
 //!
-//! Reading order: this file, [`annotation`], [`values`], [`threads`], [`session`], [`calls`],
-//! [`command`]. What is typed and documented for users stands in `python/src/stepscope`; the stub
+//! Reading order: this file, `annotation`, `values`, `threads`, `session`, `calls`, `remote`,
+//! `command`. What is typed and documented for users stands in `python/src/stepscope`; the stub
 //! `_core.pyi` there is compared with this module by the package's tests.
 //!
 //! All state of these modules is guarded by the interpreter's lock; an interpreter without one cannot
@@ -16,6 +16,7 @@
 mod annotation;
 mod calls;
 mod command;
+mod remote;
 mod session;
 mod texts;
 mod threads;
@@ -38,6 +39,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(calls::start_calls, module)?)?;
     module.add_function(wrap_pyfunction!(calls::stop_calls, module)?)?;
     module.add_function(wrap_pyfunction!(calls::forget_calls, module)?)?;
+    module.add_function(wrap_pyfunction!(remote::start_server, module)?)?;
+    module.add_function(wrap_pyfunction!(remote::stop_server, module)?)?;
+    module.add_function(wrap_pyfunction!(remote::capture, module)?)?;
     module.add_function(wrap_pyfunction!(command::run_command, module)?)?;
     Ok(())
 }

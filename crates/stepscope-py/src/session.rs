@@ -136,6 +136,11 @@ fn raised(py: Python<'_>, error: &SessionError) -> PyErr {
         | SessionError::NotWritten { .. } => ("LogDirectoryError", error.to_string()),
         _ => ("SessionError", error.to_string()),
     };
+    exception(py, class, &text)
+}
+
+/// An exception of the package, by its name.
+pub(crate) fn exception(py: Python<'_>, class: &str, text: &str) -> PyErr {
     let made = py
         .import("stepscope._errors")
         .and_then(|errors| errors.getattr(class))

@@ -25,9 +25,9 @@ thread_local! {
 /// never known to it.
 const MAX_ATTEMPTS: u32 = 50;
 
-/// Names the calling thread, once in each recording. Before its first event.
+/// Names the calling thread, once in each recording. Before its first event. Whether that is done.
 #[inline]
-pub(crate) fn greet(py: Python<'_>) {
+pub(crate) fn greet(py: Python<'_>) -> bool {
     let recording = recording_number();
     if recording != 0 && NAMED_IN.get() != recording {
         let attempts = ATTEMPTS.get() + 1;
@@ -36,8 +36,10 @@ pub(crate) fn greet(py: Python<'_>) {
             ATTEMPTS.set(0);
         } else {
             ATTEMPTS.set(attempts);
+            return false;
         }
     }
+    true
 }
 
 /// Whether the thread is known.

@@ -14,26 +14,34 @@ Record what a program does, at nanosecond cost, and look at it.
 from stepscope._core import StepTrace, Trace, __version__, counter, instant, is_recording
 from stepscope._decorate import annotate_function
 from stepscope._errors import (
+    CaptureError,
     LogDirectoryError,
     NoSessionError,
     OptionNameError,
     OptionTypeError,
     OptionValueError,
+    ServerError,
     SessionActiveError,
     SessionError,
     StepscopeError,
     StepscopeWarning,
 )
 from stepscope._options import ProfileOptions
+from stepscope._remote import CaptureReport, HostReport, ProfilerServer, capture, start_server, stop_server
 from stepscope._session import StopReport, discard_trace, flush_trace, start_trace, stop_trace, trace
 
 __all__ = [
+    "CaptureError",
+    "CaptureReport",
+    "HostReport",
     "LogDirectoryError",
     "NoSessionError",
     "OptionNameError",
     "OptionTypeError",
     "OptionValueError",
     "ProfileOptions",
+    "ProfilerServer",
+    "ServerError",
     "SessionActiveError",
     "SessionError",
     "StepTrace",
@@ -43,12 +51,15 @@ __all__ = [
     "Trace",
     "__version__",
     "annotate_function",
+    "capture",
     "counter",
     "discard_trace",
     "flush_trace",
     "instant",
     "is_recording",
+    "start_server",
     "start_trace",
+    "stop_server",
     "stop_trace",
     "trace",
 ]

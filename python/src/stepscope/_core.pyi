@@ -119,4 +119,29 @@ def flush() -> bool: ...
 def start_calls(own_folder: str) -> str | None: ...
 def stop_calls() -> None: ...
 def forget_calls() -> None: ...
+def start_server(
+    port: int,
+    *,
+    host: str,
+    allow_directories: Sequence[str | os.PathLike[str]],
+    memory_limit_bytes: int,
+    facts: Sequence[tuple[str, str]],
+) -> tuple[str, int]: ...
+def stop_server() -> None: ...
+def capture(
+    addresses: Sequence[str],
+    log_dir: str | os.PathLike[str],
+    *,
+    duration_ms: int,
+    session_name: str | None,
+    delay_ms: int,
+    retries: int,
+    connect_timeout_ms: int,
+    timeout_ms: int,
+    host_tracer_level: int,
+    python_tracer_level: int,
+    device_tracer_level: int,
+    max_events: int | None,
+    options: dict[str, bool | int | str],
+) -> dict[str, Any]: ...
 def run_command(arguments: Sequence[str]) -> int: ...

@@ -21,6 +21,14 @@ class LogDirectoryError(SessionError, OSError):
     """The log directory cannot be used, or has become full."""
 
 
+class ServerError(StepscopeError, RuntimeError, ValueError):
+    """The profiler server could not be started or stopped."""
+
+
+class CaptureError(StepscopeError, RuntimeError):
+    """No program gave its recording."""
+
+
 class OptionNameError(StepscopeError, AttributeError):
     """There is no option of this name; the message names the nearest one."""
 

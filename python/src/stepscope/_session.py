@@ -65,6 +65,8 @@ class _AfterStop:
 
 _after_stop = _AfterStop()
 _installed = False
+# Calls are traced for a capture, not for the program's own recording.
+_calls_of_capture = False
 # Recording and the tracing of calls start and stop together.
 _lock = _thread.allocate_lock()
 
@@ -112,7 +114,7 @@ def start_trace(
     elif not isinstance(options, ProfileOptions):
         message = f"options is a stepscope.ProfileOptions, not {type(options).__name__}"
         raise OptionTypeError(message)
-    _install_handlers()
+    install_handlers()
     notes = [
         f"{name} has no effect on a recording that start_trace begins and stop_trace ends"
         for name in ("duration_ms", "start_timestamp_ns")
@@ -288,19 +290,45 @@ class trace(contextlib.ContextDecorator):
 
 
 def _facts(options: ProfileOptions) -> list[tuple[str, str]]:
-    """Collect what the file says about the program."""
-    facts = [("kind.Python", "true"), ("python_version", platform.python_version())]
+    """Collect what the file says about the program and the options."""
+    facts = program_facts()
     facts.extend((f"profile_options.{name}", str(value)) for name, value in options.changed().items())
     return facts
 
 
-def _install_handlers() -> None:
+def program_facts() -> list[tuple[str, str]]:
+    """Collect what the file says about the program."""
+    return [("kind.Python", "true"), ("python_version", platform.python_version())]
+
+
+def install_handlers() -> None:
     """Once per process: an orderly end of the interpreter, and forks."""
     global _installed
     if not _installed:
         _installed = True
         atexit.register(_at_exit)
         os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def begin_calls() -> str | None:
+    """Trace calls for a capture that somebody else asked for. Why not, if not."""
+    global _calls_of_capture
+    with _lock:
+        # While the program records itself the capture is refused, and the calls are its own.
+        if _core.is_recording():
+            return None
+        reason = _core.start_calls(_OWN_FOLDER)
+        _calls_of_capture = reason is None
+        return reason
+
+
+def end_calls() -> None:
+    """Undo `begin_calls`."""
+    global _calls_of_capture
+    with _lock:
+        if _calls_of_capture:
+            _calls_of_capture = False
+            _core.stop_calls()
 
 
 def _after_fork_in_child() -> None:
@@ -312,6 +340,8 @@ def _after_fork_in_child() -> None:
 
 def _at_exit() -> None:
     """Write what is being recorded while the interpreter is whole."""
+    with contextlib.suppress(StepscopeError):
+        _core.stop_server()
     _core.stop_calls()
     # Nothing is being recorded, or a stop is under way on another thread.
     with contextlib.suppress(StepscopeError):

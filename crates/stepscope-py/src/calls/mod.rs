@@ -21,21 +21,21 @@ use std::cell::UnsafeCell;
 use pyo3::prelude::*;
 
 /// A value that only the thread with the interpreter's lock touches.
-struct Locked<T>(UnsafeCell<T>);
+pub(crate) struct Locked<T>(UnsafeCell<T>);
 
 #[allow(unsafe_code, reason = "the interpreter's lock is the lock")]
 // SAFETY: `with` asks for the lock.
 unsafe impl<T> Sync for Locked<T> {}
 
 impl<T> Locked<T> {
-    const fn new(value: T) -> Self {
+    pub(crate) const fn new(value: T) -> Self {
         Self(UnsafeCell::new(value))
     }
 
     /// `work` must not run Python code: that could give up the lock, or come back here.
     #[inline]
     #[allow(unsafe_code, reason = "as above")]
-    fn with<R>(&self, _py: Python<'_>, work: impl FnOnce(&mut T) -> R) -> R {
+    pub(crate) fn with<R>(&self, _py: Python<'_>, work: impl FnOnce(&mut T) -> R) -> R {
         // SAFETY: the lock is held, and nobody comes back in here, by the rule above.
         work(unsafe { &mut *self.0.get() })
     }

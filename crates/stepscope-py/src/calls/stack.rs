@@ -21,12 +21,14 @@ struct Frame {
 struct Stack {
     /// The recording that the frames belong to.
     recording: u32,
+    /// The thread has its name in the recording.
+    named: bool,
     frames: Vec<Frame>,
 }
 
 thread_local! {
     static STACK: RefCell<Stack> = const {
-        RefCell::new(Stack { recording: 0, frames: Vec::new() })
+        RefCell::new(Stack { recording: 0, named: false, frames: Vec::new() })
     };
 }
 
@@ -40,7 +42,6 @@ pub(super) enum Called<'a> {
 /// A function begins.
 #[inline]
 pub(super) fn begin(py: Python<'_>, function: usize, called: &Called<'_>) {
-    threads::greet(py);
     // The thread is ending, or a signal handler's function began inside of this one.
     let _ = STACK.try_with(|stack| {
         let Ok(mut stack) = stack.try_borrow_mut() else {
@@ -49,7 +50,12 @@ pub(super) fn begin(py: Python<'_>, function: usize, called: &Called<'_>) {
         let recording = recording_number();
         if stack.recording != recording {
             stack.recording = recording;
+            stack.named = false;
             stack.frames.clear();
+        }
+        if !stack.named {
+            // Runs no Python code, so nothing comes back in here.
+            stack.named = threads::greet(py);
         }
         let span = match called {
             Called::Number(name) => OpenSpan::begin_known(*name),

@@ -1,0 +1,246 @@
+//! The profiler server of this process, and captures from other processes.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use stepscope_remote::{
+    Along, CaptureControl, CaptureError, CaptureReport, CaptureRequest, Interval, OptionValue,
+    ServerError, ServerHandle, ServerOptions, capture_with,
+};
+
+use crate::calls::Locked;
+use crate::session::exception;
+
+/// The server lives until it is stopped, or the process ends.
+static SERVER: Locked<Option<ServerHandle>> = Locked::new(None);
+
+/// Starts the profiler server; its address and port.
+#[pyfunction]
+#[pyo3(signature = (port, *, host, allow_directories, memory_limit_bytes, facts))]
+pub(crate) fn start_server(
+    py: Python<'_>,
+    port: u32,
+    host: &str,
+    allow_directories: Vec<PathBuf>,
+    memory_limit_bytes: usize,
+    facts: Vec<(String, String)>,
+) -> PyResult<(String, u16)> {
+    let host: IpAddr = host.parse().map_err(|_not_an_address| {
+        exception(
+            py,
+            "OptionValueError",
+            &format!("host is an IP address such as 127.0.0.1 or 0.0.0.0, not {host:?}"),
+        )
+    })?;
+    let options = ServerOptions {
+        host,
+        port,
+        allow_directories,
+        memory_limit_bytes,
+        facts,
+        along: Some(Along {
+            begin: calls_go_along,
+            end: calls_end,
+        }),
+        ..ServerOptions::default()
+    };
+    let handle = py
+        .detach(|| stepscope_remote::start_server_with(&options))
+        .map_err(|error| server_error(py, &error))?;
+    let address = handle.address();
+    let before = SERVER.with(py, |server| server.replace(handle));
+    py.detach(|| drop(before));
+    Ok((address.ip().to_string(), address.port()))
+}
+
+/// Before a capture, on a thread of the server: traces calls if that is asked for.
+fn calls_go_along(wanted: bool) -> Vec<String> {
+    let reason = if wanted {
+        Python::try_attach(|py| match py.import("stepscope._session") {
+            Ok(session) => session
+                .call_method0("begin_calls")
+                .and_then(|reason| reason.extract::<Option<String>>())
+                .unwrap_or_else(|error| Some(error.to_string())),
+            Err(error) => Some(error.to_string()),
+        })
+        .unwrap_or_else(|| Some("the interpreter is ending".to_owned()))
+    } else {
+        None
+    };
+    let told = |reason| format!("calls of Python functions are not recorded: {reason}");
+    reason.map(told).into_iter().collect()
+}
+
+/// When a capture ends.
+fn calls_end() {
+    let _ = Python::try_attach(|py| {
+        let ended = py
+            .import("stepscope._session")
+            .and_then(|session| session.call_method0("end_calls"));
+        if let Err(error) = ended {
+            error.write_unraisable(py, None);
+        }
+    });
+}
+
+/// Stops the profiler server.
+#[pyfunction]
+pub(crate) fn stop_server(py: Python<'_>) -> PyResult<()> {
+    let result = py.detach(stepscope_remote::stop_server);
+    let handle = SERVER.with(py, Option::take);
+    py.detach(|| drop(handle));
+    result.map_err(|error| server_error(py, &error))
+}
+
+fn server_error(py: Python<'_>, error: &ServerError) -> PyErr {
+    let text = match error {
+        ServerError::AlreadyRunning { .. } => {
+            format!("Only one profiler server can be active at a time. ({error})")
+        }
+        ServerError::NotRunning => format!("No active profiler server. ({error})"),
+        other => other.to_string(),
+    };
+    exception(py, "ServerError", &text)
+}
+
+/// Captures from other processes. Ctrl-C ends the interval early and keeps the data; a second one
+/// gives up.
+#[pyfunction]
+#[pyo3(signature = (addresses, log_dir, *, duration_ms, session_name, delay_ms, retries,
+    connect_timeout_ms, timeout_ms, host_tracer_level, python_tracer_level, device_tracer_level,
+    max_events, options))]
+#[allow(
+    clippy::too_many_arguments,
+    reason = "keywords of a private function, called from one place"
+)]
+pub(crate) fn capture<'py>(
+    py: Python<'py>,
+    addresses: Vec<String>,
+    log_dir: PathBuf,
+    duration_ms: u64,
+    session_name: Option<String>,
+    delay_ms: u64,
+    retries: u32,
+    connect_timeout_ms: u64,
+    timeout_ms: u64,
+    host_tracer_level: u32,
+    python_tracer_level: u32,
+    device_tracer_level: u32,
+    max_events: Option<u64>,
+    options: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let request = CaptureRequest {
+        addresses,
+        interval: Interval::For(Duration::from_millis(duration_ms)),
+        log_dir,
+        session: session_name,
+        delay: Duration::from_millis(delay_ms),
+        retries,
+        connect_timeout: Duration::from_millis(connect_timeout_ms),
+        timeout: Duration::from_millis(timeout_ms),
+        host_tracer_level,
+        python_tracer_level,
+        device_tracer_level,
+        max_events,
+        options: options
+            .iter()
+            .map(|(key, value)| Ok((key.extract()?, option_value(&value)?)))
+            .collect::<PyResult<_>>()?,
+    };
+    let control = CaptureControl::new();
+    let (result, interrupted) = watched(py, &request, &control)?;
+    let report = result.map_err(|error| capture_error(py, &error))?;
+    if interrupted > 1 {
+        return Err(pyo3::exceptions::PyKeyboardInterrupt::new_err(()));
+    }
+    told(py, &report)
+}
+
+/// Runs a capture on another thread and looks at signals meanwhile. How often Ctrl-C came.
+fn watched(
+    py: Python<'_>,
+    request: &CaptureRequest,
+    control: &CaptureControl,
+) -> PyResult<(Result<CaptureReport, CaptureError>, u32)> {
+    let mut interrupted = 0;
+    let result = std::thread::scope(|scope| -> PyResult<_> {
+        let thread = std::thread::Builder::new()
+            .name("stepscope-capture".to_owned())
+            .spawn_scoped(scope, || capture_with(request, control, &|_event| {}))?;
+        while !thread.is_finished() {
+            py.detach(|| std::thread::sleep(Duration::from_millis(20)));
+            if let Err(error) = py.check_signals() {
+                if !error.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py) {
+                    control.abandon();
+                    return Err(error);
+                }
+                interrupted += 1;
+                match interrupted {
+                    1 => control.end_early(),
+                    _ => control.abandon(),
+                }
+            }
+        }
+        Ok(thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })?;
+    Ok((result, interrupted))
+}
+
+fn option_value(value: &Bound<'_, PyAny>) -> PyResult<OptionValue> {
+    if let Ok(truth) = value.cast::<pyo3::types::PyBool>() {
+        return Ok(OptionValue::Bool(truth.is_true()));
+    }
+    if let Ok(number) = value.extract() {
+        return Ok(OptionValue::Int(number));
+    }
+    value.extract().map(OptionValue::Text)
+}
+
+fn capture_error(py: Python<'_>, error: &CaptureError) -> PyErr {
+    let class = match error {
+        CaptureError::NoAddress
+        | CaptureError::TooManyAddresses { .. }
+        | CaptureError::BadDuration { .. }
+        | CaptureError::BadLevel { .. }
+        | CaptureError::BadOption { .. }
+        | CaptureError::BadSession { .. } => "OptionValueError",
+        CaptureError::LogDir { .. } => "LogDirectoryError",
+        _ => "CaptureError",
+    };
+    exception(py, class, &error.to_string())
+}
+
+fn told<'py>(py: Python<'py>, report: &CaptureReport) -> PyResult<Bound<'py, PyDict>> {
+    let hosts = PyList::empty(py);
+    for host in &report.hosts {
+        let fields = PyDict::new(py);
+        fields.set_item("address", &host.address)?;
+        match &host.result {
+            Ok(captured) => {
+                fields.set_item("path", &captured.path)?;
+                fields.set_item("size_bytes", captured.bytes)?;
+                fields.set_item("events", captured.events)?;
+                fields.set_item("warnings", PyTuple::new(py, &captured.warnings)?)?;
+                fields.set_item("failure", py.None())?;
+            }
+            Err(failure) => {
+                fields.set_item("path", py.None())?;
+                fields.set_item("size_bytes", 0)?;
+                fields.set_item("events", 0)?;
+                fields.set_item("warnings", PyTuple::empty(py))?;
+                fields.set_item("failure", failure.to_string())?;
+            }
+        }
+        hosts.append(fields)?;
+    }
+    let told = PyDict::new(py);
+    told.set_item("session", &report.session)?;
+    told.set_item("folder", &report.folder)?;
+    told.set_item("hosts", hosts)?;
+    Ok(told)
+}

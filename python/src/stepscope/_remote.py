@@ -1,0 +1,224 @@
+"""The profiler server of this process, and captures from other processes."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepscope import _core
+from stepscope._errors import CaptureError, OptionTypeError, StepscopeWarning
+from stepscope._options import ProfileOptions
+from stepscope._session import install_handlers, program_facts
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    StrPath = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class ProfilerServer:
+    """A running profiler server. Leaving it as a context manager stops it; losing it does not."""
+
+    host: str
+    """The address that it listens on."""
+    port: int
+    """The port that it listens on."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        stop_server()
+
+
+@dataclass(frozen=True)
+class HostReport:
+    """What came of one host of a capture."""
+
+    address: str
+    """As ``host:port``."""
+    path: Path | None
+    """The file; None when the host gave no data."""
+    size_bytes: int
+    """Size of the file, in bytes."""
+    events: int
+    """Events in the file."""
+    warnings: tuple[str, ...]
+    """What you should know, one sentence each."""
+    failure: str | None
+    """Why there is no data, and what to do."""
+
+
+@dataclass(frozen=True)
+class CaptureReport:
+    """What came of a capture."""
+
+    session: str
+    """Name of the session, and of its folder."""
+    folder: Path
+    """The session's folder."""
+    hosts: tuple[HostReport, ...]
+    """One for each address, in the order in which they were given."""
+
+
+def start_server(
+    port: int,
+    *,
+    host: str = "127.0.0.1",
+    allow_directories: Iterable[StrPath] = (),
+    memory_limit_bytes: int = 1 << 30,
+) -> ProfilerServer:
+    """
+    Let others record this process: `capture`, ``stepscope capture``, the viewer, XProf and JAX.
+
+    The server costs nothing until somebody connects, and lives until `stop_server` or the end of the process.
+
+    Parameters
+    ----------
+    port
+        1 to 65535, or 0 to have one chosen.
+    host
+        Address to listen on. Default: only programs of this machine reach it. There is neither
+        encryption nor a password in this protocol: who reaches the port may record.
+    allow_directories
+        Directories below which a client may have files written. Default: none; the data goes back in
+        the answer.
+    memory_limit_bytes
+        Bytes of memory that one capture may take. Default: 1 GiB.
+
+    Returns
+    -------
+    ProfilerServer
+        Where it listens.
+
+    Raises
+    ------
+    ServerError
+        There is a server already, or the port is busy or impossible (also a `RuntimeError` and a
+        `ValueError`).
+
+    Examples
+    --------
+    >>> server = stepscope.start_server(9012)
+    >>> server.port
+    9012
+    """
+    install_handlers()
+    address, port = _core.start_server(
+        port,
+        host=host,
+        allow_directories=[os.fspath(directory) for directory in allow_directories],
+        memory_limit_bytes=memory_limit_bytes,
+        facts=program_facts(),
+    )
+    return ProfilerServer(address, port)
+
+
+def stop_server() -> None:
+    """
+    Stop this process's profiler server. A capture that is under way ends early, with what there is.
+
+    Raises
+    ------
+    ServerError
+        There is none (also a `RuntimeError` and a `ValueError`).
+    """
+    _core.stop_server()
+
+
+def capture(
+    addresses: str | Iterable[str],
+    log_dir: StrPath,
+    *,
+    duration_ms: int = 1000,
+    options: ProfileOptions | None = None,
+    delay_ms: int = 0,
+    retries: int = 0,
+    connect_timeout_ms: int = 3_000,
+    timeout_ms: int = 60_000,
+    max_events: int | None = None,
+) -> CaptureReport:
+    """
+    Capture from running programs: ours, JAX's, PyTorch/XLA's, TensorFlow's.
+
+    Ctrl-C ends the interval early and keeps the data; pressed again, it gives up.
+
+    Parameters
+    ----------
+    addresses
+        Where the programs listen: ``"host:9012"``, several of them, or ``"host0:9012,host1:9012"``. They
+        become hosts of one run.
+    log_dir
+        The log directory. Files go to ``LOG_DIR/plugins/profile/SESSION/HOST.xplane.pb``.
+    duration_ms
+        How long, in milliseconds.
+    options
+        What is recorded: the levels, ``session_id`` and ``advanced_configuration`` of a `ProfileOptions`.
+    delay_ms
+        Wait before the interval begins, in milliseconds.
+    retries
+        Further attempts for hosts that recorded nothing, are busy, or do not answer yet.
+    connect_timeout_ms
+        Within this time a host must have answered once, in milliseconds.
+    timeout_ms
+        How much longer than delay and interval a host may take to give its data, in milliseconds.
+    max_events
+        Most events, where the program's profiler has such a limit.
+
+    Returns
+    -------
+    CaptureReport
+        What came of each host. A host that failed beside others that did not is a warning, too.
+
+    Raises
+    ------
+    CaptureError
+        No host gave data (also a `RuntimeError`).
+    OptionValueError
+        Something that cannot be asked of any host (also a `ValueError`).
+
+    Examples
+    --------
+    >>> report = stepscope.capture("localhost:9012", "logs", duration_ms=2000)
+    >>> report.hosts[0].events
+    5042
+    """
+    if options is None:
+        options = ProfileOptions()
+    elif not isinstance(options, ProfileOptions):
+        message = f"options is a stepscope.ProfileOptions, not {type(options).__name__}"
+        raise OptionTypeError(message)
+    told = _core.capture(
+        [addresses] if isinstance(addresses, str) else list(addresses),
+        log_dir,
+        duration_ms=duration_ms,
+        session_name=options.session_id or None,
+        delay_ms=delay_ms,
+        retries=retries,
+        connect_timeout_ms=connect_timeout_ms,
+        timeout_ms=timeout_ms,
+        host_tracer_level=options.host_tracer_level,
+        python_tracer_level=options.python_tracer_level,
+        device_tracer_level=options.device_tracer_level,
+        max_events=max_events,
+        options=dict(options.advanced_configuration),
+    )
+    hosts = tuple(HostReport(**fields) for fields in told["hosts"])
+    failed = [f"{host.address}: {host.failure}" for host in hosts if host.failure is not None]
+    if len(failed) == len(hosts):
+        raise CaptureError("; ".join(failed))
+    for failure in failed:
+        warnings.warn(failure, StepscopeWarning, stacklevel=2)
+    return CaptureReport(told["session"], told["folder"], hosts)

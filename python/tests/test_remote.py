@@ -1,0 +1,126 @@
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+import xspace
+from recorded import files, run_python
+
+import stepscope
+
+
+class Remote(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def busy(self):
+        """Work on another thread until the test ends."""
+        done = threading.Event()
+
+        def beat():
+            return len("x")
+
+        def work():
+            while not done.is_set():
+                with stepscope.Trace("busy", n=1):
+                    beat()
+                done.wait(0.001)
+
+        thread = threading.Thread(target=work, name="worker")
+        thread.start()
+
+        def end():
+            done.set()
+            thread.join()
+
+        self.addCleanup(end)
+
+    def test_a_capture_of_this_process_with_its_calls(self):
+        self.busy()
+        with stepscope.start_server(0) as server:
+            address = f"{server.host}:{server.port}"
+            report = stepscope.capture(address, self.folder, duration_ms=300)
+            self.assertFalse(stepscope.is_recording())
+            quiet = stepscope.capture(
+                [address],
+                self.folder,
+                duration_ms=100,
+                options=stepscope.ProfileOptions(python_tracer_level=0, session_id="quiet"),
+            )
+        found = xspace.read(report.hosts[0].path)
+        self.assertEqual(found.stats["kind.Python"], 1)
+        self.assertEqual(found.named("busy")[0].line, "worker")
+        self.assertTrue(any(name.endswith(" beat") for name in found.names()), found.names())
+        self.assertTrue(found.named("$builtins len"))
+        self.assertEqual(report.hosts[0].events, len(found.events))
+        without = xspace.read(quiet.hosts[0].path)
+        self.assertEqual(without.names(), {"busy"})
+        self.assertEqual(quiet.session, "quiet")
+        self.assertIsNone(sys.getprofile())
+
+    def test_one_server_at_a_time(self):
+        with stepscope.start_server(0) as server:
+            with self.assertRaisesRegex(
+                ValueError, "Only one profiler server can be active at a time."
+            ) as caught:
+                stepscope.start_server(0)
+            self.assertIsInstance(caught.exception, RuntimeError)
+            self.assertGreater(server.port, 0)
+        with self.assertRaisesRegex(ValueError, "No active profiler server."):
+            stepscope.stop_server()
+
+    def test_ports_that_cannot_be(self):
+        import socket
+
+        with socket.create_server(("127.0.0.1", 0)) as taken, self.assertRaisesRegex(RuntimeError, "in use"):
+            stepscope.start_server(taken.getsockname()[1])
+        with self.assertRaisesRegex(RuntimeError, "99999999"):
+            stepscope.start_server(99999999)
+        with self.assertRaisesRegex(ValueError, "IP address"):
+            stepscope.start_server(0, host="nowhere")
+
+    def test_a_program_s_own_recording_is_refused_meanwhile(self):
+        self.busy()
+        with stepscope.start_server(0) as server:
+            address = f"127.0.0.1:{server.port}"
+            with stepscope.trace(self.folder / "own"):
+                with self.assertRaisesRegex(stepscope.CaptureError, "busy"):
+                    stepscope.capture(address, self.folder, duration_ms=50)
+            # The refused capture has not ended the tracing of calls.
+        own = xspace.read(files(self.folder / "own")[0])
+        self.assertTrue(own.named("busy"))
+
+    def test_nobody_there(self):
+        with self.assertRaisesRegex(stepscope.CaptureError, "refused"):
+            stepscope.capture("127.0.0.1:1", self.folder, duration_ms=50)
+        with self.assertRaises(ValueError):
+            stepscope.capture("", self.folder)
+        self.assertEqual(files(self.folder), [])
+
+    def test_collect_profile_from_another_process(self):
+        self.busy()
+        with stepscope.start_server(0) as server:
+            done = subprocess.run(
+                [
+                    sys.executable,
+                    *("-m", "stepscope.collect_profile", str(server.port), "200"),
+                    *("--log_dir", str(self.folder), "--no_perfetto_link"),
+                ],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(xspace.read(files(self.folder)[0]).named("busy"))
+
+    def test_a_program_ends_with_its_server(self):
+        done = run_python("import stepscope; stepscope.start_server(0)")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+
+if __name__ == "__main__":
+    unittest.main()
