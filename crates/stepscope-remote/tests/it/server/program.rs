@@ -42,7 +42,7 @@ impl Program {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "server::program::child", "--nocapture"])
             .env(CHILD, all.join("\n"))
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -94,8 +94,9 @@ impl Program {
         let _ = self.child.wait();
     }
 
-    /// Waits for its end: the status, and what it printed after `key=`.
+    /// Tells it to end (`--until-eof` listens) and waits: the status, and what it printed.
     pub(crate) fn finish(mut self) -> Finished {
+        drop(self.child.stdin.take());
         let (stdout, stderr) = self.output();
         let status = self.child.wait().unwrap();
         Finished {
@@ -155,6 +156,16 @@ impl Finished {
         assert!(self.status.success(), "{self:?}");
         let line = self.stdout.lines().find_map(|line| line.strip_prefix(key));
         line.and_then(|line| line.strip_prefix('=')).unwrap()
+    }
+}
+
+impl Finished {
+    /// What it computed is what a program of as many steps computes that nobody captured.
+    pub(crate) fn assert_undisturbed(&self) {
+        assert_eq!(
+            self.printed("checksum"),
+            undisturbed_checksum(self.printed("steps"))
+        );
     }
 }
 
