@@ -178,7 +178,7 @@ fn a_program_that_records_itself_is_left_alone() {
     });
     let finished = program.finish();
     let trace = std::fs::read(finished.printed("trace")).unwrap();
-    let steps = finished.printed("steps").parse().unwrap();
+    let steps: usize = finished.printed("steps").parse().unwrap();
     assert_eq!(count(&read(&trace), "forward"), steps);
     finished.assert_undisturbed();
 }
