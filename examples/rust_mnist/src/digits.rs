@@ -3,6 +3,8 @@
 use anyhow::Result;
 use candle_core::{Device, Tensor};
 
+use crate::random::Random;
+
 /// Side of an image, pixels.
 pub(crate) const SIDE: usize = 16;
 
@@ -42,7 +44,7 @@ const GLYPHS: [[u8; 7]; 10] = [
 
 /// An endless supply of noisy, shifted digits; the same for the same seed.
 pub(crate) struct Digits {
-    state: u64,
+    random: Random,
 }
 
 /// Some digits with their labels.
@@ -53,7 +55,9 @@ pub(crate) struct Batch {
 
 impl Digits {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { state: seed | 1 }
+        Self {
+            random: Random::new(seed),
+        }
     }
 
     /// Draws `size` digits.
@@ -63,7 +67,7 @@ impl Digits {
             labels: Vec::with_capacity(size),
         };
         for _ in 0..size {
-            let digit = self.below(10);
+            let digit = self.random.below(10);
             self.draw(digit, &mut batch.pixels);
             batch.labels.push(digit as u32);
         }
@@ -72,9 +76,9 @@ impl Digits {
 
     /// One digit at twice its glyph's height or less, somewhere in the image, under noise.
     fn draw(&mut self, digit: usize, pixels: &mut Vec<f32>) {
-        let scale = 1 + self.below(2);
-        let left = self.below(SIDE - 5 * scale + 1);
-        let top = self.below(SIDE - 7 * scale + 1);
+        let scale = 1 + self.random.below(2);
+        let left = self.random.below(SIDE - 5 * scale + 1);
+        let top = self.random.below(SIDE - 7 * scale + 1);
         for y in 0..SIDE {
             for x in 0..SIDE {
                 let inside =
@@ -83,28 +87,10 @@ impl Digits {
                     let row = GLYPHS[digit][(y - top) / scale];
                     row >> (4 - (x - left) / scale) & 1 == 1
                 };
-                let noise = 0.25 * self.unit();
+                let noise = 0.25 * self.random.unit();
                 pixels.push(if ink { 1.0 - noise } else { noise });
             }
         }
-    }
-
-    /// A number in `0..bound`.
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-
-    /// A number in `0.0..1.0`.
-    fn unit(&mut self) -> f32 {
-        (self.next() >> 40) as f32 / (1_u64 << 24) as f32
-    }
-
-    /// xorshift64*: plenty for drawing digits.
-    fn next(&mut self) -> u64 {
-        self.state ^= self.state >> 12;
-        self.state ^= self.state << 25;
-        self.state ^= self.state >> 27;
-        self.state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 1
     }
 }
 

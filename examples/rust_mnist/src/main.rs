@@ -11,6 +11,7 @@
 
 mod digits;
 mod network;
+mod random;
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -21,6 +22,7 @@ use candle_core::{D, DType, Device, Tensor};
 use candle_nn::{AdamW, Optimizer as _, VarBuilder, VarMap};
 use digits::{Batch, Digits};
 use network::Network;
+use random::Random;
 
 const STEPS: i64 = 120;
 const BATCH_SIZE: usize = 64;
@@ -87,10 +89,12 @@ fn load(to_trainer: &SyncSender<Batch>) {
 /// Learns from `STEPS` batches; the loss of each.
 fn learn(from_loader: &Receiver<Batch>) -> Result<Vec<f32>> {
     let device = Device::Cpu;
-    let variables = VarMap::new();
+    let mut variables = VarMap::new();
     let network = {
         let _span = stepscope::span!("model_build");
-        Network::new(VarBuilder::from_varmap(&variables, DType::F32, &device))?
+        let network = Network::new(VarBuilder::from_varmap(&variables, DType::F32, &device))?;
+        network::settle(&mut variables, &mut Random::new(1))?;
+        network
     };
     let mut optimizer = AdamW::new_lr(variables.all_vars(), 2e-3)?;
     let mut losses = Vec::new();

@@ -1,9 +1,10 @@
 //! A small convolutional network.
 
 use candle_core::{Result, Tensor};
-use candle_nn::{Conv2d, Conv2dConfig, Linear, Module as _, VarBuilder};
+use candle_nn::{Conv2d, Conv2dConfig, Linear, Module as _, VarBuilder, VarMap};
 
 use crate::digits::SIDE;
+use crate::random::Random;
 
 const CHANNELS: usize = 12;
 
@@ -44,4 +45,32 @@ impl Network {
         let features = self.hidden.forward(&images.flatten_from(1)?)?.relu()?;
         self.output.forward(&features)
     }
+}
+
+/// Gives every weight a small value that is the same in every run: candle's own are not, and an
+/// unlucky beginning would make the example look as if it had not learned.
+pub(crate) fn settle(variables: &mut VarMap, random: &mut Random) -> Result<()> {
+    let mut settled = Vec::new();
+    {
+        let data = variables.data().lock().expect("nobody else holds it");
+        for (name, variable) in data.iter() {
+            settled.push((name.clone(), variable.as_tensor().clone()));
+        }
+    }
+    settled.sort_by(|(a, _), (b, _)| a.cmp(b));
+    for (name, before) in settled {
+        let shape = before.shape();
+        // He's bound for layers that end in a ReLU; biases begin at nothing.
+        let inputs: usize = shape.dims().iter().skip(1).product();
+        let bound = if shape.rank() > 1 {
+            (6.0 / inputs as f32).sqrt()
+        } else {
+            0.0
+        };
+        let values: Vec<f32> = (0..shape.elem_count())
+            .map(|_| bound * (2.0 * random.unit() - 1.0))
+            .collect();
+        variables.set_one(&name, Tensor::from_vec(values, shape, before.device())?)?;
+    }
+    Ok(())
 }
