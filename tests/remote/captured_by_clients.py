@@ -71,7 +71,8 @@ def press_capture(address: str, **arguments: object) -> str:
     question = urllib.parse.urlencode({"num_retry": 0, "worker_list": "", **arguments})
     url = f"{address}/data/plugin/profile/capture_profile?{question}"
     try:
-        with urllib.request.urlopen(url, timeout=60) as answer:
+        # Writing a file waits for the disk (fsync): over a minute was seen on a virtual one.
+        with urllib.request.urlopen(url, timeout=240) as answer:
             body = answer.read()
     except urllib.error.HTTPError as error:
         body = error.read()

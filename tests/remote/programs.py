@@ -34,7 +34,7 @@ ENVIRONMENT = {
     "PYTHONUNBUFFERED": "1",
     "CUDA_VISIBLE_DEVICES": "",
 }
-WHOLE_FILE_S = 240
+WHOLE_FILE_S = 600
 
 
 def stepscope_binary() -> str:

@@ -130,12 +130,15 @@ pub(crate) fn capture(test: &CaptureTest) -> Result<Outcome> {
         };
         command.env("STEPSCOPE_TORCH_XLA_PYTHON", torch_xla);
     }
-    shell::run(
-        command
-            .arg(test.script)
-            .env("STEPSCOPE_BIN", demo::release_binary()?)
-            .env("STEPSCOPE_SERVE", serve_program()?),
-    )?;
+    command
+        .arg(test.script)
+        .env("STEPSCOPE_BIN", demo::release_binary()?)
+        .env("STEPSCOPE_SERVE", serve_program()?);
+    // What was built and installed is on the disk before programs wait for theirs to be.
+    if shell::exists("sync") {
+        shell::run(&mut shell::program("sync"))?;
+    }
+    shell::run(&mut command)?;
     Ok(Outcome::Ok)
 }
 
