@@ -6,14 +6,15 @@
 //!               -> stepscope (the recorder), stepscope-cli (the command)
 //! ```
 //!
-//! Reading order: this file, `annotation`, `values`, `threads`, `session`, `calls`, `remote`,
-//! `command`. What is typed and documented for users stands in `python/src/stepscope`; the stub
+//! Reading order: this file, `annotation`, `values`, `threads`, `session`, `calls`, `call_stats`,
+//! `remote`, `command`. What is typed and documented for users stands in `python/src/stepscope`; the stub
 //! `_core.pyi` there is compared with this module by the package's tests.
 //!
 //! All state of these modules is guarded by the interpreter's lock; an interpreter without one cannot
 //! load this library (one stable-ABI build serves `CPython` 3.10 and newer).
 
 mod annotation;
+mod call_stats;
 mod calls;
 mod command;
 mod remote;
@@ -39,6 +40,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(calls::start_calls, module)?)?;
     module.add_function(wrap_pyfunction!(calls::stop_calls, module)?)?;
     module.add_function(wrap_pyfunction!(calls::forget_calls, module)?)?;
+    module.add_class::<call_stats::CallStats>()?;
     module.add_function(wrap_pyfunction!(remote::start_server, module)?)?;
     module.add_function(wrap_pyfunction!(remote::stop_server, module)?)?;
     module.add_function(wrap_pyfunction!(remote::capture, module)?)?;

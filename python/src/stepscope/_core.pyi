@@ -119,6 +119,22 @@ def flush() -> bool: ...
 def start_calls(own_folder: str) -> str | None: ...
 def stop_calls() -> None: ...
 def forget_calls() -> None: ...
+
+class CallStats:
+    """Statistics of the calls between `enable` and `disable`."""
+
+    def __new__(cls, own_folder: str = "") -> Self: ...
+    def enable(self) -> None:
+        """Count calls of this thread from now on; nothing if that is so already."""
+    def disable(self) -> None:
+        """Stop counting; nothing if that is so already."""
+    def is_counting(self) -> bool:
+        """Tell whether calls are being counted."""
+    def clear(self) -> None:
+        """Forget what was counted."""
+    def rows(self) -> list[tuple[Any, int, int, float, float, list[tuple[Any, int, int, float, float]]]]:
+        """Give (code, calls, recursive calls, total seconds, inline seconds, called) for each function."""
+
 def start_server(
     port: int,
     *,

@@ -11,9 +11,9 @@
 //! one slice for each time that it runs. What is running when the recording starts is not shown; what
 //! runs when it stops is *unfinished*. The package's own functions are left out.
 
-mod monitoring;
-mod names;
-mod profile;
+pub(crate) mod monitoring;
+pub(crate) mod names;
+pub(crate) mod profile;
 mod stack;
 
 use std::cell::UnsafeCell;
@@ -54,12 +54,12 @@ static WAY: Locked<Way> = Locked::new(Way::Off);
 #[pyfunction]
 #[pyo3(signature = (own_folder))]
 pub(crate) fn start_calls(py: Python<'_>, own_folder: String) -> PyResult<Option<String>> {
-    if WAY.with(py, |now| !matches!(now, Way::Off)) {
+    if are_traced(py) {
         return Ok(None);
     }
     names::begin(py, own_folder);
     let way = if py.version_info() >= (3, 12) {
-        monitoring::Tool::start(py).map(|started| started.map(Way::Monitoring))
+        monitoring::Tool::start(py, &monitoring::TRACED).map(|started| started.map(Way::Monitoring))
     } else {
         profile::Hook::start(py).map(|started| started.map(Way::Profile))
     };
@@ -77,6 +77,11 @@ pub(crate) fn start_calls(py: Python<'_>, own_folder: String) -> PyResult<Option
             Err(error)
         }
     }
+}
+
+/// Whether calls are being traced.
+pub(crate) fn are_traced(py: Python<'_>) -> bool {
+    WAY.with(py, |now| !matches!(now, Way::Off))
 }
 
 /// Stops tracing calls; nothing if they are not traced.

@@ -13,9 +13,10 @@ use pyo3::types::PyDict;
 
 use super::{Locked, names, stack};
 
-/// The interpreter's number for us while calls are traced.
-pub(super) struct Tool {
+/// The interpreter's number for us while its events come.
+pub(crate) struct Tool {
     number: u8,
+    events: &'static [Event],
 }
 
 /// `sys.monitoring.DISABLE`.
@@ -24,13 +25,17 @@ static DISABLE: Locked<Option<Py<PyAny>>> = Locked::new(None);
 /// Profilers' own number first, then those that are nobody's.
 const NUMBERS: [u8; 3] = [2, 4, 3];
 
-type Callback = unsafe extern "C" fn(
+pub(crate) type Callback = unsafe extern "C" fn(
     *mut ffi::PyObject,
     *mut *mut ffi::PyObject,
     ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject;
 
-const EVENTS: [(&str, Callback); 9] = [
+/// An event's name, and what is called.
+pub(crate) type Event = (&'static str, Callback);
+
+/// What tracing calls asks for.
+pub(super) const TRACED: [Event; 9] = [
     ("PY_START", function_begins),
     ("PY_RESUME", function_begins),
     ("PY_THROW", function_begins),
@@ -44,7 +49,10 @@ const EVENTS: [(&str, Callback); 9] = [
 
 impl Tool {
     /// Begins, or says why it cannot.
-    pub(super) fn start(py: Python<'_>) -> PyResult<Result<Self, String>> {
+    pub(crate) fn start(
+        py: Python<'_>,
+        events: &'static [Event],
+    ) -> PyResult<Result<Self, String>> {
         let monitoring = monitoring(py)?;
         let mut holders = Vec::new();
         let mut number = None;
@@ -63,7 +71,7 @@ impl Tool {
             )));
         };
         monitoring.call_method1("use_tool_id", (number, "stepscope"))?;
-        let tool = Self { number };
+        let tool = Self { number, events };
         let begun = tool.register(py, &monitoring);
         if let Err(error) = begun {
             tool.stop(py)?;
@@ -78,9 +86,9 @@ impl Tool {
         drop(before);
         let events = monitoring.getattr("events")?;
         let mut wanted = 0_u32;
-        for (name, callback) in EVENTS {
-            let event: u32 = events.getattr(name)?.extract()?;
-            let callback = function(py, callback)?;
+        for (name, callback) in self.events {
+            let event: u32 = events.getattr(*name)?.extract()?;
+            let callback = function(py, *callback)?;
             monitoring.call_method1("register_callback", (self.number, event, callback))?;
             wanted |= event;
         }
@@ -91,12 +99,12 @@ impl Tool {
     }
 
     /// Ends.
-    pub(super) fn stop(self, py: Python<'_>) -> PyResult<()> {
+    pub(crate) fn stop(self, py: Python<'_>) -> PyResult<()> {
         let monitoring = monitoring(py)?;
         monitoring.call_method1("set_events", (self.number, 0))?;
         let events = monitoring.getattr("events")?;
-        for (name, _) in EVENTS {
-            let event: u32 = events.getattr(name)?.extract()?;
+        for (name, _) in self.events {
+            let event: u32 = events.getattr(*name)?.extract()?;
             monitoring.call_method1("register_callback", (self.number, event, py.None()))?;
         }
         monitoring.call_method1("free_tool_id", (self.number,))?;
@@ -144,7 +152,7 @@ fn function(py: Python<'_>, callback: Callback) -> PyResult<Bound<'_, PyAny>> {
     Ok(new)
 }
 
-fn none() -> *mut ffi::PyObject {
+pub(crate) fn none() -> *mut ffi::PyObject {
     // SAFETY: lives for ever; called with the lock.
     unsafe { ffi::Py_NewRef(ffi::Py_None()) }
 }

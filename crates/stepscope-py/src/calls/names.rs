@@ -233,7 +233,7 @@ unsafe fn describe_c_function(py: Python<'_>, function: *mut ffi::PyObject) -> (
 /// # Safety
 /// `callable` is a live object.
 #[inline]
-pub(super) unsafe fn is_c_function(callable: *mut ffi::PyObject) -> bool {
+pub(crate) unsafe fn is_c_function(callable: *mut ffi::PyObject) -> bool {
     // SAFETY: by the caller; the types live for ever.
     unsafe {
         let kind = ffi::Py_TYPE(callable);
@@ -262,12 +262,12 @@ pub(super) unsafe fn c_function_key(py: Python<'_>, function: *mut ffi::PyObject
 
 /// # Safety
 /// `function` is a C function, and the description is where it is expected.
-unsafe fn description(function: *mut ffi::PyObject) -> *const *const c_char {
+pub(crate) unsafe fn description(function: *mut ffi::PyObject) -> *const *const c_char {
     // SAFETY: by the caller.
     unsafe { *function.add(1).cast::<*const *const c_char>() }
 }
 
-fn descriptions_are_in_place(py: Python<'_>) -> bool {
+pub(crate) fn descriptions_are_in_place(py: Python<'_>) -> bool {
     let Ok(len) = py
         .import("builtins")
         .and_then(|module| module.getattr("len"))

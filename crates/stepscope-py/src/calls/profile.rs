@@ -13,7 +13,7 @@ use pyo3::types::PyTuple;
 
 use super::{Locked, names, stack};
 
-type TraceFunction = unsafe extern "C" fn(
+pub(crate) type TraceFunction = unsafe extern "C" fn(
     *mut ffi::PyObject,
     *mut ffi::PyFrameObject,
     c_int,
@@ -28,15 +28,15 @@ type SetProfileOf = unsafe extern "C" fn(
 type ThreadHead = unsafe extern "C" fn(*mut ffi::PyInterpreterState) -> *mut ffi::PyThreadState;
 type ThreadNext = unsafe extern "C" fn(*mut ffi::PyThreadState) -> *mut ffi::PyThreadState;
 
-const CALL: c_int = 0;
-const RETURN: c_int = 3;
-const C_CALL: c_int = 4;
-const C_EXCEPTION: c_int = 5;
-const C_RETURN: c_int = 6;
+pub(crate) const CALL: c_int = 0;
+pub(crate) const RETURN: c_int = 3;
+pub(crate) const C_CALL: c_int = 4;
+pub(crate) const C_EXCEPTION: c_int = 5;
+pub(crate) const C_RETURN: c_int = 6;
 
 /// The interpreter's setters.
 #[derive(Clone, Copy)]
-struct Setters {
+pub(crate) struct Setters {
     own: SetProfile,
     of: SetProfileOf,
     head: ThreadHead,
@@ -89,6 +89,15 @@ impl Hook {
 }
 
 impl Setters {
+    /// Sets the calling thread's function; `sys.getprofile` then tells that somebody has it.
+    pub(crate) fn set_own(self, _py: Python<'_>, function: Option<TraceFunction>) {
+        // SAFETY: with the lock; the interpreter takes a reference of its own to the object.
+        unsafe {
+            let owner = function.map_or(ptr::null_mut(), |_| ffi::Py_True());
+            (self.own)(function, owner);
+        }
+    }
+
     fn set_all(self, py: Python<'_>, function: Option<TraceFunction>) -> PyResult<()> {
         // SAFETY: the functions have these types since 3.9; with the lock held the list of threads
         // does not change while no Python code runs, and the setter runs none of the program's: what
@@ -108,7 +117,7 @@ impl Setters {
     }
 }
 
-fn find() -> Option<Setters> {
+pub(crate) fn find() -> Option<Setters> {
     // SAFETY: names that end in zero; the types are those of 3.10 and 3.11, the only ones that call
     // this.
     unsafe {
