@@ -35,6 +35,9 @@ struct Annotation {
     open: OpenSpan,
     /// Those that were open when this object was entered once more.
     outer: *mut Vec<OpenSpan>,
+    /// What a subclass written in Python keeps while the span is open, owned, or null. It is a field of
+    /// ours because subclasses with slots of their own could not inherit from both types.
+    under: *mut ffi::PyObject,
 }
 
 /// Adds the two types to the module.
@@ -138,13 +141,27 @@ fn methods() -> [ffi::PyMethodDef; 5] {
     ]
 }
 
-fn getters() -> [ffi::PyGetSetDef; 2] {
+fn getters() -> [ffi::PyGetSetDef; 4] {
     [
         ffi::PyGetSetDef {
             name: c"name".as_ptr(),
             get: Some(name),
             set: None,
             doc: texts::NAME.as_ptr(),
+            closure: ptr::null_mut(),
+        },
+        ffi::PyGetSetDef {
+            name: c"metadata".as_ptr(),
+            get: Some(metadata),
+            set: None,
+            doc: texts::METADATA.as_ptr(),
+            closure: ptr::null_mut(),
+        },
+        ffi::PyGetSetDef {
+            name: c"_under".as_ptr(),
+            get: Some(under),
+            set: Some(set_under),
+            doc: ptr::null(),
             closure: ptr::null_mut(),
         },
         ffi::PyGetSetDef::default(),
@@ -278,6 +295,7 @@ unsafe fn make(
         (&raw mut (*annotation).kind).write(kind);
         (&raw mut (*annotation).open).write(OpenSpan::NONE);
         (&raw mut (*annotation).outer).write(ptr::null_mut());
+        (&raw mut (*annotation).under).write(ptr::null_mut());
         object
     }
 }
@@ -292,6 +310,7 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
         }
         ffi::Py_DECREF((*annotation).name);
         ffi::Py_XDECREF((*annotation).metadata);
+        ffi::Py_XDECREF((*annotation).under);
         if ffi::PyType_IS_GC(class) != 0 {
             ffi::PyObject_GC_Del(object.cast());
         } else {
@@ -486,6 +505,50 @@ unsafe extern "C" fn is_enabled(
 unsafe extern "C" fn name(object: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
     // SAFETY: see `new_span`.
     unsafe { ffi::Py_NewRef((*object.cast::<Annotation>()).name) }
+}
+
+/// A copy: what was recorded does not change.
+unsafe extern "C" fn metadata(object: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
+    // SAFETY: see `new_span`; null or a dict.
+    unsafe {
+        let metadata = (*object.cast::<Annotation>()).metadata;
+        if metadata.is_null() {
+            ffi::PyDict_New()
+        } else {
+            ffi::PyDict_Copy(metadata)
+        }
+    }
+}
+
+unsafe extern "C" fn under(object: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
+    // SAFETY: see `new_span`; null or an object.
+    unsafe {
+        let under = (*object.cast::<Annotation>()).under;
+        if under.is_null() {
+            ffi::Py_NewRef(ffi::Py_None())
+        } else {
+            ffi::Py_NewRef(under)
+        }
+    }
+}
+
+/// Null and None both stand for nothing.
+unsafe extern "C" fn set_under(
+    object: *mut ffi::PyObject,
+    value: *mut ffi::PyObject,
+    _: *mut c_void,
+) -> c_int {
+    // SAFETY: see `new_span`; the old value is let go of after the new one stands.
+    unsafe {
+        let value = if value == ffi::Py_None() {
+            ptr::null_mut()
+        } else {
+            ffi::Py_XNewRef(value)
+        };
+        let before = std::mem::replace(&mut (*object.cast::<Annotation>()).under, value);
+        ffi::Py_XDECREF(before);
+    }
+    0
 }
 
 unsafe extern "C" fn repr(object: *mut ffi::PyObject) -> *mut ffi::PyObject {

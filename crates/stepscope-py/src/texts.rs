@@ -67,3 +67,6 @@ Tell whether something is being recorded: worth asking before an argument is com
 
 /// Of `name`.
 pub(crate) const NAME: &CStr = c"The slice's name.";
+
+/// Of `metadata`.
+pub(crate) const METADATA: &CStr = c"The keywords that the slice was made with.";

@@ -56,6 +56,13 @@ class Trace:
     @property
     def name(self) -> str:
         """The slice's name."""
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The keywords that the slice was made with."""
+    @property
+    def _under(self) -> Any: ...
+    @_under.setter
+    def _under(self, value: object) -> None: ...
 
 class StepTrace(Trace):
     """

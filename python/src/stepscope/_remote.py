@@ -123,7 +123,20 @@ def start_server(
         memory_limit_bytes=memory_limit_bytes,
         facts=program_facts(),
     )
+    global _listening
+    _listening = (os.getpid(), address, port)
     return ProfilerServer(address, port)
+
+
+# Process, address and port of the server that was started last.
+_listening: tuple[int, str, int] | None = None
+
+
+def server_address() -> tuple[str, int] | None:
+    """Address and port of this process's server, if there is one."""
+    if _listening is None or _listening[0] != os.getpid():
+        return None
+    return _listening[1:]
 
 
 def stop_server() -> None:
@@ -135,6 +148,8 @@ def stop_server() -> None:
     ServerError
         There is none (also a `RuntimeError` and a `ValueError`).
     """
+    global _listening
+    _listening = None
     _core.stop_server()
 
 

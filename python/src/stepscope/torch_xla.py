@@ -1,0 +1,466 @@
+"""
+What ``torch_xla.debug.profiler`` offers, with the same names.
+
+>>> import stepscope.torch_xla as xp  # was: import torch_xla.debug.profiler as xp
+>>> server = xp.start_server(9012)
+>>> xp.start_trace("logs")
+>>> with xp.StepTrace("train", step_num=0), xp.Trace("forward"):
+...     loss = model(batch)
+>>> xp.stop_trace()
+
+Labels go to our recorder; to PyTorch/XLA's own one while somebody captures with that alone; and, where
+PyTorch/XLA keeps names for operations (``XLA_IR_DEBUG=1`` or ``XLA_HLO_DEBUG=1``), into the compiled program.
+Importing this module does not import PyTorch/XLA.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+import warnings
+import weakref
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from stepscope import _core, _remote, _session
+from stepscope._decorate import decorate
+from stepscope._errors import StepscopeWarning
+from stepscope._options import ProfileOptions
+from stepscope._remote import CaptureReport, ProfilerServer, capture
+from stepscope._session import stop_trace
+from stepscope._under import Under, look
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    StrPath = str | os.PathLike[str]
+    _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+__all__ = [
+    "StepTrace",
+    "Trace",
+    "get_tracer_marked_step",
+    "set_tracer_marked_step",
+    "start_server",
+    "start_trace",
+    "stop_trace",
+    "trace",
+    "trace_detached",
+    "trace_me",
+]
+
+_modules = sys.modules
+_enter = _core.Trace.__enter__
+_exit = _core.Trace.__exit__
+
+
+class _NotThere:
+    """Stands for a flag of PyTorch/XLA until that is imported."""
+
+    @property
+    def value(self) -> bool:
+        """Look whether it has been imported; if so, its own flags are read from now on."""
+        global _names_operations, _xla_level
+        flags = look() if "torch_xla" in _modules else None
+        if flags is None:
+            return False
+        _names_operations, _xla_level = flags
+        # What was asked is asked again at once.
+        return True
+
+
+class _Never:
+    """Stands for a flag that is never set."""
+
+    value = 0
+
+
+# `value` says whether operations keep the names of the scopes that they were made in.
+_names_operations: Any = _NotThere()
+# `value` is the level of labels that PyTorch/XLA's own recorder takes, below 1 when it is off.
+_xla_level: Any = _Never()
+
+
+class Trace(_core.Trace):
+    """
+    Make a block, or each call of a function, a slice, and name XLA's operations after it.
+
+    Parameters
+    ----------
+    name
+        The slice's name.
+    **metadata
+        Arguments of the slice: int, float, bool and str keep their types.
+
+    Notes
+    -----
+    Operations are named where PyTorch/XLA keeps names, that is with ``XLA_IR_DEBUG=1`` or
+    ``XLA_HLO_DEBUG=1`` in the environment before it is imported; elsewhere ``torch_xla.sync()`` inside of the
+    block is fine. JAX's named scope is entered, too, where the program has imported JAX.
+
+    Examples
+    --------
+    >>> with xp.Trace("forward"):
+    ...     with xp.Trace("dense", rows=32):
+    ...         y = dense(x)
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        if _names_operations.value or _xla_level.value > 0 or "jax" in _modules:
+            _enter_under(self)
+        return _enter(self)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None:
+        if Under.met:
+            _leave_under(self)
+        _exit(self, kind, error, traceback)
+
+    def __call__(self, function: _Function, /) -> _Function:
+        """Make each call of the function a slice."""
+        # What waits must not keep a scope open meanwhile: operations of others would get its name.
+        waits = (
+            inspect.isgeneratorfunction(function)
+            or inspect.iscoroutinefunction(function)
+            or inspect.isasyncgenfunction(function)
+        )
+        return decorate(_core.Trace if waits else Trace, self.name, self.metadata, function)
+
+    @staticmethod
+    def is_enabled(level: int = 1) -> bool:
+        """Tell whether somebody records labels of this level, here or in PyTorch/XLA's own recorder."""
+        if _core.is_recording():
+            return True
+        profiler = getattr(getattr(_modules.get("torch_xla"), "_XLAC", None), "profiler", None)
+        return profiler is not None and bool(profiler.TraceMe.is_enabled(level))
+
+
+class StepTrace(_core.StepTrace, Trace):
+    """
+    Make a block one numbered step; ``torch_xla.sync()`` runs at its end, as part of it.
+
+    Parameters
+    ----------
+    name
+        Name of the step; XProf counts those that begin with ``train`` or ``test``.
+    step_num
+        The step's number.
+    **metadata
+        Further arguments, as for `Trace`.
+
+    Notes
+    -----
+    When the block and the end's ``sync`` both raise, the block's exception is seen.
+
+    Examples
+    --------
+    >>> for n, (data, target) in enumerate(loader):
+    ...     with xp.StepTrace("train", step_num=n):
+    ...         train_step(data, target)
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        set_tracer_marked_step(True)
+        if _names_operations.value or _xla_level.value > 0 or "jax" in _modules:
+            _enter_under(self)
+        return _enter(self)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None:
+        try:
+            if Under.met:
+                # A scope that is open when the step ends is an error there.
+                _leave_scopes(self)
+            xla = _modules.get("torch_xla")
+            if xla is not None:
+                try:
+                    xla.sync()
+                except Exception as syncing:
+                    if error is None:
+                        raise
+                    warnings.warn(
+                        f"torch_xla.sync() at the end of step {self.name!r} failed, too: {syncing}",
+                        StepscopeWarning,
+                        stacklevel=2,
+                    )
+        finally:
+            if Under.met:
+                _leave_under(self)
+            _exit(self, kind, error, traceback)
+
+    def __call__(self, function: _Function, /) -> _Function:
+        """Make each call of the function a step."""
+        return decorate(StepTrace, self.name, self.metadata, function)
+
+
+def _enter_under(annotation: _core.Trace) -> None:
+    """Enter whatever else takes labels; kept with the annotation until it is left."""
+    name = annotation.name
+    made = Under()
+    if _names_operations.value:
+        made.name_operations(name)
+    # What our recorder writes is in the same file as PyTorch/XLA's events: a second label would be noise.
+    if _xla_level.value > 0 and not _core.is_recording():
+        step = {"_r": 1} if isinstance(annotation, _core.StepTrace) else {}
+        made.label(name, {**step, **annotation.metadata})
+    if "jax" in _modules:
+        made.name_jax_operations(name)
+    annotation._under = (made, annotation._under)
+
+
+def _leave_scopes(annotation: _core.Trace) -> None:
+    kept = annotation._under
+    if kept is not None:
+        kept[0].leave_scopes()
+
+
+def _leave_under(annotation: _core.Trace) -> None:
+    kept = annotation._under
+    if kept is not None:
+        annotation._under = kept[1]
+        kept[0].leave()
+
+
+def trace_me(scope: str) -> Callable[[_Function], _Function]:
+    """
+    Make each call of the decorated function a slice named ``scope``.
+
+    Generators and coroutine functions stay what they are, and their whole run is one slice.
+
+    Examples
+    --------
+    >>> @xp.trace_me("load")
+    ... def load(path): ...
+    """
+    return Trace(scope).__call__
+
+
+_marked_step = False
+
+
+def set_tracer_marked_step(value: bool) -> None:  # noqa: FBT001 - as programs call it
+    """Say whether a `StepTrace` marks the end of the step, so that ``MpDeviceLoader`` does not."""
+    global _marked_step
+    _marked_step = value
+    # The loader asks there.
+    theirs = _modules.get("torch_xla.debug.profiler")
+    if theirs is not None:
+        theirs.set_tracer_marked_step(value)
+
+
+def get_tracer_marked_step() -> bool:
+    """Tell what `set_tracer_marked_step` said last, or ``MpDeviceLoader``."""
+    theirs = _modules.get("torch_xla.debug.profiler")
+    return _marked_step if theirs is None else bool(theirs.get_tracer_marked_step())
+
+
+def _nobody() -> None:
+    return None
+
+
+# The result of `start_server`, as long as the program holds it.
+_held: Callable[[], ProfilerServer | None] = _nobody
+
+
+def start_server(
+    port: int,
+    only_on_master: bool = True,  # noqa: FBT001, FBT002 - as programs call it
+) -> ProfilerServer | None:
+    """
+    Let others record this process, XLA's events included: `trace`, ``stepscope capture``, the viewer, XProf.
+
+    Unlike PyTorch/XLA's, the server lives until ``stepscope.stop_server()`` or the end of the process, also
+    when the result is thrown away. Asked for again on the same port, the same server comes back; a server
+    that nothing refers to any more makes room for one on another port.
+
+    Parameters
+    ----------
+    port
+        1 to 65535, or 0 to have one chosen.
+    only_on_master
+        Start it in the process of global rank 0 only (default), or, if False, in every process.
+
+    Returns
+    -------
+    ProfilerServer or None
+        None where another process is the master.
+
+    Raises
+    ------
+    ServerError
+        The port is busy or impossible, or there is a server on another port (also a `RuntimeError` and a
+        `ValueError`).
+
+    Examples
+    --------
+    >>> server = xp.start_server(9012)
+    """
+    global _held
+    if only_on_master and not _is_master():
+        return None
+    held, address = _held(), _remote.server_address()
+    if address is not None and (held is not None or _held is not _nobody):
+        if port in (0, address[1]):
+            held = held or ProfilerServer(*address)
+            _held = weakref.ref(held)
+            return held
+        if held is None:
+            _remote.stop_server()
+    made = _remote.start_server(port)
+    _held = weakref.ref(made)
+    return made
+
+
+def _is_master() -> bool:
+    if "torch_xla" in _modules:
+        import torch_xla.core.xla_model as xm
+
+        return bool(xm.is_master_ordinal())
+    from stepscope._ranks import find
+
+    return (find().rank or 0) == 0
+
+
+def start_trace(
+    log_dir: StrPath,
+    *,
+    options: ProfileOptions | None = None,
+    create_perfetto_link: bool = False,
+    create_perfetto_trace: bool = False,
+) -> None:
+    """
+    Start recording this process, XLA's events included.
+
+    Parameters and exceptions are those of ``stepscope.start_trace``; ``stop_trace`` writes the file.
+
+    Examples
+    --------
+    >>> xp.start_trace("logs")
+    >>> train_mnist()
+    >>> xp.stop_trace().path
+    PosixPath('logs/plugins/profile/2026_11_21_08_30_00/HOST.xplane.pb')
+    """
+    _session.start_trace(
+        log_dir,
+        options=options,
+        create_perfetto_link=create_perfetto_link,
+        create_perfetto_trace=create_perfetto_trace,
+    )
+
+
+def trace(
+    service_addr: str,
+    logdir: StrPath,
+    duration_ms: int = 1000,
+    num_tracing_attempts: int = 3,
+    host_tracer_level: int = 2,
+    device_tracer_level: int = 1,
+    delay_ms: int = 0,
+    timeout_s: int = 120,
+    interval_s: int = 5,  # noqa: ARG001 - programs give it
+    *,
+    python_tracer_level: int = 0,
+) -> CaptureReport:
+    """
+    Capture from running programs; returns when the files are written.
+
+    Where nobody listens this fails within seconds, and the message says how far it came.
+
+    Parameters
+    ----------
+    service_addr
+        Where the programs listen: ``"localhost:9012"``, or several, separated by commas.
+    logdir
+        The log directory.
+    duration_ms
+        How long, in milliseconds.
+    num_tracing_attempts
+        Attempts for a host that recorded nothing, is busy, or does not answer.
+    host_tracer_level, device_tracer_level, python_tracer_level
+        What is recorded, as in ``stepscope.ProfileOptions``.
+    delay_ms
+        Wait before the interval begins, in milliseconds.
+    timeout_s
+        How much longer than delay and interval a host may take to give its data, in seconds.
+    interval_s
+        Without effect: the pauses between attempts are a quarter of a second, then half a second, and so on.
+
+    Returns
+    -------
+    CaptureReport
+        What came of each host.
+
+    Raises
+    ------
+    CaptureError
+        No host gave data (also a `RuntimeError`).
+
+    Examples
+    --------
+    >>> xp.trace("localhost:9012", "logs", duration_ms=2000).hosts[0].path
+    PosixPath('logs/plugins/profile/2026_11_21_08_30_00/localhost_9012.xplane.pb')
+    """
+    options = ProfileOptions(
+        host_tracer_level=host_tracer_level,
+        device_tracer_level=device_tracer_level,
+        python_tracer_level=python_tracer_level,
+    )
+    return capture(
+        service_addr,
+        logdir,
+        duration_ms=duration_ms,
+        options=options,
+        delay_ms=delay_ms,
+        retries=max(num_tracing_attempts - 1, 0),
+        timeout_ms=timeout_s * 1000,
+    )
+
+
+def trace_detached(*args: Any, **kwargs: Any) -> Future[CaptureReport]:
+    """
+    Do what `trace` does on a thread of its own, so that the program goes on.
+
+    Returns
+    -------
+    concurrent.futures.Future
+        ``result()`` waits for the report, or raises what `trace` raised. A capture that failed is a
+        `StepscopeWarning` in any case.
+
+    Examples
+    --------
+    >>> capture = xp.trace_detached("localhost:9012", "logs", duration_ms=500)
+    >>> train_step()
+    >>> capture.result().hosts[0].events
+    5042
+    """
+    future: Future[CaptureReport] = Future()
+
+    def work() -> None:
+        future.set_running_or_notify_cancel()
+        try:
+            future.set_result(trace(*args, **kwargs))
+        except BaseException as error:
+            future.set_exception(error)
+            warnings.warn(f"the detached capture failed: {error}", StepscopeWarning, stacklevel=2)
+
+    threading.Thread(target=work, name="stepscope-trace-detached").start()
+    return future
