@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! python/src/stepscope (what users see, checks of options, decorators)
-//!        -> here: annotation (the hot types), session, values, calls (the function tracer), command
-//!               -> stepscope (the recorder), stepscope-cli (the command)
+//!        -> here: annotation (the hot types), session, values, calls (the function tracer), read, command
+//!               -> stepscope (the recorder), stepscope-engine (reading), stepscope-cli (the command)
 //! ```
 //!
 //! Reading order: this file, `annotation`, `values`, `threads`, `session`, `calls`, `call_stats`,
-//! `remote`, `command`. What is typed and documented for users stands in `python/src/stepscope`; the stub
+//! `remote`, `read`, `command`. What is typed and documented for users stands in `python/src/stepscope`; the stub
 //! `_core.pyi` there is compared with this module by the package's tests.
 //!
 //! All state of these modules is guarded by the interpreter's lock; an interpreter without one cannot
@@ -17,6 +17,7 @@ mod annotation;
 mod call_stats;
 mod calls;
 mod command;
+mod read;
 mod remote;
 mod session;
 mod texts;
@@ -45,5 +46,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(remote::stop_server, module)?)?;
     module.add_function(wrap_pyfunction!(remote::capture, module)?)?;
     module.add_function(wrap_pyfunction!(command::run_command, module)?)?;
+    read::add_to(module)?;
     Ok(())
 }

@@ -70,3 +70,19 @@ pub(crate) const NAME: &CStr = c"The slice's name.";
 
 /// Of `metadata`.
 pub(crate) const METADATA: &CStr = c"The keywords that the slice was made with.";
+
+/// Of `Column`.
+pub(crate) const COLUMN: &CStr = c"One column of a track: numbers in the trace's own memory.
+
+``numpy.asarray(column)``, ``pyarrow.array(column)`` and ``memoryview(column)`` see that memory
+without copying it, and keep the trace alive; it is read only. Also ``len()``, ``[]`` and iteration.
+";
+
+/// Of `tolist`.
+pub(crate) const TOLIST: &CStr = c"tolist($self, /)
+--
+
+Copy the numbers into a list.";
+
+/// Of `format`.
+pub(crate) const FORMAT: &CStr = c"Type of the numbers, as the ``struct`` module writes it.";

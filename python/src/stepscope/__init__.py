@@ -11,7 +11,7 @@ Record what a program does, at nanosecond cost, and look at it.
 ``jax.profiler.ProfileData``. Importing this package imports no framework.
 """
 
-from stepscope._core import StepTrace, Trace, __version__, counter, instant, is_recording
+from stepscope._core import ProfileData, StepTrace, Trace, __version__, counter, instant, is_recording
 from stepscope._decorate import annotate_function
 from stepscope._errors import (
     CaptureError,
@@ -20,15 +20,21 @@ from stepscope._errors import (
     OptionNameError,
     OptionTypeError,
     OptionValueError,
+    QueryError,
     ServerError,
     SessionActiveError,
     SessionError,
     StepscopeError,
     StepscopeWarning,
+    TraceNotFoundError,
+    TraceReadError,
 )
 from stepscope._options import ProfileOptions
 from stepscope._remote import CaptureReport, HostReport, ProfilerServer, capture, start_server, stop_server
 from stepscope._session import StopReport, discard_trace, flush_trace, start_trace, stop_trace, trace
+
+# Not in `__all__`: a star import must not hide the built-in `open`.
+from stepscope.read import open as open
 
 __all__ = [
     "CaptureError",
@@ -39,8 +45,10 @@ __all__ = [
     "OptionNameError",
     "OptionTypeError",
     "OptionValueError",
+    "ProfileData",
     "ProfileOptions",
     "ProfilerServer",
+    "QueryError",
     "ServerError",
     "SessionActiveError",
     "SessionError",
@@ -49,6 +57,8 @@ __all__ = [
     "StepscopeWarning",
     "StopReport",
     "Trace",
+    "TraceNotFoundError",
+    "TraceReadError",
     "__version__",
     "annotate_function",
     "capture",

@@ -29,6 +29,18 @@ class CaptureError(StepscopeError, RuntimeError):
     """No program gave its recording."""
 
 
+class TraceNotFoundError(StepscopeError, FileNotFoundError):
+    """There is no trace at the path."""
+
+
+class TraceReadError(StepscopeError, RuntimeError, ValueError, OSError):
+    """A trace is there, but cannot be read."""
+
+
+class QueryError(StepscopeError, ValueError):
+    """A trace was asked for something that it does not have; the message says what there is."""
+
+
 class OptionNameError(StepscopeError, AttributeError):
     """There is no option of this name; the message names the nearest one."""
 

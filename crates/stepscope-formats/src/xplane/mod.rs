@@ -8,7 +8,8 @@
 //!
 //! Reading order: `wire` (field numbers), `marks` (stats with a meaning), `index` (where
 //! everything lies), `heads` and `lines` (the hot path, with `batch`), `reader`, `facts`, `args`; then
-//! `writer`, `sink`, `rows`, `assemble`; `census` counts without reading.
+//! `writer`, `sink`, `rows`, `assemble`; `census` counts without reading, and [`written`] is the file as
+//! it stands.
 
 mod args;
 mod assemble;
@@ -27,6 +28,7 @@ mod sink;
 mod tracks;
 mod wire;
 mod writer;
+pub mod written;
 
 use std::sync::Arc;
 

@@ -1,0 +1,270 @@
+//! One opened run: what it is, its tracks, and access to their columns.
+
+use std::sync::{Arc, OnceLock};
+
+use pyo3::exceptions::{PyIndexError, PyKeyError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use stepscope_engine::{Run, analysis};
+use stepscope_model::{NameId, SliceFlags, TrackId};
+use stepscope_store::EventId;
+
+use super::arrow::{self, Texts};
+use super::table::{Part, View};
+use super::{ask, column, found, values};
+use crate::session::exception;
+
+/// One opened run. Shared with every column that was taken from it.
+#[pyclass(frozen, module = "stepscope._core")]
+pub(crate) struct RunData {
+    pub(super) run: Arc<Run>,
+    texts: OnceLock<Arc<Texts>>,
+}
+
+impl RunData {
+    pub(super) fn new(run: Arc<Run>) -> Self {
+        Self {
+            run,
+            texts: OnceLock::new(),
+        }
+    }
+
+    /// All names, made when they are first asked for.
+    fn texts(&self) -> &Arc<Texts> {
+        self.texts.get_or_init(|| {
+            let trace = &self.run.trace;
+            let count = u32::try_from(trace.name_count()).unwrap_or(u32::MAX);
+            Arc::new(Texts::new((0..count).map(|id| trace.name(NameId(id)))))
+        })
+    }
+
+    fn view(&self, track: u32, part: &str) -> PyResult<View<'_>> {
+        let part = Part::of(part).ok_or_else(|| PyKeyError::new_err(part.to_owned()))?;
+        Ok(View {
+            run: &self.run,
+            track: TrackId(track),
+            part,
+        })
+    }
+}
+
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "arguments from Python come as values"
+)]
+#[pymethods]
+impl RunData {
+    /// What is known of the run as a whole.
+    fn describe<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let trace = &self.run.trace;
+        let dict = found::opened(py, &self.run)?;
+        let span = trace.span();
+        dict.set_item("start_ps", span.start.ps())?;
+        dict.set_item("end_ps", span.end.ps())?;
+        dict.set_item("epoch_unix_ns", trace.epoch().unix_ns)?;
+        dict.set_item("slices", trace.slice_count())?;
+        dict.set_item("events", trace.event_count())?;
+        let files = PyList::empty(py);
+        for file in trace.files() {
+            let entry = PyDict::new(py);
+            entry.set_item("path", &file.spec.path)?;
+            entry.set_item("format", &file.spec.format)?;
+            entry.set_item("size_bytes", file.spec.bytes)?;
+            entry.set_item("host", &file.spec.host)?;
+            entry.set_item("rank", file.spec.rank)?;
+            entry.set_item("shift_ps", file.shift.ps())?;
+            entry.set_item("slices", file.slices)?;
+            entry.set_item("facts", values::facts(py, &file.facts)?)?;
+            files.append(entry)?;
+        }
+        dict.set_item("files", files)?;
+        let diagnostics = PyList::empty(py);
+        for found in trace.diagnostics() {
+            let entry = PyDict::new(py);
+            entry.set_item("code", found.what.code())?;
+            entry.set_item("severity", found.what.severity().as_str())?;
+            entry.set_item("title", found.what.title())?;
+            entry.set_item("advice", found.what.advice())?;
+            entry.set_item("count", found.count)?;
+            entry.set_item("details", &found.details)?;
+            entry.set_item("file", found.file)?;
+            diagnostics.append(entry)?;
+        }
+        dict.set_item("diagnostics", diagnostics)?;
+        Ok(dict)
+    }
+
+    /// Of each track, in display order, what describes it.
+    fn tracks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        for track in self.run.trace.tracks() {
+            let entry = PyDict::new(py);
+            entry.set_item("key", &track.key)?;
+            entry.set_item("name", &track.name)?;
+            entry.set_item("kind", values::track_kind(track.kind))?;
+            entry.set_item("parent", track.parent.map(|id| id.0))?;
+            entry.set_item("file", track.file)?;
+            entry.set_item("pid", track.pid)?;
+            entry.set_item("tid", track.tid)?;
+            entry.set_item("device", track.device)?;
+            entry.set_item("stream", track.stream)?;
+            entry.set_item("unit", &track.unit)?;
+            entry.set_item("is_derived", track.derived)?;
+            entry.set_item("busy_ps", track.busy.ps())?;
+            list.append(entry)?;
+        }
+        Ok(list)
+    }
+
+    /// Number of rows of a part of a track, and the id of the first.
+    fn size(&self, track: u32, part: &str) -> PyResult<(usize, u32)> {
+        let view = self.view(track, part)?;
+        Ok((view.len(), view.first_id()))
+    }
+
+    /// One column of a part of a track.
+    fn column<'py>(
+        &self,
+        py: Python<'py>,
+        track: u32,
+        part: &str,
+        name: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let view = self.view(track, part)?;
+        let memory = py
+            .detach(|| view.column(name))
+            .ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
+        column::new(py, memory)
+    }
+
+    /// A part of a track as a stream for Arrow.
+    fn table<'py>(&self, py: Python<'py>, track: u32, part: &str) -> PyResult<Bound<'py, PyAny>> {
+        let view = self.view(track, part)?;
+        let fields = py.detach(|| view.fields(self.texts()));
+        arrow::stream_of(py, fields)
+    }
+
+    /// Its types for Arrow.
+    fn table_schema<'py>(
+        &self,
+        py: Python<'py>,
+        track: u32,
+        part: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let view = self.view(track, part)?;
+        let fields = py.detach(|| view.fields(self.texts()));
+        arrow::schema_of(py, &fields)
+    }
+
+    /// Number of names.
+    fn name_count(&self) -> usize {
+        self.run.trace.name_count()
+    }
+
+    /// The text of a number.
+    fn name(&self, number: u32) -> PyResult<&str> {
+        if number as usize >= self.run.trace.name_count() {
+            return Err(PyIndexError::new_err(format!(
+                "no name has number {number}"
+            )));
+        }
+        Ok(self.run.trace.name(NameId(number)))
+    }
+
+    /// All names as a column for Arrow.
+    fn names<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        arrow::texts_of(py, py.detach(|| self.texts()))
+    }
+
+    /// Arguments of a slice or instant.
+    fn args<'py>(&self, py: Python<'py>, id: u32) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        let mut failed = None;
+        let visited = self.run.trace.args(EventId(id), &mut |key, value| {
+            // What stands with the event itself comes after what stands with its name.
+            if let Err(error) =
+                values::argument(py, value).and_then(|value| dict.set_item(key, value))
+            {
+                failed.get_or_insert(error);
+            }
+        });
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        match visited {
+            Ok(()) => Ok(dict),
+            Err(error) => Err(exception(
+                py,
+                "TraceReadError",
+                &format!("arguments of event {id} cannot be read: {error}"),
+            )),
+        }
+    }
+
+    /// Track, index on it, and whether it is an instant.
+    fn place(&self, id: u32) -> PyResult<(u32, usize, bool)> {
+        self.run
+            .trace
+            .event(EventId(id))
+            .map(|event| (event.track.0, event.index, event.instant))
+            .ok_or_else(|| PyIndexError::new_err(format!("no event has id {id}")))
+    }
+
+    /// What a slice is about, and whether it is unfinished.
+    fn about(&self, track: u32, index: usize) -> PyResult<(&'static str, bool)> {
+        let run = &self.run.trace;
+        let on = TrackId(track);
+        let slices = run.slices(on);
+        let name = *slices
+            .name
+            .get(index)
+            .ok_or_else(|| PyIndexError::new_err("no such slice"))?;
+        let kind = run.kind(on, name, slices.category.get(index));
+        let flags = run.slice_flags(on, index);
+        Ok((kind.label(), flags.contains(SliceFlags::UNFINISHED)))
+    }
+
+    /// Steps: number, host, track's key, start, duration (picoseconds), unfinished.
+    fn steps<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let options = analysis::steps::StepOptions { top: 0 };
+        let report = py.detach(|| analysis::steps::step_report(&self.run.trace, options));
+        let rows = report.steps.into_iter().map(|step| {
+            (
+                step.number,
+                step.host,
+                step.track,
+                step.start.ps(),
+                step.dur.ps(),
+                step.unfinished,
+            )
+        });
+        PyList::new(py, rows.collect::<Vec<_>>())
+    }
+
+    /// Slices and instants whose names hold `text`.
+    #[pyo3(signature = (text, *, tracks, start_ps, end_ps, limit))]
+    fn search<'py>(
+        &self,
+        py: Python<'py>,
+        text: &str,
+        tracks: Option<Vec<u32>>,
+        start_ps: Option<i64>,
+        end_ps: Option<i64>,
+        limit: usize,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        ask::search(py, &self.run, text, tracks, (start_ps, end_ps), limit)
+    }
+
+    /// Sums over groups of slices, column by column.
+    #[pyo3(signature = (by, *, tracks, start_ps, end_ps))]
+    fn aggregate<'py>(
+        &self,
+        py: Python<'py>,
+        by: Vec<String>,
+        tracks: Option<Vec<u32>>,
+        start_ps: Option<i64>,
+        end_ps: Option<i64>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        ask::aggregate(py, &self.run, &by, tracks, (start_ps, end_ps))
+    }
+}

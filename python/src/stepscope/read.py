@@ -1,0 +1,468 @@
+"""Reading: runs, their tracks, and the columns of those."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from stepscope import _core
+from stepscope._errors import QueryError
+from stepscope._nearest import nearest
+from stepscope._progress import Progress
+from stepscope._tracks import (
+    Content,
+    Instant,
+    Instants,
+    Names,
+    Sample,
+    Samples,
+    Slice,
+    Slices,
+    TraceFile,
+    TraceWarning,
+    Track,
+)
+
+if TYPE_CHECKING:
+    StrPath = str | os.PathLike[str]
+
+__all__ = [
+    "Aggregate",
+    "Instant",
+    "Instants",
+    "Names",
+    "Run",
+    "Sample",
+    "Samples",
+    "SearchResult",
+    "Slice",
+    "Slices",
+    "Step",
+    "TraceFile",
+    "TraceWarning",
+    "Traces",
+    "Track",
+    "open",
+]
+
+_PS_PER_NS = 1_000
+_GROUPS = ("name", "track", "kind", "category")
+
+
+def open(path: StrPath, *, use_cache: bool = True, progress: bool | None = None) -> Traces:
+    """
+    Look at a log directory or a trace file.
+
+    Directories are searched by names only, which is quick; a run is read when something in it is first
+    asked for. Where there is only one run, it is read at once. XSpace, Chrome and PyTorch JSON and
+    Perfetto files are read, compressed or not; files of several hosts or ranks of one capture are one
+    run.
+
+    Parameters
+    ----------
+    path
+        The directory or file.
+    use_cache
+        Keep what was read in the user's cache directory, so that the next time takes milliseconds.
+    progress
+        Show on standard error how far a long reading is. Default: on terminals only.
+
+    Returns
+    -------
+    Traces
+        The runs; also a sequence of them.
+
+    Raises
+    ------
+    TraceNotFoundError
+        There is nothing at the path, or no trace below it (also a `FileNotFoundError`).
+    TraceReadError
+        The one run that is there cannot be read (also a `ValueError`, a `RuntimeError`, an `OSError`).
+
+    Examples
+    --------
+    >>> run = stepscope.open("logs").run
+    >>> for track in run.tracks:
+    ...     print(track.kind, track.name, len(track.slices))
+    >>> numpy.asarray(run.track("python").slices.dur_ps).max()
+    """
+    traces = Traces(os.fspath(path), use_cache=use_cache, progress=progress)
+    if len(traces.runs) == 1:
+        traces.runs[0].load()
+    return traces
+
+
+class Traces(Sequence["Run"]):
+    """
+    The runs at one path; made by `open`.
+
+    Attributes
+    ----------
+    path
+        The path.
+    runs
+        The runs, by name.
+    problems
+        What could not be looked at, one sentence each.
+    """
+
+    def __init__(self, path: str, *, use_cache: bool, progress: bool | None) -> None:
+        self.path = Path(path)
+        found = _core.Found(path, use_cache=use_cache)
+        self.problems: tuple[str, ...] = tuple(found.problems())
+        self.runs: tuple[Run, ...] = tuple(Run(found, entry, progress) for entry in found.runs())
+        if use_cache:
+            # What is being kept when the program ends is worth the moment.
+            weakref.finalize(self, found.flush_cache)
+
+    @property
+    def run(self) -> Run:
+        """
+        The only run.
+
+        Raises
+        ------
+        QueryError
+            There are several; the message names them (also a `ValueError`).
+        """
+        if len(self.runs) == 1:
+            return self.runs[0]
+        names = ", ".join(repr(run.name) for run in self.runs[:8])
+        more = f" and {len(self.runs) - 8} more" if len(self.runs) > 8 else ""
+        message = f"{self.path} has {len(self.runs)} runs: {names}{more}; take one from .runs"
+        raise QueryError(message)
+
+    def find(self, name: str) -> Run:
+        """
+        Find the run with this name or id.
+
+        Raises
+        ------
+        QueryError
+            There is none; the message names the nearest (also a `ValueError`).
+        """
+        for run in self.runs:
+            if name in (run.name, run.id):
+                return run
+        message = f"no run {name!r}; {nearest(name, [run.name for run in self.runs])}"
+        raise QueryError(message)
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    @overload
+    def __getitem__(self, index: int) -> Run: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Run]: ...
+    def __getitem__(self, index: int | slice) -> Run | Sequence[Run]:
+        return self.runs[index]
+
+    def __repr__(self) -> str:
+        return f"<Traces {str(self.path)!r}: {len(self.runs)} run{'s' * (len(self.runs) != 1)}>"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One numbered step."""
+
+    number: int
+    """Its number, as the program counts."""
+    host: str
+    """The machine."""
+    track: str
+    """Key of the track that its marker lies on."""
+    start_ps: int
+    """Begin on the run's clock, picoseconds."""
+    dur_ps: int
+    """Length, picoseconds."""
+    is_unfinished: bool
+    """It was open when the recording ended."""
+
+    @property
+    def start_ns(self) -> float:
+        """Begin on the run's clock, nanoseconds."""
+        return self.start_ps / _PS_PER_NS
+
+    @property
+    def duration_ns(self) -> float:
+        """Length, nanoseconds."""
+        return self.dur_ps / _PS_PER_NS
+
+
+class Run:
+    """
+    One capture with all its hosts and ranks. Its content is read when it is first asked for.
+
+    Attributes
+    ----------
+    id
+        Stable name for addresses.
+    name
+        What the viewer shows.
+    paths
+        The files.
+    size_bytes
+        Size of the files.
+    """
+
+    def __init__(
+        self,
+        found: _core.Found,
+        entry: tuple[str, str, list[str], list[Path], int],
+        progress: bool | None,  # noqa: FBT001 - passed through
+    ) -> None:
+        self._found = found
+        self._progress = progress
+        self.id, self.name, self._kinds, paths, self.size_bytes = entry
+        self.paths: tuple[Path, ...] = tuple(Path(path) for path in paths)
+        self._content: Content | None = None
+
+    def load(self) -> None:
+        """
+        Read the run now, if it was not read yet.
+
+        Raises
+        ------
+        TraceReadError
+            It cannot be read (also a `ValueError`, a `RuntimeError`, an `OSError`).
+        """
+        if self._content is None:
+            with Progress(f"reading {self.name}", shown=self._progress) as progress:
+                self._content = Content(self._found.open(self.id, progress))
+
+    def _loaded(self) -> Content:
+        self.load()
+        assert self._content is not None
+        return self._content
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What wrote it: JAX, PyTorch, XLA, Python, ..."""
+        return self._loaded().kinds
+
+    @property
+    def files(self) -> tuple[TraceFile, ...]:
+        """The files, with what they say about themselves."""
+        return self._loaded().files
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the files say about themselves; of several files, what the first one says counts."""
+        merged: dict[str, Any] = {}
+        for file in self.files:
+            for key, value in file.facts.items():
+                merged.setdefault(key, value)
+        return merged
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Machines, each once."""
+        return tuple(dict.fromkeys(file.host for file in self.files))
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Global ranks that are known, ascending."""
+        return tuple(sorted({file.rank for file in self.files if file.rank is not None}))
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Names of the accelerators."""
+        return self._loaded().devices
+
+    @property
+    def start_ps(self) -> int:
+        """First moment on the run's clock, picoseconds."""
+        return self._loaded().start_ps
+
+    @property
+    def end_ps(self) -> int:
+        """Last moment on the run's clock, picoseconds."""
+        return self._loaded().end_ps
+
+    @property
+    def duration_ns(self) -> float:
+        """From the first to the last moment, nanoseconds."""
+        return (self.end_ps - self.start_ps) / _PS_PER_NS
+
+    @property
+    def epoch_unix_ns(self) -> int | None:
+        """Unix time of the run clock's zero, where it is known."""
+        return self._loaded().epoch_unix_ns
+
+    @property
+    def warnings(self) -> tuple[TraceWarning, ...]:
+        """What you should know before you trust the numbers."""
+        return self._loaded().warnings
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Files that could not be read, or not wholly, one sentence each."""
+        return self._loaded().problems
+
+    @property
+    def names(self) -> Names:
+        """All names of the run; columns of names hold their numbers."""
+        return self._loaded().names
+
+    @property
+    def tracks(self) -> tuple[Track, ...]:
+        """All tracks: groups before their members, siblings in display order."""
+        return self._loaded().tracks
+
+    def track(self, name: str) -> Track:
+        """
+        Find a track by its key, else the first with this name that has events, else with this name.
+
+        Raises
+        ------
+        QueryError
+            There is none; the message names the nearest (also a `ValueError`).
+        """
+        named = [track for track in self.tracks if name in (track.key, track.name)]
+        for track in named:
+            if track.key == name:
+                return track
+        for track in named:
+            if len(track.slices) or len(track.instants) or len(track.samples):
+                return track
+        if named:
+            return named[0]
+        message = f"no track {name!r}; {nearest(name, [track.name for track in self.tracks])}"
+        raise QueryError(message)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Numbered steps, in the order of their begins."""
+        return tuple(Step(*row) for row in self._loaded().core.steps())
+
+    def search(
+        self,
+        text: str,
+        *,
+        tracks: Iterable[Track] | None = None,
+        start_ns: float | None = None,
+        end_ns: float | None = None,
+        limit: int = 1_000,
+    ) -> SearchResult:
+        """
+        Find slices and instants whose names hold a text, letters of either case being the same.
+
+        Parameters
+        ----------
+        text
+            What to look for.
+        tracks
+            Where to look. Default: everywhere.
+        start_ns, end_ns
+            Only what touches this range of the run's clock. Default: everything.
+        limit
+            Most events in the result; all are counted.
+        """
+        content = self._loaded()
+        total, by_track, ids = content.core.search(
+            text,
+            tracks=_numbers(tracks),
+            start_ps=_ps(start_ns),
+            end_ps=_ps(end_ns),
+            limit=limit,
+        )
+        return SearchResult(
+            total=total,
+            by_track={content.tracks[track].key: count for track, count in by_track},
+            events=tuple(content.event(number) for number in ids),
+        )
+
+    def aggregate(
+        self,
+        by: str | Sequence[str] = "name",
+        *,
+        tracks: Iterable[Track] | None = None,
+        start_ns: float | None = None,
+        end_ns: float | None = None,
+    ) -> Aggregate:
+        """
+        Sum up the slices of a range by name, track, kind or category.
+
+        A slice belongs to the range when it touches it, and its time is clipped to it, so that totals
+        of adjoining ranges add up. Self time is a slice's time less that of its direct children.
+
+        Parameters
+        ----------
+        by
+            ``name``, ``track``, ``kind``, ``category``, or several of them.
+        tracks
+            Which tracks. Default: all, also those that a tool computed.
+        start_ns, end_ns
+            The range on the run's clock. Default: everything.
+
+        Raises
+        ------
+        QueryError
+            Slices are not grouped by that (also a `ValueError`).
+
+        Examples
+        --------
+        >>> for row in run.aggregate("name").rows[:10]:
+        ...     print(row["name"], row["count"], row["total_ns"])
+        """
+        words = [by] if isinstance(by, str) else list(by)
+        for word in words:
+            if word not in _GROUPS:
+                message = f"slices are not grouped by {word!r}; {nearest(word, _GROUPS)}"
+                raise QueryError(message)
+        content = self._loaded()
+        rows = content.core.aggregate(
+            words, tracks=_numbers(tracks), start_ps=_ps(start_ns), end_ps=_ps(end_ns)
+        )
+        for row in rows:
+            if "track" in row:
+                row["track"] = content.tracks[row["track"]].key
+            row["longest"] = content.event(row["longest"])
+        return Aggregate(by=tuple(words), rows=rows)
+
+    def __repr__(self) -> str:
+        return f"<Run {self.name!r}: {len(self.paths)} file{'s' * (len(self.paths) != 1)}>"
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What a search found."""
+
+    total: int
+    """Number of matches."""
+    by_track: Mapping[str, int]
+    """Matches of each track, by its key, most first."""
+    events: tuple[Slice | Instant, ...]
+    """The first matches, in time order."""
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """Sums over groups of slices."""
+
+    by: tuple[str, ...]
+    """What the slices were grouped by."""
+    rows: list[dict[str, Any]]
+    """
+    One a group, largest total first: what it was grouped by, ``count``, ``total_ns``, ``self_ns``,
+    ``min_ns``, ``max_ns``, ``mean_ns``, and ``longest``, a `Slice`.
+    """
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def _ps(ns: float | None) -> int | None:
+    """Turn nanoseconds into picoseconds, exactly where they are whole."""
+    return None if ns is None else round(ns * _PS_PER_NS)
+
+
+def _numbers(tracks: Iterable[Track] | None) -> list[int] | None:
+    return None if tracks is None else [track._number for track in tracks]
