@@ -1,7 +1,8 @@
 //! Where the time went: pure functions from a trace to plain data.
 //!
 //! Reading order: [`steps`], then [`names`] and [`parallel`] (what scans of a range share),
-//! [`aggregate`], [`histogram`], [`search`], [`flame`].
+//! [`aggregate`], [`histogram`], [`search`], [`flame`]; [`report`] is the shape in which analyses
+//! are shown, [`reports`] the list of them by name.
 //!
 //! **Invariant:** nothing here does I/O or knows a file format; units stand in field names or
 //! types, formatting is the caller's.
@@ -11,5 +12,7 @@ pub mod flame;
 pub mod histogram;
 pub mod names;
 pub mod parallel;
+pub mod report;
+pub mod reports;
 pub mod search;
 pub mod steps;

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use stepscope_model::spelling::edits;
 use stepscope_remote::OptionValue;
 
 use crate::error::CliError;
@@ -106,19 +107,20 @@ pub struct Info {
 /// `stepscope report`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  stepscope report LOGDIR steps\n  \
-        stepscope report LOGDIR steps --by step --format csv\n\n\
+        stepscope report LOGDIR steps --by step --format csv\n  \
+        stepscope report list\n\n\
         Kinds: steps (how long the steps took, and the share of each label).\n\
         A directory with several runs: the newest, or the one that --run names.")]
 pub struct Report {
     /// A trace file, a session's folder or a log directory
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
-    /// Which analysis
+    /// Which analysis; 'list' tells all of them and what they answer
     #[arg(value_name = "KIND", default_value = "steps")]
     pub kind: String,
-    /// What the rows are
-    #[arg(long, value_enum, default_value_t = By::Label)]
-    pub by: By,
+    /// What the rows are; each kind has its own, 'list' tells them
+    #[arg(long, value_name = "WHAT")]
+    pub by: Option<String>,
     /// Most rows
     #[arg(long, value_name = "N", default_value_t = 25)]
     pub top: usize,
@@ -131,15 +133,6 @@ pub struct Report {
     /// How files are read.
     #[command(flatten)]
     pub reading: Reading,
-}
-
-/// Rows of the `steps` report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum By {
-    /// One row for each label inside the steps.
-    Label,
-    /// One row for each step.
-    Step,
 }
 
 /// How a report is printed.
@@ -421,36 +414,17 @@ fn check_word(word: &OsStr) -> Result<(), CliError> {
         return Ok(());
     }
     let all = COMMANDS.iter().chain(NOT_BUILT);
-    let nearest = all.min_by_key(|command| distance(text, command));
+    // What a file name holds past this resembles no command.
+    let text_head: String = text.chars().take(32).collect();
+    let nearest = all.min_by_key(|command| edits(&text_head, command));
     match nearest {
-        Some(command) if distance(text, command) <= (command.len() / 3).max(1) => {
+        Some(command) if edits(&text_head, command) <= (command.len() / 3).max(1) => {
             Err(CliError::usage(format!(
                 "no command and no path '{text}', did you mean 'stepscope {command}'?"
             )))
         }
         _ => Ok(()),
     }
-}
-
-/// Letters to insert, remove, replace or swap with a neighbour to get from one word to the other.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(32).collect(), b.chars().collect());
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for (i, row) in rows.iter_mut().enumerate() {
-        row[0] = i;
-    }
-    rows[0] = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        for j in 1..=b.len() {
-            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = replaced.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            rows[i][j] = best;
-        }
-    }
-    rows[a.len()][b.len()]
 }
 
 /// The parser's words as one line: its first paragraph, and where to look.

@@ -2,59 +2,75 @@
 
 use std::io::Write;
 
-use serde_json::{Value, json};
-use stepscope_engine::analysis::steps::{StepOptions, StepReport, step_report};
+use stepscope_engine::analysis::parallel::Cancel;
+use stepscope_engine::analysis::report::{Cell, Report, Table, Unit};
+use stepscope_engine::analysis::reports::{self, Options, ReportError};
 use stepscope_engine::{Engine, EngineError, EngineOptions, RunSummary};
 
-use crate::args::{self, By, Format};
+use crate::args::{self, Format};
 use crate::error::CliError;
 use crate::text::{self, Align, Grid, clean, short};
 
+/// Most characters of a cell on a terminal.
+const WIDEST: usize = 60;
+
 /// Runs the command.
 pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
-    if asked.kind != "steps" {
-        return Err(CliError::usage(format!(
-            "no report '{}' in this version, there is: steps",
-            asked.kind
-        )));
+    let listed = std::path::Path::new("list");
+    if asked.kind == "list" || (asked.path == listed && !listed.exists()) {
+        return list(out);
     }
-    let mut options = EngineOptions::new(vec![asked.path.clone()]);
-    options.use_cache = !asked.reading.no_cache;
-    options.limits = asked.reading.limits();
-    options.watch = false;
-    let engine = Engine::new(options)?;
+    // Before a large trace is opened.
+    let kind = reports::kind(&asked.kind).map_err(|error| usage(&error))?;
+    let options = Options {
+        by: asked.by.clone(),
+        top: asked.top,
+        range: None,
+    };
+    kind.check(&options).map_err(|error| usage(&error))?;
+    let mut engine = EngineOptions::new(vec![asked.path.clone()]);
+    engine.use_cache = !asked.reading.no_cache;
+    engine.limits = asked.reading.limits();
+    engine.watch = false;
+    let engine = Engine::new(engine)?;
     let (chosen, mut notes) = choose(&engine, asked)?;
     let opened = crate::progress::of_engine(&engine, || engine.open(&chosen.id))?;
-    let trace = &opened.trace;
-    let report = step_report(trace, StepOptions { top: asked.top });
     for problem in &opened.problems {
         notes.push(format!("not whole: {}: {}", problem.file, problem.reason));
     }
-    notes.extend(report.notes.iter().cloned());
-    if report.labels_left_out > 0 && asked.by == By::Label {
-        notes.push(format!(
-            "{} more labels; --top shows more",
-            report.labels_left_out
-        ));
-    }
+    let made = opened.report(kind.name, &options, &Cancel::default());
+    let mut report = Report::clone(&*made.map_err(|error| usage(&error))?);
+    report.notes.splice(0..0, notes);
     match asked.format {
-        Format::Table => print_table(&opened.name, asked, &report, &notes, out)?,
-        Format::Csv => grid(asked, &report, Units::InTitles).print_csv(out)?,
-        Format::Md => {
-            grid(asked, &report, Units::InCells).print_markdown(out)?;
-            for note in &notes {
-                writeln!(out, "\n> {}", text::markdown_cell(note))?;
-            }
-        }
-        Format::Json => {
-            let answer = json_of(&opened.name, asked, &report, &notes);
-            let mut text = serde_json::to_string_pretty(&answer)?;
-            text.push('\n');
-            out.write_all(text::clean_json(&text).as_bytes())?;
-        }
+        Format::Table => print_table(&opened.name, &report, out)?,
+        Format::Csv => grid(&report.table, Units::InTitles).print_csv(out)?,
+        Format::Md => print_markdown(&report, out)?,
+        Format::Json => print_json(&opened.name, &report, out)?,
     }
     engine.flush_cache();
     Ok(())
+}
+
+/// `stepscope report list`: every kind, what it answers, what its rows can be.
+fn list(out: &mut dyn Write) -> Result<(), CliError> {
+    let mut grid = Grid::new(&[
+        ("Kind", Align::Left),
+        ("Answers", Align::Left),
+        ("--by", Align::Left),
+    ]);
+    for kind in reports::KINDS {
+        grid.push([
+            kind.name.to_owned(),
+            kind.question.to_owned(),
+            kind.by.join(", "),
+        ]);
+    }
+    grid.print(out)?;
+    Ok(())
+}
+
+fn usage(error: &ReportError) -> CliError {
+    CliError::usage(error.to_string())
 }
 
 /// The run that was named, or the newest.
@@ -91,37 +107,87 @@ fn choose(engine: &Engine, asked: &args::Report) -> Result<(RunSummary, Vec<Stri
     Ok((newest, notes))
 }
 
-fn print_table(
-    name: &str,
-    asked: &args::Report,
-    report: &StepReport,
-    notes: &[String],
-    out: &mut dyn Write,
-) -> Result<(), CliError> {
+fn print_table(name: &str, report: &Report, out: &mut dyn Write) -> Result<(), CliError> {
     writeln!(out, "{}", short(name, 100))?;
-    let times = &report.times;
-    if let (Some(mean), Some(p50), Some(p90), Some(p99)) =
-        (times.mean_ns, times.p50_ns, times.p90_ns, times.p99_ns)
-    {
-        writeln!(
-            out,
-            "{} steps   mean {}   p50 {}   p90 {}   p99 {}   min {}   max {}\n",
-            text::count(times.count),
-            text::duration(mean),
-            text::duration(p50),
-            text::duration(p90),
-            text::duration(p99),
-            text::duration(times.min_ns.unwrap_or(mean)),
-            text::duration(times.max_ns.unwrap_or(mean)),
-        )?;
-        grid(asked, report, Units::InCells).print(out)?;
+    if !report.sentence.is_empty() {
+        writeln!(out, "{}", clean(&report.sentence))?;
     }
-    if !notes.is_empty() {
+    if !report.summary.is_empty() {
+        let figures: Vec<String> = report
+            .summary
+            .iter()
+            .filter(|scalar| scalar.value != Cell::Empty)
+            .map(|scalar| {
+                let value = shown(&scalar.value, scalar.column.unit, Units::InCells);
+                format!("{} {value}", scalar.column.title)
+            })
+            .collect();
+        writeln!(out, "{}", clean(&figures.join("   ")))?;
+    }
+    if let Some(text) = &report.text {
+        writeln!(out)?;
+        for line in text.lines() {
+            writeln!(out, "{}", text::clean_line(line))?;
+        }
+    }
+    if !report.table.rows.is_empty() && report.text.is_none() {
+        writeln!(out)?;
+        grid(&report.table, Units::InCells).print(out)?;
+        left_out(&report.table, out)?;
+    }
+    for section in &report.sections {
+        if section.table.rows.is_empty() {
+            continue;
+        }
+        writeln!(out, "\n{}", clean(&section.title))?;
+        grid(&section.table, Units::InCells).print(out)?;
+        left_out(&section.table, out)?;
+    }
+    if !report.notes.is_empty() {
         writeln!(out)?;
     }
-    for note in notes {
+    for note in &report.notes {
         writeln!(out, "note: {}", clean(note))?;
     }
+    Ok(())
+}
+
+fn left_out(table: &Table, out: &mut dyn Write) -> Result<(), CliError> {
+    if table.left_out > 0 {
+        writeln!(
+            out,
+            "  {} more; --top shows more",
+            text::count(table.left_out)
+        )?;
+    }
+    Ok(())
+}
+
+fn print_markdown(report: &Report, out: &mut dyn Write) -> Result<(), CliError> {
+    if !report.sentence.is_empty() {
+        writeln!(out, "{}\n", text::markdown_cell(&report.sentence))?;
+    }
+    if !report.table.columns.is_empty() {
+        grid(&report.table, Units::InCells).print_markdown(out)?;
+    }
+    for section in &report.sections {
+        writeln!(out, "\n**{}**\n", text::markdown_cell(&section.title))?;
+        grid(&section.table, Units::InCells).print_markdown(out)?;
+    }
+    for note in &report.notes {
+        writeln!(out, "\n> {}", text::markdown_cell(note))?;
+    }
+    Ok(())
+}
+
+fn print_json(name: &str, report: &Report, out: &mut dyn Write) -> Result<(), CliError> {
+    let mut answer = serde_json::to_value(report)?;
+    if let Some(fields) = answer.as_object_mut() {
+        fields.insert("run".to_owned(), name.into());
+    }
+    let mut text = serde_json::to_string_pretty(&answer)?;
+    text.push('\n');
+    out.write_all(text::clean_json(&text).as_bytes())?;
     Ok(())
 }
 
@@ -134,160 +200,69 @@ enum Units {
     InTitles,
 }
 
-fn grid(asked: &args::Report, report: &StepReport, units: Units) -> Grid {
-    match asked.by {
-        By::Label => label_grid(report, units),
-        By::Step => step_grid(report, asked.top, units),
-    }
+fn grid(table: &Table, units: Units) -> Grid {
+    let columns = table
+        .columns
+        .iter()
+        .map(|column| {
+            let title = match units {
+                Units::InCells => &column.title,
+                Units::InTitles => &column.key,
+            };
+            let align = match column.unit {
+                Unit::Text | Unit::Flag => Align::Left,
+                _ => Align::Right,
+            };
+            (title.clone().into_owned(), align)
+        })
+        .collect();
+    let rows = table
+        .rows
+        .iter()
+        .map(|row| {
+            row.iter()
+                .zip(&table.columns)
+                .map(|(cell, column)| shown(cell, column.unit, units))
+                .collect()
+        })
+        .collect();
+    Grid { columns, rows }
 }
 
-fn label_grid(report: &StepReport, units: Units) -> Grid {
-    use Align::{Left, Right};
-    let steps = report.times.count.max(1) as f64;
-    if units == Units::InTitles {
-        let mut grid = Grid::new(&[
-            ("label", Left),
-            ("place", Left),
-            ("count", Right),
-            ("total_ns", Right),
-            ("mean_per_step_ns", Right),
-            ("self_ns", Right),
-            ("share", Right),
-        ]);
-        for row in &report.labels {
-            grid.push([
-                row.label.clone(),
-                row.place.as_str().to_owned(),
-                row.count.to_string(),
-                row.total.as_ns_f64().to_string(),
-                (row.total.as_ns_f64() / steps).to_string(),
-                row.self_time.as_ns_f64().to_string(),
-                format!("{:.6}", row.share),
-            ]);
+/// One cell as text.
+fn shown(cell: &Cell, unit: Unit, units: Units) -> String {
+    match (cell, units) {
+        (Cell::Text(text), Units::InTitles) => text.clone(),
+        (Cell::Text(text), Units::InCells) => short(text, WIDEST),
+        (Cell::Flag(true), Units::InCells) => "yes".to_owned(),
+        (Cell::Empty, _) | (Cell::Flag(false), Units::InCells) => String::new(),
+        (Cell::Flag(flag), Units::InTitles) => flag.to_string(),
+        (Cell::List(cells), _) => {
+            let parts: Vec<String> = cells.iter().map(|cell| shown(cell, unit, units)).collect();
+            match units {
+                Units::InTitles => parts.join(" "),
+                Units::InCells => short(&parts.join(" "), WIDEST),
+            }
         }
-        return grid;
+        (Cell::Int(number), Units::InTitles) => number.to_string(),
+        (Cell::Number(number), Units::InTitles) => number.to_string(),
+        (Cell::Int(number), Units::InCells) => figure(*number as f64, Some(*number), unit),
+        (Cell::Number(number), Units::InCells) => figure(*number, None, unit),
     }
-    let mut grid = Grid::new(&[
-        ("Label", Left),
-        ("Where", Left),
-        ("Count", Right),
-        ("Per step", Right),
-        ("Total", Right),
-        ("Self", Right),
-        ("Share of steps", Right),
-    ]);
-    for row in &report.labels {
-        grid.push([
-            short(&row.label, 60),
-            row.place.as_str().to_owned(),
-            text::count(row.count),
-            text::duration(row.total.as_ns_f64() / steps),
-            text::duration(row.total.as_ns_f64()),
-            text::duration(row.self_time.as_ns_f64()),
-            text::share(row.share),
-        ]);
-    }
-    grid
 }
 
-fn step_grid(report: &StepReport, top: usize, units: Units) -> Grid {
-    use Align::{Left, Right};
-    let in_titles = units == Units::InTitles;
-    let titles: [(&str, Align); 6] = if in_titles {
-        [
-            ("step", Right),
-            ("host", Left),
-            ("track", Left),
-            ("start_ns", Right),
-            ("duration_ns", Right),
-            ("unfinished", Left),
-        ]
-    } else {
-        [
-            ("Step", Right),
-            ("Host", Left),
-            ("Track", Left),
-            ("Start", Right),
-            ("Duration", Right),
-            ("", Left),
-        ]
-    };
-    let mut grid = Grid::new(&titles);
-    for step in report.steps.iter().take(top) {
-        let start_ns = step.start.ps() as f64 / 1e3;
-        let duration_ns = step.dur.as_ns_f64();
-        grid.push([
-            step.number.to_string(),
-            short(&step.host, 40),
-            short(&step.track, 40),
-            if in_titles {
-                start_ns.to_string()
-            } else {
-                text::duration(start_ns)
-            },
-            if in_titles {
-                duration_ns.to_string()
-            } else {
-                text::duration(duration_ns)
-            },
-            match (step.unfinished, in_titles) {
-                (true, false) => "unfinished".to_owned(),
-                (false, false) => String::new(),
-                (unfinished, true) => unfinished.to_string(),
-            },
-        ]);
-    }
-    grid
-}
-
-fn json_of(name: &str, asked: &args::Report, report: &StepReport, notes: &[String]) -> Value {
-    let times = &report.times;
-    let steps = times.count.max(1) as f64;
-    let rows: Vec<Value> = match asked.by {
-        By::Label => report
-            .labels
-            .iter()
-            .map(|row| {
-                json!({
-                    "label": row.label,
-                    "place": row.place.as_str(),
-                    "count": row.count,
-                    "total_ns": row.total.as_ns_f64(),
-                    "mean_per_step_ns": row.total.as_ns_f64() / steps,
-                    "self_ns": row.self_time.as_ns_f64(),
-                    "share": row.share,
-                })
-            })
-            .collect(),
-        By::Step => report
-            .steps
-            .iter()
-            .take(asked.top)
-            .map(|step| {
-                json!({
-                    "step": step.number,
-                    "host": step.host,
-                    "track": step.track,
-                    "start_ns": step.start.ps() as f64 / 1e3,
-                    "duration_ns": step.dur.as_ns_f64(),
-                    "unfinished": step.unfinished,
-                })
-            })
-            .collect(),
-    };
-    json!({
-        "report": "steps",
-        "run": name,
-        "summary": {
-            "steps": times.count,
-            "mean_ns": times.mean_ns,
-            "p50_ns": times.p50_ns,
-            "p90_ns": times.p90_ns,
-            "p99_ns": times.p99_ns,
-            "min_ns": times.min_ns,
-            "max_ns": times.max_ns,
+/// A number for people.
+fn figure(number: f64, whole: Option<i64>, unit: Unit) -> String {
+    match unit {
+        Unit::Ns => text::duration(number),
+        Unit::Us => text::duration(number * 1e3),
+        Unit::Bytes if number >= 0.0 => text::size(number),
+        Unit::BytesPerSecond if number >= 0.0 => format!("{}/s", text::size(number)),
+        Unit::Share => text::share(number),
+        Unit::Count => match whole.and_then(|whole| u64::try_from(whole).ok()) {
+            Some(whole) => text::count(whole),
+            None => text::significant(number),
         },
-        "rows": rows,
-        "notes": notes,
-    })
+        _ => whole.map_or_else(|| text::significant(number), |whole| whole.to_string()),
+    }
 }

@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+use stepscope_engine::analysis::report;
+pub use stepscope_engine::analysis::report::{bytes as size, duration, share, significant};
 
 /// Whether a character could do something to a terminal, or hide or turn around text.
 fn acts(letter: char) -> bool {
@@ -111,40 +113,15 @@ pub fn count(number: u64) -> String {
     out
 }
 
-/// Three significant digits and a unit: `41.2 ms`.
-pub fn duration(ns: f64) -> String {
-    let (value, unit) = match ns.abs() {
-        size if size >= 1e9 => (ns / 1e9, "s"),
-        size if size >= 1e6 => (ns / 1e6, "ms"),
-        size if size >= 1e3 => (ns / 1e3, "us"),
-        _ => (ns, "ns"),
-    };
-    format!("{} {unit}", significant(value))
+/// The line with acting characters written out, but tabs as they are.
+pub fn clean_line(line: &str) -> String {
+    let parts: Vec<Cow<'_, str>> = line.split('\t').map(clean).collect();
+    parts.join("\t")
 }
 
 /// `3.04 MB`, in powers of ten.
 pub fn bytes(number: u64) -> String {
-    let value = number as f64;
-    match number {
-        0..1_000 => format!("{number} B"),
-        1_000..1_000_000 => format!("{} kB", significant(value / 1e3)),
-        1_000_000..1_000_000_000 => format!("{} MB", significant(value / 1e6)),
-        _ => format!("{} GB", significant(value / 1e9)),
-    }
-}
-
-/// `23.4 %`.
-pub fn share(of_one: f64) -> String {
-    format!("{:.1} %", of_one * 100.0)
-}
-
-fn significant(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".to_owned(),
-        size if size >= 100.0 => format!("{value:.0}"),
-        size if size >= 10.0 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
-    }
+    report::bytes(number as f64)
 }
 
 /// `2026-11-20 15:24:16 UTC`.

@@ -730,5 +730,6 @@ fn make_run(found: &FoundRun, imported: Imported, from_cache: bool) -> Run {
         from_cache,
         files: found.files.iter().map(|file| file.path.clone()).collect(),
         companions: found.companions.clone(),
+        reports: run::Made::default(),
     }
 }

@@ -1,8 +1,11 @@
 //! What is known of a run: listed (names only) and opened.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use stepscope_analysis::parallel::Cancel;
+use stepscope_analysis::report::Report;
+use stepscope_analysis::reports::{self, Options, ReportError};
 use stepscope_model::Severity;
 use stepscope_store::Trace;
 
@@ -79,9 +82,55 @@ pub struct Run {
     pub files: Vec<PathBuf>,
     /// Files beside them that hold the same events in another format; not read.
     pub companions: Vec<PathBuf>,
+    /// Reports that were made of it.
+    pub(crate) reports: Made,
 }
 
+/// Reports by what was asked, the last asked one at the end.
+#[derive(Default)]
+pub(crate) struct Made(Mutex<Vec<(Asked, Arc<Report>)>>);
+
+/// Kind and options of a report.
+type Asked = (&'static str, Options);
+
+/// Reports that are kept at most: a few pages of the viewer, at a few ranges each.
+const KEPT_REPORTS: usize = 64;
+
 impl Run {
+    /// The report of this kind, made now or remembered: a run does not change.
+    ///
+    /// Fails when there is no such kind, when the options do not fit it, or when `cancel` said so.
+    pub fn report(
+        &self,
+        kind: &str,
+        options: &Options,
+        cancel: &Cancel,
+    ) -> Result<Arc<Report>, ReportError> {
+        let wanted = (reports::kind(kind)?.name, options.clone());
+        let made = || {
+            self.reports
+                .0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        {
+            let mut kept = made();
+            if let Some(at) = kept.iter().position(|(known, _)| *known == wanted) {
+                let again = kept.remove(at);
+                let report = Arc::clone(&again.1);
+                kept.push(again);
+                return Ok(report);
+            }
+        }
+        let report = Arc::new(reports::make(&self.trace, kind, options, cancel)?);
+        let mut kept = made();
+        if kept.len() >= KEPT_REPORTS {
+            kept.remove(0);
+        }
+        kept.push((wanted, Arc::clone(&report)));
+        Ok(report)
+    }
+
     /// What is wrong with the run as a whole, now: also that a file changed since it was opened.
     pub fn is_partial(&self) -> bool {
         let lost =

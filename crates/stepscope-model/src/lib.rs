@@ -6,7 +6,7 @@
 //! reported as a [`Diagnostic`].
 //!
 //! Reading order: [`time`], [`name`], [`track`], [`event`], [`args`], [`sink`], [`diagnostic`],
-//! [`kind`], [`limits`], [`clock`].
+//! [`kind`], [`limits`], [`clock`], [`spelling`].
 //!
 //! **Invariant:** this crate has no dependencies and does no I/O.
 
@@ -18,6 +18,7 @@ pub mod kind;
 pub mod limits;
 pub mod name;
 pub mod sink;
+pub mod spelling;
 pub mod time;
 pub mod track;
 

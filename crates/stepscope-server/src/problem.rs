@@ -128,6 +128,17 @@ impl Problem {
         .at(place)
     }
 
+    /// No report of that name.
+    pub(crate) fn no_such_report(detail: String) -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "no-such-report",
+            "no such report",
+            detail,
+        )
+        .at("kind")
+    }
+
     /// No track of that id.
     pub(crate) fn no_such_track(place: &str, id: &str) -> Self {
         Self::new(

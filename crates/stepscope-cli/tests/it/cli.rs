@@ -222,7 +222,7 @@ fn reports_give_mean_percentiles_and_shares() {
     };
     let table = report(&[]);
     assert!(
-        table.contains("2 steps   mean 15.0 us   p50 15.0 us   p90 19.0 us"),
+        table.contains("Steps 2   mean 15.0 us   p50 15.0 us   p90 19.0 us"),
         "{table}"
     );
     assert!(
@@ -239,15 +239,22 @@ fn reports_give_mean_percentiles_and_shares() {
         report(&["--format", "csv", "--by", "step"]).lines().next(),
         Some("step,host,track,start_ns,duration_ns,unfinished")
     );
-    assert!(report(&["--format", "md"]).starts_with("| Label |"));
-    let refused = run(dir.path(), &["report", path.to_str().unwrap(), "roofline"]);
-    assert_eq!(
-        refusal(&refused),
+    assert!(report(&["--format", "md"]).contains("\n| Label |"));
+    for (kind, by, told) in [
         (
-            2,
-            "error: no report 'roofline' in this version, there is: steps".to_owned()
-        )
-    );
+            "stepps",
+            "label",
+            "no report 'stepps', did you mean 'steps'?",
+        ),
+        ("steps", "colour", "no rows 'colour' in 'steps', there is: "),
+    ] {
+        let arguments = ["report", path.to_str().unwrap(), kind, "--by", by];
+        let (code, said) = refusal(&run(dir.path(), &arguments));
+        assert_eq!(code, 2);
+        assert!(said.contains(told), "{said}");
+    }
+    let list = text(&run(dir.path(), &["report", "list"]).stdout);
+    assert!(list.contains("How long do steps take"), "{list}");
 }
 
 #[test]

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use stepscope_model::spelling::nearest;
+
 use crate::proto::profile_options::AdvancedConfigValue;
 use crate::proto::profile_options::advanced_config_value::Value;
 
@@ -171,34 +173,6 @@ pub(super) fn cut(text: &str) -> String {
     text.chars().take(MOST).chain(['…']).collect()
 }
 
-/// The known word that differs least from `word`, if any is near enough to be meant.
-fn nearest<'w>(word: &str, known: impl Iterator<Item = &'w str>) -> Option<&'w str> {
-    if word.len() > 200 {
-        return None;
-    }
-    known
-        .map(|candidate| (edits(word, candidate), candidate))
-        .min()
-        .filter(|(edits, candidate)| *edits <= (candidate.len().max(word.len()) / 2).max(2))
-        .map(|(_, candidate)| candidate)
-}
-
-/// Insertions, removals and replacements of characters between two words.
-fn edits(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (number, left) in one.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = number + 1;
-        for (at, right) in other.iter().enumerate() {
-            let replaced = diagonal + usize::from(left != *right);
-            diagonal = row[at + 1];
-            row[at + 1] = replaced.min(row[at] + 1).min(diagonal + 1);
-        }
-    }
-    row.last().copied().unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,17 +245,5 @@ mod tests {
     #[test]
     fn keys_are_sorted_and_distinct() {
         assert!(KEYS.windows(2).all(|pair| pair[0].0 < pair[1].0));
-    }
-
-    #[test]
-    fn edits_are_counted() {
-        assert_eq!(
-            (
-                edits("", "abc"),
-                edits("kitten", "sitting"),
-                edits("same", "same")
-            ),
-            (3, 3, 0)
-        );
     }
 }

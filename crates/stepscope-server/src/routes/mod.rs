@@ -7,6 +7,7 @@ mod capturing;
 mod exporting;
 mod importing;
 mod notes;
+mod reports;
 mod runs;
 mod stats;
 mod strip;
@@ -34,6 +35,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/events", get(live::events))
         .route("/capture", post(capturing::start))
         .route("/capture/{id}", get(capturing::get).delete(capturing::stop))
+        .route("/reports", get(reports::kinds))
         .route("/runs", get(runs::list))
         .route(
             "/runs/import",
@@ -52,6 +54,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/runs/{run}/aggregate", post(stats::aggregate))
         .route("/runs/{run}/histogram", get(stats::histogram))
         .route("/runs/{run}/steps", get(stats::steps))
+        .route("/runs/{run}/reports/{item}", get(reports::report))
         .route("/runs/{run}/flame", get(stats::flame))
         .route("/runs/{run}/notes", get(notes::get).put(notes::put))
         .route("/runs/{run}/export", get(exporting::export))

@@ -154,7 +154,14 @@ async fn every_route_is_shown() {
         for heading in line.split('`').skip(1).step_by(2) {
             let (method, path) = heading.split_once(' ').unwrap();
             let path = path.split('?').next().unwrap();
-            if ["/events", "/runs/{r}/export", "/runs/{r}/cancel"].contains(&path) {
+            // Streams, files, and a list that every new report makes longer.
+            let unshown = [
+                "/events",
+                "/reports",
+                "/runs/{r}/export",
+                "/runs/{r}/cancel",
+            ];
+            if unshown.contains(&path) {
                 continue;
             }
             routes += 1;

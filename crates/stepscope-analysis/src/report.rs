@@ -1,0 +1,518 @@
+//! The one shape of every report: a sentence, scalars, tables with typed columns, notes.
+//!
+//! Analyses return types of their own; [`reports`](crate::reports) turns them into this, and the
+//! command line, the HTTP interface and Python print this and nothing else. As JSON (by `serde`):
+//!
+//! ```text
+//! {"report", "sentence", "summary": {key: value}, "columns": [{"key", "title", "unit"}],
+//!  "rows": [{key: value}], "left_out", "sections": [{"name", "title", "columns", "rows", "left_out"}],
+//!  "text": null | "…", "notes": ["…"], "missing": null | {"reason", "fix"}}
+//! ```
+//!
+//! Keys wear their units (`total_ns`, `size_bytes`), shares are of one. Times are nanoseconds from
+//! the run start ([`run_start`]). A number that is not finite is no number: it is empty (`null`).
+
+use std::borrow::Cow;
+
+use serde::ser::{
+    Serialize, SerializeMap as _, SerializeSeq as _, SerializeStruct as _, Serializer,
+};
+use stepscope_model::{Dur, Time};
+use stepscope_store::{EventId, Trace};
+
+/// What a column's values are, for printing and for links. Their keys wear the same unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Words.
+    Text,
+    /// A whole number of things.
+    Count,
+    /// A number without a unit: a step's number, a ratio.
+    Number,
+    /// Nanoseconds.
+    Ns,
+    /// Microseconds, where a peer's own keys are in them.
+    Us,
+    /// Bytes.
+    Bytes,
+    /// Bytes per second.
+    BytesPerSecond,
+    /// A part of one.
+    Share,
+    /// An event of the trace, by its id: viewers link it.
+    Event,
+    /// Yes or no.
+    Flag,
+}
+
+impl Unit {
+    /// The word in JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Count => "count",
+            Self::Number => "number",
+            Self::Ns => "ns",
+            Self::Us => "us",
+            Self::Bytes => "bytes",
+            Self::BytesPerSecond => "bytes_per_second",
+            Self::Share => "share",
+            Self::Event => "event",
+            Self::Flag => "flag",
+        }
+    }
+}
+
+/// One value.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Cell {
+    /// Not known, or it does not apply.
+    #[default]
+    Empty,
+    /// Words.
+    Text(String),
+    /// A whole number.
+    Int(i64),
+    /// A finite number.
+    Number(f64),
+    /// Yes or no.
+    Flag(bool),
+    /// Several: event ids, stack frames, shapes.
+    List(Vec<Cell>),
+}
+
+impl From<f64> for Cell {
+    /// What is not finite is empty.
+    fn from(value: f64) -> Self {
+        if value.is_finite() {
+            Self::Number(value)
+        } else {
+            Self::Empty
+        }
+    }
+}
+
+impl From<i64> for Cell {
+    fn from(value: i64) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<u64> for Cell {
+    fn from(value: u64) -> Self {
+        i64::try_from(value).map_or(Self::Number(value as f64), Self::Int)
+    }
+}
+
+impl From<u32> for Cell {
+    fn from(value: u32) -> Self {
+        Self::Int(value.into())
+    }
+}
+
+impl From<usize> for Cell {
+    fn from(value: usize) -> Self {
+        Self::from(value as u64)
+    }
+}
+
+impl From<bool> for Cell {
+    fn from(value: bool) -> Self {
+        Self::Flag(value)
+    }
+}
+
+impl From<String> for Cell {
+    fn from(value: String) -> Self {
+        Self::Text(value)
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(value: &str) -> Self {
+        Self::Text(value.to_owned())
+    }
+}
+
+impl From<Dur> for Cell {
+    /// Nanoseconds.
+    fn from(value: Dur) -> Self {
+        Self::Number(value.as_ns_f64())
+    }
+}
+
+impl From<EventId> for Cell {
+    fn from(value: EventId) -> Self {
+        Self::Int(value.0.into())
+    }
+}
+
+impl<T: Into<Self>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Empty, Into::into)
+    }
+}
+
+impl<T: Into<Self>> From<Vec<T>> for Cell {
+    fn from(values: Vec<T>) -> Self {
+        Self::List(values.into_iter().map(Into::into).collect())
+    }
+}
+
+/// A column of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Name in JSON and CSV, with its unit.
+    pub key: Cow<'static, str>,
+    /// What people read above it.
+    pub title: Cow<'static, str>,
+    /// See [`Unit`].
+    pub unit: Unit,
+}
+
+impl Column {
+    /// A column whose names are known beforehand.
+    pub const fn new(key: &'static str, title: &'static str, unit: Unit) -> Self {
+        Self {
+            key: Cow::Borrowed(key),
+            title: Cow::Borrowed(title),
+            unit,
+        }
+    }
+}
+
+/// Rows of cells, one for each column.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    /// See [`Column`].
+    pub columns: Vec<Column>,
+    /// As many cells as there are columns.
+    pub rows: Vec<Vec<Cell>>,
+    /// Rows beyond the number that was asked for.
+    pub left_out: u64,
+}
+
+impl Table {
+    /// With these columns and no rows.
+    pub fn new(columns: Vec<Column>) -> Self {
+        Self {
+            columns,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a row.
+    pub fn push<const N: usize>(&mut self, cells: [Cell; N]) {
+        debug_assert_eq!(N, self.columns.len(), "a cell for each column");
+        self.rows.push(cells.into());
+    }
+
+    /// Keeps the first `top` rows and counts the others.
+    pub fn cut(&mut self, top: usize) {
+        self.left_out += self.rows.len().saturating_sub(top) as u64;
+        self.rows.truncate(top);
+    }
+}
+
+/// One number about the whole run, or the range that was asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scalar {
+    /// See [`Column`].
+    pub column: Column,
+    /// Its value.
+    pub value: Cell,
+}
+
+/// A further table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Section {
+    /// Name in JSON, unique within the report.
+    pub name: &'static str,
+    /// What people read above it.
+    pub title: Cow<'static, str>,
+    /// Its content.
+    pub table: Table,
+}
+
+/// Why there is nothing to report, and how that could change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// One sentence: what was not recorded.
+    pub reason: String,
+    /// The line of code, or the option, that would record it.
+    pub fix: String,
+}
+
+/// The answer to one question about a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// The registry's name of it.
+    pub kind: &'static str,
+    /// The answer in one sentence.
+    pub sentence: String,
+    /// The figures behind the sentence.
+    pub summary: Vec<Scalar>,
+    /// The rows.
+    pub table: Table,
+    /// Further tables.
+    pub sections: Vec<Section>,
+    /// The report as another profiler prints it, where that is the point of it.
+    pub text: Option<String>,
+    /// What a reader of the figures must know, one sentence each.
+    pub notes: Vec<String>,
+    /// Set when there is nothing to report; everything else may then be empty.
+    pub missing: Option<Missing>,
+}
+
+impl Report {
+    /// Without content.
+    pub fn new(kind: &'static str) -> Self {
+        Self {
+            kind,
+            ..Self::default()
+        }
+    }
+
+    /// One that says why it is empty.
+    pub fn missing(kind: &'static str, reason: impl Into<String>, fix: impl Into<String>) -> Self {
+        let missing = Missing {
+            reason: reason.into(),
+            fix: fix.into(),
+        };
+        Self {
+            sentence: format!("Not recorded: {}.", missing.reason.trim_end_matches('.')),
+            missing: Some(missing),
+            ..Self::new(kind)
+        }
+    }
+
+    /// Adds a figure.
+    pub fn scalar(
+        &mut self,
+        key: &'static str,
+        title: &'static str,
+        unit: Unit,
+        value: impl Into<Cell>,
+    ) {
+        self.summary.push(Scalar {
+            column: Column::new(key, title, unit),
+            value: value.into(),
+        });
+    }
+
+    /// Adds a table.
+    pub fn section(
+        &mut self,
+        name: &'static str,
+        title: impl Into<Cow<'static, str>>,
+        table: Table,
+    ) {
+        self.sections.push(Section {
+            name,
+            title: title.into(),
+            table,
+        });
+    }
+}
+
+/// The moment that reports count from, as the HTTP interface does: the earliest moment of the run,
+/// rounded down to a whole nanosecond.
+pub fn run_start(trace: &Trace) -> Time {
+    Time::from_ps(trace.span().start.floor_ns().saturating_mul(1_000))
+}
+
+/// Nanoseconds from `start` (a [`run_start`]) to `time`.
+pub fn since_start_ns(start: Time, time: Time) -> f64 {
+    time.since(start).as_ns_f64()
+}
+
+/// A length of time in a sentence: three significant digits and a unit, `41.2 ms`.
+pub fn duration(ns: f64) -> String {
+    let (value, unit) = match ns.abs() {
+        size if size >= 1e9 => (ns / 1e9, "s"),
+        size if size >= 1e6 => (ns / 1e6, "ms"),
+        size if size >= 1e3 => (ns / 1e3, "us"),
+        _ => (ns, "ns"),
+    };
+    format!("{} {unit}", significant(value))
+}
+
+/// A size in a sentence, in powers of ten: `3.04 MB`.
+pub fn bytes(number: f64) -> String {
+    let (value, unit) = match number.abs() {
+        size if size >= 1e9 => (number / 1e9, "GB"),
+        size if size >= 1e6 => (number / 1e6, "MB"),
+        size if size >= 1e3 => (number / 1e3, "kB"),
+        _ => return format!("{number} B"),
+    };
+    format!("{} {unit}", significant(value))
+}
+
+/// A part of one in a sentence: `23.4 %`.
+pub fn share(of_one: f64) -> String {
+    format!("{:.1} %", of_one * 100.0)
+}
+
+/// Three significant digits, none after a point from 100 on.
+pub fn significant(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+impl Serialize for Cell {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Empty => to.serialize_unit(),
+            Self::Text(text) => to.serialize_str(text),
+            Self::Int(number) => to.serialize_i64(*number),
+            Self::Number(number) => to.serialize_f64(*number),
+            Self::Flag(flag) => to.serialize_bool(*flag),
+            Self::List(cells) => to.collect_seq(cells),
+        }
+    }
+}
+
+impl Serialize for Column {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut fields = to.serialize_struct("Column", 3)?;
+        fields.serialize_field("key", &self.key)?;
+        fields.serialize_field("title", &self.title)?;
+        fields.serialize_field("unit", self.unit.as_str())?;
+        fields.end()
+    }
+}
+
+/// Rows as objects.
+struct Rows<'a>(&'a Table);
+
+/// One of them.
+struct Row<'a>(&'a [Column], &'a [Cell]);
+
+impl Serialize for Rows<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut rows = to.serialize_seq(Some(self.0.rows.len()))?;
+        for row in &self.0.rows {
+            rows.serialize_element(&Row(&self.0.columns, row))?;
+        }
+        rows.end()
+    }
+}
+
+impl Serialize for Row<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut row = to.serialize_map(Some(self.1.len()))?;
+        for (column, cell) in self.0.iter().zip(self.1) {
+            row.serialize_entry(&column.key, cell)?;
+        }
+        row.end()
+    }
+}
+
+/// Scalars as one object.
+struct Summary<'a>(&'a [Scalar]);
+
+impl Serialize for Summary<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(Some(self.0.len()))?;
+        for scalar in self.0 {
+            map.serialize_entry(&scalar.column.key, &scalar.value)?;
+        }
+        map.end()
+    }
+}
+
+/// Scalars with their titles and units, for those who print them.
+struct SummaryColumns<'a>(&'a [Scalar]);
+
+impl Serialize for SummaryColumns<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.0.iter().map(|scalar| &scalar.column))
+    }
+}
+
+impl Serialize for Section {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut fields = to.serialize_struct("Section", 5)?;
+        fields.serialize_field("name", self.name)?;
+        fields.serialize_field("title", &self.title)?;
+        fields.serialize_field("columns", &self.table.columns)?;
+        fields.serialize_field("rows", &Rows(&self.table))?;
+        fields.serialize_field("left_out", &self.table.left_out)?;
+        fields.end()
+    }
+}
+
+impl Serialize for Missing {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut fields = to.serialize_struct("Missing", 2)?;
+        fields.serialize_field("reason", &self.reason)?;
+        fields.serialize_field("fix", &self.fix)?;
+        fields.end()
+    }
+}
+
+impl Serialize for Report {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut fields = to.serialize_struct("Report", 11)?;
+        fields.serialize_field("report", self.kind)?;
+        fields.serialize_field("sentence", &self.sentence)?;
+        fields.serialize_field("summary", &Summary(&self.summary))?;
+        fields.serialize_field("summary_columns", &SummaryColumns(&self.summary))?;
+        fields.serialize_field("columns", &self.table.columns)?;
+        fields.serialize_field("rows", &Rows(&self.table))?;
+        fields.serialize_field("left_out", &self.table.left_out)?;
+        fields.serialize_field("sections", &self.sections)?;
+        fields.serialize_field("text", &self.text)?;
+        fields.serialize_field("notes", &self.notes)?;
+        fields.serialize_field("missing", &self.missing)?;
+        fields.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_has_rows_as_objects_and_no_number_that_is_none() {
+        let mut report = Report::new("demo");
+        report.sentence = "Two rows.".to_owned();
+        report.scalar("mean_ns", "Mean", Unit::Ns, f64::NAN);
+        report.table = Table::new(vec![
+            Column::new("name", "Name", Unit::Text),
+            Column::new("total_ns", "Total", Unit::Ns),
+        ]);
+        report.table.push(["a\"b".into(), 1.5.into()]);
+        report.table.push(["c".into(), f64::INFINITY.into()]);
+        report.table.push(["d".into(), Cell::Empty]);
+        report.table.cut(2);
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(
+            json["rows"],
+            serde_json::json!([{"name": "a\"b", "total_ns": 1.5}, {"name": "c", "total_ns": null}])
+        );
+        assert_eq!(json["summary"], serde_json::json!({"mean_ns": null}));
+        assert_eq!(json["left_out"], 1);
+        assert_eq!(json["missing"], serde_json::Value::Null);
+    }
+
+    #[test]
+    fn numbers_in_sentences_wear_units() {
+        assert_eq!(duration(41_234_567.0), "41.2 ms");
+        assert_eq!(duration(0.0), "0 ns");
+        assert_eq!(bytes(999.0), "999 B");
+        assert_eq!(bytes(3_039_638.0), "3.04 MB");
+        assert_eq!(share(0.2344), "23.4 %");
+    }
+
+    #[test]
+    fn what_is_missing_says_how_to_get_it() {
+        let report = Report::missing("memory", "no allocations.", "profile_memory=True");
+        assert_eq!(report.sentence, "Not recorded: no allocations.");
+        assert_eq!(report.missing.unwrap().fix, "profile_memory=True");
+    }
+}

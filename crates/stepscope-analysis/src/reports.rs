@@ -1,0 +1,199 @@
+//! The reports by name: what each answers, what its rows can be, and how it is made.
+//!
+//! To add one: write the analysis as a module of this crate with types of its own, turn it into a
+//! [`Report`] in a file of this folder, and give it a line in [`KINDS`].
+
+mod steps;
+
+use std::ops::Range;
+
+use stepscope_model::spelling::nearest;
+use stepscope_model::{Cancelled, Time};
+use stepscope_store::Trace;
+
+use crate::parallel::Cancel;
+use crate::report::Report;
+
+/// What is asked of a report. Every kind understands `top`; the others where they make sense.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Options {
+    /// What the rows are: one of [`Kind::by`], whose first is the default.
+    pub by: Option<String>,
+    /// Most rows of a table; the others are counted.
+    pub top: usize,
+    /// Only what lies in this range, cut to it. `None`: the whole run.
+    pub range: Option<Range<Time>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            by: None,
+            top: usize::MAX,
+            range: None,
+        }
+    }
+}
+
+/// A report that can be made.
+pub struct Kind {
+    /// What users type.
+    pub name: &'static str,
+    /// What people read above it.
+    pub title: &'static str,
+    /// The question that it answers.
+    pub question: &'static str,
+    /// What its rows can be; empty when there is no choice.
+    pub by: &'static [&'static str],
+    make: fn(&Trace, &Options, &Cancel) -> Result<Report, Cancelled>,
+}
+
+impl Kind {
+    /// Fails when the options do not fit this kind.
+    pub fn check(&self, options: &Options) -> Result<(), ReportError> {
+        match &options.by {
+            Some(by) if !self.by.contains(&by.as_str()) => Err(ReportError::UnknownBy {
+                asked: by.clone(),
+                kind: self.name,
+                known: self.by,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Every report, in the order in which lists show them.
+pub const KINDS: &[Kind] = &[Kind {
+    name: "steps",
+    title: "Steps",
+    question: "How long do steps take, how steady are they, what dominates them?",
+    by: &["label", "step"],
+    make: steps::make,
+}];
+
+/// Why a report was not made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReportError {
+    /// There is no such kind.
+    UnknownKind {
+        /// What was asked for.
+        asked: String,
+        /// What was probably meant.
+        nearest: Option<&'static str>,
+    },
+    /// The kind's rows cannot be that.
+    UnknownBy {
+        /// What was asked for.
+        asked: String,
+        /// The kind.
+        kind: &'static str,
+        /// What its rows can be.
+        known: &'static [&'static str],
+    },
+    /// Nobody waits for it any more.
+    Cancelled,
+}
+
+impl From<Cancelled> for ReportError {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
+}
+
+impl std::fmt::Display for ReportError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::UnknownKind { asked, nearest } => {
+                write!(f, "no report '{asked}', ")?;
+                match nearest {
+                    Some(nearest) => write!(f, "did you mean '{nearest}'?"),
+                    None => write!(f, "there is: {}", names().join(", ")),
+                }
+            }
+            Self::UnknownBy {
+                asked,
+                kind,
+                known: [],
+            } => {
+                write!(f, "'{asked}': the rows of '{kind}' cannot be chosen")
+            }
+            Self::UnknownBy { asked, kind, known } => {
+                write!(
+                    f,
+                    "no rows '{asked}' in '{kind}', there is: {}",
+                    known.join(", ")
+                )
+            }
+            Self::Cancelled => f.write_str("cancelled"),
+        }
+    }
+}
+
+impl std::error::Error for ReportError {}
+
+/// The names of all kinds.
+pub fn names() -> Vec<&'static str> {
+    KINDS.iter().map(|kind| kind.name).collect()
+}
+
+/// The kind of this name.
+pub fn kind(name: &str) -> Result<&'static Kind, ReportError> {
+    KINDS
+        .iter()
+        .find(|kind| kind.name == name)
+        .ok_or_else(|| ReportError::UnknownKind {
+            asked: name.to_owned(),
+            nearest: nearest(name, names()),
+        })
+}
+
+/// Makes the report of this name.
+pub fn make(
+    trace: &Trace,
+    name: &str,
+    options: &Options,
+    cancel: &Cancel,
+) -> Result<Report, ReportError> {
+    let kind = kind(name)?;
+    kind.check(options)?;
+    Ok((kind.make)(trace, options, cancel)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_unknown_is_told_with_what_there_is() {
+        let trace = stepscope_store::TraceBuilder::new().finish();
+        let ask = |name: &str, by: Option<&str>| {
+            let options = Options {
+                by: by.map(str::to_owned),
+                ..Options::default()
+            };
+            make(&trace, name, &options, &Cancel::default())
+                .err()
+                .map(|error| error.to_string())
+        };
+        assert_eq!(
+            ask("stepps", None).unwrap(),
+            "no report 'stepps', did you mean 'steps'?"
+        );
+        assert_eq!(
+            ask("steps", Some("colour")).unwrap(),
+            "no rows 'colour' in 'steps', there is: label, step"
+        );
+        assert_eq!(ask("steps", Some("step")), None);
+    }
+
+    #[test]
+    fn every_kind_has_words_and_survives_an_empty_trace() {
+        let trace = stepscope_store::TraceBuilder::new().finish();
+        for kind in KINDS {
+            assert!(kind.question.ends_with('?'), "{}", kind.name);
+            let report = make(&trace, kind.name, &Options::default(), &Cancel::default()).unwrap();
+            assert_eq!(report.kind, kind.name);
+            assert!(report.missing.is_some(), "{} of nothing", kind.name);
+        }
+    }
+}

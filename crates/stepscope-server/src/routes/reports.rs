@@ -1,0 +1,82 @@
+//! The analyses by name.
+
+use std::sync::Arc;
+
+use axum::extract::State as Shared;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Serialize;
+use stepscope_analysis::report::Report;
+use stepscope_analysis::reports::{KINDS, Options, ReportError};
+
+use crate::params::Params;
+use crate::problem::Problem;
+use crate::reply::{Json, RunRequest, about_run};
+use crate::routes::stats::MAX_ROWS;
+use crate::state::State;
+use crate::view::RunView;
+
+/// Rows of a table when nothing is said.
+const DEFAULT_ROWS: usize = 1_000;
+
+#[derive(Serialize)]
+struct KindsAnswer {
+    kinds: Vec<KindAnswer>,
+}
+
+#[derive(Serialize)]
+struct KindAnswer {
+    name: &'static str,
+    title: &'static str,
+    question: &'static str,
+    by: &'static [&'static str],
+}
+
+/// `GET /reports`
+pub(super) async fn kinds() -> Response {
+    let kinds = KINDS
+        .iter()
+        .map(|kind| KindAnswer {
+            name: kind.name,
+            title: kind.title,
+            question: kind.question,
+            by: kind.by,
+        })
+        .collect();
+    Json(KindsAnswer { kinds }).uncached(StatusCode::OK)
+}
+
+/// `GET /runs/{run}/reports/{kind}`
+pub(super) async fn report(Shared(state): Shared<Arc<State>>, request: RunRequest) -> Response {
+    let kind = request.item.clone().unwrap_or_default();
+    about_run(&state, request, move |view, params, cancel| {
+        let options = options(view, params)?;
+        match view.run.report(&kind, &options, cancel) {
+            Ok(report) => Ok(Json(ReportAnswer(report))),
+            Err(ReportError::Cancelled) => Err(stepscope_model::Cancelled.into()),
+            Err(error @ ReportError::UnknownKind { .. }) => {
+                Err(Problem::no_such_report(error.to_string()))
+            }
+            Err(error) => Err(Problem::bad_request("by", error.to_string())),
+        }
+    })
+    .await
+}
+
+/// A remembered report on its way out.
+struct ReportAnswer(Arc<Report>);
+
+impl Serialize for ReportAnswer {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(to)
+    }
+}
+
+fn options(view: &RunView, params: &Params) -> Result<Options, Problem> {
+    let ranged = params.text("t0").is_some() || params.text("t1").is_some();
+    Ok(Options {
+        by: params.text("by").map(str::to_owned),
+        top: params.number("top", DEFAULT_ROWS, 1..=MAX_ROWS)?,
+        range: ranged.then(|| params.window(view)).transpose()?,
+    })
+}
