@@ -8,6 +8,7 @@
 //! types, formatting is the caller's.
 
 pub mod aggregate;
+pub mod device;
 pub mod flame;
 pub mod histogram;
 pub mod names;

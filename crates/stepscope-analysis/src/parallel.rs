@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use stepscope_model::{Cancelled, TrackId};
 
 /// Slices that one thread looks at before it asks for more work (and whether to stop).
-const PIECE: usize = 1 << 17;
+pub(crate) const PIECE: usize = 1 << 17;
 
 /// Told to a running analysis when nobody waits for its answer any more.
 #[derive(Debug, Default)]
@@ -65,6 +65,18 @@ pub(crate) fn scan<A: Send>(
     make: impl Fn() -> A + Sync,
     work: impl Fn(&mut A, &Piece) + Sync,
 ) -> Result<Vec<A>, Cancelled> {
+    let size = pieces.iter().map(|piece| piece.indexes.len()).sum();
+    scan_items(pieces, size, cancel, make, work)
+}
+
+/// The same for work of any shape; `size` is the number of slices that all of it looks at.
+pub(crate) fn scan_items<T: Sync, A: Send>(
+    pieces: &[T],
+    size: usize,
+    cancel: &Cancel,
+    make: impl Fn() -> A + Sync,
+    work: impl Fn(&mut A, &T) + Sync,
+) -> Result<Vec<A>, Cancelled> {
     let next = AtomicUsize::new(0);
     let run = || {
         let mut accumulator = make();
@@ -74,7 +86,6 @@ pub(crate) fn scan<A: Send>(
         }
         Ok(accumulator)
     };
-    let size: usize = pieces.iter().map(|piece| piece.indexes.len()).sum();
     let threads = if size < PIECE {
         1
     } else {

@@ -5,6 +5,9 @@
     reason = "a test that cannot go on should say where"
 )]
 
+mod device;
+mod traces;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;

@@ -1,0 +1,405 @@
+//! What each device did, at every moment: computation, communication, copies, or nothing.
+//!
+//! A device is one accelerator of one file (of one rank). Its queues (streams, lines of
+//! operations) run side by side, so times are **unions** over all its queues: a moment counts once
+//! however many slices cover it. With `C`, `M`, `Y` the sets of moments at which at least one slice
+//! of computation, of communication, or of a copy (memset included) is open, and `R` the range:
+//!
+//! ```text
+//! busy  = |C ∪ M ∪ Y|              idle = |R| - busy
+//! exposed communication = |M - C|   hidden communication = |M ∩ C|
+//! exposed copy          = |Y - (C ∪ M)|
+//! compute + exposed communication + exposed copy + idle = |R|
+//! ```
+//!
+//! Slices are classified by their category where the file gives one (`kernel`, `gpu_memcpy`,
+//! `gpu_memset`, as in any year's PyTorch), else by the row and the name; kernels communicate when
+//! their name says so ([`communicates`]). Labels on device rows, waits and host calls are no work.
+//! A loop or a branch of a compiled program counts as computation where nothing inside it is
+//! recorded. Peers differ: `TraceLens` counts memset as computation and leaves out kernels without
+//! a CPU operator; HTA sees the range of the profiler's steps only.
+//!
+//! Everything follows from [`Times`]: for each of the sixteen sets of kinds of work, how long
+//! exactly that set ran. One pass over the slices, in parallel, nothing allocated per slice.
+
+mod sweep;
+mod work;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use stepscope_model::{Cancelled, Dur, Time, TrackId};
+use stepscope_store::{Trace, Track};
+
+use crate::parallel::{self, Cancel};
+use sweep::{Ends, NO_ENDS, later};
+use work::{CLASSES, Class, Classes, Row};
+
+pub use work::{Work, communicates};
+
+/// One queue of a device with work on it.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    /// Its row in the trace.
+    pub track: TrackId,
+    /// Slices of each kind of work, in the order of [`Work::ALL`].
+    pub counts: [u64; 4],
+    row: Row,
+    /// Of each block of slices, when the last of all slices until there ends, by class.
+    ends: Vec<Ends>,
+}
+
+/// One accelerator of one file.
+#[derive(Clone, Debug)]
+pub struct Device {
+    /// Index into [`Trace::files`].
+    pub file: usize,
+    /// Its number, as the file counts; 0 if it does not.
+    pub ordinal: u32,
+    /// What users read: the name of its group of rows.
+    pub name: String,
+    /// Rows with work, in the order of the trace's.
+    pub queues: Vec<Queue>,
+    /// Slices of each kind of work, in the order of [`Work::ALL`].
+    pub counts: [u64; 4],
+    /// From the begin of the first work to the end of the last.
+    pub span: Range<Time>,
+    /// Nothing but ranges of hardware counters is known of it: they are its computation.
+    counters: bool,
+}
+
+/// Every device of a trace with work on it, and how their slices are read.
+pub struct Devices<'a> {
+    trace: &'a Trace,
+    classes: Classes<'a>,
+    /// By track: its row's kind, if it is one of a device in the list.
+    rows: Vec<Option<Row>>,
+    /// In the order of files, then of ordinals.
+    pub list: Vec<Device>,
+}
+
+/// How long a device did what, in one range. See the [module](self) for the equations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// Length of the range.
+    pub range: Dur,
+    /// For each set of kinds of work (bits as [`Work::bit`]), how long exactly it ran,
+    /// picoseconds. The empty set is left at zero: it is what remains of the range.
+    by_set: [i64; 16],
+}
+
+impl Times {
+    /// Time in which at least one of `works` ran and none of `without`.
+    pub fn any_without(&self, works: &[Work], without: &[Work]) -> Dur {
+        let bits = |works: &[Work]| works.iter().fold(0, |bits, work| bits | work.bit());
+        let (with, without) = (bits(works), bits(without));
+        let sum = (0_u8..)
+            .zip(&self.by_set)
+            .filter(|(set, _)| set & with != 0 && set & without == 0)
+            .map(|(_, ps)| *ps)
+            .fold(0, i64::saturating_add);
+        Dur::from_ps(sum)
+    }
+
+    /// Time in which at least one of `works` ran.
+    pub fn any(&self, works: &[Work]) -> Dur {
+        self.any_without(works, &[])
+    }
+
+    /// Anything at all.
+    pub fn busy(&self) -> Dur {
+        self.any(&Work::ALL)
+    }
+
+    /// Nothing: the range less what is [`busy`](Self::busy).
+    pub fn idle(&self) -> Dur {
+        Dur::from_ps(self.range.ps().saturating_sub(self.busy().ps()))
+    }
+
+    /// Computation.
+    pub fn compute(&self) -> Dur {
+        self.any(&[Work::Compute])
+    }
+
+    /// Communication, hidden or not.
+    pub fn communication(&self) -> Dur {
+        self.any(&[Work::Communication])
+    }
+
+    /// Communication while nothing was computed.
+    pub fn exposed_communication(&self) -> Dur {
+        self.any_without(&[Work::Communication], &[Work::Compute])
+    }
+
+    /// Communication while something was computed.
+    pub fn hidden_communication(&self) -> Dur {
+        let hidden = self.communication().ps() - self.exposed_communication().ps();
+        Dur::from_ps(hidden)
+    }
+
+    /// Copies and memory set, hidden or not.
+    pub fn copy(&self) -> Dur {
+        self.any(&[Work::Memcpy, Work::Memset])
+    }
+
+    /// Copies and memory set while nothing was computed or communicated.
+    pub fn exposed_copy(&self) -> Dur {
+        self.any_without(
+            &[Work::Memcpy, Work::Memset],
+            &[Work::Compute, Work::Communication],
+        )
+    }
+
+    /// Adds the times of another range, or of another device.
+    pub fn add(&mut self, other: &Self) {
+        self.range = self.range.saturating_add(other.range);
+        for (sum, ps) in self.by_set.iter_mut().zip(&other.by_set) {
+            *sum = sum.saturating_add(*ps);
+        }
+    }
+}
+
+impl<'a> Devices<'a> {
+    /// Finds the devices: one pass over their rows.
+    pub fn of(trace: &'a Trace, cancel: &Cancel) -> Result<Self, Cancelled> {
+        let candidates: Vec<(&Track, Row)> = trace
+            .tracks()
+            .iter()
+            .map(|track| (track, Row::of(track)))
+            .filter(|(track, row)| *row != Row::NoWork && track.slices > 0)
+            .collect();
+        let classes = Classes::new(trace, &candidates);
+        let mut rows = vec![None; trace.tracks().len()];
+        for (track, row) in &candidates {
+            rows[track.id.index()] = Some(*row);
+        }
+        let pieces = parallel::pieces(
+            candidates
+                .iter()
+                .map(|(track, _)| (track.id, 0..track.slices as usize)),
+        );
+        let parts = parallel::scan(&pieces, cancel, Vec::new, |found, piece| {
+            let Some(row) = rows.get(piece.track.index()).copied().flatten() else {
+                return;
+            };
+            let slices = trace.slices(piece.track);
+            let read = sweep::Piece::read(&slices, row, &classes, piece.indexes.clone());
+            found.push((piece.track, piece.indexes.start, read));
+        })?;
+        let mut parts: Vec<_> = parts.into_iter().flatten().collect();
+        parts.sort_unstable_by_key(|(track, from, _)| (*track, *from));
+        let mut parts = parts.into_iter().peekable();
+        let mut by_device: BTreeMap<(usize, u32), Device> = BTreeMap::new();
+        let mut counters: BTreeMap<(usize, u32), u64> = BTreeMap::new();
+        for (track, row) in &candidates {
+            let mut queue = Queue {
+                track: track.id,
+                counts: [0; 4],
+                row: *row,
+                ends: Vec::new(),
+            };
+            let mut counts = [0; CLASSES];
+            let mut start = Time::MAX;
+            let mut last = NO_ENDS;
+            while let Some((_, _, piece)) = parts.next_if(|part| part.0 == track.id) {
+                start = start.min(piece.start);
+                for (sum, count) in counts.iter_mut().zip(&piece.counts) {
+                    *sum += count;
+                }
+                for ends in &piece.ends {
+                    later(&mut last, ends);
+                    queue.ends.push(last);
+                }
+            }
+            if counts.iter().all(|count| *count == 0) {
+                continue;
+            }
+            queue.counts.copy_from_slice(&counts[..4]);
+            let end = last.into_iter().max().unwrap_or(start);
+            let ordinal = track.device.unwrap_or(0);
+            let device = by_device
+                .entry((track.file, ordinal))
+                .or_insert_with(|| Device {
+                    file: track.file,
+                    ordinal,
+                    name: device_name(trace, track, ordinal),
+                    queues: Vec::new(),
+                    counts: [0; 4],
+                    span: start..end,
+                    counters: false,
+                });
+            device.span = device.span.start.min(start)..device.span.end.max(end);
+            for (sum, count) in device.counts.iter_mut().zip(&queue.counts) {
+                *sum += count;
+            }
+            counters
+                .entry((track.file, ordinal))
+                .and_modify(|sum| *sum += counts[work::COUNTERS])
+                .or_insert(counts[work::COUNTERS]);
+            device.queues.push(queue);
+        }
+        for (device, counters) in by_device.values_mut().zip(counters.into_values()) {
+            if device.counts == [0; 4] && counters > 0 {
+                device.counters = true;
+                device.counts[Work::Compute as usize] = counters;
+            }
+        }
+        Ok(Self {
+            trace,
+            classes,
+            rows,
+            list: by_device.into_values().collect(),
+        })
+    }
+
+    /// What this slice does; `None` for what is no work.
+    pub fn work(&self, track: TrackId, index: usize) -> Option<Work> {
+        let row = self.rows.get(track.index()).copied().flatten()?;
+        let slices = self.trace.slices(track);
+        let name = *slices.name.get(index)?;
+        match self.classes.of(row, slices.category.get(index), name) {
+            Class::Work(work) => Some(work),
+            Class::Counters => Some(Work::Compute),
+            Class::Around | Class::None => None,
+        }
+    }
+
+    /// What the device did in each of the ranges, which may touch or overlap: one pass over what
+    /// lies between the first and the last moment of them, in parallel.
+    pub fn times(
+        &self,
+        device: &Device,
+        ranges: &[Range<Time>],
+        cancel: &Cancel,
+    ) -> Result<Vec<Times>, Cancelled> {
+        let cuts = Cuts::of(ranges);
+        let (Some(first), Some(last)) = (cuts.0.first(), cuts.0.last()) else {
+            return Ok(ranges.iter().map(|_| Times::default()).collect());
+        };
+        let parts = sweep::sweep_all(
+            self.trace,
+            &self.classes,
+            device,
+            &(*first..*last),
+            cancel,
+            |window| Sums::new(&cuts, window.start),
+            |sums, stretch| sums.add(&cuts, stretch),
+        )?;
+        // Running sums: what ran before each cut.
+        let mut before = vec![[0_i64; 16]; cuts.0.len()];
+        for part in parts {
+            for (place, by_set) in (part.first..).zip(&part.by_cut) {
+                if let Some(sums) = before.get_mut(place + 1) {
+                    add_sets(sums, by_set);
+                }
+            }
+        }
+        for place in 1..before.len() {
+            let so_far = before[place - 1];
+            add_sets(&mut before[place], &so_far);
+        }
+        Ok(ranges
+            .iter()
+            .map(|range| {
+                let length = range.end.since(range.start);
+                let mut times = Times {
+                    range: Dur::from_ps(length.ps().max(0)),
+                    by_set: [0; 16],
+                };
+                if length.ps() > 0 {
+                    let (from, to) = (cuts.place(range.start), cuts.place(range.end));
+                    let sums = before[from].iter().zip(&before[to]);
+                    for (ps, (from, to)) in times.by_set.iter_mut().zip(sums) {
+                        *ps = to.saturating_sub(*from);
+                    }
+                }
+                times
+            })
+            .collect())
+    }
+
+    /// What the device did in one range.
+    pub fn times_in(
+        &self,
+        device: &Device,
+        range: Range<Time>,
+        cancel: &Cancel,
+    ) -> Result<Times, Cancelled> {
+        let times = self.times(device, std::slice::from_ref(&range), cancel)?;
+        Ok(times.first().copied().unwrap_or_default())
+    }
+}
+
+fn device_name(trace: &Trace, queue: &Track, ordinal: u32) -> String {
+    queue
+        .parent
+        .and_then(|group| trace.tracks().get(group.index()))
+        .filter(|group| group.device.is_some())
+        .map_or_else(|| format!("device {ordinal}"), |group| group.name.clone())
+}
+
+fn add_sets(sums: &mut [i64; 16], others: &[i64; 16]) {
+    for (sum, other) in sums.iter_mut().zip(others) {
+        *sum = sum.saturating_add(*other);
+    }
+}
+
+/// Begins and ends of ranges, in order, each once.
+struct Cuts(Vec<Time>);
+
+impl Cuts {
+    fn of(ranges: &[Range<Time>]) -> Self {
+        let mut cuts: Vec<Time> = ranges
+            .iter()
+            .filter(|range| range.start < range.end)
+            .flat_map(|range| [range.start, range.end])
+            .collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        Self(cuts)
+    }
+
+    /// Position of a cut.
+    fn place(&self, cut: Time) -> usize {
+        self.0
+            .partition_point(|here| *here < cut)
+            .min(self.0.len() - 1)
+    }
+}
+
+/// What ran between neighbouring cuts, from the one before a window on.
+struct Sums {
+    first: usize,
+    by_cut: Vec<[i64; 16]>,
+}
+
+impl Sums {
+    fn new(cuts: &Cuts, start: Time) -> Self {
+        let first = cuts.0.partition_point(|cut| *cut <= start);
+        Self {
+            first: first.saturating_sub(1),
+            by_cut: vec![[0; 16]],
+        }
+    }
+
+    fn add(&mut self, cuts: &Cuts, stretch: sweep::Stretch) {
+        let mut start = stretch.start;
+        while start < stretch.end {
+            let here = self.first + self.by_cut.len() - 1;
+            let until = cuts.0.get(here + 1).copied().unwrap_or(Time::MAX);
+            let end = stretch.end.min(until);
+            if stretch.work != 0
+                && let Some(by_set) = self.by_cut.last_mut()
+            {
+                by_set[usize::from(stretch.work)] += end.since(start).ps();
+            }
+            start = end;
+            if end == until {
+                self.by_cut.push([0; 16]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

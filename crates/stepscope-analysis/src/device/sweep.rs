@@ -1,0 +1,271 @@
+//! One pass over the queues of a device, in time order: what it does at each moment.
+
+use std::ops::Range;
+
+use stepscope_model::{Cancelled, NameId, Time};
+use stepscope_store::{Slices, Trace};
+
+use super::work::{AROUND, CLASSES, COUNTERS, Classes, Row, Work};
+use super::{Device, Queue};
+use crate::parallel::{self, Cancel, PIECE};
+
+/// Slices of one queue of which the ends are known together.
+pub(super) const BLOCK: usize = 1 << 13;
+
+/// Of each class, when the last slice that was seen so far ends.
+pub(super) type Ends = [Time; CLASSES];
+
+pub(super) const NO_ENDS: Ends = [Time::MIN; CLASSES];
+
+pub(super) fn later(ends: &mut Ends, others: &Ends) {
+    for (end, other) in ends.iter_mut().zip(others) {
+        *end = (*end).max(*other);
+    }
+}
+
+/// What the first pass finds out about one piece of one queue.
+#[derive(Clone, Debug)]
+pub(super) struct Piece {
+    pub(super) counts: [u64; CLASSES],
+    pub(super) start: Time,
+    /// Of each [`BLOCK`].
+    pub(super) ends: Vec<Ends>,
+}
+
+impl Piece {
+    pub(super) fn read(
+        slices: &Slices<'_>,
+        row: Row,
+        classes: &Classes<'_>,
+        indexes: Range<usize>,
+    ) -> Self {
+        let mut piece = Self {
+            counts: [0; CLASSES],
+            start: Time::MAX,
+            ends: Vec::with_capacity(indexes.len().div_ceil(BLOCK)),
+        };
+        let mut from = indexes.start;
+        while from < indexes.end {
+            let to = indexes.end.min(from + BLOCK);
+            let mut ends = NO_ENDS;
+            for index in from..to {
+                let class = classes.of(row, slices.category.get(index), name(slices, index));
+                if let Some(class) = class.index() {
+                    piece.counts[class] += 1;
+                    if piece.start == Time::MAX {
+                        piece.start = slices.start[index];
+                    }
+                    ends[class] = ends[class].max(slices.end(index));
+                }
+            }
+            piece.ends.push(ends);
+            from = to;
+        }
+        piece
+    }
+}
+
+#[inline]
+fn name(slices: &Slices<'_>, index: usize) -> NameId {
+    slices.name.get(index).copied().unwrap_or_default()
+}
+
+/// A stretch of time in which the same kinds of work ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stretch {
+    pub(super) start: Time,
+    pub(super) end: Time,
+    /// Bits of [`Work`]; none: the device was idle.
+    pub(super) work: u8,
+}
+
+const COMPUTE: u8 = Work::Compute.bit();
+const OTHERS: u8 = 0b1110;
+
+/// What the bits of classes come to as kinds of work.
+fn works(classes: u8, counters: bool) -> u8 {
+    let mut work = classes & 0b1111;
+    let around = classes & (1 << AROUND) != 0 && work & OTHERS == 0;
+    if around || (counters && classes & (1 << COUNTERS) != 0) {
+        work |= COMPUTE;
+    }
+    work
+}
+
+/// Calls `visit` with every stretch of `window` in order, idle ones included; neighbours may do the
+/// same work.
+pub(super) fn sweep(
+    trace: &Trace,
+    classes: &Classes<'_>,
+    device: &Device,
+    window: Range<Time>,
+    visit: &mut impl FnMut(Stretch),
+) {
+    let mut ends = NO_ENDS;
+    let mut heads: Vec<Head<'_>> = device
+        .queues
+        .iter()
+        .filter_map(|queue| {
+            let head = Head::new(trace, classes, queue, &window);
+            later(&mut ends, &head.before);
+            (head.next < head.until).then_some(head)
+        })
+        .collect();
+    let mut now = window.start;
+    let mut advance = |ends: &Ends, to: Time| {
+        while now < to {
+            let mut active = 0;
+            let mut next = to;
+            for (class, end) in ends.iter().enumerate() {
+                if *end > now {
+                    active |= 1 << class;
+                    next = next.min(*end);
+                }
+            }
+            visit(Stretch {
+                start: now,
+                end: next,
+                work: works(active, device.counters),
+            });
+            now = next;
+        }
+    };
+    while let Some((first, until)) = earliest(&heads) {
+        let head = &mut heads[first];
+        loop {
+            let index = head.next;
+            let start = head.slices.start[index];
+            if start > until {
+                break;
+            }
+            let category = head.slices.category.get(index);
+            let class = classes.of(head.row, category, name(&head.slices, index));
+            if let Some(class) = class.index() {
+                advance(&ends, start);
+                ends[class] = ends[class].max(head.slices.end(index));
+            }
+            head.next += 1;
+            if head.next == head.until {
+                heads.swap_remove(first);
+                break;
+            }
+        }
+    }
+    advance(&ends, window.end);
+}
+
+/// The queue whose next slice begins first, and until when that stays so.
+fn earliest(heads: &[Head<'_>]) -> Option<(usize, Time)> {
+    let mut found: Option<(usize, Time)> = None;
+    let mut second = Time::MAX;
+    for (place, head) in heads.iter().enumerate() {
+        let start = head.slices.start[head.next];
+        match found {
+            Some((_, first)) if first <= start => second = second.min(start),
+            _ => {
+                if let Some((_, first)) = found {
+                    second = second.min(first);
+                }
+                found = Some((place, start));
+            }
+        }
+    }
+    found.map(|(place, _)| (place, second))
+}
+
+/// Where a sweep stands in one queue.
+struct Head<'a> {
+    slices: Slices<'a>,
+    row: Row,
+    next: usize,
+    until: usize,
+    /// Ends of what began before the window.
+    before: Ends,
+}
+
+impl<'a> Head<'a> {
+    fn new(trace: &'a Trace, classes: &Classes<'_>, queue: &Queue, window: &Range<Time>) -> Self {
+        let slices = trace.slices(queue.track);
+        let next = slices.start.partition_point(|start| *start < window.start);
+        let until = slices.start.partition_point(|start| *start < window.end);
+        let whole = next / BLOCK;
+        let mut before = whole
+            .checked_sub(1)
+            .and_then(|block| queue.ends.get(block))
+            .copied()
+            .unwrap_or(NO_ENDS);
+        for index in whole * BLOCK..next {
+            let class = classes.of(queue.row, slices.category.get(index), name(&slices, index));
+            if let Some(class) = class.index() {
+                before[class] = before[class].max(slices.end(index));
+            }
+        }
+        Self {
+            slices,
+            row: queue.row,
+            next,
+            until: until.max(next),
+            before,
+        }
+    }
+}
+
+/// Cuts `range` into windows of about as much work each.
+pub(super) fn windows(trace: &Trace, device: &Device, range: &Range<Time>) -> Vec<Range<Time>> {
+    if range.start >= range.end {
+        return Vec::new();
+    }
+    let longest = device
+        .queues
+        .iter()
+        .map(|queue| trace.slices(queue.track))
+        .max_by_key(Slices::len);
+    let mut out = Vec::new();
+    let mut start = range.start;
+    if let Some(slices) = longest {
+        for cut in slices.start.iter().step_by(PIECE) {
+            if *cut > start && *cut < range.end {
+                out.push(start..*cut);
+                start = *cut;
+            }
+        }
+    }
+    out.push(start..range.end);
+    out
+}
+
+/// Sweeps `range` in parallel: one accumulator for each window, in the order of time.
+pub(super) fn sweep_all<A: Send>(
+    trace: &Trace,
+    classes: &Classes<'_>,
+    device: &Device,
+    range: &Range<Time>,
+    cancel: &Cancel,
+    make: impl Fn(&Range<Time>) -> A + Sync,
+    add: impl Fn(&mut A, Stretch) + Sync,
+) -> Result<Vec<A>, Cancelled> {
+    let windows: Vec<_> = windows(trace, device, range)
+        .into_iter()
+        .enumerate()
+        .collect();
+    let size = windows.len() * PIECE;
+    let parts = parallel::scan_items(
+        &windows,
+        if windows.len() > 1 { size } else { 0 },
+        cancel,
+        Vec::new,
+        |out, (place, window)| {
+            let mut accumulator = make(window);
+            sweep(trace, classes, device, window.clone(), &mut |stretch| {
+                add(&mut accumulator, stretch);
+            });
+            out.push((*place, accumulator));
+        },
+    )?;
+    let mut parts: Vec<_> = parts.into_iter().flatten().collect();
+    parts.sort_by_key(|(place, _)| *place);
+    Ok(parts
+        .into_iter()
+        .map(|(_, accumulator)| accumulator)
+        .collect())
+}

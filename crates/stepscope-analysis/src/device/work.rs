@@ -1,0 +1,431 @@
+//! What a slice of a device queue is: computation, communication, a copy, or no work at all.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use stepscope_model::{NameId, TrackKind};
+use stepscope_store::{Trace, Track};
+
+/// What a device does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Work {
+    /// A kernel, or an operation of a compiled program.
+    Compute = 0,
+    /// A collective, or one side of a point-to-point transfer between ranks.
+    Communication = 1,
+    /// A copy between memories.
+    Memcpy = 2,
+    /// Memory set to a value.
+    Memset = 3,
+}
+
+impl Work {
+    /// Every kind of work.
+    pub const ALL: [Self; 4] = [
+        Self::Compute,
+        Self::Communication,
+        Self::Memcpy,
+        Self::Memset,
+    ];
+
+    /// The word in tables.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::Communication => "communication",
+            Self::Memcpy => "memcpy",
+            Self::Memset => "memset",
+        }
+    }
+
+    /// This kind alone, as a set of kinds.
+    pub const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// What a slice counts as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// Nothing: a label, a wait, a marker, a host call shown on a device row.
+    None,
+    /// Work of this kind.
+    Work(Work),
+    /// A loop or a branch around the operations that do the work: computation wherever nothing
+    /// inside it is recorded.
+    Around,
+    /// A range in which hardware counters were read: computation, when the file has nothing better
+    /// about the device.
+    Counters,
+}
+
+/// Number of classes that take part in sweeps: the kinds of work, [`Class::Around`] and
+/// [`Class::Counters`].
+pub(super) const CLASSES: usize = 6;
+pub(super) const AROUND: usize = 4;
+pub(super) const COUNTERS: usize = 5;
+
+impl Class {
+    pub(super) const fn index(self) -> Option<usize> {
+        match self {
+            Self::None => None,
+            Self::Work(work) => Some(work as usize),
+            Self::Around => Some(AROUND),
+            Self::Counters => Some(COUNTERS),
+        }
+    }
+
+    const fn code(self) -> u8 {
+        match self {
+            Self::None => 1,
+            Self::Work(work) => 2 + work as u8,
+            Self::Around => 6,
+            Self::Counters => 7,
+        }
+    }
+
+    const fn of_code(code: u8) -> Option<Self> {
+        Some(match code {
+            1 => Self::None,
+            2 => Self::Work(Work::Compute),
+            3 => Self::Work(Work::Communication),
+            4 => Self::Work(Work::Memcpy),
+            5 => Self::Work(Work::Memset),
+            6 => Self::Around,
+            7 => Self::Counters,
+            _ => return None,
+        })
+    }
+}
+
+/// What a category says of its slices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Family {
+    None,
+    Kernel,
+    Memcpy,
+    Memset,
+    Mtia,
+    Counters,
+    /// Nothing: the name decides.
+    ByName,
+}
+
+impl Family {
+    /// PyTorch's categories since 2020, in letters of either case, and those of writers like it.
+    fn of(category: &str) -> Self {
+        const KNOWN: &[(&str, Family)] = &[
+            ("kernel", Family::Kernel),
+            ("xpu_kernel", Family::Kernel),
+            ("gpu_memcpy", Family::Memcpy),
+            ("memcpy", Family::Memcpy),
+            ("hip_memcpy", Family::Memcpy),
+            ("gpu_memset", Family::Memset),
+            ("memset", Family::Memset),
+            ("mtia_ccp_events", Family::Mtia),
+            ("cuda_profiler_range", Family::Counters),
+            ("", Family::ByName),
+        ];
+        KNOWN
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(category))
+            .map_or(Self::None, |(_, family)| *family)
+    }
+}
+
+/// Kinds of device rows, by their names: a plane of a TPU has several rows about the same work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Row {
+    /// Holds no work of its own.
+    NoWork,
+    /// A stream, or a line of operations.
+    Operations,
+    /// Operations that run beside those of the line above.
+    Async,
+}
+
+impl Row {
+    pub(super) fn of(track: &Track) -> Self {
+        const NO_WORK: &[&str] = &[
+            "XLA Modules",
+            "XLA TraceMe",
+            "Overlay",
+            "Steps",
+            "Framework Name Scope",
+            "Framework Ops",
+            "TensorFlow Name Scope",
+            "TensorFlow Ops",
+            "Source code",
+            "Source Code",
+            "Launch Stats",
+            "Host Offload Ops",
+        ];
+        let name = track.name.as_str();
+        if track.kind != TrackKind::DeviceQueue || track.derived || NO_WORK.contains(&name) {
+            Self::NoWork
+        } else if name.starts_with("Async ") {
+            Self::Async
+        } else {
+            Self::Operations
+        }
+    }
+}
+
+/// Classifies slices; each (category, name) is read once.
+pub(super) struct Classes<'a> {
+    trace: &'a Trace,
+    /// By name: its [`Family`] if it is a category's.
+    families: Vec<Family>,
+    /// By family of names and by name: the code of the class, 0 before it was read.
+    kernels: Vec<AtomicU8>,
+    mtia: Vec<AtomicU8>,
+    plain: Vec<AtomicU8>,
+    asynchronous: Vec<AtomicU8>,
+}
+
+impl<'a> Classes<'a> {
+    /// For these rows of the trace.
+    pub(super) fn new(trace: &'a Trace, rows: &[(&Track, Row)]) -> Self {
+        let names = trace.name_count();
+        let mut families = vec![Family::None; names];
+        for (category, _) in trace.by_category() {
+            if let Some(slot) = families.get_mut(category.index()) {
+                *slot = Family::of(trace.name(category));
+            }
+        }
+        let any_async = rows.iter().any(|(_, row)| *row == Row::Async);
+        let page = |wanted: bool| {
+            (0..if wanted { names } else { 0 })
+                .map(|_| AtomicU8::new(0))
+                .collect()
+        };
+        let any = !rows.is_empty();
+        Self {
+            trace,
+            families,
+            kernels: page(any),
+            mtia: page(any),
+            plain: page(any),
+            asynchronous: page(any_async),
+        }
+    }
+
+    #[inline]
+    pub(super) fn of(&self, row: Row, category: NameId, name: NameId) -> Class {
+        let family = self
+            .families
+            .get(category.index())
+            .copied()
+            .unwrap_or(Family::None);
+        match family {
+            Family::None => Class::None,
+            Family::Memcpy => Class::Work(Work::Memcpy),
+            Family::Memset => Class::Work(Work::Memset),
+            Family::Counters => Class::Counters,
+            Family::Kernel => self.by_name(&self.kernels, name, kernel),
+            Family::Mtia => self.by_name(&self.mtia, name, mtia),
+            Family::ByName if row == Row::Async => {
+                self.by_name(&self.asynchronous, name, asynchronous)
+            }
+            Family::ByName => self.by_name(&self.plain, name, operation),
+        }
+    }
+
+    fn by_name(&self, page: &[AtomicU8], name: NameId, read: fn(&str) -> Class) -> Class {
+        let Some(slot) = page.get(name.index()) else {
+            return read(self.trace.name(name));
+        };
+        if let Some(class) = Class::of_code(slot.load(Ordering::Relaxed)) {
+            return class;
+        }
+        let class = read(self.trace.name(name));
+        slot.store(class.code(), Ordering::Relaxed);
+        class
+    }
+}
+
+/// Whether a kernel or an operation of this name communicates.
+///
+/// Libraries say so in their kernels' names (NCCL, RCCL, MSCCL, oneCCL, NVSHMEM; the direct
+/// all-reduces of vLLM, `SGLang` and TensorRT-LLM), XLA in its operations' names.
+pub fn communicates(name: &str) -> bool {
+    const PARTS: &[&str] = &[
+        "nccl",
+        "rccl",
+        "msccl",
+        "oneccl",
+        "nvshmem",
+        "all-reduce",
+        "all_reduce",
+        "allreduce",
+        "all-gather",
+        "all_gather",
+        "allgather",
+        "reduce-scatter",
+        "reduce_scatter",
+        "reducescatter",
+        "all-to-all",
+        "all_to_all",
+        "alltoall",
+        "collective-permute",
+        "collective-broadcast",
+        "cross_device_reduce",
+        "ncfw-cc",
+    ];
+    PARTS.iter().any(|part| contains(name, part))
+}
+
+fn kernel(name: &str) -> Class {
+    Class::Work(if communicates(name) {
+        Work::Communication
+    } else {
+        Work::Compute
+    })
+}
+
+/// Meta's accelerator names its own packets; other names are those of compiled graphs that its
+/// processing elements run.
+fn mtia(name: &str) -> Class {
+    if name.starts_with("event_") {
+        Class::None
+    } else if name.starts_with("dma_") {
+        Class::Work(Work::Memcpy)
+    } else {
+        kernel(name)
+    }
+}
+
+/// How the names of copies begin, in small letters: CUPTI's and ROCm's, then XLA's.
+const COPIES: &[&str] = &[
+    "memcpy",
+    "copydevice",
+    "copyhost",
+    "copypeer",
+    "copyarray",
+    "copy-start",
+    "copy-done",
+    "async-copy",
+    "slice-start",
+    "slice-done",
+    "dynamic-slice-start",
+    "dynamic-slice-done",
+    "infeed",
+    "outfeed",
+    "dma",
+];
+
+/// A slice without a category, on a stream or a line of operations.
+fn operation(name: &str) -> Class {
+    let head = head(name);
+    if communicates(head) {
+        return Class::Work(Work::Communication);
+    }
+    let opcode = head.split('.').next().unwrap_or(head);
+    if matches!(opcode, "while" | "conditional" | "call") {
+        return Class::Around;
+    }
+    let begins = |start: &str| {
+        head.get(..start.len())
+            .is_some_and(|begin| begin.eq_ignore_ascii_case(start))
+    };
+    if begins("memset") {
+        return Class::Work(Work::Memset);
+    }
+    if COPIES.iter().any(|start| begins(start)) {
+        return Class::Work(Work::Memcpy);
+    }
+    // The two ends of transfers between devices; a host transfer is one too.
+    if matches!(opcode, "send" | "recv" | "send-done" | "recv-done") {
+        return Class::Work(Work::Communication);
+    }
+    Class::Work(Work::Compute)
+}
+
+/// A slice on a line of operations in flight: what does not communicate moves data.
+fn asynchronous(name: &str) -> Class {
+    match operation(name) {
+        Class::Work(Work::Compute) if contains(name, "copy") || contains(name, "slice") => {
+            Class::Work(Work::Memcpy)
+        }
+        other => other,
+    }
+}
+
+/// `%all-reduce.4` of `%all-reduce.4 = f32[5]{0} all-reduce(...)`, without the sign.
+fn head(name: &str) -> &str {
+    match name.strip_prefix('%') {
+        Some(rest) => rest.split_once(" = ").map_or(rest, |(head, _)| head),
+        None => name,
+    }
+}
+
+/// Whether `part`, in small letters, is in `name` in letters of either case.
+fn contains(name: &str, part: &str) -> bool {
+    let (name, part) = (name.as_bytes(), part.as_bytes());
+    let Some(first) = part.first() else {
+        return true;
+    };
+    name.windows(part.len())
+        .any(|here| here[0].eq_ignore_ascii_case(first) && here.eq_ignore_ascii_case(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_what_is_done() {
+        for (name, expected) in [
+            ("MemcpyD2H", Class::Work(Work::Memcpy)),
+            ("CopyDeviceToDevice", Class::Work(Work::Memcpy)),
+            ("Memset", Class::Work(Work::Memset)),
+            ("fusion.3", Class::Work(Work::Compute)),
+            ("copy.3", Class::Work(Work::Compute)),
+            ("copy-done.3", Class::Work(Work::Memcpy)),
+            (
+                "%all-reduce.4 = f32[5]{0} all-reduce(f32[5]{0} %copy.1)",
+                Class::Work(Work::Communication),
+            ),
+            (
+                "%fusion.4 = f32[5]{0} fusion(%all-reduce.1)",
+                Class::Work(Work::Compute),
+            ),
+            ("while.2", Class::Around),
+            ("ncclDevKernel_Generic_1", Class::Work(Work::Communication)),
+        ] {
+            assert_eq!(operation(name), expected, "{name}");
+        }
+        assert_eq!(
+            asynchronous("dynamic-update-slice.4"),
+            Class::Work(Work::Memcpy)
+        );
+        assert_eq!(kernel("reduce_kernel"), Class::Work(Work::Compute));
+        assert_eq!(
+            kernel("ncclKernel_AllReduce_RING"),
+            Class::Work(Work::Communication)
+        );
+        assert_eq!(mtia("event_wait"), Class::None);
+        assert_eq!(mtia("pe_exe"), Class::Work(Work::Compute));
+    }
+
+    #[test]
+    fn categories_of_any_age_are_known() {
+        for (category, family) in [
+            ("Kernel", Family::Kernel),
+            ("kernel", Family::Kernel),
+            ("Memcpy", Family::Memcpy),
+            ("gpu_user_annotation", Family::None),
+            ("python_function", Family::None),
+        ] {
+            assert_eq!(Family::of(category), family, "{category}");
+        }
+    }
+
+    #[test]
+    fn codes_name_classes() {
+        for code in 1..8 {
+            assert_eq!(Class::of_code(code).map(Class::code), Some(code));
+        }
+        assert_eq!(Class::of_code(0), None);
+    }
+}

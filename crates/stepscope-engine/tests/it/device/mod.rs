@@ -1,0 +1,3 @@
+//! Devices in the real traces, against figures that others made of the same files.
+
+mod times;

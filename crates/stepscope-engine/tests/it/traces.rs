@@ -1,0 +1,85 @@
+//! The folder of real traces, and the figures that peers made of them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use stepscope_engine::Run;
+use stepscope_model::ReadContext;
+
+/// The folder, `None` (and a word on why) where there is none.
+pub(crate) fn folder() -> Option<PathBuf> {
+    let path = std::env::var_os("STEPSCOPE_TRACES").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces"),
+        PathBuf::from,
+    );
+    if path.is_dir() {
+        return Some(path);
+    }
+    println!("not run: no traces in {}", path.display());
+    None
+}
+
+/// Every run at a path that can be opened, read afresh.
+pub(crate) fn open(path: &Path) -> Vec<Run> {
+    stepscope_engine::open_path(path, &Arc::new(ReadContext::default()), false)
+        .map(|runs| runs.into_iter().filter_map(Result::ok).collect())
+        .unwrap_or_default()
+}
+
+/// Files and folders below `folder` for which `wanted` holds, sorted.
+pub(crate) fn below(folder: &Path, wanted: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut left = vec![folder.to_owned()];
+    while let Some(here) = left.pop() {
+        for entry in std::fs::read_dir(&here).unwrap().flatten() {
+            let path = entry.path();
+            if wanted(&path) {
+                found.push(path.clone());
+            }
+            if path.is_dir() {
+                left.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The trace that a folder of figures (`X.truth`) is about.
+pub(crate) fn trace_of(truth: &Path) -> Option<PathBuf> {
+    let text = truth.to_string_lossy();
+    let stem = text.strip_suffix(".truth")?;
+    ["json.gz", "json", "pt.trace.json.gz"]
+        .iter()
+        .map(|end| PathBuf::from(format!("{stem}.{end}")))
+        .find(|trace| trace.is_file())
+}
+
+/// A table as text: rows of fields by the names in the first row. Quotes as in RFC 4180.
+pub(crate) fn csv(path: &Path) -> Vec<std::collections::BTreeMap<String, String>> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut row = vec![String::new()];
+    let mut quoted = false;
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' if quoted && letters.peek() == Some(&'"') => {
+                letters.next();
+                row.last_mut().unwrap().push('"');
+            }
+            '"' => quoted = !quoted,
+            ',' if !quoted => row.push(String::new()),
+            '\r' if !quoted => {}
+            '\n' if !quoted => rows.push(std::mem::replace(&mut row, vec![String::new()])),
+            other => row.last_mut().unwrap().push(other),
+        }
+    }
+    if row.len() > 1 {
+        rows.push(row);
+    }
+    let mut rows = rows.into_iter();
+    let names = rows.next().unwrap_or_default();
+    rows.map(|row| names.iter().cloned().zip(row).collect())
+        .collect()
+}
