@@ -32,6 +32,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     annotation::add_to(module)?;
     module.add_function(wrap_pyfunction!(session::start, module)?)?;
+    module.add_function(wrap_pyfunction!(session::advice, module)?)?;
+    module.add_function(wrap_pyfunction!(session::end, module)?)?;
     module.add_function(wrap_pyfunction!(session::stop, module)?)?;
     module.add_function(wrap_pyfunction!(session::discard, module)?)?;
     module.add_function(wrap_pyfunction!(session::flush, module)?)?;

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
+use stepscope::Additions;
 use stepscope_remote::{
-    Along, CaptureControl, CaptureError, CaptureReport, CaptureRequest, Interval, OptionValue,
-    ServerError, ServerHandle, ServerOptions, capture_with,
+    Along, Asked, CaptureControl, CaptureError, CaptureReport, CaptureRequest, Interval,
+    OptionValue, ServerError, ServerHandle, ServerOptions, capture_with,
 };
 
 use crate::calls::Locked;
-use crate::session::exception;
+use crate::session::{Gathered, additions, exception};
 
 /// The server lives until it is stopped, or the process ends.
 static SERVER: Locked<Option<ServerHandle>> = Locked::new(None);
@@ -42,8 +43,9 @@ pub(crate) fn start_server(
         memory_limit_bytes,
         facts,
         along: Some(Along {
-            begin: calls_go_along,
-            end: calls_end,
+            begin: along_begins,
+            pause: along_pauses,
+            end: along_ends,
         }),
         ..ServerOptions::default()
     };
@@ -56,34 +58,57 @@ pub(crate) fn start_server(
     Ok((address.ip().to_string(), address.port()))
 }
 
-/// Before a capture, on a thread of the server: traces calls if that is asked for.
-fn calls_go_along(wanted: bool) -> Vec<String> {
-    let reason = if wanted {
-        Python::try_attach(|py| match py.import("stepscope._session") {
-            Ok(session) => session
-                .call_method0("begin_calls")
-                .and_then(|reason| reason.extract::<Option<String>>())
-                .unwrap_or_else(|error| Some(error.to_string())),
-            Err(error) => Some(error.to_string()),
-        })
-        .unwrap_or_else(|| Some("the interpreter is ending".to_owned()))
-    } else {
-        None
-    };
-    let told = |reason| format!("calls of Python functions are not recorded: {reason}");
-    reason.map(told).into_iter().collect()
+/// When a capture has begun, on a thread of the server.
+fn along_begins(asked: &Asked) {
+    call_along("begin_along", |py, function| {
+        let asked = (
+            asked.python_calls,
+            asked.host_tracer_level,
+            asked.device_tracer_level,
+        );
+        function.call1(asked).map(|_none| py.None())
+    });
 }
 
-/// When a capture ends.
-fn calls_end() {
-    let _ = Python::try_attach(|py| {
-        let ended = py
-            .import("stepscope._session")
-            .and_then(|session| session.call_method0("end_calls"));
-        if let Err(error) = ended {
-            error.write_unraisable(py, None);
-        }
+/// When a capture is about to end.
+fn along_pauses() {
+    call_along("pause_along", |_py, function| {
+        function.call0().map(Bound::unbind)
     });
+}
+
+/// When a capture has ended: what the frameworks' profilers recorded meanwhile.
+fn along_ends() -> Additions {
+    let gathered = call_along("end_along", |_py, function| {
+        function.call0().map(Bound::unbind)
+    });
+    let taken = gathered.and_then(|gathered| {
+        Python::try_attach(|py| gathered.extract::<(Gathered, Vec<String>)>(py).ok()).flatten()
+    });
+    let made = taken.map(|(gathered, warnings)| {
+        let made = additions(&gathered, warnings);
+        let _ = Python::try_attach(|_py| drop(gathered));
+        made
+    });
+    made.unwrap_or_default()
+}
+
+/// Calls a function of the package's; `None` when it fails, which is told on stderr, or when the
+/// interpreter is ending.
+fn call_along(
+    name: &str,
+    call: impl FnOnce(Python<'_>, Bound<'_, PyAny>) -> PyResult<Py<PyAny>>,
+) -> Option<Py<PyAny>> {
+    Python::try_attach(|py| {
+        let result = py
+            .import("stepscope._sources")
+            .and_then(|sources| sources.getattr(name))
+            .and_then(|function| call(py, function));
+        result
+            .map_err(|error| error.write_unraisable(py, None))
+            .ok()
+    })
+    .flatten()
 }
 
 /// Stops the profiler server.

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use stepscope::open::instant_with;
-use stepscope::{HostTracerLevel, SessionError, SessionOptions};
+use stepscope::{AddedContent, Addition, Additions, HostTracerLevel, SessionError, SessionOptions};
 
 use crate::{threads, values};
 
@@ -47,11 +48,49 @@ pub(crate) fn start(
         .map_err(|error| raised(py, &error))
 }
 
+/// Stops recording; `stop` writes.
+#[pyfunction]
+pub(crate) fn end(py: Python<'_>) -> PyResult<()> {
+    py.detach(stepscope::end_trace)
+        .map_err(|error| raised(py, &error))
+}
+
+/// What other profilers gave: their names, and an `XSpace` or Chrome JSON.
+pub(crate) type Gathered = Vec<(String, PyBackedBytes)>;
+
+/// What goes into the file besides the recording.
+pub(crate) fn additions(gathered: &Gathered, warnings: Vec<String>) -> Additions {
+    let parts = gathered.iter().map(|(name, given)| Addition {
+        name: name.clone(),
+        // No `XSpace` begins so: it would be a group with the number 15, after others of its kind.
+        content: match given.trim_ascii_start().first() {
+            Some(b'{') => AddedContent::ChromeJson(given.to_vec()),
+            _ => AddedContent::XSpace(given.to_vec()),
+        },
+    });
+    Additions {
+        parts: parts.collect(),
+        warnings,
+    }
+}
+
+/// What to do about something that another profiler says, if that is known.
+#[pyfunction]
+pub(crate) fn advice(text: &str) -> Option<&'static str> {
+    stepscope::advice(text)
+}
+
 /// Stops the recording and writes it; what was written, by name.
 #[pyfunction]
-pub(crate) fn stop(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+#[pyo3(signature = (gathered, warnings))]
+#[allow(clippy::needless_pass_by_value, reason = "taken from the interpreter")]
+pub(crate) fn stop(
+    py: Python<'_>,
+    gathered: Gathered,
+    warnings: Vec<String>,
+) -> PyResult<Bound<'_, PyDict>> {
     let report = py
-        .detach(stepscope::stop_trace)
+        .detach(|| stepscope::stop_trace_with(&additions(&gathered, warnings)))
         .map_err(|error| raised(py, &error))?;
     let fields = PyDict::new(py);
     fields.set_item("path", report.path)?;
@@ -64,6 +103,11 @@ pub(crate) fn stop(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     fields.set_item("dropped", report.dropped)?;
     fields.set_item("size_bytes", report.bytes)?;
     fields.set_item("crash_safe", report.crash_safe)?;
+    let added = PyDict::new(py);
+    for part in report.added {
+        added.set_item(part.name, part.events)?;
+    }
+    fields.set_item("added", added)?;
     fields.set_item("warnings", PyTuple::new(py, report.warnings)?)?;
     Ok(fields)
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::added::Additions;
 use crate::cut::Cut;
 use crate::index::Index;
 use crate::os;
@@ -20,12 +21,13 @@ pub(crate) fn write_file(
     names: &Names<'_>,
     facts: &Facts,
     cut: &Cut,
+    additions: &Additions,
     before: &mut dyn FnMut(u64, &Path),
 ) -> io::Result<(PathBuf, Written)> {
     let (temporary, file) = temporary_beside(path)?;
     let result = (|| {
         let mut out = BufWriter::with_capacity(1 << 20, file);
-        let written = xspace::write(&mut out, index, names, facts, cut)?;
+        let written = xspace::write(&mut out, index, names, facts, cut, additions)?;
         out.flush()?;
         let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.sync_all()?;

@@ -25,7 +25,7 @@
 //!   a second start or stop are error values or warnings.
 //!
 //! Reading order: [`mod@span`] (the verbs; [`open`] for other languages), [`session`] (start and stop), `ring`,
-//! `region` and `layout` (the hot path and its bytes), `drain`, `journal`, `circle`, `segment`, `kept` (where records go), `index`, `decode`, `xspace`, `export`
+//! `region` and `layout` (the hot path and its bytes), `drain`, `journal`, `circle`, `segment`, `kept` (where records go), `index`, `decode`, `xspace`, `added` (what other profilers recorded), `export`
 //! (the way to the file), [`recover`], `steps`, `triggers` (how long steps take, and what makes the flight
 //! recorder save).
 
@@ -36,6 +36,7 @@ pub mod span;
 #[cfg(feature = "tracing")]
 pub mod tracing;
 
+mod added;
 mod alarm;
 mod circle;
 mod clock;
@@ -60,13 +61,14 @@ mod triggers;
 mod walk;
 mod xspace;
 
+pub use added::{Added, AddedContent, Addition, Additions, advice};
 pub use cut::Cut;
 pub use names::StaticName;
 pub use session::{
     Capture, CaptureProgress, FlightOptions, FlightStatus, HostTracerLevel, SessionError,
-    SessionOptions, SlowStep, StopReport, discard_trace, flight_status, flush_trace, is_recording,
-    save_last, start_capture, start_flight, start_trace, start_trace_with, stop_flight, stop_trace,
-    trace, write_last,
+    SessionOptions, SlowStep, StopReport, discard_trace, end_trace, flight_status, flush_trace,
+    is_recording, save_last, start_capture, start_flight, start_trace, start_trace_with,
+    stop_flight, stop_trace, stop_trace_with, trace, write_last,
 };
 pub use span::{ArgValue, Span, SpanGuard, counter, instant, step, step_named};
 pub use steps::{StepTimes, StepWatch};

@@ -13,6 +13,7 @@ use stepscope_formats::xplane::{
     StatValue, TrackRecord, XSpaceWriter,
 };
 
+use crate::added::{Added, Additions, Grafts, spaces};
 use crate::clock::Cursor;
 use crate::cut::Cut;
 use crate::decode::{Arg, Batch, Decoder, Event, Kind, ThreadState, Value};
@@ -39,7 +40,7 @@ pub(crate) struct Facts {
 }
 
 /// What was written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Written {
     /// Spans and steps, finished or not.
     pub(crate) spans: u64,
@@ -55,6 +56,10 @@ pub(crate) struct Written {
     pub(crate) lost_args: u64,
     /// Size of the file.
     pub(crate) bytes: u64,
+    /// What other profilers added.
+    pub(crate) added: Vec<Added>,
+    /// What is to be said of it.
+    pub(crate) added_warnings: Vec<String>,
 }
 
 /// Where the texts of name numbers come from.
@@ -82,6 +87,7 @@ pub(crate) fn write(
     names: &Names<'_>,
     facts: &Facts,
     cut: &Cut,
+    additions: &Additions,
 ) -> io::Result<Written> {
     let mut counted = Counted { out, bytes: 0 };
     let mut space = XSpaceWriter::new(&mut counted);
@@ -91,6 +97,9 @@ pub(crate) fn write(
     if let Some(origin) = decoder.keep.origin {
         timeline = timeline.from(origin);
     }
+    let mut unreadable = Vec::new();
+    let spaces = spaces(additions, &mut unreadable);
+    let mut grafts = Grafts::new(&spaces, timeline.unix_ns());
     let ids = line_ids(index);
     let mut states: HashMap<u32, ThreadState<'_>> = HashMap::new();
     let mut batch = Batch::default();
@@ -115,12 +124,21 @@ pub(crate) fn write(
             filler.thread(id, thread, &batch, &mut written);
         }
         filler.finish();
+        if number == 0 {
+            grafts.fill_host(&mut plane);
+        }
         space.plane(&plane)?;
     }
+    grafts.write(&mut space)?;
     let start = timeline.unix_ns();
     let stop = start.saturating_add(timeline.ps(last_ticks).max(0) / 1_000);
+    let stop = stop.max(grafts.stop_unix_ns);
     space.task_environment(start.max(0).cast_unsigned(), stop.max(0).cast_unsigned())?;
     space.hostname(&facts.host)?;
+    written.added = grafts.added;
+    written.added_warnings.clone_from(&additions.warnings);
+    written.added_warnings.append(&mut unreadable);
+    written.added_warnings.append(&mut grafts.warnings);
     for warning in facts.warnings.iter().chain(&warnings(&written, cut)) {
         space.warning(warning)?;
     }
@@ -131,7 +149,7 @@ pub(crate) fn write(
 
 /// What is known only when everything has been written.
 pub(crate) fn warnings(written: &Written, cut: &Cut) -> Vec<String> {
-    let mut warnings = Vec::new();
+    let mut warnings = written.added_warnings.clone();
     if written.cut > 0 {
         let all = written.spans + written.instants + written.samples + written.cut;
         warnings.push(format!(

@@ -32,6 +32,7 @@ from stepscope._errors import (
 from stepscope._options import ProfileOptions
 from stepscope._remote import CaptureReport, HostReport, ProfilerServer, capture, start_server, stop_server
 from stepscope._session import StopReport, discard_trace, flush_trace, start_trace, stop_trace, trace
+from stepscope._sources import SourceReport
 
 # Not in `__all__`: a star import must not hide the built-in `open`.
 from stepscope.read import open as open
@@ -52,6 +53,7 @@ __all__ = [
     "ServerError",
     "SessionActiveError",
     "SessionError",
+    "SourceReport",
     "StepTrace",
     "StepscopeError",
     "StepscopeWarning",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stepscope._errors import OptionNameError, OptionTypeError, OptionValueError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable
 
     from typing_extensions import Self
 
@@ -87,12 +87,15 @@ _ADVANCED: dict[str, tuple[type, ...]] = {
 _ADVANCED_MOST = {"gpu_pm_sample_buffer_size_per_gpu_mb": 4096, "tpu_power_trace_level": 2}
 
 
-def _unknown(what: str, name: object, known: Iterator[str] | list[str]) -> OptionNameError:
-    """Name the nearest right one."""
+def nearest(name: object, known: Iterable[str]) -> str:
+    """Name the right one that is nearest, or all of them."""
     known = sorted(known)
     near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-    return OptionNameError(f"no {what} {name!r}; {hint}")
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+
+
+def _unknown(what: str, name: object, known: Iterable[str]) -> OptionNameError:
+    return OptionNameError(f"no {what} {name!r}; {nearest(name, known)}")
 
 
 def _shown(kinds: tuple[type, ...]) -> str:

@@ -13,6 +13,7 @@ from stepscope import _core
 from stepscope._errors import CaptureError, OptionTypeError, StepscopeWarning
 from stepscope._options import ProfileOptions
 from stepscope._session import install_handlers, program_facts
+from stepscope._sources import Sources, checked, set_along
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -79,6 +80,7 @@ def start_server(
     host: str = "127.0.0.1",
     allow_directories: Iterable[StrPath] = (),
     memory_limit_bytes: int = 1 << 30,
+    sources: Sources = "auto",
 ) -> ProfilerServer:
     """
     Let others record this process: `capture`, ``stepscope capture``, the viewer, XProf and JAX.
@@ -97,6 +99,8 @@ def start_server(
         the answer.
     memory_limit_bytes
         Bytes of memory that one capture may take. Default: 1 GiB.
+    sources
+        Whose profilers record along with a capture, as for `start_trace`.
 
     Returns
     -------
@@ -115,6 +119,7 @@ def start_server(
     >>> server.port
     9012
     """
+    names = checked(sources)
     install_handlers()
     address, port = _core.start_server(
         port,
@@ -125,6 +130,7 @@ def start_server(
     )
     global _listening
     _listening = (os.getpid(), address, port)
+    set_along(names)
     return ProfilerServer(address, port)
 
 

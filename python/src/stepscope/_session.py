@@ -9,13 +9,14 @@ import os
 import platform
 import shutil
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope import _core
 from stepscope._errors import OptionTypeError, StepscopeError, StepscopeWarning
 from stepscope._options import ProfileOptions
+from stepscope._sources import Gathered, Group, SourceReport, Sources, after_fork_in_child, checked, imported
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -53,6 +54,8 @@ class StopReport:
     """Whether the recording was kept in files while it ran."""
     warnings: tuple[str, ...]
     """What you should know, one sentence each. Also in the file."""
+    sources: tuple[SourceReport, ...] = ()
+    """What came of the frameworks' profilers."""
 
 
 @dataclass
@@ -61,6 +64,9 @@ class _AfterStop:
 
     perfetto_trace: bool = False
     perfetto_link: bool = False
+    sources: Group = field(default_factory=lambda: Group(()))
+    # What the sources gave, kept until the file is written.
+    gathered: Gathered | None = None
 
 
 _after_stop = _AfterStop()
@@ -77,6 +83,7 @@ def start_trace(
     options: ProfileOptions | None = None,
     create_perfetto_link: bool = False,
     create_perfetto_trace: bool = False,
+    sources: Sources = "auto",
 ) -> None:
     """
     Start recording this process.
@@ -92,6 +99,10 @@ def start_trace(
         After the stop, print a link that opens the trace in Perfetto, and wait until it was followed.
     create_perfetto_trace
         Also write ``perfetto_trace.json.gz`` beside the file.
+    sources
+        Whose profilers record along, into the same file: ``"auto"`` (default) for every framework that the
+        program has imported, or some of ``"jax"``, ``"torch"`` and ``"torch_xla"``; ``[]`` for none. One that
+        cannot start is a warning.
 
     Raises
     ------
@@ -101,6 +112,8 @@ def start_trace(
         The log directory cannot be written (also an `OSError`).
     OptionTypeError
         ``options`` is no `ProfileOptions` (also a `TypeError`).
+    OptionValueError
+        There is no source of that name (also a `ValueError`).
 
     Examples
     --------
@@ -114,6 +127,7 @@ def start_trace(
     elif not isinstance(options, ProfileOptions):
         message = f"options is a stepscope.ProfileOptions, not {type(options).__name__}"
         raise OptionTypeError(message)
+    names = checked(sources)
     install_handlers()
     notes = [
         f"{name} has no effect on a recording that start_trace begins and stop_trace ends"
@@ -121,48 +135,71 @@ def start_trace(
         if getattr(options, name)
     ]
     with _lock:
-        _start(
+        group = _start(
             log_dir,
             options,
             notes,
+            names,
             perfetto_link=create_perfetto_link,
             perfetto_trace=create_perfetto_trace,
         )
-    for note in notes:
+    for note in [*notes, *group.warnings]:
         warnings.warn(note, StepscopeWarning, stacklevel=2)
 
 
 def _start(
-    log_dir: StrPath, options: ProfileOptions, notes: list[str], *, perfetto_link: bool, perfetto_trace: bool
-) -> None:
-    """Start; what is missing from the recording is added to ``notes``."""
-    calls = bool(options.python_tracer_level) and options.host_tracer_level > 0
-    if calls and not _core.is_recording():
-        # Before the recording, since the reason goes into its file.
+    log_dir: StrPath,
+    options: ProfileOptions,
+    notes: list[str],
+    names: tuple[str, ...] | None,
+    *,
+    perfetto_link: bool,
+    perfetto_trace: bool,
+) -> Group:
+    """Start ours, then the others', then the calls: what starting takes is in nobody's recording."""
+    global _after_stop
+    _core.start(
+        log_dir,
+        host_tracer_level=options.host_tracer_level,
+        crash_safe=options.crash_safe,
+        buffer_bytes=options.buffer_bytes,
+        memory_limit_bytes=options.memory_limit_bytes,
+        session_name=options.session_id or None,
+        host_name=options.host_name or None,
+        trace_json=perfetto_trace or perfetto_link,
+        facts=_facts(options),
+        warnings=notes,
+    )
+    group = Group(names)
+    _after_stop = _AfterStop(perfetto_trace or perfetto_link, perfetto_link, group)
+    try:
+        group.start(options)
+    except BaseException:
+        # Asked for as an error, or Ctrl-C.
+        group.stop()
+        _core.discard()
+        raise
+    if options.python_tracer_level and options.host_tracer_level > 0:
         reason = _core.start_calls(_OWN_FOLDER)
         if reason is not None:
-            notes.append(
+            group.warnings.append(
                 f"calls of Python functions are not recorded: {reason}; stop it, or set python_tracer_level=0"
             )
-    try:
-        _core.start(
-            log_dir,
-            host_tracer_level=options.host_tracer_level,
-            crash_safe=options.crash_safe,
-            buffer_bytes=options.buffer_bytes,
-            memory_limit_bytes=options.memory_limit_bytes,
-            session_name=options.session_id or None,
-            host_name=options.host_name or None,
-            trace_json=perfetto_trace or perfetto_link,
-            facts=_facts(options),
-            warnings=notes,
-        )
-    except BaseException:
-        if calls and not _core.is_recording():
-            _core.stop_calls()
-        raise
-    _after_stop.perfetto_trace = perfetto_trace or perfetto_link
-    _after_stop.perfetto_link = perfetto_link
+    return group
+
+
+def _stop() -> dict[str, Any]:
+    """Stop in the reverse order, and write; what was written, by name."""
+    _core.stop_calls()
+    state = _after_stop
+    if state.gathered is None:
+        # Ours first: what the others do while they stop is not the program's.
+        _core.end()
+        state.gathered = state.sources.stop()
+    fields: dict[str, Any] = _core.stop(state.gathered, state.sources.warnings)
+    state.gathered = None
+    fields["sources"] = state.sources.reports(fields.pop("added"))
+    return fields
 
 
 def stop_trace() -> StopReport:
@@ -189,8 +226,7 @@ def stop_trace() -> StopReport:
     PosixPath('logs/plugins/profile/2026_11_21_08_30_00/HOST.xplane.pb')
     """
     with _lock:
-        _core.stop_calls()
-        fields: dict[str, Any] = _core.stop()
+        fields = _stop()
     if _after_stop.perfetto_trace and fields["trace_json"] is not None:
         fields["trace_json"] = _renamed_for_perfetto(fields["trace_json"])
     report = StopReport(**fields)
@@ -215,6 +251,8 @@ def discard_trace() -> None:
     with _lock:
         _core.stop_calls()
         _core.discard()
+        _after_stop.sources.stop()
+        _after_stop.gathered = None
 
 
 def flush_trace() -> bool:
@@ -258,8 +296,10 @@ class trace(contextlib.ContextDecorator):
         options: ProfileOptions | None = None,
         create_perfetto_link: bool = False,
         create_perfetto_trace: bool = False,
+        sources: Sources = "auto",
     ) -> None:
         self._log_dir = log_dir
+        self._sources = sources
         self._options = options
         self._create_perfetto_link = create_perfetto_link
         self._create_perfetto_trace = create_perfetto_trace
@@ -271,6 +311,7 @@ class trace(contextlib.ContextDecorator):
             options=self._options,
             create_perfetto_link=self._create_perfetto_link,
             create_perfetto_trace=self._create_perfetto_trace,
+            sources=self._sources,
         )
         return self
 
@@ -298,7 +339,10 @@ def _facts(options: ProfileOptions) -> list[tuple[str, str]]:
 
 def program_facts() -> list[tuple[str, str]]:
     """Collect what the file says about the program."""
-    return [("kind.Python", "true"), ("python_version", platform.python_version())]
+    badges = {"jax": "kind.JAX", "torch": "kind.PyTorch", "torch_xla": "kind.XLA"}
+    facts = [("kind.Python", "true"), ("python_version", platform.python_version())]
+    facts.extend((badges[name], "true") for name in imported())
+    return facts
 
 
 def install_handlers() -> None:
@@ -314,9 +358,6 @@ def begin_calls() -> str | None:
     """Trace calls for a capture that somebody else asked for. Why not, if not."""
     global _calls_of_capture
     with _lock:
-        # While the program records itself the capture is refused, and the calls are its own.
-        if _core.is_recording():
-            return None
         reason = _core.start_calls(_OWN_FOLDER)
         _calls_of_capture = reason is None
         return reason
@@ -336,6 +377,8 @@ def _after_fork_in_child() -> None:
     global _lock
     _lock = _thread.allocate_lock()
     _core.forget_calls()
+    _after_stop.sources.forget()
+    after_fork_in_child()
 
 
 def _at_exit() -> None:
@@ -345,7 +388,7 @@ def _at_exit() -> None:
     _core.stop_calls()
     # Nothing is being recorded, or a stop is under way on another thread.
     with contextlib.suppress(StepscopeError):
-        _core.stop()
+        _stop()
 
 
 def _renamed_for_perfetto(path: Path) -> Path:

@@ -8,14 +8,15 @@
 //!
 //! Reading order: `wire` (field numbers), `marks` (stats with a meaning), `index` (where
 //! everything lies), `heads` and `lines` (the hot path, with `batch`), `reader`, `facts`, `args`; then
-//! `writer`, `sink`, `rows`, `assemble`; `census` counts without reading, and [`written`] is the file as
-//! it stands.
+//! `writer`, `graft` (other recorders' planes), `sink`, `rows`, `assemble`; `census` counts without
+//! reading, and [`written`] is the file as it stands.
 
 mod args;
 mod assemble;
 mod batch;
 mod census;
 mod facts;
+mod graft;
 mod heads;
 mod index;
 mod lines;
@@ -33,6 +34,7 @@ pub mod written;
 use std::sync::Arc;
 
 pub use census::{Census, census, messages};
+pub use graft::{Graft, GraftPlane, write_planes};
 pub use marks::{COUNTERS_LINE, EventKind, HOST_PLANE, pack_flow};
 pub use reader::read;
 pub use record::TrackRecord;

@@ -67,6 +67,8 @@ pub(super) mod metadata {
     pub(in super::super) const DISPLAY_NAME: u32 = 4;
     /// Of `XEventMetadata`.
     pub(in super::super) const STATS: u32 = 5;
+    /// Of `XEventMetadata`.
+    pub(in super::super) const CHILD_ID: u32 = 6;
 }
 
 /// The value of an `XStat`.

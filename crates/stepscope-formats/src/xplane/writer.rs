@@ -14,7 +14,7 @@
 
 use std::io::{self, Write};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use rustc_hash::FxBuildHasher;
 
 use super::marks::{EventKind, Form, Meaning, Role, TASK_ENVIRONMENT};
@@ -152,6 +152,14 @@ impl<W: Write> XSpaceWriter<W> {
         self.out.write_all(&tail)
     }
 
+    /// Writes an encoded plane.
+    pub(super) fn raw_plane(&mut self, content: &[u8]) -> io::Result<()> {
+        let mut tag = Vec::new();
+        put_length(&mut tag, space::PLANES, content.len());
+        self.out.write_all(&tag)?;
+        self.out.write_all(content)
+    }
+
     /// Flushes and gives back what was written to.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;
@@ -168,6 +176,7 @@ impl<W: Write> XSpaceWriter<W> {
 /// A stat metadata: a stat's name with its meaning, or an interned text.
 #[derive(Debug)]
 struct StatEntry {
+    id: i64,
     name: Box<str>,
     meaning: Meaning,
 }
@@ -175,12 +184,44 @@ struct StatEntry {
 /// An event metadata.
 #[derive(Debug)]
 struct EventEntry {
+    id: i64,
     name: Box<str>,
     /// Encoded `XStat` fields.
     stats: Vec<u8>,
 }
 
 type Ids<K> = HashMap<K, i64, FxBuildHasher>;
+
+/// Ids of one kind within a plane: ours count from 1, those of other recorders stay what they are.
+#[derive(Debug, Default)]
+struct Numbers {
+    last: i64,
+    /// Those that [`PlaneWriter::adopt`] gave away.
+    taken: HashSet<i64, FxBuildHasher>,
+}
+
+impl Numbers {
+    /// The next one of ours.
+    fn next(&mut self) -> i64 {
+        self.last += 1;
+        while self.taken.contains(&self.last) {
+            self.last += 1;
+        }
+        self.last
+    }
+
+    /// This one if nobody has it, else one that is free.
+    fn free(&mut self, wanted: i64) -> i64 {
+        let is_ours = (1..=self.last).contains(&wanted);
+        let id = if is_ours || self.taken.contains(&wanted) {
+            self.next()
+        } else {
+            wanted
+        };
+        self.taken.insert(id);
+        id
+    }
+}
 
 /// Builds one plane.
 #[derive(Debug, Default)]
@@ -193,9 +234,13 @@ pub struct PlaneWriter {
     stat_entries: Vec<StatEntry>,
     stat_ids: Ids<(Box<str>, Meaning)>,
     plain_stat_ids: Ids<Box<str>>,
+    event_numbers: Numbers,
+    stat_numbers: Numbers,
     /// Encoded `XStat` fields.
     stats: Vec<u8>,
     lines: Vec<LineWriter>,
+    /// Encoded metadata of planes that were taken over.
+    adopted: Vec<u8>,
 }
 
 /// What [`PlaneWriter::stat`] and its relatives say about a stat.
@@ -283,11 +328,13 @@ impl PlaneWriter {
     }
 
     fn push_event(&mut self, name: &str, stats: Vec<u8>) -> EventId {
+        let id = self.event_numbers.next();
         self.events.push(EventEntry {
+            id,
             name: name.into(),
             stats,
         });
-        EventId(self.events.len() as i64)
+        EventId(id)
     }
 
     /// The id of a stat's name. A name with a meaning (`step_num`, `flow`, `correlation_id`, ...)
@@ -364,11 +411,13 @@ impl PlaneWriter {
     }
 
     fn push_stat(&mut self, name: &str, meaning: Meaning) -> i64 {
+        let id = self.stat_numbers.next();
         self.stat_entries.push(StatEntry {
+            id,
             name: name.into(),
             meaning,
         });
-        self.stat_entries.len() as i64
+        id
     }
 
     /// Adds a stat of the plane itself (`process_id`, `device_vendor`, ...).
@@ -397,22 +446,48 @@ impl PlaneWriter {
         self.lines.push(line);
     }
 
+    /// An id for an event's name that another recorder calls so.
+    pub(super) fn free_event_id(&mut self, wanted: i64) -> i64 {
+        self.event_numbers.free(wanted)
+    }
+
+    /// An id for a stat's name that another recorder calls so.
+    pub(super) fn free_stat_id(&mut self, wanted: i64) -> i64 {
+        self.stat_numbers.free(wanted)
+    }
+
+    /// Whether stats of this name were asked for.
+    pub(super) fn has_stat(&self, name: &str) -> bool {
+        self.plain_stat_ids.contains_key(name)
+    }
+
+    /// Adds encoded fields of names.
+    pub(super) fn add_metadata(&mut self, fields: &[u8]) {
+        self.adopted.extend_from_slice(fields);
+    }
+
+    /// Adds encoded fields of the plane's stats.
+    pub(super) fn add_raw_stats(&mut self, fields: &[u8]) {
+        self.stats.extend_from_slice(fields);
+    }
+
     fn put_metadata(&self, out: &mut Vec<u8>) {
-        for (id, item) in (1_i64..).zip(&self.events) {
+        out.extend_from_slice(&self.adopted);
+        for item in &self.events {
             put_message(out, plane::EVENT_METADATA, |out| {
-                put_int(out, entry::KEY, id);
+                put_int(out, entry::KEY, item.id);
                 put_message(out, entry::VALUE, |out| {
-                    put_int(out, metadata::ID, id);
+                    put_int(out, metadata::ID, item.id);
                     put_bytes(out, metadata::NAME, item.name.as_bytes());
                     out.extend_from_slice(&item.stats);
                 });
             });
         }
-        for (id, item) in (1_i64..).zip(&self.stat_entries) {
+        for item in &self.stat_entries {
             put_message(out, plane::STAT_METADATA, |out| {
-                put_int(out, entry::KEY, id);
+                put_int(out, entry::KEY, item.id);
                 put_message(out, entry::VALUE, |out| {
-                    put_int(out, metadata::ID, id);
+                    put_int(out, metadata::ID, item.id);
                     put_bytes(out, metadata::NAME, item.name.as_bytes());
                     let description = item.meaning.description(&item.name);
                     if !description.is_empty() {
@@ -467,6 +542,15 @@ impl LineWriter {
             value: StatValue::Double(value),
         };
         self.put(counter, offset_ps, 0, &[stat]);
+    }
+
+    /// A line that is encoded already.
+    pub(super) fn of_parts(head: Vec<u8>, events: Vec<u8>) -> Self {
+        Self {
+            head,
+            events,
+            ..Self::default()
+        }
     }
 
     /// Bytes of the events so far.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use stepscope::{Capture, Cut, SessionError, SessionOptions, StopReport, start_capture};
+use stepscope::{Additions, Capture, Cut, SessionError, SessionOptions, StopReport, start_capture};
 use stepscope_model::clock::unix_now_ns;
 use tokio::sync::Notify;
 use tonic::codegen::Bytes;
@@ -18,7 +18,7 @@ use tonic::{Code, Status};
 use super::State;
 use super::admission::Reserved;
 use super::advanced::cut;
-use super::options::Along;
+use super::options::{Along, Asked};
 use super::request::Wanted;
 
 /// Largest answer: a client cannot read a message of 2 GiB.
@@ -122,28 +122,52 @@ pub(super) struct Recorded {
 }
 
 /// What goes along with a capture has begun; it ends when this is dropped.
-struct GoesAlong(Option<fn()>);
+struct GoesAlong {
+    along: Option<Along>,
+    paused: bool,
+}
 
 impl GoesAlong {
-    /// Begins it; what will be missing is added to the file's warnings.
-    fn begin(along: Option<Along>, python_calls: bool, options: &mut SessionOptions) -> Self {
+    /// Begins it.
+    fn begin(along: Option<Along>, asked: &Asked) -> Self {
         if let Some(along) = along {
-            options.warnings.extend((along.begin)(python_calls));
+            (along.begin)(asked);
         }
-        Self(along.map(|along| along.end))
+        Self {
+            along,
+            paused: false,
+        }
+    }
+
+    /// Stops those who record into the capture.
+    fn pause(&mut self) {
+        if let Some(along) = self.along
+            && !std::mem::replace(&mut self.paused, true)
+        {
+            (along.pause)();
+        }
+    }
+
+    /// Ends it.
+    fn end(mut self) -> Additions {
+        self.pause();
+        self.along
+            .take()
+            .map_or_else(Additions::default, |along| (along.end)())
     }
 }
 
 impl Drop for GoesAlong {
     fn drop(&mut self) {
-        if let Some(end) = self.0 {
-            end();
+        self.pause();
+        if let Some(along) = self.along.take() {
+            drop((along.end)());
         }
     }
 }
 
 /// A running capture. Dropped on a helper thread, because ending one waits for another thread.
-struct Running(Option<(Capture, GoesAlong, Turn)>);
+struct Running(Option<(GoesAlong, Capture, Turn)>);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -172,13 +196,18 @@ pub(super) async fn record(
             _ = stopping.wait_for(|stopping| *stopping) => true,
         };
     }
-    let mut options = session_options(state, wanted);
-    let (along, python_calls) = (state.options.along, wanted.python_calls);
+    let options = session_options(state, wanted);
+    let along = state.options.along;
+    let asked = Asked {
+        python_calls: wanted.python_calls,
+        host_tracer_level: wanted.level as u32,
+        device_tracer_level: wanted.device_level,
+    };
     let mut running = on_helper(move || -> Result<Running, SessionError> {
         // In this order: where the request is dropped meanwhile, the turn ends after the capture.
-        let along = GoesAlong::begin(along, python_calls, &mut options);
         let capture = start_capture(&options)?;
-        Ok(Running(Some((capture, along, turn))))
+        let along = GoesAlong::begin(along, &asked);
+        Ok(Running(Some((along, capture, turn))))
     })
     .await?
     .map_err(|error| refusal(&error))?;
@@ -189,7 +218,7 @@ pub(super) async fn record(
             _ = stopping.wait_for(|stopping| *stopping) => {}
         }
     }
-    let Some((capture, along, turn)) = running.0.take() else {
+    let Some((mut along, mut capture, turn)) = running.0.take() else {
         return Err(Status::internal("the capture was lost"));
     };
     let hint = usize::try_from(capture.progress().bytes).unwrap_or(0);
@@ -198,8 +227,10 @@ pub(super) async fn record(
         ..Cut::default()
     };
     let (recorded, report) = encode(state, hint, move |out| {
-        drop(along);
-        let result = capture.finish(out, &cut);
+        along.pause();
+        let stopped = capture.stop();
+        let additions = along.end();
+        let result = stopped.and_then(|()| capture.finish_with(out, &cut, &additions));
         drop(turn);
         result
     })
@@ -279,7 +310,8 @@ pub(super) async fn encode(
         }
         error => Failure::Recorder(error),
     })?;
-    let is_empty = report.spans + report.instants + report.samples == 0;
+    let added: u64 = report.added.iter().map(|added| added.events).sum();
+    let is_empty = report.spans + report.instants + report.samples + added == 0;
     out.give_back_the_rest();
     let recorded = Recorded {
         xspace: out.bytes.into(),

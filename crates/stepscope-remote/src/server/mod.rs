@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 pub use error::ServerError;
-pub use options::{Along, Log, ServerOptions};
+pub use options::{Along, Asked, Log, ServerOptions};
 
 use directories::Directories;
 use flight::Flight;

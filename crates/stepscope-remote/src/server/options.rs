@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use stepscope::FlightOptions;
+use stepscope::{Additions, FlightOptions};
 
 /// What a server is and may do. Start from `ServerOptions::default()`.
 ///
@@ -60,15 +60,29 @@ pub struct ServerOptions {
     pub along: Option<Along>,
 }
 
-/// What goes along with each capture: another tracer in the same program, such as of a language's
-/// calls. Called on threads of the server that may wait.
+/// What goes along with each capture: other tracers in the same program, such as of a language's
+/// calls, or those of frameworks. Called on threads of the server that may wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Along {
-    /// Before the capture begins; `true` when calls of Python functions are asked for. What it returns
-    /// are sentences for the file: what will be missing.
-    pub begin: fn(bool) -> Vec<String>,
-    /// When the capture ends, once for each `begin`.
-    pub end: fn(),
+    /// When the capture has begun.
+    pub begin: fn(&Asked),
+    /// Once for each `begin`, before the capture ends: for tracers that record into the capture.
+    pub pause: fn(),
+    /// Once for each `begin`, when the capture has ended: what the others recorded, and what is
+    /// missing.
+    pub end: fn() -> Additions,
+}
+
+/// What a client asks of those that go along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Asked {
+    /// Calls of Python functions.
+    pub python_calls: bool,
+    /// 0 to 3.
+    pub host_tracer_level: u32,
+    /// 0 to 3.
+    pub device_tracer_level: u32,
 }
 
 /// Where a line goes that the program's owner should see, such as that a capture was cut.

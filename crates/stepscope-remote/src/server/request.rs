@@ -19,6 +19,8 @@ pub(super) struct Wanted {
     pub(super) level: HostTracerLevel,
     /// Whether calls of Python functions are asked for.
     pub(super) python_calls: bool,
+    /// How much of devices, 0 to 3.
+    pub(super) device_level: u32,
     /// How long.
     pub(super) duration: Duration,
     /// When to begin, Unix time in nanoseconds. `None`: at once.
@@ -100,6 +102,7 @@ pub(super) fn options(request: &ProfileRequest, bounds: &Bounds) -> Result<Wante
         session,
         level: levels(opts)?,
         python_calls: opts.python_tracer_level > 0,
+        device_level: opts.device_tracer_level,
         duration: Duration::ZERO,
         start_unix_ns: None,
         max_events: (request.max_events > 0).then_some(request.max_events),

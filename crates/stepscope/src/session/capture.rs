@@ -10,6 +10,7 @@ use super::{
     Finished, HostTracerLevel, SessionError, SessionOptions, StopReport, guarded, process,
     process_patiently,
 };
+use crate::added::Additions;
 use crate::control::Carried;
 use crate::cut::Cut;
 
@@ -27,6 +28,18 @@ pub struct Capture {
     before: (u64, u64),
     ride: Option<Ride>,
     ended: bool,
+    /// Stopped, but not handed on.
+    stopped: Stopped,
+}
+
+/// A capture that has been stopped.
+#[derive(Default)]
+struct Stopped(Option<Box<Finished>>);
+
+impl std::fmt::Debug for Stopped {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_tuple("Stopped").field(&self.0.is_some()).finish()
+    }
 }
 
 /// A capture that is a part of what the flight recorder has.
@@ -73,7 +86,12 @@ impl Ride {
         })
     }
 
-    fn finish(&self, out: &mut dyn Write, cut: &Cut) -> Result<StopReport, SessionError> {
+    fn finish(
+        &self,
+        out: &mut dyn Write,
+        cut: &Cut,
+        additions: &Additions,
+    ) -> Result<StopReport, SessionError> {
         let shot = self.running.shot(Some(self.number))?;
         let mut part = Part::new(&self.running, &shot, cut);
         part.since(self.ticks, self.dropped_before);
@@ -83,7 +101,7 @@ impl Ride {
         if self.is_off {
             part.nothing();
         }
-        part.write(out)
+        part.write(out, additions)
             .map_err(|source| SessionError::NotDelivered { source })
     }
 }
@@ -125,6 +143,7 @@ pub fn start_capture(options: &SessionOptions) -> Result<Capture, SessionError> 
                 before: ride.before,
                 ride: Some(ride),
                 ended: false,
+                stopped: Stopped::default(),
             });
         }
         let session = recording::start_in_memory(Owner::Capture, options)?;
@@ -134,6 +153,7 @@ pub fn start_capture(options: &SessionOptions) -> Result<Capture, SessionError> 
             before: (0, 0),
             ride: None,
             ended: false,
+            stopped: Stopped::default(),
         };
         process.active = Some(Box::new(session));
         drop(process);
@@ -159,17 +179,48 @@ impl Capture {
     /// # Errors
     /// [`SessionError::CaptureGone`] in a fork's child; [`SessionError::NotDelivered`] when `out`
     /// fails. Either way the recording has ended.
-    pub fn finish(mut self, out: &mut dyn Write, cut: &Cut) -> Result<StopReport, SessionError> {
+    pub fn finish(self, out: &mut dyn Write, cut: &Cut) -> Result<StopReport, SessionError> {
+        self.finish_with(out, cut, &Additions::default())
+    }
+
+    /// As [`finish`](Self::finish), with what other profilers recorded meanwhile. `cut` is not for
+    /// that.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub fn finish_with(
+        mut self,
+        out: &mut dyn Write,
+        cut: &Cut,
+        additions: &Additions,
+    ) -> Result<StopReport, SessionError> {
         guarded(|| {
             if let Some(ride) = self.ride.take() {
-                let result = ride.finish(out, cut);
+                let result = ride.finish(out, cut, additions);
                 self.get_off(&ride);
                 return result;
             }
-            let finished = self.end()?;
+            let finished = match self.stopped.0.take() {
+                Some(finished) => *finished,
+                None => self.end()?,
+            };
             finished
-                .write_to(out, cut)
+                .write_to(out, cut, additions)
                 .map_err(|source| SessionError::NotDelivered { source })
+        })
+    }
+
+    /// Stops recording; [`finish`](Self::finish) then only writes. For those who have more to stop
+    /// before they can write. One that rides on the flight recorder goes on until `finish`.
+    ///
+    /// # Errors
+    /// [`SessionError::CaptureGone`] in a fork's child.
+    pub fn stop(&mut self) -> Result<(), SessionError> {
+        guarded(|| {
+            if self.ride.is_none() && self.stopped.0.is_none() {
+                self.stopped.0 = Some(Box::new(self.end()?));
+            }
+            Ok(())
         })
     }
 

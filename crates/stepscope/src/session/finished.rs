@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use super::folder::{self, JournalFiles};
 use super::recording::Owner;
 use super::{SessionError, StopReport};
+use crate::added::Additions;
 use crate::cut::Cut;
 use crate::drain::Drain;
 use crate::index::Index;
@@ -44,7 +45,7 @@ impl Finished {
     }
 
     /// Writes the session's file.
-    pub(super) fn write(&mut self) -> Result<StopReport, SessionError> {
+    pub(super) fn write(&mut self, additions: &Additions) -> Result<StopReport, SessionError> {
         let path = self.path();
         let not_written = |source| SessionError::NotWritten {
             path: path.clone(),
@@ -74,9 +75,16 @@ impl Finished {
             }
         };
         let cut = Cut::default();
-        let (path, written) =
-            export::write_file(&path, &index, &Names::Own, &facts, &cut, &mut before)
-                .map_err(not_written)?;
+        let (path, written) = export::write_file(
+            &path,
+            &index,
+            &Names::Own,
+            &facts,
+            &cut,
+            additions,
+            &mut before,
+        )
+        .map_err(not_written)?;
         add_written(&mut report, &written, &cut);
         report.path = path;
         #[cfg(feature = "chrome")]
@@ -95,11 +103,16 @@ impl Finished {
     }
 
     /// Writes a part of a recording in memory to somebody.
-    pub(super) fn write_to(&self, out: &mut dyn Write, cut: &Cut) -> io::Result<StopReport> {
+    pub(super) fn write_to(
+        &self,
+        out: &mut dyn Write,
+        cut: &Cut,
+        additions: &Additions,
+    ) -> io::Result<StopReport> {
         let index = self.index(None);
         let mut report = self.report(&index);
         let facts = self.facts(&index, &report);
-        let written = xspace::write(out, &index, &Names::Own, &facts, cut)?;
+        let written = xspace::write(out, &index, &Names::Own, &facts, cut, additions)?;
         add_written(&mut report, &written, cut);
         Ok(report)
     }
@@ -187,6 +200,7 @@ pub(super) fn add_written(report: &mut StopReport, written: &Written, cut: &Cut)
     report.samples = written.samples;
     report.cut_events = written.cut;
     report.bytes = written.bytes;
+    report.added.clone_from(&written.added);
     report.warnings.extend(xspace::warnings(written, cut));
 }
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 use super::finished::{add_written, loss_warnings, nothing_shared, stats};
 use super::recording::{self, Circular, Owner, Session};
 use super::{HostTracerLevel, SessionError, SessionOptions, StopReport, guarded, process};
+use crate::added::Additions;
 use crate::circle::{Bounds, LEAST_BYTES, Shot};
 use crate::control::{Carried, Control, Request};
 use crate::cut::Cut;
@@ -229,7 +230,7 @@ pub fn write_last(
         let shot = running.shot(None)?;
         let mut part = Part::new(&running, &shot, cut);
         part.last(last);
-        part.write(out)
+        part.write(out, &Additions::default())
             .map_err(|source| SessionError::NotDelivered { source })
     })
 }
@@ -561,9 +562,20 @@ impl<'s> Part<'s> {
         }
     }
 
-    pub(super) fn write(mut self, out: &mut dyn Write) -> std::io::Result<StopReport> {
+    pub(super) fn write(
+        mut self,
+        out: &mut dyn Write,
+        additions: &Additions,
+    ) -> std::io::Result<StopReport> {
         let mut report = self.complete();
-        let written = xspace::write(out, &self.index, &Names::Own, &self.facts, &self.cut)?;
+        let written = xspace::write(
+            out,
+            &self.index,
+            &Names::Own,
+            &self.facts,
+            &self.cut,
+            additions,
+        )?;
         add_written(&mut report, &written, &self.cut);
         Ok(report)
     }
@@ -576,6 +588,7 @@ impl<'s> Part<'s> {
             &Names::Own,
             &self.facts,
             &self.cut,
+            &Additions::default(),
             &mut |_, _| {},
         )?;
         add_written(&mut report, &written, &self.cut);

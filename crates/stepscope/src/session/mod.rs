@@ -37,6 +37,7 @@ pub use flight::{
 };
 pub use options::{HostTracerLevel, SessionOptions, StopReport};
 
+use crate::added::Additions;
 use crate::os;
 use crate::ring::STATE;
 use finished::Finished;
@@ -212,10 +213,34 @@ pub fn start_trace_with(
 /// value and nothing worse. [`SessionError::NotWritten`] when the file could not be written: the
 /// recording is kept for another call.
 pub fn stop_trace() -> Result<StopReport, SessionError> {
+    stop_trace_with(&Additions::default())
+}
+
+/// Stops recording without writing: [`stop_trace_with`] writes. For those who have other profilers to
+/// stop, so that their work is not recorded.
+///
+/// # Errors
+/// [`SessionError::NotRecording`] when nothing is being recorded.
+pub fn end_trace() -> Result<(), SessionError> {
+    guarded(|| {
+        let mut process = process()?;
+        let finished = process.take_program()?;
+        process.kept = Some(finished);
+        drop(process);
+        crate::levels_changed();
+        Ok(())
+    })
+}
+
+/// As [`stop_trace`], with what other profilers of this process recorded meanwhile.
+///
+/// # Errors
+/// As [`stop_trace`]; another call needs the additions again.
+pub fn stop_trace_with(additions: &Additions) -> Result<StopReport, SessionError> {
     guarded(|| {
         let mut process = process()?;
         let mut finished = process.take_program()?;
-        let mut result = os::without_size_signal(|| finished.write());
+        let mut result = os::without_size_signal(|| finished.write(additions));
         match &result {
             Ok(_) => finished.remove_journal(),
             Err(_) => process.kept = Some(finished),

@@ -115,6 +115,8 @@ pub struct StopReport {
     pub bytes: u64,
     /// Whether the recording was kept in files while it ran.
     pub crash_safe: bool,
+    /// What other profilers of this process added to the file.
+    pub added: Vec<crate::Added>,
     /// What the user should know, one sentence each. Also in the file.
     pub warnings: Vec<String>,
 }

@@ -1,0 +1,403 @@
+"""
+The profilers of frameworks, run beside ours: one capture, all sources.
+
+A source is asked only when the program has imported its framework, records while our session does, and
+gives bytes that the native half puts into our file, on our clock. What goes wrong with one is a warning and
+costs the others nothing.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from stepscope import _core
+from stepscope._errors import OptionTypeError, OptionValueError, SessionError
+from stepscope._options import ProfileOptions, nearest
+
+Sources = str | Iterable[str]
+"""``"auto"``, or names."""
+
+Gathered = list[tuple[str, bytes]]
+"""What each source gave: an XSpace, or Chrome JSON."""
+
+
+@dataclass(frozen=True)
+class SourceReport:
+    """What came of one framework's profiler."""
+
+    name: str
+    """``jax``, ``torch`` or ``torch_xla``."""
+    started: bool
+    """Whether it recorded."""
+    reason: str | None
+    """Why nothing of it is in the file, and what to do."""
+    stop_s: float
+    """How long it took to stop and give what it had, in seconds."""
+    events: int
+    """Its events in the file."""
+
+
+class Source(Protocol):
+    """One framework's profiler."""
+
+    name: str
+
+    def start(self, options: ProfileOptions) -> list[str]:
+        """Begin; what will be missing. Raises when it cannot."""
+        ...
+
+    def stop(self) -> tuple[bytes, list[str]]:
+        """End; what it recorded, and what is missing."""
+        ...
+
+
+class _Jax:
+    """jaxlib's XLA session: what XLA does on the host and on devices."""
+
+    name = "jax"
+
+    def __init__(self) -> None:
+        self._session: Any = None
+        self._profiler: Any = None
+        self._expects_devices = False
+
+    def start(self, options: ProfileOptions) -> list[str]:
+        self._profiler = profiler = jaxlib_profiler()
+        if profiler is None:
+            message = "this jaxlib has no profiler"
+            raise RuntimeError(message)
+        theirs = profiler.ProfileOptions()
+        theirs.host_tracer_level = options.host_tracer_level
+        # Ours sees the calls of all threads, and its rows carry the labels.
+        theirs.python_tracer_level = 0
+        theirs.enable_hlo_proto = options.enable_hlo_proto
+        theirs.include_dataset_ops = options.include_dataset_ops
+        if hasattr(theirs, "device_tracer_level"):
+            theirs.device_tracer_level = options.device_tracer_level
+        if options.advanced_configuration:
+            theirs.advanced_configuration = dict(options.advanced_configuration)
+        notes = self._describe(profiler)
+        # Without this a session that does not record says so only when it is stopped.
+        theirs.raise_error_on_start_failure = True
+        try:
+            self._session = profiler.ProfilerSession(theirs)
+        except Exception as error:
+            if options.raise_error_on_start_failure or "ALREADY_EXISTS" in str(error):
+                raise
+            # One of its tracers does not start; the others may.
+            theirs.raise_error_on_start_failure = False
+            self._session = profiler.ProfilerSession(theirs)
+            notes.append(f"jax: a part of its profiler records nothing: {_explained(error)}")
+        return notes
+
+    def _describe(self, profiler: Any) -> list[str]:
+        """Put versions into the file, as jax.profiler does; say so when devices cannot be seen yet."""
+        tell = getattr(profiler, "set_metadata", None)
+        bridge: Any = sys.modules.get("jax._src.xla_bridge")
+        jax: Any = sys.modules.get("jax")
+        jaxlib: Any = sys.modules.get("jaxlib")
+        found: list[tuple[str, str]] = [
+            ("jax_version", str(getattr(jax, "__version__", ""))),
+            ("jaxlib_version", str(getattr(jaxlib, "__version__", ""))),
+        ]
+        notes = []
+        if bridge is not None and bridge.backends_are_initialized():
+            for name, backend in bridge.backends().items():
+                found.append((f"{backend.platform}_version", backend.platform_version))
+                self._expects_devices |= name not in {"cpu", "interpreter"}
+        else:
+            notes.append(
+                "jax: no backend was initialised when the recording began, so its accelerators are not "
+                "recorded; call jax.devices() before"
+            )
+        if tell is not None:
+            for key, value in found:
+                if value:
+                    tell(key, value)
+        return notes
+
+    def stop(self) -> tuple[bytes, list[str]]:
+        session, self._session = self._session, None
+        data: bytes = session.stop()
+        forget = getattr(self._profiler, "clear_metadata", None)
+        if forget is not None:
+            forget()
+        notes = []
+        if self._expects_devices and b"/device:" not in data:
+            notes.append(
+                "jax: nothing of the accelerator was recorded: it did nothing, its tracing library is "
+                "missing (on NVIDIA GPUs libcupti: pip install nvidia-cuda-cupti-cu12), or another "
+                "profiler holds it"
+            )
+        return data, notes
+
+
+class _TorchXla:
+    """torch_xla's own copy of XLA's session."""
+
+    name = "torch_xla"
+
+    def __init__(self) -> None:
+        self._session: Any = None
+
+    def start(self, options: ProfileOptions) -> list[str]:
+        del options  # It takes none.
+        torch_xla: Any = sys.modules["torch_xla"]
+        self._session = torch_xla._XLAC.profiler.TslProfilerSessionWrapper()
+        return []
+
+    def stop(self) -> tuple[bytes, list[str]]:
+        session, self._session = self._session, None
+        data: bytes = session.stop()
+        return data, []
+
+
+class _Torch:
+    """kineto, as torch.profiler runs it, for all threads."""
+
+    name = "torch"
+
+    def start(self, options: ProfileOptions) -> list[str]:
+        torch: Any = sys.modules["torch"]
+        autograd = torch._C._autograd
+        flags = sys.modules.get("torch.autograd.profiler")
+        if autograd._profiler_enabled() or getattr(flags, "_is_profiler_enabled", False):
+            message = "torch.profiler is recording already; stop it before, or leave it to this recording"
+            raise RuntimeError(message)
+        if not autograd.kineto_available():
+            message = "this build of torch has no kineto"
+            raise RuntimeError(message)
+        activity = torch._C._profiler.ProfilerActivity
+        supported = set(autograd._supported_activities())
+        notes = []
+        if not options.device_tracer_level:
+            supported = {activity.CPU}
+        elif torch.cuda.is_available() and activity.CUDA not in supported:
+            notes.append(
+                "torch: what the GPU does is not recorded: kineto has no CUPTI; "
+                "pip install nvidia-cuda-cupti-cu12, and use a build of torch with CUDA"
+            )
+        try:
+            special = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+        except TypeError:
+            special = torch._C._profiler._ExperimentalConfig()
+            notes.append("torch: this version records the thread that starts the recording, and autograd's")
+        config = torch._C._profiler.ProfilerConfig(
+            torch._C._profiler.ProfilerState.KINETO,
+            True,  # noqa: FBT003 - shapes of inputs
+            False,  # noqa: FBT003 - memory
+            False,  # noqa: FBT003 - stacks: our tracer has the calls
+            False,  # noqa: FBT003 - flops: computed from the shapes when they are looked at
+            False,  # noqa: FBT003 - modules
+            special,
+        )
+        autograd._prepare_profiler(config, supported)
+        autograd._enable_profiler(config, supported)
+        return notes
+
+    def stop(self) -> tuple[bytes, list[str]]:
+        torch: Any = sys.modules["torch"]
+        try:
+            result = torch._C._autograd._disable_profiler()
+        except RuntimeError as error:
+            message = "the program's own torch.profiler took over meanwhile"
+            raise RuntimeError(message) from error
+        handle, path = tempfile.mkstemp(prefix="stepscope-", suffix=".json")
+        os.close(handle)
+        try:
+            result.save(path)
+            with open(path, "rb") as file:  # noqa: PTH123 - no pathlib for one line
+                return file.read(), []
+        finally:
+            os.unlink(path)  # noqa: PTH108
+
+
+_KINDS: dict[str, type[_Jax | _TorchXla | _Torch]] = {kind.name: kind for kind in (_Jax, _Torch, _TorchXla)}
+
+
+def jaxlib_profiler() -> Any:
+    """Find jaxlib's profiler module, if jax has been imported."""
+    if "jax" not in sys.modules:
+        return None
+    found = sys.modules.get("jaxlib._profiler")
+    if found is None:
+        extension: Any = sys.modules.get("jaxlib.xla_extension")
+        found = getattr(extension, "profiler", None)
+    return found
+
+
+def checked(sources: Sources) -> tuple[str, ...] | None:
+    """Names of sources, each of which exists; None for whatever has been imported."""
+    if isinstance(sources, str):
+        if sources == "auto":
+            return None
+        sources = [sources]
+    try:
+        names = list(sources)
+    except TypeError:
+        message = f'sources is "auto" or a list of names, not {type(sources).__name__}'
+        raise OptionTypeError(message) from None
+    for name in names:
+        if not isinstance(name, str):
+            message = f"names of sources are str, not {type(name).__name__}"
+            raise OptionTypeError(message)
+        if name not in _KINDS:
+            message = f"no source {name!r}; {nearest(name, _KINDS)}"
+            raise OptionValueError(message)
+    return tuple(dict.fromkeys(names))
+
+
+def imported() -> list[str]:
+    """Names of the sources whose frameworks the program has imported."""
+    return [name for name in _KINDS if name in sys.modules]
+
+
+class Group:
+    """The sources of one session."""
+
+    def __init__(self, names: tuple[str, ...] | None) -> None:
+        self._names = names
+        self._running: list[Source] = []
+        self._reports: list[SourceReport] = []
+        self.warnings: list[str] = []
+
+    def start(self, options: ProfileOptions) -> None:
+        """Start each; one that cannot start is a warning, or an error where that was asked for."""
+        present = imported()
+        if options.host_tracer_level == 0 and options.device_tracer_level == 0:
+            return
+        for name in present if self._names is None else self._names:
+            if name not in present:
+                self._missing(name, f"the program has not imported {name}", options)
+                continue
+            source = _KINDS[name]()
+            try:
+                self.warnings += source.start(options)
+            except Exception as error:
+                self._missing(name, _explained(error), options)
+            else:
+                self._running.append(source)
+
+    def _missing(self, name: str, reason: str, options: ProfileOptions) -> None:
+        self._reports.append(SourceReport(name, started=False, reason=reason, stop_s=0.0, events=0))
+        told = f"{name}: its profiler records nothing: {reason}"
+        if options.raise_error_on_start_failure:
+            self.stop()
+            raise SessionError(told)
+        self.warnings.append(told)
+
+    def stop(self) -> Gathered:
+        """Stop each, the last one first; what they recorded, in the order of their start."""
+        gathered: Gathered = []
+        reports = []
+        while self._running:
+            source = self._running.pop()
+            begun = time.perf_counter()
+            reason = None
+            try:
+                data, notes = source.stop()
+            except Exception as error:
+                reason = _explained(error)
+                self.warnings.append(f"{source.name}: what its profiler recorded is lost: {reason}")
+            else:
+                gathered.append((source.name, data))
+                self.warnings += notes
+            stop_s = time.perf_counter() - begun
+            reports.append(SourceReport(source.name, started=True, reason=reason, stop_s=stop_s, events=0))
+        self._reports += reversed(reports)
+        gathered.reverse()
+        return gathered
+
+    def reports(self, events: dict[str, int]) -> tuple[SourceReport, ...]:
+        """Tell what came of each; ``events`` has the numbers of their events in the file."""
+        return tuple(
+            SourceReport(one.name, one.started, one.reason, one.stop_s, events.get(one.name, 0))
+            for one in self._reports
+        )
+
+    def forget(self) -> None:
+        """In a fork's child: the sessions are the parent's, and must not end here."""
+        _of_parents.append(self._running)
+        self._running = []
+
+
+_of_parents: list[list[Source]] = []
+
+
+def _explained(error: BaseException) -> str:
+    """Say what an error of a framework's profiler means, and what to do."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    advice = _core.advice(text)
+    return f"{text} ({advice})" if advice else text
+
+
+# What goes along with captures that others ask our server for.
+_along_lock = _thread.allocate_lock()
+_along: Group | None = None
+_along_names: tuple[str, ...] | None = None
+
+
+def set_along(names: tuple[str, ...] | None) -> None:
+    """Set the sources of captures through the server."""
+    global _along_names
+    _along_names = names
+
+
+def begin_along(
+    python_calls: bool,  # noqa: FBT001 - from native code
+    host_tracer_level: int,
+    device_tracer_level: int,
+) -> None:
+    """Begin to record with a capture of the server's. Called by the native half."""
+    from stepscope._session import begin_calls
+
+    global _along
+    group = Group(_along_names)
+    with _along_lock:
+        _along = group
+    # A source that raises has been told of; the server's options never ask for an error.
+    group.start(
+        ProfileOptions(
+            host_tracer_level=min(host_tracer_level, 3),
+            device_tracer_level=min(device_tracer_level, 3),
+        )
+    )
+    if python_calls:
+        reason = begin_calls()
+        if reason is not None:
+            group.warnings.append(f"calls of Python functions are not recorded: {reason}")
+
+
+def pause_along() -> None:
+    """Stop what records into the capture. Called by the native half."""
+    from stepscope._session import end_calls
+
+    end_calls()
+
+
+def end_along() -> tuple[Gathered, list[str]]:
+    """End what went along; what it recorded, and what is missing. Called by the native half."""
+    global _along
+    with _along_lock:
+        group, _along = _along, None
+    if group is None:
+        return [], []
+    return group.stop(), group.warnings
+
+
+def after_fork_in_child() -> None:
+    """Let go of what the parent's threads were doing."""
+    global _along, _along_lock
+    _along_lock = _thread.allocate_lock()
+    if _along is not None:
+        with contextlib.suppress(Exception):
+            _along.forget()
+        _along = None
