@@ -82,9 +82,7 @@ class Sources(unittest.TestCase):
         """Each interval of `inner` lies within one of `outer`."""
         self.assertTrue(inner)
         for start, end in inner:
-            self.assertTrue(
-                any(begin <= start and end <= stop for begin, stop in outer), (start, end, outer)
-            )
+            self.assertTrue(any(begin <= start and end <= stop for begin, stop in outer), (start, end, outer))
 
     def test_jax_is_on_our_clock_and_in_our_plane(self):
         told = run_program(
@@ -196,6 +194,11 @@ class Sources(unittest.TestCase):
                     (x + 1).block_until_ready(); torch.ones(3) + 1
                 reports.append(told(recording.report))
                 jax.profiler.stop_trace()
+                from jaxlib import _profiler
+                hidden = _profiler.ProfilerSession(_profiler.ProfileOptions())
+                with stepscope.trace(sys.argv[1], sources=["jax"]) as recording:
+                    (x + 1).block_until_ready()
+                reports.append({**told(recording.report), "mine": len(hidden.stop())})
                 with torch.profiler.profile() as mine:
                     with stepscope.trace(sys.argv[1]) as recording:
                         torch.ones(3) + 1
@@ -218,11 +221,14 @@ class Sources(unittest.TestCase):
             ),
             self.folder,
         )
-        busy_jax, busy_torch, taken, absent, error, recording = told
+        busy_jax, hidden, busy_torch, taken, absent, error, recording = told
         jax, torch = busy_jax["sources"]
         self.assertEqual((jax[:2], torch[:2]), (["jax", False], ["torch", True]))
-        self.assertIn("another profiler of this process records already", jax[2])
+        self.assertIn("jax.profiler is recording already", jax[2])
         self.assertIn(jax[2], busy_jax["warnings"][0])
+        self.assertFalse(hidden["sources"][0][1])
+        self.assertIn("another profiler of this process records already", hidden["sources"][0][2])
+        self.assertGreater(hidden["mine"], 0)
         self.assertIn("torch.profiler is recording already", busy_torch["sources"][1][2])
         self.assertGreater(busy_torch["mine"], 0)
         self.assertIn("took over", taken["sources"][0][2])
@@ -317,7 +323,10 @@ class Sources(unittest.TestCase):
                 {ending}
                 """
                 done = subprocess.run(
-                    [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, timeout=60, check=False
+                    [sys.executable, "-c", textwrap.dedent(code)],
+                    capture_output=True,
+                    timeout=60,
+                    check=False,
                 )
                 del done
                 if ending == "os._exit(0)":

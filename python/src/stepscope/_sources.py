@@ -85,17 +85,13 @@ class _Jax:
         if options.advanced_configuration:
             theirs.advanced_configuration = dict(options.advanced_configuration)
         notes = self._describe(profiler)
-        # Without this a session that does not record says so only when it is stopped.
-        theirs.raise_error_on_start_failure = True
-        try:
-            self._session = profiler.ProfilerSession(theirs)
-        except Exception as error:
-            if options.raise_error_on_start_failure or "ALREADY_EXISTS" in str(error):
-                raise
-            # One of its tracers does not start; the others may.
-            theirs.raise_error_on_start_failure = False
-            self._session = profiler.ProfilerSession(theirs)
-            notes.append(f"jax: a part of its profiler records nothing: {_explained(error)}")
+        theirs.raise_error_on_start_failure = options.raise_error_on_start_failure
+        # A second session of the process is no error before it is stopped.
+        state = getattr(sys.modules.get("jax._src.profiler"), "_profile_state", None)
+        if getattr(state, "profile_session", None) is not None:
+            message = "jax.profiler is recording already; stop it before, or leave it to this recording"
+            raise RuntimeError(message)
+        self._session = profiler.ProfilerSession(theirs)
         return notes
 
     def _describe(self, profiler: Any) -> list[str]:
@@ -311,7 +307,9 @@ class Group:
                 gathered.append((source.name, data))
                 self.warnings += notes
             stop_s = time.perf_counter() - begun
-            reports.append(SourceReport(source.name, started=True, reason=reason, stop_s=stop_s, events=0))
+            # XLA says only now that somebody else had it.
+            started = reason is None or "ALREADY_EXISTS" not in reason
+            reports.append(SourceReport(source.name, started, reason, stop_s, events=0))
         self._reports += reversed(reports)
         gathered.reverse()
         return gathered
