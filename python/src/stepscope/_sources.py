@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from stepscope import _core
@@ -310,16 +310,15 @@ class Group:
             # XLA says only now that somebody else had it.
             started = reason is None or "ALREADY_EXISTS" not in reason
             reports.append(SourceReport(source.name, started, reason, stop_s, events=0))
-        self._reports += reversed(reports)
+        self._reports += reports
         gathered.reverse()
         return gathered
 
     def reports(self, events: dict[str, int]) -> tuple[SourceReport, ...]:
         """Tell what came of each; ``events`` has the numbers of their events in the file."""
-        return tuple(
-            SourceReport(one.name, one.started, one.reason, one.stop_s, events.get(one.name, 0))
-            for one in self._reports
-        )
+        order = list(_KINDS)
+        found = sorted(self._reports, key=lambda one: order.index(one.name))
+        return tuple(replace(one, events=events.get(one.name, 0)) for one in found)
 
     def forget(self) -> None:
         """In a fork's child: the sessions are the parent's, and must not end here."""
