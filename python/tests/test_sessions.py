@@ -280,7 +280,9 @@ class Endings(InAFolder):
 
     def test_by_ctrl_c(self):
         code = """if True:
-            import sys, time, stepscope
+            import signal, sys, time, stepscope
+            # Programs in the background of a shell without job control ignore it.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             with stepscope.trace(sys.argv[1]):
                 with stepscope.Trace("inside"):
                     print("ready", flush=True)

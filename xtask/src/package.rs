@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::part::Outcome;
 use crate::python::Environment;
-use crate::{peers, shell};
+use crate::{demo, peers, shell};
 
 /// The package is installed into it.
 const PACKAGE: Environment = Environment::of("package", &["typing-extensions==4.16.0"]);
@@ -34,10 +34,32 @@ pub(crate) fn test() -> Result<Outcome> {
     tests
         .args(["-B", "-m", "unittest", "discover", "--start-directory"])
         .arg("python/tests");
-    if let Some(peers) = peers::PEERS.python()? {
+    if let Some(peers) = peers::python()? {
         tests.env("STEPSCOPE_PEERS_PYTHON", peers);
     }
     shell::run(&mut tests)?;
+    Ok(Outcome::Ok)
+}
+
+/// The package beside the frameworks that it stands in for.
+pub(crate) fn test_with_frameworks() -> Result<Outcome> {
+    let python = match peers::frameworks()? {
+        Ok(python) => python,
+        Err(outcome) => return Ok(outcome),
+    };
+    shell::run(
+        shell::program(&python)
+            .args(["-m", "pip", "install", "--quiet", "--no-deps"])
+            .args(["--disable-pip-version-check", "."])
+            .env("CARGO_TARGET_DIR", shell::target_dir()),
+    )?;
+    shell::run(
+        shell::program(&python)
+            .args(["-B", "-m", "unittest", "discover", "--start-directory"])
+            .arg("python/framework_tests")
+            .env("PJRT_DEVICE", "CPU")
+            .env("STEPSCOPE_BIN", demo::release_binary()?),
+    )?;
     Ok(Outcome::Ok)
 }
 

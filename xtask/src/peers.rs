@@ -11,35 +11,47 @@ use crate::python::Environment;
 use crate::{demo, shell};
 
 /// The peers' own readers and clients. jax pins jaxlib; xprof brings its own protobuf.
-pub(crate) const PEERS: Environment =
+const PEERS: Environment =
     Environment::of("peers", &["jax==0.10.2", "xprof==2.24.2", "grpcio==1.85.1"]);
 
-/// PyTorch/XLA on the CPU. The wheel of torch asks for 2.8 GB of CUDA libraries that are never
-/// called there: three small ones are installed, stand-ins are made for the others.
-const TORCH_XLA: Environment = Environment {
-    name: "torch-xla",
+/// The peers and the frameworks, side by side: one folder of 3 GB. The wheel of torch asks for
+/// 2.8 GB more, CUDA libraries that are never called on the CPU: three small ones are installed,
+/// stand-ins are made for the others.
+const FRAMEWORKS: Environment = Environment {
+    name: "frameworks",
     requirements: &[
+        "jax==0.10.2",
+        "xprof==2.24.2",
+        "grpcio==1.85.1",
+        "tensorboard==2.21.0",
+        "numpy==2.2.6",
+        "pyarrow==26.0.1",
+        "pyyaml==6.0.3",
+        "requests==2.34.2",
+        "typing-extensions==4.16.0",
+    ],
+    alone: &[
         "torch==2.9.0",
         "torch_xla==2.9.0",
         "nvidia-cuda-cupti-cu12==12.8.90",
         "nvidia-cuda-runtime-cu12==12.8.90",
         "nvidia-cufile-cu12==1.13.1.3",
-        "certifi==2025.10.5",
-        "charset-normalizer==3.5.2",
         "filelock==3.20.0",
-        "idna==3.11",
+        "jinja2==3.1.6",
+        "lightning==2.6.6",
+        "lightning-utilities==0.15.3",
         "mpmath==1.3.0",
         "networkx==3.4.2",
-        "numpy==2.2.6",
-        "pyyaml==6.0.3",
-        "requests==2.32.5",
+        "pytorch-lightning==2.6.6",
         "sympy==1.14.0",
-        "typing-extensions==4.15.0",
-        "urllib3==2.5.0",
+        "torchmetrics==1.9.0",
+        "tqdm==4.70.1",
     ],
-    options: &["--no-deps", "--no-compile"],
     afterwards: Some("tests/remote/cuda_stand_ins.py"),
 };
+
+/// Whether PyTorch/XLA has wheels for this machine.
+const TORCH_XLA: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));
 
 /// A file of `tests/remote`: its part of `cargo xtask test`.
 pub(crate) struct CaptureTest {
@@ -78,14 +90,29 @@ pub(crate) const CAPTURE_TESTS: &[CaptureTest] = &[
     },
 ];
 
-/// A Python with JAX, XProf and gRPC; `None` when this machine has no Python that is new enough.
+/// A Python with JAX, XProf and gRPC, and with the frameworks where there are wheels; `None` when
+/// this machine has no Python that is new enough.
 pub(crate) fn python() -> Result<Option<PathBuf>> {
-    PEERS.python()
+    if TORCH_XLA {
+        FRAMEWORKS.python()
+    } else {
+        PEERS.python()
+    }
+}
+
+/// A Python with every framework; why there is none, if not.
+pub(crate) fn frameworks() -> Result<Result<PathBuf, Outcome>> {
+    if !TORCH_XLA {
+        return Ok(Err(Outcome::NotRun(
+            "PyTorch/XLA has wheels for Linux on x86-64 only".to_owned(),
+        )));
+    }
+    Ok(FRAMEWORKS.python()?.ok_or_else(no_python))
 }
 
 /// JAX's `ProfileData` and XProf's converters open what our recorder and converters write.
 pub(crate) fn read_our_files() -> Result<Outcome> {
-    let Some(python) = PEERS.python()? else {
+    let Some(python) = python()? else {
         return Ok(no_python());
     };
     let log_directory = demo::log_directory("peers");
@@ -115,18 +142,14 @@ pub(crate) fn read_our_files() -> Result<Outcome> {
 
 /// Captures over the network, with the peers at the other end.
 pub(crate) fn capture(test: &CaptureTest) -> Result<Outcome> {
-    let Some(python) = PEERS.python()? else {
+    let Some(python) = python()? else {
         return Ok(no_python());
     };
     let mut command = shell::program(python);
     if test.torch_xla {
-        if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
-            return Ok(Outcome::NotRun(
-                "PyTorch/XLA has wheels for Linux on x86-64 only".to_owned(),
-            ));
-        }
-        let Some(torch_xla) = TORCH_XLA.python()? else {
-            return Ok(no_python());
+        let torch_xla = match frameworks()? {
+            Ok(python) => python,
+            Err(outcome) => return Ok(outcome),
         };
         command.env("STEPSCOPE_TORCH_XLA_PYTHON", torch_xla);
     }
@@ -134,10 +157,7 @@ pub(crate) fn capture(test: &CaptureTest) -> Result<Outcome> {
         .arg(test.script)
         .env("STEPSCOPE_BIN", demo::release_binary()?)
         .env("STEPSCOPE_SERVE", serve_program()?);
-    // What was built and installed is on the disk before programs wait for theirs to be.
-    if shell::exists("sync") {
-        shell::run(&mut shell::program("sync"))?;
-    }
+    shell::sync()?;
     shell::run(&mut command)?;
     Ok(Outcome::Ok)
 }

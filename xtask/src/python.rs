@@ -13,8 +13,8 @@ pub(crate) struct Environment {
     pub(crate) name: &'static str,
     /// Pinned, one package per entry.
     pub(crate) requirements: &'static [&'static str],
-    /// What pip is told beside the requirements.
-    pub(crate) options: &'static [&'static str],
+    /// Installed after the requirements, without what they ask for themselves.
+    pub(crate) alone: &'static [&'static str],
     /// A script of the checkout that the environment's Python runs once, after pip.
     pub(crate) afterwards: Option<&'static str>,
 }
@@ -25,7 +25,7 @@ impl Environment {
         Self {
             name,
             requirements,
-            options: &[],
+            alone: &[],
             afterwards: None,
         }
     }
@@ -48,14 +48,18 @@ impl Environment {
                 .args(["-m", "venv", "--clear"])
                 .arg(&folder),
         )?;
-        let quietly = ["-m", "pip", "install", "--quiet"];
-        shell::run(
-            shell::program(&python)
-                .args(quietly)
-                .arg("--disable-pip-version-check")
-                .args(self.options)
-                .args(self.requirements),
-        )?;
+        let install = |more: &[&str], packages: &[&str]| {
+            let mut pip = shell::program(&python);
+            pip.args(["-m", "pip", "install", "--quiet", "--no-compile"])
+                .args(["--disable-pip-version-check"])
+                .args(more)
+                .args(packages);
+            shell::run(&mut pip)
+        };
+        install(&[], self.requirements)?;
+        if !self.alone.is_empty() {
+            install(&["--no-deps"], self.alone)?;
+        }
         if let Some(script) = self.afterwards {
             shell::run(shell::program(&python).arg(script))?;
         }
@@ -66,7 +70,7 @@ impl Environment {
 
     /// Everything that went into the environment, for "has it changed?".
     fn description(&self) -> Result<String> {
-        let mut text = [self.requirements, self.options].concat().join("\n");
+        let mut text = [self.requirements, self.alone].concat().join("\n");
         if let Some(script) = self.afterwards {
             text.push('\n');
             text.push_str(&String::from_utf8_lossy(&shell::read(

@@ -74,6 +74,14 @@ fn show(command: &Command) -> String {
     text
 }
 
+/// Waits until what was built and installed is on the disk, before programs wait for theirs to be.
+pub(crate) fn sync() -> Result<()> {
+    if exists("sync") {
+        run(&mut program("sync"))?;
+    }
+    Ok(())
+}
+
 /// A stable hash of the content of files and folders, for "has it changed?".
 pub(crate) fn hash_of(paths: &[PathBuf], skip: &[&str]) -> Result<String> {
     let mut files = Vec::new();

@@ -32,6 +32,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             "generated code",
             "viewer in a browser",
             "python package",
+            "python frameworks",
             "example",
             "peers read our files",
         ];
@@ -46,6 +47,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     parts.run("generated code", generate::is_fresh);
     parts.run("viewer in a browser", in_a_browser);
     parts.run("python package", package::test);
+    parts.run("python frameworks", package::test_with_frameworks);
     parts.run("example", || {
         demo::train(&demo::log_directory("test"))?;
         Ok(Outcome::Ok)
@@ -79,6 +81,7 @@ fn in_a_browser() -> Result<Outcome> {
         "serve",
     ]))?;
     let served = shell::target_dir().join("release/examples/serve");
+    shell::sync()?;
     ui::install()?;
     shell::run(
         ui::npm()
