@@ -5,7 +5,7 @@ import { dirname, join, relative, resolve } from 'node:path';
 
 const SRC = new URL('../src/', import.meta.url).pathname;
 const FLOOR = { base: 0, model: 1, api: 2, state: 2, timeline: 3, widgets: 3, pages: 4, app: 5 };
-const PACKAGES = new Set(['preact', 'preact/hooks', 'preact/jsx-runtime', '@preact/signals']);
+const PACKAGES = new Set(['preact', 'preact/hooks', 'preact/jsx-runtime', '@preact/signals', 'uplot']);
 const DEV_PACKAGES = new Set(['vitest', '@testing-library/preact', 'node:fs']);
 
 function* sources(folder) {
@@ -40,7 +40,7 @@ for (const file of sources(SRC)) {
     const where = `src/${relative(SRC, file)} imports ${target}`;
     if (!target.startsWith('.')) {
       if (!PACKAGES.has(target) && !(isTest && DEV_PACKAGES.has(target)))
-        faults.push(`${where}: the viewer's only run-time packages are preact and @preact/signals`);
+        faults.push(`${where}: the viewer's only run-time packages are preact, @preact/signals and uplot`);
       continue;
     }
     const to = place(resolve(dirname(file), target));

@@ -1,6 +1,11 @@
 //! Which tools the viewer offers for a run, and why one has nothing to show.
+//!
+//! Told from what is known without adding anything up: opening a run waits for no analysis. A tool
+//! that turns out to be empty says so itself, with the reason its report gives.
 
 use serde::Serialize;
+use stepscope_model::TrackKind;
+use stepscope_store::Trace;
 
 use crate::view::RunView;
 
@@ -19,9 +24,22 @@ pub(crate) struct Tool {
     hint: Option<&'static str>,
 }
 
-/// Tools that are not built yet: id, title, group, aliases.
-const COMING: &[(&str, &str, &str, &[&str])] = &[
+/// What a run can fill of a tool.
+enum Fill {
+    /// All of it.
+    Ready,
+    /// Some of it: why it is not what to begin with.
+    Partly(&'static str),
+    /// Nothing: why, and what would record it.
+    Not(&'static str, &'static str),
+    /// It is not built yet.
+    Coming,
+}
+
+/// The tools in the order of the viewer's rail: id, title, group, aliases.
+const TOOLS: &[(&str, &str, &str, &[&str])] = &[
     ("overview", "Overview", "General", &["overview_page"]),
+    ("timeline", "Timeline", "General", &["trace_viewer"]),
     (
         "ops",
         "Ops",
@@ -50,76 +68,147 @@ const COMING: &[(&str, &str, &str, &[&str])] = &[
     ("reports", "Reports", "General", &[]),
 ];
 
+/// Tools of the list above that are not built yet.
+const COMING: &[&str] = &["hlo-memory", "graph", "input", "roofline", "compare", "sql"];
+
+/// Further names of tools for runs of Neuron devices: id, page, title, aliases.
+const NEURON: &[(&str, &str, &str, &[&str])] = &[
+    ("neuron-trace", "timeline", "Trace", &["trace"]),
+    (
+        "neuron-operators-framework",
+        "ops",
+        "Operators (framework)",
+        &["operator-framework"],
+    ),
+    (
+        "neuron-operators-hlo",
+        "ops",
+        "Operators (HLO)",
+        &["operator-hlo"],
+    ),
+    (
+        "neuron-timeline",
+        "timeline",
+        "Operator timeline",
+        &["operator-timeline"],
+    ),
+];
+
 /// All tools, in the order of the viewer's rail.
 pub(crate) fn tools(view: &RunView) -> Vec<Tool> {
-    let trace = &view.run.trace;
-    let drawn = trace
-        .tracks()
+    let has = Contents::of(&view.run.trace);
+    let tool = |id, page, title, group, aliases| {
+        let (state, reason, hint) = match has.fill(page) {
+            Fill::Ready => ("ready", None, None),
+            Fill::Partly(reason) => ("partial", Some(reason), None),
+            Fill::Not(reason, hint) => ("unavailable", Some(reason), Some(hint)),
+            Fill::Coming => ("unavailable", Some("coming"), None),
+        };
+        Tool {
+            id,
+            page,
+            title,
+            group,
+            aliases,
+            state,
+            reason,
+            hint,
+        }
+    };
+    let mut out: Vec<Tool> = TOOLS
         .iter()
-        .any(|track| track.slices + track.instants + track.samples > 0);
-    let timeline = |id, title, group, aliases| Tool {
-        id,
-        page: "timeline",
-        title,
-        group,
-        aliases,
-        state: if drawn { "ready" } else { "unavailable" },
-        reason: (!drawn).then_some("not recorded: the run holds no events with times"),
-        hint: (!drawn)
-            .then_some("record with a tracer that keeps times, for example stepscope.trace"),
-    };
-    let coming = |id, page, title, group, aliases| Tool {
-        id,
-        page,
-        title,
-        group,
-        aliases,
-        state: "unavailable",
-        reason: Some("coming"),
-        hint: None,
-    };
-    let mut out = Vec::new();
-    for &(id, title, group, aliases) in COMING {
-        out.push(coming(id, id, title, group, aliases));
-        if id == "overview" {
-            out.push(timeline(
-                "timeline",
-                "Timeline",
-                "General",
-                &["trace_viewer"],
-            ));
-        }
-    }
+        .map(|&(id, title, group, aliases)| tool(id, id, title, group, aliases))
+        .collect();
     if view.run.kinds.iter().any(|kind| kind == "NEURON") {
-        out.push(timeline("neuron-trace", "Trace", "NEURON", &["trace"]));
-        for (id, title, aliases) in [
-            (
-                "neuron-operators-framework",
-                "Operators (framework)",
-                &["operator-framework"][..],
-            ),
-            (
-                "neuron-operators-hlo",
-                "Operators (HLO)",
-                &["operator-hlo"][..],
-            ),
-        ] {
-            out.push(coming(id, "ops", title, "NEURON", aliases));
-        }
-        out.push(timeline(
-            "neuron-timeline",
-            "Operator timeline",
-            "NEURON",
-            &["operator-timeline"],
-        ));
+        out.extend(
+            NEURON
+                .iter()
+                .map(|&(id, page, title, aliases)| tool(id, page, title, "NEURON", aliases)),
+        );
     }
     out
 }
 
+/// What a run holds, as far as it decides about tools.
+#[derive(Clone, Copy)]
+struct Contents {
+    /// Events with times.
+    drawn: bool,
+    steps: bool,
+    /// A device's queues with slices.
+    queues: bool,
+    /// Allocations, or counters of bytes.
+    memory: bool,
+    /// More than one process.
+    ranks: bool,
+    /// Sums that another profiler took.
+    sums: bool,
+    /// Slices of a framework or compiler, which are worth an overview.
+    known_ops: bool,
+}
+
+impl Contents {
+    fn of(trace: &Trace) -> Self {
+        let tracks = trace.tracks();
+        let known = trace.find_names(&mut |name| {
+            name.starts_with("aten::")
+                || name.starts_with("ProfilerStep#")
+                || name == "ThunkExecutor::Execute"
+        });
+        let memory = trace.find_names(&mut |name| {
+            name == "[memory]" || name == "MemoryAllocation" || name == "MemoryDeallocation"
+        });
+        Self {
+            drawn: tracks
+                .iter()
+                .any(|track| track.slices + track.instants + track.samples > 0),
+            steps: !trace.step_marks().is_empty(),
+            queues: tracks
+                .iter()
+                .any(|track| track.kind == TrackKind::DeviceQueue && track.slices > 0),
+            memory: !memory.is_empty()
+                || tracks.iter().any(|track| {
+                    track.samples > 0
+                        && matches!(track.unit.as_deref(), Some("bytes" | "B" | "byte"))
+                }),
+            ranks: trace.files().len() > 1,
+            sums: false,
+            known_ops: !known.is_empty(),
+        }
+    }
+
+    fn fill(self, page: &str) -> Fill {
+        const NO_TIMES: &str = "not recorded: the run holds no events with times";
+        const TIMES: &str = "record with a tracer that keeps times, for example stepscope.trace";
+        match page {
+            page if COMING.contains(&page) => Fill::Coming,
+            "reports" => Fill::Ready,
+            "ops" if self.sums => Fill::Ready,
+            _ if !self.drawn => Fill::Not(NO_TIMES, TIMES),
+            "overview" if !(self.steps || self.queues || self.known_ops) => {
+                Fill::Partly("no steps, devices or operations are marked in this run")
+            }
+            "kernels" if !self.queues => Fill::Not(
+                "not recorded: the run holds nothing that ran on a device",
+                "trace the device too: activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], or a program that runs on one",
+            ),
+            "memory" if !self.memory => Fill::Not(
+                "not recorded: the run holds no allocations and no counters of bytes",
+                "torch.profiler.profile(profile_memory=True), or a trace of a device whose allocator is traced",
+            ),
+            "ranks" if !self.ranks => Fill::Not(
+                "the run is of one process: there is nothing to compare",
+                "put the traces of all ranks into one folder and open that",
+            ),
+            _ => Fill::Ready,
+        }
+    }
+}
+
 /// Title of a tool that is not built yet, by the last part of its address.
 pub(crate) fn coming_title(id: &str) -> Option<&'static str> {
-    COMING
+    TOOLS
         .iter()
-        .find(|&&(known, ..)| known == id)
+        .find(|&&(known, ..)| known == id && COMING.contains(&known))
         .map(|&(_, title, ..)| title)
 }

@@ -2,7 +2,7 @@
 // selections and areas are new entries, so that "Back" undoes them.
 import { effect } from '@preact/signals';
 import { type Address, formatAddress, isNewEntry, parseAddress } from '../state/address.ts';
-import { applyAddress, type Store } from '../state/store.ts';
+import { applyAddress, quietMove, type Store } from '../state/store.ts';
 
 const REST_MS = 300;
 
@@ -40,6 +40,12 @@ export function bindAddressBar(store: Store): () => void {
   const stop = effect(() => {
     const next = store.address.value;
     if (formatAddress(next) === formatAddress(written)) return;
+    if (quietMove.next) {
+      quietMove.next = false;
+      written = next;
+      replace();
+      return;
+    }
     if (isNewEntry(written, next)) {
       replace();
       written = next;

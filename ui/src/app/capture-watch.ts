@@ -6,7 +6,7 @@ import { formatCount, plural } from '../base/format.ts';
 import { type Capture, failedHosts, hasEnded } from '../model/capture.ts';
 import { captureNow, loseCapture, seenEnd, startedHere, takeCapture } from '../state/capture.ts';
 import { announce, overlay } from '../state/commands.ts';
-import { goTo, type Store } from '../state/store.ts';
+import { goHome, type Store } from '../state/store.ts';
 
 /** Asks how far a capture is: at its start, and after a lost connection. */
 export async function askFor(id: string): Promise<void> {
@@ -22,7 +22,7 @@ export function openCaptured(store: Store, capture: Capture): void {
   if (capture.run === undefined) return;
   seenEnd.value = capture.id;
   if (overlay.peek() === 'capture') overlay.value = undefined;
-  goTo(store, { kind: 'tool', run: capture.run, tool: 'timeline' });
+  goHome(store, capture.run);
   const saved = capture.hosts.filter((host) => host.state === 'saved');
   const events = saved.reduce((sum, host) => sum + host.events, 0);
   announce(`Captured ${formatCount(events)} events from ${plural(saved.length, 'program')}`);

@@ -169,7 +169,7 @@ describe('the end of a capture', () => {
     startedHere.value = 'a-1';
     takeCapture(DONE);
     stop();
-    expect(store.place.value).toEqual({ kind: 'tool', run: 'r1', tool: 'timeline' });
+    expect(store.place.value).toEqual({ kind: 'tool', run: 'r1', tool: 'overview' });
     expect(overlay.value).toBeUndefined();
   });
 
@@ -220,6 +220,6 @@ describe('the end of a capture', () => {
     expect(store.place.value.kind).toBe('runs');
     render(<CaptureDialog store={store} />);
     fireEvent.click(screen.getByRole('button', { name: 'Open the run' }));
-    expect(store.place.value).toEqual({ kind: 'tool', run: 'r1', tool: 'timeline' });
+    expect(store.place.value).toEqual({ kind: 'tool', run: 'r1', tool: 'overview' });
   });
 });

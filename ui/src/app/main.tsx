@@ -3,12 +3,13 @@ import { effect } from '@preact/signals';
 import { render } from 'preact';
 import { applyTheme } from '../base/theme.ts';
 import { themeOfStore } from '../pages/shared/theme-signal.ts';
-import { createStore } from '../state/store.ts';
+import { bindHoming, createStore } from '../state/store.ts';
 import { bindAddressBar } from './address-bar.ts';
 import { bindKeyboard } from './keyboard.ts';
 import { bindLiveData } from './live-data.ts';
 import { Shell } from './shell.tsx';
 import './style.css';
+import './report-pages.css';
 
 const root = document.getElementById('app');
 if (root === null) throw new Error('the page has no element "app"');
@@ -17,6 +18,7 @@ const store = createStore();
 bindAddressBar(store);
 bindKeyboard(store);
 bindLiveData(store);
+bindHoming(store);
 const theme = themeOfStore(store);
 // Before anything is drawn, and at once with every change: no page is seen in the wrong theme.
 effect(() => applyTheme(theme.value, document.documentElement));

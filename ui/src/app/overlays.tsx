@@ -9,7 +9,7 @@ import { formatViewFile } from '../state/address.ts';
 import { announce, commands, overlay, type PaletteEntry, paletteSources } from '../state/commands.ts';
 import { helpLines } from '../state/keys.ts';
 import { runList } from '../state/lists.ts';
-import { goTo, type Store } from '../state/store.ts';
+import { goHome, goTo, type Store } from '../state/store.ts';
 import { filterOptions } from '../widgets/combobox.tsx';
 import { Dialog } from '../widgets/dialog.tsx';
 import { copyText, download } from '../widgets/download.ts';
@@ -43,7 +43,7 @@ function entriesOf(store: Store, tracksOnly: boolean): readonly PaletteEntry[] {
     group: 'Runs',
     title: run.name,
     detail: run.kinds.join(', ') || undefined,
-    run: () => goTo(store, { kind: 'tool', run: run.id, tool: 'timeline' }),
+    run: () => goHome(store, run.id),
   }));
   return [...tools, ...actions, ...runs, ...more];
 }

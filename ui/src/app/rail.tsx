@@ -9,7 +9,7 @@ import { captureNow } from '../state/capture.ts';
 import { announce, overlay } from '../state/commands.ts';
 import { runList } from '../state/lists.ts';
 import { railOpen } from '../state/preferences.ts';
-import { goTo, type Store } from '../state/store.ts';
+import { goHome, goTo, type Store } from '../state/store.ts';
 import { Combobox, type Option } from '../widgets/combobox.tsx';
 import { Icon, IconButton } from '../widgets/icon.tsx';
 
@@ -97,9 +97,10 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
             text={runName}
             placeholder={runs.length === 0 ? 'No runs yet' : 'Choose a run'}
             options={runOptions}
-            onChoose={(next) =>
-              goTo(store, { kind: 'tool', run: next, tool: place.kind === 'tool' ? place.tool : 'timeline' })
-            }
+            onChoose={(next) => {
+              if (place.kind === 'tool') goTo(store, { kind: 'tool', run: next, tool: place.tool });
+              else goHome(store, next);
+            }}
           />
           <Combobox
             label="Tool"

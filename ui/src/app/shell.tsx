@@ -16,6 +16,7 @@ import { goTo, type Store } from '../state/store.ts';
 import { Icon, IconButton } from '../widgets/icon.tsx';
 import { EmptyState, ErrorState, Loading } from '../widgets/states.tsx';
 import { CaptureDialog } from './capture.tsx';
+import { isFillable, isLazyPage, LazyPage } from './lazy-page.tsx';
 import { serverInfo } from './live-data.ts';
 import { copyLink, Help, Palette, Share, Warnings } from './overlays.tsx';
 import { Rail } from './rail.tsx';
@@ -274,6 +275,17 @@ function Page({
       const tool = toolOf(place.tool);
       if (tool?.id === 'timeline')
         return <TimelinePage key={opened.run.contentHash} store={store} run={opened.run} theme={theme} />;
+      if (tool !== undefined && isLazyPage(tool.id) && isFillable(opened.run, tool.id)) {
+        return (
+          <LazyPage
+            key={`${tool.id}/${opened.run.contentHash}`}
+            tool={tool.id}
+            store={store}
+            run={opened.run}
+            theme={theme}
+          />
+        );
+      }
       return (
         <ToolPage
           tool={place.tool}

@@ -130,6 +130,9 @@ export function rgbOf(hex: string): Rgb {
 
 export const cssOf = ({ r, g, b }: Rgb): string => `rgb(${r}, ${g}, ${b})`;
 
+/** The same colour, let through. */
+export const cssFaint = ({ r, g, b }: Rgb, alpha: number): string => `rgba(${r}, ${g}, ${b}, ${alpha})`;
+
 /** The pixel as a canvas keeps it in memory on little-endian machines: ABGR, opaque. */
 export const pixelOf = ({ r, g, b }: Rgb): number => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
 
@@ -194,5 +197,12 @@ export function applyTheme(theme: Theme, root: HTMLElement): void {
   set('shadow', theme.shadow);
   set('hover', theme.hover);
   set('slice-text', theme.sliceText);
+  set('grid', theme.grid);
+  set('idle', theme.line);
+  set('counter-fill', theme.counterFill);
+  set('counter-line', theme.counterLine);
+  theme.kinds.forEach((colour, kind) => {
+    set(`kind-${kind}`, colour);
+  });
   root.style.colorScheme = theme.name;
 }

@@ -1,5 +1,7 @@
 // tools.ts: the tools, their groups, old names and keys. What a run can fill is the server's answer (`RunDetail.tools`).
 
+import type { RunTool } from './run.ts';
+
 export interface Tool {
   readonly id: string;
   readonly title: string;
@@ -31,6 +33,7 @@ export const TOOLS: readonly Tool[] = [
     'o',
     ['overview_page'],
     'How long do steps take, and what should I look at first?',
+    true,
   ),
   tool(
     'timeline',
@@ -48,8 +51,9 @@ export const TOOLS: readonly Tool[] = [
     'p',
     ['op_profile', 'framework_op_stats', 'tensorflow_stats', 'operator-framework'],
     'Which operations cost most, and which waste most?',
+    true,
   ),
-  tool('kernels', 'Kernels', 'GPU', 'k', ['kernel_stats'], 'Which device kernels run, how often and how well?'),
+  tool('kernels', 'Kernels', 'GPU', 'k', ['kernel_stats'], 'Which device kernels run, how often and how well?', true),
   tool(
     'memory',
     'Memory',
@@ -57,6 +61,7 @@ export const TOOLS: readonly Tool[] = [
     'm',
     ['memory_profile'],
     'What is in memory over time, and what is alive at the peak?',
+    true,
   ),
   tool(
     'hlo-memory',
@@ -76,11 +81,23 @@ export const TOOLS: readonly Tool[] = [
     'r',
     ['pod_viewer', 'megascale_stats'],
     'Which rank is late, and what does it cost?',
+    true,
   ),
   tool('compare', 'Compare', 'General', 'c', [], 'What changed between two runs?'),
   tool('sql', 'SQL', 'General', 'q', [], 'Ask anything else.'),
-  tool('reports', 'Reports', 'General', undefined, ['perfetto'], 'The text tables and exports that people know.'),
+  tool('reports', 'Reports', 'General', 'e', ['perfetto'], 'The text tables and exports that people know.', true),
 ];
+
+/**
+ * Where a run opens: at Overview when it has something to say; a run with a timeline alone there; a profile of sums,
+ * which has no times, at Ops.
+ */
+export function homeTool(tools: readonly RunTool[]): 'overview' | 'timeline' | 'ops' {
+  const stateOf = (id: string) => tools.find((item) => item.id === id)?.state ?? 'unavailable';
+  if (stateOf('overview') === 'ready') return 'overview';
+  if (stateOf('timeline') !== 'unavailable') return 'timeline';
+  return stateOf('ops') === 'unavailable' ? 'timeline' : 'ops';
+}
 
 export const GROUPS = ['General', 'GPU', 'XLA', 'NEURON'] as const;
 

@@ -41,6 +41,10 @@ describe('address', () => {
       counterScaling: 'shared',
       tab: 'flows',
       filter: 'stream, !/copy/',
+      sort: 'total_ns:desc',
+      by: 'hlo',
+      row: 'fusion.3·a&b=c#2',
+      at: 1234.5,
       quiet: true,
       theme: 'dark',
     });

@@ -51,8 +51,17 @@ export interface View {
   readonly grouping: Grouping;
   readonly colouring: Colouring;
   readonly counterScaling: CounterScaling;
-  readonly tab: DrawerTab | undefined;
+  /** A tab of the drawer, or of the page. */
+  readonly tab: string | undefined;
   readonly filter: string;
+  /** Column and direction of the page's table: `total_ns:desc`. */
+  readonly sort: string | undefined;
+  /** What the page's rows are. */
+  readonly by: string | undefined;
+  /** The chosen row of the page's table. */
+  readonly row: string | undefined;
+  /** The page's cursor in time, nanoseconds. */
+  readonly at: number | undefined;
   /** Show the quiet tracks too. */
   readonly quiet: boolean;
   /** `undefined`: as chosen before. */
@@ -78,6 +87,10 @@ export const EMPTY_VIEW: View = {
   counterScaling: 'track',
   tab: undefined,
   filter: '',
+  sort: undefined,
+  by: undefined,
+  row: undefined,
+  at: undefined,
   quiet: false,
   theme: undefined,
 };
@@ -139,6 +152,9 @@ function parseSteps(text: string | null): View['steps'] {
   return to < from ? undefined : { from, to };
 }
 
+const wordOf = (text: string | null): string | undefined =>
+  /^[\w.:-]{1,80}$/.test(text ?? '') ? (text ?? '') : undefined;
+
 const oneOf = <T extends string>(values: readonly T[], text: string | null): T | undefined =>
   values.find((value) => value === text);
 
@@ -171,8 +187,15 @@ export function parseAddress(path: string, search: string): Address {
         params.get('color'),
       ) ?? 'kind',
     counterScaling: params.get('scale') === 'shared' ? 'shared' : 'track',
-    tab: oneOf(DRAWER_TABS, params.get('tab')),
+    tab:
+      place.kind === 'tool' && place.tool === 'timeline'
+        ? oneOf(DRAWER_TABS, params.get('tab'))
+        : wordOf(params.get('tab')),
     filter: params.get('filter') ?? '',
+    sort: wordOf(params.get('sort')),
+    by: wordOf(params.get('by')),
+    row: params.get('row') ?? undefined,
+    at: numberOf(params.get('at')),
     quiet: params.get('quiet') === '1',
     theme: oneOf(['light', 'dark'] as const, params.get('theme')),
   };
@@ -229,6 +252,10 @@ export function formatAddress({ place, view }: Address): string {
     if (view.colouring !== 'kind') params.set('color', view.colouring);
     if (view.counterScaling !== 'track') params.set('scale', view.counterScaling);
     if (view.tab !== undefined) params.set('tab', view.tab);
+    if (view.sort !== undefined) params.set('sort', view.sort);
+    if (view.by !== undefined) params.set('by', view.by);
+    if (view.row !== undefined) params.set('row', view.row);
+    if (view.at !== undefined) params.set('at', timeText(view.at));
     if (view.quiet) params.set('quiet', '1');
   }
   if (view.filter !== '') params.set('filter', view.filter);
@@ -242,6 +269,9 @@ export function formatAddress({ place, view }: Address): string {
     .replaceAll('%3A', ':');
   return `${formatPlace(place)}${text === '' ? '' : `?${text}`}`;
 }
+
+/** What belongs to one page alone; each page finds its own again. */
+export const PAGE_KEYS = ['tab', 'filter', 'sort', 'by', 'row', 'at'] as const satisfies readonly (keyof View)[];
 
 /** Whether going from one address to the other is a step that "Back" should undo. */
 export function isNewEntry(from: Address, to: Address): boolean {

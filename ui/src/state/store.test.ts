@@ -1,6 +1,8 @@
 import { signal } from '@preact/signals';
 import { expect, it } from 'vitest';
-import { moveTrack } from './store.ts';
+import type { RunDetail } from '../model/run.ts';
+import { openedRun } from './lists.ts';
+import { bindHoming, createStore, goHome, goTo, moveTrack } from './store.ts';
 
 it('moves of a track are kept in order, and the opposite of the last one takes it back', () => {
   const moves = signal<readonly string[]>([]);
@@ -12,4 +14,38 @@ it('moves of a track are kept in order, and the opposite of the last one takes i
   moveTrack(moves, 'b', 'up');
   moveTrack(moves, 'a', 'down');
   expect(moves.value).toEqual([]);
+});
+
+it('each page of a run finds its own table again, another run begins anew', () => {
+  const store = createStore();
+  const at = (tool: string, run = 'r') => ({ kind: 'tool', run, tool }) as const;
+  goTo(store, at('ops'));
+  store.view.sort.value = 'total_ns:desc';
+  store.view.filter.value = 'mat';
+  goTo(store, at('kernels'));
+  expect(store.view.filter.value).toBe('');
+  goTo(store, at('timeline'), { query: '"mm"', steps: { from: 3, to: 3 } });
+  expect(store.view.query.value).toBe('"mm"');
+  goTo(store, at('ops'));
+  expect([store.view.sort.value, store.view.filter.value]).toEqual(['total_ns:desc', 'mat']);
+  // What limits every figure stays.
+  expect(store.view.steps.value).toEqual({ from: 3, to: 3 });
+  goTo(store, at('ops', 'other'));
+  expect([store.view.sort.value, store.view.steps.value]).toEqual([undefined, undefined]);
+});
+
+it.each([
+  [{ overview: 'ready', timeline: 'ready' }, 'overview'],
+  [{ overview: 'partial', timeline: 'ready' }, 'timeline'],
+  [{ overview: 'unavailable', timeline: 'unavailable', ops: 'ready' }, 'ops'],
+] as const)('a run opens where it says most: %j', (states, tool) => {
+  const store = createStore();
+  const stop = bindHoming(store);
+  goHome(store, 'r');
+  const tools = Object.entries(states).map(([id, state]) => ({ id, state, reason: undefined, hint: undefined }));
+  const run = { id: 'r', tools } as unknown as RunDetail;
+  openedRun.value = { kind: 'open', id: 'r', run };
+  expect(store.place.value).toEqual({ kind: 'tool', run: 'r', tool });
+  openedRun.value = { kind: 'none' };
+  stop();
 });

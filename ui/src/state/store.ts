@@ -1,8 +1,10 @@
 // store.ts: where the user is and what they chose. Ids and settings only; trace data stays in the api's memos.
-import { batch, computed, type ReadonlySignal, type Signal, signal } from '@preact/signals';
+import { batch, computed, effect, type ReadonlySignal, type Signal, signal } from '@preact/signals';
 import type { Area } from '../model/area.ts';
+import { homeTool } from '../model/tools.ts';
 import type { TimeRange } from '../model/viewport.ts';
-import { type Address, EMPTY_VIEW, type Place, type View } from './address.ts';
+import { type Address, EMPTY_VIEW, PAGE_KEYS, type Place, type View } from './address.ts';
+import { openedRun } from './lists.ts';
 
 type Writable<T> = { readonly [K in keyof T]: Signal<T[K]> };
 
@@ -38,6 +40,10 @@ export function createStore(): Store {
     counterScaling: signal<View['counterScaling']>('track'),
     tab: signal<View['tab']>(undefined),
     filter: signal(''),
+    sort: signal<View['sort']>(undefined),
+    by: signal<View['by']>(undefined),
+    row: signal<View['row']>(undefined),
+    at: signal<View['at']>(undefined),
     quiet: signal(false),
     theme: signal<View['theme']>(undefined),
   };
@@ -66,17 +72,60 @@ export function applyAddress(store: Store, address: Address): void {
   });
 }
 
-/** Another page; what belongs to the old run goes when the run changes. */
-export function goTo(store: Store, place: Place): void {
+type PageState = Readonly<Record<(typeof PAGE_KEYS)[number], unknown>>;
+
+/** How each page of the run was left. */
+const leftPages = new WeakMap<Store, Map<string, PageState>>();
+
+/**
+ * Another page; what belongs to the old run goes when the run changes. Within a run each page finds its own table, tab
+ * and filter again. `view`: what the new page shall show beyond that.
+ */
+export function goTo(store: Store, place: Place, view: Partial<View> = {}): void {
   const before = store.place.peek();
   const sameRun = before.kind === 'tool' && place.kind === 'tool' && before.run === place.run;
+  const left = leftPages.get(store) ?? new Map<string, PageState>();
+  leftPages.set(store, left);
+  const put = (key: keyof View, value: unknown) => {
+    (store.view[key] as Signal<unknown>).value = value;
+  };
   batch(() => {
     if (!sameRun) {
-      const kept = store.view.theme.peek();
-      for (const key of VIEW_KEYS) (store.view[key] as Signal<unknown>).value = EMPTY_VIEW[key];
-      store.view.theme.value = kept;
+      left.clear();
+      for (const key of VIEW_KEYS) if (key !== 'theme') put(key, EMPTY_VIEW[key]);
+    } else if (before.tool !== place.tool) {
+      left.set(before.tool, Object.fromEntries(PAGE_KEYS.map((key) => [key, store.view[key].peek()])) as PageState);
+      const found = left.get(place.tool);
+      for (const key of PAGE_KEYS) put(key, found === undefined ? EMPTY_VIEW[key] : found[key]);
     }
+    for (const key of Object.keys(view) as (keyof View)[]) put(key, view[key]);
     store.place.value = place;
+  });
+}
+
+/** Set for one move: the address bar replaces its entry, "Back" does not lead to where nobody was. */
+export const quietMove = { next: false };
+
+/** Run that shall open at the page that fits it best, once that is known. */
+const homing = signal<string | undefined>(undefined);
+
+/** Opens a run that was just captured, brought or chosen: at Overview, unless something else says more about it. */
+export function goHome(store: Store, run: string): void {
+  homing.value = run;
+  goTo(store, { kind: 'tool', run, tool: 'overview' });
+}
+
+/** Follows a run that {@link goHome} opened to its page. */
+export function bindHoming(store: Store): () => void {
+  return effect(() => {
+    const now = openedRun.value;
+    if (homing.value === undefined || now.kind !== 'open' || now.id !== homing.value) return;
+    homing.value = undefined;
+    const place = store.place.peek();
+    const tool = homeTool(now.run.tools);
+    if (place.kind !== 'tool' || place.run !== now.id || place.tool !== 'overview' || tool === 'overview') return;
+    quietMove.next = true;
+    goTo(store, { kind: 'tool', run: now.id, tool });
   });
 }
 

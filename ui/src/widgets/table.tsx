@@ -13,6 +13,10 @@ export interface TableColumn<R> {
   readonly sortable?: boolean;
   /** CSS width. */
   readonly width?: string;
+  /** Heading in exported files, where it is not the title. */
+  readonly exportTitle?: string;
+  /** What the heading says when pointed at. */
+  readonly hint?: string;
 }
 
 export interface Sort {
@@ -33,18 +37,23 @@ export interface TableProps<R> {
   readonly exportName?: string;
   readonly tools?: ComponentChildren;
   readonly note?: string | undefined;
+  /** Below this width the table scrolls sideways. */
+  readonly minWidthPx?: number;
+  /** Only as high as its rows need; else it fills its place. */
+  readonly fit?: boolean | undefined;
 }
 
 const ROW_PX = 26;
 const OVERSCAN = 12;
 
-/** Orders rows by a column's value; text by locale, numbers by size. Pure and stable. */
+/** Orders rows by a column's value; text by locale, numbers by size, what is empty last. Pure and stable. */
 export function sortRows<R>(rows: readonly R[], column: TableColumn<R> | undefined, descending: boolean): readonly R[] {
   if (column === undefined) return rows;
   const sign = descending ? -1 : 1;
   return [...rows].sort((a, b) => {
     const x = column.value(a);
     const y = column.value(b);
+    if (x === '' || y === '') return x === y ? 0 : x === '' ? 1 : -1;
     return typeof x === 'number' && typeof y === 'number' ? sign * (x - y) : sign * String(x).localeCompare(String(y));
   });
 }
@@ -112,7 +121,7 @@ export function Table<R>(props: TableProps<R>): JSX.Element {
   };
 
   return (
-    <div class="ss-table-frame">
+    <div class={`ss-table-frame ${props.fit === true ? 'ss-table-fit' : ''}`}>
       <div class="ss-table-tools">
         {props.tools}
         <span class="ss-grow" />
@@ -120,13 +129,26 @@ export function Table<R>(props: TableProps<R>): JSX.Element {
         <button
           type="button"
           class="ss-button ss-small"
-          onClick={() => download(`${props.exportName ?? 'table'}.csv`, 'text/csv', toCsv(props.columns, rows))}
+          onClick={() =>
+            download(
+              `${props.exportName ?? 'table'}.csv`,
+              'text/csv',
+              toCsv(
+                props.columns.map((column) => ({ title: column.exportTitle ?? column.title, value: column.value })),
+                rows,
+              ),
+            )
+          }
         >
           Export
         </button>
       </div>
       <div class="ss-table-scroll" ref={scroller} tabIndex={0} role="group" aria-label={`${props.caption}, scrollable`}>
-        <table data-testid={props.testId} aria-rowcount={rows.length + 1}>
+        <table
+          data-testid={props.testId}
+          aria-rowcount={rows.length + 1}
+          style={props.minWidthPx === undefined ? {} : { minWidth: `${props.minWidthPx}px` }}
+        >
           <caption class="ss-hidden">{props.caption}</caption>
           <thead>
             <tr>
@@ -135,6 +157,7 @@ export function Table<R>(props: TableProps<R>): JSX.Element {
                   key={column.id}
                   scope="col"
                   class={column.numeric === true ? 'ss-num' : ''}
+                  title={column.hint}
                   style={column.width === undefined ? {} : { width: column.width }}
                   aria-sort={sort?.column !== column.id ? 'none' : sort.descending ? 'descending' : 'ascending'}
                 >

@@ -8,7 +8,7 @@ import type { RunSummary } from '../../model/run.ts';
 import { parseViewFile } from '../../state/address.ts';
 import { announce, overlay } from '../../state/commands.ts';
 import { dismissedRuns, importProgress, runList } from '../../state/lists.ts';
-import { applyAddress, goTo, type Store } from '../../state/store.ts';
+import { applyAddress, goHome, goTo, type Store } from '../../state/store.ts';
 import { Icon } from '../../widgets/icon.tsx';
 import { CopyButton, EmptyState, Loading } from '../../widgets/states.tsx';
 import { Tabs } from '../../widgets/tabs.tsx';
@@ -44,13 +44,13 @@ export function RunsPage({
     return words.every((word) => text.includes(word));
   });
 
-  const open = (id: string) => goTo(store, { kind: 'tool', run: id, tool: 'timeline' });
-  const bring = async (what: string, action: () => Promise<{ readonly id: string }>) => {
+  const open = (id: string) => goHome(store, id);
+  const bring = async (what: string, action: () => Promise<{ readonly id: string }>, show = open) => {
     setMessage(`${what} …`);
     try {
       const { id } = await action();
       setMessage(undefined);
-      if (id !== '') open(id);
+      if (id !== '') show(id);
     } catch (error) {
       const problem = toProblem(error);
       setMessage(`${problem.title}: ${problem.detail}${problem.hint === undefined ? '' : ` ${problem.hint}`}`);
@@ -170,7 +170,11 @@ export function RunsPage({
         <NothingYet
           server={server}
           onFile={() => picker.current?.click()}
-          onExample={() => void bring('Opening the example', importExample)}
+          onExample={() =>
+            void bring('Opening the example', importExample, (id) =>
+              goTo(store, { kind: 'tool', run: id, tool: 'timeline' }),
+            )
+          }
         />
       ) : shown.length === 0 ? (
         <EmptyState
@@ -322,7 +326,7 @@ function RunRow({
         </td>
         <th scope="row">
           <a
-            href={`/run/${encodeURIComponent(run.id)}/timeline`}
+            href={`/run/${encodeURIComponent(run.id)}`}
             onClick={(event) => {
               if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
               event.preventDefault();

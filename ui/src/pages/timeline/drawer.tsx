@@ -33,7 +33,7 @@ export function Drawer({
   readonly theme: ReadonlySignal<Theme>;
 }): JSX.Element {
   const { store } = session;
-  const tab = store.view.tab.value ?? 'details';
+  const tab = DRAWER_TABS.find((known) => known === store.view.tab.value) ?? 'details';
   const drag = useRef<{ y: number; height: number } | undefined>(undefined);
   const notes = session.notes.value.length;
   const flows = session.detail.state.value.value;

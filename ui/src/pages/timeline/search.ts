@@ -15,11 +15,13 @@ export const SEARCH_BINS = 400;
 
 export interface ParsedQuery {
   readonly q: string;
-  readonly mode: 'text' | 'regex';
+  readonly mode: 'text' | 'exact' | 'regex';
 }
 
-/** `/…/` is a regular expression, anything else a text. Pure. */
+/** `/…/` is a regular expression, `"…"` a whole name, anything else a text. Pure. */
 export function parseQuery(text: string): ParsedQuery | undefined {
+  const whole = /^"(.+)"$/.exec(text.trim());
+  if (whole?.[1] !== undefined) return { q: whole[1], mode: 'exact' };
   const regex = /^\/(.+)\/$/.exec(text.trim());
   if (regex?.[1] !== undefined) return { q: regex[1], mode: 'regex' };
   return text === '' ? undefined : { q: text, mode: 'text' };
@@ -29,6 +31,7 @@ export function parseQuery(text: string): ParsedQuery | undefined {
 export function matcherOf(text: string): ((name: string) => boolean) | undefined {
   const parsed = parseQuery(text);
   if (parsed === undefined) return undefined;
+  if (parsed.mode === 'exact') return (name) => name === parsed.q;
   if (parsed.mode === 'text') {
     const lower = parsed.q.toLowerCase();
     return (name) => name.toLowerCase().includes(lower);

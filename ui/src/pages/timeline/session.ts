@@ -97,7 +97,10 @@ export function createSession(
   const scope = computed<TimeRange | undefined>(() => {
     const wanted = view.steps.value;
     if (wanted === undefined) return undefined;
-    const inside = steps.filter((step) => step.n >= wanted.from && step.n <= wanted.to);
+    const rank = view.rank.value;
+    const inside = steps.filter(
+      (step) => step.n >= wanted.from && step.n <= wanted.to && (rank === undefined || (step.rank ?? rank) === rank),
+    );
     if (inside.length === 0) return undefined;
     return {
       startNs: Math.min(...inside.map((step) => step.startNs)),

@@ -1,0 +1,60 @@
+// cell.ts: a report's values as people read them, as they sort, and as files hold them. Pure.
+import { exactTime, formatBytes, formatCount, formatDuration, formatShare, significant } from '../base/format.ts';
+import type { Cell, Unit } from './report.ts';
+
+export const isNumeric = (unit: Unit): boolean => unit !== 'text' && unit !== 'event' && unit !== 'flag';
+
+function numberText(value: number, unit: Unit): string {
+  switch (unit) {
+    case 'ns':
+      return formatDuration(value);
+    case 'us':
+      return formatDuration(value * 1e3);
+    case 'bytes':
+      return formatBytes(value);
+    case 'bytes_per_second':
+      return `${formatBytes(value)}/s`;
+    case 'share':
+      return formatShare(value);
+    case 'count':
+      return formatCount(value);
+    default:
+      return Number.isInteger(value) ? value.toFixed(0) : significant(value);
+  }
+}
+
+/** Three significant digits and a unit; empty for what is not known. */
+export function cellText(cell: Cell, unit: Unit): string {
+  if (cell === undefined) return '';
+  if (typeof cell === 'boolean') return cell ? 'yes' : 'no';
+  if (typeof cell === 'number') return numberText(cell, unit);
+  if (typeof cell === 'string') return cell;
+  return cell.map((item) => cellText(item, unit)).join(', ');
+}
+
+/** Every digit that is known, for pointing at. `undefined` when {@link cellText} says it already. */
+export function cellExact(cell: Cell, unit: Unit): string | undefined {
+  if (typeof cell !== 'number') return undefined;
+  switch (unit) {
+    case 'ns':
+      return exactTime(cell);
+    case 'us':
+      return exactTime(cell * 1e3);
+    case 'bytes':
+      return `${formatCount(cell)} B`;
+    case 'bytes_per_second':
+      return `${formatCount(cell)} B/s`;
+    case 'share':
+      return `${(cell * 100).toFixed(4).replace(/\.?0+$/, '')} %`;
+    default:
+      return Number.isInteger(cell) ? undefined : String(cell);
+  }
+}
+
+/** As it sorts and as a CSV file holds it: exact. */
+export function cellValue(cell: Cell): string | number {
+  if (cell === undefined) return '';
+  if (typeof cell === 'boolean') return cell ? 'true' : 'false';
+  if (typeof cell === 'object') return cell.map((item) => String(cellValue(item))).join('; ');
+  return cell;
+}

@@ -1,0 +1,39 @@
+// parts.ts: what the time of a step is spent on, by the words that reports use for it: labels, order, and colours.
+import type { ReportColumn } from './report.ts';
+
+export interface Part {
+  readonly id: string;
+  readonly label: string;
+  /** Number of the slice kind whose colour it has; `undefined`: nothing ran. */
+  readonly kind: number | undefined;
+}
+
+/** The buckets that add up to a step, in the order in which they are stacked. */
+export const PARTS: readonly Part[] = [
+  { id: 'compute', label: 'compute', kind: 1 },
+  { id: 'exposed_communication', label: 'communication, not hidden', kind: 6 },
+  { id: 'exposed_copy', label: 'copies, not hidden', kind: 5 },
+  { id: 'input', label: 'input', kind: 8 },
+  { id: 'compile', label: 'compile', kind: 9 },
+  { id: 'host', label: 'host', kind: 7 },
+  { id: 'other', label: 'other', kind: 0 },
+  { id: 'idle', label: 'idle', kind: undefined },
+];
+
+/** `exposed_copy_ns` -> `exposed_copy`. */
+const wordOf = (key: string): string => key.replace(/_ns$/, '');
+
+export const partOf = (key: string): Part | undefined => PARTS.find((part) => part.id === wordOf(key));
+
+/** CSS colour of a part; what is not known looks like "other". */
+export const partColour = (part: Part | undefined): string =>
+  part === undefined ? 'var(--ss-kind-0)' : part.kind === undefined ? 'var(--ss-idle)' : `var(--ss-kind-${part.kind})`;
+
+/** The columns of a table that are parts of a whole, in stacking order. */
+export const partColumns = (
+  columns: readonly ReportColumn[],
+): readonly { readonly column: ReportColumn; readonly part: Part }[] =>
+  PARTS.flatMap((part) => {
+    const column = columns.find((item) => item.unit === 'ns' && wordOf(item.key) === part.id);
+    return column === undefined ? [] : [{ column, part }];
+  });

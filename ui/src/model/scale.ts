@@ -1,0 +1,31 @@
+// scale.ts: round numbers for axes. Pure.
+
+/** A step of 1, 2 or 5 times a power of ten (or of two, for bytes) that cuts `[0, max]` into about `count` pieces. */
+export function niceStep(max: number, count: number, binary = false): number {
+  if (!(max > 0)) return 1;
+  const rough = max / Math.max(1, count);
+  if (binary) return 2 ** Math.ceil(Math.log2(rough));
+  const power = 10 ** Math.floor(Math.log10(rough));
+  return ([1, 2, 5, 10].find((factor) => factor * power >= rough) ?? 10) * power;
+}
+
+/** Ticks from 0 to the first one at or above `max`. */
+export function ticksTo(max: number, count: number, binary = false): readonly number[] {
+  const step = niceStep(max, count, binary);
+  const last = Math.max(1, Math.ceil(max / step - 1e-9));
+  return Array.from({ length: last + 1 }, (_, at) => at * step);
+}
+
+/** Puts `items` into at most `most` groups of neighbours of equal size. */
+export function bucketed<T>(items: readonly T[], most: number): readonly (readonly T[])[] {
+  const size = Math.max(1, Math.ceil(items.length / Math.max(1, most)));
+  return Array.from({ length: Math.ceil(items.length / size) }, (_, at) => items.slice(at * size, (at + 1) * size));
+}
+
+/** The middle of the values; of an even number the mean of the two. */
+export function median(values: readonly number[]): number | undefined {
+  if (values.length === 0) return undefined;
+  const sorted = [...values].sort((a, b) => a - b);
+  const high = sorted[sorted.length >> 1] ?? 0;
+  return sorted.length % 2 === 1 ? high : ((sorted[(sorted.length >> 1) - 1] ?? 0) + high) / 2;
+}

@@ -1,0 +1,231 @@
+// page.tsx: which operations cost most: a table (or a tree), its ten longest as bars, and the chosen row.
+import type { JSX } from 'preact';
+import { useEffect, useMemo, useState } from 'preact/hooks';
+import { fetchKinds } from '../../api/reports.ts';
+import { cellText } from '../../model/cell.ts';
+import {
+  type ReportTable as Data,
+  filledColumns,
+  nameColumn,
+  numberAt,
+  type Report,
+  type ReportColumn,
+  type ReportRow,
+  rowKeys,
+  textAt,
+} from '../../model/report.ts';
+import { BarList } from '../../widgets/charts.tsx';
+import { ReportTable } from '../../widgets/report-table.tsx';
+import { eventLinkOf, nameView, PageLink } from '../shared/links.tsx';
+import { PageHead } from '../shared/page-head.tsx';
+import { Notes, type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
+import { useTree } from './tree.tsx';
+
+const TOP = 5000;
+const BARS = 10;
+/** Shown in the details alone, or as the tree's shape. */
+const HIDDEN = ['depth', 'parent', 'level', 'kind', 'stack', 'max_ns'];
+
+/** How the rows' kinds are called in the switch. */
+const BY_LABELS: Readonly<Record<string, string>> = {
+  auto: 'What fits this run',
+  framework: 'Framework op',
+  hlo: 'HLO op',
+  module: 'Module, layer',
+  action: 'Lightning action',
+  label: 'Label',
+  python: 'Python function',
+  'neuron-framework': 'Neuron framework',
+  'neuron-hlo': 'Neuron HLO',
+  shape: 'Op by shape',
+  stack: 'Op by stack',
+  tree: 'Program > category > op',
+};
+
+export const byLabel = (by: string): string =>
+  BY_LABELS[by] ?? by.charAt(0).toUpperCase() + by.slice(1).replaceAll('-', ' ').replaceAll('_', ' ');
+
+/** The column that the bars show, and by which the table is sorted at first. */
+export function costColumn(table: Data): ReportColumn | undefined {
+  for (const key of ['self_ns', 'total_ns', 'self_total_ns', 'self_cpu_time_total_us', 'cpu_time_total_us']) {
+    const found = table.columns.find((column) => column.key === key);
+    if (found !== undefined) return found;
+  }
+  return table.columns.find((column) => column.unit === 'ns' || column.unit === 'us');
+}
+
+export default function OpsPage(page: PageProps): JSX.Element {
+  const { store, run } = page;
+  const scope = useScope(page);
+  const [choices, setChoices] = useState<readonly string[]>([]);
+  useEffect(() => {
+    fetchKinds().then(
+      (kinds) => setChoices(kinds.find((kind) => kind.name === 'ops')?.by ?? []),
+      () => undefined,
+    );
+  }, []);
+  const asked = useReport(
+    run,
+    scope.ready ? { kind: 'ops', by: store.view.by.value, top: TOP, range: scope.range } : undefined,
+  );
+  return (
+    <div class="ss-page-frame">
+      <PageHead
+        title="Ops"
+        summary={asked.report?.sentence ?? 'Which operations cost most, and which waste most?'}
+        side={<RangeChip store={store} scope={scope} />}
+      />
+      <div class="ss-page ss-page-full">
+        <WithReport asked={asked} what="Adding up operations">
+          {(report) => <Ops page={page} report={report} choices={choices} />}
+        </WithReport>
+      </div>
+    </div>
+  );
+}
+
+function Ops({
+  page,
+  report,
+  choices,
+}: {
+  readonly page: PageProps;
+  readonly report: Report;
+  readonly choices: readonly string[];
+}): JSX.Element {
+  const { store } = page;
+  const { table } = report;
+  const cost = costColumn(table);
+  const keys = useMemo(() => rowKeys(table), [table]);
+  const tree = useTree(table, store.view.filter.value !== '' || store.view.sort.value !== undefined);
+  const name = nameColumn(table);
+  const wanted = store.view.row.value;
+  const chosen = table.rows.find((row) => keys.get(row) === wanted);
+  const choose = (key: string | undefined) => {
+    store.view.row.value = store.view.row.peek() === key ? undefined : key;
+  };
+  const leaves = tree.isTree ? table.rows.filter((row) => !tree.hasChildren(row)) : table.rows;
+  const longest =
+    cost === undefined
+      ? []
+      : [...leaves].sort((a, b) => (numberAt(b, cost.key) ?? 0) - (numberAt(a, cost.key) ?? 0)).slice(0, BARS);
+  return (
+    <div class="ss-with-side">
+      <div>
+        <ReportTable
+          caption="Operations"
+          testId="ops-table"
+          exportName={`${page.run.id}-ops`}
+          table={useMemo(() => ({ ...table, rows: tree.rows }), [table, tree.rows])}
+          keys={keys}
+          eventLink={eventLinkOf(store, page.run)}
+          sort={store.view.sort.value}
+          onSort={(sort) => {
+            store.view.sort.value = sort;
+          }}
+          filter={store.view.filter.value}
+          onFilter={(text) => {
+            store.view.filter.value = text;
+          }}
+          onRow={(_, key) => choose(key)}
+          currentKey={wanted}
+          hide={HIDDEN}
+          cell={(row, column) =>
+            tree.isTree && column === name ? tree.cell(row, textAt(row, column.key) ?? '') : undefined
+          }
+          tools={<ByChoice page={page} choices={choices} />}
+        />
+      </div>
+      <aside class="ss-side" aria-label="Details">
+        {chosen === undefined ? undefined : <Chosen page={page} table={table} row={chosen} />}
+        {cost === undefined || longest.length === 0 ? undefined : (
+          <figure aria-label="The longest" data-testid="chart-top-ops">
+            <h2>The longest, {cost.title.toLowerCase()} time</h2>
+            <BarList
+              label="The longest"
+              currentKey={wanted}
+              rows={longest.map((row) => ({
+                key: keys.get(row) ?? '',
+                label: (name === undefined ? undefined : textAt(row, name.key)) ?? '',
+                value: numberAt(row, cost.key) ?? 0,
+                text: cellText(row[cost.key], cost.unit),
+              }))}
+              onChoose={choose}
+            />
+          </figure>
+        )}
+        <Notes notes={report.notes} />
+      </aside>
+    </div>
+  );
+}
+
+function ByChoice({
+  page,
+  choices,
+}: {
+  readonly page: PageProps;
+  readonly choices: readonly string[];
+}): JSX.Element | undefined {
+  const { store } = page;
+  if (choices.length < 2) return undefined;
+  return (
+    <label class="ss-field">
+      <span>By</span>
+      <select
+        value={store.view.by.value ?? choices[0] ?? ''}
+        onChange={(event) => {
+          const by = event.currentTarget.value;
+          store.view.by.value = by === choices[0] ? undefined : by;
+          store.view.row.value = undefined;
+          store.view.sort.value = undefined;
+        }}
+      >
+        {choices.map((by) => (
+          <option key={by} value={by}>
+            {byLabel(by)}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+/** Everything that is known of a row, and the way to its events. */
+function Chosen({
+  page,
+  table,
+  row,
+}: {
+  readonly page: PageProps;
+  readonly table: Data;
+  readonly row: ReportRow;
+}): JSX.Element {
+  const name = nameColumn(table);
+  const title = (name === undefined ? undefined : textAt(row, name.key)) ?? '';
+  const link = eventLinkOf(page.store, page.run);
+  const shown = filledColumns({ ...table, rows: [row] }).filter((column) => column !== name);
+  const drawn = page.run.tools.find((tool) => tool.id === 'timeline')?.state !== 'unavailable';
+  return (
+    <section data-testid="op-details" aria-label={title}>
+      <h2>{title}</h2>
+      <dl class="ss-facts">
+        {shown.map((column) => (
+          <>
+            <dt key={column.key}>{column.title}</dt>
+            <dd>
+              {column.unit === 'event' && typeof row[column.key] === 'number'
+                ? link(row[column.key] as number, 'show')
+                : cellText(row[column.key], column.unit)}
+            </dd>
+          </>
+        ))}
+      </dl>
+      {drawn ? (
+        <PageLink {...page} tool="timeline" class="ss-button" view={nameView(textAt(row, 'event_name') ?? title)}>
+          Timeline
+        </PageLink>
+      ) : undefined}
+    </section>
+  );
+}

@@ -1,0 +1,100 @@
+// page.tsx: how long steps take, what to look at first, and where the time goes.
+import type { JSX } from 'preact';
+import { cellExact, cellText } from '../../model/cell.ts';
+import { type Report, type ReportScalar, scalarOf, sectionOf } from '../../model/report.ts';
+import { PageLink } from '../shared/links.tsx';
+import { PageHead } from '../shared/page-head.tsx';
+import { Notes, type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
+import { Environment, Findings, TimeParts, TopOps } from './parts.tsx';
+import { NoSteps, StepBars } from './steps.tsx';
+
+/** Where the number of a card is explained. */
+const CARD_PAGES: readonly (readonly [RegExp, string])[] = [
+  [/memory|bytes/, 'memory'],
+  [/communication|rank/, 'ranks'],
+  [/kernel|busy|idle|device/, 'kernels'],
+  [/^ops|host|compute/, 'ops'],
+];
+
+const MOST_CARDS = 6;
+
+function Card({ scalar, page }: { readonly scalar: ReportScalar; readonly page: PageProps }): JSX.Element {
+  const text = cellText(scalar.value, scalar.unit);
+  const [, value = text, unit = ''] = /^([-\d.,]+) (.+)$/.exec(text) ?? [];
+  const wanted = CARD_PAGES.find(([pattern]) => pattern.test(scalar.key))?.[1] ?? 'timeline';
+  const isUsable = page.run.tools.find((tool) => tool.id === wanted)?.state !== 'unavailable';
+  return (
+    <PageLink
+      {...page}
+      tool={isUsable ? wanted : 'timeline'}
+      class="ss-figure-card"
+      title={cellExact(scalar.value, scalar.unit) ?? `Show what is behind ${scalar.title}`}
+    >
+      <span class="ss-card-title">{scalar.title}</span>
+      <span class="ss-card-value" data-card={scalar.key}>
+        {value}
+        {unit === '' ? undefined : <small> {unit}</small>}
+      </span>
+    </PageLink>
+  );
+}
+
+function fixOf(report: Report): string {
+  return (
+    report.notes.find((note) => /step\(|StepTraceAnnotation|ProfilerStep/.test(note)) ??
+    'with stepscope.step(n):\n    train_step()'
+  );
+}
+
+export default function OverviewPage(page: PageProps): JSX.Element {
+  const { store, run } = page;
+  const scope = useScope(page);
+  const asked = useReport(run, scope.ready ? { kind: 'overview', range: scope.range } : undefined);
+  const { report } = asked;
+  const cards = (found: Report) =>
+    found.summary.filter((scalar) => scalar.value !== undefined && scalar.unit !== 'text').slice(0, MOST_CARDS);
+  return (
+    <>
+      <PageHead
+        title="Overview"
+        summary={report?.sentence ?? 'Adding up what was recorded.'}
+        side={<RangeChip store={store} scope={scope} />}
+      />
+      <div class="ss-page" data-testid="overview">
+        <WithReport asked={asked} what="Adding up">
+          {(found) => {
+            const steps = sectionOf(found, 'steps');
+            const derived = scalarOf(found, 'derived_from');
+            return (
+              <>
+                {cards(found).length === 0 ? undefined : (
+                  <div class="ss-cards">
+                    {cards(found).map((scalar) => (
+                      <Card key={scalar.key} scalar={scalar} page={page} />
+                    ))}
+                  </div>
+                )}
+                {steps === undefined || steps.rows.length === 0 ? (
+                  <NoSteps {...page} fix={fixOf(found)} />
+                ) : (
+                  <StepBars {...page} table={steps} derivedFrom={typeof derived === 'string' ? derived : undefined} />
+                )}
+                <div class="ss-columns">
+                  <div>
+                    <Findings {...page} table={found.table} />
+                    <Notes notes={found.notes} />
+                  </div>
+                  <div>
+                    <TimeParts section={sectionOf(found, 'time')} />
+                    <TopOps {...page} section={sectionOf(found, 'ops')} />
+                  </div>
+                </div>
+                <Environment section={sectionOf(found, 'environment')} run={run} />
+              </>
+            );
+          }}
+        </WithReport>
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,184 @@
+// parts.tsx: findings, where the time goes, the costliest operations, and what the run ran on.
+import type { JSX } from 'preact';
+import { formatBytes, formatDuration, formatShare } from '../../base/format.ts';
+import { cellText } from '../../model/cell.ts';
+import { partColour, partOf } from '../../model/parts.ts';
+import {
+  eventsAt,
+  nameColumn,
+  numberAt,
+  type ReportRow,
+  type ReportSection,
+  type ReportTable,
+  rowKeys,
+  textAt,
+} from '../../model/report.ts';
+import type { RunDetail } from '../../model/run.ts';
+import { toolOf } from '../../model/tools.ts';
+import { goTo } from '../../state/store.ts';
+import { BarList, WholeBar } from '../../widgets/charts.tsx';
+import { eventLinkOf, PageLink } from '../shared/links.tsx';
+import type { PageProps } from '../shared/report.tsx';
+
+function Finding({ row, page }: { readonly row: ReportRow; readonly page: PageProps }): JSX.Element {
+  const { store, run } = page;
+  const perStep = numberAt(row, 'per_step_ns');
+  const cost = perStep ?? numberAt(row, 'stake_ns');
+  const share = numberAt(row, 'share');
+  const tool = toolOf(textAt(row, 'page') ?? '');
+  const events = eventsAt(row, 'evidence').slice(0, 3);
+  const link = eventLinkOf(store, run);
+  const sure = textAt(row, 'confidence');
+  const advice = textAt(row, 'advice');
+  return (
+    <li data-finding={textAt(row, 'name')}>
+      <h3>{textAt(row, 'title')}</h3>
+      <span class="ss-cost">
+        {cost === undefined ? '' : `${formatDuration(cost)}${perStep === undefined ? '' : ' per step'}`}
+        {share === undefined ? undefined : <small> · {formatShare(share)}</small>}
+      </span>
+      {advice === undefined ? undefined : <p>{advice}</p>}
+      <span class="ss-row">
+        {events.map((id, at) => (
+          <span key={id}>{link(id, at === 0 ? 'Show in the timeline' : `another (${at + 1})`)}</span>
+        ))}
+        {tool === undefined || !tool.built || tool.id === 'timeline' ? undefined : (
+          <PageLink {...page} tool={tool.id}>
+            {tool.title}
+          </PageLink>
+        )}
+        {sure === undefined ? undefined : <span class="ss-quiet">confidence: {sure}</span>}
+      </span>
+    </li>
+  );
+}
+
+/** What to look at first, by time at stake. */
+export function Findings({ table, ...page }: PageProps & { readonly table: ReportTable }): JSX.Element {
+  return (
+    <section class="ss-panel" aria-label="What to look at first" data-testid="findings">
+      <h2>What to look at first</h2>
+      {table.rows.length === 0 ? (
+        <p class="ss-quiet">Nothing stands out: no part of the steps is worth a change before you look closer.</p>
+      ) : (
+        <ol class="ss-findings">
+          {table.rows.map((row) => (
+            <Finding key={textAt(row, 'name') ?? textAt(row, 'title')} row={row} page={page} />
+          ))}
+        </ol>
+      )}
+    </section>
+  );
+}
+
+/** Rows with a word and a length of time, as one bar. */
+export function TimeParts({ section }: { readonly section: ReportSection | undefined }): JSX.Element | undefined {
+  if (section === undefined || section.rows.length === 0) return undefined;
+  const name = nameColumn(section);
+  const time =
+    section.columns.find(
+      (column) => column.key === 'per_step_ns' && section.rows.some((row) => row[column.key] !== undefined),
+    ) ?? section.columns.find((column) => column.unit === 'ns');
+  if (name === undefined || time === undefined) return undefined;
+  const rows = section.rows.filter((row) => (numberAt(row, time.key) ?? 0) > 0);
+  const whole = rows.reduce((sum, row) => sum + (numberAt(row, time.key) ?? 0), 0);
+  return (
+    <section class="ss-panel" aria-label={section.title} data-testid="time-parts">
+      <div class="ss-panel-head">
+        <h2>{section.title}</h2>
+        <span class="ss-quiet">{time.key === 'per_step_ns' ? 'per step' : 'of the recording'}</span>
+      </div>
+      <WholeBar
+        label={section.title}
+        segments={rows.map((row) => {
+          const word = textAt(row, name.key) ?? '';
+          const value = numberAt(row, time.key) ?? 0;
+          const part = partOf(word.toLowerCase().replaceAll(' ', '_'));
+          return {
+            label: part?.label ?? word,
+            value,
+            text: `${formatDuration(value)} · ${formatShare(whole === 0 ? 0 : value / whole)}`,
+            colour: partColour(part),
+          };
+        })}
+      />
+    </section>
+  );
+}
+
+export function TopOps({
+  section,
+  ...page
+}: PageProps & { readonly section: ReportSection | undefined }): JSX.Element | undefined {
+  if (section === undefined || section.rows.length === 0) return undefined;
+  const name = nameColumn(section);
+  const time =
+    section.columns.find((column) => column.key === 'self_ns') ??
+    section.columns.find((column) => column.unit === 'ns');
+  if (name === undefined || time === undefined) return undefined;
+  const keys = rowKeys(section);
+  return (
+    <section class="ss-panel" aria-label={section.title}>
+      <div class="ss-panel-head">
+        <h2>{section.title}</h2>
+        <span class="ss-grow" />
+        <PageLink {...page} tool="ops">
+          All operations
+        </PageLink>
+      </div>
+      <BarList
+        label={section.title}
+        rows={section.rows.slice(0, 8).map((row) => ({
+          key: keys.get(row) ?? '',
+          label: textAt(row, name.key) ?? '',
+          value: numberAt(row, time.key) ?? 0,
+          text: [cellText(row[time.key], 'ns'), cellText(row['share'], 'share')]
+            .filter((text) => text !== '')
+            .join(' · '),
+        }))}
+        onChoose={(key) => {
+          const row = section.rows.find((item) => keys.get(item) === key);
+          const filter = row === undefined ? undefined : textAt(row, name.key);
+          goTo(page.store, { kind: 'tool', run: page.run.id, tool: 'ops' }, { filter: filter ?? '' });
+        }}
+      />
+    </section>
+  );
+}
+
+export function Environment({
+  section,
+  run,
+}: {
+  readonly section: ReportSection | undefined;
+  readonly run: RunDetail;
+}): JSX.Element {
+  const hosts = new Set(section?.rows.map((row) => textAt(row, 'host')));
+  const facts = (section?.rows ?? []).map((row) => {
+    const host = hosts.size > 1 ? `${textAt(row, 'host') ?? ''} · ` : '';
+    return [`${host}${textAt(row, 'key') ?? ''}`, cellText(row['value'], 'text')] as const;
+  });
+  return (
+    <details class="ss-panel ss-environment">
+      <summary>
+        <h2>{section?.title ?? 'Environment'}</h2>
+      </summary>
+      <dl class="ss-facts">
+        {facts.map(([term, text], at) => (
+          <div key={at}>
+            <dt>{term}</dt>
+            <dd>{text}</dd>
+          </div>
+        ))}
+        {run.sources.map((source) => (
+          <div key={source.path}>
+            <dt>{source.path}</dt>
+            <dd>
+              {source.format}, {formatBytes(source.bytes)}
+            </dd>
+          </div>
+        ))}
+      </dl>
+    </details>
+  );
+}

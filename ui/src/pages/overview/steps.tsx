@@ -1,0 +1,125 @@
+// steps.tsx: one bar a step, stacked by what the time went to. A click opens the step in the timeline.
+import type { JSX } from 'preact';
+import { formatDuration } from '../../base/format.ts';
+import { partColour, partColumns } from '../../model/parts.ts';
+import { numberAt, type ReportRow, type ReportTable, textAt } from '../../model/report.ts';
+import { bucketed } from '../../model/scale.ts';
+import { goTo } from '../../state/store.ts';
+import { type Column, ColumnChart } from '../../widgets/charts.tsx';
+import { Figure } from '../../widgets/figure.tsx';
+import { EmptyState } from '../../widgets/states.tsx';
+import { PageLink, stepView } from '../shared/links.tsx';
+import type { PageProps } from '../shared/report.tsx';
+
+const MOST_BARS = 240;
+
+const durationOf = (row: ReportRow): number => numberAt(row, 'duration_ns') ?? 0;
+
+/** A bar for each step; of too many steps each bar is the slowest of some neighbours. Pure. */
+export function stepColumns(
+  table: ReportTable,
+  most = MOST_BARS,
+): {
+  readonly bars: readonly (Column & { readonly row: ReportRow })[];
+  readonly perBar: number;
+} {
+  const parts = partColumns(table.columns);
+  const groups = bucketed(table.rows, most);
+  const hosts = new Set(table.rows.map((row) => textAt(row, 'host')));
+  const bars = groups.map((group, at) => {
+    // What is out of line stays in sight.
+    const row = group.reduce((slowest, other) => (durationOf(other) > durationOf(slowest) ? other : slowest));
+    const step = numberAt(row, 'step') ?? at;
+    const host = textAt(row, 'host');
+    const named = parts.flatMap(({ column, part }) => {
+      const value = numberAt(row, column.key) ?? 0;
+      return value > 0 ? [`${part.label} ${formatDuration(value)}`] : [];
+    });
+    const where = hosts.size > 1 && host !== undefined ? `, ${host}` : '';
+    return {
+      row,
+      key: String(at),
+      label: String(step),
+      title: [`Step ${step}${where}: ${formatDuration(durationOf(row))}`, ...named].join(', '),
+      parts:
+        parts.length === 0 || named.length === 0
+          ? [{ value: durationOf(row), colour: 'var(--ss-kind-11)' }]
+          : parts.map(({ column, part }) => ({ value: numberAt(row, column.key) ?? 0, colour: partColour(part) })),
+      outlined: row['outlier'] === true,
+    };
+  });
+  return { bars, perBar: Math.max(1, groups[0]?.length ?? 1) };
+}
+
+export function StepBars({
+  store,
+  run,
+  table,
+  derivedFrom,
+}: PageProps & { readonly table: ReportTable; readonly derivedFrom: string | undefined }): JSX.Element {
+  const { bars, perBar } = stepColumns(table);
+  const parts = partColumns(table.columns).filter(({ column }) =>
+    table.rows.some((row) => (numberAt(row, column.key) ?? 0) > 0),
+  );
+  const hosts = new Set(table.rows.map((row) => textAt(row, 'host')));
+  return (
+    <Figure
+      title="Step times"
+      testId="steps"
+      data={table}
+      note={[
+        ...(derivedFrom === undefined ? [] : [`Derived from the repeated ${derivedFrom}.`]),
+        ...(perBar > 1 ? [`Each bar is the slowest of ${perBar} steps.`] : []),
+        ...(bars.some((bar) => bar.outlined) ? ['Outlined: much longer than the others.'] : []),
+        'A click opens the step.',
+      ].join(' ')}
+      {...(derivedFrom === undefined ? {} : { tools: <span class="ss-badge">derived</span> })}
+      legend={parts.map(({ part }) => ({ label: part.label, colour: partColour(part) }))}
+    >
+      <ColumnChart
+        label="Step times"
+        columns={bars}
+        heightPx={180}
+        format={formatDuration}
+        onChoose={(key) => {
+          const row = bars[Number(key)]?.row ?? {};
+          const step = numberAt(row, 'step');
+          const host = textAt(row, 'host');
+          const start = numberAt(row, 'start_ns') ?? 0;
+          const ranked = hosts.size > 1 && host !== undefined ? { hosts: [host] } : {};
+          const exact = { startNs: start, endNs: start + durationOf(row) };
+          // Derived steps have no number in the timeline: the range itself says which it is.
+          const view =
+            derivedFrom === undefined && step !== undefined && step >= 0
+              ? stepView(step)
+              : { area: { ...exact, tracks: [] }, tab: 'selection', steps: undefined, selected: undefined };
+          const around = durationOf(row) * 0.05;
+          goTo(
+            store,
+            { kind: 'tool', run: run.id, tool: 'timeline' },
+            { ...view, ...ranked, range: { startNs: exact.startNs - around, endNs: exact.endNs + around } },
+          );
+        }}
+      />
+    </Figure>
+  );
+}
+
+/** Which marker would make steps, and what works without one. */
+export function NoSteps({ store, run, fix }: PageProps & { readonly fix: string }): JSX.Element {
+  return (
+    <EmptyState
+      reason="not-recorded"
+      title="No steps"
+      why="No steps are marked in this run, and no pattern repeats that could stand for them."
+    >
+      <p>This would mark them:</p>
+      <pre class="ss-code">
+        <code>{fix}</code>
+      </pre>
+      <PageLink store={store} run={run} tool="timeline" class="ss-button">
+        Select a range by hand
+      </PageLink>
+    </EmptyState>
+  );
+}

@@ -1,0 +1,92 @@
+// links.tsx: from any page to what is behind a number: events, steps, names and ranges in the timeline, other pages.
+import type { ComponentChildren, JSX } from 'preact';
+import { toProblem } from '../../api/client.ts';
+import { fetchEvent } from '../../api/server.ts';
+import type { RunDetail } from '../../model/run.ts';
+import { fitRange } from '../../model/viewport.ts';
+import { EMPTY_VIEW, formatAddress, type View } from '../../state/address.ts';
+import { announce } from '../../state/commands.ts';
+import { goTo, type Store } from '../../state/store.ts';
+import type { EventLink } from '../../widgets/report-table.tsx';
+
+const plainClick = (event: MouseEvent): boolean =>
+  !(event.ctrlKey || event.metaKey || event.shiftKey) && event.button === 0;
+
+/** A page of the run with just this view. */
+export function PageLink(props: {
+  readonly store: Store;
+  readonly run: RunDetail;
+  readonly tool: string;
+  readonly view?: Partial<View>;
+  readonly class?: string;
+  readonly title?: string;
+  readonly children: ComponentChildren;
+}): JSX.Element {
+  const place = { kind: 'tool', run: props.run.id, tool: props.tool } as const;
+  return (
+    <a
+      class={props.class ?? ''}
+      title={props.title}
+      href={formatAddress({ place, view: { ...EMPTY_VIEW, ...props.view } })}
+      onClick={(event) => {
+        if (!plainClick(event)) return;
+        event.preventDefault();
+        event.stopPropagation();
+        goTo(props.store, place, props.view ?? {});
+      }}
+    >
+      {props.children}
+    </a>
+  );
+}
+
+/** The timeline around one event, which is selected. */
+export async function openEvent(store: Store, run: RunDetail, id: number): Promise<void> {
+  try {
+    const event = await fetchEvent(run.id, id, run.contentHash);
+    const range = fitRange(event.startNs, event.startNs + Math.max(event.durNs, 1), 0.2, {
+      startNs: 0,
+      endNs: run.durationNs,
+    });
+    goTo(store, { kind: 'tool', run: run.id, tool: 'timeline' }, { selected: id, range, tab: 'details' });
+  } catch (error) {
+    announce(toProblem(error).detail);
+  }
+}
+
+export const eventLinkOf =
+  (store: Store, run: RunDetail): EventLink =>
+  (id, text) => (
+    <a
+      href={formatAddress({
+        place: { kind: 'tool', run: run.id, tool: 'timeline' },
+        view: { ...EMPTY_VIEW, selected: id },
+      })}
+      title="Show this event in the timeline"
+      onClick={(event) => {
+        if (!plainClick(event)) return;
+        event.preventDefault();
+        event.stopPropagation();
+        void openEvent(store, run, id);
+      }}
+    >
+      {text}
+    </a>
+  );
+
+/** The timeline with every event of this name lit. */
+export const nameView = (name: string): Partial<View> => ({
+  query: `"${name}"`,
+  match: undefined,
+  selected: undefined,
+  range: undefined,
+});
+
+/** The timeline limited to a step, and to a rank where one is known. */
+export const stepView = (step: number, rank?: number): Partial<View> => ({
+  steps: { from: step, to: step },
+  range: undefined,
+  area: undefined,
+  selected: undefined,
+  ...(rank === undefined ? {} : { rank }),
+});

@@ -1,0 +1,195 @@
+// report.tsx: how pages get their reports: limited to the chosen range, with the states in which there is none.
+import type { ComponentChildren, JSX } from 'preact';
+import { useEffect, useMemo, useState } from 'preact/hooks';
+import type { Problem } from '../../api/client.ts';
+import { fetchReport, keptReport, type ReportQuery, reportPath } from '../../api/reports.ts';
+import { createResource } from '../../api/resource.ts';
+import { fetchSteps } from '../../api/server.ts';
+import { formatRange } from '../../base/format.ts';
+import type { Report } from '../../model/report.ts';
+import type { RunDetail, Step } from '../../model/run.ts';
+import type { TimeRange } from '../../model/viewport.ts';
+import type { Store } from '../../state/store.ts';
+import { Icon } from '../../widgets/icon.tsx';
+import { CopyButton, EmptyState, Loading, ProblemState } from '../../widgets/states.tsx';
+
+export interface PageProps {
+  readonly store: Store;
+  readonly run: RunDetail;
+}
+
+/** What limits every figure of the page. */
+export interface Scope {
+  /** `false` while it is not known yet which range a step is. */
+  readonly ready: boolean;
+  readonly range: TimeRange | undefined;
+  readonly label: string | undefined;
+}
+
+/** The area, else the step, that was chosen in the timeline or in the address. */
+export function useScope({ store, run }: PageProps): Scope {
+  const area = store.view.area.value;
+  const wanted = store.view.steps.value;
+  const [steps, setSteps] = useState<readonly Step[] | undefined>(undefined);
+  const needed = area === undefined && wanted !== undefined;
+  useEffect(() => {
+    if (!needed) return;
+    let gone = false;
+    fetchSteps(run.id, run.contentHash)
+      .catch((): readonly Step[] => [])
+      .then((found) => {
+        if (!gone) setSteps(found);
+      });
+    return () => {
+      gone = true;
+    };
+  }, [run.id, run.contentHash, needed]);
+  if (area !== undefined) {
+    return {
+      ready: true,
+      range: { startNs: area.startNs, endNs: area.endNs },
+      label: formatRange(area.startNs, area.endNs),
+    };
+  }
+  if (wanted === undefined) return { ready: true, range: undefined, label: undefined };
+  if (steps === undefined) return { ready: false, range: undefined, label: undefined };
+  const inside = steps.filter((step) => step.n >= wanted.from && step.n <= wanted.to);
+  if (inside.length === 0) return { ready: true, range: undefined, label: undefined };
+  return {
+    ready: true,
+    range: {
+      startNs: Math.min(...inside.map((step) => step.startNs)),
+      endNs: Math.max(...inside.map((step) => step.startNs + step.durNs)),
+    },
+    label: wanted.from === wanted.to ? `step ${wanted.from}` : `steps ${wanted.from}–${wanted.to}`,
+  };
+}
+
+/** Says what the figures are limited to; a click lifts it. */
+export function RangeChip({ store, scope }: { readonly store: Store; readonly scope: Scope }): JSX.Element | undefined {
+  if (scope.label === undefined) return undefined;
+  return (
+    <button
+      type="button"
+      class="ss-chip"
+      data-testid="range-chip"
+      title="Every figure is limited to this; click for the whole run"
+      onClick={() => {
+        if (store.view.area.peek() !== undefined) store.view.area.value = undefined;
+        else store.view.steps.value = undefined;
+      }}
+    >
+      Range: {scope.label}
+      <Icon name="close" />
+    </button>
+  );
+}
+
+export interface Asked {
+  /** May belong to an older question while `loading`. */
+  readonly report: Report | undefined;
+  readonly problem: Problem | undefined;
+  readonly loading: boolean;
+  again(): void;
+}
+
+/** A report, asked when something in the question changes. `undefined`: not yet. */
+export function useReport(run: RunDetail, ask: ReportQuery | undefined): Asked {
+  const resource = useMemo(() => createResource<Report>(), [run.id, run.contentHash]);
+  const key = ask === undefined ? undefined : reportPath(run.id, run.contentHash, ask);
+  useEffect(() => {
+    if (ask === undefined || key === undefined) return;
+    resource.load(key, (signal) => fetchReport(run.id, run.contentHash, ask, { signal }));
+  }, [resource, key]);
+  useEffect(() => () => resource.clear(), [resource]);
+  const { key: at, value, problem, loading } = resource.state.value;
+  // What was asked before is drawn at once.
+  const kept =
+    ask === undefined || (at === key && value !== undefined) ? undefined : keptReport(run.id, run.contentHash, ask);
+  return {
+    report: kept ?? value,
+    problem: at === key ? problem : undefined,
+    loading: kept === undefined && (loading || at !== key),
+    again: () => resource.reload(),
+  };
+}
+
+/** Why there is nothing, and the line that would record it. */
+export function NotRecorded({
+  missing,
+  children,
+}: {
+  readonly missing: { readonly reason: string; readonly fix: string };
+  readonly children?: ComponentChildren;
+}): JSX.Element {
+  const why = missing.reason.charAt(0).toUpperCase() + missing.reason.slice(1).replace(/\.$/, '');
+  return (
+    <EmptyState reason="not-recorded" title="Not recorded" why={`${why}.`}>
+      {missing.fix === '' ? undefined : (
+        <div class="ss-snippet">
+          <p>This would record it:</p>
+          <pre class="ss-code">
+            <code>{missing.fix}</code>
+          </pre>
+          <CopyButton text={missing.fix} />
+        </div>
+      )}
+      {children}
+    </EmptyState>
+  );
+}
+
+/** The page's content once the report is there; before that, or without it, what to show instead. */
+export function WithReport({
+  asked,
+  what,
+  children,
+  missing,
+}: {
+  readonly asked: Asked;
+  readonly what: string;
+  readonly children: (report: Report) => ComponentChildren;
+  /** Below the reason, when nothing was recorded. */
+  readonly missing?: (report: Report) => ComponentChildren;
+}): JSX.Element {
+  const { report, problem, loading } = asked;
+  if (problem?.code === 'no-such-report') {
+    return (
+      <EmptyState
+        reason="unsupported"
+        title="This server cannot make it"
+        why="The page is newer than the server that it came from. Restart stepscope to bring both to the same version."
+      />
+    );
+  }
+  if (problem !== undefined) {
+    return (
+      <ProblemState problem={problem}>
+        <button type="button" class="ss-button" onClick={asked.again}>
+          Try again
+        </button>
+      </ProblemState>
+    );
+  }
+  if (report === undefined) return <Loading what={what} phase="adding up events" />;
+  return (
+    <div class={loading ? 'ss-answer ss-dim' : 'ss-answer'} aria-busy={loading}>
+      {report.missing === undefined ? (
+        children(report)
+      ) : (
+        <NotRecorded missing={report.missing}>{missing?.(report)}</NotRecorded>
+      )}
+    </div>
+  );
+}
+
+export function Notes({ notes }: { readonly notes: readonly string[] }): JSX.Element | undefined {
+  if (notes.length === 0) return undefined;
+  return (
+    <ul class="ss-report-notes">
+      {notes.map((note) => (
+        <li key={note}>{note}</li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,131 @@
+// tables.tsx: a report's tables, one behind each tab; tables of a known shape get their chart above them.
+import type { ComponentChildren, JSX } from 'preact';
+import { cellText } from '../../model/cell.ts';
+import { type ReportTable as Data, numberAt, type Report, type ReportRow } from '../../model/report.ts';
+import { ColumnChart } from '../../widgets/charts.tsx';
+import { Figure } from '../../widgets/figure.tsx';
+import { ReportTable, type ReportTableProps } from '../../widgets/report-table.tsx';
+import { EmptyState } from '../../widgets/states.tsx';
+import { Tabs } from '../../widgets/tabs.tsx';
+import { eventLinkOf } from './links.tsx';
+import type { PageProps } from './report.tsx';
+
+export interface TabTable {
+  readonly id: string;
+  readonly title: string;
+  readonly table: Data;
+  /** In place of an empty table. */
+  readonly empty?: string;
+}
+
+/** The report's own table and its sections, as tabs. */
+export const tabsOf = (report: Report, title: string): readonly TabTable[] => [
+  ...(report.table.columns.length === 0 ? [] : [{ id: 'rows', title, table: report.table }]),
+  ...report.sections.map((section) => ({ id: section.name, title: section.title, table: section })),
+];
+
+/** Whether the rows are the bins of a histogram: from, to, count. */
+export function binColumns(
+  table: Data,
+): { readonly from: string; readonly to: string; readonly count: string } | undefined {
+  const key = (pattern: RegExp) => table.columns.find((column) => pattern.test(column.key))?.key;
+  const from = key(/^(from|min)_(ns|us|bytes)$/);
+  const to = key(/^(to|max)_(ns|us|bytes)$/);
+  const count = key(/^(count|launches)$/);
+  return from === undefined || to === undefined || count === undefined ? undefined : { from, to, count };
+}
+
+export function HistogramFigure({
+  title,
+  testId,
+  table,
+}: {
+  readonly title: string;
+  readonly testId: string;
+  readonly table: Data;
+}): JSX.Element | undefined {
+  const bins = binColumns(table);
+  if (bins === undefined || table.rows.length < 2) return undefined;
+  const unit = table.columns.find((column) => column.key === bins.from)?.unit ?? 'number';
+  const textOf = (row: ReportRow, key: string) => cellText(row[key], unit);
+  return (
+    <Figure title={title} testId={testId} data={table}>
+      <ColumnChart
+        label={title}
+        heightPx={200}
+        labelPx={88}
+        format={(value) => cellText(value, 'count')}
+        columns={table.rows.map((row, at) => ({
+          key: String(at),
+          label: textOf(row, bins.from),
+          title: `${textOf(row, bins.from)} to ${textOf(row, bins.to)}: ${cellText(row[bins.count], 'count')}`,
+          parts: [{ value: numberAt(row, bins.count) ?? 0, colour: 'var(--ss-accent)' }],
+        }))}
+      />
+    </Figure>
+  );
+}
+
+export function TabbedTables({
+  page,
+  label,
+  tabs,
+  above,
+  table,
+}: {
+  readonly page: PageProps;
+  readonly label: string;
+  readonly tabs: readonly TabTable[];
+  /** What stands above the table of a tab. */
+  readonly above?: (tab: TabTable) => ComponentChildren;
+  readonly table?: (tab: TabTable) => Partial<ReportTableProps>;
+}): JSX.Element | undefined {
+  const { store, run } = page;
+  const active = tabs.find((tab) => tab.id === store.view.tab.value) ?? tabs[0];
+  if (active === undefined) return undefined;
+  const panel = `ss-${label.toLowerCase()}-panel`;
+  return (
+    <>
+      <Tabs
+        label={label}
+        active={active.id}
+        panelId={panel}
+        tabs={tabs.map(({ id, title }) => ({ id, label: title }))}
+        onChoose={(id) => {
+          store.view.tab.value = id === tabs[0]?.id ? undefined : id;
+          store.view.sort.value = undefined;
+          store.view.filter.value = '';
+          store.view.row.value = undefined;
+        }}
+      />
+      <div class="ss-tab-panel" role="tabpanel" id={panel} aria-labelledby={`${panel}-tab-${active.id}`}>
+        {above?.(active) ?? <HistogramFigure title={active.title} testId={active.id} table={active.table} />}
+        {active.table.rows.length === 0 ? (
+          <EmptyState
+            reason="not-recorded"
+            title={`No ${active.title.toLowerCase()}`}
+            why={active.empty ?? 'The run holds none of these.'}
+          />
+        ) : (
+          <ReportTable
+            key={active.id}
+            caption={active.title}
+            testId={`${active.id}-table`}
+            exportName={`${run.id}-${active.id}`}
+            table={active.table}
+            eventLink={eventLinkOf(store, run)}
+            sort={store.view.sort.value}
+            onSort={(sort) => {
+              store.view.sort.value = sort;
+            }}
+            filter={store.view.filter.value}
+            onFilter={(text) => {
+              store.view.filter.value = text;
+            }}
+            {...table?.(active)}
+          />
+        )}
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,245 @@
+// charts.tsx: bars of all sorts as plain SVG and boxes. Whatever can be clicked can be reached by keys.
+import type { ComponentChildren, JSX } from 'preact';
+import { useState } from 'preact/hooks';
+import { ticksTo } from '../model/scale.ts';
+import { useWidth } from './figure.tsx';
+
+export interface BarRow {
+  readonly key: string;
+  readonly label: string;
+  readonly value: number;
+  /** What stands behind the bar. */
+  readonly text: string;
+  readonly colour?: string;
+  readonly title?: string;
+}
+
+/** Bars lying one below another, the longest as long as the place. */
+export function BarList(props: {
+  readonly label: string;
+  readonly rows: readonly BarRow[];
+  readonly max?: number;
+  readonly currentKey?: string | undefined;
+  readonly onChoose?: ((key: string) => void) | undefined;
+}): JSX.Element {
+  const max = props.max ?? Math.max(1e-9, ...props.rows.map((row) => row.value));
+  const inside = (row: BarRow): ComponentChildren => (
+    <>
+      <span class="ss-bar-label ss-ellipsis">{row.label}</span>
+      <span class="ss-bar-text">{row.text}</span>
+      <span class="ss-bar-track" aria-hidden="true">
+        <i
+          style={{
+            width: `${Math.max(0.5, (row.value / max) * 100)}%`,
+            ...(row.colour === undefined ? {} : { background: row.colour }),
+          }}
+        />
+      </span>
+    </>
+  );
+  return (
+    <ul class="ss-bars" aria-label={props.label}>
+      {props.rows.map((row) => (
+        <li key={row.key}>
+          {props.onChoose === undefined ? (
+            <div class="ss-bar-row" title={row.title ?? row.label}>
+              {inside(row)}
+            </div>
+          ) : (
+            <button
+              type="button"
+              class="ss-bar-row"
+              title={row.title ?? row.label}
+              aria-pressed={row.key === props.currentKey}
+              onClick={() => props.onChoose?.(row.key)}
+            >
+              {inside(row)}
+            </button>
+          )}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+export interface Segment {
+  readonly label: string;
+  readonly value: number;
+  readonly text: string;
+  readonly colour: string;
+}
+
+/** One bar that is the whole, cut into its parts; the list below says what they are. */
+export function WholeBar({
+  label,
+  segments,
+}: {
+  readonly label: string;
+  readonly segments: readonly Segment[];
+}): JSX.Element {
+  const whole = Math.max(
+    1e-9,
+    segments.reduce((sum, segment) => sum + segment.value, 0),
+  );
+  return (
+    <div class="ss-whole">
+      <div
+        class="ss-whole-bar"
+        role="img"
+        aria-label={`${label}: ${segments.map((s) => `${s.label} ${s.text}`).join(', ')}`}
+      >
+        {segments.map((segment) => (
+          <i
+            key={segment.label}
+            title={`${segment.label} ${segment.text}`}
+            style={{ width: `${(segment.value / whole) * 100}%`, background: segment.colour }}
+          />
+        ))}
+      </div>
+      <ul>
+        {segments.map((segment) => (
+          <li key={segment.label}>
+            <i style={{ background: segment.colour }} />
+            <span>{segment.label}</span>
+            <span class="ss-tabular">{segment.text}</span>
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+export interface Column {
+  readonly key: string;
+  /** Below the bar, where there is room. */
+  readonly label: string;
+  /** What it says when pointed at, and to screen readers. */
+  readonly title: string;
+  readonly parts: readonly { readonly value: number; readonly colour: string }[];
+  readonly outlined?: boolean;
+}
+
+const AXIS_PX = 64;
+const FOOT_PX = 18;
+
+/** Standing bars, each a stack of parts. Arrow keys go along them, Enter chooses. */
+export function ColumnChart(props: {
+  readonly label: string;
+  readonly columns: readonly Column[];
+  readonly heightPx: number;
+  readonly format: (value: number) => string;
+  readonly binary?: boolean;
+  /** Room for each label below the bars. */
+  readonly labelPx?: number;
+  readonly axisTitle?: string;
+  readonly onChoose?: ((key: string) => void) | undefined;
+}): JSX.Element {
+  const [box, widthPx] = useWidth<HTMLDivElement>();
+  const [active, setActive] = useState(0);
+  const totals = props.columns.map((column) => column.parts.reduce((sum, part) => sum + part.value, 0));
+  const ticks = ticksTo(Math.max(0, ...totals), 4, props.binary);
+  const top = ticks[ticks.length - 1] ?? 1;
+  const plotPx = Math.max(1, widthPx - AXIS_PX - 4);
+  const heightPx = props.heightPx - FOOT_PX - 8;
+  const y = (value: number) => 8 + heightPx * (1 - value / top);
+  const pitch = plotPx / Math.max(1, props.columns.length);
+  const barPx = Math.max(1, Math.min(56, pitch - (pitch > 6 ? 2 : pitch > 3 ? 1 : 0)));
+  const every = Math.max(1, Math.ceil((props.labelPx ?? 44) / pitch));
+  const move = (event: KeyboardEvent) => {
+    const step = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
+    if (event.key === 'Enter' || event.key === ' ') {
+      const column = props.columns[active];
+      if (column !== undefined) props.onChoose?.(column.key);
+      event.preventDefault();
+      return;
+    }
+    if (step === 0) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const next = Math.max(0, Math.min(props.columns.length - 1, active + step));
+    setActive(next);
+    box.current?.querySelectorAll<SVGElement>('[data-bar]')[next]?.focus();
+  };
+  return (
+    <div class="ss-chart" ref={box} style={{ height: `${props.heightPx}px` }}>
+      {widthPx === 0 ? undefined : (
+        <svg width={widthPx} height={props.heightPx} role="group" aria-label={props.label}>
+          {ticks.map((tick) => (
+            <g key={tick} aria-hidden="true">
+              <line
+                class="ss-grid-line"
+                x1={AXIS_PX}
+                x2={widthPx}
+                y1={Math.round(y(tick)) + 0.5}
+                y2={Math.round(y(tick)) + 0.5}
+              />
+              <text class="ss-axis" x={AXIS_PX - 8} y={y(tick) + 4} text-anchor="end">
+                {props.format(tick)}
+              </text>
+            </g>
+          ))}
+          {props.columns.map((column, at) => {
+            const x = AXIS_PX + at * pitch + (pitch - barPx) / 2;
+            let below = 0;
+            return (
+              <g
+                key={column.key}
+                data-bar={column.key}
+                class={props.onChoose === undefined ? 'ss-column' : 'ss-column ss-column-link'}
+                role={props.onChoose === undefined ? 'img' : 'button'}
+                aria-label={column.title}
+                tabIndex={at === active ? 0 : -1}
+                onFocus={() => setActive(at)}
+                onKeyDown={move}
+                onClick={() => props.onChoose?.(column.key)}
+              >
+                <title>{column.title}</title>
+                <rect class="ss-column-hit" x={AXIS_PX + at * pitch} y={0} width={pitch} height={heightPx + 8} />
+                {column.parts.map((part, part_at) => {
+                  if (part.value <= 0) return undefined;
+                  const from = y(below);
+                  below += part.value;
+                  const to = y(below);
+                  return (
+                    <rect
+                      key={part_at}
+                      x={x}
+                      y={to}
+                      width={barPx}
+                      height={Math.max(0.5, from - to)}
+                      style={{ fill: part.colour }}
+                    />
+                  );
+                })}
+                {column.outlined === true ? (
+                  <rect
+                    class="ss-outlier"
+                    x={x - 1}
+                    y={y(totals[at] ?? 0) - 1}
+                    width={barPx + 2}
+                    height={(heightPx * (totals[at] ?? 0)) / top + 2}
+                  />
+                ) : undefined}
+              </g>
+            );
+          })}
+          {props.columns.map((column, at) =>
+            at % every === 0 ? (
+              <text
+                key={column.key}
+                aria-hidden="true"
+                class="ss-axis"
+                x={AXIS_PX + (at + 0.5) * pitch}
+                y={props.heightPx - 4}
+                text-anchor="middle"
+              >
+                {column.label}
+              </text>
+            ) : undefined,
+          )}
+        </svg>
+      )}
+      {props.axisTitle === undefined ? undefined : <p class="ss-axis-title">{props.axisTitle}</p>}
+    </div>
+  );
+}
