@@ -6,7 +6,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use stepscope_formats::{Format, gzip};
-use stepscope_model::{ArgError, ArgSource, ArgValue, Limits, ReadContext, SharedBytes};
+use stepscope_model::{
+    ArgError, ArgSource, ArgValue, Instruction, Limits, ReadContext, SharedBytes,
+};
 
 use crate::files::{Stamp, TraceFile};
 
@@ -52,6 +54,15 @@ impl ArgSource for CheckedSource {
         self.check()?;
         let outcome = self.inner.visit(token, visit);
         // A page that vanished meanwhile has given zeros.
+        if self.file.damaged() {
+            return Err(ArgError::SourceChanged);
+        }
+        outcome
+    }
+
+    fn instructions(&self, visit: &mut dyn FnMut(&Instruction<'_>)) -> Result<(), ArgError> {
+        self.check()?;
+        let outcome = self.inner.instructions(visit);
         if self.file.damaged() {
             return Err(ArgError::SourceChanged);
         }
@@ -108,6 +119,13 @@ impl ArgSource for LazySource {
     fn visit(&self, token: u64, visit: &mut dyn FnMut(&str, ArgValue<'_>)) -> Result<(), ArgError> {
         match self.made.get_or_init(|| self.make()) {
             Ok(source) => source.visit(token, visit),
+            Err(error) => Err(*error),
+        }
+    }
+
+    fn instructions(&self, visit: &mut dyn FnMut(&Instruction<'_>)) -> Result<(), ArgError> {
+        match self.made.get_or_init(|| self.make()) {
+            Ok(source) => source.instructions(visit),
             Err(error) => Err(*error),
         }
     }

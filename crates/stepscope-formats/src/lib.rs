@@ -15,6 +15,8 @@ mod proto_wire;
 
 #[cfg(feature = "chrome")]
 pub mod chrome;
+#[cfg(feature = "xplane")]
+pub mod hlo;
 #[cfg(feature = "perfetto")]
 pub mod perfetto;
 #[cfg(feature = "xplane")]

@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use crate::program::Instruction;
+
 /// Bytes that a reader and its [`ArgSource`] share: a file mapping, or an inflated buffer.
 pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
@@ -87,6 +89,13 @@ pub trait ArgSource: Send + Sync {
     /// A token that no longer makes sense (the file changed or vanished) is an error, never a
     /// panic; what could be read before it has been visited.
     fn visit(&self, token: u64, visit: &mut dyn FnMut(&str, ArgValue<'_>)) -> Result<(), ArgError>;
+
+    /// Calls `visit` for each instruction of the compiled programs that the file carries, in the
+    /// file's order. Most formats carry none.
+    fn instructions(&self, visit: &mut dyn FnMut(&Instruction<'_>)) -> Result<(), ArgError> {
+        let _ = visit;
+        Ok(())
+    }
 }
 
 /// Why arguments could not be fetched.

@@ -5,7 +5,7 @@
 //! here: time, names, tracks, what a slice is, how arguments are fetched late, and what may be
 //! reported as a [`Diagnostic`].
 //!
-//! Reading order: [`time`], [`name`], [`track`], [`event`], [`args`], [`sink`], [`diagnostic`],
+//! Reading order: [`time`], [`name`], [`track`], [`event`], [`args`], [`program`], [`sink`], [`diagnostic`],
 //! [`kind`], [`limits`], [`clock`], [`spelling`].
 //!
 //! **Invariant:** this crate has no dependencies and does no I/O.
@@ -17,6 +17,7 @@ pub mod event;
 pub mod kind;
 pub mod limits;
 pub mod name;
+pub mod program;
 pub mod sink;
 pub mod spelling;
 pub mod time;
@@ -31,6 +32,7 @@ pub use event::{
 pub use kind::SliceKind;
 pub use limits::{Cancelled, Limits, ReadContext};
 pub use name::NameId;
+pub use program::Instruction;
 pub use sink::EventSink;
 pub use time::{Dur, Epoch, Time};
 pub use track::{TrackId, TrackKind, TrackPatch};

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use stepscope_model::{
-    ArgError, ArgRef, ArgSource, ArgValue, Dur, Epoch, NameId, SliceFlags, SliceKind, SourceId,
-    Time, TrackId,
+    ArgError, ArgRef, ArgSource, ArgValue, Dur, Epoch, Instruction, NameId, SliceFlags, SliceKind,
+    SourceId, Time, TrackId,
 };
 
 use crate::facts::{DiagnosticCount, FileFacts};
@@ -362,6 +362,22 @@ impl Trace {
                 .ok_or(ArgError::BadToken)?
                 .visit(token, visit),
         }
+    }
+
+    /// Calls `visit` for each instruction of the compiled programs that a file carries; the file is
+    /// an index into [`Trace::files`]. Nothing for a file without programs.
+    pub fn instructions(
+        &self,
+        file: usize,
+        visit: &mut dyn FnMut(&Instruction<'_>),
+    ) -> Result<(), ArgError> {
+        let first = self.first_source.get(file).copied().map_or(0, usize::from);
+        let count = self.files.get(file).map_or(0, |file| file.sources);
+        let sources = self.sources.get(first..first + usize::from(count));
+        for source in sources.unwrap_or_default() {
+            source.instructions(visit)?;
+        }
+        Ok(())
     }
 
     /// Where arguments are fetched, in the order that [`Trace::load`] wants them.

@@ -5,12 +5,16 @@
 
 use std::borrow::Cow;
 
-use stepscope_model::{ArgError, ArgSource, ArgValue, SharedBytes};
+use stepscope_model::{ArgError, ArgSource, ArgValue, Instruction, SharedBytes};
 
-use super::index::{PlaneIndex, Span, frame};
+use super::facts::module_name;
+use super::index::{EventMetadata, PlaneIndex, Span, StatMetadata, frame};
 use super::marks::{EventKind, Form, Role};
 use super::wire::{self, StatValue, event, line};
 use crate::proto_wire::{Fields, Value};
+
+/// Names of the stat that holds a compiled program.
+const HLO_PROTO: [&[u8]; 2] = [b"Hlo Proto", b"hlo_proto"];
 
 /// The argument source of one file.
 pub(super) struct XSpaceArgs {
@@ -87,9 +91,51 @@ impl ArgSource for XSpaceArgs {
         }
         Ok(())
     }
+
+    fn instructions(&self, visit: &mut dyn FnMut(&Instruction<'_>)) -> Result<(), ArgError> {
+        let file = (*self.bytes).as_ref();
+        if file.len() != self.length {
+            return Err(ArgError::SourceChanged);
+        }
+        for plane in &self.planes {
+            for metadata in plane.events.items() {
+                plane.programs(file, metadata, visit);
+            }
+        }
+        Ok(())
+    }
 }
 
 impl PlaneIndex {
+    /// Reads the program that an event metadata carries, if it does.
+    fn programs(
+        &self,
+        file: &[u8],
+        metadata: &EventMetadata,
+        visit: &mut dyn FnMut(&Instruction<'_>),
+    ) {
+        let stats = self.stats_of(metadata);
+        for stat in stats {
+            let Ok(stat) = wire::stat(stat.get(file)) else {
+                continue;
+            };
+            let StatValue::Bytes(program) = stat.value else {
+                continue;
+            };
+            let named = |known: &StatMetadata| HLO_PROTO.contains(&known.name.get(file));
+            if !self.stats.get(stat.metadata_id).is_some_and(named) {
+                continue;
+            }
+            let text = String::from_utf8_lossy(metadata.name.get(file));
+            let (name, number) = module_name(&text);
+            let id = self
+                .find_stat(file, stats, Role::ProgramId)
+                .and_then(StatValue::bits);
+            let name = Some(name).filter(|name| !name.is_empty());
+            crate::hlo::instructions(program, name, id.or(number), visit);
+        }
+    }
+
     /// Gives one stat with its name, unless it is hidden or has no value.
     pub(super) fn visit_stat(
         &self,
