@@ -1,7 +1,7 @@
 //! Where the time went: pure functions from a trace to plain data.
 //!
-//! Reading order: [`steps`], then [`names`] and [`parallel`] (what scans of a range share),
-//! [`aggregate`], [`histogram`], [`search`], [`flame`]; [`report`] is the shape in which analyses
+//! Reading order: [`steps`] and [`ops`], [`survey`] and [`findings`] above them, then [`names`] and
+//! [`parallel`] (what scans of a range share), [`aggregate`], [`histogram`], [`search`], [`flame`]; [`report`] is the shape in which analyses
 //! are shown, [`reports`] the list of them by name.
 //!
 //! **Invariant:** nothing here does I/O or knows a file format; units stand in field names or
@@ -9,11 +9,15 @@
 
 pub mod aggregate;
 pub mod device;
+pub mod findings;
 pub mod flame;
 pub mod histogram;
+mod intervals;
 pub mod names;
+pub mod ops;
 pub mod parallel;
 pub mod report;
 pub mod reports;
 pub mod search;
 pub mod steps;
+pub mod survey;

@@ -3,6 +3,9 @@
 //! To add one: write the analysis as a module of this crate with types of its own, turn it into a
 //! [`Report`] in a file of this folder, and give it a line in [`KINDS`].
 
+mod findings;
+mod ops;
+mod overview;
 mod steps;
 
 use std::ops::Range;
@@ -63,13 +66,36 @@ impl Kind {
 }
 
 /// Every report, in the order in which lists show them.
-pub const KINDS: &[Kind] = &[Kind {
-    name: "steps",
-    title: "Steps",
-    question: "How long do steps take, how steady are they, what dominates them?",
-    by: &["label", "step"],
-    make: steps::make,
-}];
+pub const KINDS: &[Kind] = &[
+    Kind {
+        name: "overview",
+        title: "Overview",
+        question: "How fast is it, where does the time go, and what should be looked at first?",
+        by: &[],
+        make: overview::make,
+    },
+    Kind {
+        name: "findings",
+        title: "Findings",
+        question: "What should be done first?",
+        by: &[],
+        make: findings::make,
+    },
+    Kind {
+        name: "steps",
+        title: "Steps",
+        question: "How long do steps take, how steady are they, what dominates them?",
+        by: &["label", "step"],
+        make: steps::make,
+    },
+    Kind {
+        name: "ops",
+        title: "Operations",
+        question: "Which operations cost most?",
+        by: ops::BY,
+        make: ops::make,
+    },
+];
 
 /// Why a report was not made.
 #[derive(Clone, Debug, PartialEq, Eq)]

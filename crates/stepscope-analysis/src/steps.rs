@@ -25,30 +25,24 @@
 //! as long as no slices of that thread overlap without nesting. `share` of other threads and of
 //! devices can exceed 1: there are several of them.
 //!
+//! Where nobody marked steps, what repeats most regularly is offered as *derived* steps ([`derived`]).
+//! What a step's time went into is [`breakdown`]; figures of their lengths are [`times`].
+//!
 //! Cost: one pass over the slices, `log(steps)` each.
 
-use rustc_hash::FxHashMap;
-use stepscope_model::{Dur, NameId, SliceFlags, Time, TrackId, TrackKind};
-use stepscope_store::{FactValue, Trace};
+pub mod breakdown;
+mod derived;
+mod labels;
+mod marks;
+pub mod times;
 
-/// Times of a set of steps. `None` where there is no step.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct StepTimes {
-    /// How many steps the figures are made of.
-    pub count: u64,
-    /// Sum of their lengths over their number, nanoseconds.
-    pub mean_ns: Option<f64>,
-    /// See [`percentile`].
-    pub p50_ns: Option<f64>,
-    /// See [`percentile`].
-    pub p90_ns: Option<f64>,
-    /// See [`percentile`].
-    pub p99_ns: Option<f64>,
-    /// Shortest.
-    pub min_ns: Option<f64>,
-    /// Longest.
-    pub max_ns: Option<f64>,
-}
+use rustc_hash::FxHashMap;
+use stepscope_model::{Dur, Time};
+use stepscope_store::{EventId, FactValue, Trace};
+
+use labels::labels;
+use marks::{Marker, markers};
+pub use times::{StepTimes, percentile};
 
 /// One marked step.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,6 +59,10 @@ pub struct StepRow {
     pub dur: Dur,
     /// Still open when the recording ended: no figure uses it.
     pub unfinished: bool,
+    /// Index into [`Trace::files`].
+    pub file: usize,
+    /// The slice that marks it, or from which it was derived.
+    pub event: EventId,
 }
 
 /// Where a label was seen, relative to the thread that marks the steps.
@@ -113,6 +111,8 @@ pub struct StepReport {
     pub steps: Vec<StepRow>,
     /// Of the finished steps.
     pub times: StepTimes,
+    /// Set when nobody marked steps: the name whose repetition is offered instead.
+    pub derived: Option<String>,
     /// By total, largest first.
     pub labels: Vec<LabelRow>,
     /// Labels beyond the number that was asked for.
@@ -121,42 +121,24 @@ pub struct StepReport {
     pub notes: Vec<String>,
 }
 
+impl StepReport {
+    /// Leaves out the steps that do not lie in the range as a whole.
+    pub(crate) fn cut(&mut self, range: &std::ops::Range<Time>) {
+        self.steps.retain(|step| {
+            step.start >= range.start && step.start.saturating_add(step.dur) <= range.end
+        });
+        let finished = self.steps.iter().filter(|step| !step.unfinished);
+        let lengths: Vec<Dur> = finished.map(|step| step.dur).collect();
+        self.times = StepTimes::of(&lengths);
+    }
+}
+
 /// What to report.
 #[derive(Clone, Copy, Debug)]
 pub struct StepOptions {
     /// Most labels; the rest is counted in [`StepReport::labels_left_out`].
     pub top: usize,
 }
-
-/// One step in the making: its marker and its file.
-#[derive(Clone, Copy)]
-struct Marker {
-    number: i64,
-    file: usize,
-    track: TrackId,
-    /// Index within the track.
-    index: usize,
-    start: Time,
-    end: Time,
-    unfinished: bool,
-}
-
-/// The value below which a share `p` (0 to 1) of the sorted values lies: linear interpolation
-/// between the two values around position `p * (n - 1)`, as `numpy.percentile` does by default.
-/// `None` of no values.
-pub fn percentile(sorted: &[Dur], p: f64) -> Option<f64> {
-    let last = sorted.len().checked_sub(1)?;
-    let position = p.clamp(0.0, 1.0) * last as f64;
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "the position lies between 0 and the index of the last value"
-    )]
-    let below = (position.floor() as usize).min(last);
-    let above = (below + 1).min(last);
-    let (low, high) = (sorted[below].as_ns_f64(), sorted[above].as_ns_f64());
-    Some(low + (high - low) * (position - below as f64))
-}
-
 /// How many steps the run has: those of the file that marks most.
 pub fn step_count(trace: &Trace) -> u64 {
     let mut by_file: FxHashMap<usize, u64> = FxHashMap::default();
@@ -172,88 +154,70 @@ pub fn step_times(trace: &Trace) -> StepTimes {
 }
 
 fn times_of(markers: &[Marker]) -> StepTimes {
-    let mut lengths: Vec<Dur> = markers
-        .iter()
-        .filter(|marker| !marker.unfinished)
+    let finished = markers.iter().filter(|marker| !marker.unfinished);
+    let lengths: Vec<Dur> = finished
         .map(|marker| marker.end.since(marker.start))
         .collect();
-    lengths.sort_unstable();
-    let total_ps: i128 = lengths.iter().map(|dur| i128::from(dur.ps())).sum();
-    let count = lengths.len() as u64;
-    StepTimes {
-        count,
-        mean_ns: (count > 0).then(|| total_ps as f64 / 1_000.0 / count as f64),
-        p50_ns: percentile(&lengths, 0.5),
-        p90_ns: percentile(&lengths, 0.9),
-        p99_ns: percentile(&lengths, 0.99),
-        min_ns: percentile(&lengths, 0.0),
-        max_ns: percentile(&lengths, 1.0),
-    }
+    StepTimes::of(&lengths)
 }
 
-/// The markers that count, by begin, and tracks whose marks say the same again.
-fn markers(trace: &Trace) -> (Vec<Marker>, Vec<TrackId>) {
-    let mut by_track: FxHashMap<TrackId, Vec<Marker>> = FxHashMap::default();
-    for mark in trace.step_marks() {
-        let Some((on, index)) = trace.place_of_slice(mark.event) else {
-            continue;
-        };
-        let slices = trace.slices(on);
-        let (Some(file), Some(start)) = (
-            trace.tracks().get(on.index()).map(|track| track.file),
-            slices.start.get(index),
-        ) else {
-            continue;
-        };
-        by_track.entry(on).or_default().push(Marker {
-            number: mark.number,
-            file,
-            track: on,
-            index,
-            start: *start,
-            end: slices.end(index),
-            unfinished: trace
-                .slice_flags(on, index)
-                .contains(SliceFlags::UNFINISHED),
-        });
+/// The steps of a run: marked, or found.
+struct Found {
+    markers: Vec<Marker>,
+    /// Tracks whose marks say the same again.
+    repeated: Vec<stepscope_model::TrackId>,
+    /// The name that repeats, where nobody marked steps.
+    derived: Option<String>,
+}
+
+fn find(trace: &Trace) -> Found {
+    let (markers, repeated) = markers(trace);
+    let mut found = Found {
+        markers,
+        repeated,
+        derived: None,
+    };
+    if found.markers.is_empty()
+        && let Some(derived) = derived::derive(trace)
+    {
+        found.markers = derived.markers;
+        found.derived = Some(derived.name);
     }
-    let mut groups: Vec<_> = by_track.into_iter().collect();
-    let kind = |track: TrackId| trace.tracks().get(track.index()).map(|track| track.kind);
-    groups.sort_by_key(|(track, marks)| {
-        let thread_first = u8::from(kind(*track) != Some(TrackKind::Thread));
-        (std::cmp::Reverse(marks.len()), thread_first, *track)
-    });
-    let mut taken: FxHashMap<(usize, i64), TrackId> = FxHashMap::default();
-    let mut kept = Vec::new();
-    let mut repeated = Vec::new();
-    for (track, marks) in groups {
-        let before = kept.len();
-        let all = marks.len();
-        for marker in marks {
-            let owner = *taken.entry((marker.file, marker.number)).or_insert(track);
-            if owner == track {
-                kept.push(marker);
-            }
-        }
-        if kept.len() - before < all {
-            repeated.push(track);
-        }
-    }
-    kept.sort_by_key(|marker| (marker.start, marker.file, marker.track, marker.index));
-    (kept, repeated)
+    found
+}
+
+/// Steps and their times, without labels.
+pub fn steps(trace: &Trace) -> StepReport {
+    report_of(trace, &find(trace))
 }
 
 /// Steps, their times, and the share of each label.
 pub fn step_report(trace: &Trace, options: StepOptions) -> StepReport {
-    let (markers, repeated) = markers(trace);
+    let found = find(trace);
+    let mut report = report_of(trace, &found);
+    if !found.markers.is_empty() {
+        labels(trace, &found.markers, options, &mut report);
+    }
+    report
+}
+
+fn report_of(trace: &Trace, found: &Found) -> StepReport {
+    let markers = &found.markers;
     let mut report = StepReport {
-        times: times_of(&markers),
+        times: times_of(markers),
         steps: markers.iter().map(|marker| row_of(trace, marker)).collect(),
+        derived: found.derived.clone(),
         ..StepReport::default()
     };
     if markers.is_empty() {
         report.notes = how_to_mark(trace);
         return report;
+    }
+    if let Some(name) = &found.derived {
+        report.notes.push(format!(
+            "no steps are marked in this run; these are derived: each run of {name:?}, which repeats most regularly"
+        ));
+        report.notes.extend(how_to_mark(trace).into_iter().skip(1));
     }
     let unfinished = markers.iter().filter(|marker| marker.unfinished).count();
     if unfinished > 0 {
@@ -262,7 +226,7 @@ pub fn step_report(trace: &Trace, options: StepOptions) -> StepReport {
             markers.len()
         ));
     }
-    for track in repeated {
+    for track in &found.repeated {
         if let Some(track) = trace.tracks().get(track.index()) {
             report.notes.push(format!(
                 "the same steps are also marked on the track {:?} ({}); they count once",
@@ -270,7 +234,6 @@ pub fn step_report(trace: &Trace, options: StepOptions) -> StepReport {
             ));
         }
     }
-    labels(trace, &markers, options, &mut report);
     report
 }
 
@@ -284,158 +247,10 @@ fn row_of(trace: &Trace, marker: &Marker) -> StepRow {
         start: marker.start,
         dur: marker.end.since(marker.start),
         unfinished: marker.unfinished,
+        file: marker.file,
+        event: trace.slices(marker.track).id(marker.index),
     }
 }
-
-#[derive(Clone, Copy, Default)]
-struct Sums {
-    count: u64,
-    total_ps: i128,
-    self_ps: i128,
-}
-
-fn labels(trace: &Trace, markers: &[Marker], options: StepOptions, report: &mut StepReport) {
-    let counted: Vec<Marker> = markers.iter().copied().filter(|m| !m.unfinished).collect();
-    let all_ps: i128 = counted
-        .iter()
-        .map(|marker| i128::from(marker.end.since(marker.start).ps()))
-        .sum();
-    // Markers themselves are no labels, nor are repeated ones on other tracks.
-    let mut marked: FxHashMap<TrackId, Vec<usize>> = FxHashMap::default();
-    for mark in trace.step_marks() {
-        if let Some((track, index)) = trace.place_of_slice(mark.event) {
-            marked.entry(track).or_default().push(index);
-        }
-    }
-    let mut sums: FxHashMap<(NameId, Place), Sums> = FxHashMap::default();
-    for (at, track) in trace.tracks().iter().enumerate() {
-        if track.derived || track.slices == 0 {
-            continue;
-        }
-        let id = TrackId(u32::try_from(at).unwrap_or(u32::MAX));
-        let own: Vec<Marker> = counted
-            .iter()
-            .copied()
-            .filter(|m| m.file == track.file)
-            .collect();
-        let mut marks = marked.remove(&id).unwrap_or_default();
-        marks.sort_unstable();
-        let device = matches!(track.kind, TrackKind::DeviceQueue | TrackKind::Steps);
-        label_track(trace, id, &own, &marks, device, &mut sums);
-    }
-    let mut rows: Vec<LabelRow> = sums
-        .into_iter()
-        .map(|((label, place), sums)| LabelRow {
-            label: trace.name(label).to_owned(),
-            place,
-            count: sums.count,
-            total: dur(sums.total_ps),
-            self_time: dur(sums.self_ps),
-            share: if all_ps > 0 {
-                sums.total_ps as f64 / all_ps as f64
-            } else {
-                0.0
-            },
-        })
-        .collect();
-    rows.sort_by(|a, b| {
-        (std::cmp::Reverse(a.total), a.place, &a.label).cmp(&(
-            std::cmp::Reverse(b.total),
-            b.place,
-            &b.label,
-        ))
-    });
-    report.labels_left_out = rows.len().saturating_sub(options.top);
-    rows.truncate(options.top);
-    report.labels = rows;
-}
-
-fn dur(ps: i128) -> Dur {
-    Dur::from_ps(i64::try_from(ps).unwrap_or(if ps < 0 { i64::MIN } else { i64::MAX }))
-}
-
-/// Adds what one track's slices spent in the steps of its file.
-fn label_track(
-    trace: &Trace,
-    row: TrackId,
-    steps: &[Marker],
-    marks: &[usize],
-    device: bool,
-    sums: &mut FxHashMap<(NameId, Place), Sums>,
-) {
-    // Steps may overlap (several threads mark): the latest end of all that began before, so that a
-    // slice looks back no further than it must.
-    let mut reach: Vec<Time> = Vec::with_capacity(steps.len());
-    for step in steps {
-        let before = reach.last().copied().unwrap_or(Time::MIN);
-        reach.push(before.max(step.end));
-    }
-    let slices = trace.slices(row);
-    let whole = steps
-        .first()
-        .zip(reach.last())
-        .filter(|_| steps.len() > 1)
-        .map(|(first, last)| (first.start, *last));
-    let encloses_all = |index: usize| {
-        whole.is_some_and(|(begin, last)| slices.start[index] <= begin && slices.end(index) >= last)
-    };
-    // Per label and step: up to where it is counted already.
-    let mut covered: FxHashMap<(NameId, usize), Time> = FxHashMap::default();
-    for index in 0..slices.start.len() {
-        let start = slices.start[index];
-        let end = start.saturating_add(slices.dur[index]);
-        let name = slices.name[index];
-        let is_mark = marks.binary_search(&index).is_ok();
-        let parent = usize::try_from(slices.parent[index])
-            .ok()
-            .filter(|parent| *parent < slices.start.len());
-        // A slice without length lies in the step that it begins in.
-        let first = reach.partition_point(|reached| *reached <= start);
-        for (number, step) in steps.iter().enumerate().skip(first) {
-            if step.start >= end.max(start.saturating_add(Dur::from_ps(1))) {
-                break;
-            }
-            if step.end <= start {
-                continue;
-            }
-            let on_step_track = step.track == row;
-            // What encloses the marker comes before it in the track's order.
-            let outside = |index: usize| {
-                if on_step_track {
-                    index <= step.index
-                } else {
-                    encloses_all(index)
-                }
-            };
-            if is_mark || outside(index) {
-                continue;
-            }
-            let place = match (on_step_track, device) {
-                (true, _) => Place::StepThread,
-                (false, true) => Place::Device,
-                (false, false) => Place::OtherThread,
-            };
-            let (from, to) = (start.max(step.start), end.min(step.end));
-            let within_ps = i128::from(to.since(from).ps().max(0));
-            let until = covered.entry((name, number)).or_insert(Time::MIN);
-            let entry = sums.entry((name, place)).or_default();
-            entry.count += 1;
-            entry.self_ps += within_ps;
-            entry.total_ps += i128::from(to.since(from.max(*until)).ps().max(0));
-            *until = (*until).max(to);
-            let Some(parent) = parent else {
-                continue;
-            };
-            let counted = marks.binary_search(&parent).is_err() && !outside(parent);
-            if counted {
-                sums.entry((slices.name[parent], place))
-                    .or_default()
-                    .self_ps -= within_ps;
-            }
-        }
-    }
-}
-
 /// Says which line of code would mark steps.
 fn how_to_mark(trace: &Trace) -> Vec<String> {
     const LINES: &[(&str, &str)] = &[

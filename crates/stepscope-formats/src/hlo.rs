@@ -193,12 +193,7 @@ impl<'a> Module<'a> {
         Some((text(file), u32::try_from(line).unwrap_or(0)))
     }
 
-    fn visit(
-        &self,
-        name: Option<&str>,
-        id: Option<u64>,
-        visit: &mut dyn FnMut(&Instruction<'_>),
-    ) {
+    fn visit(&self, name: Option<&str>, id: Option<u64>, visit: &mut dyn FnMut(&Instruction<'_>)) {
         let names: FxHashMap<u64, &str> = self
             .computations
             .iter()
@@ -430,12 +425,7 @@ mod tests {
     /// `f(x) = fusion.1` that calls `fused`, which holds `tanh.1` of line 42.
     fn program() -> Vec<u8> {
         let vector = [number(2, 11), field(3, &[0x80, 0x01, 4])].concat();
-        let pair = [
-            number(2, 13),
-            field(4, &vector),
-            field(4, &number(2, 4)),
-        ]
-        .concat();
+        let pair = [number(2, 13), field(4, &vector), field(4, &number(2, 4))].concat();
         let fusion = [
             field(1, b"fusion.1"),
             field(2, b"fusion"),
@@ -460,8 +450,14 @@ mod tests {
         .concat();
         let module = [
             field(1, b"jit_f"),
-            field(3, &[field(1, b"fused"), field(2, &inner), number(5, 2)].concat()),
-            field(3, &[field(1, b"main"), field(2, &fusion), number(5, 1)].concat()),
+            field(
+                3,
+                &[field(1, b"fused"), field(2, &inner), number(5, 2)].concat(),
+            ),
+            field(
+                3,
+                &[field(1, b"main"), field(2, &fusion), number(5, 1)].concat(),
+            ),
             number(5, 9),
             number(6, 1),
             field(17, &frames),

@@ -4,33 +4,53 @@ use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
 use crate::parallel::Cancel;
-use crate::report::{Cell, Column, Report, Table, Unit, duration, run_start, since_start_ns};
+use crate::report::{
+    Cell, Column, Report, Table, Unit, duration, run_start, share, since_start_ns,
+};
 use crate::reports::Options;
 use crate::steps::{StepOptions, StepReport, step_report};
+use crate::survey::Survey;
 
 const KIND: &str = "steps";
 
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
     cancel.check()?;
-    let found = step_report(trace, StepOptions { top: options.top });
+    let survey = Survey::of(trace, options.range.as_ref(), cancel)?;
+    let found = &survey.steps;
     if found.steps.is_empty() {
-        let mut notes = found.notes.into_iter();
+        let mut notes = found.notes.iter();
         let mut report = Report::missing(
             KIND,
-            "no steps are marked in this run",
-            notes.clone().nth(1).unwrap_or_default(),
+            "no steps are marked in this run, and nothing repeats regularly enough to stand in for them",
+            notes.clone().nth(1).cloned().unwrap_or_default(),
         );
-        report.notes = notes.by_ref().collect();
+        report.notes = notes.by_ref().cloned().collect();
         return Ok(report);
     }
     let mut report = Report::new(KIND);
     let times = &found.times;
     report.sentence = match times.p50_ns {
-        Some(p50) => format!(
-            "Steps take {} (p90 {}).",
-            duration(p50),
-            duration(times.p90_ns.unwrap_or(p50))
-        ),
+        Some(p50) => {
+            let sum = survey.sum();
+            let buckets = sum.buckets();
+            let most = buckets.iter().max_by_key(|(_, dur)| *dur);
+            let all = sum.sum().as_ns_f64();
+            let most = most.filter(|_| all > 0.0).map(|(name, dur)| {
+                let name = name.replace('_', " ");
+                format!("; most of it is {name} ({})", share(dur.as_ns_f64() / all))
+            });
+            format!(
+                "{} take {} (p90 {}){}.",
+                if found.derived.is_some() {
+                    "Derived steps"
+                } else {
+                    "Steps"
+                },
+                duration(p50),
+                duration(times.p90_ns.unwrap_or(p50)),
+                most.unwrap_or_default()
+            )
+        }
         None => "No step was finished when the recording ended.".to_owned(),
     };
     report.scalar("steps", "Steps", Unit::Count, times.count);
@@ -41,15 +61,54 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         ("p99_ns", "p99", times.p99_ns),
         ("min_ns", "min", times.min_ns),
         ("max_ns", "max", times.max_ns),
+        ("deviation_ns", "deviation", times.deviation_ns),
+        ("outlier_ns", "outliers from", times.outlier_ns),
     ] {
         report.scalar(key, title, Unit::Ns, value);
     }
-    report.table = match options.by.as_deref() {
-        Some("step") => by_step(trace, &found, options.top),
-        _ => by_label(&found),
-    };
-    report.notes = found.notes;
+    report.scalar("outliers", "Outliers", Unit::Count, outliers(found));
+    report.scalar("trend_share", "Trend", Unit::Share, times.trend);
+    for ((key, title), (_, dur)) in BUCKETS.iter().zip(survey.sum().buckets()) {
+        let per_step = dur.as_ns_f64() / survey.count();
+        report.scalar(key, title, Unit::Ns, survey.has_steps().then_some(per_step));
+    }
+    report.scalar(
+        "derived_from",
+        "Derived from",
+        Unit::Text,
+        found.derived.clone(),
+    );
+    if options.by.as_deref() == Some("step") {
+        report.table = by_step(&survey);
+        report.table.cut(options.top);
+        report.notes.clone_from(&found.notes);
+    } else {
+        let labelled = step_report(trace, StepOptions { top: options.top });
+        report.table = by_label(&labelled);
+        report.notes = labelled.notes;
+    }
     Ok(report)
+}
+
+/// Keys and titles of the buckets, in their order.
+const BUCKETS: [(&str, &str); 7] = [
+    ("compute_ns", "compute"),
+    ("exposed_communication_ns", "exposed communication"),
+    ("exposed_copy_ns", "exposed copy"),
+    ("input_ns", "input"),
+    ("compile_ns", "compile"),
+    ("host_ns", "host"),
+    ("idle_ns", "idle"),
+];
+
+fn outliers(found: &StepReport) -> usize {
+    let Some(limit) = found.times.outlier_ns else {
+        return 0;
+    };
+    let finished = found.steps.iter().filter(|step| !step.unfinished);
+    finished
+        .filter(|step| step.dur.as_ns_f64() >= limit)
+        .count()
 }
 
 fn by_label(found: &StepReport) -> Table {
@@ -78,26 +137,47 @@ fn by_label(found: &StepReport) -> Table {
     table
 }
 
-fn by_step(trace: &Trace, found: &StepReport, top: usize) -> Table {
-    let start = run_start(trace);
-    let mut table = Table::new(vec![
+/// One row for each step, with what its time went into.
+pub(super) fn by_step(survey: &Survey<'_>) -> Table {
+    let found = &survey.steps;
+    let start = run_start(survey.trace);
+    let mut columns = vec![
         Column::new("step", "Step", Unit::Number),
         Column::new("host", "Host", Unit::Text),
         Column::new("track", "Track", Unit::Text),
         Column::new("start_ns", "Start", Unit::Ns),
         Column::new("duration_ns", "Duration", Unit::Ns),
+    ];
+    columns.extend(BUCKETS.map(|(key, title)| Column::new(key, title, Unit::Ns)));
+    columns.extend([
+        Column::new("communication_ns", "communication", Unit::Ns),
+        Column::new("copy_ns", "copy", Unit::Ns),
+        Column::new("outlier", "Outlier", Unit::Flag),
         Column::new("unfinished", "Unfinished", Unit::Flag),
+        Column::new("event", "Marker", Unit::Event),
     ]);
+    let mut table = Table::new(columns);
+    let limit = found.times.outlier_ns;
+    let mut parts = survey.breakdown.parts.iter();
     for step in &found.steps {
-        table.push([
+        // Unfinished steps were not broken down.
+        let parts = if step.unfinished { None } else { parts.next() };
+        let mut row: Vec<Cell> = vec![
             Cell::Int(step.number),
             step.host.as_str().into(),
             step.track.as_str().into(),
             since_start_ns(start, step.start).into(),
             step.dur.into(),
-            step.unfinished.into(),
-        ]);
+        ];
+        let buckets = parts.map(|parts| parts.buckets().map(|(_, dur)| Cell::from(dur)));
+        row.extend(buckets.unwrap_or_default());
+        row.push(parts.map(|parts| parts.communication).into());
+        row.push(parts.map(|parts| parts.copy).into());
+        let long = limit.is_some_and(|limit| step.dur.as_ns_f64() >= limit);
+        row.push((long && !step.unfinished).into());
+        row.push(step.unfinished.into());
+        row.push(step.event.into());
+        table.rows.push(row);
     }
-    table.cut(top);
     table
 }

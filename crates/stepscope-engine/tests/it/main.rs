@@ -6,6 +6,7 @@
 )]
 
 mod device;
+mod reports;
 mod traces;
 
 use std::fmt::Write as _;

@@ -1,0 +1,91 @@
+//! What to do first: a few findings, ranked by the time at stake.
+//!
+//! A **finder** looks at one thing, has a trigger (below it, it stays silent), and says what is at
+//! stake, which events show it, what to do, and how sure it is. The time **at stake** is what the
+//! steps would lose if the cause went away entirely, at most: an upper bound of the gain. Finders do
+//! not know each other, so stakes may overlap; a finding whose cause is a part of a larger one
+//! (small kernels within a slow host) stands below it.
+//!
+//! | finding | trigger (parts of the time of all steps) | at stake |
+//! |---|---|---|
+//! | `input` | bucket `input` is at least 5 % | that bucket |
+//! | `communication` | bucket exposed communication is at least 5 % | that bucket |
+//! | `copies` | bucket exposed copy is at least 5 % | that bucket |
+//! | `compile` | bucket `compile` is at least 2 %, the first step left out where there are several | that |
+//! | `host` | a device is there, and `host + idle` are at least 15 % | these buckets |
+//! | `kernels` | half of the kernels are below 5 us, and gaps below 20 us between them are at least 5 % | these gaps |
+//! | `syncs` | the step's thread waits for the device (synchronise calls, `.item()`) at least 2 %, while no device works | that wait |
+//! | `uneven` | outliers lose at least 3 % against the median | their loss |
+//! | `ranks` | one rank works at least 5 % longer than the median rank, communication left out | the difference |
+//! | `gc` | garbage collection is at least 1 % on the steps' threads | that |
+//!
+//! Buckets are those of [`breakdown`](crate::steps::breakdown).
+
+mod device;
+mod finders;
+
+use stepscope_model::{Cancelled, Dur};
+use stepscope_store::EventId;
+
+use crate::parallel::Cancel;
+use crate::survey::Survey;
+
+/// How sure a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Confidence {
+    /// A guess by a rule of thumb.
+    Low,
+    /// The time is measured, the cause is likely.
+    Medium,
+    /// Time and cause are measured.
+    High,
+}
+
+impl Confidence {
+    /// The word in reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
+/// One thing to look at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// Stable word, see the table above.
+    pub name: &'static str,
+    /// What was found, in a few words with its figure.
+    pub title: String,
+    /// Time at stake in all steps.
+    pub stake: Dur,
+    /// Events that show it, the strongest first.
+    pub evidence: Vec<EventId>,
+    /// What to do.
+    pub advice: String,
+    /// How sure it is.
+    pub confidence: Confidence,
+    /// Page of the viewer that shows more.
+    pub page: &'static str,
+}
+
+/// Most findings that are worth reading at once.
+pub const MOST: usize = 4;
+
+/// Asks every finder; largest stake first.
+pub fn findings(survey: &Survey<'_>, cancel: &Cancel) -> Result<Vec<Finding>, Cancelled> {
+    let mut found = Vec::new();
+    for finder in finders::ALL {
+        cancel.check()?;
+        found.extend(finder(survey));
+    }
+    found.extend(device::kernels(survey, cancel)?);
+    found.extend(device::syncs(survey, cancel)?);
+    found.sort_by_key(|finding| (std::cmp::Reverse(finding.stake), finding.name));
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests;

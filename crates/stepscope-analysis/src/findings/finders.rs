@@ -1,0 +1,393 @@
+//! Finders that need no more than the survey.
+
+#![allow(
+    clippy::similar_names,
+    reason = "a trace and its tracks are called what they are"
+)]
+
+use stepscope_model::{Dur, SliceKind};
+use stepscope_store::EventId;
+
+use super::{Confidence, Finding};
+use crate::report::{duration, share};
+use crate::survey::Survey;
+
+pub(super) type Finder = fn(&Survey<'_>) -> Option<Finding>;
+
+pub(super) const ALL: &[Finder] = &[
+    input,
+    communication,
+    copies,
+    compile,
+    host,
+    uneven,
+    ranks,
+    gc,
+];
+
+/// A part of the stretches' time; 0 where they have none.
+pub(super) fn part(survey: &Survey<'_>, dur: Dur) -> f64 {
+    let all: i64 = survey
+        .breakdown
+        .parts
+        .iter()
+        .map(|parts| parts.sum().ps())
+        .sum();
+    if all > 0 {
+        dur.ps() as f64 / all as f64
+    } else {
+        0.0
+    }
+}
+
+/// `6.1 ms per step`, or of the recording where there are no steps.
+pub(super) fn per_step(survey: &Survey<'_>, stake: Dur) -> String {
+    if survey.has_steps() {
+        format!("{} per step", duration(stake.as_ns_f64() / survey.count()))
+    } else {
+        format!("{} of the recording", duration(stake.as_ns_f64()))
+    }
+}
+
+/// Slices of a kind on the threads of the stretches, inside them, longest first.
+fn longest(survey: &Survey<'_>, wanted: impl Fn(SliceKind, &str) -> bool) -> (Dur, Vec<EventId>) {
+    let trace = survey.trace;
+    let mut found: Vec<(Dur, EventId)> = Vec::new();
+    let mut total = 0_i64;
+    for stretch in &survey.stretches {
+        let Some(track) = stretch.thread else {
+            continue;
+        };
+        let slices = trace.slices(track);
+        let mut until = stretch.range.start;
+        for index in trace.candidates(track, stretch.range.clone()) {
+            let (name, category) = (slices.name[index], slices.category.get(index));
+            if !wanted(trace.kind(track, name, category), trace.name(name)) {
+                continue;
+            }
+            let start = slices.start[index].max(stretch.range.start);
+            let end = slices.end(index).min(stretch.range.end);
+            if end <= start {
+                continue;
+            }
+            // What nests counts once.
+            total = total.saturating_add(end.since(start.max(until)).ps().max(0));
+            until = until.max(end);
+            found.push((end.since(start), slices.id(index)));
+        }
+    }
+    found.sort_unstable_by_key(|(dur, id)| (std::cmp::Reverse(*dur), *id));
+    found.truncate(5);
+    let events = found.into_iter().map(|(_, id)| id).collect();
+    (Dur::from_ps(total), events)
+}
+
+/// Slices of a kind on device queues inside the stretches, longest first.
+fn longest_on_devices(survey: &Survey<'_>, wanted: SliceKind) -> Vec<EventId> {
+    let trace = survey.trace;
+    let mut found: Vec<(Dur, EventId)> = Vec::new();
+    for queue in survey.devices.list.iter().flat_map(|device| &device.queues) {
+        let slices = trace.slices(queue.track);
+        for index in 0..slices.len() {
+            let (name, category) = (slices.name[index], slices.category.get(index));
+            let long = found.last().is_none_or(|(dur, _)| slices.dur[index] > *dur);
+            if (long || found.len() < 5) && trace.kind(queue.track, name, category) == wanted {
+                found.push((slices.dur[index], slices.id(index)));
+                found.sort_unstable_by_key(|(dur, id)| (std::cmp::Reverse(*dur), *id));
+                found.truncate(5);
+            }
+        }
+    }
+    found.into_iter().map(|(_, id)| id).collect()
+}
+
+fn input(survey: &Survey<'_>) -> Option<Finding> {
+    let stake = survey.sum().input;
+    if part(survey, stake) < 0.05 {
+        return None;
+    }
+    let (_, evidence) = longest(survey, |kind, _| kind == SliceKind::Input);
+    Some(Finding {
+        name: "input",
+        title: format!(
+            "Waiting for input: {} ({})",
+            per_step(survey, stake),
+            share(part(survey, stake))
+        ),
+        stake,
+        evidence,
+        advice:
+            "Load the next batch while this one is computed: more loader workers, prefetching, \
+                 pinned memory, decoding ahead of time."
+                .to_owned(),
+        confidence: if survey.breakdown.on_device {
+            Confidence::High
+        } else {
+            Confidence::Medium
+        },
+        page: "steps",
+    })
+}
+
+fn communication(survey: &Survey<'_>) -> Option<Finding> {
+    let stake = survey.sum().exposed_communication;
+    if part(survey, stake) < 0.05 {
+        return None;
+    }
+    let mut evidence = longest_on_devices(survey, SliceKind::Collective);
+    if evidence.is_empty() {
+        evidence = longest(survey, |kind, _| kind == SliceKind::Collective).1;
+    }
+    Some(Finding {
+        name: "communication",
+        title: format!(
+            "Communication that nothing hides: {} ({})",
+            per_step(survey, stake),
+            share(part(survey, stake))
+        ),
+        stake,
+        evidence,
+        advice: "Let collectives run beside computation: smaller buckets, gradient accumulation, \
+                 overlapping all-gathers with the forward pass; check whether a late rank makes the \
+                 others wait."
+            .to_owned(),
+        confidence: Confidence::High,
+        page: "ranks",
+    })
+}
+
+fn copies(survey: &Survey<'_>) -> Option<Finding> {
+    let stake = survey.sum().exposed_copy;
+    if part(survey, stake) < 0.05 {
+        return None;
+    }
+    Some(Finding {
+        name: "copies",
+        title: format!(
+            "Copies that nothing hides: {} ({})",
+            per_step(survey, stake),
+            share(part(survey, stake))
+        ),
+        stake,
+        evidence: longest_on_devices(survey, SliceKind::Copy),
+        advice:
+            "Copy from pinned memory with non_blocking=True on a stream of its own, move data to \
+                 the device once, and keep it there."
+                .to_owned(),
+        confidence: Confidence::High,
+        page: "kernels",
+    })
+}
+
+fn compile(survey: &Survey<'_>) -> Option<Finding> {
+    let parts = &survey.breakdown.parts;
+    // The first step of each file compiles in every healthy program.
+    let mut first_of = Vec::new();
+    let mut stake = Dur::ZERO;
+    for (stretch, parts) in survey.stretches.iter().zip(parts) {
+        let first = !first_of.contains(&stretch.file);
+        first_of.push(stretch.file);
+        if !first || survey.stretches.len() == 1 {
+            stake = stake.saturating_add(parts.compile);
+        }
+    }
+    if part(survey, stake) < 0.02 {
+        return None;
+    }
+    let (_, evidence) = longest(survey, |kind, _| kind == SliceKind::Compile);
+    Some(Finding {
+        name: "compile",
+        title: format!(
+            "Compiling inside the steps: {} ({})",
+            per_step(survey, stake),
+            share(part(survey, stake))
+        ),
+        stake,
+        evidence,
+        advice:
+            "Keep shapes and Python values that reach the compiler the same from step to step: \
+                 pad the last batch, mark changing values as arguments; warm up before you measure."
+                .to_owned(),
+        confidence: Confidence::High,
+        page: "steps",
+    })
+}
+
+fn host(survey: &Survey<'_>) -> Option<Finding> {
+    if !survey.breakdown.on_device {
+        return None;
+    }
+    let sum = survey.sum();
+    let stake = sum.host.saturating_add(sum.idle);
+    if part(survey, stake) < 0.15 {
+        return None;
+    }
+    let (_, evidence) = longest(survey, |kind, _| {
+        matches!(kind, SliceKind::Host | SliceKind::Runtime | SliceKind::Wait)
+    });
+    Some(Finding {
+        name: "host",
+        title: format!(
+            "The device waits for the host: {} ({})",
+            per_step(survey, stake),
+            share(part(survey, stake))
+        ),
+        stake,
+        evidence,
+        advice:
+            "Give the device more work per launch: larger batches, compiled graphs (torch.compile, \
+                 CUDA graphs, jit over the whole step), and no logging or checks between launches."
+                .to_owned(),
+        confidence: Confidence::Medium,
+        page: "kernels",
+    })
+}
+
+fn uneven(survey: &Survey<'_>) -> Option<Finding> {
+    let times = &survey.steps.times;
+    let (limit, median) = times.outlier_ns.zip(times.p50_ns)?;
+    let finished = survey.steps.steps.iter().filter(|step| !step.unfinished);
+    let mut outliers: Vec<_> = finished
+        .filter(|step| step.dur.as_ns_f64() >= limit)
+        .collect();
+    let lost: f64 = outliers
+        .iter()
+        .map(|step| step.dur.as_ns_f64() - median)
+        .sum();
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "a part of the run's length, which is below the range of picoseconds"
+    )]
+    let stake = Dur::from_ps((lost * 1_000.0) as i64);
+    if part(survey, stake) < 0.03 {
+        return None;
+    }
+    outliers.sort_by_key(|step| (std::cmp::Reverse(step.dur), step.event));
+    let first = survey.steps.steps.first().map(|step| step.event);
+    let only_first = outliers.len() == 1 && outliers.first().map(|step| step.event) == first;
+    Some(Finding {
+        name: "uneven",
+        title: if only_first {
+            format!(
+                "The first step takes {} longer than the median",
+                duration(lost)
+            )
+        } else {
+            format!(
+                "{} of {} steps are outliers: {} lost",
+                outliers.len(),
+                times.count,
+                duration(lost)
+            )
+        },
+        stake,
+        evidence: outliers.iter().take(5).map(|step| step.event).collect(),
+        advice: if only_first {
+            "Usual for a first step (compilation, allocation, caches): leave it out of comparisons, or \
+             warm up before the recording."
+        } else {
+            "Compare a long step with a usual one on the timeline: checkpoints, validation, garbage \
+             collection, a slow batch and other jobs on the machine are the usual causes."
+        }
+        .to_owned(),
+        confidence: if only_first {
+            Confidence::Low
+        } else {
+            Confidence::Medium
+        },
+        page: "steps",
+    })
+}
+
+fn ranks(survey: &Survey<'_>) -> Option<Finding> {
+    let trace = survey.trace;
+    let files = trace.files().len();
+    if files < 2 || !survey.has_steps() {
+        return None;
+    }
+    // Work of each file: its steps without communication, mean per step.
+    let mut sums = vec![(0.0_f64, 0_u32); files];
+    for (stretch, parts) in survey.stretches.iter().zip(&survey.breakdown.parts) {
+        if let Some((work, count)) = sums.get_mut(stretch.file) {
+            let waits = parts.exposed_communication.saturating_add(parts.idle);
+            *work += parts.sum().as_ns_f64() - waits.as_ns_f64();
+            *count += 1;
+        }
+    }
+    let mut means: Vec<(f64, usize)> = sums
+        .iter()
+        .enumerate()
+        .filter(|(_, (_, count))| *count > 0)
+        .map(|(file, (work, count))| (work / f64::from(*count), file))
+        .collect();
+    if means.len() < 2 {
+        return None;
+    }
+    means.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let median = means.get((means.len() - 1) / 2)?.0;
+    let (slowest, file) = *means.last()?;
+    let steps_of_file = sums.get(file)?.1;
+    let lost = slowest - median;
+    let step = survey.steps.times.mean_ns?;
+    if lost < 0.05 * step {
+        return None;
+    }
+    let spec = &trace.files().get(file)?.spec;
+    let who = match spec.rank {
+        Some(rank) => format!("rank {rank}"),
+        None => spec.host.clone(),
+    };
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "a part of the run's length, which is below the range of picoseconds"
+    )]
+    let stake = Dur::from_ps((lost * f64::from(steps_of_file) * 1_000.0) as i64);
+    Some(Finding {
+        name: "ranks",
+        title: format!(
+            "{who} works {} longer per step than the median rank",
+            duration(lost)
+        ),
+        stake,
+        evidence: survey
+            .steps
+            .steps
+            .iter()
+            .filter(|step| step.file == file)
+            .take(3)
+            .map(|step| step.event)
+            .collect(),
+        advice: "The others wait for it in every collective: look for more input, other shapes, a \
+                 slower device or a busier machine on that rank."
+            .to_owned(),
+        confidence: Confidence::Medium,
+        page: "ranks",
+    })
+}
+
+fn gc(survey: &Survey<'_>) -> Option<Finding> {
+    let (stake, evidence) = longest(survey, |_, name| {
+        name.contains("gc.collect")
+            || name.contains("garbage collection")
+            || name.starts_with("$gc ")
+            || name == "gc"
+    });
+    if part(survey, stake) < 0.01 {
+        return None;
+    }
+    Some(Finding {
+        name: "gc",
+        title: format!(
+            "Python's garbage collector: {} ({})",
+            per_step(survey, stake),
+            share(part(survey, stake))
+        ),
+        stake,
+        evidence,
+        advice: "Collect between epochs instead of inside steps: gc.freeze() after the setup, \
+                 gc.disable() and a gc.collect() every few hundred steps."
+            .to_owned(),
+        confidence: Confidence::High,
+        page: "ops",
+    })
+}

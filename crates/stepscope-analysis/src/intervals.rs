@@ -1,0 +1,170 @@
+//! Sets of moments: unions, differences, and how much of a set lies in a range.
+//!
+//! A set is intervals in order that neither overlap nor touch. Everything is one pass, but making a
+//! set of unsorted intervals, which sorts; what is sorted in stretches already costs little more.
+
+use std::ops::Range;
+
+use stepscope_model::{Dur, Time};
+
+/// A set of moments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Moments {
+    /// Begin and end of each interval, in order.
+    parts: Vec<(Time, Time)>,
+    /// Picoseconds in all intervals before each.
+    before: Vec<i64>,
+}
+
+impl Moments {
+    /// The union of these intervals; those without length are nothing.
+    pub(crate) fn of(mut intervals: Vec<(Time, Time)>) -> Self {
+        // Stable: it finds the stretches that are in order already.
+        intervals.sort_by_key(|interval| interval.0);
+        let mut parts = Vec::new();
+        for interval in intervals {
+            extend(&mut parts, interval);
+        }
+        Self::sealed(parts)
+    }
+
+    fn sealed(parts: Vec<(Time, Time)>) -> Self {
+        let mut sum = 0_i64;
+        let before = parts
+            .iter()
+            .map(|(start, end)| {
+                let so_far = sum;
+                sum = sum.saturating_add(end.since(*start).ps());
+                so_far
+            })
+            .collect();
+        Self { parts, before }
+    }
+
+    /// The intervals, in order.
+    pub(crate) fn parts(&self) -> &[(Time, Time)] {
+        &self.parts
+    }
+
+    /// Whether there is no moment in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Moments of this set or the other.
+    pub(crate) fn union(&self, other: &Self) -> Self {
+        let (mut a, mut b) = (self.parts.iter().peekable(), other.parts.iter().peekable());
+        let mut parts = Vec::with_capacity(self.parts.len().max(other.parts.len()));
+        loop {
+            let next = match (a.peek(), b.peek()) {
+                (Some(left), Some(right)) if left.0 <= right.0 => a.next(),
+                (_, Some(_)) => b.next(),
+                (Some(_), None) => a.next(),
+                (None, None) => break,
+            };
+            if let Some(interval) = next {
+                extend(&mut parts, *interval);
+            }
+        }
+        Self::sealed(parts)
+    }
+
+    /// Moments of this set that are not in the other.
+    pub(crate) fn without(&self, other: &Self) -> Self {
+        let mut parts = Vec::new();
+        let mut at = 0;
+        for (start, end) in &self.parts {
+            let mut from = *start;
+            while other.parts.get(at).is_some_and(|cut| cut.1 <= from) {
+                at += 1;
+            }
+            let mut next = at;
+            while let Some(cut) = other.parts.get(next).filter(|cut| cut.0 < *end) {
+                if cut.0 > from {
+                    parts.push((from, cut.0));
+                }
+                from = from.max(cut.1);
+                next += 1;
+            }
+            if from < *end {
+                parts.push((from, *end));
+            }
+        }
+        Self::sealed(parts)
+    }
+
+    /// How much of the range is in the set.
+    pub(crate) fn within(&self, range: &Range<Time>) -> Dur {
+        if range.start >= range.end {
+            return Dur::ZERO;
+        }
+        Dur::from_ps(
+            self.until(range.end)
+                .saturating_sub(self.until(range.start)),
+        )
+    }
+
+    /// Picoseconds of the set before a moment.
+    fn until(&self, moment: Time) -> i64 {
+        let begun = self.parts.partition_point(|part| part.0 < moment);
+        let Some(last) = begun.checked_sub(1) else {
+            return 0;
+        };
+        let (start, end) = self.parts[last];
+        self.before[last].saturating_add(end.min(moment).since(start).ps())
+    }
+}
+
+/// Adds an interval that does not begin before the last one.
+pub(crate) fn extend(parts: &mut Vec<(Time, Time)>, interval: (Time, Time)) {
+    if interval.1 <= interval.0 {
+        return;
+    }
+    match parts.last_mut() {
+        Some(last) if last.1 >= interval.0 => last.1 = last.1.max(interval.1),
+        _ => parts.push(interval),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn set(intervals: &[(i64, i64)]) -> Moments {
+        let times = intervals
+            .iter()
+            .map(|(start, end)| (Time::from_ps(*start), Time::from_ps(*end)));
+        Moments::of(times.collect())
+    }
+
+    proptest! {
+        /// Against a picture of one character a moment.
+        #[test]
+        fn sets_are_those_of_a_picture(
+            a in prop::collection::vec((0..40_i64, 0..9_i64), 0..12),
+            b in prop::collection::vec((0..40_i64, 0..9_i64), 0..12),
+            range in (0..50_i64, 0..50_i64),
+        ) {
+            let picture = |intervals: &[(i64, i64)]| -> Vec<bool> {
+                (0..60)
+                    .map(|at| intervals.iter().any(|(start, end)| (*start..*end).contains(&at)))
+                    .collect()
+            };
+            let ends = |pairs: &[(i64, i64)]| -> Vec<(i64, i64)> {
+                pairs.iter().map(|(start, length)| (*start, start + length)).collect()
+            };
+            let (a, b) = (ends(&a), ends(&b));
+            let (in_a, in_b) = (picture(&a), picture(&b));
+            let (a, b) = (set(&a), set(&b));
+            let count = |wanted: &dyn Fn(usize) -> bool| {
+                (range.0..range.1).filter(|at| wanted(usize::try_from(*at).unwrap())).count() as i64
+            };
+            let range = Time::from_ps(range.0)..Time::from_ps(range.1);
+            prop_assert_eq!(a.within(&range).ps(), count(&|at| in_a[at]));
+            prop_assert_eq!(a.union(&b).within(&range).ps(), count(&|at| in_a[at] || in_b[at]));
+            prop_assert_eq!(a.without(&b).within(&range).ps(), count(&|at| in_a[at] && !in_b[at]));
+        }
+    }
+}

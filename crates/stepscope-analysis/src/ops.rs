@@ -1,0 +1,267 @@
+//! Which operations cost most.
+//!
+//! An **operation** is a slice of one class: what a framework dispatched, what a compiled program
+//! ran, a label, a Python function, ... ([`By`]). Operations of one class nest in each other only; what
+//! is of another class is looked through. For the rows of one class
+//!
+//! ```text
+//! count = slices that touch the range
+//! total = sum of their times, clipped to the range (one that calls itself counts each time)
+//! self  = total - the clipped time of the operations of the class directly inside
+//! share = self / sum of self over all rows
+//! ```
+//!
+//! so that on every track without overlapping slices
+//!
+//! ```text
+//! sum of self over all rows = union of the class's slices on the track
+//! ```
+//!
+//! `mean = total / count`; `p95` interpolates as [`percentile`](crate::steps::percentile) does, over
+//! times that are kept to seven digits.
+//!
+//! Rows differ in name, program and (when asked for) shapes or stack. An HLO operation's name,
+//! program, category and origin come from the event's own arguments and from the compiled programs
+//! in the file ([`hlo`]); its **framework operation** is the `op_name` of the instruction, as XProf
+//! has it, else the instruction itself.
+//!
+//! Cost: one pass over the slices of the tracks that can hold the class, tracks side by side.
+//! Arguments are read once per name and track; for each slice only where a name says too little
+//! (kernels with an HLO operation, instruction names that several programs share, shapes).
+
+mod class;
+mod collect;
+pub mod hlo;
+mod rows;
+
+use std::ops::Range;
+
+use stepscope_model::{Cancelled, SliceKind, Time, TrackKind};
+use stepscope_store::{EventId, Trace};
+
+use crate::parallel::Cancel;
+
+pub(crate) use class::is_operator;
+
+/// What the operations are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum By {
+    /// What a framework dispatched: `aten::mm`, `jit(step)/dot_general`.
+    Framework,
+    /// What compiled programs ran: `fusion.12`.
+    Hlo,
+    /// Modules of a model: `nn.Module` calls, scopes of compiled operations.
+    Module,
+    /// Actions of Lightning's trainer.
+    Action,
+    /// What programs labelled.
+    Label,
+    /// Python functions.
+    Python,
+    /// Framework operations on Neuron devices.
+    NeuronFramework,
+    /// HLO operations on Neuron devices.
+    NeuronHlo,
+}
+
+impl By {
+    /// Every class, in the order in which they are offered.
+    pub const ALL: [Self; 8] = [
+        Self::Framework,
+        Self::Hlo,
+        Self::Module,
+        Self::Action,
+        Self::Label,
+        Self::Python,
+        Self::NeuronFramework,
+        Self::NeuronHlo,
+    ];
+
+    /// The word that asks for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Framework => "framework",
+            Self::Hlo => "hlo",
+            Self::Module => "module",
+            Self::Action => "action",
+            Self::Label => "label",
+            Self::Python => "python",
+            Self::NeuronFramework => "neuron-framework",
+            Self::NeuronHlo => "neuron-hlo",
+        }
+    }
+
+    /// What people read.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Framework => "framework operations",
+            Self::Hlo => "HLO operations",
+            Self::Module => "modules",
+            Self::Action => "Lightning actions",
+            Self::Label => "labels",
+            Self::Python => "Python functions",
+            Self::NeuronFramework => "framework operations on Neuron devices",
+            Self::NeuronHlo => "HLO operations on Neuron devices",
+        }
+    }
+
+    /// The class of this word.
+    pub fn of(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|by| by.as_str() == word)
+    }
+
+    /// Whether its slices are those of compiled programs.
+    const fn of_programs(self) -> bool {
+        matches!(
+            self,
+            Self::Framework | Self::Hlo | Self::Module | Self::NeuronFramework | Self::NeuronHlo
+        )
+    }
+
+    const fn on_neuron(self) -> bool {
+        matches!(self, Self::NeuronFramework | Self::NeuronHlo)
+    }
+}
+
+/// What tells rows of one name apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Split {
+    /// Nothing.
+    #[default]
+    None,
+    /// Shapes of the inputs.
+    Shapes,
+    /// The Python functions around it.
+    Stack,
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct OpsQuery {
+    /// See [`By`].
+    pub by: By,
+    /// See [`Split`].
+    pub split: Split,
+    /// `None`: the whole run.
+    pub range: Option<Range<Time>>,
+}
+
+/// One row. Times are clipped to the range.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpRow {
+    /// The operation.
+    pub name: String,
+    /// The compiled program that ran it, `jit_step(8)`.
+    pub program: Option<String>,
+    /// XProf's word for compiled operations (`loop fusion`), else what its kind is called.
+    pub category: String,
+    /// Whether it ran on a device.
+    pub on_device: bool,
+    /// Slices.
+    pub count: u64,
+    /// Sum of their times, picoseconds.
+    pub total_ps: i128,
+    /// Without operations of the class inside, picoseconds.
+    pub self_ps: i128,
+    /// Sum by the device's own clock (`device_duration_ps`), where every occurrence has it. The
+    /// timeline shows device times put onto the host's clock, which stretches them a little.
+    pub device_ps: Option<i128>,
+    /// 95th percentile of the times, nanoseconds.
+    pub p95_ns: f64,
+    /// The longest, nanoseconds.
+    pub max_ns: f64,
+    /// Part of the self time of all rows.
+    pub share: f64,
+    /// The longest occurrence (the first of several that are equally long).
+    pub longest: EventId,
+    /// Shapes of the inputs, or of the result of a compiled operation.
+    pub shapes: Option<String>,
+    /// The stack, innermost first, where rows are split by it.
+    pub stack: Vec<String>,
+    /// `file:line` of the user's program.
+    pub source: Option<String>,
+    /// Kind for colours.
+    pub kind: SliceKind,
+}
+
+/// What [`ops`] found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OpReport {
+    /// By self time, largest first, then by name.
+    pub rows: Vec<OpRow>,
+    /// Sum of their self times, picoseconds.
+    pub self_ps: i128,
+    /// Sum of their counts.
+    pub count: u64,
+    /// Whether arguments could not be read although the trace has them.
+    pub arguments_lost: bool,
+}
+
+/// Sums the operations of one class.
+pub fn ops(trace: &Trace, query: &OpsQuery, cancel: &Cancel) -> Result<OpReport, Cancelled> {
+    let catalogue = if query.by.of_programs() {
+        hlo::Catalogue::of(trace)
+    } else {
+        hlo::Catalogue::default()
+    };
+    let collected = collect::collect(trace, query, &catalogue, cancel)?;
+    Ok(rows::finish(trace, query, &catalogue, collected))
+}
+
+/// The classes that the trace has, judged by categories, tracks and facts alone: asking for one of
+/// them may still find nothing. The first is the best first look.
+pub fn likely(trace: &Trace) -> Vec<By> {
+    let operators = trace
+        .by_category()
+        .iter()
+        .any(|(category, count)| *count > 0 && is_operator(trace.name(*category)));
+    let neuron = trace.tracks().iter().any(class::is_neuron);
+    let compiled = trace.files().iter().any(|file| !file.modules.is_empty())
+        || trace
+            .tracks()
+            .iter()
+            .any(|track| track.kind == TrackKind::DeviceQueue && class::is_xla_ops(track));
+    let mut found = Vec::new();
+    if operators {
+        found.push(By::Framework);
+    }
+    if compiled {
+        found.extend([By::Hlo, By::Framework]);
+    }
+    if neuron {
+        found.push(By::NeuronHlo);
+    }
+    found.extend([By::Hlo, By::Action, By::Label, By::Python]);
+    let mut seen = Vec::new();
+    found.retain(|by| {
+        let new = !seen.contains(by);
+        seen.push(*by);
+        new
+    });
+    found
+}
+
+/// The rows of the first class that has any: what a first look shows.
+pub fn first_look(
+    trace: &Trace,
+    split: Split,
+    range: Option<&Range<Time>>,
+    cancel: &Cancel,
+) -> Result<(By, OpReport), Cancelled> {
+    let mut last = (By::Framework, OpReport::default());
+    for by in likely(trace) {
+        let query = OpsQuery {
+            by,
+            split,
+            range: range.cloned(),
+        };
+        last = (by, ops(trace, &query, cancel)?);
+        if !last.1.rows.is_empty() {
+            break;
+        }
+    }
+    Ok(last)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! Which slices are operations of a class, judged by name, category and track.
+
+use stepscope_model::{SliceKind, TrackKind};
+use stepscope_store::Track;
+
+use super::By;
+
+/// What a name on a track is for a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// No operation of the class.
+    No,
+    /// One, whatever its arguments.
+    Yes,
+    /// Its arguments tell: it is one if it has an HLO operation.
+    IfHlo,
+}
+
+/// Framework operators in torch's profiler, of any age.
+pub(crate) fn is_operator(category: &str) -> bool {
+    category.eq_ignore_ascii_case("cpu_op") || category.eq_ignore_ascii_case("operator")
+}
+
+/// The line of a device that runs HLO operations one after the other.
+pub(super) fn is_xla_ops(track: &Track) -> bool {
+    track.name == "XLA Ops" || track.name == "Sparse Core Ops"
+}
+
+/// The line of a device that shows which program runs.
+pub(super) fn is_xla_modules(track: &Track) -> bool {
+    track.name == "XLA Modules" || track.name == "Sparse Core Modules"
+}
+
+/// How the names of device lines begin whose slices are no operations one after the other.
+const ASIDE: [&str; 3] = ["XLA TraceMe", "Async ", "Overlay"];
+
+/// A track of a Neuron device or of its runtime.
+pub(super) fn is_neuron(track: &Track) -> bool {
+    let neuron = |text: &str| text.contains("Neuron") || text.contains("neuron");
+    neuron(&track.key) || neuron(&track.name)
+}
+
+/// Whether the track can hold operations of the class at all.
+pub(super) fn can_hold(by: By, track: &Track) -> bool {
+    if track.derived || track.slices == 0 {
+        return false;
+    }
+    match track.kind {
+        TrackKind::Thread => true,
+        TrackKind::DeviceQueue => by.of_programs() && !is_xla_modules(track),
+        _ => false,
+    }
+}
+
+/// What a name is, on a track that [`can_hold`] the class.
+pub(super) fn verdict(
+    by: By,
+    track: &Track,
+    name: &str,
+    category: &str,
+    kind: SliceKind,
+) -> Verdict {
+    let compiled = || {
+        if by.on_neuron() && !is_neuron(track) {
+            return Verdict::No;
+        }
+        match track.kind {
+            TrackKind::DeviceQueue if is_xla_ops(track) => Verdict::Yes,
+            // Lines that repeat what other lines hold, or run beside them.
+            TrackKind::DeviceQueue if ASIDE.iter().any(|start| track.name.starts_with(start)) => {
+                Verdict::No
+            }
+            TrackKind::DeviceQueue => Verdict::IfHlo,
+            _ if may_be_instruction(name, category) => Verdict::IfHlo,
+            _ => Verdict::No,
+        }
+    };
+    let yes = |is: bool| if is { Verdict::Yes } else { Verdict::No };
+    match by {
+        By::Framework if is_operator(category) => Verdict::Yes,
+        By::Framework | By::Hlo | By::NeuronFramework | By::NeuronHlo => compiled(),
+        By::Module => match module(name) {
+            Some(_) => Verdict::Yes,
+            None => compiled(),
+        },
+        By::Action => yes(action(name).is_some()),
+        By::Label => yes(is_label(name, category, kind)),
+        By::Python => yes(is_python(name, category)),
+    }
+}
+
+/// XLA's own threads name the slices of instructions after them: no `::`, no blanks, no `$`.
+fn may_be_instruction(name: &str, category: &str) -> bool {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "._-%".contains(letter);
+    category.is_empty() && !name.is_empty() && name.chars().all(plain)
+}
+
+/// A Python function of torch's or JAX's tracer, or of ours.
+pub(super) fn is_python(name: &str, category: &str) -> bool {
+    category.eq_ignore_ascii_case("python_function")
+        || category.eq_ignore_ascii_case("python")
+        || category.is_empty() && name.starts_with('$')
+}
+
+/// The module that a slice is a call of: `Linear_0` of torch's tracer, `net.0` of Lightning's labels.
+pub(super) fn module(name: &str) -> Option<&str> {
+    if let Some(call) = name.strip_prefix("nn.Module: ") {
+        return Some(call);
+    }
+    let label = name.strip_prefix("[pl][module]")?;
+    Some(label.rsplit_once(": ").map_or(label, |(_, path)| path))
+}
+
+/// Whether a module's name is its whole path in the model, not only its own.
+pub(super) fn is_path(name: &str) -> bool {
+    name.starts_with("[pl][module]")
+}
+
+/// The action of Lightning's trainer that a slice is.
+pub(super) fn action(name: &str) -> Option<&str> {
+    const OWNERS: [&str; 6] = [
+        "[Strategy]",
+        "[LightningModule]",
+        "[LightningDataModule]",
+        "[Callback]",
+        "[_EvaluationLoop]",
+        "[_TrainingEpochLoop]",
+    ];
+    const PLAIN: [&str; 6] = [
+        "run_training_epoch",
+        "run_training_batch",
+        "get_train_batch",
+        "optimizer_step",
+        "model_forward",
+        "model_backward",
+    ];
+    if let Some(action) = name.strip_prefix("[pl][profile]") {
+        return Some(action);
+    }
+    (OWNERS.iter().any(|owner| name.starts_with(owner)) || PLAIN.contains(&name)).then_some(name)
+}
+
+fn is_label(name: &str, category: &str, kind: SliceKind) -> bool {
+    if name.starts_with("[pl]") || name.starts_with('$') {
+        return false;
+    }
+    if category.eq_ignore_ascii_case("user_annotation") {
+        return true;
+    }
+    let written_small = name.starts_with(|first: char| first.is_lowercase())
+        && !name.contains(|letter: char| letter.is_uppercase())
+        && !name.contains("::")
+        && !name.starts_with("end: ");
+    let labelled = matches!(
+        kind,
+        SliceKind::UserLabel | SliceKind::Input | SliceKind::Host | SliceKind::Collective
+    );
+    (category.is_empty() || category == "span") && written_small && labelled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_modules_and_actions() {
+        assert_eq!(module("nn.Module: Linear_3"), Some("Linear_3"));
+        assert_eq!(
+            module("[pl][module]torch.nn.modules.linear.Linear: net.0"),
+            Some("net.0")
+        );
+        assert_eq!(module("aten::linear"), None);
+        assert_eq!(
+            action("[pl][profile][Strategy]Single.step"),
+            Some("[Strategy]Single.step")
+        );
+        assert_eq!(action("run_training_epoch"), Some("run_training_epoch"));
+        assert_eq!(action("data_prep"), None);
+    }
+
+    #[test]
+    fn labels_are_what_users_write() {
+        let label = |name, category, kind| is_label(name, category, kind);
+        assert!(label("data_prep", "", SliceKind::Input));
+        assert!(label(
+            "enumerate(DataLoader)#X",
+            "user_annotation",
+            SliceKind::Input
+        ));
+        assert!(!label("PjitFunction(stage)", "", SliceKind::Host));
+        assert!(!label("$builtins len", "", SliceKind::Host));
+        assert!(!label("dot_general", "cpu_op", SliceKind::MatMul));
+    }
+}

@@ -1,0 +1,328 @@
+//! What the compiled programs in a trace's files say about their operations.
+
+use rustc_hash::FxHashMap;
+use stepscope_model::Instruction;
+use stepscope_store::Trace;
+
+/// Instructions that are remembered of one file; programs beyond that keep their events' own words.
+const MAX_INSTRUCTIONS: usize = 4_000_000;
+
+/// One instruction.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// See [`category`].
+    pub category: String,
+    /// Framework operation, empty where the compiler made the instruction.
+    pub op_name: String,
+    /// Kind of that operation, where the program says it.
+    pub op_type: String,
+    /// `file:line` of the user's program, empty when unknown.
+    pub source: String,
+    /// Shape of the result.
+    pub shape: String,
+}
+
+/// A program of one file.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Program {
+    name: String,
+    id: Option<u64>,
+}
+
+/// The programs of one file.
+#[derive(Clone, Debug, Default)]
+struct Programs {
+    list: Vec<Program>,
+    /// By instruction name: the program's number, and where it is in `known`.
+    instructions: FxHashMap<String, Vec<(u32, u32)>>,
+    known: Vec<Known>,
+}
+
+/// The compiled programs of all files of a trace.
+#[derive(Clone, Debug, Default)]
+pub struct Catalogue {
+    files: Vec<Programs>,
+}
+
+impl Catalogue {
+    /// Reads the programs of all files; those that cannot be read any more are left out.
+    pub fn of(trace: &Trace) -> Self {
+        let read = |file| {
+            let mut found = Programs::default();
+            let mut numbers = FxHashMap::default();
+            // What was read before a fault is kept: it is right as far as it goes.
+            let _ = trace.instructions(file, &mut |instruction| {
+                found.add(instruction, &mut numbers);
+            });
+            found
+        };
+        let any = |file: usize| {
+            let facts = trace.files().get(file);
+            facts.is_some_and(|file| !file.modules.is_empty())
+        };
+        let files = 0..trace.files().len();
+        Self {
+            files: files
+                .map(|file| {
+                    if any(file) {
+                        read(file)
+                    } else {
+                        Programs::default()
+                    }
+                })
+                .collect(),
+        }
+    }
+
+    /// The instruction of this name. Without a program's number, the program's name decides; without
+    /// either, only a name that one program has is found.
+    pub fn find(
+        &self,
+        file: usize,
+        program: Option<(&str, Option<u64>)>,
+        instruction: &str,
+    ) -> Option<&Known> {
+        let programs = self.files.get(file)?;
+        let places = programs.instructions.get(instruction)?;
+        let fits = |number: u32| {
+            let Some(known) = programs.list.get(number as usize) else {
+                return false;
+            };
+            match program {
+                None => places.len() == 1,
+                Some((_, Some(id))) if known.id.is_some() => known.id == Some(id),
+                Some((name, _)) => known.name == name,
+            }
+        };
+        let (_, at) = places.iter().find(|(number, _)| fits(*number))?;
+        programs.known.get(*at as usize)
+    }
+
+    /// The only program of the file that has this instruction, as `name(id)`; `None` when there are
+    /// several or none.
+    pub fn only_program(&self, file: usize, instruction: &str) -> Option<String> {
+        let programs = self.files.get(file)?;
+        let [(number, _)] = programs.instructions.get(instruction)?.as_slice() else {
+            return None;
+        };
+        let program = programs.list.get(*number as usize)?;
+        Some(shown(&program.name, program.id))
+    }
+}
+
+impl Programs {
+    fn add(&mut self, instruction: &Instruction<'_>, numbers: &mut FxHashMap<Program, u32>) {
+        if self.known.len() >= MAX_INSTRUCTIONS {
+            return;
+        }
+        let program = Program {
+            name: instruction.program.to_owned(),
+            id: instruction.program_id,
+        };
+        let next = low32(self.list.len());
+        let number = *numbers.entry(program.clone()).or_insert_with(|| {
+            self.list.push(program);
+            next
+        });
+        let places = self
+            .instructions
+            .entry(instruction.name.to_owned())
+            .or_default();
+        // Names are unique within a program; a file that repeats them means the first.
+        if places.iter().any(|(known, _)| *known == number) {
+            return;
+        }
+        places.push((number, low32(self.known.len())));
+        self.known.push(Known {
+            category: category(instruction.opcode, instruction.detail),
+            op_name: instruction.op_name.to_owned(),
+            op_type: instruction.op_type.to_owned(),
+            source: source(instruction),
+            shape: instruction.shape.to_owned(),
+        });
+    }
+}
+
+fn low32(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn source(instruction: &Instruction<'_>) -> String {
+    match (instruction.source_file, instruction.source_line) {
+        ("", _) => String::new(),
+        (file, 0) => file.to_owned(),
+        (file, line) => format!("{file}:{line}"),
+    }
+}
+
+/// A program as reports name it: `jit_step(8)`.
+pub fn shown(name: &str, id: Option<u64>) -> String {
+    match id {
+        Some(id) => format!("{name}({id})"),
+        None => name.to_owned(),
+    }
+}
+
+/// XProf's category of an operation: what kind of fusion, `data formatting`, `non-fusion
+/// elementwise`, else the opcode.
+pub fn category(opcode: &str, detail: &str) -> String {
+    const FORMATTING: [&str; 4] = ["transpose", "copy", "reshape", "dynamic-reshape"];
+    const ELEMENTWISE: [&str; 60] = [
+        "abs",
+        "add",
+        "and",
+        "atan2",
+        "bitcast-convert",
+        "cbrt",
+        "ceil",
+        "clamp",
+        "compare",
+        "complex",
+        "convert",
+        "cosine",
+        "count-leading-zeros",
+        "divide",
+        "erf",
+        "exponential",
+        "exponential-minus-one",
+        "floor",
+        "imag",
+        "is-finite",
+        "log",
+        "log-plus-one",
+        "logistic",
+        "maximum",
+        "minimum",
+        "multiply",
+        "negate",
+        "not",
+        "or",
+        "popcnt",
+        "power",
+        "real",
+        "reduce-precision",
+        "remainder",
+        "round-nearest-afz",
+        "round-nearest-even",
+        "rsqrt",
+        "select",
+        "shift-left",
+        "shift-right-arithmetic",
+        "shift-right-logical",
+        "sign",
+        "sine",
+        "sqrt",
+        "stochastic-convert",
+        "subtract",
+        "tan",
+        "tanh",
+        "xor",
+        "acos",
+        "acosh",
+        "asin",
+        "asinh",
+        "atanh",
+        "cosh",
+        "sinh",
+        "copy-elementwise",
+        "map",
+        "acoth",
+        "atan",
+    ];
+    match opcode {
+        "fusion" => match detail {
+            "kLoop" => "loop fusion".to_owned(),
+            "kInput" => "input fusion".to_owned(),
+            "kOutput" => "output fusion".to_owned(),
+            "kCustom" => "custom fusion".to_owned(),
+            _ => "fusion".to_owned(),
+        },
+        _ if FORMATTING.contains(&opcode) => "data formatting".to_owned(),
+        _ if ELEMENTWISE.contains(&opcode) => "non-fusion elementwise".to_owned(),
+        _ => opcode.to_owned(),
+    }
+}
+
+/// `copy-done.4` and `copy-done` of `%copy-done.4 = f32[5,1024]{1,0} copy-done(...)`; a bare name is
+/// itself, and its opcode is what stands before its number.
+pub fn name_and_opcode(text: &str) -> (&str, &str) {
+    let Some((name, rest)) = text.split_once(" = ") else {
+        let name = text.strip_prefix('%').unwrap_or(text);
+        return (name, name.split_once('.').map_or(name, |(base, _)| base));
+    };
+    let name = name.trim_start_matches("ROOT ").trim_start();
+    let name = name.strip_prefix('%').unwrap_or(name);
+    // The shape may be a tuple with blanks in it: step over its parentheses.
+    let mut depth = 0_usize;
+    let mut after = rest;
+    for (at, letter) in rest.char_indices() {
+        match letter {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth = depth.saturating_sub(1),
+            ' ' if depth == 0 => {
+                after = rest.get(at + 1..).unwrap_or("");
+                break;
+            }
+            _ => {}
+        }
+    }
+    let opcode = after.split('(').next().unwrap_or("").trim();
+    (name, opcode)
+}
+
+/// XProf's split of a `tf_op` argument, `jit(f)/dot_general:Type`: the operation, and its type, which is
+/// the path's last part where none is given.
+pub fn framework_op(text: &str) -> (&str, &str) {
+    let (path, kind) = text.rsplit_once(':').unwrap_or((text, ""));
+    if kind.is_empty() {
+        (path, path.rsplit('/').next().unwrap_or(path))
+    } else {
+        (path, kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_opcodes_of_expressions() {
+        for (text, expected) in [
+            (
+                "%copy-start = (f32[5,1]{1,0}, u32[] {:S(2)}) copy-start(f32[5] %p)",
+                ("copy-start", "copy-start"),
+            ),
+            (
+                "%fusion.2 = f32[512]{0} fusion(f32[512] %dot.1), kind=kLoop",
+                ("fusion.2", "fusion"),
+            ),
+            ("ROOT %tuple.1 = (f32[]) tuple(%a)", ("tuple.1", "tuple")),
+            ("dot_general.4", ("dot_general.4", "dot_general")),
+            ("", ("", "")),
+            ("%x = ", ("x", "")),
+        ] {
+            assert_eq!(name_and_opcode(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn categories_are_those_of_xprof() {
+        assert_eq!(category("fusion", "kLoop"), "loop fusion");
+        assert_eq!(category("copy", ""), "data formatting");
+        assert_eq!(category("tanh", ""), "non-fusion elementwise");
+        assert_eq!(category("custom-call", "__cublas$gemm"), "custom-call");
+    }
+
+    #[test]
+    fn framework_operations_have_a_type() {
+        assert_eq!(
+            framework_op("jit(matmul)/dot_general:"),
+            ("jit(matmul)/dot_general", "dot_general")
+        );
+        assert_eq!(
+            framework_op("dense/MatMul:MatMul"),
+            ("dense/MatMul", "MatMul")
+        );
+        assert_eq!(framework_op("a/b"), ("a/b", "b"));
+    }
+}

@@ -1,0 +1,366 @@
+//! From sums to rows: what each is called, what is put together, and its details.
+
+#![allow(
+    clippy::similar_names,
+    reason = "a trace and its tracks are called what they are"
+)]
+
+use rustc_hash::FxHashMap;
+use stepscope_model::{ArgValue, TrackKind};
+use stepscope_store::{EventId, Trace};
+
+use super::collect::{Collected, Sums, Tag, read_tag};
+use super::hlo::{self, Catalogue, Known};
+use super::{By, OpReport, OpRow, OpsQuery, Split, class};
+
+/// What the rows of one key share.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    name: String,
+    program: Option<String>,
+    shapes: Option<String>,
+    stack: Vec<String>,
+    on_device: bool,
+}
+
+/// A row in the making.
+struct Draft {
+    sums: Sums,
+    /// Self time of the part that named the category, which is the largest.
+    most_ps: i128,
+    category: String,
+    shapes: Option<String>,
+    source: Option<String>,
+}
+
+/// What a sum is called, and what is known of it.
+struct Identity {
+    name: String,
+    program: Option<String>,
+    category: Option<String>,
+    shapes: Option<String>,
+    source: Option<String>,
+}
+
+pub(super) fn finish(
+    trace: &Trace,
+    query: &OpsQuery,
+    catalogue: &Catalogue,
+    collected: Collected,
+) -> OpReport {
+    let mut report = OpReport {
+        arguments_lost: collected.arguments_lost,
+        ..OpReport::default()
+    };
+    let mut drafts: FxHashMap<Key, Draft> = FxHashMap::default();
+    for sums in collected.sums {
+        if sums.count == 0 {
+            continue;
+        }
+        add(trace, query, catalogue, sums, &mut drafts, &mut report);
+    }
+    let mut rows: Vec<OpRow> = drafts
+        .into_iter()
+        .map(|(key, draft)| row(trace, query.by, key, draft))
+        .collect();
+    report.self_ps = rows.iter().map(|row| row.self_ps).sum();
+    report.count = rows.iter().map(|row| row.count).sum();
+    if report.self_ps > 0 {
+        for row in &mut rows {
+            row.share = row.self_ps as f64 / report.self_ps as f64;
+        }
+    }
+    rows.sort_by(|a, b| {
+        (
+            std::cmp::Reverse(a.self_ps),
+            &a.name,
+            &a.program,
+            &a.shapes,
+            &a.stack,
+        )
+            .cmp(&(
+                std::cmp::Reverse(b.self_ps),
+                &b.name,
+                &b.program,
+                &b.shapes,
+                &b.stack,
+            ))
+    });
+    report.rows = rows;
+    report
+}
+
+fn add(
+    trace: &Trace,
+    query: &OpsQuery,
+    catalogue: &Catalogue,
+    sums: Sums,
+    drafts: &mut FxHashMap<Key, Draft>,
+    report: &mut OpReport,
+) {
+    let Some(track) = trace.tracks().get(sums.track.index()) else {
+        return;
+    };
+    let on_device = track.kind == TrackKind::DeviceQueue;
+    let text = trace.name(sums.name);
+    let compiled = sums.tag.hlo_op.is_some() || class::is_xla_ops(track);
+    let found = if compiled {
+        let (told, lost) = read_tag(trace, sums.longest);
+        report.arguments_lost |= lost;
+        let tag = Tag {
+            program: sums.tag.program.clone().or(told.program),
+            hlo_op: sums.tag.hlo_op.clone(),
+            tf_op: told.tf_op,
+            category: told.category,
+            source: told.source,
+            shapes: told.shapes,
+            ..Tag::default()
+        };
+        compiled_identity(query.by, catalogue, track.file, text, tag)
+    } else {
+        Identity {
+            name: plain_name(trace, query.by, &sums, text),
+            program: None,
+            category: None,
+            shapes: sums.tag.shapes.clone(),
+            source: None,
+        }
+    };
+    let stack = if query.split == Split::Stack {
+        let names = sums.tag.around.iter().rev();
+        names.map(|name| trace.name(*name).to_owned()).collect()
+    } else {
+        Vec::new()
+    };
+    let key = Key {
+        name: found.name,
+        program: found.program,
+        shapes: found
+            .shapes
+            .clone()
+            .filter(|_| query.split == Split::Shapes),
+        stack,
+        on_device,
+    };
+    let category = found.category.unwrap_or_else(|| match query.by {
+        By::Python => "Python".to_owned(),
+        By::Action => "action".to_owned(),
+        By::Module => "module".to_owned(),
+        _ => sums.kind.label().to_owned(),
+    });
+    let draft = Draft {
+        most_ps: sums.self_ps,
+        sums,
+        category,
+        shapes: found.shapes,
+        source: found.source,
+    };
+    match drafts.entry(key) {
+        std::collections::hash_map::Entry::Vacant(place) => {
+            place.insert(draft);
+        }
+        std::collections::hash_map::Entry::Occupied(mut place) => place.get_mut().merge(draft),
+    }
+}
+
+impl Draft {
+    fn merge(&mut self, mut other: Self) {
+        // Which worker came first must not show: the larger part decides, then the text.
+        let larger = (other.most_ps, &self.category) > (self.most_ps, &other.category);
+        if larger {
+            self.most_ps = other.most_ps;
+            self.category = other.category;
+            self.sums.kind = other.sums.kind;
+        }
+        let (mine, others) = (&mut self.sums, &mut other.sums);
+        mine.count += others.count;
+        mine.total_ps += others.total_ps;
+        mine.self_ps += others.self_ps;
+        mine.device_ps = mine
+            .device_ps
+            .zip(others.device_ps)
+            .map(|(mine, others)| mine + others);
+        mine.times.append(&mut others.times);
+        let longer = others.max > mine.max;
+        if longer || (others.max == mine.max && others.longest < mine.longest) {
+            mine.max = others.max;
+            mine.longest = others.longest;
+            self.shapes = other.shapes;
+            self.source = other.source.or(self.source.take());
+        } else {
+            self.source = self.source.take().or(other.source);
+        }
+    }
+}
+
+/// The name of an operation that no compiled program holds.
+fn plain_name(trace: &Trace, by: By, sums: &Sums, text: &str) -> String {
+    match by {
+        By::Module if class::is_path(text) => class::module(text).unwrap_or(text).to_owned(),
+        By::Module => {
+            let parts = sums.tag.around.iter().map(|name| {
+                let name = trace.name(*name);
+                class::module(name).unwrap_or(name)
+            });
+            let path = parts.collect::<Vec<_>>().join("/");
+            if path.is_empty() {
+                class::module(text).unwrap_or(text).to_owned()
+            } else {
+                path
+            }
+        }
+        By::Action => class::action(text).unwrap_or(text).to_owned(),
+        _ => text.to_owned(),
+    }
+}
+
+/// The name and details of an operation of a compiled program.
+fn compiled_identity(by: By, catalogue: &Catalogue, file: usize, text: &str, tag: Tag) -> Identity {
+    let instruction = tag.hlo_op.as_deref().unwrap_or(text);
+    let (hlo_name, opcode) = hlo::name_and_opcode(instruction);
+    let program = tag.program.as_deref().map(split_program);
+    let known = catalogue.find(file, program, hlo_name);
+    let told =
+        |read: fn(&Known) -> &String| known.map(read).filter(|text| !text.is_empty()).cloned();
+    let category = tag
+        .category
+        .or_else(|| told(|known| &known.category))
+        .unwrap_or_else(|| hlo::category(opcode, ""));
+    let source = told(|known| &known.source).or(tag.source);
+    let shapes = told(|known| &known.shape)
+        .or(tag.shapes)
+        .or_else(|| expression_shape(text));
+    let op_name = told(|known| &known.op_name);
+    let (op, kind) = match (&op_name, &tag.tf_op) {
+        (Some(path), _) => {
+            let (path, kind) = hlo::framework_op(path);
+            let told_kind = told(|known| &known.op_type);
+            (
+                path.to_owned(),
+                told_kind.unwrap_or_else(|| kind.to_owned()),
+            )
+        }
+        (None, Some(tf_op)) => {
+            let (path, kind) = hlo::framework_op(tf_op);
+            (path.to_owned(), kind.to_owned())
+        }
+        (None, None) => (String::new(), String::new()),
+    };
+    match by {
+        By::Hlo | By::NeuronHlo => Identity {
+            name: hlo_name.to_owned(),
+            program: tag.program,
+            category: Some(category),
+            shapes,
+            source,
+        },
+        By::Module => Identity {
+            name: match op.rsplit_once('/') {
+                Some((scope, _)) => scope.to_owned(),
+                None => tag
+                    .program
+                    .clone()
+                    .unwrap_or_else(|| "(no module)".to_owned()),
+            },
+            program: tag.program,
+            category: Some("module".to_owned()),
+            shapes: None,
+            source,
+        },
+        // What the compiler made stands for itself, as in XProf.
+        _ if op.is_empty() => Identity {
+            name: hlo_name.to_owned(),
+            program: None,
+            category: Some("Unknown".to_owned()),
+            shapes,
+            source,
+        },
+        _ => Identity {
+            name: op,
+            program: None,
+            category: Some(kind),
+            shapes,
+            source,
+        },
+    }
+}
+
+/// `jit_step` and 8 of `jit_step(8)`.
+fn split_program(text: &str) -> (&str, Option<u64>) {
+    text.strip_suffix(')')
+        .and_then(|text| text.rsplit_once('('))
+        .and_then(|(name, id)| Some((name, Some(id.parse().ok()?))))
+        .unwrap_or((text, None))
+}
+
+/// The result's shape in an expression, without its layout.
+fn expression_shape(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once(" = ")?;
+    let end = rest.find(['{', ' '])?;
+    let shape = rest.get(..end)?;
+    (shape.ends_with(']') && !shape.starts_with('(')).then(|| shape.to_owned())
+}
+
+fn row(trace: &Trace, by: By, key: Key, draft: Draft) -> OpRow {
+    let Draft {
+        mut sums,
+        category,
+        shapes,
+        source,
+        ..
+    } = draft;
+    OpRow {
+        p95_ns: percentile(&mut sums.times, 0.95),
+        max_ns: sums.max.as_ns_f64(),
+        shapes: shapes.or_else(|| match by {
+            By::Framework => input_shapes(trace, sums.longest),
+            _ => None,
+        }),
+        name: key.name,
+        program: key.program,
+        category,
+        on_device: key.on_device,
+        count: sums.count,
+        total_ps: sums.total_ps,
+        self_ps: sums.self_ps,
+        device_ps: sums.device_ps,
+        share: 0.0,
+        longest: sums.longest,
+        stack: key.stack,
+        source,
+        kind: sums.kind,
+    }
+}
+
+/// Shapes of the inputs of one occurrence, as torch records them.
+fn input_shapes(trace: &Trace, event: EventId) -> Option<String> {
+    let mut shapes = None;
+    // Without arguments there are no shapes to show.
+    let _ = trace.args(event, &mut |key, value| {
+        if let ("Input Dims" | "Input dims", ArgValue::Json(text) | ArgValue::Str(text)) =
+            (key, value)
+        {
+            shapes = Some(text.to_owned());
+        }
+    });
+    shapes
+}
+
+/// As [`crate::steps::percentile`]; 0 of no values. Reorders the values.
+fn percentile(values: &mut [f32], p: f64) -> f64 {
+    let Some(last) = values.len().checked_sub(1) else {
+        return 0.0;
+    };
+    let position = p * last as f64;
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the position lies between 0 and the index of the last value"
+    )]
+    let below = (position.floor() as usize).min(last);
+    let (_, low, above) = values.select_nth_unstable_by(below, f32::total_cmp);
+    let low = f64::from(*low);
+    let high = above.iter().copied().min_by(f32::total_cmp);
+    let high = high.map_or(low, f64::from);
+    low + (high - low) * (position - below as f64)
+}

@@ -1,0 +1,357 @@
+//! [`ops`](crate::ops) as a report.
+
+use stepscope_model::Cancelled;
+use stepscope_store::Trace;
+
+use crate::ops::{By, OpReport, OpRow, OpsQuery, Split, first_look, ops};
+use crate::parallel::Cancel;
+use crate::report::{Cell, Column, Report, Table, Unit, duration, share};
+use crate::reports::Options;
+
+const KIND: &str = "ops";
+
+/// What the rows can be: a class of operations, or the first look split or as a tree.
+pub(super) const BY: &[&str] = &[
+    "auto",
+    "framework",
+    "hlo",
+    "module",
+    "action",
+    "label",
+    "python",
+    "neuron-framework",
+    "neuron-hlo",
+    "shape",
+    "stack",
+    "tree",
+];
+
+pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
+    let word = options.by.as_deref().unwrap_or("auto");
+    let split = match word {
+        "shape" => Split::Shapes,
+        "stack" => Split::Stack,
+        _ => Split::None,
+    };
+    let range = options.range.clone();
+    let (by, found) = match By::of(word) {
+        Some(by) => (by, ops(trace, &OpsQuery { by, split, range }, cancel)?),
+        None => first_look(trace, split, range.as_ref(), cancel)?,
+    };
+    if found.rows.is_empty() {
+        let asked = By::of(word);
+        return Ok(missing(asked));
+    }
+    let mut report = Report::new(KIND);
+    report.sentence = sentence(by, &found);
+    report.scalar("by", "Operations", Unit::Text, by.as_str());
+    report.scalar("ops", "Rows", Unit::Count, found.rows.len());
+    report.scalar("count", "Occurrences", Unit::Count, found.count);
+    report.scalar("self_ns", "Self time", Unit::Ns, ns(found.self_ps));
+    report.table = if word == "tree" {
+        tree(&found)
+    } else {
+        rows(&found.rows, options.top)
+    };
+    report.table.cut(options.top);
+    if found.arguments_lost {
+        report.notes.push(
+            "the file is not what it was when it was opened: programs and origins of some operations are not known"
+                .to_owned(),
+        );
+    }
+    Ok(report)
+}
+
+fn sentence(by: By, found: &OpReport) -> String {
+    let Some(first) = found.rows.first() else {
+        return String::new();
+    };
+    format!(
+        "{} {} took {}; most of it {} ({}).",
+        found.rows.len(),
+        by.title(),
+        duration(ns(found.self_ps)),
+        shortened(&first.name),
+        share(first.share)
+    )
+}
+
+/// A name that fits into a sentence.
+pub(super) fn shortened(name: &str) -> String {
+    const MOST: usize = 60;
+    if name.chars().count() <= MOST {
+        return name.to_owned();
+    }
+    let mut short: String = name.chars().take(MOST - 1).collect();
+    short.push('…');
+    short
+}
+
+fn ns(ps: i128) -> f64 {
+    ps as f64 / 1_000.0
+}
+
+fn mean(row: &OpRow) -> f64 {
+    ns(row.total_ps) / row.count.max(1) as f64
+}
+
+pub(super) fn columns() -> Vec<Column> {
+    vec![
+        Column::new("name", "Operation", Unit::Text),
+        Column::new("program", "Program", Unit::Text),
+        Column::new("category", "Category", Unit::Text),
+        Column::new("place", "Where", Unit::Text),
+        Column::new("count", "Count", Unit::Count),
+        Column::new("total_ns", "Total", Unit::Ns),
+        Column::new("self_ns", "Self", Unit::Ns),
+        Column::new("share", "Share", Unit::Share),
+        Column::new("mean_ns", "Mean", Unit::Ns),
+        Column::new("p95_ns", "p95", Unit::Ns),
+        Column::new("max_ns", "Longest", Unit::Ns),
+        Column::new("device_clock_ns", "By the device's clock", Unit::Ns),
+        Column::new("shapes", "Shapes", Unit::Text),
+        Column::new("source", "Source", Unit::Text),
+        Column::new("stack", "Stack", Unit::Text),
+        Column::new("kind", "Kind", Unit::Text),
+        Column::new("event", "Longest occurrence", Unit::Event),
+    ]
+}
+
+/// The first rows; the rest is counted.
+pub(super) fn rows(found: &[OpRow], top: usize) -> Table {
+    let mut table = Table::new(columns());
+    for row in found.iter().take(top) {
+        table.push([
+            row.name.as_str().into(),
+            row.program.clone().into(),
+            row.category.as_str().into(),
+            if row.on_device { "device" } else { "host" }.into(),
+            row.count.into(),
+            ns(row.total_ps).into(),
+            ns(row.self_ps).into(),
+            row.share.into(),
+            mean(row).into(),
+            row.p95_ns.into(),
+            row.max_ns.into(),
+            row.device_ps.map(ns).into(),
+            row.shapes.clone().into(),
+            row.source.clone().into(),
+            if row.stack.is_empty() {
+                Cell::Empty
+            } else {
+                row.stack.clone().into()
+            },
+            row.kind.label().into(),
+            row.longest.into(),
+        ]);
+    }
+    table.left_out = found.len().saturating_sub(top) as u64;
+    table
+}
+
+/// Sums of a branch.
+#[derive(Clone, Copy, Default)]
+struct Branch {
+    count: u64,
+    total_ps: i128,
+    self_ps: i128,
+    share: f64,
+}
+
+impl Branch {
+    fn of<'a>(rows: impl Iterator<Item = &'a OpRow>) -> Self {
+        let mut sum = Self::default();
+        for row in rows {
+            sum.count += row.count;
+            sum.total_ps += row.total_ps;
+            sum.self_ps += row.self_ps;
+            sum.share += row.share;
+        }
+        sum
+    }
+}
+
+/// Program > category > operation, each level by self time.
+fn tree(found: &OpReport) -> Table {
+    let mut table = Table::new(vec![
+        Column::new("name", "Operation", Unit::Text),
+        Column::new("level", "Level", Unit::Text),
+        Column::new("depth", "Depth", Unit::Count),
+        Column::new("parent", "Parent row", Unit::Number),
+        Column::new("count", "Count", Unit::Count),
+        Column::new("total_ns", "Total", Unit::Ns),
+        Column::new("self_ns", "Self", Unit::Ns),
+        Column::new("share", "Share", Unit::Share),
+        Column::new("mean_ns", "Mean", Unit::Ns),
+        Column::new("p95_ns", "p95", Unit::Ns),
+        Column::new("shapes", "Shapes", Unit::Text),
+        Column::new("source", "Source", Unit::Text),
+        Column::new("event", "Longest occurrence", Unit::Event),
+    ]);
+    let all: Vec<&OpRow> = found.rows.iter().collect();
+    let program = |row: &OpRow| row.program.clone().unwrap_or_default();
+    for (name, rows) in groups(&all, program) {
+        let title = if name.is_empty() {
+            "(no program)"
+        } else {
+            &name
+        };
+        let at = push_branch(&mut table, title, "program", 0, None, &rows);
+        for (name, rows) in groups(&rows, |row| row.category.clone()) {
+            let parent = push_branch(&mut table, &name, "category", 1, Some(at), &rows);
+            for row in rows {
+                table.push([
+                    row.name.as_str().into(),
+                    "op".into(),
+                    2_u32.into(),
+                    parent.into(),
+                    row.count.into(),
+                    ns(row.total_ps).into(),
+                    ns(row.self_ps).into(),
+                    row.share.into(),
+                    mean(row).into(),
+                    row.p95_ns.into(),
+                    row.shapes.clone().into(),
+                    row.source.clone().into(),
+                    row.longest.into(),
+                ]);
+            }
+        }
+    }
+    table
+}
+
+/// Adds a branch; its place among the rows.
+fn push_branch(
+    table: &mut Table,
+    name: &str,
+    level: &str,
+    depth: u32,
+    parent: Option<usize>,
+    rows: &[&OpRow],
+) -> usize {
+    let sum = Branch::of(rows.iter().copied());
+    let at = table.rows.len();
+    table.push([
+        name.into(),
+        level.into(),
+        depth.into(),
+        parent.into(),
+        sum.count.into(),
+        ns(sum.total_ps).into(),
+        ns(sum.self_ps).into(),
+        sum.share.into(),
+        (ns(sum.total_ps) / sum.count.max(1) as f64).into(),
+        Cell::Empty,
+        Cell::Empty,
+        Cell::Empty,
+        Cell::Empty,
+    ]);
+    at
+}
+
+/// Rows with the same key, the groups by self time, their rows in the order given.
+fn groups<'a>(rows: &[&'a OpRow], key: impl Fn(&OpRow) -> String) -> Vec<(String, Vec<&'a OpRow>)> {
+    let mut found: Vec<(String, Vec<&OpRow>)> = Vec::new();
+    let mut places = rustc_hash::FxHashMap::<String, usize>::default();
+    for row in rows {
+        let key = key(row);
+        let place = *places.entry(key.clone()).or_insert_with(|| {
+            found.push((key, Vec::new()));
+            found.len() - 1
+        });
+        if let Some((_, members)) = found.get_mut(place) {
+            members.push(row);
+        }
+    }
+    found.sort_by_cached_key(|(name, rows)| {
+        let sum: i128 = rows.iter().map(|row| row.self_ps).sum();
+        (std::cmp::Reverse(sum), name.clone())
+    });
+    found
+}
+
+fn missing(by: Option<By>) -> Report {
+    let (reason, fix) = match by {
+        Some(By::Framework) => (
+            "no framework operations are in this run",
+            "with torch.profiler.profile(activities=[ProfilerActivity.CPU]) as profiler:",
+        ),
+        Some(By::Hlo | By::NeuronHlo) => (
+            "no operations of compiled programs are in this run",
+            "jax.profiler.start_trace(logdir)  # with host_tracer_level=2 or more on CPU",
+        ),
+        Some(By::NeuronFramework) => (
+            "no operations of Neuron devices are in this run",
+            "xp.trace(\"localhost:9012\", logdir)  # around a step on a Neuron device",
+        ),
+        Some(By::Module) => (
+            "no modules are in this run",
+            "torch.profiler.profile(with_modules=True, with_stack=True)",
+        ),
+        Some(By::Action) => (
+            "no actions of Lightning's trainer are in this run",
+            "Trainer(profiler=stepscope.lightning.StepscopeProfiler())",
+        ),
+        Some(By::Python) => (
+            "no Python functions are in this run",
+            "torch.profiler.profile(with_stack=True), or options.python_tracer_level = 1 in JAX",
+        ),
+        Some(By::Label) | None => (
+            "no operations, labels or functions are in this run",
+            "stepscope.annotate(\"forward\")  # around a part of the program",
+        ),
+    };
+    Report::missing(KIND, reason, fix)
+}
+
+#[cfg(test)]
+mod tests {
+    use stepscope_store::drawing;
+
+    use super::*;
+
+    fn report(drawing: &str, by: &str) -> Report {
+        let options = Options {
+            by: Some(by.to_owned()),
+            ..Options::default()
+        };
+        make(&drawing::trace(drawing), &options, &Cancel::default()).unwrap()
+    }
+
+    #[test]
+    fn a_tree_has_parents_before_their_children_and_its_levels_add_up() {
+        let report = report("main | load-----  fwd---  load--", "tree");
+        let column = |key: &str| {
+            let at = report
+                .table
+                .columns
+                .iter()
+                .position(|column| column.key == key);
+            at.unwrap()
+        };
+        let (depth, parent, own) = (column("depth"), column("parent"), column("self_ns"));
+        let mut by_depth = [0.0; 3];
+        for (at, row) in report.table.rows.iter().enumerate() {
+            let Cell::Int(depth) = row[depth] else {
+                panic!()
+            };
+            if let Cell::Int(parent) = row[parent] {
+                assert!(usize::try_from(parent).unwrap() < at);
+            }
+            if let Cell::Number(own) = row[own] {
+                by_depth[usize::try_from(depth).unwrap()] += own;
+            }
+        }
+        assert!(
+            (by_depth[0] - by_depth[2]).abs() < 1e-6 && (by_depth[1] - by_depth[2]).abs() < 1e-6
+        );
+    }
+
+    #[test]
+    fn what_is_not_there_says_how_to_record_it() {
+        let report = report("main | load-----", "hlo");
+        assert!(report.missing.unwrap().fix.contains("start_trace"));
+    }
+}

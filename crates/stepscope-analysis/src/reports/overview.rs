@@ -1,0 +1,171 @@
+//! The first page of a run: cards, step times, where the time goes, top operations, findings,
+//! environment.
+
+use std::fmt::Write as _;
+
+use stepscope_model::{Cancelled, Dur};
+use stepscope_store::Trace;
+
+use super::{findings as findings_report, ops as ops_report, steps as steps_report};
+use crate::findings::{MOST, findings};
+use crate::ops::{Split, first_look};
+use crate::parallel::Cancel;
+use crate::report::{Column, Report, Table, Unit, duration, share};
+use crate::reports::Options;
+use crate::steps::breakdown::StepParts;
+use crate::survey::Survey;
+
+const KIND: &str = "overview";
+
+/// Operations that are shown.
+const TOP_OPS: usize = 5;
+/// Steps that are shown at most: a page has fewer pixels.
+const MOST_STEPS: usize = 2_000;
+
+pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
+    let range = options.range.as_ref();
+    let survey = Survey::of(trace, range, cancel)?;
+    if survey.stretches.is_empty() {
+        let mut report = Report::missing(
+            KIND,
+            "nothing was recorded in this run",
+            "stepscope.start_trace(logdir)  # before the loop, and stop_trace() after it",
+        );
+        report.section("environment", "Environment", environment(trace));
+        return Ok(report);
+    }
+    let found = findings(&survey, cancel)?;
+    let (by, operations) = first_look(trace, Split::None, range, cancel)?;
+    let sum = survey.sum();
+    let all = sum.sum().as_ns_f64();
+    let times = &survey.steps.times;
+    let mut report = Report::new(KIND);
+    report.sentence = sentence(&survey, &sum);
+    report.scalar("steps", "Steps", Unit::Count, times.count);
+    report.scalar(
+        "derived_from",
+        "Derived from",
+        Unit::Text,
+        survey.steps.derived.clone(),
+    );
+    report.scalar("step_p50_ns", "Step time", Unit::Ns, times.p50_ns);
+    report.scalar("step_p90_ns", "p90", Unit::Ns, times.p90_ns);
+    report.scalar("step_mean_ns", "Mean", Unit::Ns, times.mean_ns);
+    report.scalar(
+        "device_busy_share",
+        "Device busy",
+        Unit::Share,
+        survey.device_busy(),
+    );
+    report.scalar(
+        "exposed_communication_share",
+        "Communication not hidden",
+        Unit::Share,
+        (sum.communication > Dur::ZERO).then(|| sum.exposed_communication.as_ns_f64() / all),
+    );
+    report.scalar(
+        "input_share",
+        "Waiting for input",
+        Unit::Share,
+        sum.input.as_ns_f64() / all,
+    );
+    report.scalar(
+        "duration_ns",
+        "Recording",
+        Unit::Ns,
+        trace.slice_span().map(|span| span.end.since(span.start)),
+    );
+    report.table = findings_report::table(&survey, &found);
+    report.table.cut(options.top.min(MOST));
+    if survey.has_steps() {
+        let mut series = steps_report::by_step(&survey);
+        series.cut(MOST_STEPS);
+        report.section("steps", "Step times", series);
+    }
+    report.section("time", "Where the time goes", time(&survey, &sum));
+    let mut top = ops_report::rows(&operations.rows, TOP_OPS);
+    top.cut(options.top.min(TOP_OPS));
+    report.section("ops", format!("Top {}", by.title()), top);
+    report.section("environment", "Environment", environment(trace));
+    report.notes.clone_from(&survey.steps.notes);
+    Ok(report)
+}
+
+fn sentence(survey: &Survey<'_>, sum: &StepParts) -> String {
+    let times = &survey.steps.times;
+    let mut text = match (times.p50_ns, times.p90_ns) {
+        (Some(p50), Some(p90)) => {
+            let what = if survey.steps.derived.is_some() {
+                "Derived steps"
+            } else {
+                "Steps"
+            };
+            format!("{what} take {} (p90 {}).", duration(p50), duration(p90))
+        }
+        _ => "No steps are marked.".to_owned(),
+    };
+    if let Some(busy) = survey.device_busy() {
+        let _ = write!(
+            text,
+            " The device is busy {} of {}.",
+            share(busy),
+            if survey.has_steps() {
+                "that"
+            } else {
+                "the recording"
+            }
+        );
+    }
+    let per = |dur: Dur| duration(dur.as_ns_f64() / survey.count());
+    let all = sum.sum().as_ns_f64();
+    if all > 0.0 && sum.input.as_ns_f64() / all >= 0.01 && survey.has_steps() {
+        let _ = write!(text, " {} per step waits for input.", per(sum.input));
+    }
+    text
+}
+
+/// One row for each bucket, of all stretches together.
+fn time(survey: &Survey<'_>, sum: &StepParts) -> Table {
+    let mut table = Table::new(vec![
+        Column::new("bucket", "Bucket", Unit::Text),
+        Column::new("total_ns", "Total", Unit::Ns),
+        Column::new("per_step_ns", "Per step", Unit::Ns),
+        Column::new("share", "Share", Unit::Share),
+    ]);
+    let all = sum.sum().as_ns_f64();
+    for (name, dur) in sum.buckets() {
+        let ns = dur.as_ns_f64();
+        table.push([
+            name.into(),
+            ns.into(),
+            survey.has_steps().then(|| ns / survey.count()).into(),
+            (ns / all).into(),
+        ]);
+    }
+    table
+}
+
+/// What the files say of where they were made.
+fn environment(trace: &Trace) -> Table {
+    let mut table = Table::new(vec![
+        Column::new("host", "Host", Unit::Text),
+        Column::new("rank", "Rank", Unit::Count),
+        Column::new("key", "Key", Unit::Text),
+        Column::new("value", "Value", Unit::Text),
+    ]);
+    for file in trace.files() {
+        let mut row = |key: &str, value: String| {
+            table.push([
+                file.spec.host.as_str().into(),
+                file.spec.rank.into(),
+                key.into(),
+                value.into(),
+            ]);
+        };
+        row("format", file.spec.format.clone());
+        for (key, value) in &file.facts {
+            row(key, value.to_string());
+        }
+    }
+    table
+}

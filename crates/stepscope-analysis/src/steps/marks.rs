@@ -1,0 +1,70 @@
+//! The markers that make steps: those of the program, and which of them count.
+
+use rustc_hash::FxHashMap;
+use stepscope_model::{SliceFlags, Time, TrackId, TrackKind};
+use stepscope_store::Trace;
+
+/// One step in the making: its marker and its file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Marker {
+    pub(super) number: i64,
+    pub(super) file: usize,
+    pub(super) track: TrackId,
+    /// Index within the track.
+    pub(super) index: usize,
+    pub(super) start: Time,
+    pub(super) end: Time,
+    pub(super) unfinished: bool,
+}
+
+/// The markers that count, by begin, and tracks whose marks say the same again.
+pub(super) fn markers(trace: &Trace) -> (Vec<Marker>, Vec<TrackId>) {
+    let mut by_track: FxHashMap<TrackId, Vec<Marker>> = FxHashMap::default();
+    for mark in trace.step_marks() {
+        let Some((on, index)) = trace.place_of_slice(mark.event) else {
+            continue;
+        };
+        let slices = trace.slices(on);
+        let (Some(file), Some(start)) = (
+            trace.tracks().get(on.index()).map(|track| track.file),
+            slices.start.get(index),
+        ) else {
+            continue;
+        };
+        by_track.entry(on).or_default().push(Marker {
+            number: mark.number,
+            file,
+            track: on,
+            index,
+            start: *start,
+            end: slices.end(index),
+            unfinished: trace
+                .slice_flags(on, index)
+                .contains(SliceFlags::UNFINISHED),
+        });
+    }
+    let mut groups: Vec<_> = by_track.into_iter().collect();
+    let kind = |track: TrackId| trace.tracks().get(track.index()).map(|track| track.kind);
+    groups.sort_by_key(|(track, marks)| {
+        let thread_first = u8::from(kind(*track) != Some(TrackKind::Thread));
+        (std::cmp::Reverse(marks.len()), thread_first, *track)
+    });
+    let mut taken: FxHashMap<(usize, i64), TrackId> = FxHashMap::default();
+    let mut kept = Vec::new();
+    let mut repeated = Vec::new();
+    for (track, marks) in groups {
+        let before = kept.len();
+        let all = marks.len();
+        for marker in marks {
+            let owner = *taken.entry((marker.file, marker.number)).or_insert(track);
+            if owner == track {
+                kept.push(marker);
+            }
+        }
+        if kept.len() - before < all {
+            repeated.push(track);
+        }
+    }
+    kept.sort_by_key(|marker| (marker.start, marker.file, marker.track, marker.index));
+    (kept, repeated)
+}

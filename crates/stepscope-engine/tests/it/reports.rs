@@ -1,0 +1,339 @@
+//! Reports over the folder of real traces: their equations, and XProf's figures.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use stepscope_engine::Run;
+use stepscope_engine::analysis::parallel::Cancel;
+use stepscope_engine::analysis::reports::{self, KINDS, Options};
+
+use crate::traces::{below, folder, open};
+
+fn report(run: &Run, kind: &str, by: Option<&str>) -> Value {
+    let options = Options {
+        by: by.map(str::to_owned),
+        ..Options::default()
+    };
+    let report = reports::make(&run.trace, kind, &options, &Cancel::default()).unwrap();
+    serde_json::to_value(&report).unwrap()
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(0.0)
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-6 * a.abs().max(b.abs()).max(1.0)
+}
+
+/// Every file that may be a trace, the broken ones included.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    below(folder, |path| {
+        let name = path.to_string_lossy();
+        path.is_file()
+            && !name.contains(".truth")
+            && !name.contains("/generators/")
+            && [".json", ".gz", ".pb", ".pftrace", ".perfetto-trace", ".et"]
+                .iter()
+                .any(|end| name.ends_with(end))
+    })
+}
+
+#[test]
+fn every_report_of_every_trace_is_whole() {
+    let Some(folder) = folder() else { return };
+    let mut seen = 0;
+    for path in files(&folder) {
+        for run in open(&path) {
+            seen += 1;
+            for kind in KINDS {
+                for by in std::iter::once(None).chain(kind.by.iter().copied().map(Some)) {
+                    let what = format!("{} of {} by {by:?}", kind.name, path.display());
+                    let found = report(&run, kind.name, by);
+                    let missing = &found["missing"];
+                    if !missing.is_null() {
+                        let fix = missing["fix"].as_str().unwrap_or_default();
+                        assert!(!fix.is_empty(), "{what}: no way to record it");
+                        continue;
+                    }
+                    assert_ne!(found["sentence"], "", "{what}");
+                    assert!(!found.to_string().contains("NaN"), "{what}");
+                    let keys: Vec<&str> = found["columns"]
+                        .as_array()
+                        .unwrap()
+                        .iter()
+                        .filter_map(|column| column["key"].as_str())
+                        .collect();
+                    for row in found["rows"].as_array().unwrap() {
+                        assert_eq!(row.as_object().unwrap().len(), keys.len(), "{what}");
+                    }
+                }
+            }
+        }
+    }
+    assert!(seen > 90, "only {seen} runs were opened");
+}
+
+#[test]
+fn steps_are_the_sum_of_their_buckets() {
+    let Some(folder) = folder() else { return };
+    const BUCKETS: [&str; 7] = [
+        "compute_ns",
+        "exposed_communication_ns",
+        "exposed_copy_ns",
+        "input_ns",
+        "compile_ns",
+        "host_ns",
+        "idle_ns",
+    ];
+    let mut steps = 0;
+    for path in files(&folder) {
+        for run in open(&path) {
+            let found = report(&run, "steps", Some("step"));
+            for row in found["rows"].as_array().into_iter().flatten() {
+                if row["unfinished"] == true {
+                    continue;
+                }
+                let sum: f64 = BUCKETS.iter().map(|bucket| number(&row[*bucket])).sum();
+                let step = number(&row["duration_ns"]);
+                assert!(near(sum, step), "{}: {sum} of {step}", path.display());
+                assert!(BUCKETS.iter().all(|bucket| number(&row[*bucket]) >= 0.0));
+                assert!(
+                    number(&row["communication_ns"]) >= number(&row["exposed_communication_ns"])
+                );
+                steps += 1;
+            }
+        }
+    }
+    assert!(steps > 300, "only {steps} steps were looked at");
+}
+
+#[test]
+fn shares_of_operations_add_up() {
+    let Some(folder) = folder() else { return };
+    let kind = reports::kind("ops").unwrap();
+    for path in files(&folder) {
+        for run in open(&path) {
+            for by in kind.by.iter().filter(|by| **by != "tree") {
+                let found = report(&run, "ops", Some(by));
+                if !found["missing"].is_null() {
+                    continue;
+                }
+                let rows = found["rows"].as_array().unwrap();
+                let sum = |key: &str| rows.iter().map(|row| number(&row[key])).sum::<f64>();
+                let what = format!("{} by {by}", path.display());
+                let own = number(&found["summary"]["self_ns"]);
+                assert!(near(sum("self_ns"), own), "{what}");
+                assert!(
+                    near(sum("count"), number(&found["summary"]["count"])),
+                    "{what}"
+                );
+                assert!(own <= 0.0 || near(sum("share"), 1.0), "{what}");
+                for row in rows {
+                    assert!(
+                        number(&row["p95_ns"]) <= number(&row["max_ns"]) * (1.0 + 1e-6),
+                        "{what}"
+                    );
+                    assert!(
+                        number(&row["self_ns"]) <= number(&row["total_ns"]) + 1e-6,
+                        "{what}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// A file of figures, inflated where it is packed.
+fn figures(path: &Path) -> Value {
+    let bytes = std::fs::read(path).unwrap();
+    let text = if path.extension().is_some_and(|end| end == "gz") {
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(&*bytes)
+            .read_to_string(&mut text)
+            .unwrap();
+        text
+    } else {
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Rows of one of XProf's tables, by the ids of its columns.
+fn table(table: &Value) -> Vec<BTreeMap<String, Value>> {
+    let ids: Vec<&str> = table["cols"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|column| column["id"].as_str().unwrap_or_default())
+        .collect();
+    let rows = table["rows"].as_array().into_iter().flatten();
+    rows.map(|row| {
+        let cells = row["c"].as_array().into_iter().flatten();
+        ids.iter()
+            .zip(cells)
+            .map(|(id, cell)| ((*id).to_owned(), cell["v"].clone()))
+            .collect()
+    })
+    .collect()
+}
+
+/// Runs of XSpace files with XProf's figures beside them: the run, and where a tool's figures are.
+fn with_xprof(folder: &Path) -> Vec<(PathBuf, PathBuf)> {
+    let mut found = Vec::new();
+    for truth in below(folder, |path| path.to_string_lossy().ends_with(".truth")) {
+        let run = PathBuf::from(truth.to_string_lossy().trim_end_matches(".truth"));
+        if run.is_dir() && truth.join("tools.json").is_file() {
+            found.push((run, truth));
+        }
+    }
+    found
+}
+
+fn tool(truth: &Path, name: &str) -> Option<Value> {
+    ["json", "json.gz"]
+        .iter()
+        .map(|end| truth.join(format!("xprof_{name}.{end}")))
+        .find(|path| path.is_file())
+        .map(|path| figures(&path))
+}
+
+/// The runs of a log folder that XSpace files make.
+fn spaces(path: &Path) -> Vec<Run> {
+    below(path, |file| file.to_string_lossy().ends_with(".xplane.pb"))
+        .iter()
+        .flat_map(|file| open(file))
+        .collect()
+}
+
+/// XProf's time in microseconds against ours in nanoseconds.
+fn same_time(ours: f64, theirs_us: f64) -> bool {
+    (ours - theirs_us * 1_000.0).abs() <= 1.0 + 1e-6 * ours
+}
+
+#[test]
+fn hlo_operations_are_those_of_xprof() {
+    let Some(folder) = folder() else { return };
+    let mut compared = 0;
+    for (path, truth) in with_xprof(&folder) {
+        let theirs = tool(&truth, "hlo_stats")
+            .map(|stats| table(&stats))
+            .unwrap_or_default();
+        if theirs.is_empty() {
+            continue;
+        }
+        let runs = spaces(&path);
+        let [run] = runs.as_slice() else { continue };
+        let ours = report(run, "ops", Some("hlo"));
+        for row in theirs {
+            let name = row["hlo_op_name"].as_str().unwrap();
+            if name == "IDLE" {
+                continue;
+            }
+            let id = row["program_id"].as_str().unwrap();
+            let mine = ours["rows"].as_array().unwrap().iter().find(|mine| {
+                let program = mine["program"].as_str().unwrap_or_default();
+                mine["name"] == name && program.ends_with(&format!("({id})"))
+            });
+            let what = format!("{name} of {id} in {}", path.display());
+            let mine = mine.unwrap_or_else(|| panic!("no {what}"));
+            assert!(
+                near(number(&mine["count"]), number(&row["occurrences"])),
+                "{what}: {mine} {row:?}"
+            );
+            let total = match &mine["device_clock_ns"] {
+                Value::Null => number(&mine["total_ns"]),
+                clock => number(clock),
+            };
+            assert!(
+                same_time(total, number(&row["total_time"])),
+                "{what}: {mine} {row:?}"
+            );
+            assert_eq!(mine["category"], row["category"], "{what}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 30, "only {compared} operations were compared");
+}
+
+#[test]
+fn framework_operations_are_those_of_xprof() {
+    let Some(folder) = folder() else { return };
+    let mut compared = 0;
+    for (path, truth) in with_xprof(&folder) {
+        let Some(Value::Array(tables)) = tool(&truth, "framework_op_stats") else {
+            continue;
+        };
+        let theirs = tables.last().map(table).unwrap_or_default();
+        let device = theirs
+            .iter()
+            .filter(|row| row["host_or_device"] == "Device");
+        let theirs: Vec<_> = device.filter(|row| row["type"] != "IDLE").collect();
+        if theirs.is_empty() {
+            continue;
+        }
+        let runs = spaces(&path);
+        let [run] = runs.as_slice() else { continue };
+        let ours = report(run, "ops", Some("framework"));
+        for row in theirs {
+            let name = row["operation"].as_str().unwrap();
+            let mine = ours["rows"].as_array().unwrap().iter();
+            let mine = mine
+                .clone()
+                .find(|mine| mine["name"] == name && mine["place"] == "device");
+            let what = format!("{name} in {}", path.display());
+            let mine = mine.unwrap_or_else(|| panic!("no {what}"));
+            let total = match &mine["device_clock_ns"] {
+                Value::Null => number(&mine["total_ns"]),
+                clock => number(clock),
+            };
+            assert!(
+                same_time(total, number(&row["total_time"])),
+                "{what}: {mine} {row:?}"
+            );
+            assert_eq!(mine["category"], row["type"], "{what}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 20, "only {compared} operations were compared");
+}
+
+#[test]
+fn steps_are_as_long_as_those_of_xprof() {
+    let Some(folder) = folder() else { return };
+    let mut compared = 0;
+    for (path, truth) in with_xprof(&folder) {
+        let Some(Value::Array(tables)) = tool(&truth, "input_pipeline_analyzer") else {
+            continue;
+        };
+        let steps = tables.get(1).map(table).unwrap_or_default();
+        let steps: Vec<_> = steps
+            .into_iter()
+            .filter(|row| row.contains_key("stepTimeMs"))
+            .collect();
+        if steps.is_empty() {
+            continue;
+        }
+        let runs = spaces(&path);
+        let [run] = runs.as_slice() else { continue };
+        let ours = report(run, "steps", Some("step"));
+        for row in steps {
+            let label = row["stepnum"].as_str().unwrap();
+            let step: i64 = label.rsplit(' ').next().unwrap().parse().unwrap();
+            let theirs = number(&row["stepTimeMs"]) * 1e6;
+            let mut mine = ours["rows"].as_array().unwrap().iter();
+            let mine = mine.find(|mine| mine["step"] == step);
+            let what = format!("step {label} in {}", path.display());
+            let mine = mine.unwrap_or_else(|| panic!("no {what}"));
+            let length = number(&mine["duration_ns"]);
+            assert!(
+                (length - theirs).abs() <= 1.0 + 1e-6 * theirs,
+                "{what}: {length} {theirs}"
+            );
+            compared += 1;
+        }
+    }
+    assert!(compared > 50, "only {compared} steps were compared");
+}
