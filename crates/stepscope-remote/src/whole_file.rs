@@ -14,24 +14,40 @@ const MAX_REPEATED_CHARS: usize = 60;
 
 /// Writes `place`, whose content `fill` writes. Gives its length.
 pub(crate) fn write(place: &Path, fill: impl FnOnce(File) -> io::Result<File>) -> io::Result<u64> {
-    let temporary = hidden_beside(place);
+    write_first_free(std::iter::once(place.to_owned()), fill).map(|(_, length)| length)
+}
+
+/// Writes the first of `places` that is not taken; all lie in one folder. Gives it and its length.
+pub(crate) fn write_first_free(
+    places: impl IntoIterator<Item = PathBuf>,
+    fill: impl FnOnce(File) -> io::Result<File>,
+) -> io::Result<(PathBuf, u64)> {
+    let mut places = places.into_iter().peekable();
+    let taken = || io::Error::from(io::ErrorKind::AlreadyExists);
+    let temporary = hidden_beside(places.peek().ok_or_else(taken)?);
     let written = create_new(&temporary).and_then(fill).and_then(|file| {
         file.sync_all()?;
         Ok(file.metadata()?.len())
     });
-    let placed = written.and_then(|length| {
-        put_in_place(&temporary, place)?;
-        Ok(length)
+    let done = written.and_then(|length| {
+        for place in places {
+            match put_in_place(&temporary, &place) {
+                Ok(()) => return Ok((place, length)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(taken())
     });
     let _ = fs::remove_file(&temporary);
     // The name itself is to outlive a power cut, too; where folders cannot be flushed, it may not.
-    if placed.is_ok()
+    if let Ok((place, _)) = &done
         && let Some(folder) = place.parent()
         && let Ok(folder) = File::open(folder)
     {
         let _ = folder.sync_all();
     }
-    placed
+    done
 }
 
 /// Writes a little beside `place` and removes it: what cannot be written is known before.
@@ -103,6 +119,11 @@ mod tests {
         let again = write(&place, text(b"second")).unwrap_err();
         assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read_to_string(&place).unwrap(), "first");
+        let other = dir.path().join("a_2.pb");
+        let (written, length) =
+            write_first_free([place.clone(), other.clone()], text(b"second")).unwrap();
+        assert_eq!((written, length), (other.clone(), 6));
+        fs::remove_file(other).unwrap();
         prove(&place).unwrap();
         assert_eq!(names(dir.path()), ["a.pb"]);
     }

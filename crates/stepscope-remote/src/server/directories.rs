@@ -7,9 +7,9 @@
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Component, Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::ServerError;
+use crate::whole_file;
 
 /// Directories that the program allowed, links resolved.
 #[derive(Clone, Debug, Default)]
@@ -87,42 +87,14 @@ pub(super) fn is_plain(name: &str) -> bool {
 /// Writes `FOLDER/HOST.xplane.pb`, or a numbered name beside a file that is there: a temporary file
 /// first, then fsync, then the name.
 pub(super) fn write(folder: &Path, host: &str, bytes: &[u8]) -> io::Result<PathBuf> {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let process = std::process::id();
-    let temporary = folder.join(format!(".{host}.xplane.pb.tmp-{process}-s{number}"));
-    let result = (|| {
-        let mut file = File::create_new(&temporary)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        publish(&temporary, folder, host)
-    })();
-    let _ = fs::remove_file(&temporary);
-    if result.is_ok()
-        && let Ok(folder) = File::open(folder)
-    {
-        let _ = folder.sync_all();
-    }
-    result
-}
-
-fn publish(temporary: &Path, folder: &Path, host: &str) -> io::Result<PathBuf> {
-    for attempt in 1..1_000 {
-        let path = folder.join(match attempt {
+    let places = (1..1_000).map(|attempt| {
+        folder.join(match attempt {
             1 => format!("{host}.xplane.pb"),
             _ => format!("{host}_{attempt}.xplane.pb"),
-        });
-        match fs::hard_link(temporary, &path) {
-            Ok(()) => return Ok(path),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            // A file system without links.
-            Err(_) if path.symlink_metadata().is_err() => {
-                return fs::rename(temporary, &path).map(|()| path);
-            }
-            Err(_) => {}
-        }
-    }
-    Err(io::ErrorKind::AlreadyExists.into())
+        })
+    });
+    let fill = |mut file: File| file.write_all(bytes).map(|()| file);
+    whole_file::write_first_free(places, fill).map(|(path, _)| path)
 }
 
 #[cfg(test)]

@@ -139,7 +139,10 @@ pub fn start_server_with(options: &ServerOptions) -> Result<ServerHandle, Server
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let port = u16::try_from(options.port)
         .map_err(|_too_large| ServerError::ImpossiblePort { port: options.port })?;
-    let host = options.host_name.clone().unwrap_or_else(os::host_name);
+    let host = options
+        .host_name
+        .clone()
+        .unwrap_or_else(stepscope::session::host_name);
     if !directories::is_plain(&host.replace([':', '/'], "_")) {
         return Err(ServerError::BadName { name: host });
     }

@@ -58,8 +58,10 @@ pub(super) async fn monitor(
     drop(watch);
     let mut data = String::new();
     if request.timestamp {
-        let [.., hour, minute, second] = os::local_time(unix_now_ns());
-        let _ = writeln!(data, "Timestamp: {hour:02}:{minute:02}:{second:02}");
+        // The last three of `YYYY_MM_DD_HH_MM_SS`.
+        let now = stepscope::session::name_at(unix_now_ns());
+        let clock: Vec<&str> = now.split('_').skip(3).collect();
+        let _ = writeln!(data, "Timestamp: {}", clock.join(":"));
     }
     let with_steps = request.monitoring_level == 2;
     describe(&mut data, &seen, with_steps);

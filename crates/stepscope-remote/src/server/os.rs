@@ -89,35 +89,6 @@ pub(super) fn process_cpu_time() -> Duration {
     Duration::new(seconds, nanos)
 }
 
-/// The machine's name.
-pub(super) fn host_name() -> String {
-    let mut bytes = [0_u8; 256];
-    // SAFETY: the buffer is valid for its length.
-    let got = unsafe { libc::gethostname(bytes.as_mut_ptr().cast(), bytes.len() - 1) };
-    let len = bytes.iter().position(|byte| *byte == 0).unwrap_or(0);
-    match String::from_utf8_lossy(&bytes[..len]) {
-        name if got != 0 || name.is_empty() => "localhost".to_owned(),
-        name => name.into_owned(),
-    }
-}
-
-/// Local time as year, month, day, hour, minute, second.
-pub(super) fn local_time(unix_ns: i64) -> [i32; 6] {
-    let time = (unix_ns / 1_000_000_000) as libc::time_t;
-    // SAFETY: a `tm` of zeros is a valid value.
-    let mut parts: libc::tm = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are valid; the reentrant form is used.
-    unsafe { libc::localtime_r(&raw const time, &raw mut parts) };
-    [
-        parts.tm_year + 1900,
-        parts.tm_mon + 1,
-        parts.tm_mday,
-        parts.tm_hour,
-        parts.tm_min,
-        parts.tm_sec,
-    ]
-}
-
 /// A value that was boxed, given up, and is freed by nobody.
 pub(super) fn never_freed<T>(at: *mut T) -> &'static T {
     // SAFETY: the only caller made it with `Box::into_raw` and frees it never.

@@ -7,7 +7,6 @@ use tonic::Status;
 
 use super::advanced::{self, cut};
 use super::directories::is_plain;
-use super::os;
 use crate::proto::{ProfileOptions, ProfileRequest};
 
 /// What a client wants recorded.
@@ -177,8 +176,7 @@ pub(super) fn session_name(session: &str, now_unix_ns: i64) -> String {
     if !session.is_empty() {
         return session.to_owned();
     }
-    let [year, month, day, hour, minute, second] = os::local_time(now_unix_ns);
-    format!("{year:04}_{month:02}_{day:02}_{hour:02}_{minute:02}_{second:02}")
+    stepscope::session::name_at(now_unix_ns)
 }
 
 #[cfg(test)]

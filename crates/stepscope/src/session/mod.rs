@@ -294,7 +294,19 @@ pub fn is_recording() -> bool {
 /// What a session that starts now is called, unless it is given a name: the local time as
 /// `YYYY_MM_DD_HH_MM_SS`. For tools that make the session's folder themselves.
 pub fn name_of_now() -> String {
-    os::local_time_text(stepscope_model::clock::unix_now_ns() / 1_000_000_000)
+    name_at(stepscope_model::clock::unix_now_ns())
+}
+
+/// What a session is called that started at this Unix time: the local time, as
+/// [`name_of_now`] gives it.
+pub fn name_at(unix_ns: i64) -> String {
+    os::local_time_text(unix_ns.div_euclid(1_000_000_000))
+}
+
+/// What this machine calls itself, `localhost` if it has no name: the host that recordings name
+/// unless they are told another.
+pub fn host_name() -> String {
+    os::host_name()
 }
 
 /// Records while `work` runs, also when it panics.
