@@ -318,6 +318,28 @@ impl<'a> Devices<'a> {
             .collect())
     }
 
+    /// How long one queue of the device was busy in a range, alone.
+    pub fn queue_busy(
+        &self,
+        device: &Device,
+        track: TrackId,
+        range: &Range<Time>,
+        cancel: &Cancel,
+    ) -> Result<Dur, Cancelled> {
+        let alone = Device {
+            queues: device
+                .queues
+                .iter()
+                .filter(|queue| queue.track == track)
+                .cloned()
+                .collect(),
+            name: String::new(),
+            span: device.span.clone(),
+            ..*device
+        };
+        Ok(self.times_in(&alone, range.clone(), cancel)?.busy())
+    }
+
     /// What the device did in one range.
     pub fn times_in(
         &self,

@@ -8,11 +8,14 @@
 //! types, formatting is the caller's.
 
 pub mod aggregate;
+pub mod collectives;
 pub mod device;
 pub mod findings;
 pub mod flame;
 pub mod histogram;
 mod intervals;
+pub mod kernels;
+pub mod launch;
 pub mod names;
 pub mod ops;
 pub mod parallel;

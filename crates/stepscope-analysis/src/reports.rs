@@ -3,7 +3,9 @@
 //! To add one: write the analysis as a module of this crate with types of its own, turn it into a
 //! [`Report`] in a file of this folder, and give it a line in [`KINDS`].
 
+mod collectives;
 mod findings;
+mod kernels;
 mod ops;
 mod overview;
 mod steps;
@@ -94,6 +96,27 @@ pub const KINDS: &[Kind] = &[
         question: "Which operations cost most?",
         by: ops::BY,
         make: ops::make,
+    },
+    Kind {
+        name: "kernels",
+        title: "Kernels",
+        question: "What ran on the device?",
+        by: kernels::BY,
+        make: kernels::make,
+    },
+    Kind {
+        name: "overlap",
+        title: "Overlap",
+        question: "How much communication is hidden behind computation?",
+        by: collectives::OVERLAP_BY,
+        make: collectives::overlap,
+    },
+    Kind {
+        name: "collectives",
+        title: "Collectives",
+        question: "How fast are collectives, and who is late?",
+        by: collectives::BY,
+        make: collectives::make,
     },
 ];
 

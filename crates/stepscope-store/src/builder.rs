@@ -470,10 +470,11 @@ fn seal(
         tracks.push(track);
         tables.push(done.table);
     }
+    let file_of: Vec<usize> = tracks.iter().map(|track| track.file).collect();
     // Links need the slices and no levels, levels need no links.
     let mut levels: Vec<Vec<Level>> = Vec::new();
     let (linked, ()) = rayon::join(
-        || flows::link(ends, &tables),
+        || flows::link(ends, &tables, &file_of),
         || {
             tables
                 .par_iter()

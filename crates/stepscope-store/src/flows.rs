@@ -6,6 +6,8 @@
 //! Where clocks disagree an `In` can lie before its `Out`; if its key has exactly one `Out`, it
 //! links to that all the same.
 //!
+//! Keys are numbers that one program counted: those of different files are different keys.
+//!
 //! Ends that take part in no link are counted as [`Diagnostic::OpenFlow`](stepscope_model::Diagnostic).
 //!
 //! Cost: ends are grouped by hashing and sorted within their key, links are sorted twice; 16 bytes a link and 9 an end in memory. A slice's links are found
@@ -60,8 +62,13 @@ struct End {
 /// The flow ends of one track: the id of its first slice, ends that lie at slices, and others.
 pub(crate) type TrackFlows = (u32, Vec<OwnFlow>, Vec<BoundFlow>);
 
-/// Links the ends of all tracks. Also answers how many ends of each track stayed open.
-pub(crate) fn link(tracks: Vec<TrackFlows>, tables: &[TrackTable]) -> (FlowTable, Vec<u64>) {
+/// Links the ends of all tracks; `files` says which file each track is of. Also answers how many
+/// ends of each track stayed open.
+pub(crate) fn link(
+    tracks: Vec<TrackFlows>,
+    tables: &[TrackTable],
+    files: &[usize],
+) -> (FlowTable, Vec<u64>) {
     let mut open = vec![0_u64; tracks.len()];
     let Keyed {
         category,
@@ -70,7 +77,7 @@ pub(crate) fn link(tracks: Vec<TrackFlows>, tables: &[TrackTable]) -> (FlowTable
         groups,
         mut kept,
         mut loose,
-    } = by_key(tracks, tables);
+    } = by_key(tracks, tables, files);
     let mut links: Vec<Link> = Vec::new();
     let mut complete = 0;
     for (key, members) in (0..).zip(groups.windows(2)) {
@@ -158,13 +165,14 @@ struct Keyed {
     loose: Vec<(End, u32)>,
 }
 
-fn by_key(tracks: Vec<TrackFlows>, tables: &[TrackTable]) -> Keyed {
-    let mut numbers: HashMap<(NameId, u64), u32, FxBuildHasher> = HashMap::default();
+fn by_key(tracks: Vec<TrackFlows>, tables: &[TrackTable], files: &[usize]) -> Keyed {
+    let mut numbers: HashMap<(usize, NameId, u64), u32, FxBuildHasher> = HashMap::default();
     let mut category = Vec::new();
     let mut id = Vec::new();
     let mut groups: Vec<u32> = vec![0];
-    let mut number_of = |key: FlowKey| {
-        let number = *numbers.entry((key.category, key.id)).or_insert_with(|| {
+    let mut number_of = |file: usize, key: FlowKey| {
+        let place = (file, key.category, key.id);
+        let number = *numbers.entry(place).or_insert_with(|| {
             category.push(key.category);
             id.push(key.id);
             groups.push(0);
@@ -181,15 +189,16 @@ fn by_key(tracks: Vec<TrackFlows>, tables: &[TrackTable]) -> Keyed {
     let mut key_of = Vec::with_capacity(own + by_time);
     let mut kept = Vec::with_capacity(own);
     let mut loose = Vec::new();
-    for (track, (first_id, own, bound)) in (0..).zip(&tracks) {
+    for (track, (first_id, own, bound)) in (0_u32..).zip(&tracks) {
+        let file = files.get(track as usize).copied().unwrap_or(0);
         for flow in own {
-            let key = number_of(flow.key);
+            let key = number_of(file, flow.key);
             key_of.push(key);
             let slice = u64::from(first_id.saturating_add(flow.slice));
             kept.push((slice << 32 | u64::from(key), flow.direction as u8));
         }
         for flow in bound {
-            let key = number_of(flow.key);
+            let key = number_of(file, flow.key);
             key_of.push(key);
             let end = End::of_bound(flow, track, *first_id);
             if flow.by_time {
@@ -361,6 +370,16 @@ impl FlowTable {
             .zip(first..)
             .filter_map(|(_, index)| self.edge(index))
             .collect()
+    }
+
+    /// Where the links that arrive at the slice come from, in order of departure. Allocates nothing.
+    pub(crate) fn sources(&self, slice: EventId) -> impl Iterator<Item = EventId> {
+        let to = |link: &u32| self.to.get(*link as usize).copied().unwrap_or(u32::MAX);
+        let first = self.by_to.partition_point(|link| to(link) < slice.0);
+        self.by_to[first..]
+            .iter()
+            .take_while(move |link| to(link) == slice.0)
+            .filter_map(|link| self.from.get(*link as usize).map(|from| EventId(*from)))
     }
 
     /// Links that arrive at the slice, in order of departure.

@@ -439,6 +439,12 @@ impl Trace {
         self.flows.arriving(id)
     }
 
+    /// Where the links that arrive at the event come from, in time order; for those who ask of many
+    /// events, since it allocates nothing.
+    pub fn flow_sources(&self, id: EventId) -> impl Iterator<Item = EventId> {
+        self.flows.sources(id)
+    }
+
     /// Links that leave the event, in time order.
     pub fn flows_out(&self, id: EventId) -> Vec<FlowEdge> {
         self.flows.leaving(id)

@@ -1,7 +1,8 @@
 //! Several files of one run.
 
 use stepscope_model::{
-    Diagnostic, Dur, Epoch, EventSink, NameId, SliceIn, Time, TrackKind, TrackPatch,
+    Diagnostic, Dur, Epoch, EventSink, FlowDirection, FlowKey, NameId, SliceFlow, SliceIn, Time,
+    TrackKind, TrackPatch,
 };
 use stepscope_store::{FileSpec, Trace, TraceBuilder};
 
@@ -158,4 +159,31 @@ fn an_empty_run_says_so() {
     assert!(trace.span().is_empty());
     assert_eq!(trace.slice_span(), None);
     assert!(trace.tracks().is_empty());
+}
+
+#[test]
+fn the_same_number_in_two_files_is_no_link_between_them() {
+    let mut builder = TraceBuilder::new();
+    for (host, direction) in [("a", FlowDirection::Out), ("b", FlowDirection::In)] {
+        let mut sink = builder.file(FileSpec {
+            host: host.to_owned(),
+            ..FileSpec::default()
+        });
+        sink.epoch(Epoch::default());
+        let track = sink.track("1/2");
+        let (name, category) = (sink.name("work"), sink.name("ac2g"));
+        let key = FlowKey { category, id: 7 };
+        sink.slice(
+            track,
+            SliceIn {
+                dur: Dur::from_ps(5),
+                name,
+                flows: &[SliceFlow { key, direction }],
+                ..SliceIn::default()
+            },
+        );
+        builder.add(sink);
+    }
+    let trace = builder.finish();
+    assert_eq!((trace.flow_edge_count(), trace.flow_count()), (0, 0));
 }

@@ -1,0 +1,338 @@
+//! Collectives: what was communicated, how fast, how much of it was hidden, and who came late.
+//!
+//! A collective is a slice of communication on a device (of a kernel library or of a compiled
+//! program), or, in files without such slices, the host's own (`gloo:`, an instruction that XLA's
+//! CPU threads run). Participants are the devices of the files (ranks); the n-th collective of one
+//! kind and group on each participant is the same one, if all have as many.
+//!
+//! ```text
+//! arrival spread      = last begin - first begin      (over the participants)
+//! transfer time       = last end - last begin         (a collective waits for the last one)
+//! algorithm bandwidth = S / transfer time             (S as nccl-tests counts it, see `Kind::size`)
+//! bus bandwidth       = algorithm bandwidth * factor  (n = participants of the group)
+//!   all-reduce 2(n-1)/n; all-gather, reduce-scatter, all-to-all (n-1)/n; others 1
+//! ```
+//!
+//! The formulae are those of nccl-tests' PERFORMANCE.md. A collective of which only one participant
+//! was recorded has its own length as transfer time: waiting for the others is part of it.
+
+#![allow(clippy::similar_names, reason = "tracks of a trace")]
+
+mod clock;
+mod find;
+
+use std::collections::BTreeMap;
+
+use stepscope_model::{Cancelled, Dur, Time};
+use stepscope_store::{EventId, Trace};
+
+use crate::device::Devices;
+use crate::launch::Launches;
+use crate::parallel::Cancel;
+
+pub use clock::Clock;
+
+/// What is done together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Everybody gets the sum.
+    AllReduce,
+    /// Everybody gets what everybody has.
+    AllGather,
+    /// Everybody gets a part of the sum.
+    ReduceScatter,
+    /// Everybody sends a part to everybody.
+    AllToAll,
+    /// One sends to all.
+    Broadcast,
+    /// One gets the sum.
+    Reduce,
+    /// One gets what all have.
+    Gather,
+    /// One sends a part to each.
+    Scatter,
+    /// Each sends to one and gets from one.
+    Permute,
+    /// One way, between two.
+    SendRecv,
+    /// Nothing but waiting.
+    Barrier,
+    /// Its name does not say.
+    Other,
+}
+
+impl Kind {
+    /// The word in tables.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AllReduce => "all-reduce",
+            Self::AllGather => "all-gather",
+            Self::ReduceScatter => "reduce-scatter",
+            Self::AllToAll => "all-to-all",
+            Self::Broadcast => "broadcast",
+            Self::Reduce => "reduce",
+            Self::Gather => "gather",
+            Self::Scatter => "scatter",
+            Self::Permute => "permute",
+            Self::SendRecv => "send-receive",
+            Self::Barrier => "barrier",
+            Self::Other => "communication",
+        }
+    }
+
+    /// Reads a name: of a kernel, of an instruction, or of what torch calls the collective.
+    pub fn of(name: &str) -> Self {
+        const PARTS: &[(&str, Kind)] = &[
+            ("allreduce", Kind::AllReduce),
+            ("crossdevicereduce", Kind::AllReduce),
+            ("psum", Kind::AllReduce),
+            ("reducescatter", Kind::ReduceScatter),
+            ("allgather", Kind::AllGather),
+            ("alltoall", Kind::AllToAll),
+            ("collectivepermute", Kind::Permute),
+            ("ppermute", Kind::Permute),
+            ("broadcast", Kind::Broadcast),
+            ("barrier", Kind::Barrier),
+            ("sendrecv", Kind::SendRecv),
+            ("send", Kind::SendRecv),
+            ("recv", Kind::SendRecv),
+            ("scatter", Kind::Scatter),
+            ("gather", Kind::Gather),
+            ("reduce", Kind::Reduce),
+        ];
+        let plain: String = name
+            .chars()
+            .take(120)
+            .filter(char::is_ascii_alphanumeric)
+            .map(|letter| letter.to_ascii_lowercase())
+            .collect();
+        PARTS
+            .iter()
+            .find(|(part, _)| plain.contains(part))
+            .map_or(Self::Other, |(_, kind)| *kind)
+    }
+
+    /// Of what goes into a participant and what comes out, the size that bandwidths are counted by.
+    pub fn size(self, in_bytes: u64, out_bytes: u64) -> u64 {
+        match self {
+            Self::AllGather | Self::Gather => out_bytes.max(in_bytes),
+            _ => in_bytes,
+        }
+    }
+
+    /// Bus bandwidth over algorithm bandwidth, for a group of `n`.
+    pub fn bus_factor(self, n: u32) -> f64 {
+        let n = f64::from(n.max(1));
+        match self {
+            Self::AllReduce => 2.0 * (n - 1.0) / n,
+            Self::AllGather | Self::ReduceScatter | Self::AllToAll => (n - 1.0) / n,
+            _ => 1.0,
+        }
+    }
+
+    /// Whether nobody can be done before everybody has begun.
+    pub const fn waits_for_all(self) -> bool {
+        matches!(
+            self,
+            Self::AllReduce
+                | Self::AllGather
+                | Self::ReduceScatter
+                | Self::AllToAll
+                | Self::Barrier
+        )
+    }
+}
+
+/// Who takes part: a device of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Participant {
+    /// Index into [`Trace::files`].
+    pub file: usize,
+    /// Number of its device there.
+    pub device: u32,
+}
+
+/// One participant's part of one collective.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// Who.
+    pub who: Participant,
+    /// The slice.
+    pub event: EventId,
+    /// When it began, on the clock of the run.
+    pub start: Time,
+    /// When it ended.
+    pub end: Time,
+    /// What.
+    pub kind: Kind,
+    /// Group of ranks as the file names it, and the kind of data; empty if it does not say.
+    pub group: String,
+    /// Number of ranks in the group, if the file says so.
+    pub group_size: Option<u32>,
+    /// What bandwidths are counted by, if the file says so.
+    pub bytes: Option<u64>,
+    /// Type of the elements, as the file says it.
+    pub dtype: String,
+    /// How much of it ran while the device computed; `None` on a host.
+    pub hidden: Option<Dur>,
+}
+
+impl Part {
+    /// How long it took.
+    pub fn dur(&self) -> Dur {
+        self.end.since(self.start)
+    }
+}
+
+/// The same collective on all participants that recorded it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Collective {
+    /// In the order of the participants; never empty. Indexes into [`Collectives::parts`].
+    pub parts: Vec<usize>,
+    /// Last begin less first begin, on the aligned clock; `None` for a single participant.
+    pub spread: Option<Dur>,
+    /// Who began last, when there is more than one.
+    pub last: Option<Participant>,
+    /// See the [module](self).
+    pub transfer: Dur,
+}
+
+/// The answer.
+#[derive(Clone, Debug, Default)]
+pub struct Collectives {
+    /// Everything that was recorded, in the order of participants, then of time.
+    pub parts: Vec<Part>,
+    /// Put together across participants, in order of time.
+    pub collectives: Vec<Collective>,
+    /// Who takes part.
+    pub participants: Vec<Participant>,
+    /// How the clocks of the files compare, against that of the first.
+    pub clocks: Vec<Clock>,
+    /// Kinds and groups that could not be matched, since the participants have different numbers
+    /// of them.
+    pub unmatched: Vec<String>,
+}
+
+impl Collectives {
+    /// Size of the group that a part belongs to: what the file says, else the participants.
+    pub fn group_size(&self, part: &Part) -> u32 {
+        let seen = u32::try_from(self.participants.len()).unwrap_or(u32::MAX);
+        part.group_size.unwrap_or(seen)
+    }
+
+    /// Bytes per second of the algorithm, and on the bus.
+    pub fn bandwidths(&self, collective: &Collective) -> Option<(f64, f64)> {
+        let part = self.parts.get(*collective.parts.first()?)?;
+        let seconds = collective.transfer.ps() as f64 * 1e-12;
+        let bytes = part.bytes.filter(|bytes| *bytes > 0)?;
+        let rate = (seconds > 0.0).then(|| bytes as f64 / seconds)?;
+        let factor = part.kind.bus_factor(self.group_size(part));
+        Some((rate, rate * factor))
+    }
+
+    /// What must be added to the times of a file to be on the clock of the first.
+    pub fn shift(&self, file: usize) -> Dur {
+        self.clocks
+            .iter()
+            .find(|clock| clock.file == file)
+            .map_or(Dur::ZERO, |clock| clock.applied)
+    }
+}
+
+/// Finds all collectives and puts them together across participants.
+pub fn collectives(
+    trace: &Trace,
+    devices: &Devices<'_>,
+    launches: &Launches,
+    cancel: &Cancel,
+) -> Result<Collectives, Cancelled> {
+    let mut parts = find::on_devices(trace, devices, launches, cancel)?;
+    parts.extend(find::on_hosts(trace, devices, cancel)?);
+    parts.sort_by_key(|part| (part.who, part.start, part.event));
+    let mut participants: Vec<Participant> = parts.iter().map(|part| part.who).collect();
+    participants.dedup();
+    let mut found = Collectives {
+        parts,
+        participants,
+        ..Collectives::default()
+    };
+    let groups = match_up(&mut found);
+    found.clocks = clock::clocks(&found, &groups);
+    found.collectives = groups
+        .into_iter()
+        .map(|parts| put_together(&found, parts))
+        .collect();
+    found.collectives.sort_by_key(|collective| {
+        let first = found.parts.get(collective.parts[0]);
+        first.map(|part| (part.start, part.event))
+    });
+    Ok(found)
+}
+
+/// The n-th of each kind and group on every participant.
+fn match_up(found: &mut Collectives) -> Vec<Vec<usize>> {
+    let mut sequences: BTreeMap<(Kind, &str), BTreeMap<Participant, Vec<usize>>> = BTreeMap::new();
+    for (place, part) in found.parts.iter().enumerate() {
+        sequences
+            .entry((part.kind, part.group.as_str()))
+            .or_default()
+            .entry(part.who)
+            .or_default()
+            .push(place);
+    }
+    let mut groups = Vec::new();
+    let mut unmatched = Vec::new();
+    for ((kind, group), by_participant) in sequences {
+        let mut sequences = by_participant.values();
+        let length = sequences.next().map_or(0, Vec::len);
+        if sequences.all(|sequence| sequence.len() == length) {
+            for place in 0..length {
+                groups.push(
+                    by_participant
+                        .values()
+                        .map(|sequence| sequence[place])
+                        .collect(),
+                );
+            }
+        } else {
+            unmatched.push(format!("{} {group}", kind.as_str()).trim().to_owned());
+            groups.extend(
+                by_participant
+                    .into_values()
+                    .flatten()
+                    .map(|part| vec![part]),
+            );
+        }
+    }
+    found.unmatched = unmatched;
+    groups
+}
+
+fn put_together(found: &Collectives, parts: Vec<usize>) -> Collective {
+    let aligned = |place: &usize| {
+        let part = &found.parts[*place];
+        let shift = found.shift(part.who.file);
+        (
+            part.start.saturating_add(shift),
+            part.end.saturating_add(shift),
+            part.who,
+        )
+    };
+    let times = || parts.iter().map(aligned);
+    let last_end = times().map(|time| time.1).max().unwrap_or_default();
+    let first_start = times().map(|time| time.0).min().unwrap_or_default();
+    let (last_start, last) = times()
+        .map(|time| (time.0, time.2))
+        .max_by_key(|(start, who)| (*start, std::cmp::Reverse(*who)))
+        .map_or((first_start, None), |(start, who)| (start, Some(who)));
+    let several = parts.len() > 1;
+    Collective {
+        spread: several.then(|| last_start.since(first_start)),
+        last: last.filter(|_| several),
+        transfer: Dur::from_ps(last_end.since(last_start).ps().max(0)),
+        parts,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! How far the clocks of two files are apart, read off their common collectives.
+//!
+//! No participant can be done with a collective that waits for all before each has begun. So what
+//! must be added to the times of file `f` to be on the clock of the first file, `o`, is bounded by
+//! every collective they share:
+//!
+//! ```text
+//! start of the first - end of f  <=  o  <=  end of the first - start of f
+//! ```
+//!
+//! The collectives' ends nearly coincide: the median of the differences of the ends, held within the
+//! bounds, is the estimate. Where zero lies within the bounds, nothing is shifted: the files' epochs
+//! have put them on one clock already, and that is the better witness.
+
+use stepscope_model::Dur;
+
+use super::Collectives;
+
+/// How the clock of one file compares with that of the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clock {
+    /// Index into [`Trace::files`](stepscope_store::Trace::files).
+    pub file: usize,
+    /// Collectives that both have.
+    pub shared: usize,
+    /// What would make their ends coincide best.
+    pub estimate: Dur,
+    /// What was added: nothing when the files' own clocks can be right.
+    pub applied: Dur,
+    /// The true value lies within these, if the collectives are what they seem.
+    pub bounds: Option<(Dur, Dur)>,
+}
+
+impl Clock {
+    /// How far off a time on the run's clock can be: the farthest bound from what was applied.
+    pub fn error(&self) -> Option<Dur> {
+        let (low, high) = self.bounds?;
+        let below = self.applied.ps().saturating_sub(low.ps());
+        let above = high.ps().saturating_sub(self.applied.ps());
+        Some(Dur::from_ps(below.max(above).max(0)))
+    }
+}
+
+/// Compares each file with collectives with the first one.
+pub(super) fn clocks(found: &Collectives, groups: &[Vec<usize>]) -> Vec<Clock> {
+    let mut files: Vec<usize> = found.participants.iter().map(|who| who.file).collect();
+    files.dedup();
+    let Some((first, others)) = files.split_first() else {
+        return Vec::new();
+    };
+    others
+        .iter()
+        .map(|file| compare(found, groups, *first, *file))
+        .collect()
+}
+
+fn compare(found: &Collectives, groups: &[Vec<usize>], first: usize, file: usize) -> Clock {
+    let mut differences = Vec::new();
+    let mut bounds: Option<(i64, i64)> = None;
+    for group in groups {
+        let of = |file: usize| {
+            group
+                .iter()
+                .map(|place| &found.parts[*place])
+                .find(|part| part.who.file == file)
+        };
+        let (Some(a), Some(b)) = (of(first), of(file)) else {
+            continue;
+        };
+        if !a.kind.waits_for_all() {
+            continue;
+        }
+        differences.push(a.end.since(b.end).ps());
+        let (low, high) = (a.start.since(b.end).ps(), a.end.since(b.start).ps());
+        bounds = Some(bounds.map_or((low, high), |known| (known.0.max(low), known.1.min(high))));
+    }
+    differences.sort_unstable();
+    let median = differences.get(differences.len() / 2).copied().unwrap_or(0);
+    // Bounds that contradict each other bound nothing: something was matched wrongly.
+    let bounds = bounds.filter(|(low, high)| low <= high);
+    let estimate = bounds.map_or(median, |(low, high)| median.clamp(low, high));
+    let fits = bounds.is_none_or(|(low, high)| low <= 0 && 0 <= high);
+    Clock {
+        file,
+        shared: differences.len(),
+        estimate: Dur::from_ps(estimate),
+        applied: Dur::from_ps(if fits { 0 } else { estimate }),
+        bounds: bounds.map(|(low, high)| (Dur::from_ps(low), Dur::from_ps(high))),
+    }
+}

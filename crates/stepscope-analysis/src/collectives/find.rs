@@ -1,0 +1,321 @@
+//! Where collectives are in a trace, and what their arguments say.
+
+use rustc_hash::FxHashSet;
+use stepscope_model::{ArgValue, Cancelled, Dur, NameId, Time, TrackId, TrackKind};
+use stepscope_store::{EventId, Trace};
+
+use super::{Kind, Part, Participant};
+use crate::device::{Devices, Work};
+use crate::launch::Launches;
+use crate::parallel::{self, Cancel};
+
+/// What the arguments of a collective say, as torch writes them.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Said {
+    name: String,
+    group: String,
+    group_size: Option<u32>,
+    in_elements: Option<u64>,
+    out_elements: Option<u64>,
+    dtype: String,
+    dims: Option<u64>,
+    device: Option<u32>,
+}
+
+impl Said {
+    fn read(trace: &Trace, id: EventId) -> Self {
+        let mut said = Self::default();
+        if trace
+            .args(id, &mut |key, value| said.take(key, value))
+            .is_err()
+        {
+            return Self::default();
+        }
+        said
+    }
+
+    fn take(&mut self, key: &str, value: ArgValue<'_>) {
+        let whole = || match value {
+            ArgValue::Int(number) => u64::try_from(number).ok(),
+            ArgValue::Uint(number) => Some(number),
+            _ => None,
+        };
+        let text = || match value {
+            ArgValue::Str(text) | ArgValue::Json(text) => text.to_owned(),
+            ArgValue::Int(number) => number.to_string(),
+            _ => String::new(),
+        };
+        match key {
+            "Collective name" => self.name = text(),
+            "In msg nelems" => self.in_elements = whole(),
+            "Out msg nelems" => self.out_elements = whole(),
+            "Group size" => self.group_size = whole().and_then(|size| u32::try_from(size).ok()),
+            "dtype" => self.dtype = text(),
+            "Process Group Ranks" => self.group = text(),
+            "Process Group Name" if self.group.is_empty() => self.group = text(),
+            "Input Dims" => self.dims = elements(&text()),
+            "Input type" if self.dtype.is_empty() => self.dtype = first_type(&text()),
+            "device_ordinal" => self.device = whole().and_then(|device| u32::try_from(device).ok()),
+            _ => {}
+        }
+    }
+
+    /// What is not said here is taken from there.
+    fn or(mut self, other: Self) -> Self {
+        if self.name.is_empty() {
+            self.name = other.name;
+        }
+        if self.group.is_empty() {
+            self.group = other.group;
+        }
+        if self.dtype.is_empty() {
+            self.dtype = other.dtype;
+        }
+        self.group_size = self.group_size.or(other.group_size);
+        self.in_elements = self.in_elements.or(other.in_elements);
+        self.out_elements = self.out_elements.or(other.out_elements);
+        self.dims = self.dims.or(other.dims);
+        self
+    }
+
+    fn bytes(&self, kind: Kind) -> Option<u64> {
+        let size = element_bytes(&self.dtype)?;
+        let inside = self.in_elements.or(self.dims)?;
+        let outside = self.out_elements.unwrap_or(inside);
+        kind.size(inside, outside).checked_mul(size)
+    }
+}
+
+/// Elements of the first tensor in `[[394241]]` or `[[[2873320]], [], []]`.
+fn elements(dims: &str) -> Option<u64> {
+    let first = dims.trim_start_matches(['[', ' ']);
+    let inner = first.split(']').next()?;
+    let mut product = 1_u64;
+    let mut any = false;
+    for number in inner.split(',') {
+        product = product.checked_mul(number.trim().parse().ok()?)?;
+        any = true;
+    }
+    any.then_some(product)
+}
+
+/// `float` of `["float", ""]`.
+fn first_type(types: &str) -> String {
+    types
+        .split('"')
+        .nth(1)
+        .map(|text| text.trim_start_matches("c10::").to_owned())
+        .unwrap_or_default()
+}
+
+/// Bytes of an element of a type, as torch and XLA name them.
+fn element_bytes(dtype: &str) -> Option<u64> {
+    Some(match dtype.to_ascii_lowercase().as_str() {
+        "float" | "float32" | "int" | "int32" | "uint32" | "f32" => 4,
+        "double" | "float64" | "long" | "long int" | "int64" | "uint64" | "complexfloat" => 8,
+        "half" | "bfloat16" | "float16" | "short" | "int16" | "uint16" | "bf16" => 2,
+        "byte" | "char" | "signed char" | "unsigned char" | "bool" | "int8" | "uint8"
+        | "float8_e4m3fn" | "float8_e5m2" | "float8_e4m3fnuz" | "float8_e5m2fnuz" => 1,
+        "complexdouble" => 16,
+        _ => return None,
+    })
+}
+
+/// Slices of communication on devices.
+pub(super) fn on_devices(
+    trace: &Trace,
+    devices: &Devices<'_>,
+    launches: &Launches,
+    cancel: &Cancel,
+) -> Result<Vec<Part>, Cancelled> {
+    let mut parts = Vec::new();
+    for device in &devices.list {
+        if device.counts[Work::Communication as usize] == 0 {
+            continue;
+        }
+        let who = Participant {
+            file: device.file,
+            device: device.ordinal,
+        };
+        let first = parts.len();
+        for queue in &device.queues {
+            if queue.counts[Work::Communication as usize] == 0 {
+                continue;
+            }
+            let slices = trace.slices(queue.track);
+            for index in 0..slices.len() {
+                if devices.work(queue.track, index) != Some(Work::Communication) {
+                    continue;
+                }
+                let launch = launches.get(queue.track, index);
+                let place = (queue.track, index);
+                parts.push(part(trace, who, place, around(trace, launch)));
+            }
+            cancel.check()?;
+        }
+        let ranges: Vec<_> = parts[first..]
+            .iter()
+            .map(|part| part.start..part.end)
+            .collect();
+        let times = devices.times(device, &ranges, cancel)?;
+        for (part, times) in parts[first..].iter_mut().zip(times) {
+            part.hidden = Some(times.compute());
+        }
+    }
+    Ok(parts)
+}
+
+fn part(trace: &Trace, who: Participant, (track, index): (TrackId, usize), around: Said) -> Part {
+    let slices = trace.slices(track);
+    let event = slices.id(index);
+    let name = slices.name.get(index).map_or("", |name| trace.name(*name));
+    let said = Said::read(trace, event).or(around);
+    let kind = match Kind::of(&said.name) {
+        Kind::Other => Kind::of(name),
+        kind => kind,
+    };
+    Part {
+        who: Participant {
+            device: said.device.unwrap_or(who.device),
+            ..who
+        },
+        event,
+        start: slices.start.get(index).copied().unwrap_or(Time::ZERO),
+        end: slices.end(index),
+        kind,
+        bytes: said.bytes(kind),
+        group: said.group,
+        group_size: said.group_size,
+        dtype: said.dtype,
+        hidden: None,
+    }
+}
+
+/// What the slices around the launch say: `nccl:all_reduce`, `record_param_comms`.
+fn around(trace: &Trace, launch: Option<EventId>) -> Said {
+    let mut said = Said::default();
+    let mut at = launch.and_then(|launch| trace.place_of_slice(launch));
+    for _ in 0..4 {
+        let Some((track, index)) = at else {
+            break;
+        };
+        let slices = trace.slices(track);
+        let name = slices.name.get(index).map_or("", |name| trace.name(*name));
+        if name == "record_param_comms" || is_host_collective(name) {
+            let mut more = Said::read(trace, slices.id(index));
+            if more.name.is_empty() && Kind::of(name) != Kind::Other {
+                name.clone_into(&mut more.name);
+            }
+            said = said.or(more);
+        }
+        at = slices
+            .parent
+            .get(index)
+            .map(|parent| *parent as usize)
+            .filter(|parent| *parent < slices.len())
+            .map(|parent| (track, parent));
+    }
+    said
+}
+
+/// Whether a host slice of this name is a collective of a library.
+fn is_host_collective(name: &str) -> bool {
+    ["gloo:", "nccl:", "mpi:", "ucc:", "xccl:", "hccl:"]
+        .iter()
+        .any(|start| name.starts_with(start))
+}
+
+/// Whether a host slice of this name is a collective that XLA's CPU threads run.
+fn is_instruction(name: &str) -> bool {
+    const KNOWN: &[&str] = &[
+        "all-reduce",
+        "all-gather",
+        "reduce-scatter",
+        "all-to-all",
+        "collective-permute",
+        "collective-broadcast",
+    ];
+    let base = name.split('.').next().unwrap_or(name);
+    KNOWN.contains(&base)
+}
+
+/// Collectives on threads, in files whose devices show none.
+pub(super) fn on_hosts(
+    trace: &Trace,
+    devices: &Devices<'_>,
+    cancel: &Cancel,
+) -> Result<Vec<Part>, Cancelled> {
+    let shown: FxHashSet<usize> = devices
+        .list
+        .iter()
+        .filter(|device| device.counts[Work::Communication as usize] > 0)
+        .map(|device| device.file)
+        .collect();
+    let mut any = false;
+    let names: Vec<bool> = (0..trace.name_count())
+        .map(|name| {
+            let name = trace.name(NameId(u32::try_from(name).unwrap_or(u32::MAX)));
+            let wanted = is_host_collective(name) || is_instruction(name);
+            any |= wanted;
+            wanted
+        })
+        .collect();
+    if !any {
+        return Ok(Vec::new());
+    }
+    let pieces = parallel::pieces(
+        trace
+            .tracks()
+            .iter()
+            .filter(|track| track.kind == TrackKind::Thread && !shown.contains(&track.file))
+            .map(|track| (track.id, 0..track.slices as usize)),
+    );
+    let found = parallel::scan(&pieces, cancel, Vec::new, |out, piece| {
+        let slices = trace.slices(piece.track);
+        let file = trace.tracks().get(piece.track.index());
+        let who = Participant {
+            file: file.map_or(0, |track| track.file),
+            device: 0,
+        };
+        for index in piece.indexes.clone() {
+            let name = slices.name.get(index).map(|name| names.get(name.index()));
+            let length = slices.dur.get(index).copied().unwrap_or(Dur::ZERO);
+            if name.flatten() == Some(&true) && length > Dur::ZERO {
+                let mut part = part(trace, who, (piece.track, index), Said::default());
+                if part.group.is_empty() {
+                    let name = slices.name.get(index).map_or("", |name| trace.name(*name));
+                    name.clone_into(&mut part.group);
+                }
+                out.push(part);
+            }
+        }
+    })?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dimensions_are_multiplied() {
+        for (dims, expected) in [
+            ("[[394241]]", Some(394_241)),
+            ("[[[2873320]], [], []]", Some(2_873_320)),
+            ("[[16, 4], [3]]", Some(64)),
+            ("[]", None),
+            ("[[], []]", None),
+        ] {
+            assert_eq!(elements(dims), expected, "{dims}");
+        }
+        assert_eq!(first_type("[\"c10::BFloat16\"]"), "BFloat16");
+        assert_eq!(element_bytes("BFloat16"), Some(2));
+        assert_eq!(element_bytes(""), None);
+    }
+
+    #[test]
+    fn names_of_host_collectives() {
+        assert!(is_instruction("all-reduce.12") && !is_instruction("all-reduce-simplifier"));
+        assert!(is_host_collective("gloo:all_reduce") && !is_host_collective("aten::add"));
+    }
+}

@@ -1,0 +1,138 @@
+use stepscope_model::{Epoch, EventSink as _, SliceIn, TrackKind, TrackPatch};
+use stepscope_store::{FileSpec, TraceBuilder};
+
+use super::*;
+
+/// One run of two ranks: begins and ends of the all-reduces of each, microseconds.
+fn run(ranks: &[&[(i64, i64)]]) -> Trace {
+    let mut builder = TraceBuilder::new();
+    for (rank, times) in (0..).zip(ranks) {
+        let mut sink = builder.file(FileSpec {
+            host: format!("rank {rank}"),
+            rank: Some(rank),
+            ..FileSpec::default()
+        });
+        sink.epoch(Epoch {
+            origin_ns: 0,
+            unix_ns: Some(1_000_000),
+        });
+        let track = sink.track("0/7");
+        sink.describe(
+            track,
+            TrackPatch {
+                kind: Some(TrackKind::DeviceQueue),
+                device: Some(0),
+                ..TrackPatch::default()
+            },
+        );
+        let name = sink.name("ncclDevKernel_AllReduce_Sum_f32_RING_LL");
+        let category = sink.name("kernel");
+        for (start, end) in *times {
+            let slice = SliceIn {
+                start: Time::from_ps(start * 1_000_000),
+                dur: Dur::from_ps((end - start) * 1_000_000),
+                name,
+                category,
+                ..SliceIn::default()
+            };
+            sink.slice(track, slice);
+        }
+        builder.add(sink);
+    }
+    builder.finish()
+}
+
+fn found(ranks: &[&[(i64, i64)]]) -> Collectives {
+    let trace = run(ranks);
+    let cancel = Cancel::default();
+    let devices = Devices::of(&trace, &cancel).unwrap();
+    let launches = Launches::of(&trace, &devices, &cancel).unwrap();
+    collectives(&trace, &devices, &launches, &cancel).unwrap()
+}
+
+const US: i64 = 1_000_000;
+
+#[test]
+fn the_last_to_begin_is_late() {
+    let found = found(&[&[(0, 20), (100, 130)], &[(15, 20), (90, 130)]]);
+    assert_eq!(found.collectives.len(), 2);
+    let late: Vec<_> = found
+        .collectives
+        .iter()
+        .map(|one| (one.spread.unwrap().ps() / US, one.last.unwrap().file))
+        .collect();
+    assert_eq!(late, [(15, 1), (10, 0)]);
+    let transfers: Vec<_> = found
+        .collectives
+        .iter()
+        .map(|one| one.transfer.ps() / US)
+        .collect();
+    assert_eq!(transfers, [5, 30]);
+    let clock = &found.clocks[0];
+    assert_eq!((clock.applied, clock.estimate), (Dur::ZERO, Dur::ZERO));
+    // From the first: begin 0 and end 20 against begin 15 and end 20.
+    assert_eq!(clock.bounds.unwrap().1, Dur::from_ps(5 * US));
+}
+
+#[test]
+fn clocks_that_cannot_be_right_are_shifted() {
+    // The second file is 1,000 us late, and its rank begins last.
+    let found = found(&[&[(0, 20), (100, 130)], &[(1_015, 1_020), (1_120, 1_130)]]);
+    let clock = &found.clocks[0];
+    assert_eq!(clock.applied, Dur::from_ps(-1_000 * US));
+    assert_eq!(clock.shared, 2);
+    assert!(clock.error().unwrap() <= Dur::from_ps(20 * US));
+    let spreads: Vec<_> = found
+        .collectives
+        .iter()
+        .map(|one| one.spread.unwrap().ps() / US)
+        .collect();
+    assert_eq!(spreads, [15, 20]);
+}
+
+#[test]
+fn different_numbers_are_not_matched() {
+    let found = found(&[&[(0, 20), (100, 130)], &[(15, 20)]]);
+    assert_eq!(found.unmatched, ["all-reduce"]);
+    assert_eq!(found.collectives.len(), 3);
+    assert!(found.collectives.iter().all(|one| one.last.is_none()));
+}
+
+#[test]
+fn bandwidths_are_those_of_nccl_tests() {
+    for (kind, n, factor) in [
+        (Kind::AllReduce, 4, 1.5),
+        (Kind::AllGather, 4, 0.75),
+        (Kind::AllToAll, 2, 0.5),
+        (Kind::Broadcast, 8, 1.0),
+        (Kind::AllReduce, 0, 0.0),
+    ] {
+        assert!((kind.bus_factor(n) - factor).abs() < 1e-12, "{kind:?}");
+    }
+    assert_eq!(Kind::AllGather.size(10, 40), 40);
+    assert_eq!(Kind::ReduceScatter.size(40, 10), 40);
+}
+
+#[test]
+fn kinds_are_read_off_names() {
+    for (name, kind) in [
+        (
+            "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL",
+            Kind::ReduceScatter,
+        ),
+        ("nccl:all_to_all", Kind::AllToAll),
+        ("all-gather-start.4", Kind::AllGather),
+        ("_allgather_base", Kind::AllGather),
+        (
+            "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWork*)",
+            Kind::SendRecv,
+        ),
+        (
+            "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)",
+            Kind::Other,
+        ),
+        ("gloo:barrier", Kind::Barrier),
+    ] {
+        assert_eq!(Kind::of(name), kind, "{name}");
+    }
+}

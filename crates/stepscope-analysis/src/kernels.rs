@@ -1,0 +1,561 @@
+//! What ran on the devices: kernels, collectives, copies; how they were launched and how they queued.
+//!
+//! The accounting rule: a slice belongs to the range when it touches it, and its time is clipped to
+//! the range, so the totals of the rows add up to the totals of the kinds of work. (Totals are sums:
+//! work that ran side by side counts twice. For unions see [`device`](crate::device).)
+//!
+//! ```text
+//! launch delay = start of the work - end of the call that launched it   (0 when it began before)
+//! queue length at a moment = work of the stream that was launched (its call began) and has not begun
+//! rate of a copy = its bytes / its length
+//! ```
+
+#![allow(
+    clippy::similar_names,
+    reason = "traces have tracks, and calls launch launches"
+)]
+
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+use stepscope_model::{Cancelled, Dur, NameId, Time, TrackId};
+use stepscope_store::{EventId, Trace};
+
+use crate::device::{Devices, Work};
+use crate::launch::{Config, Launches, launches_graph, operation};
+use crate::parallel::{self, Cancel};
+
+/// What rows put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Slices of the same name.
+    Name,
+    /// Of the same name, grid, block, registers and shared memory.
+    Shape,
+    /// Launched by operations of the same name.
+    Operation,
+    /// On the same queue.
+    Stream,
+    /// Of the same kind of work.
+    Work,
+}
+
+/// What the slices of a row have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// Kind of work, unless rows are streams or operations.
+    pub work: Option<Work>,
+    /// Name of the slices.
+    pub name: Option<NameId>,
+    /// Their queue.
+    pub track: Option<TrackId>,
+    /// Name of the operation that launched them.
+    pub operation: Option<NameId>,
+    /// Grid, block, registers and shared memory.
+    pub shape: Option<Shape>,
+}
+
+/// How kernels were launched, as far as rows tell it apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Shape {
+    /// See [`Config::grid`].
+    pub grid: Option<[u32; 3]>,
+    /// See [`Config::block`].
+    pub block: Option<[u32; 3]>,
+    /// See [`Config::registers`].
+    pub registers: Option<i64>,
+    /// See [`Config::shared_bytes`].
+    pub shared_bytes: Option<i64>,
+}
+
+/// One row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Row {
+    /// What its slices have in common.
+    pub key: Key,
+    /// Kind of work of the longest.
+    pub work: Work,
+    /// How many.
+    pub count: u64,
+    /// Sum of their times, picoseconds.
+    pub total_ps: i128,
+    /// The shortest.
+    pub min: Dur,
+    /// The longest.
+    pub max: Dur,
+    /// The longest one (the first of several).
+    pub longest: EventId,
+    /// How many were launched by a call that is known.
+    pub launched: u64,
+    /// Sum of their launch delays, picoseconds.
+    pub delay_ps: i128,
+    /// Sum of the squares of their times.
+    squares_ps2: i128,
+}
+
+impl Row {
+    fn new(key: Key, work: Work) -> Self {
+        Self {
+            key,
+            work,
+            count: 0,
+            total_ps: 0,
+            min: Dur::from_ps(i64::MAX),
+            max: Dur::ZERO,
+            longest: EventId(u32::MAX),
+            launched: 0,
+            delay_ps: 0,
+            squares_ps2: 0,
+        }
+    }
+
+    /// Mean time.
+    pub fn mean_ns(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.total_ps as f64 / 1e3 / self.count as f64)
+    }
+
+    /// Standard deviation of a sample (the sum of squares over count - 1).
+    pub fn deviation_ns(&self) -> Option<f64> {
+        let mean = self.mean_ns().filter(|_| self.count > 1)?;
+        let squares = self.squares_ps2 as f64 / 1e6 - mean * mean * self.count as f64;
+        Some((squares.max(0.0) / (self.count - 1) as f64).sqrt())
+    }
+
+    /// Mean launch delay.
+    pub fn mean_delay_ns(&self) -> Option<f64> {
+        (self.launched > 0).then(|| self.delay_ps as f64 / 1e3 / self.launched as f64)
+    }
+
+    fn add(&mut self, id: EventId, work: Work, dur: Dur, delay: Option<Dur>) {
+        self.count += 1;
+        self.total_ps += i128::from(dur.ps());
+        let ps = i128::from(dur.ps());
+        self.squares_ps2 = self.squares_ps2.saturating_add(ps * ps);
+        self.min = self.min.min(dur);
+        if let Some(delay) = delay {
+            self.launched += 1;
+            self.delay_ps += i128::from(delay.ps());
+        }
+        self.see_longest(id, work, dur);
+    }
+
+    fn see_longest(&mut self, id: EventId, work: Work, dur: Dur) {
+        if (dur, std::cmp::Reverse(id)) > (self.max, std::cmp::Reverse(self.longest)) {
+            self.max = dur;
+            self.longest = id;
+            self.work = work;
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.total_ps += other.total_ps;
+        self.squares_ps2 = self.squares_ps2.saturating_add(other.squares_ps2);
+        self.min = self.min.min(other.min);
+        self.launched += other.launched;
+        self.delay_ps += other.delay_ps;
+        self.see_longest(other.longest, other.work, other.max);
+    }
+}
+
+/// Copies of one kind: a direction, or memory set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Copies {
+    /// As the file calls it.
+    pub name: NameId,
+    /// How many.
+    pub count: u64,
+    /// Sum of their times, picoseconds.
+    pub total_ps: i128,
+    /// How many said how much they moved.
+    pub sized: u64,
+    /// What those moved.
+    pub bytes: u64,
+    /// Sum of the times of those, picoseconds.
+    pub sized_ps: i128,
+    /// The fastest of them, bytes per second.
+    pub best_rate: Option<f64>,
+}
+
+impl Copies {
+    /// Bytes per second over all that said their size.
+    pub fn rate(&self) -> Option<f64> {
+        (self.sized_ps > 0).then(|| self.bytes as f64 / (self.sized_ps as f64 * 1e-12))
+    }
+}
+
+/// One queue.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stream {
+    /// Its row in the trace.
+    pub track: TrackId,
+    /// Index into [`Devices::list`].
+    pub device: usize,
+    /// Slices of work on it that touch the range.
+    pub count: u64,
+    /// Union of them within the range.
+    pub busy: Dur,
+    /// Work whose launch is known.
+    pub launched: u64,
+    /// Mean of its queue's length over all its changes, as HTA takes it.
+    pub mean_queue: Option<f64>,
+    /// Longest queue.
+    pub max_queue: u64,
+}
+
+/// One launch of many pieces of work: a CUDA or HIP graph.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Graph {
+    /// The call.
+    pub launch: EventId,
+    /// Slices of work that it launched.
+    pub count: u64,
+    /// Sum of their times, picoseconds.
+    pub total_ps: i128,
+    /// From the first begin to the last end.
+    pub span: (Time, Time),
+}
+
+/// The answer.
+#[derive(Clone, Debug, Default)]
+pub struct Kernels {
+    /// Longest total first.
+    pub rows: Vec<Row>,
+    /// By name, longest total first.
+    pub copies: Vec<Copies>,
+    /// Every queue with work, in the order of the trace.
+    pub streams: Vec<Stream>,
+    /// Graph launches, longest total first.
+    pub graphs: Vec<Graph>,
+    /// Launch delays, sorted: picoseconds from the end of the call to the begin of the work.
+    pub delays_ps: Vec<i64>,
+}
+
+/// Sums up what ran on the devices in `range`.
+pub fn kernels(
+    trace: &Trace,
+    devices: &Devices<'_>,
+    launches: &Launches,
+    by: By,
+    range: &Range<Time>,
+    cancel: &Cancel,
+) -> Result<Kernels, Cancelled> {
+    let queues: Vec<(usize, TrackId)> = devices
+        .list
+        .iter()
+        .enumerate()
+        .flat_map(|(place, device)| device.queues.iter().map(move |queue| (place, queue.track)))
+        .collect();
+    let pieces = parallel::pieces(
+        queues
+            .iter()
+            .map(|(_, track)| (*track, trace.candidates(*track, range.clone()))),
+    );
+    let scan = Scan {
+        trace,
+        devices,
+        launches,
+        by,
+        range,
+    };
+    let parts = parallel::scan(&pieces, cancel, Part::default, |part, piece| {
+        for index in piece.indexes.clone() {
+            scan.take(part, piece.track, index);
+        }
+    })?;
+    let mut sums = Part::default();
+    for part in parts {
+        sums.merge(part);
+    }
+    let mut found = Kernels {
+        rows: sums.rows.into_values().collect(),
+        copies: sums.copies.into_values().collect(),
+        graphs: sums
+            .graphs
+            .into_values()
+            .filter(|graph| graph.count > 1 || is_graph(trace, graph.launch))
+            .collect(),
+        delays_ps: sums.delays,
+        streams: Vec::new(),
+    };
+    found
+        .rows
+        .sort_unstable_by_key(|row| (std::cmp::Reverse(row.total_ps), row.key));
+    found
+        .copies
+        .sort_unstable_by_key(|copies| (std::cmp::Reverse(copies.total_ps), copies.name));
+    found
+        .graphs
+        .sort_unstable_by_key(|graph| (std::cmp::Reverse(graph.total_ps), graph.launch));
+    found.delays_ps.sort_unstable();
+    for (place, track) in queues {
+        let lengths = queue_lengths(trace, devices, launches, track, range);
+        let count = sums.counts.get(&track).copied().unwrap_or(0);
+        if count > 0 {
+            found.streams.push(Stream {
+                track,
+                device: place,
+                count,
+                busy: devices.queue_busy(&devices.list[place], track, range, cancel)?,
+                launched: lengths.launched,
+                mean_queue: lengths.mean(),
+                max_queue: lengths.max,
+            });
+        }
+    }
+    Ok(found)
+}
+
+fn is_graph(trace: &Trace, launch: EventId) -> bool {
+    name_of(trace, launch).is_some_and(|name| launches_graph(trace.name(name)))
+}
+
+/// Name of a slice.
+pub fn name_of(trace: &Trace, id: EventId) -> Option<NameId> {
+    let (track, index) = trace.place_of_slice(id)?;
+    trace.slices(track).name.get(index).copied()
+}
+
+struct Scan<'a> {
+    trace: &'a Trace,
+    devices: &'a Devices<'a>,
+    launches: &'a Launches,
+    by: By,
+    range: &'a Range<Time>,
+}
+
+/// What one thread has seen.
+#[derive(Default)]
+struct Part {
+    rows: FxHashMap<Key, Row>,
+    copies: FxHashMap<NameId, Copies>,
+    graphs: FxHashMap<EventId, Graph>,
+    counts: FxHashMap<TrackId, u64>,
+    delays: Vec<i64>,
+}
+
+impl Part {
+    fn merge(&mut self, other: Self) {
+        // Sums: the order of the entries makes no difference.
+        other.rows.into_iter().for_each(|(key, row)| {
+            self.rows
+                .entry(key)
+                .or_insert_with(|| Row::new(key, row.work))
+                .merge(&row);
+        });
+        other.copies.into_iter().for_each(|(name, copies)| {
+            let sum = self.copies.entry(name).or_insert_with(|| no_copies(name));
+            sum.count += copies.count;
+            sum.total_ps += copies.total_ps;
+            sum.sized += copies.sized;
+            sum.bytes = sum.bytes.saturating_add(copies.bytes);
+            sum.sized_ps += copies.sized_ps;
+            sum.best_rate = better(sum.best_rate, copies.best_rate);
+        });
+        other.graphs.into_iter().for_each(|(launch, graph)| {
+            let sum = self.graphs.entry(launch).or_insert(Graph {
+                count: 0,
+                total_ps: 0,
+                ..graph
+            });
+            sum.count += graph.count;
+            sum.total_ps += graph.total_ps;
+            sum.span = (sum.span.0.min(graph.span.0), sum.span.1.max(graph.span.1));
+        });
+        other.counts.into_iter().for_each(|(track, count)| {
+            *self.counts.entry(track).or_default() += count;
+        });
+        self.delays.extend(other.delays);
+    }
+}
+
+fn better(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.max(b)),
+        (one, other) => one.or(other),
+    }
+}
+
+const fn no_copies(name: NameId) -> Copies {
+    Copies {
+        name,
+        count: 0,
+        total_ps: 0,
+        sized: 0,
+        bytes: 0,
+        sized_ps: 0,
+        best_rate: None,
+    }
+}
+
+impl Scan<'_> {
+    fn take(&self, part: &mut Part, track: TrackId, index: usize) {
+        let slices = self.trace.slices(track);
+        let Some(work) = self.devices.work(track, index) else {
+            return;
+        };
+        let (start, end) = (slices.start[index], slices.end(index));
+        let clipped = start.max(self.range.start)..end.min(self.range.end);
+        let inside = clipped.start < clipped.end || (start == end && self.range.contains(&start));
+        if !inside {
+            return;
+        }
+        let dur = Dur::from_ps(clipped.end.since(clipped.start).ps().max(0));
+        let id = slices.id(index);
+        let name = slices.name[index];
+        let launch = self.launches.get(track, index);
+        let call = launch.and_then(|launch| {
+            let (track, index) = self.trace.place_of_slice(launch)?;
+            Some(self.trace.slices(track).end(index))
+        });
+        let delay = call.map(|call| Dur::from_ps(start.since(call).ps().max(0)));
+        let is_copy = matches!(work, Work::Memcpy | Work::Memset);
+        let config = (is_copy || self.by == By::Shape).then(|| Config::of(self.trace, id));
+        let key = self.key(work, name, track, launch, config.as_ref());
+        part.rows
+            .entry(key)
+            .or_insert_with(|| Row::new(key, work))
+            .add(id, work, dur, delay);
+        *part.counts.entry(track).or_default() += 1;
+        part.delays.extend(delay.map(Dur::ps));
+        if is_copy {
+            let bytes = config.and_then(|config| config.bytes);
+            let whole = end.since(start);
+            add_copy(
+                part.copies.entry(name).or_insert_with(|| no_copies(name)),
+                dur,
+                whole,
+                bytes,
+            );
+        }
+        if let Some(launch) = launch {
+            let graph = part.graphs.entry(launch).or_insert(Graph {
+                launch,
+                count: 0,
+                total_ps: 0,
+                span: (start, end),
+            });
+            graph.count += 1;
+            graph.total_ps += i128::from(dur.ps());
+            graph.span = (graph.span.0.min(start), graph.span.1.max(end));
+        }
+    }
+
+    fn key(
+        &self,
+        work: Work,
+        name: NameId,
+        track: TrackId,
+        launch: Option<EventId>,
+        config: Option<&Config>,
+    ) -> Key {
+        let named = Key {
+            work: Some(work),
+            name: Some(name),
+            ..Key::default()
+        };
+        match self.by {
+            By::Name => named,
+            By::Shape => Key {
+                shape: config.map(|config| Shape {
+                    grid: config.grid,
+                    block: config.block,
+                    registers: config.registers,
+                    shared_bytes: config.shared_bytes,
+                }),
+                ..named
+            },
+            By::Operation => Key {
+                operation: launch
+                    .and_then(|launch| operation(self.trace, launch))
+                    .and_then(|operation| name_of(self.trace, operation)),
+                ..Key::default()
+            },
+            By::Stream => Key {
+                track: Some(track),
+                ..Key::default()
+            },
+            By::Work => Key {
+                work: Some(work),
+                ..Key::default()
+            },
+        }
+    }
+}
+
+fn add_copy(copies: &mut Copies, dur: Dur, whole: Dur, bytes: Option<u64>) {
+    copies.count += 1;
+    copies.total_ps += i128::from(dur.ps());
+    let Some(bytes) = bytes else {
+        return;
+    };
+    copies.sized += 1;
+    copies.bytes = copies.bytes.saturating_add(bytes);
+    copies.sized_ps += i128::from(whole.ps());
+    if whole > Dur::ZERO {
+        let rate = bytes as f64 / (whole.ps() as f64 * 1e-12);
+        copies.best_rate = better(copies.best_rate, Some(rate));
+    }
+}
+
+/// Lengths of one queue after each of its changes.
+#[derive(Default)]
+struct Lengths {
+    launched: u64,
+    changes: u64,
+    sum: i128,
+    max: u64,
+}
+
+impl Lengths {
+    fn mean(&self) -> Option<f64> {
+        (self.changes > 0).then(|| self.sum as f64 / self.changes as f64)
+    }
+}
+
+fn queue_lengths(
+    trace: &Trace,
+    devices: &Devices<'_>,
+    launches: &Launches,
+    track: TrackId,
+    range: &Range<Time>,
+) -> Lengths {
+    let slices = trace.slices(track);
+    let mut changes: Vec<(Time, i8)> = Vec::new();
+    let mut found = Lengths::default();
+    for index in trace.candidates(track, range.clone()) {
+        let (start, end) = (slices.start[index], slices.end(index));
+        if end < range.start || start >= range.end || devices.work(track, index).is_none() {
+            continue;
+        }
+        let call = launches.get(track, index).and_then(|launch| {
+            let (track, index) = trace.place_of_slice(launch)?;
+            trace.slices(track).start.get(index).copied()
+        });
+        if let Some(call) = call {
+            found.launched += 1;
+            changes.push((call, -1));
+            changes.push((start, 1));
+        }
+    }
+    // At one moment, what is launched comes before what begins.
+    changes.sort_unstable();
+    let mut length = 0_i64;
+    for (_, change) in changes {
+        length -= i64::from(change);
+        found.changes += 1;
+        found.sum += i128::from(length);
+        found.max = found.max.max(u64::try_from(length).unwrap_or(0));
+    }
+    found
+}
+
+/// Whether a kernel's name says that it uses tensor cores, or matrix cores of AMD: as XProf reads
+/// names, by the shapes of their instructions.
+pub fn uses_tensor_cores(name: &str) -> bool {
+    const PARTS: &[&str] = &[
+        "884", "1688", "16816", "8816", "8832", "16832", "hmma", "xmma", "imma", "wgmma", "hgmma",
+        "tensorop", "nvjet",
+    ];
+    PARTS.iter().any(|part| name.contains(part)) || (name.contains("Cijk_") && name.contains("_MI"))
+}

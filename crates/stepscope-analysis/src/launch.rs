@@ -1,0 +1,369 @@
+//! Which host call launched each piece of device work, and how it was launched.
+//!
+//! A kernel's launch is the host slice that a link of the file leads from; where the file draws no
+//! link, the runtime call with the same `correlation` number in its arguments (the kernels of a CUDA
+//! or HIP graph share the number of the call that launched the graph). The launching operation is
+//! the innermost slice around that call that is no runtime call itself.
+
+#![allow(
+    clippy::similar_names,
+    reason = "traces have tracks, and calls launch launches"
+)]
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use stepscope_model::{ArgValue, Cancelled, NameId, TrackId, TrackKind};
+use stepscope_store::{EventId, Trace};
+
+use crate::device::Devices;
+use crate::parallel::{self, Cancel};
+
+/// No launch.
+const NONE: u32 = u32::MAX;
+
+/// Launches of the slices of devices' queues.
+#[derive(Debug, Default)]
+pub struct Launches {
+    /// By track: of each of its slices, the id of the launching slice or [`NONE`].
+    by_track: FxHashMap<TrackId, Vec<u32>>,
+}
+
+impl Launches {
+    /// Finds the launches of all work of these devices.
+    pub fn of(trace: &Trace, devices: &Devices<'_>, cancel: &Cancel) -> Result<Self, Cancelled> {
+        let queues = || devices.list.iter().flat_map(|device| &device.queues);
+        let pieces = parallel::pieces(
+            queues().map(|queue| (queue.track, 0..trace.slices(queue.track).len())),
+        );
+        let found = parallel::scan(&pieces, cancel, Vec::new, |out, piece| {
+            let slices = trace.slices(piece.track);
+            let links: Vec<u32> = piece
+                .indexes
+                .clone()
+                .map(|index| {
+                    trace
+                        .flow_sources(slices.id(index))
+                        .filter(|from| is_host(trace, *from))
+                        .last()
+                        .map_or(NONE, |from| from.0)
+                })
+                .collect();
+            out.push((piece.track, piece.indexes.start, links));
+        })?;
+        let mut found: Vec<_> = found.into_iter().flatten().collect();
+        found.sort_unstable_by_key(|(track, from, _)| (*track, *from));
+        let mut launches = Self::default();
+        for (track, _, links) in found {
+            launches.by_track.entry(track).or_default().extend(links);
+        }
+        launches.by_number(trace, devices, cancel)?;
+        Ok(launches)
+    }
+
+    /// The launch of a slice.
+    pub fn get(&self, track: TrackId, index: usize) -> Option<EventId> {
+        let launch = *self.by_track.get(&track)?.get(index)?;
+        (launch != NONE).then_some(EventId(launch))
+    }
+
+    /// Links what has no link by the numbers in the arguments, file by file.
+    fn by_number(
+        &mut self,
+        trace: &Trace,
+        devices: &Devices<'_>,
+        cancel: &Cancel,
+    ) -> Result<(), Cancelled> {
+        let mut open: BTreeMap<usize, Vec<(TrackId, usize)>> = BTreeMap::new();
+        for device in &devices.list {
+            for queue in &device.queues {
+                let Some(links) = self.by_track.get(&queue.track) else {
+                    continue;
+                };
+                let unlinked = (0..links.len()).filter(|index| {
+                    links[*index] == NONE && devices.work(queue.track, *index).is_some()
+                });
+                open.entry(device.file)
+                    .or_default()
+                    .extend(unlinked.map(|index| (queue.track, index)));
+            }
+        }
+        open.retain(|_, slices| !slices.is_empty());
+        if open.is_empty() {
+            return Ok(());
+        }
+        let calls = launch_calls(trace, |file| open.contains_key(&file), cancel)?;
+        for (file, slices) in open {
+            let Some(calls) = calls.get(&file) else {
+                continue;
+            };
+            let jobs: Vec<_> = slices.chunks(4_096).collect();
+            let linked = parallel::scan_items(
+                &jobs,
+                slices.len(),
+                cancel,
+                Vec::new,
+                |out: &mut Vec<(TrackId, usize, u32)>, job| {
+                    for (track, index) in *job {
+                        let id = trace.slices(*track).id(*index);
+                        let call = Config::of(trace, id).correlation;
+                        if let Some(call) = call.and_then(|number| calls.get(&number)) {
+                            out.push((*track, *index, call.0));
+                        }
+                    }
+                },
+            )?;
+            for (track, index, call) in linked.into_iter().flatten() {
+                if let Some(link) = self
+                    .by_track
+                    .get_mut(&track)
+                    .and_then(|links| links.get_mut(index))
+                {
+                    *link = call;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_host(trace: &Trace, id: EventId) -> bool {
+    let track = trace.place_of_slice(id).map(|(track, _)| track);
+    track
+        .and_then(|track| trace.tracks().get(track.index()))
+        .is_some_and(|track| track.kind == TrackKind::Thread)
+}
+
+/// Calls that launch work, by file and by their number.
+fn launch_calls(
+    trace: &Trace,
+    wanted: impl Fn(usize) -> bool,
+    cancel: &Cancel,
+) -> Result<FxHashMap<usize, FxHashMap<i64, EventId>>, Cancelled> {
+    let names: Vec<bool> = (0..trace.name_count())
+        .map(|name| launches_work(trace.name(NameId(u32::try_from(name).unwrap_or(u32::MAX)))))
+        .collect();
+    let pieces = parallel::pieces(
+        trace
+            .tracks()
+            .iter()
+            .filter(|track| track.kind == TrackKind::Thread && wanted(track.file))
+            .map(|track| (track.id, 0..track.slices as usize)),
+    );
+    let found = parallel::scan(&pieces, cancel, Vec::new, |out, piece| {
+        let slices = trace.slices(piece.track);
+        let file = trace
+            .tracks()
+            .get(piece.track.index())
+            .map(|track| track.file);
+        for index in piece.indexes.clone() {
+            let launches = slices.name.get(index).map(|name| names.get(name.index()));
+            if launches.flatten() == Some(&true)
+                && let Some(number) = Config::of(trace, slices.id(index)).correlation
+            {
+                out.push((file.unwrap_or(0), number, slices.id(index)));
+            }
+        }
+    })?;
+    let mut calls: FxHashMap<usize, FxHashMap<i64, EventId>> = FxHashMap::default();
+    for (file, number, id) in found.into_iter().flatten() {
+        let call = calls.entry(file).or_default().entry(number).or_insert(id);
+        *call = (*call).min(id);
+    }
+    Ok(calls)
+}
+
+/// Whether a runtime call of this name puts work on a queue.
+pub fn launches_work(name: &str) -> bool {
+    let runtime = ["cuda", "hip", "cu", "xpu", "ur", "ze", "musa"]
+        .iter()
+        .any(|start| name.starts_with(start))
+        || name.starts_with("Memcpy")
+        || name.starts_with("Memset");
+    runtime
+        && ["Launch", "Memcpy", "Memset", "memcpy", "memset"]
+            .iter()
+            .any(|part| name.contains(part))
+}
+
+/// Whether a runtime call of this name launches a whole graph.
+pub fn launches_graph(name: &str) -> bool {
+    name.contains("GraphLaunch")
+}
+
+/// The innermost slice around a launch that is no runtime call, and the launch's own name.
+pub fn operation(trace: &Trace, launch: EventId) -> Option<EventId> {
+    let (track, index) = trace.place_of_slice(launch)?;
+    let slices = trace.slices(track);
+    let mut at = *slices.parent.get(index)? as usize;
+    loop {
+        let name = trace.name(*slices.name.get(at)?);
+        if !(launches_work(name) || is_runtime(trace.name(slices.category.get(at)))) {
+            return Some(slices.id(at));
+        }
+        at = *slices.parent.get(at)? as usize;
+    }
+}
+
+fn is_runtime(category: &str) -> bool {
+    category.len() >= 7
+        && (category.to_ascii_lowercase().ends_with("runtime") || category.ends_with("_driver"))
+}
+
+/// How a piece of device work was launched, and what it said of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Config {
+    /// Blocks in each direction.
+    pub grid: Option<[u32; 3]>,
+    /// Threads of a block in each direction.
+    pub block: Option<[u32; 3]>,
+    /// Registers of a thread.
+    pub registers: Option<i64>,
+    /// Shared memory of a block.
+    pub shared_bytes: Option<i64>,
+    /// Part of the warps that a multiprocessor can hold, as the driver estimates it, percent.
+    pub occupancy_percent: Option<f64>,
+    /// Bytes that a copy moves.
+    pub bytes: Option<u64>,
+    /// What joins it with the call that launched it.
+    pub correlation: Option<i64>,
+}
+
+impl Config {
+    /// Reads the arguments of one event; about a microsecond. What cannot be read is not known.
+    pub fn of(trace: &Trace, id: EventId) -> Self {
+        let mut found = Self::default();
+        let read = trace.args(id, &mut |key, value| found.take(key, value));
+        if read.is_err() {
+            return Self::default();
+        }
+        found
+    }
+
+    fn take(&mut self, key: &str, value: ArgValue<'_>) {
+        match key {
+            "grid" => self.grid = dims(value),
+            "block" => self.block = dims(value),
+            "registers per thread" => self.registers = whole(value),
+            "shared memory" => self.shared_bytes = whole(value),
+            "est. achieved occupancy %" => self.occupancy_percent = number(value),
+            "theoretical_occupancy_pct" => {
+                self.occupancy_percent = number(value).filter(|percent| *percent > 0.0);
+            }
+            "bytes" | "size" => {
+                self.bytes = whole(value).and_then(|bytes| u64::try_from(bytes).ok());
+            }
+            "correlation" | "correlation_id" => self.correlation = whole(value),
+            "kernel_details" | "memcpy_details" | "memset_details" => {
+                if let ArgValue::Str(text) = value {
+                    self.take_details(text);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// `regs:38 shm:0 grid:160,1,1 block:1024,1,1`, as XSpace files of GPUs say it.
+    fn take_details(&mut self, text: &str) {
+        for (key, value) in text
+            .split_whitespace()
+            .filter_map(|word| word.split_once(':'))
+        {
+            let whole = || value.parse::<i64>().ok();
+            match key {
+                "regs" => self.registers = whole(),
+                "shm" | "static_shared" | "dynamic_shared" | "group_mem" => {
+                    let more = whole().unwrap_or(0);
+                    self.shared_bytes = Some(self.shared_bytes.unwrap_or(0).saturating_add(more));
+                }
+                "grid" => self.grid = list(value),
+                "block" => self.block = list(value),
+                "occ_pct" => {
+                    let percent = value.parse().ok().filter(|percent| *percent > 0.0);
+                    self.occupancy_percent = percent.or(self.occupancy_percent);
+                }
+                "size" | "num_bytes" => self.bytes = value.parse().ok(),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn whole(value: ArgValue<'_>) -> Option<i64> {
+    match value {
+        ArgValue::Int(number) => Some(number),
+        ArgValue::Uint(number) => i64::try_from(number).ok(),
+        ArgValue::Str(text) => text.trim().parse().ok(),
+        _ => None,
+    }
+}
+
+fn number(value: ArgValue<'_>) -> Option<f64> {
+    match value {
+        ArgValue::Double(number) => Some(number).filter(|number| number.is_finite()),
+        other => whole(other).map(|number| number as f64),
+    }
+}
+
+/// `[512, 1, 1]`.
+fn dims(value: ArgValue<'_>) -> Option<[u32; 3]> {
+    match value {
+        ArgValue::Json(text) | ArgValue::Str(text) => list(text),
+        _ => None,
+    }
+}
+
+fn list(text: &str) -> Option<[u32; 3]> {
+    let text = text.trim().trim_start_matches('[').trim_end_matches(']');
+    let mut numbers = text.split(',').map(|part| part.trim().parse().ok());
+    Some([numbers.next()??, numbers.next()??, numbers.next()??])
+}
+
+/// As tables show it: `512,1,1`.
+pub fn dims_text(dims: [u32; 3]) -> String {
+    let [x, y, z] = dims;
+    format!("{x},{y},{z}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn details_are_read_in_each_form() {
+        let mut torch = Config::default();
+        torch.take("grid", ArgValue::Json("[512, 2, 1]"));
+        torch.take("block", ArgValue::Json("[nonsense]"));
+        torch.take("shared memory", ArgValue::Int(400));
+        torch.take("est. achieved occupancy %", ArgValue::Int(75));
+        assert_eq!((torch.grid, torch.block), (Some([512, 2, 1]), None));
+        assert_eq!(torch.shared_bytes, Some(400));
+        assert_eq!(torch.occupancy_percent, Some(75.0));
+        let mut xla = Config::default();
+        let text = "regs:38 static_shared:32 dynamic_shared:8 grid:160,1,1 block:256,1,1 occ_pct:0";
+        xla.take("kernel_details", ArgValue::Str(text));
+        assert_eq!(xla.shared_bytes, Some(40));
+        assert_eq!(xla.block, Some([256, 1, 1]));
+        assert_eq!(xla.occupancy_percent, None);
+        xla.take(
+            "memcpy_details",
+            ArgValue::Str("kind:Unknown size:655360 dest:2"),
+        );
+        assert_eq!(xla.bytes, Some(655_360));
+    }
+
+    #[test]
+    fn calls_that_launch_are_known_by_name() {
+        for (name, expected) in [
+            ("cudaLaunchKernel", true),
+            ("hipGraphLaunch", true),
+            ("cuLaunchKernelEx", true),
+            ("hipMemcpyWithStream", true),
+            ("cudaDeviceSynchronize", false),
+            ("aten::copy_", false),
+        ] {
+            assert_eq!(launches_work(name), expected, "{name}");
+        }
+        assert!(launches_graph("cudaGraphLaunch") && !launches_graph("cudaLaunchKernel"));
+    }
+}
