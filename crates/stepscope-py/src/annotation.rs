@@ -24,12 +24,12 @@ use crate::{texts, threads, values};
 
 /// An object of `Trace`, `StepTrace` or a subclass.
 #[repr(C)]
-struct Annotation {
+pub(crate) struct Annotation {
     head: ffi::PyObject,
     /// A `str`, owned.
-    name: *mut ffi::PyObject,
+    pub(crate) name: *mut ffi::PyObject,
     /// A `dict` of keywords, owned, or null.
-    metadata: *mut ffi::PyObject,
+    pub(crate) metadata: *mut ffi::PyObject,
     kind: SpanKind,
     /// The span that is open.
     open: OpenSpan,
@@ -37,7 +37,7 @@ struct Annotation {
     outer: *mut Vec<OpenSpan>,
     /// What a subclass written in Python keeps while the span is open, owned, or null. It is a field of
     /// ours because subclasses with slots of their own could not inherit from both types.
-    under: *mut ffi::PyObject,
+    pub(crate) under: *mut ffi::PyObject,
 }
 
 /// Adds the two types to the module.
@@ -50,7 +50,7 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("StepTrace", step)
 }
 
-type New = unsafe extern "C" fn(
+pub(crate) type New = unsafe extern "C" fn(
     *mut ffi::PyTypeObject,
     *mut ffi::PyObject,
     *mut ffi::PyObject,
@@ -62,6 +62,18 @@ fn make_type<'py>(
     text: &'static CStr,
     new: New,
     base: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    make_type_with(py, name, text, new, base, &[])
+}
+
+/// Makes a type, with more slots.
+pub(crate) fn make_type_with<'py>(
+    py: Python<'py>,
+    name: &'static CStr,
+    text: &'static CStr,
+    new: New,
+    base: Option<&Bound<'py, PyAny>>,
+    more: &[ffi::PyType_Slot],
 ) -> PyResult<Bound<'py, PyAny>> {
     let mut slots = vec![
         slot(ffi::Py_tp_new, new as *mut c_void),
@@ -77,6 +89,7 @@ fn make_type<'py>(
         slots.push(slot(ffi::Py_tp_methods, methods.as_mut_ptr().cast()));
         slots.push(slot(ffi::Py_tp_getset, getters.as_mut_ptr().cast()));
     }
+    slots.extend(more.iter().map(|slot| ffi::PyType_Slot { ..*slot }));
     slots.push(slot(0, ptr::null_mut()));
     let flags = ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_BASETYPE;
     let mut spec = ffi::PyType_Spec {
@@ -98,7 +111,7 @@ fn make_type<'py>(
     }
 }
 
-fn slot(number: c_int, function: *mut c_void) -> ffi::PyType_Slot {
+pub(crate) fn slot(number: c_int, function: *mut c_void) -> ffi::PyType_Slot {
     ffi::PyType_Slot {
         slot: number,
         pfunc: function,
@@ -170,7 +183,7 @@ fn getters() -> [ffi::PyGetSetDef; 4] {
 
 /// # Safety
 /// Called by the interpreter, as all functions below: with the lock, and with objects of our types.
-unsafe extern "C" fn new_span(
+pub(crate) unsafe extern "C" fn new_span(
     class: *mut ffi::PyTypeObject,
     args: *mut ffi::PyObject,
     keywords: *mut ffi::PyObject,
@@ -187,7 +200,7 @@ unsafe extern "C" fn new_span(
     }
 }
 
-unsafe extern "C" fn new_step(
+pub(crate) unsafe extern "C" fn new_step(
     class: *mut ffi::PyTypeObject,
     args: *mut ffi::PyObject,
     keywords: *mut ffi::PyObject,
@@ -334,7 +347,7 @@ unsafe fn end_all(annotation: *mut Annotation) {
     }
 }
 
-unsafe extern "C" fn enter(
+pub(crate) unsafe extern "C" fn enter(
     object: *mut ffi::PyObject,
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
@@ -378,6 +391,15 @@ unsafe fn enter_on(annotation: *mut Annotation) {
     }
 }
 
+/// Whether it is one of a step.
+///
+/// # Safety
+/// A live object of our types.
+pub(crate) unsafe fn is_step(annotation: *const Annotation) -> bool {
+    // SAFETY: by the caller.
+    unsafe { matches!((*annotation).kind, SpanKind::Step) }
+}
+
 /// Puts the span that is open aside.
 #[cold]
 unsafe fn enter_again(annotation: *mut Annotation) {
@@ -390,7 +412,7 @@ unsafe fn enter_again(annotation: *mut Annotation) {
     }
 }
 
-unsafe extern "C" fn exit(
+pub(crate) unsafe extern "C" fn exit(
     object: *mut ffi::PyObject,
     _: *mut *mut ffi::PyObject,
     _: ffi::Py_ssize_t,
@@ -471,7 +493,7 @@ unsafe fn end(span: OpenSpan, annotation: *mut Annotation) {
     }
 }
 
-unsafe extern "C" fn set_metadata(
+pub(crate) unsafe extern "C" fn set_metadata(
     object: *mut ffi::PyObject,
     args: *mut ffi::PyObject,
     keywords: *mut ffi::PyObject,

@@ -6,7 +6,8 @@
 //!               -> stepscope (the recorder), stepscope-engine (reading), stepscope-cli (the command)
 //! ```
 //!
-//! Reading order: this file, `annotation`, `values`, `threads`, `session`, `calls`, `call_stats`,
+//! Reading order: this file, `annotation` (`mirror`: also into jaxlib's recorder; `pjrt`:
+//! ours as a part of jaxlib's captures), `values`, `threads`, `session`, `calls`, `call_stats`,
 //! `remote`, `read`, `command`. What is typed and documented for users stands in `python/src/stepscope`; the stub
 //! `_core.pyi` there is compared with this module by the package's tests.
 //!
@@ -17,6 +18,8 @@ mod annotation;
 mod call_stats;
 mod calls;
 mod command;
+mod mirror;
+mod pjrt;
 mod read;
 mod remote;
 mod session;
@@ -31,6 +34,10 @@ use pyo3::prelude::*;
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     annotation::add_to(module)?;
+    mirror::add_to(module)?;
+    module.add_function(wrap_pyfunction!(mirror::jax_is_ours, module)?)?;
+    module.add_function(wrap_pyfunction!(pjrt::jax_collector, module)?)?;
+    module.add_function(wrap_pyfunction!(pjrt::jax_collector_registered, module)?)?;
     module.add_function(wrap_pyfunction!(session::start, module)?)?;
     module.add_function(wrap_pyfunction!(session::advice, module)?)?;
     module.add_function(wrap_pyfunction!(session::end, module)?)?;

@@ -53,6 +53,45 @@ Examples
 ...         train_step()
 ";
 
+/// Of `TraceAnnotation`.
+pub(crate) const TRACE_ANNOTATION: &CStr = c"TraceAnnotation(name, /, **metadata)
+--
+
+Make a block, or each call of a function, a slice, also in captures by ``jax.profiler`` alone.
+
+Parameters
+----------
+name
+    The slice's name.
+**metadata
+    Arguments of the slice, as for `Trace`.
+
+Examples
+--------
+>>> with stepscope.jax.TraceAnnotation(\"load\", path=\"a.csv\"):
+...     batch = load()
+";
+
+/// Of `StepTraceAnnotation`.
+pub(crate) const STEP_TRACE_ANNOTATION: &CStr = c"StepTraceAnnotation(name, **metadata)
+--
+
+Make a block one step, which analyses (also XProf's) group by, also in captures by ``jax.profiler`` alone.
+
+Parameters
+----------
+name
+    Name of the step; XProf counts those that begin with ``train`` or ``test``.
+**metadata
+    ``step_num``, the step's number, and further arguments, as for `Trace`.
+
+Examples
+--------
+>>> for n in range(10):
+...     with stepscope.jax.StepTraceAnnotation(\"train\", step_num=n):
+...         train_step()
+";
+
 /// Of `set_metadata`.
 pub(crate) const SET_METADATA: &CStr = c"set_metadata($self, /, **metadata)
 --

@@ -18,6 +18,6 @@ pub use client::{
     Captured, HostReport, Interval, OptionValue, Stage, capture, capture_with,
 };
 pub use server::{
-    Along, Asked, Log, ServerError, ServerHandle, ServerOptions, start_server, start_server_with,
-    stop_server,
+    Along, Asked, Log, ServerError, ServerHandle, ServerOptions, host_tracer_level, start_server,
+    start_server_with, stop_server,
 };

@@ -87,6 +87,58 @@ class StepTrace(Trace):
 
     def __new__(cls, name: str, step_num: int | None = None, **metadata: object) -> Self: ...
 
+class TraceAnnotation(Trace):
+    """
+    Make a block, or each call of a function, a slice, also in captures by ``jax.profiler`` alone.
+
+    Parameters
+    ----------
+    name
+        The slice's name.
+    **metadata
+        Arguments of the slice, as for `Trace`.
+
+    Examples
+    --------
+    >>> with stepscope.jax.TraceAnnotation("load", path="a.csv"):
+    ...     batch = load()
+    """
+
+    def __new__(cls, name: str, /, **metadata: object) -> Self: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None: ...
+    def set_metadata(self, **metadata: object) -> None:
+        """Add arguments to the slice that is open."""
+    @staticmethod
+    def is_enabled() -> bool:
+        """Tell whether something is being recorded: worth asking before an argument is computed."""
+
+class StepTraceAnnotation(TraceAnnotation):
+    """
+    Make a block one step, which analyses (also XProf's) group by, also in captures by ``jax.profiler`` alone.
+
+    Parameters
+    ----------
+    name
+        Name of the step; XProf counts those that begin with ``train`` or ``test``.
+    **metadata
+        ``step_num``, the step's number, and further arguments, as for `Trace`.
+
+    Examples
+    --------
+    >>> for n in range(10):
+    ...     with stepscope.jax.StepTraceAnnotation("train", step_num=n):
+    ...         train_step()
+    """
+
+    def __new__(cls, name: str, **metadata: object) -> Self: ...
+
 def counter(name: str, value: float) -> None:
     """
     Record one sample of a counter. NaN and infinities are left out.
@@ -124,6 +176,9 @@ def start(
 def end() -> None: ...
 def stop(gathered: Sequence[tuple[str, bytes]], warnings: Sequence[str]) -> dict[str, Any]: ...
 def advice(text: str) -> str | None: ...
+def jax_is_ours(ours: bool) -> None: ...
+def jax_collector(wanted: bool) -> Any: ...
+def jax_collector_registered() -> None: ...
 def discard() -> None: ...
 def flush() -> bool: ...
 def start_calls(own_folder: str) -> str | None: ...

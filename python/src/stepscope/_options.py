@@ -304,3 +304,18 @@ def _checked(name: str, field: _Field, value: object) -> Any:
         message = f"{name} is {field.kind.__name__}, not {type(value).__name__} ({value!r})"
         raise OptionTypeError(message)
     return value
+
+
+def of_jax(given: Any) -> ProfileOptions | None:
+    """Take our own options as they are, and JAX's by their names."""
+    if given is None or isinstance(given, ProfileOptions):
+        return given
+    if not hasattr(given, "host_tracer_level"):
+        message = f"profiler_options is a ProfileOptions, not {type(given).__name__}"
+        raise OptionTypeError(message)
+    made = ProfileOptions()
+    for name in (*_FIELDS, "advanced_configuration"):
+        value = getattr(given, name, None)
+        if value is not None:
+            setattr(made, name, value)
+    return made

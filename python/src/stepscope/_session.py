@@ -305,7 +305,11 @@ class trace(contextlib.ContextDecorator):
         self._create_perfetto_trace = create_perfetto_trace
         self.report: StopReport | None = None
 
+    def _prepare(self) -> None:
+        """Do what has to be done before the recording."""
+
     def __enter__(self) -> Self:
+        self._prepare()
         start_trace(
             self._log_dir,
             options=self._options,

@@ -91,7 +91,13 @@ class _Jax:
         if getattr(state, "profile_session", None) is not None:
             message = "jax.profiler is recording already; stop it before, or leave it to this recording"
             raise RuntimeError(message)
-        self._session = profiler.ProfilerSession(theirs)
+        # Labels are made once, and our collector has nothing to add.
+        _core.jax_is_ours(ours=True)
+        try:
+            self._session = profiler.ProfilerSession(theirs)
+        except BaseException:
+            _core.jax_is_ours(ours=False)
+            raise
         return notes
 
     def _describe(self, profiler: Any) -> list[str]:
@@ -122,7 +128,10 @@ class _Jax:
 
     def stop(self) -> tuple[bytes, list[str]]:
         session, self._session = self._session, None
-        data: bytes = session.stop()
+        try:
+            data: bytes = session.stop()
+        finally:
+            _core.jax_is_ours(ours=False)
         forget = getattr(self._profiler, "clear_metadata", None)
         if forget is not None:
             forget()
@@ -324,6 +333,7 @@ class Group:
         """In a fork's child: the sessions are the parent's, and must not end here."""
         _of_parents.append(self._running)
         self._running = []
+        _core.jax_is_ours(ours=False)
 
 
 _of_parents: list[list[Source]] = []

@@ -33,6 +33,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 pub use error::ServerError;
+pub use request::host_tracer_level;
+
 pub use options::{Along, Asked, Log, ServerOptions};
 
 use directories::Directories;

@@ -124,6 +124,12 @@ fn bad_name(field: &str, name: &str) -> Status {
     ))
 }
 
+/// How much of the host a serialized `ProfileOptions` asks for; `None` when it cannot be read.
+pub fn host_tracer_level(options: &[u8]) -> Option<HostTracerLevel> {
+    use prost::Message as _;
+    levels(&ProfileOptions::decode(options).ok()?).ok()
+}
+
 /// A message without a version has nothing set: the defaults apply.
 fn levels(opts: &ProfileOptions) -> Result<HostTracerLevel, Status> {
     for (name, level) in [
