@@ -19,6 +19,7 @@ mod call_stats;
 mod calls;
 mod command;
 mod mirror;
+mod neuron;
 mod pjrt;
 mod read;
 mod remote;
@@ -54,6 +55,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(remote::start_server, module)?)?;
     module.add_function(wrap_pyfunction!(remote::stop_server, module)?)?;
     module.add_function(wrap_pyfunction!(remote::capture, module)?)?;
+    module.add_function(wrap_pyfunction!(neuron::unpack_neuron, module)?)?;
     module.add_function(wrap_pyfunction!(command::run_command, module)?)?;
     read::add_to(module)?;
     Ok(())

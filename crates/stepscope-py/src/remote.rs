@@ -136,7 +136,7 @@ fn server_error(py: Python<'_>, error: &ServerError) -> PyErr {
 #[pyfunction]
 #[pyo3(signature = (addresses, log_dir, *, duration_ms, session_name, delay_ms, retries,
     connect_timeout_ms, timeout_ms, host_tracer_level, python_tracer_level, device_tracer_level,
-    max_events, options))]
+    max_events, options, end_when))]
 #[allow(
     clippy::too_many_arguments,
     reason = "keywords of a private function, called from one place"
@@ -156,6 +156,7 @@ pub(crate) fn capture<'py>(
     device_tracer_level: u32,
     max_events: Option<u64>,
     options: &Bound<'py, PyDict>,
+    end_when: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let request = CaptureRequest {
         addresses,
@@ -176,7 +177,7 @@ pub(crate) fn capture<'py>(
             .collect::<PyResult<_>>()?,
     };
     let control = CaptureControl::new();
-    let (result, interrupted) = watched(py, &request, &control)?;
+    let (result, interrupted) = watched(py, &request, &control, end_when)?;
     let report = result.map_err(|error| capture_error(py, &error))?;
     if interrupted > 1 {
         return Err(pyo3::exceptions::PyKeyboardInterrupt::new_err(()));
@@ -184,11 +185,13 @@ pub(crate) fn capture<'py>(
     told(py, &report)
 }
 
-/// Runs a capture on another thread and looks at signals meanwhile. How often Ctrl-C came.
+/// Runs a capture on another thread, and looks at signals and at `end_when` meanwhile. How often
+/// Ctrl-C came.
 fn watched(
     py: Python<'_>,
     request: &CaptureRequest,
     control: &CaptureControl,
+    mut end_when: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<(Result<CaptureReport, CaptureError>, u32)> {
     let mut interrupted = 0;
     let result = std::thread::scope(|scope| -> PyResult<_> {
@@ -206,6 +209,19 @@ fn watched(
                 match interrupted {
                     1 => control.end_early(),
                     _ => control.abandon(),
+                }
+            }
+            if let Some(asked) = end_when {
+                match asked.call0().and_then(|answer| answer.is_truthy()) {
+                    Ok(false) => {}
+                    Ok(true) => {
+                        end_when = None;
+                        control.end_early();
+                    }
+                    Err(error) => {
+                        control.abandon();
+                        return Err(error);
+                    }
                 }
             }
         }

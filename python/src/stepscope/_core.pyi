@@ -224,7 +224,9 @@ def capture(
     device_tracer_level: int,
     max_events: int | None,
     options: dict[str, bool | int | str],
+    end_when: Callable[[], bool] | None,
 ) -> dict[str, Any]: ...
+def unpack_neuron(xspace: bytes) -> dict[str, Any]: ...
 def run_command(arguments: Sequence[str]) -> int: ...
 
 class Column:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepscope._errors import OptionNameError, OptionTypeError, OptionValueError
@@ -41,6 +42,9 @@ _FIELDS: dict[str, _Field] = {
     "buffer_bytes": _Field(int, 8 << 20, low=64 << 10, high=8 << 20),
     "memory_limit_bytes": _Field(int, 1 << 30, low=1 << 20),
     "host_name": _Field(str, ""),
+    "rank": _Field(int, -1, low=-1, high=2**32 - 2),
+    "world_size": _Field(int, 0, high=2**32 - 1),
+    "ranks": _Field(tuple, ()),
 }
 
 _TPU_MODES = ("TRACE_ONLY_HOST", "TRACE_ONLY_XLA", "TRACE_COMPUTE", "TRACE_COMPUTE_AND_SYNC")
@@ -176,7 +180,13 @@ class ProfileOptions:
         Name of the session's folder. Default: the local time. Processes that give the same name become
         one run.
     host_name
-        Name of the file before ``.xplane.pb``. Default: the machine's name.
+        Name of the file before ``.xplane.pb``. Default: the machine's name, and the rank where there are
+        several.
+    rank, world_size
+        This process's place among those of the program. Default: -1 and 0, as PyTorch, JAX or the launcher
+        tell.
+    ranks
+        Ranks that are recorded; on others, sessions do nothing. Default: ``()``, all.
     device_tracer_level, enable_hlo_proto, include_dataset_ops, repository_path, advanced_configuration
         For the profilers of frameworks and for remote captures, in JAX's meaning. A recording of this
         process's own has no part that they could change: they are checked, and written into the file.
@@ -216,6 +226,9 @@ class ProfileOptions:
     buffer_bytes: int
     memory_limit_bytes: int
     host_name: str
+    rank: int
+    world_size: int
+    ranks: tuple[int, ...]
 
     def __init__(self, **options: Any) -> None:
         for name, field in _FIELDS.items():
@@ -281,6 +294,8 @@ def _made(values: dict[str, Any]) -> ProfileOptions:
 def _checked(name: str, field: _Field, value: object) -> Any:
     """Return the value, if it is of the right type and in range."""
     number: int
+    if field.kind is tuple:
+        return checked_ranks(value)
     if field.kind is int:
         if isinstance(value, bool):
             if not field.takes_bool:
@@ -319,3 +334,22 @@ def of_jax(given: Any) -> ProfileOptions | None:
         if value is not None:
             setattr(made, name, value)
     return made
+
+
+def checked_ranks(value: object) -> tuple[int, ...]:
+    """Return the ranks in order; None and an empty list stand for all."""
+    if value is None:
+        return ()
+    if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):
+        message = f"ranks is a list of int, not {type(value).__name__} ({value!r})"
+        raise OptionTypeError(message)
+    found = set()
+    for rank in value:
+        if isinstance(rank, bool) or not hasattr(rank, "__index__"):
+            message = f"ranks is a list of int, and {rank!r} in it is {type(rank).__name__}"
+            raise OptionTypeError(message)
+        if rank.__index__() < 0:
+            message = f"ranks are 0 or more, not {rank}"
+            raise OptionValueError(message)
+        found.add(rank.__index__())
+    return tuple(sorted(found))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -170,6 +170,7 @@ def capture(
     connect_timeout_ms: int = 3_000,
     timeout_ms: int = 60_000,
     max_events: int | None = None,
+    end_when: Callable[[], bool] | None = None,
 ) -> CaptureReport:
     """
     Capture from running programs: ours, JAX's, PyTorch/XLA's, TensorFlow's.
@@ -197,6 +198,9 @@ def capture(
         How much longer than delay and interval a host may take to give its data, in milliseconds.
     max_events
         Most events, where the program's profiler has such a limit.
+    end_when
+        Asked every few hundredths of a second; once it says True the interval ends early, and the data is
+        kept.
 
     Returns
     -------
@@ -235,6 +239,7 @@ def capture(
         device_tracer_level=options.device_tracer_level,
         max_events=max_events,
         options=dict(options.advanced_configuration),
+        end_when=end_when,
     )
     hosts = tuple(HostReport(**fields) for fields in told["hosts"])
     failed = [f"{host.address}: {host.failure}" for host in hosts if host.failure is not None]

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepscope import _core
-from stepscope._errors import OptionTypeError, StepscopeError, StepscopeWarning
-from stepscope._options import ProfileOptions
+from stepscope._errors import OptionTypeError, SessionActiveError, StepscopeError, StepscopeWarning
+from stepscope._options import ProfileOptions, checked_ranks
+from stepscope._ranks import Ranks, agree, find
 from stepscope._sources import Gathered, Group, SourceReport, Sources, after_fork_in_child, checked, imported
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
 
     from typing_extensions import Self
@@ -32,8 +34,8 @@ _OWN_FOLDER = str(Path(__file__).parent) + os.sep
 class StopReport:
     """What a session wrote."""
 
-    path: Path
-    """The file that viewers open."""
+    path: Path | None
+    """The file that viewers open; None where this process's rank is not recorded."""
     trace_json: Path | None
     """The JSON file for Perfetto, when it was asked for."""
     spans: int
@@ -57,6 +59,11 @@ class StopReport:
     sources: tuple[SourceReport, ...] = ()
     """What came of the frameworks' profilers."""
 
+    @classmethod
+    def of_nothing(cls, note: str) -> Self:
+        """Tell of a session that recorded nothing on purpose."""
+        return cls(None, None, 0, 0, 0, 0, 0, 0, 0, crash_safe=False, warnings=(note,))
+
 
 @dataclass
 class _AfterStop:
@@ -71,6 +78,11 @@ class _AfterStop:
 
 _after_stop = _AfterStop()
 _installed = False
+# Why the session that has been started records nothing on this rank.
+_skipped: str | None = None
+# Sessions of this process in a distributed program, recorded or not.
+_sessions = 0
+_ALREADY = "Profile has already been started. Only one profile may be run at a time."
 # Calls are traced for a capture, not for the program's own recording.
 _calls_of_capture = False
 # Recording and the tracing of calls start and stop together.
@@ -84,6 +96,7 @@ def start_trace(
     create_perfetto_link: bool = False,
     create_perfetto_trace: bool = False,
     sources: Sources = "auto",
+    ranks: Iterable[int] | None = None,
 ) -> None:
     """
     Start recording this process.
@@ -103,6 +116,9 @@ def start_trace(
         Whose profilers record along, into the same file: ``"auto"`` (default) for every framework that the
         program has imported, or some of ``"jax"``, ``"torch"`` and ``"torch_xla"``; ``[]`` for none. One that
         cannot start is a warning.
+    ranks
+        In a distributed program: the ranks that are recorded. On others this call and `stop_trace` do
+        nothing, and the report says so. Default: those of ``options``, which are all.
 
     Raises
     ------
@@ -134,12 +150,24 @@ def start_trace(
         for name in ("duration_ms", "start_timestamp_ns")
         if getattr(options, name)
     ]
+    wanted = options.ranks if ranks is None else checked_ranks(ranks)
+    here = place(options)
+    global _skipped, _sessions
     with _lock:
+        if _skipped is not None or (wanted and _core.is_recording()):
+            raise SessionActiveError(_ALREADY)
+        if wanted and (here.rank or 0) not in wanted:
+            _sessions += 1
+            _skipped = (
+                f"not recorded: this process has rank {here.rank or 0}, and ranks={list(wanted)} are recorded"
+            )
+            return
         group = _start(
             log_dir,
             options,
             notes,
             names,
+            here,
             perfetto_link=create_perfetto_link,
             perfetto_trace=create_perfetto_trace,
         )
@@ -152,22 +180,31 @@ def _start(
     options: ProfileOptions,
     notes: list[str],
     names: tuple[str, ...] | None,
+    here: Ranks,
     *,
     perfetto_link: bool,
     perfetto_trace: bool,
 ) -> Group:
     """Start ours, then the others', then the calls: what starting takes is in nobody's recording."""
-    global _after_stop
+    global _after_stop, _sessions
+    session, host = options.session_id or os.environ.get("STEPSCOPE_SESSION_ID"), options.host_name
+    if here.several and not _core.is_recording():
+        _sessions += 1
+        if not session:
+            # Where the directory cannot be written, the start itself says why.
+            with contextlib.suppress(OSError):
+                session = agree(log_dir, here, _sessions)
+        host = host or f"{os.uname().nodename}_rank{here.rank}"
     _core.start(
         log_dir,
         host_tracer_level=options.host_tracer_level,
         crash_safe=options.crash_safe,
         buffer_bytes=options.buffer_bytes,
         memory_limit_bytes=options.memory_limit_bytes,
-        session_name=options.session_id or None,
-        host_name=options.host_name or None,
+        session_name=session or None,
+        host_name=host or None,
         trace_json=perfetto_trace or perfetto_link,
-        facts=_facts(options),
+        facts=_facts(options, here),
         warnings=notes,
     )
     group = Group(names)
@@ -225,7 +262,11 @@ def stop_trace() -> StopReport:
     >>> stepscope.stop_trace().path
     PosixPath('logs/plugins/profile/2026_11_21_08_30_00/HOST.xplane.pb')
     """
+    global _skipped
     with _lock:
+        if _skipped is not None:
+            note, _skipped = _skipped, None
+            return StopReport.of_nothing(note)
         fields = _stop()
     if _after_stop.perfetto_trace and fields["trace_json"] is not None:
         fields["trace_json"] = _renamed_for_perfetto(fields["trace_json"])
@@ -248,7 +289,11 @@ def discard_trace() -> None:
     NoSessionError
         Nothing is being recorded (also a `RuntimeError`).
     """
+    global _skipped
     with _lock:
+        if _skipped is not None:
+            _skipped = None
+            return
         _core.stop_calls()
         _core.discard()
         _after_stop.sources.stop()
@@ -297,8 +342,10 @@ class trace(contextlib.ContextDecorator):
         create_perfetto_link: bool = False,
         create_perfetto_trace: bool = False,
         sources: Sources = "auto",
+        ranks: Iterable[int] | None = None,
     ) -> None:
         self._log_dir = log_dir
+        self._ranks = ranks
         self._sources = sources
         self._options = options
         self._create_perfetto_link = create_perfetto_link
@@ -316,6 +363,7 @@ class trace(contextlib.ContextDecorator):
             create_perfetto_link=self._create_perfetto_link,
             create_perfetto_trace=self._create_perfetto_trace,
             sources=self._sources,
+            ranks=self._ranks,
         )
         return self
 
@@ -334,18 +382,33 @@ class trace(contextlib.ContextDecorator):
             warnings.warn(str(stopping), StepscopeWarning, stacklevel=2)
 
 
-def _facts(options: ProfileOptions) -> list[tuple[str, str]]:
+def place(options: ProfileOptions) -> Ranks:
+    """Tell this process's place: what the options say, else what can be found."""
+    found = find()
+    if options.rank >= 0:
+        found = found._replace(rank=options.rank, told_by="options")
+    if options.world_size:
+        found = found._replace(world_size=options.world_size)
+    return found
+
+
+def _facts(options: ProfileOptions, here: Ranks) -> list[tuple[str, str]]:
     """Collect what the file says about the program and the options."""
-    facts = program_facts()
+    facts = program_facts(here)
     facts.extend((f"profile_options.{name}", str(value)) for name, value in options.changed().items())
     return facts
 
 
-def program_facts() -> list[tuple[str, str]]:
-    """Collect what the file says about the program."""
+def program_facts(here: Ranks | None = None) -> list[tuple[str, str]]:
+    """Collect what the file says about the program and this process's place in it."""
+    here = find() if here is None else here
     badges = {"jax": "kind.JAX", "torch": "kind.PyTorch", "torch_xla": "kind.XLA"}
     facts = [("kind.Python", "true"), ("python_version", platform.python_version())]
     facts.extend((badges[name], "true") for name in imported())
+    for name in ("rank", "world_size", "local_rank"):
+        value = getattr(here, name)
+        if value is not None:
+            facts.append((name, str(value)))
     return facts
 
 
@@ -378,8 +441,9 @@ def end_calls() -> None:
 
 def _after_fork_in_child() -> None:
     """Let go of the parent's recording; whoever held the lock is not here."""
-    global _lock
+    global _lock, _skipped
     _lock = _thread.allocate_lock()
+    _skipped = None
     _core.forget_calls()
     _after_stop.sources.forget()
     after_fork_in_child()

@@ -21,6 +21,8 @@ mod heads;
 mod index;
 mod lines;
 mod marks;
+#[cfg(feature = "neuron")]
+pub mod neuron;
 mod problems;
 mod reader;
 mod record;

@@ -16,6 +16,7 @@ use crate::traces;
 
 mod damaged;
 mod made;
+mod neuron;
 mod odd;
 mod round_trip;
 
