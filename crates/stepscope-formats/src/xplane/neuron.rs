@@ -476,7 +476,7 @@ fn host_slice(
                 }
             }
             (event::OFFSET_PS, Value::Varint(ps)) => {
-                slice.start_ps = base_ps + i128::from(ps as i64)
+                slice.start_ps = base_ps + i128::from(ps as i64);
             }
             (event::DURATION_PS, Value::Varint(ps)) => slice.dur_ps = ps as i64,
             (event::STATS, Value::Bytes(stat)) => {

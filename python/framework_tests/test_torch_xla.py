@@ -1,0 +1,291 @@
+"""`stepscope.torch_xla` beside the real thing, on the CPU: each test a program of its own."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import test_sources
+
+ROOT = Path(__file__).parents[2]
+XLA = "PjRtComputationClient::"
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def environment(**more):
+    return {**os.environ, "PJRT_DEVICE": "CPU", **more}
+
+
+def run_program(code, *arguments, **more):
+    return test_sources.run_program(code, *arguments, **more)
+
+
+def info(path):
+    """What our own reader says of a log directory."""
+    done = subprocess.run(
+        [sys.executable, "-m", "stepscope", "info", "--json", str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+class Captured(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def test_the_mnist_example(self):
+        done = subprocess.run(
+            [
+                sys.executable,
+                str(ROOT / "examples/torch_xla_mnist/mnist.py"),
+                *(str(self.folder), "5", str(free_port())),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment(),
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (run,) = info(self.folder)["runs"]
+        self.assertEqual(run["steps"], 5)
+        found = run_program(
+            """
+            import json, sys
+            import stepscope
+            (run,) = stepscope.open(sys.argv[1]).runs
+            names = {}
+            for track in run.tracks:
+                for name in track.slices["name"]:
+                    names[str(name)] = names.get(str(name), 0) + 1
+            print(json.dumps(names))
+            """,
+            self.folder,
+        )
+        labels = (
+            *("train", "data_prep_and_forward", "forward", "convolutions", "dense"),
+            *("loss_and_backward", "optimizer_step_host"),
+        )
+        for label in labels:
+            # Once each: PyTorch/XLA's recorder, which runs along, does not repeat them.
+            self.assertEqual(found[label], 5, label)
+        for call in ("TransferToDevice", "Compile", "ExecuteComputation"):
+            self.assertGreater(sum(n for name, n in found.items() if name.startswith(XLA + call)), 0, call)
+
+    def test_labels_enclose_the_events_of_xla_on_one_clock(self):
+        found = run_program(
+            test_sources.program(
+                """
+                import torch, torch_xla
+                import stepscope.torch_xla as xp
+                device = torch_xla.device()
+                xp.start_trace(sys.argv[1], options=stepscope.ProfileOptions(python_tracer_level=0))
+                with xp.StepTrace("train", step_num=4):
+                    with xp.Trace("forward"):
+                        x = torch.ones(64, 64, device=device) @ torch.ones(64, 64, device=device)
+                xp.stop_trace()
+                import glob
+                print(json.dumps(planes(glob.glob(sys.argv[1] + "/plugins/profile/*/*.xplane.pb")[0])))
+                """
+            ),
+            self.folder,
+        )
+        ((begin, end),) = test_sources.events(found, "train")
+        executed = [
+            span
+            for plane in found.values()
+            for part in plane
+            for line in part["lines"]
+            for name, start, length in line["events"]
+            if name.startswith("SyncTensorsGraph") or name.startswith("SyncLiveTensorsGraph")
+            for span in [(start, start + length)]
+        ]
+        self.assertTrue(executed)
+        for start, stop in executed:
+            # The step ends with the sync.
+            self.assertLess(begin, start + 50_000)
+            self.assertGreater(end, stop - 50_000)
+
+    def test_a_stock_client_sees_labels_and_xla_through_our_server(self):
+        port = free_port()
+        program = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                """
+import sys, torch, torch_xla
+import stepscope.torch_xla as xp
+device = torch_xla.device()
+server = xp.start_server(int(sys.argv[1]))
+print("ready", flush=True)
+step = 0
+while not sys.stdin.closed and step < 100_000:
+    with xp.StepTrace("train", step_num=step):
+        with xp.Trace("forward"):
+            loss = torch.ones(32, 32, device=device).tanh().sum()
+    loss.item()
+    step += 1
+                """,
+                str(port),
+            ],
+            stdout=subprocess.PIPE,
+            stdin=subprocess.PIPE,
+            env=environment(),
+            text=True,
+        )
+        try:
+            self.assertEqual(program.stdout.readline(), "ready\n")
+            found = run_program(
+                """
+                import glob, json, sys
+                import torch_xla.debug.profiler as xp
+                xp.trace(f"localhost:{sys.argv[1]}", sys.argv[2], duration_ms=500, timeout_s=20)
+                (path,) = glob.glob(sys.argv[2] + "/**/*.xplane.pb", recursive=True)
+                data = open(path, "rb").read()
+                print(json.dumps([text.encode() in data for text in sys.argv[3:]]))
+                """,
+                port,
+                self.folder,
+                *("train", "forward", f"{XLA}ExecuteComputation", f"{XLA}TransferToDevice"),
+            )
+        finally:
+            program.kill()
+            program.communicate()
+        self.assertEqual(found, [True] * 4)
+
+    def test_a_stock_server_and_a_stock_session_see_our_labels(self):
+        found = run_program(
+            """
+            import glob, json, sys, tempfile
+            import torch, torch_xla
+            import torch_xla.debug.profiler as theirs
+            import stepscope.torch_xla as xp
+            device = torch_xla.device()
+            theirs.start_trace(sys.argv[1])
+            with xp.StepTrace("train", step_num=9, note="n"):
+                with xp.Trace("forward", rows=3):
+                    torch.ones(3, device=device).sum().item()
+            theirs.stop_trace()
+            from jax.profiler import ProfileData
+            (path,) = glob.glob(sys.argv[1] + "/**/*.xplane.pb", recursive=True)
+            stats = {}
+            for plane in ProfileData.from_file(path).planes:
+                for line in plane.lines:
+                    for event in line.events:
+                        if event.name in ("train", "forward"):
+                            stats[event.name] = {k: v for k, v in event.stats if k}
+            print(json.dumps(stats))
+            """,
+            self.folder,
+        )
+        self.assertEqual(
+            (found["train"]["step_num"], found["train"]["_r"], found["train"]["note"]), (9, 1, "n")
+        )
+        self.assertEqual(found["forward"]["rows"], 3)
+
+
+class Scopes(unittest.TestCase):
+    def run_with(self, code, **more):
+        return run_program(code, **more)
+
+    def test_labels_name_the_compiled_operations(self):
+        code = """
+            import json, torch, torch_xla
+            import stepscope.torch_xla as xp
+            device = torch_xla.device()
+            with xp.Trace("outer"):
+                with xp.Trace("inner"):
+                    y = torch.ones(4, device=device).sin()
+            text = torch_xla._XLAC._get_xla_tensors_hlo([y])
+            torch_xla.sync()
+            print(json.dumps([line for line in text.splitlines() if "sine" in line]))
+        """
+        (named,) = [line for line in self.run_with(code, XLA_HLO_DEBUG="1") if " sine(" in line]
+        self.assertRegex(named, r'op_name="outer\.\d+/inner\.\d+/aten__sin')
+        (plain,) = [line for line in self.run_with(code) if " sine(" in line]
+        self.assertNotIn("outer", plain)
+
+    def test_a_sync_inside_a_label_and_labels_that_end_elsewhere(self):
+        code = """
+            import gc, json, threading, torch, torch_xla
+            import stepscope.torch_xla as xp
+            device = torch_xla.device()
+            if not torch_xla._XLAC._get_ir_debug():
+                # The original refuses this one.
+                with xp.Trace("around"):
+                    torch.ones(3, device=device).sum()
+                    torch_xla.sync()
+            try:
+                with xp.Trace("raises"):
+                    raise ValueError
+            except ValueError:
+                pass
+            torch_xla.sync()
+            label = xp.Trace("wanders")
+            label.__enter__()
+            thread = threading.Thread(target=label.__exit__, args=(None, None, None))
+            thread.start(); thread.join()
+            def waits():
+                with xp.Trace("never finished"):
+                    yield
+            waiting = waits()
+            next(waiting)
+            del waiting
+            gc.collect()
+            thread = threading.Thread(target=xp.Trace("of a thread that ends").__enter__)
+            thread.start(); thread.join(); del thread
+            gc.collect()
+            with xp.Trace("next"):
+                pass
+            torch_xla.sync()
+            print(json.dumps("whole"))
+        """
+        for debug in ("0", "1"):
+            self.assertEqual(self.run_with(code, XLA_IR_DEBUG=debug), "whole")
+
+    def test_the_loader_knows_who_marks_steps(self):
+        found = run_program(
+            """
+            import json, torch, torch_xla
+            import torch_xla.debug.profiler as theirs
+            import torch_xla.distributed.parallel_loader as pl
+            import stepscope.torch_xla as xp
+            seen = []
+            loader = pl.MpDeviceLoader([torch.ones(2)] * 3, torch_xla.device())
+            for n, data in enumerate(loader):
+                with xp.StepTrace("train", step_num=n):
+                    seen.append(theirs.get_tracer_marked_step())
+                    data.sum()
+            print(json.dumps([seen, xp.get_tracer_marked_step()]))
+            """
+        )
+        self.assertEqual(found, [[True] * 3, False])
+
+    def test_the_measurement_of_a_label_runs(self):
+        done = subprocess.run(
+            [sys.executable, str(ROOT / "benches/peers/python_torch_xla.py")],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment(),
+        )
+        figures = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual(len(figures), 3, done.stderr)
+        for figure in figures:
+            self.assertEqual(set(figure), {"name", "ns", "peer", "peer_ns"})
+            self.assertGreater(figure["peer_ns"], figure["ns"])
+
+
+if __name__ == "__main__":
+    unittest.main()
