@@ -27,6 +27,7 @@ const HOST: &str = "/host:CPU";
 const TRACE: &str = "neuron_trace.json";
 const START: &str = "neuronStartTimestampNs";
 const UNIT: &str = "displayTimeUnit";
+const TOTAL: &str = "total_time";
 /// Planes and lines of one file that are looked at.
 const MAX_KEPT: usize = 1 << 20;
 
@@ -95,7 +96,8 @@ pub fn unpack(file: &[u8]) -> Result<Unpacked, FormatError> {
                 });
             }
         } else {
-            found.device_rows += facts.table.len() as u64;
+            let rows = facts.table.iter().filter(|(key, _)| key != TOTAL);
+            found.device_rows += rows.count() as u64;
             let json = table(facts);
             found.files.push(NeuronFile {
                 capture,
@@ -163,7 +165,7 @@ impl Facts {
             index.visit_stat(file, stat, &mut |key, value| match (key, value) {
                 (UNIT, ArgValue::Str(unit)) => facts.unit = Some(unit.to_owned()),
                 (START, ArgValue::Int(ns)) => facts.start_ns = Some(ns),
-                (_, value) if key.starts_with("op_") || key == "total_time" => {
+                (_, value) if key.starts_with("op_") || key == TOTAL => {
                     facts.table.push((key.to_owned(), parsed(value)));
                 }
                 _ => {}
