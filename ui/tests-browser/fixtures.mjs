@@ -88,6 +88,134 @@ export function torchTrace() {
   return { text, events };
 }
 
+/** Operators of one program: name, how often, and how long each takes. */
+export const OPERATORS = [
+  ['aten::mm', 6, 400_000],
+  ['aten::add_', 30, 20_000],
+  ['aten::relu', 12, 30_000],
+  ['aten::copy_', 4, 110_000],
+  ['aten::_softmax', 1, 900_000],
+  ['optimizer::step', 2, 250_000],
+];
+
+/** A PyTorch trace of these operators, one after the other. */
+export function operatorTrace() {
+  const traceEvents = [{ ph: 'M', pid: 100, name: 'process_name', args: { name: 'python' } }];
+  let at = 0;
+  const add = (name, durNs) => {
+    const ts = 1_700_000_000 + at / 1000;
+    traceEvents.push({ ph: 'X', name, cat: 'cpu_op', pid: 100, tid: 1, ts, dur: durNs / 1000, args: {} });
+    at += durNs + 5000;
+  };
+  for (const [name, count, durNs] of OPERATORS) for (let n = 0; n < count; n += 1) add(name, durNs);
+  return JSON.stringify({ schemaVersion: 1, traceEvents });
+}
+
+export const RANKS = 4;
+/** The rank that is late, and by how much. */
+export const LATE = { rank: 3, byNs: 5_000_000 };
+export const RANK_STEPS = 8;
+
+/** R: one rank of four. The late one computes longer; its collective is short, those of the others wait for it. */
+export function rankTrace(rank) {
+  const baseNs = 1_700_000_000_000;
+  const us = (ns) => Number((ns / 1000).toFixed(3));
+  const traceEvents = [
+    { ph: 'M', pid: 100, name: 'process_name', args: { name: 'python' } },
+    { ph: 'M', pid: 0, name: 'process_name', args: { name: `GPU ${rank}` } },
+    { ph: 'M', pid: 0, tid: 7, name: 'thread_name', args: { name: 'stream 7' } },
+    { ph: 'M', pid: 0, tid: 20, name: 'thread_name', args: { name: 'stream 20' } },
+  ];
+  const add = (name, cat, pid, tid, startNs, durNs, args = {}) =>
+    traceEvents.push({ ph: 'X', name, cat, pid, tid, ts: us(baseNs + startNs), dur: us(durNs), args });
+  const late = rank === LATE.rank ? LATE.byNs : 0;
+  for (let step = 0; step < RANK_STEPS; step += 1) {
+    const at = step * 20_000_000;
+    add(`ProfilerStep#${step}`, 'user_annotation', 100, 1, at, 19_000_000);
+    add('aten::mm', 'cpu_op', 100, 1, at + 500_000, 2_000_000, { 'External id': step * 10 + 1 });
+    add('cudaLaunchKernel', 'cuda_runtime', 100, 1, at + 600_000, 20_000, {
+      correlation: step * 10 + 1,
+      'External id': step * 10 + 1,
+    });
+    add('ampere_sgemm_32x128', 'kernel', 0, 7, at + 1_000_000, 8_000_000 + late, {
+      stream: 7,
+      device: rank,
+      correlation: step * 10 + 1,
+      'External id': step * 10 + 1,
+      grid: [32, 1, 1],
+      block: [256, 1, 1],
+    });
+    const arrives = at + 9_200_000 + late;
+    add('cudaLaunchKernel', 'cuda_runtime', 100, 1, at + 700_000, 20_000, {
+      correlation: step * 10 + 2,
+      'External id': step * 10 + 2,
+    });
+    add('ncclDevKernel_AllReduce_Sum_f32_RING_LL', 'kernel', 0, 20, arrives, at + 16_000_000 - arrives, {
+      stream: 20,
+      device: rank,
+      correlation: step * 10 + 2,
+      'External id': step * 10 + 2,
+      'Collective name': 'allreduce',
+      'In msg nelems': 1_000_000,
+      'Out msg nelems': 1_000_000,
+      dtype: 'Float',
+      'Group size': RANKS,
+      'Process Group Name': '0',
+      'Process Group Ranks': '[0, 1, 2, 3]',
+      Seq: step,
+    });
+  }
+  return JSON.stringify({
+    schemaVersion: 1,
+    distributedInfo: { backend: 'nccl', rank, world_size: RANKS, pg_count: 1 },
+    deviceProperties: [{ id: rank, name: 'Test GPU', totalGlobalMem: 2 ** 34 }],
+    traceEvents,
+  });
+}
+
+/** Allocations of a program that keeps one of three pieces: torch's `[memory]` points. */
+export function memoryTrace() {
+  const traceEvents = [{ ph: 'M', pid: 100, name: 'process_name', args: { name: 'python' } }];
+  let total = 0;
+  const change = (ns, address, bytes) => {
+    total += bytes;
+    traceEvents.push({
+      ph: 'i',
+      s: 't',
+      name: '[memory]',
+      cat: 'cpu_instant_event',
+      pid: 100,
+      tid: 1,
+      ts: 1_700_000_000 + ns / 1000,
+      args: {
+        'Total Reserved': 0,
+        'Total Allocated': total,
+        Bytes: bytes,
+        Addr: address,
+        'Device Id': -1,
+        'Device Type': 0,
+        'Ev Idx': traceEvents.length,
+      },
+    });
+  };
+  traceEvents.push({
+    ph: 'X',
+    name: 'aten::empty',
+    cat: 'cpu_op',
+    pid: 100,
+    tid: 1,
+    ts: 1_700_000_000,
+    dur: 90,
+    args: {},
+  });
+  change(10_000, 4096, 1 << 20);
+  change(20_000, 8192, 4 << 20);
+  change(30_000, 16_384, 2 << 20);
+  change(60_000, 8192, -(4 << 20));
+  change(70_000, 16_384, -(2 << 20));
+  return JSON.stringify({ schemaVersion: 1, traceEvents });
+}
+
 // ---- XSpace, written by hand: enough for a large run ----
 
 function varint(out, at, value) {
@@ -178,6 +306,17 @@ export function buildFixtures(root) {
   const have = { x: existsSync(real.x), n: existsSync(real.n) };
   if (have.x) cpSync(real.x, join(root, 'main/mnist_xla/plugins'), { recursive: true });
   if (have.n) cpSync(real.n, join(root, 'main/neuron/plugins'), { recursive: true });
+  for (let rank = 0; rank < RANKS; rank += 1) put(`pages/job/step_rank${rank}.pt.trace.json`, rankTrace(rank));
+  put('pages/torch.pt.trace.json', torch.text);
+  put('pages/operators.pt.trace.json', operatorTrace());
+  put('pages/memory.pt.trace.json', memoryTrace());
+  const more = {
+    j: join(TRACES, 'jax_cpu/sharded4/plugins'),
+    l: join(TRACES, 'lightning/fit_simple/fit-report.txt'),
+  };
+  const pages = { j: existsSync(more.j), l: existsSync(more.l) };
+  if (pages.j) cpSync(more.j, join(root, 'pages/jax/plugins'), { recursive: true });
+  if (pages.l) put('pages/fit-report.txt', readFileSync(more.l));
   // Z: a compressed trace of which only the first bytes arrived, beside a good one.
   put('faulty/good.pt.trace.json', torch.text);
   put('faulty/cut.pt.trace.json.gz', gzipSync(torch.text).subarray(0, 24));
@@ -190,6 +329,7 @@ export function buildFixtures(root) {
     main: join(root, 'main'),
     empty: join(root, 'empty'),
     faulty: join(root, 'faulty'),
+    pages: { dir: join(root, 'pages'), have: pages },
     torch,
     have,
     truth,

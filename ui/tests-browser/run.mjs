@@ -7,6 +7,7 @@ import { findChromium, launch, startServer } from './harness.mjs';
 import { capture } from './probes/capture.mjs';
 import { navigation } from './probes/navigation.mjs';
 import { pages } from './probes/pages.mjs';
+import { reports } from './probes/reports.mjs';
 import { safety } from './probes/safety.mjs';
 import { speed } from './probes/speed.mjs';
 import { tracks } from './probes/tracks.mjs';
@@ -31,6 +32,7 @@ const serve = async (dir, port) => {
   return server;
 };
 let mainServer;
+let pagesServer;
 /** What probes get: fixtures, the browser, and servers started when first needed. */
 const context = {
   root,
@@ -41,6 +43,10 @@ const context = {
   main: async () => {
     mainServer ??= serve(fixtures.main);
     return mainServer;
+  },
+  pages: async () => {
+    pagesServer ??= serve(fixtures.pages.dir);
+    return pagesServer;
   },
   large: () => buildLarge(root),
 };
@@ -54,7 +60,7 @@ let failed = 0;
 let passed = 0;
 const started = performance.now();
 try {
-  for (const probe of [...pages, ...capture, ...navigation, ...tracks, ...safety, ...speed]) {
+  for (const probe of [...pages, ...reports, ...capture, ...navigation, ...tracks, ...safety, ...speed]) {
     if (words.length > 0 && !words.some((word) => probe.name.toLowerCase().includes(word))) continue;
     const begin = performance.now();
     try {

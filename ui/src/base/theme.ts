@@ -28,6 +28,8 @@ export interface Theme {
   /** Counter bands: fill and line. */
   readonly counterFill: string;
   readonly counterLine: string;
+  /** Time in which nothing ran, where it is a part of a whole. */
+  readonly idle: string;
   readonly grid: string;
   readonly flow: string;
 }
@@ -69,6 +71,7 @@ export const LIGHT: Theme = {
   ],
   counterFill: '#c9dcf6',
   counterLine: '#1f5fbf',
+  idle: '#e1e5ea',
   grid: '#eef0f3',
   flow: '#1b1f24',
 };
@@ -110,6 +113,7 @@ export const DARK: Theme = {
   ],
   counterFill: '#253b5c',
   counterLine: '#7fb2ff',
+  idle: '#3b434f',
   grid: '#1f242b',
   flow: '#e6e9ee',
 };
@@ -198,7 +202,7 @@ export function applyTheme(theme: Theme, root: HTMLElement): void {
   set('hover', theme.hover);
   set('slice-text', theme.sliceText);
   set('grid', theme.grid);
-  set('idle', theme.line);
+  set('idle', theme.idle);
   set('counter-fill', theme.counterFill);
   set('counter-line', theme.counterLine);
   theme.kinds.forEach((colour, kind) => {

@@ -38,7 +38,7 @@ export function BarList(props: {
     </>
   );
   return (
-    <ul class="ss-bars" aria-label={props.label}>
+    <ul class="ss-bar-list" aria-label={props.label}>
       {props.rows.map((row) => (
         <li key={row.key}>
           {props.onChoose === undefined ? (

@@ -49,7 +49,7 @@ export function Figure(props: {
 }
 
 export const Legend = ({ entries }: { readonly entries: readonly LegendEntry[] }): JSX.Element => (
-  <ul class="ss-legend">
+  <ul class="ss-key">
     {entries.map((entry) => (
       <li key={entry.label}>
         <i style={{ background: entry.colour }} />

@@ -37,6 +37,10 @@ export interface ReportTableProps {
   readonly tools?: ComponentChildren;
   /** Columns that this page does not show. */
   readonly hide?: readonly string[];
+  /** Numbers stand before words, but for the name. */
+  readonly numbersFirst?: boolean;
+  /** Least width of the name's column. */
+  readonly namePx?: number;
   /** Without a filter. */
   readonly plain?: boolean;
   readonly fit?: boolean;
@@ -56,7 +60,19 @@ const WIDTHS: Readonly<Record<ReportColumn['unit'], number>> = {
   event: 92,
   flag: 84,
 };
-const NAME_PX = 240;
+const NAME_PX = 220;
+const LETTER_PX = 7;
+const TEXT_MOST_PX = 220;
+/** Rows that are looked at for the width of a column. */
+const SAMPLE = 200;
+
+/** As wide as its words need. */
+function widthOf(column: ReportColumn, rows: readonly ReportRow[]): number {
+  const title = column.title.length * LETTER_PX + 28;
+  if (column.unit !== 'text') return Math.max(WIDTHS[column.unit], title);
+  const letters = Math.max(0, ...rows.slice(0, SAMPLE).map((row) => cellText(row[column.key], 'text').length));
+  return Math.max(title, Math.min(TEXT_MOST_PX, letters * LETTER_PX + 20));
+}
 
 export const parseSort = (text: string | undefined): Sort | undefined => {
   const [column, direction] = (text ?? '').split(':');
@@ -118,19 +134,25 @@ export function ReportTable(props: ReportTableProps): JSX.Element {
     [table, hidden],
   );
   const name = nameColumn({ ...table, columns: shown });
-  const columns = shown.map(
+  const placed =
+    props.numbersFirst === true
+      ? [...shown].sort(
+          (a, b) => Number(b === name) - Number(a === name) || Number(isNumeric(b.unit)) - Number(isNumeric(a.unit)),
+        )
+      : shown;
+  const columns = placed.map(
     (column): TableColumn<ReportRow> => ({
       id: column.key,
       title: column.title,
       exportTitle: column.key,
       numeric: isNumeric(column.unit),
-      ...(column === name ? {} : { width: `${Math.max(WIDTHS[column.unit], column.title.length * 7 + 28)}px` }),
+      ...(column === name ? {} : { width: `${widthOf(column, table.rows)}px` }),
       value: (row) => cellValue(row[column.key]),
       cell: (row) => props.cell?.(row, column) ?? drawn(row, column, props.eventLink),
     }),
   );
   const minWidthPx = columns.reduce(
-    (sum, column) => sum + (column.width === undefined ? NAME_PX : Number.parseInt(column.width, 10)),
+    (sum, column) => sum + (column.width === undefined ? (props.namePx ?? NAME_PX) : Number.parseInt(column.width, 10)),
     0,
   );
   const sort = props.onSort === undefined ? ownSort : parseSort(props.sort);

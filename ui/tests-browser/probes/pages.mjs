@@ -62,6 +62,8 @@ export const pages = [
         mimeType: 'application/json',
         buffer: Buffer.from(fixtures.torch.text.replaceAll('optimizer_step', 'my_own_label')),
       });
+      await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor({ timeout: 20_000 });
+      await page.getByRole('link', { name: 'Timeline', exact: true }).first().click();
       await timelineOf(page).waitFor({ timeout: 20_000 });
       await settled(page);
       assert.ok((await stateOf(page)).items > 0, 'the opened file is not drawn');
@@ -113,7 +115,7 @@ export const pages = [
       await tool.fill('op_profile');
       await page.keyboard.press('Enter');
       await page.waitForURL(/\/ops$/);
-      await page.getByTestId('empty-state').waitFor();
+      await page.getByTestId('ops-table').waitFor({ timeout: 20_000 });
       await tool.click();
       await tool.fill('trace_viewer');
       await page.keyboard.press('Enter');

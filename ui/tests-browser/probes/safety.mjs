@@ -32,7 +32,7 @@ export const safety = [
           await page.waitForTimeout(400);
           await axe(page, `${tab}, ${scheme}`);
         }
-        await page.goto(`${origin}/run/${encodeURIComponent(id)}/ops`);
+        await page.goto(`${origin}/run/${encodeURIComponent(id)}/graph`);
         await page.getByTestId('empty-state').waitFor();
         await axe(page, `a tool that is coming, ${scheme}`);
         await page.keyboard.press('?');

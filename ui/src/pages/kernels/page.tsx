@@ -2,7 +2,7 @@
 import type { JSX } from 'preact';
 import { formatDuration, formatShare } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
-import { type ReportTable as Data, nameColumn, numberAt, textAt } from '../../model/report.ts';
+import { type ReportTable as Data, nameColumn, numberAt, type Report, textAt } from '../../model/report.ts';
 import { BarList } from '../../widgets/charts.tsx';
 import { Figure } from '../../widgets/figure.tsx';
 import { nameView, PageLink } from '../shared/links.tsx';
@@ -11,6 +11,8 @@ import { Notes, type PageProps, RangeChip, useReport, useScope, WithReport } fro
 import { HistogramFigure, TabbedTables, type TabTable, tabsOf } from '../shared/tables.tsx';
 
 const TOP = 5000;
+/** In the report as a whole, on the Reports page. */
+const HIDDEN = ['min_ns', 'max_ns', 'deviation_ns'];
 
 /** Busy share of each engine or stream. */
 function BusyBars({ table, title }: { readonly table: Data; readonly title: string }): JSX.Element | undefined {
@@ -49,6 +51,14 @@ function BusyBars({ table, title }: { readonly table: Data; readonly title: stri
   );
 }
 
+/** In the order in which people ask; what is new comes last. */
+const ORDER = ['rows', 'delays', 'streams', 'copies', 'graphs'];
+
+const placeOf = (tab: TabTable): number => (ORDER.includes(tab.id) ? ORDER.indexOf(tab.id) : ORDER.length);
+
+const kernelTabs = (report: Report): readonly TabTable[] =>
+  [...tabsOf(report, 'Kernels')].sort((a, b) => placeOf(a) - placeOf(b));
+
 export default function KernelsPage(page: PageProps): JSX.Element {
   const { store, run } = page;
   const scope = useScope(page);
@@ -73,12 +83,15 @@ export default function KernelsPage(page: PageProps): JSX.Element {
               <TabbedTables
                 page={page}
                 label="Kernels"
-                tabs={tabsOf(report, 'Kernels')}
+                tabs={kernelTabs(report)}
                 above={above}
                 table={(tab) =>
                   tab.id === 'rows'
                     ? {
                         testId: 'kernels-table',
+                        hide: HIDDEN,
+                        numbersFirst: true,
+                        namePx: 320,
                         cell: (row, column) =>
                           column.key === 'name' ? (
                             <PageLink

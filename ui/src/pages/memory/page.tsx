@@ -1,34 +1,201 @@
 // page.tsx: memory over time, what is alive at the cursor, the largest, the never freed, the churn.
 import type { ReadonlySignal } from '@preact/signals';
 import type { JSX } from 'preact';
+import { useEffect, useMemo } from 'preact/hooks';
+import { fetchMemory } from '../../api/memory.ts';
+import { createResource } from '../../api/resource.ts';
+import { formatBytes, formatDuration } from '../../base/format.ts';
 import type { Theme } from '../../base/theme.ts';
+import { curveTable, type MemoryCurve, type MemoryCurves } from '../../model/memory.ts';
+import type { Report, ReportTable } from '../../model/report.ts';
+import { Figure } from '../../widgets/figure.tsx';
+import { type Line, LineChart } from '../../widgets/line-chart.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 import { Notes, type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
-import { TabbedTables, tabsOf } from '../shared/tables.tsx';
+import { TabbedTables, type TabTable } from '../shared/tables.tsx';
+import { Alive } from './alive.tsx';
 
 const TOP = 5000;
+const BINS = 1000;
 
-export default function MemoryPage(page: PageProps & { readonly theme: ReadonlySignal<Theme> }): JSX.Element {
+type MemoryProps = PageProps & { readonly theme: ReadonlySignal<Theme> };
+
+/** The tabs of the page: what is alive, then the report's tables. */
+export function memoryTabs(report: Report): readonly TabTable[] {
+  const known: Readonly<Record<string, readonly [number, string]>> = {
+    largest: [1, 'Largest'],
+    never_freed: [2, 'Never freed'],
+    at_peak: [4, 'Alive at the peak'],
+    allocators: [5, 'Allocators'],
+    counters: [6, 'Counters'],
+  };
+  const none: ReportTable = { columns: [], rows: [], leftOut: 0 };
+  const sections = report.sections
+    .filter((section) => section.name !== 'alive')
+    .map((section) => ({
+      id: section.name,
+      title: known[section.name]?.[1] ?? section.title,
+      table: section,
+      at: known[section.name]?.[0] ?? 7,
+    }));
+  return [
+    { id: 'alive', title: 'Alive at cursor', table: none, at: 0 },
+    ...sections,
+    ...(report.table.columns.length === 0 ? [] : [{ id: 'churn', title: 'Churn', table: report.table, at: 3 }]),
+  ].sort((a, b) => a.at - b.at);
+}
+
+export default function MemoryPage(page: MemoryProps): JSX.Element {
   const { store, run } = page;
   const scope = useScope(page);
   const asked = useReport(run, scope.ready ? { kind: 'memory', top: TOP, range: scope.range } : undefined);
+  const resource = useMemo(() => createResource<MemoryCurves>(), [run.id, run.contentHash]);
+  const key = JSON.stringify([run.contentHash, scope.range]);
+  useEffect(() => {
+    if (!scope.ready) return;
+    resource.load(key, (signal) =>
+      fetchMemory(run.id, run.contentHash, { range: scope.range, bins: BINS }, { signal }),
+    );
+  }, [resource, key, scope.ready]);
+  const curves = resource.state.value.value?.curves ?? [];
+  const chosen = curves.find((curve) => String(curve.id) === store.view.by.value) ?? fullest(curves);
   return (
-    <div class="ss-page-frame">
+    <>
       <PageHead
         title="Memory"
         summary={asked.report?.sentence ?? 'What is in memory over time, and what is alive at the peak?'}
         side={<RangeChip store={store} scope={scope} />}
       />
-      <div class="ss-page ss-page-full">
+      <div class="ss-page">
         <WithReport asked={asked} what="Adding up memory">
           {(report) => (
             <>
-              <TabbedTables page={page} label="Memory" tabs={tabsOf(report, 'Largest')} />
+              {chosen === undefined ? undefined : <Curve page={page} curves={curves} curve={chosen} />}
+              <div class="ss-tables-tall">
+                <TabbedTables
+                  page={page}
+                  label="Memory"
+                  tabs={memoryTabs(report).filter((tab) => tab.id !== 'alive' || chosen !== undefined)}
+                  body={(tab) =>
+                    tab.id === 'alive' && chosen !== undefined ? (
+                      <Alive page={page} curves={curves} curve={chosen} atNs={store.view.at.value ?? chosen.peakAtNs} />
+                    ) : undefined
+                  }
+                />
+              </div>
               <Notes notes={report.notes} />
             </>
           )}
         </WithReport>
       </div>
-    </div>
+    </>
+  );
+}
+
+const fullest = (curves: readonly MemoryCurve[]): MemoryCurve | undefined =>
+  curves.reduce<MemoryCurve | undefined>(
+    (most, curve) => (most === undefined || curve.peakBytes > most.peakBytes ? curve : most),
+    undefined,
+  );
+
+function linesOf(curve: MemoryCurve): readonly Line[] {
+  return [
+    { label: 'in use', values: curve.inUseBytes, colour: (theme) => theme.counterLine, filled: true },
+    ...(curve.reservedBytes === undefined
+      ? []
+      : [{ label: 'reserved', values: curve.reservedBytes, colour: (theme: Theme) => theme.muted }]),
+    // A limit far above what is used would press the curve to the floor.
+    ...(curve.capacityBytes === undefined || curve.capacityBytes > 4 * curve.peakBytes
+      ? []
+      : [
+          {
+            label: 'limit',
+            values: curve.atNs.map(() => curve.capacityBytes),
+            colour: (theme: Theme) => theme.bad,
+            dashed: true,
+          },
+        ]),
+  ];
+}
+
+function Curve({
+  page,
+  curves,
+  curve,
+}: {
+  readonly page: MemoryProps;
+  readonly curves: readonly MemoryCurve[];
+  readonly curve: MemoryCurve;
+}): JSX.Element {
+  const { store, theme } = page;
+  const lines = useMemo(() => linesOf(curve), [curve]);
+  const table = useMemo(() => curveTable(curve), [curve]);
+  const at = store.view.at.value ?? curve.peakAtNs;
+  const first = curve.atNs[0] ?? 0;
+  const last = curve.atNs[curve.atNs.length - 1] ?? 1;
+  const titleOf = (item: MemoryCurve) => (item.host === '' ? item.name : `${item.name} · ${item.host}`);
+  const limit =
+    curve.capacityBytes === undefined || lines.some((line) => line.label === 'limit')
+      ? ''
+      : ` of ${formatBytes(curve.capacityBytes)}`;
+  return (
+    <Figure
+      title={`Memory of ${titleOf(curve)}`}
+      testId="memory"
+      data={table}
+      note={`Peak ${formatBytes(curve.peakBytes)}${limit} at ${formatDuration(curve.peakAtNs)}.${curve.absolute ? '' : ' Counted from the begin of the recording.'} A click moves the cursor.`}
+      tools={
+        curves.length < 2 ? undefined : (
+          <label class="ss-field">
+            <span>Allocator</span>
+            <select
+              value={String(curve.id)}
+              onChange={(event) => {
+                store.view.by.value = event.currentTarget.value;
+                store.view.at.value = undefined;
+              }}
+            >
+              {curves.map((item) => (
+                <option key={item.id} value={String(item.id)}>
+                  {titleOf(item)}
+                </option>
+              ))}
+            </select>
+          </label>
+        )
+      }
+      legend={lines.map((line) => ({ label: line.label, colour: line.colour(theme.value) }))}
+    >
+      <LineChart
+        label={`Memory of ${curve.name} over time`}
+        timesNs={curve.atNs}
+        lines={lines}
+        heightPx={240}
+        theme={theme}
+        format={formatBytes}
+        binary
+        cursorNs={at}
+        onCursor={(ns) => {
+          store.view.at.value = Math.round(ns);
+          store.view.tab.value = undefined;
+        }}
+      />
+      <label class="ss-time-cursor">
+        <span class="ss-quiet">Cursor</span>
+        <input
+          type="range"
+          aria-label="Cursor in time"
+          aria-valuetext={formatDuration(at)}
+          min={first}
+          max={last}
+          step={Math.max(1, (last - first) / 1000)}
+          value={at}
+          onInput={(event) => {
+            store.view.at.value = Math.round(Number(event.currentTarget.value));
+          }}
+        />
+        <span class="ss-tabular">{formatDuration(at)}</span>
+      </label>
+    </Figure>
   );
 }

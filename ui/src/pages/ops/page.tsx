@@ -18,7 +18,16 @@ import { BarList } from '../../widgets/charts.tsx';
 import { ReportTable } from '../../widgets/report-table.tsx';
 import { eventLinkOf, nameView, PageLink } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
-import { Notes, type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
+import {
+  type Asked,
+  Notes,
+  type PageProps,
+  RangeChip,
+  type Scope,
+  useReport,
+  useScope,
+  WithReport,
+} from '../shared/report.tsx';
 import { useTree } from './tree.tsx';
 
 const TOP = 5000;
@@ -45,6 +54,11 @@ const BY_LABELS: Readonly<Record<string, string>> = {
 export const byLabel = (by: string): string =>
   BY_LABELS[by] ?? by.charAt(0).toUpperCase() + by.slice(1).replaceAll('-', ' ').replaceAll('_', ' ');
 
+interface Choice {
+  readonly by: string;
+  readonly label: string;
+}
+
 /** The column that the bars show, and by which the table is sorted at first. */
 export function costColumn(table: Data): ReportColumn | undefined {
   for (const key of ['self_ns', 'total_ns', 'self_total_ns', 'self_cpu_time_total_us', 'cpu_time_total_us']) {
@@ -54,9 +68,13 @@ export function costColumn(table: Data): ReportColumn | undefined {
   return table.columns.find((column) => column.unit === 'ns' || column.unit === 'us');
 }
 
-export default function OpsPage(page: PageProps): JSX.Element {
-  const { store, run } = page;
-  const scope = useScope(page);
+/** Profiles of sums, for runs without a timeline: what their rows are called, and the report that has them. */
+const SUMS = [
+  { by: 'lightning', label: 'Lightning action' },
+  { by: 'cprofile', label: 'Python function' },
+] as const;
+
+function useChoices(): readonly string[] {
   const [choices, setChoices] = useState<readonly string[]>([]);
   useEffect(() => {
     fetchKinds().then(
@@ -64,23 +82,69 @@ export default function OpsPage(page: PageProps): JSX.Element {
       () => undefined,
     );
   }, []);
-  const asked = useReport(
-    run,
-    scope.ready ? { kind: 'ops', by: store.view.by.value, top: TOP, range: scope.range } : undefined,
-  );
+  return choices;
+}
+
+export default function OpsPage(page: PageProps): JSX.Element {
+  const drawn = page.run.tools.find((tool) => tool.id === 'timeline')?.state !== 'unavailable';
+  return drawn ? <TracedOps {...page} /> : <SummedOps {...page} />;
+}
+
+function Frame({
+  page,
+  scope,
+  asked,
+  children,
+}: {
+  readonly page: PageProps;
+  readonly scope: Scope;
+  readonly asked: Asked;
+  readonly children: (report: Report) => JSX.Element;
+}): JSX.Element {
   return (
     <div class="ss-page-frame">
       <PageHead
         title="Ops"
         summary={asked.report?.sentence ?? 'Which operations cost most, and which waste most?'}
-        side={<RangeChip store={store} scope={scope} />}
+        side={<RangeChip store={page.store} scope={scope} />}
       />
       <div class="ss-page ss-page-full">
         <WithReport asked={asked} what="Adding up operations">
-          {(report) => <Ops page={page} report={report} choices={choices} />}
+          {children}
         </WithReport>
       </div>
     </div>
+  );
+}
+
+function TracedOps(page: PageProps): JSX.Element {
+  const { store, run } = page;
+  const scope = useScope(page);
+  const choices = useChoices().map((by) => ({ by, label: byLabel(by) }));
+  const asked = useReport(
+    run,
+    scope.ready ? { kind: 'ops', by: store.view.by.value, top: TOP, range: scope.range } : undefined,
+  );
+  return (
+    <Frame page={page} scope={scope} asked={asked}>
+      {(report) => <Ops page={page} report={report} choices={choices} />}
+    </Frame>
+  );
+}
+
+/** What other profilers added up: no times, so nothing to limit or to show in a timeline. */
+function SummedOps(page: PageProps): JSX.Element {
+  const { store, run } = page;
+  const scope: Scope = { ready: true, range: undefined, label: undefined };
+  const actions = useReport(run, { kind: 'lightning', top: TOP });
+  const functions = useReport(run, { kind: 'cprofile', top: TOP });
+  const has = { lightning: actions.report?.missing === undefined, cprofile: functions.report?.missing === undefined };
+  const present = SUMS.filter(({ by }) => has[by]);
+  const by = present.find((item) => item.by === store.view.by.value)?.by ?? present[0]?.by ?? 'lightning';
+  return (
+    <Frame page={page} scope={scope} asked={by === 'lightning' ? actions : functions}>
+      {(report) => <Ops page={page} report={report} choices={present} />}
+    </Frame>
   );
 }
 
@@ -91,7 +155,7 @@ function Ops({
 }: {
   readonly page: PageProps;
   readonly report: Report;
-  readonly choices: readonly string[];
+  readonly choices: readonly Choice[];
 }): JSX.Element {
   const { store } = page;
   const { table } = report;
@@ -130,6 +194,7 @@ function Ops({
           onRow={(_, key) => choose(key)}
           currentKey={wanted}
           hide={HIDDEN}
+          numbersFirst
           cell={(row, column) =>
             tree.isTree && column === name ? tree.cell(row, textAt(row, column.key) ?? '') : undefined
           }
@@ -165,7 +230,7 @@ function ByChoice({
   choices,
 }: {
   readonly page: PageProps;
-  readonly choices: readonly string[];
+  readonly choices: readonly Choice[];
 }): JSX.Element | undefined {
   const { store } = page;
   if (choices.length < 2) return undefined;
@@ -173,17 +238,17 @@ function ByChoice({
     <label class="ss-field">
       <span>By</span>
       <select
-        value={store.view.by.value ?? choices[0] ?? ''}
+        value={store.view.by.value ?? choices[0]?.by ?? ''}
         onChange={(event) => {
           const by = event.currentTarget.value;
-          store.view.by.value = by === choices[0] ? undefined : by;
+          store.view.by.value = by === choices[0]?.by ? undefined : by;
           store.view.row.value = undefined;
           store.view.sort.value = undefined;
         }}
       >
-        {choices.map((by) => (
+        {choices.map(({ by, label }) => (
           <option key={by} value={by}>
-            {byLabel(by)}
+            {label}
           </option>
         ))}
       </select>

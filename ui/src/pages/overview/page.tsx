@@ -39,11 +39,15 @@ function Card({ scalar, page }: { readonly scalar: ReportScalar; readonly page: 
   );
 }
 
-function fixOf(report: Report): string {
-  return (
-    report.notes.find((note) => /step\(|StepTraceAnnotation|ProfilerStep/.test(note)) ??
-    'with stepscope.step(n):\n    train_step()'
-  );
+/** The lines of code that mark steps, and the notes that are something else. */
+export function markersOf(notes: readonly string[]): {
+  readonly lines: readonly string[];
+  readonly rest: readonly string[];
+} {
+  const at = notes.findIndex((note) => note.startsWith('no steps are marked'));
+  if (at < 0) return { lines: [], rest: notes };
+  const lines = notes.slice(at + 1).filter((note) => /^[\w/ ]+: .*\(/.test(note));
+  return { lines, rest: notes.filter((note, index) => index !== at && !lines.includes(note)) };
 }
 
 export default function OverviewPage(page: PageProps): JSX.Element {
@@ -52,7 +56,10 @@ export default function OverviewPage(page: PageProps): JSX.Element {
   const asked = useReport(run, scope.ready ? { kind: 'overview', range: scope.range } : undefined);
   const { report } = asked;
   const cards = (found: Report) =>
-    found.summary.filter((scalar) => scalar.value !== undefined && scalar.unit !== 'text').slice(0, MOST_CARDS);
+    found.summary
+      // What is not there is no card: a zero would only look like a figure.
+      .filter((scalar) => scalar.value !== undefined && scalar.value !== 0 && scalar.unit !== 'text')
+      .slice(0, MOST_CARDS);
   return (
     <>
       <PageHead
@@ -65,24 +72,25 @@ export default function OverviewPage(page: PageProps): JSX.Element {
           {(found) => {
             const steps = sectionOf(found, 'steps');
             const derived = scalarOf(found, 'derived_from');
+            const markers = markersOf(found.notes);
             return (
               <>
                 {cards(found).length === 0 ? undefined : (
-                  <div class="ss-cards">
+                  <div class="ss-figure-cards">
                     {cards(found).map((scalar) => (
                       <Card key={scalar.key} scalar={scalar} page={page} />
                     ))}
                   </div>
                 )}
                 {steps === undefined || steps.rows.length === 0 ? (
-                  <NoSteps {...page} fix={fixOf(found)} />
+                  <NoSteps {...page} lines={markers.lines} />
                 ) : (
                   <StepBars {...page} table={steps} derivedFrom={typeof derived === 'string' ? derived : undefined} />
                 )}
                 <div class="ss-columns">
                   <div>
                     <Findings {...page} table={found.table} />
-                    <Notes notes={found.notes} />
+                    <Notes notes={markers.rest} />
                   </div>
                   <div>
                     <TimeParts section={sectionOf(found, 'time')} />

@@ -22,6 +22,8 @@ import type { PageProps } from '../shared/report.tsx';
 
 function Finding({ row, page }: { readonly row: ReportRow; readonly page: PageProps }): JSX.Element {
   const { store, run } = page;
+  const title = textAt(row, 'title') ?? '';
+  const isTold = title.includes('per step');
   const perStep = numberAt(row, 'per_step_ns');
   const cost = perStep ?? numberAt(row, 'stake_ns');
   const share = numberAt(row, 'share');
@@ -32,10 +34,10 @@ function Finding({ row, page }: { readonly row: ReportRow; readonly page: PagePr
   const advice = textAt(row, 'advice');
   return (
     <li data-finding={textAt(row, 'name')}>
-      <h3>{textAt(row, 'title')}</h3>
+      <h3>{title}</h3>
       <span class="ss-cost">
-        {cost === undefined ? '' : `${formatDuration(cost)}${perStep === undefined ? '' : ' per step'}`}
-        {share === undefined ? undefined : <small> · {formatShare(share)}</small>}
+        {cost === undefined || isTold ? '' : `${formatDuration(cost)}${perStep === undefined ? '' : ' per step'}`}
+        {share === undefined || isTold ? undefined : <small> · {formatShare(share)}</small>}
       </span>
       {advice === undefined ? undefined : <p>{advice}</p>}
       <span class="ss-row">

@@ -7,7 +7,7 @@ import { bucketed } from '../../model/scale.ts';
 import { goTo } from '../../state/store.ts';
 import { type Column, ColumnChart } from '../../widgets/charts.tsx';
 import { Figure } from '../../widgets/figure.tsx';
-import { EmptyState } from '../../widgets/states.tsx';
+import { CopyButton } from '../../widgets/states.tsx';
 import { PageLink, stepView } from '../shared/links.tsx';
 import type { PageProps } from '../shared/report.tsx';
 
@@ -106,20 +106,30 @@ export function StepBars({
 }
 
 /** Which marker would make steps, and what works without one. */
-export function NoSteps({ store, run, fix }: PageProps & { readonly fix: string }): JSX.Element {
+export function NoSteps({ store, run, lines }: PageProps & { readonly lines: readonly string[] }): JSX.Element {
   return (
-    <EmptyState
-      reason="not-recorded"
-      title="No steps"
-      why="No steps are marked in this run, and no pattern repeats that could stand for them."
-    >
-      <p>This would mark them:</p>
-      <pre class="ss-code">
-        <code>{fix}</code>
-      </pre>
-      <PageLink store={store} run={run} tool="timeline" class="ss-button">
-        Select a range by hand
-      </PageLink>
-    </EmptyState>
+    <section class="ss-panel ss-no-steps" data-testid="empty-state" data-reason="not-recorded" aria-label="Step times">
+      <div class="ss-panel-head">
+        <h2>No steps</h2>
+        <span class="ss-quiet">
+          No steps are marked in this run, and no pattern repeats that could stand for them.
+          {lines.length === 0 ? '' : ' A marker in the loop would make them:'}
+        </span>
+        <span class="ss-grow" />
+        <PageLink store={store} run={run} tool="timeline" class="ss-button ss-small">
+          Select a range by hand
+        </PageLink>
+      </div>
+      {lines.map((line) => {
+        const [, kind = '', code = line] = /^([\w/ ]+): (.*)$/.exec(line) ?? [];
+        return (
+          <div key={line} class="ss-marker">
+            <span class="ss-quiet">{kind}</span>
+            <code>{code}</code>
+            <CopyButton text={code} />
+          </div>
+        );
+      })}
+    </section>
   );
 }

@@ -3,17 +3,25 @@ import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
 import { formatCount, plural } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
-import { numberAt, type Report, type ReportColumn, type ReportRow, textAt } from '../../model/report.ts';
+import {
+  numberAt,
+  type Report,
+  type ReportColumn,
+  type ReportRow,
+  type ReportTable,
+  textAt,
+} from '../../model/report.ts';
 import { median } from '../../model/scale.ts';
 import { goTo } from '../../state/store.ts';
 import { Figure } from '../../widgets/figure.tsx';
 import { type HeatCell, HeatMap } from '../../widgets/heat-map.tsx';
-import { PageLink, stepView } from '../shared/links.tsx';
+import { stepView } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 import { Notes, NotRecorded, type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
-import { TabbedTables, type TabTable, tabsOf } from '../shared/tables.tsx';
+import { TabbedTables, type TabTable } from '../shared/tables.tsx';
 
 const TOP = 20_000;
+const COLLECTIVES = 5000;
 /** Ranks in sight at once; the filter finds the others. */
 const MOST_ROWS = 64;
 const MOST_COLUMNS = 400;
@@ -23,6 +31,7 @@ const OUTLIER_DISTANCES = 5;
 const LEAST_SHARE = 0.1;
 
 interface Grid {
+  readonly row: 'rank' | 'host';
   readonly ranks: readonly string[];
   readonly steps: readonly string[];
   readonly at: ReadonlyMap<string, ReportRow>;
@@ -30,15 +39,23 @@ interface Grid {
 
 const idOf = (row: ReportRow, key: string): string => String(row[key] ?? '');
 
-const byNumber = (a: string, b: string): number =>
-  a !== '' && b !== '' && !Number.isNaN(Number(a)) && !Number.isNaN(Number(b))
-    ? Number(a) - Number(b)
-    : a.localeCompare(b);
+/** Names with numbers in them by the numbers. */
+const byNumber = (a: string, b: string): number => a.localeCompare(b, 'en', { numeric: true });
 
-export function gridOf(rows: readonly ReportRow[]): Grid {
-  const ranks = [...new Set(rows.map((row) => idOf(row, 'rank')))].sort(byNumber);
-  const steps = [...new Set(rows.map((row) => idOf(row, 'step')))].sort(byNumber);
-  return { ranks, steps, at: new Map(rows.map((row) => [`${idOf(row, 'rank')}/${idOf(row, 'step')}`, row])) };
+/** Rows by rank, or by host where ranks have no numbers. */
+export function gridOf(table: ReportTable): Grid {
+  const row =
+    table.columns.some(({ key }) => key === 'rank') && table.rows.some((item) => item['rank'] !== undefined)
+      ? 'rank'
+      : 'host';
+  const ranks = [...new Set(table.rows.map((item) => idOf(item, row)))].sort(byNumber);
+  const steps = [...new Set(table.rows.map((item) => idOf(item, 'step')))].sort(byNumber);
+  return {
+    row,
+    ranks,
+    steps,
+    at: new Map(table.rows.map((item) => [`${idOf(item, row)}/${idOf(item, 'step')}`, item])),
+  };
 }
 
 /** Which values lie far from the others. Robust: by the median distance from the median. Pure. */
@@ -58,17 +75,25 @@ export function outliers(values: readonly (number | undefined)[]): readonly bool
 export default function RanksPage(page: PageProps): JSX.Element {
   const { store, run } = page;
   const scope = useScope(page);
-  const asked = useReport(run, scope.ready ? { kind: 'ranks', top: TOP, range: scope.range } : undefined);
-  const collectives = useReport(run, scope.ready ? { kind: 'collectives', top: 5000, range: scope.range } : undefined);
+  const ranked = useReport(run, scope.ready ? { kind: 'ranks', top: TOP, range: scope.range } : undefined);
+  const isOld = ranked.problem?.code === 'no-such-report';
+  const stepped = useReport(run, isOld ? { kind: 'steps', by: 'step', top: TOP, range: scope.range } : undefined);
+  const measured = isOld ? stepped : ranked;
+  const range = scope.range;
+  const one = useReport(
+    run,
+    scope.ready ? { kind: 'collectives', by: 'collective', top: COLLECTIVES, range } : undefined,
+  );
+  const kinds = useReport(run, scope.ready ? { kind: 'collectives', top: COLLECTIVES, range } : undefined);
   return (
     <>
       <PageHead
         title="Ranks"
-        summary={asked.report?.sentence ?? 'Which rank is late, and what does it cost?'}
+        summary={measured.report?.sentence ?? 'Which rank is late, and what does it cost?'}
         side={<RangeChip store={store} scope={scope} />}
       />
       <div class="ss-page">
-        <WithReport asked={asked} what="Comparing ranks">
+        <WithReport asked={measured} what="Comparing ranks">
           {(report) => (
             <>
               <RankMap page={page} report={report} />
@@ -76,8 +101,8 @@ export default function RanksPage(page: PageProps): JSX.Element {
             </>
           )}
         </WithReport>
-        {collectives.report === undefined ? undefined : (
-          <Collectives page={page} report={collectives.report} ranks={asked.report} />
+        {one.report === undefined ? undefined : (
+          <Collectives page={page} one={one.report} kinds={kinds.report} ranks={measured.report} />
         )}
       </div>
     </>
@@ -90,15 +115,17 @@ function RankMap({ page, report }: { readonly page: PageProps; readonly report: 
   const measures = table.columns.filter(
     (column) =>
       column.key !== 'rank' &&
+      column.key !== 'unfinished' &&
       column.key !== 'step' &&
       !['text', 'event', 'flag'].includes(column.unit) &&
       column.key !== 'start_ns',
   );
   const measure = measures.find((column) => column.key === store.view.by.value) ?? measures[0];
-  const grid = useMemo(() => gridOf(table.rows), [table]);
+  const grid = useMemo(() => gridOf(table), [table]);
   if (measure === undefined || grid.ranks.length === 0) return undefined;
-  const wanted = store.view.filter.value.trim();
-  const matching = grid.ranks.filter((rank) => wanted === '' || rank.includes(wanted));
+  const nameOf = (id: string) => (grid.row === 'rank' ? `rank ${id}` : id);
+  const wanted = (store.view.row.value ?? '').trim();
+  const matching = grid.ranks.filter((rank) => wanted === '' || nameOf(rank).includes(wanted));
   const ranks = matching.slice(0, MOST_ROWS);
   const steps = grid.steps.slice(0, MOST_COLUMNS);
   const measured = (rank: string, step: string): number | undefined => {
@@ -116,7 +143,7 @@ function RankMap({ page, report }: { readonly page: PageProps; readonly report: 
       value,
       text,
       outlier,
-      title: `Rank ${rank}, step ${step}: ${text === '' ? 'not recorded' : text}${outlier ? ', unlike the other ranks' : ''}`,
+      title: `${nameOf(rank)}, step ${step}: ${text === '' ? 'not recorded' : text}${outlier ? ', unlike the other ranks' : ''}`,
     };
   };
   const left = [
@@ -138,9 +165,9 @@ function RankMap({ page, report }: { readonly page: PageProps; readonly report: 
               class="ss-filter"
               aria-label="Find a rank"
               placeholder="Find a rank"
-              value={store.view.filter.value}
+              value={wanted}
               onInput={(event) => {
-                store.view.filter.value = event.currentTarget.value;
+                store.view.row.value = event.currentTarget.value === '' ? undefined : event.currentTarget.value;
               }}
             />
           ) : undefined}
@@ -149,20 +176,20 @@ function RankMap({ page, report }: { readonly page: PageProps; readonly report: 
     >
       <HeatMap
         label={`${measure.title} by rank and step`}
-        rows={ranks.map((rank) => ({ key: rank, label: `rank ${rank}` }))}
+        rows={ranks.map((rank) => ({ key: rank, label: nameOf(rank) }))}
         columns={steps.map((step) => ({ key: step, label: step }))}
         cell={cell}
         format={(value) => cellText(value, measure.unit)}
         onChoose={(row, column) => {
-          const rank = Number(ranks[row]);
+          const rank = grid.row === 'rank' ? Number(ranks[row]) : undefined;
           const step = Number(steps[column]);
           const host = textAt(grid.at.get(`${ranks[row]}/${steps[column]}`) ?? {}, 'host');
           goTo(
             store,
             { kind: 'tool', run: run.id, tool: 'timeline' },
             {
-              ...stepView(step, Number.isNaN(rank) ? undefined : rank),
-              ...(Number.isNaN(rank) && host !== undefined ? { hosts: [host] } : {}),
+              ...stepView(step, rank),
+              ...(rank === undefined && host !== undefined ? { hosts: [host] } : {}),
             },
           );
         }}
@@ -202,19 +229,23 @@ function MeasureChoice({
 
 function Collectives({
   page,
-  report,
+  one,
+  kinds,
   ranks,
 }: {
   readonly page: PageProps;
-  readonly report: Report;
+  readonly one: Report;
+  readonly kinds: Report | undefined;
   readonly ranks: Report | undefined;
 }): JSX.Element | undefined {
-  if (report.missing !== undefined) {
-    return ranks?.missing === undefined ? <NotRecorded missing={report.missing} /> : undefined;
-  }
+  if (one.missing !== undefined)
+    return ranks?.missing === undefined ? <NotRecorded missing={one.missing} /> : undefined;
+  const further = ranks === undefined || ranks.missing !== undefined ? [] : ranks.sections;
+  const known = new Set(one.sections.map((section) => section.name));
   const tabs: readonly TabTable[] = [
-    ...tabsOf(report, 'Collectives'),
-    ...(ranks?.missing === undefined ? (ranks?.sections ?? []) : []).map((section) => ({
+    { id: 'rows', title: 'Collectives', table: one.table },
+    ...(kinds === undefined ? [] : [{ id: 'kinds', title: 'By kind', table: kinds.table }]),
+    ...[...one.sections, ...further.filter((section) => !known.has(section.name))].map((section) => ({
       id: section.name,
       title: section.title,
       table: section,
@@ -222,29 +253,17 @@ function Collectives({
   ];
   return (
     <section class="ss-panel ss-collectives" aria-label="Collectives" data-testid="collectives">
-      <h2>{report.sentence}</h2>
+      <div class="ss-panel-head">
+        <h2>Collectives</h2>
+        <span class="ss-quiet">{one.sentence}</span>
+      </div>
       <TabbedTables
         page={page}
         label="Collectives"
         tabs={tabs}
-        table={(tab) =>
-          tab.id === 'rows'
-            ? {
-                testId: 'collectives-table',
-                cell: (row, column) => {
-                  const step = numberAt(row, 'step');
-                  const late = numberAt(row, column.key);
-                  return column.key === 'last_rank' && step !== undefined && late !== undefined ? (
-                    <PageLink {...page} tool="timeline" view={stepView(step, late)}>
-                      rank {late}
-                    </PageLink>
-                  ) : undefined;
-                },
-              }
-            : {}
-        }
+        table={(tab) => (tab.id === 'rows' ? { testId: 'collectives-table' } : {})}
       />
-      <Notes notes={report.notes} />
+      <Notes notes={one.notes} />
     </section>
   );
 }

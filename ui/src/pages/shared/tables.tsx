@@ -71,6 +71,7 @@ export function TabbedTables({
   label,
   tabs,
   above,
+  body,
   table,
 }: {
   readonly page: PageProps;
@@ -78,6 +79,8 @@ export function TabbedTables({
   readonly tabs: readonly TabTable[];
   /** What stands above the table of a tab. */
   readonly above?: (tab: TabTable) => ComponentChildren;
+  /** In place of the table of a tab. */
+  readonly body?: (tab: TabTable) => JSX.Element | undefined;
   readonly table?: (tab: TabTable) => Partial<ReportTableProps>;
 }): JSX.Element | undefined {
   const { store, run } = page;
@@ -99,31 +102,35 @@ export function TabbedTables({
         }}
       />
       <div class="ss-tab-panel" role="tabpanel" id={panel} aria-labelledby={`${panel}-tab-${active.id}`}>
-        {above?.(active) ?? <HistogramFigure title={active.title} testId={active.id} table={active.table} />}
-        {active.table.rows.length === 0 ? (
-          <EmptyState
-            reason="not-recorded"
-            title={`No ${active.title.toLowerCase()}`}
-            why={active.empty ?? 'The run holds none of these.'}
-          />
-        ) : (
-          <ReportTable
-            key={active.id}
-            caption={active.title}
-            testId={`${active.id}-table`}
-            exportName={`${run.id}-${active.id}`}
-            table={active.table}
-            eventLink={eventLinkOf(store, run)}
-            sort={store.view.sort.value}
-            onSort={(sort) => {
-              store.view.sort.value = sort;
-            }}
-            filter={store.view.filter.value}
-            onFilter={(text) => {
-              store.view.filter.value = text;
-            }}
-            {...table?.(active)}
-          />
+        {body?.(active) ?? (
+          <>
+            {above?.(active) ?? <HistogramFigure title={active.title} testId={active.id} table={active.table} />}
+            {active.table.rows.length === 0 ? (
+              <EmptyState
+                reason="not-recorded"
+                title={`No ${active.title.toLowerCase()}`}
+                why={active.empty ?? 'The run holds none of these.'}
+              />
+            ) : (
+              <ReportTable
+                key={active.id}
+                caption={active.title}
+                testId={`${active.id}-table`}
+                exportName={`${run.id}-${active.id}`}
+                table={active.table}
+                eventLink={eventLinkOf(store, run)}
+                sort={store.view.sort.value}
+                onSort={(sort) => {
+                  store.view.sort.value = sort;
+                }}
+                filter={store.view.filter.value}
+                onFilter={(text) => {
+                  store.view.filter.value = text;
+                }}
+                {...table?.(active)}
+              />
+            )}
+          </>
         )}
       </div>
     </>

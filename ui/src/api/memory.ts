@@ -1,0 +1,80 @@
+// memory.ts: the curves of memory, and what was alive at a moment.
+import { asArray, asFlag, asNumber, asObject, asText, type Json } from '../base/json.ts';
+import type { AliveAt, MemoryCurve, MemoryCurves } from '../model/memory.ts';
+import type { ReportRow } from '../model/report.ts';
+import type { TimeRange } from '../model/viewport.ts';
+import { getJson, type RequestOptions } from './client.ts';
+import { timeText } from './server.ts';
+
+const path = (run: string, rest: string, fields: Readonly<Record<string, string>>): string =>
+  `/runs/${encodeURIComponent(run)}/memory/${rest}?${new URLSearchParams(fields)}`;
+
+const numbers = (value: Json): readonly (number | undefined)[] => asArray(value).map(asNumber);
+
+function curveOf(value: Json): MemoryCurve | undefined {
+  const fields = asObject(value);
+  const id = asNumber(fields?.['id']);
+  if (fields === undefined || id === undefined) return undefined;
+  return {
+    id,
+    name: asText(fields['name']) ?? `allocator ${id}`,
+    host: asText(fields['host']) ?? '',
+    absolute: asFlag(fields['absolute']),
+    capacityBytes: asNumber(fields['capacityBytes']),
+    peakBytes: asNumber(fields['peakBytes']) ?? 0,
+    peakAtNs: asNumber(fields['peakAtNs']) ?? 0,
+    peakEvent: asNumber(fields['peakEvent']),
+    atNs: numbers(fields['atNs']).map((at) => at ?? 0),
+    inUseBytes: numbers(fields['inUseBytes']),
+    reservedBytes: Array.isArray(fields['reservedBytes']) ? numbers(fields['reservedBytes']) : undefined,
+  };
+}
+
+export async function fetchMemory(
+  run: string,
+  v: string,
+  ask: { readonly range: TimeRange | undefined; readonly bins: number },
+  options?: RequestOptions,
+): Promise<MemoryCurves> {
+  const range = ask.range === undefined ? {} : { t0: timeText(ask.range.startNs), t1: timeText(ask.range.endNs) };
+  const body = asObject((await getJson(path(run, 'timeline', { bins: String(ask.bins), ...range, v }), options)).body);
+  return { curves: asArray(body?.['allocators']).flatMap((item) => curveOf(item) ?? []) };
+}
+
+function aliveRow(value: Json, name: (allocator: number) => string): ReportRow | undefined {
+  const fields = asObject(value);
+  if (fields === undefined) return undefined;
+  return {
+    size_bytes: asNumber(fields['bytes']),
+    op: asText(fields['op']),
+    allocator: name(asNumber(fields['allocator']) ?? 0),
+    allocated_at_ns: asNumber(fields['allocatedNs']),
+    freed_at_ns: asNumber(fields['freedNs']),
+    event: asNumber(asObject(fields['event'])?.['id']),
+  };
+}
+
+/** `allocator`: of this one alone. */
+export async function fetchAlive(
+  run: string,
+  v: string,
+  ask: { readonly atNs: number; readonly allocator: number | undefined; readonly top: number },
+  curves: readonly MemoryCurve[],
+  options?: RequestOptions,
+): Promise<AliveAt> {
+  const only = ask.allocator === undefined ? {} : { allocator: String(ask.allocator) };
+  const fields = { at: timeText(ask.atNs), top: String(ask.top), ...only, v };
+  const body = asObject((await getJson(path(run, 'alive', fields), options)).body) ?? {};
+  const name = (id: number) => curves.find((curve) => curve.id === id)?.name ?? String(id);
+  const rows = asArray(body['rows']).flatMap((item): readonly ReportRow[] => {
+    const row = aliveRow(item, name);
+    return row === undefined ? [] : [row];
+  });
+  return {
+    atNs: asNumber(body['atNs']) ?? ask.atNs,
+    total: asNumber(body['total']) ?? rows.length,
+    totalBytes: asNumber(body['totalBytes']) ?? 0,
+    unknownBytes: asNumber(body['unknownBytes']) ?? 0,
+    rows,
+  };
+}

@@ -1,0 +1,76 @@
+// memory.ts: memory over time, by allocator.
+import type { ReportRow, ReportTable } from './report.ts';
+
+export interface MemoryCurve {
+  readonly id: number;
+  readonly name: string;
+  readonly host: string;
+  /** The values are what was in use; else what the recording added to an unknown beginning. */
+  readonly absolute: boolean;
+  readonly capacityBytes: number | undefined;
+  readonly peakBytes: number;
+  readonly peakAtNs: number;
+  readonly peakEvent: number | undefined;
+  readonly atNs: readonly number[];
+  readonly inUseBytes: readonly (number | undefined)[];
+  readonly reservedBytes: readonly (number | undefined)[] | undefined;
+}
+
+export interface MemoryCurves {
+  readonly curves: readonly MemoryCurve[];
+}
+
+export interface AliveAt {
+  readonly atNs: number;
+  readonly total: number;
+  readonly totalBytes: number;
+  /** In use, but allocated before the recording began. */
+  readonly unknownBytes: number;
+  readonly rows: readonly ReportRow[];
+}
+
+const text = (key: string, title: string) => ({ key, title, unit: 'text' }) as const;
+const ns = (key: string, title: string) => ({ key, title, unit: 'ns' }) as const;
+
+export const aliveTable = (alive: AliveAt): ReportTable => ({
+  columns: [
+    text('op', 'Operator'),
+    { key: 'size_bytes', title: 'Size', unit: 'bytes' },
+    text('allocator', 'Allocator'),
+    ns('allocated_at_ns', 'Allocated at'),
+    ns('freed_at_ns', 'Freed at'),
+    { key: 'event', title: 'Event', unit: 'event' },
+  ],
+  rows: alive.rows,
+  leftOut: Math.max(0, alive.total - alive.rows.length),
+});
+
+/** The curve's points as a table. */
+export const curveTable = (curve: MemoryCurve): ReportTable => ({
+  columns: [
+    ns('at_ns', 'Time'),
+    { key: 'in_use_bytes', title: 'In use', unit: 'bytes' },
+    { key: 'reserved_bytes', title: 'Reserved', unit: 'bytes' },
+  ],
+  rows: curve.atNs.map((at, index) => ({
+    at_ns: at,
+    in_use_bytes: curve.inUseBytes[index],
+    reserved_bytes: curve.reservedBytes?.[index],
+  })),
+  leftOut: 0,
+});
+
+/** How much of what is alive each operator holds, the most first. Pure. */
+export function byOperator(
+  rows: readonly ReportRow[],
+): readonly { readonly op: string; readonly bytes: number; readonly count: number }[] {
+  const sums = new Map<string, { op: string; bytes: number; count: number }>();
+  for (const row of rows) {
+    const op = typeof row['op'] === 'string' && row['op'] !== '' ? row['op'] : '(no operator)';
+    const sum = sums.get(op) ?? { op, bytes: 0, count: 0 };
+    sum.bytes += typeof row['size_bytes'] === 'number' ? row['size_bytes'] : 0;
+    sum.count += 1;
+    sums.set(op, sum);
+  }
+  return [...sums.values()].sort((a, b) => b.bytes - a.bytes);
+}

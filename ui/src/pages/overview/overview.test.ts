@@ -1,0 +1,35 @@
+import { expect, it } from 'vitest';
+import { markersOf } from './page.tsx';
+import { stepColumns } from './steps.tsx';
+
+const column = (key: string) => ({ key, title: key, unit: 'ns' as const });
+
+it('draws each step as its parts, and of many steps the slowest of each group', () => {
+  const rows = Array.from({ length: 1000 }, (_, step) => ({
+    step,
+    host: 'h',
+    duration_ns: step === 501 ? 900 : 100,
+    compute_ns: 60,
+    idle_ns: 40,
+    communication_ns: 1000,
+    outlier: step === 501,
+  }));
+  const table = { columns: ['duration_ns', 'compute_ns', 'idle_ns', 'communication_ns'].map(column), rows, leftOut: 0 };
+  const { bars, perBar } = stepColumns(table, 200);
+  expect(bars).toHaveLength(200);
+  expect(perBar).toBe(5);
+  expect(bars[0]?.parts.map((part) => part.value)).toEqual([60, 40]);
+  const slow = bars.filter((bar) => bar.outlined);
+  expect(slow.map((bar) => bar.label)).toEqual(['501']);
+  expect(slow[0]?.title).toBe('Step 501: 900 ns, compute 60.0 ns, idle 40.0 ns');
+});
+
+it('tells lines of code from other notes', () => {
+  const notes = [
+    'no steps are marked in this run; this line marks them:',
+    'PyTorch: profiler.step()',
+    'The clock is odd.',
+  ];
+  expect(markersOf(notes)).toEqual({ lines: ['PyTorch: profiler.step()'], rest: ['The clock is odd.'] });
+  expect(markersOf(['a: b()'])).toEqual({ lines: [], rest: ['a: b()'] });
+});

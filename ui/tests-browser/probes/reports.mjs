@@ -1,0 +1,327 @@
+// reports.mjs: the pages made of reports (probes 19, 20, 22, and 25 for these pages).
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { LATE, OPERATORS, RANK_STEPS, RANKS } from '../fixtures.mjs';
+import { axe, openPage, runIds, settled, stateOf, timelineOf } from '../harness.mjs';
+
+/** The run whose id holds this word. */
+async function runOf(page, origin, word) {
+  await page.goto(origin);
+  await page.getByTestId('run-row').first().waitFor();
+  const id = (await runIds(page)).find((run) => run.includes(word));
+  assert.ok(id, `no run with "${word}": ${(await runIds(page)).join(', ')}`);
+  return id;
+}
+
+const address = (origin, run, rest = '') => `${origin}/run/${encodeURIComponent(run)}${rest}`;
+
+const answered = (page) =>
+  page.waitForFunction(
+    () =>
+      document.querySelector('.ss-answer') !== null && document.querySelector('.ss-answer[aria-busy="true"]') === null,
+    undefined,
+    { timeout: 20_000 },
+  );
+
+const firstRow = (page, table) =>
+  page.getByTestId(table).locator('tbody tr[data-key]').first().getAttribute('data-key');
+
+/** A report as the server tells it, for what the page must show. */
+const asked = (page, run, kind, query = '') =>
+  page.evaluate(
+    async ([id, name, rest]) => (await fetch(`/api/v1/runs/${encodeURIComponent(id)}/reports/${name}${rest}`)).json(),
+    [run, kind, query],
+  );
+
+export const reports = [
+  {
+    name: '19 a profile of sums has Ops as its home, and says why there is no timeline',
+    async run({ pages, fixtures, browser, notRun }) {
+      if (!fixtures.pages.have.l) notRun('no traces folder');
+      const { origin } = await pages();
+      const { page, faults } = await openPage(browser, origin);
+      const id = await runOf(page, origin, 'fit-report');
+      await page.locator(`[data-testid="run-row"][data-run="${id}"]`).getByRole('link').first().click();
+      await page.getByRole('heading', { level: 1, name: 'Ops' }).waitFor({ timeout: 20_000 });
+      await answered(page);
+      const table = page.getByTestId('ops-table');
+      for (const title of ['Action', 'Mean', 'Total'])
+        await table
+          .getByRole('columnheader', { name: new RegExp(title) })
+          .first()
+          .waitFor();
+      await table.locator('tbody tr[data-key*="run_training_epoch"]').first().waitFor();
+      await page.goto(address(origin, id, '/timeline'));
+      const empty = page.getByTestId('empty-state');
+      await empty.waitFor();
+      assert.equal(await empty.getAttribute('data-reason'), 'not-recorded');
+      assert.ok((await empty.locator('code').textContent()).length > 20, 'no line that would record it');
+      await page.goto(address(origin, id, '/reports?by=lightning'));
+      const text = await page.getByTestId('report-text').textContent();
+      assert.match(text, /Action.*Mean duration \(s\).*Total time \(s\)/s);
+      assert.match(text, /run_training_epoch/);
+      assert.deepEqual(faults, []);
+    },
+  },
+  {
+    name: '20 Ops sorts, filters, exports as many rows as it shows, and lights occurrences in the timeline',
+    async run({ pages, browser }) {
+      const { origin } = await pages();
+      const { page, faults } = await openPage(browser, origin);
+      const id = await runOf(page, origin, 'operators');
+      await page.goto(address(origin, id, '/ops'));
+      await answered(page);
+      const truth = (await asked(page, id, 'ops')).rows;
+      assert.deepEqual(
+        truth.map((row) => [row.name, row.count, row.mean_ns]).sort(),
+        OPERATORS.map((row) => [...row]).sort(),
+        'the report is not what was written',
+      );
+      const table = page.getByTestId('ops-table');
+      const shown = async () => table.locator('tbody tr[data-key]').count();
+      assert.equal(await shown(), truth.length);
+      const most = (key) => truth.reduce((best, row) => (row[key] > best[key] ? row : best)).name;
+      for (const [title, key] of [
+        ['Total', 'total_ns'],
+        ['Count', 'count'],
+        ['Mean', 'mean_ns'],
+      ]) {
+        await table.getByRole('button', { name: title, exact: true }).click();
+        const header = table.getByRole('columnheader', { name: title, exact: true });
+        assert.equal(await header.getAttribute('aria-sort'), 'descending');
+        assert.equal(await firstRow(page, 'ops-table'), most(key), `by ${title}`);
+        await page.waitForURL(new RegExp(`sort=${key}:desc`), { timeout: 3000 });
+      }
+      assert.notEqual(most('total_ns'), most('count'), 'the fixture tells the two sorts apart');
+      await page.getByRole('textbox', { name: 'Filter operations' }).fill('aten');
+      const narrowed = truth.filter((row) => row.name.includes('aten')).length;
+      assert.ok(narrowed > 0 && narrowed < truth.length);
+      await page.waitForFunction(
+        (count) => document.querySelectorAll('[data-testid="ops-table"] tbody tr[data-key]').length === count,
+        narrowed,
+      );
+      const waiting = page.waitForEvent('download');
+      await page.getByRole('button', { name: 'Export', exact: true }).click();
+      const lines = readFileSync(await (await waiting).path(), 'utf8')
+        .trim()
+        .split('\r\n');
+      assert.equal(lines.length, narrowed + 1, 'rows of the file');
+      assert.match(lines[0], /^name,.*total_ns/);
+      await table.locator('tbody tr[data-key="aten::mm"]').click();
+      const details = page.getByTestId('op-details');
+      await details.getByRole('heading', { name: 'aten::mm' }).waitFor();
+      await details.getByRole('link', { name: 'Timeline', exact: true }).click();
+      await timelineOf(page).waitFor();
+      await page.waitForFunction(
+        () => (document.querySelector('[data-testid="search-count"]')?.getAttribute('data-total') ?? '') !== '',
+      );
+      const row = truth.find((item) => item.name === 'aten::mm');
+      assert.equal(Number(await page.getByTestId('search-count').getAttribute('data-total')), row.count);
+      await page.goBack();
+      await page.getByTestId('op-details').waitFor();
+      assert.deepEqual(faults, []);
+    },
+  },
+  {
+    name: '20b Ops of a JAX run: HLO operations by name, as a tree that folds',
+    async run({ pages, fixtures, browser, notRun }) {
+      if (!fixtures.pages.have.j) notRun('no traces folder');
+      const { origin } = await pages();
+      const { page, faults } = await openPage(browser, origin);
+      const id = await runOf(page, origin, 'jax');
+      await page.goto(address(origin, id, '/ops?by=hlo'));
+      await answered(page);
+      const hlo = await asked(page, id, 'ops', '?by=hlo');
+      assert.equal(hlo.missing, null);
+      assert.equal(await firstRow(page, 'ops-table'), hlo.rows[0].name);
+      await page.goto(address(origin, id, '/ops?by=tree'));
+      await answered(page);
+      const rows = page.getByTestId('ops-table').locator('tbody tr[data-key]');
+      const before = await rows.count();
+      await page
+        .getByRole('button', { name: /^Fold / })
+        .first()
+        .click();
+      assert.ok((await rows.count()) < before, 'folding hides nothing');
+      await page
+        .getByRole('button', { name: /^Unfold / })
+        .first()
+        .click();
+      assert.equal(await rows.count(), before);
+      assert.deepEqual(faults, []);
+    },
+  },
+  {
+    name: '22 Ranks name the late rank; its cell opens that step of that rank',
+    async run({ pages, browser }) {
+      const { origin } = await pages();
+      const { page, faults } = await openPage(browser, origin);
+      const id = await runOf(page, origin, 'job');
+      await page.goto(address(origin, id, '/ranks'));
+      await answered(page);
+      const map = page.getByTestId('chart-ranks');
+      await map.waitFor();
+      assert.equal(await map.locator('[data-cell]').count(), RANKS * RANK_STEPS);
+      const said = await page.getByTestId('collectives').textContent();
+      assert.match(said, new RegExp(`[Rr]ank ${LATE.rank}\\b`), `the late rank is not named: ${said.slice(0, 200)}`);
+      const rows = (await asked(page, id, 'collectives')).rows;
+      assert.ok(rows.length > 0);
+      const cell = map.locator(`[data-row="${LATE.rank}"][data-column="2"]`);
+      await cell.click();
+      await timelineOf(page).waitFor();
+      await page.waitForURL(/step=2/);
+      await settled(page);
+      const { t0, t1, items } = await stateOf(page);
+      assert.ok(items > 0, 'nothing is drawn');
+      assert.ok(t0 < 40_000_000 + 20_000_000 && t1 > 40_000_000, `${t0} to ${t1} is not step 2`);
+      assert.ok(t1 - t0 < 40_000_000, 'not limited to the step');
+      assert.match(page.url(), new RegExp(`rank=${LATE.rank}|host=`));
+      await page.goBack();
+      await page.getByTestId('chart-ranks').waitFor();
+      await page.getByTestId('chart-ranks').getByRole('button', { name: 'Show as table' }).click();
+      await page.getByRole('table', { name: /by rank and step/ }).waitFor();
+      assert.deepEqual(faults, []);
+    },
+  },
+  {
+    name: 'Overview opens first: sentence, cards, steps; a step opens in the timeline; a page switch is quick',
+    async run({ pages, browser }) {
+      const { origin } = await pages();
+      const { page, faults } = await openPage(browser, origin);
+      const id = await runOf(page, origin, 'torch');
+      await page.locator(`[data-testid="run-row"][data-run="${id}"]`).getByRole('link').first().click();
+      await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor({ timeout: 20_000 });
+      await answered(page);
+      const report = await asked(page, id, 'overview');
+      assert.equal(await page.getByTestId('page-summary').textContent(), report.sentence);
+      const bars = page.getByTestId('chart-steps').locator('[data-bar]');
+      assert.equal(await bars.count(), 3);
+      await page.getByTestId('chart-steps').getByRole('button', { name: 'Show as table' }).click();
+      await page.getByRole('table', { name: 'Step times' }).waitFor();
+      await page.getByTestId('chart-steps').getByRole('button', { name: 'Show as chart' }).click();
+      // By keys alone.
+      await bars.first().focus();
+      await page.keyboard.press('ArrowRight');
+      await page.keyboard.press('Enter');
+      await timelineOf(page).waitFor();
+      await page.waitForURL(/step=1\b/);
+      await settled(page);
+      for (const [letter, title] of [
+        ['p', 'Ops'],
+        ['k', 'Kernels'],
+        ['o', 'Overview'],
+      ]) {
+        await page.keyboard.press('g');
+        await page.keyboard.press(letter);
+        await page.getByRole('heading', { level: 1, name: title }).waitFor();
+        await answered(page);
+        // The range of the step limits every page, and says so.
+        assert.match(await page.getByTestId('range-chip').textContent(), /step 1/);
+      }
+      const switched = await page.evaluate(async () => {
+        const link = (name) =>
+          [...document.querySelectorAll('nav[aria-label="Tools"] a')].find((item) => item.textContent === name);
+        const times = [];
+        for (const name of ['Ops', 'Kernels', 'Ops', 'Overview']) {
+          const begin = performance.now();
+          link(name).click();
+          await new Promise((resolve) => {
+            const look = () =>
+              document.querySelector('h1')?.textContent === name &&
+              document.querySelector('.ss-answer[aria-busy="false"]') !== null
+                ? resolve()
+                : requestAnimationFrame(look);
+            look();
+          });
+          times.push(Math.round(performance.now() - begin));
+        }
+        return times;
+      });
+      await page.getByTestId('range-chip').click();
+      await page.getByTestId('range-chip').waitFor({ state: 'detached' });
+      assert.deepEqual(faults, []);
+      return `page switches ${switched.join(', ')} ms`;
+    },
+  },
+  {
+    name: 'Memory: the curve is drawn, the cursor says what is alive',
+    async run({ pages, browser }) {
+      const { origin } = await pages();
+      const { page, faults } = await openPage(browser, origin);
+      const id = await runOf(page, origin, 'memory');
+      await page.goto(address(origin, id, '/memory'));
+      await answered(page);
+      await page.locator('.ss-line-chart[data-drawn="true"] canvas').waitFor();
+      const sum = page.getByTestId('alive-sum');
+      await sum.waitFor();
+      assert.match(await sum.textContent(), /^7\.00 MiB in 3 allocations/, 'at the peak');
+      await page.goto(address(origin, id, '/memory?at=75000'));
+      await page.getByText(/^1\.00 MiB in 1 allocation at/).waitFor();
+      await page.getByRole('tab', { name: 'Never freed' }).click();
+      await page.getByTestId('never_freed-table').waitFor();
+      assert.equal(await page.getByTestId('never_freed-table').locator('tbody tr[data-key]').count(), 1);
+      assert.deepEqual(faults, []);
+    },
+  },
+  {
+    name: 'Reports: every one is made or says why not; texts can be taken away',
+    async run({ pages, browser }) {
+      const { origin } = await pages();
+      const { page, faults } = await openPage(browser, origin);
+      const id = await runOf(page, origin, 'torch');
+      await page.goto(address(origin, id, '/reports'));
+      const list = page.getByRole('navigation', { name: 'Reports' }).getByRole('button');
+      await list.first().waitFor();
+      const known = await page.evaluate(async () => (await (await fetch('/api/v1/reports')).json()).kinds);
+      assert.equal(await list.count(), known.length);
+      for (const kind of known) {
+        await page.locator(`[data-report="${kind.name}"]`).click();
+        await page.locator(`[data-testid="report"][data-kind="${kind.name}"]`).waitFor({ timeout: 20_000 });
+        const isEmpty = (await asked(page, id, kind.name)).missing !== null;
+        assert.equal((await page.getByTestId('report').getByTestId('empty-state').count()) > 0, isEmpty, kind.name);
+        assert.equal(await page.getByRole('alert').count(), 0, kind.name);
+      }
+      await page.locator('[data-report="torch-table"]').click();
+      const text = page.getByTestId('report-text');
+      await text.waitFor();
+      assert.match(await text.textContent(), /Self CPU %.*# of Calls/s);
+      const waiting = page.waitForEvent('download');
+      await page.getByRole('button', { name: 'Download text' }).click();
+      assert.equal(readFileSync(await (await waiting).path(), 'utf8'), await text.textContent());
+      const exports = page.getByTestId('exports');
+      assert.match(
+        await exports.getByRole('link', { name: 'Download for Perfetto' }).getAttribute('href'),
+        /format=perfetto/,
+      );
+      await exports.getByRole('button', { name: /Open Perfetto/ }).click();
+      assert.match(await exports.getByRole('note').textContent(), /needs the internet.*stays on this machine/s);
+      assert.deepEqual(faults, []);
+    },
+  },
+  {
+    name: '25g axe finds nothing serious on the pages of reports, in both themes',
+    async run({ pages, browser }) {
+      const { origin } = await pages();
+      for (const scheme of ['light', 'dark']) {
+        const { page } = await openPage(browser, origin, { colorScheme: scheme });
+        for (const [word, rests] of [
+          ['torch', ['', '/ops?row=aten::mm', '/kernels', '/kernels?tab=delays', '/reports?by=torch-table', '/memory']],
+          ['memory', ['/memory']],
+          ['job', ['/ranks', '']],
+        ]) {
+          const id = await runOf(page, origin, word);
+          for (const rest of rests) {
+            await page.goto(address(origin, id, rest));
+            await page.getByRole('heading', { level: 1 }).waitFor();
+            await page
+              .locator('.ss-answer[aria-busy="false"], [data-testid="empty-state"]')
+              .first()
+              .waitFor({ timeout: 20_000 });
+            await page.waitForTimeout(300);
+            await axe(page, `${word}${rest}, ${scheme}`);
+          }
+        }
+      }
+    },
+  },
+];
