@@ -340,6 +340,37 @@ impl<'a> Devices<'a> {
         Ok(self.times_in(&alone, range.clone(), cancel)?.busy())
     }
 
+    /// When nothing ran on the device, within `range`, in order of time.
+    pub fn gaps(
+        &self,
+        device: &Device,
+        range: &Range<Time>,
+        cancel: &Cancel,
+    ) -> Result<Vec<Range<Time>>, Cancelled> {
+        let add = |gaps: &mut Vec<Range<Time>>, gap: Range<Time>| match gaps.last_mut() {
+            Some(last) if last.end == gap.start => last.end = gap.end,
+            _ => gaps.push(gap),
+        };
+        let parts = sweep::sweep_all(
+            self.trace,
+            &self.classes,
+            device,
+            range,
+            cancel,
+            |_| Vec::new(),
+            |gaps, stretch| {
+                if stretch.work == 0 {
+                    add(gaps, stretch.start..stretch.end);
+                }
+            },
+        )?;
+        let mut all = Vec::new();
+        for gap in parts.into_iter().flatten() {
+            add(&mut all, gap);
+        }
+        Ok(all)
+    }
+
     /// What the device did in one range.
     pub fn times_in(
         &self,

@@ -5,9 +5,11 @@
 
 mod collectives;
 mod findings;
+mod idle;
 mod kernels;
 mod ops;
 mod overview;
+mod ranks;
 mod steps;
 
 use std::ops::Range;
@@ -105,6 +107,13 @@ pub const KINDS: &[Kind] = &[
         make: kernels::make,
     },
     Kind {
+        name: "idle",
+        title: "Idle time",
+        question: "Why did the device wait?",
+        by: idle::BY,
+        make: idle::make,
+    },
+    Kind {
         name: "overlap",
         title: "Overlap",
         question: "How much communication is hidden behind computation?",
@@ -117,6 +126,13 @@ pub const KINDS: &[Kind] = &[
         question: "How fast are collectives, and who is late?",
         by: collectives::BY,
         make: collectives::make,
+    },
+    Kind {
+        name: "ranks",
+        title: "Ranks",
+        question: "Which rank is slow, and at what?",
+        by: ranks::BY,
+        make: ranks::make,
     },
 ];
 

@@ -1,0 +1,424 @@
+//! Why devices waited: the gaps between pieces of work, by cause.
+//!
+//! A gap is a moment to moment in which nothing runs on any queue of a device, between its first and
+//! its last work (or the ends of the range that was asked for). It ends with the work that begins
+//! next; the call that launched that work, and what the thread of the call did before it, say why:
+//!
+//! ```text
+//! gap = [begin, end)      call = [called, returned) of the work that ends the gap
+//!
+//! no next work, or no call known             unknown            all of it
+//! called after begin                         host side          [begin, called)
+//!                                            launch overhead    [called, end)
+//! called before begin, returned after it     launch overhead    [begin, returned)
+//! queued before begin: gap <= 30 us          launch overhead    all that is left
+//!                      longer                unknown            all that is left
+//! idle time = sum of all causes
+//! ```
+//!
+//! The host side is charged moment by moment to what the calling thread did: waiting for the device
+//! (*synchronisation*), fetching *input*, *communication*, and otherwise *host too slow* (whatever it
+//! did, it had not called yet). Of slices inside one another, the first of these that is open counts.
+//! Thirty microseconds is HTA's limit for the delay between two kernels in a row.
+//!
+//! HTA's own breakdown ([`HtaStream`]) looks at each stream alone, from kernel to kernel: *host wait*
+//! when the call came after the last kernel ended, *kernel wait* when the gap is below the limit,
+//! *other* else.
+
+#![allow(clippy::similar_names, reason = "tracks of a trace")]
+
+use std::ops::Range;
+
+use stepscope_model::{Cancelled, Dur, SliceKind, Time, TrackId};
+use stepscope_store::{EventId, Trace};
+
+use crate::device::{Device, Devices};
+use crate::launch::Launches;
+use crate::parallel::{self, Cancel};
+
+/// Delay between kernels in a row that needs no other cause.
+pub const IN_A_ROW: Dur = Dur::from_ps(30_000_000);
+
+/// Why a device waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// The launching thread was busy with something else.
+    Host,
+    /// From the call to the begin of the work.
+    Launch,
+    /// The launching thread waited for the device.
+    Synchronisation,
+    /// The launching thread waited for input, or made it.
+    Input,
+    /// The launching thread communicated.
+    Communication,
+    /// The file does not say.
+    Unknown,
+}
+
+impl Cause {
+    /// Every cause, in the order of tables.
+    pub const ALL: [Self; 6] = [
+        Self::Host,
+        Self::Launch,
+        Self::Synchronisation,
+        Self::Input,
+        Self::Communication,
+        Self::Unknown,
+    ];
+
+    /// The words in tables.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Host => "host too slow",
+            Self::Launch => "launch overhead",
+            Self::Synchronisation => "synchronisation",
+            Self::Input => "input",
+            Self::Communication => "communication",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// Time of each cause, in the order of [`Cause::ALL`].
+pub type Causes = [Dur; 6];
+
+/// One gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// Index into [`Devices::list`].
+    pub device: usize,
+    /// When nothing ran.
+    pub start: Time,
+    /// When the next work began, or the range ended.
+    pub end: Time,
+    /// The work that ended it.
+    pub next: Option<EventId>,
+    /// The call that launched that work.
+    pub launch: Option<EventId>,
+    /// How its length is made up.
+    pub causes: Causes,
+}
+
+impl Gap {
+    /// How long the device waited.
+    pub fn dur(&self) -> Dur {
+        self.end.since(self.start)
+    }
+
+    /// The cause of most of it (the first of several).
+    pub fn cause(&self) -> Cause {
+        let mut main = (Cause::Unknown, Dur::ZERO);
+        for (cause, dur) in Cause::ALL.into_iter().zip(self.causes) {
+            if dur > main.1 {
+                main = (cause, dur);
+            }
+        }
+        main.0
+    }
+}
+
+/// HTA's idle time of one stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HtaStream {
+    /// The stream's row.
+    pub track: TrackId,
+    /// The call came after the last kernel had ended.
+    pub host_wait: Dur,
+    /// A delay between kernels in a row.
+    pub kernel_wait: Dur,
+    /// Neither.
+    pub other: Dur,
+}
+
+/// The answer.
+#[derive(Clone, Debug, Default)]
+pub struct Idle {
+    /// All gaps, in the order of devices, then of time.
+    pub gaps: Vec<Gap>,
+    /// Time that was looked at, over all devices.
+    pub range: Dur,
+    /// See [`HtaStream`]; over the whole recording, whatever the range.
+    pub hta: Vec<HtaStream>,
+}
+
+impl Idle {
+    /// Sum of all gaps by cause.
+    pub fn causes(&self) -> Causes {
+        let mut sums = Causes::default();
+        for gap in &self.gaps {
+            for (sum, dur) in sums.iter_mut().zip(gap.causes) {
+                *sum = sum.saturating_add(dur);
+            }
+        }
+        sums
+    }
+}
+
+/// Finds all gaps of all devices, within `range` or between a device's first and last work.
+pub fn idle(
+    trace: &Trace,
+    devices: &Devices<'_>,
+    launches: &Launches,
+    range: Option<&Range<Time>>,
+    cancel: &Cancel,
+) -> Result<Idle, Cancelled> {
+    let mut found = Idle::default();
+    for (place, device) in devices.list.iter().enumerate() {
+        let range = range.unwrap_or(&device.span);
+        let length = range.end.since(range.start).ps().max(0);
+        found.range = found.range.saturating_add(Dur::from_ps(length));
+        let empty = devices.gaps(device, range, cancel)?;
+        let jobs: Vec<_> = empty.chunks(1_024).enumerate().collect();
+        let explainer = Explainer {
+            trace,
+            devices,
+            launches,
+            device,
+            place,
+        };
+        let parts = parallel::scan_items(
+            &jobs,
+            empty.len().saturating_mul(64),
+            cancel,
+            Vec::new,
+            |out, (number, gaps)| {
+                let gaps: Vec<Gap> = gaps.iter().map(|gap| explainer.explain(gap)).collect();
+                out.push((*number, gaps));
+            },
+        )?;
+        let mut parts: Vec<_> = parts.into_iter().flatten().collect();
+        parts.sort_unstable_by_key(|(number, _)| *number);
+        found
+            .gaps
+            .extend(parts.into_iter().flat_map(|(_, gaps)| gaps));
+        for queue in &device.queues {
+            found
+                .hta
+                .push(hta_stream(trace, devices, launches, queue.track));
+        }
+    }
+    Ok(found)
+}
+
+struct Explainer<'a> {
+    trace: &'a Trace,
+    devices: &'a Devices<'a>,
+    launches: &'a Launches,
+    device: &'a Device,
+    place: usize,
+}
+
+impl Explainer<'_> {
+    fn explain(&self, gap: &Range<Time>) -> Gap {
+        let next = self.next(gap.end);
+        let launch = next.and_then(|(track, index)| self.launches.get(track, index));
+        let mut found = Gap {
+            device: self.place,
+            start: gap.start,
+            end: gap.end,
+            next: next.map(|(track, index)| self.trace.slices(track).id(index)),
+            launch,
+            causes: Causes::default(),
+        };
+        let length = found.dur();
+        let call = launch.and_then(|launch| self.trace.place_of_slice(launch));
+        let Some((track, index)) = call else {
+            add(&mut found.causes, Cause::Unknown, length);
+            return found;
+        };
+        let slices = self.trace.slices(track);
+        let called = slices.start.get(index).copied().unwrap_or(gap.start);
+        if called > gap.start {
+            // A clock that is off may put the call after the work.
+            let called = called.min(gap.end);
+            self.host_side(track, gap.start..called, &mut found.causes);
+            add(&mut found.causes, Cause::Launch, gap.end.since(called));
+            return found;
+        }
+        let returned = slices.end(index).clamp(gap.start, gap.end);
+        add(&mut found.causes, Cause::Launch, returned.since(gap.start));
+        let left = gap.end.since(returned);
+        let in_a_row = length <= IN_A_ROW;
+        let cause = if in_a_row {
+            Cause::Launch
+        } else {
+            Cause::Unknown
+        };
+        add(&mut found.causes, cause, left);
+        found
+    }
+
+    /// The work that begins at this moment.
+    fn next(&self, at: Time) -> Option<(TrackId, usize)> {
+        self.device.queues.iter().find_map(|queue| {
+            let start = self.trace.slices(queue.track).start;
+            let first = start.partition_point(|start| *start < at);
+            (first..start.len())
+                .take_while(|index| start.get(*index) == Some(&at))
+                .find(|index| self.devices.work(queue.track, *index).is_some())
+                .map(|index| (queue.track, index))
+        })
+    }
+
+    /// Charges what the thread did in a range, moment by moment.
+    fn host_side(&self, track: TrackId, range: Range<Time>, causes: &mut Causes) {
+        let slices = self.trace.slices(track);
+        let begun = slices.start.partition_point(|start| *start < range.start);
+        // What is open at the begin: the slice before and those around it.
+        let mut open = Vec::new();
+        let mut at = begun.checked_sub(1);
+        while let Some(index) = at {
+            if slices.end(index) > range.start {
+                open.push(index);
+            }
+            at = slices
+                .parent
+                .get(index)
+                .map(|parent| *parent as usize)
+                .filter(|parent| *parent < slices.len());
+        }
+        let inside = begun..slices.start.partition_point(|start| *start < range.end);
+        let mut charged: [Vec<(Time, Time)>; 3] = Default::default();
+        for index in open.into_iter().chain(inside) {
+            let (Some(name), Some(start)) = (slices.name.get(index), slices.start.get(index))
+            else {
+                continue;
+            };
+            let list = match self.trace.kind(track, *name, slices.category.get(index)) {
+                SliceKind::Wait => &mut charged[0],
+                SliceKind::Input => &mut charged[1],
+                SliceKind::Collective => &mut charged[2],
+                _ => continue,
+            };
+            let (start, end) = ((*start).max(range.start), slices.end(index).min(range.end));
+            if start < end {
+                list.push((start, end));
+            }
+        }
+        let mut taken: Vec<(Time, Time)> = Vec::new();
+        let mut before = Dur::ZERO;
+        let order = [Cause::Synchronisation, Cause::Input, Cause::Communication];
+        for (cause, list) in order.into_iter().zip(charged) {
+            if list.is_empty() {
+                continue;
+            }
+            taken.extend(list);
+            let covered = union(&mut taken);
+            add(causes, cause, Dur::from_ps(covered.ps() - before.ps()));
+            before = covered;
+        }
+        let left = range.end.since(range.start).ps() - before.ps();
+        add(causes, Cause::Host, Dur::from_ps(left));
+    }
+}
+
+fn add(causes: &mut Causes, cause: Cause, dur: Dur) {
+    let sum = &mut causes[cause as usize];
+    *sum = sum.saturating_add(dur);
+}
+
+/// Time that at least one of the intervals covers. Leaves them sorted.
+fn union(intervals: &mut [(Time, Time)]) -> Dur {
+    intervals.sort_unstable();
+    let mut total = 0_i64;
+    let mut until = Time::MIN;
+    for (start, end) in intervals.iter() {
+        let start = (*start).max(until);
+        if *end > start {
+            total += end.since(start).ps();
+            until = *end;
+        }
+    }
+    Dur::from_ps(total)
+}
+
+fn hta_stream(
+    trace: &Trace,
+    devices: &Devices<'_>,
+    launches: &Launches,
+    track: TrackId,
+) -> HtaStream {
+    let slices = trace.slices(track);
+    let mut found = HtaStream {
+        track,
+        host_wait: Dur::ZERO,
+        kernel_wait: Dur::ZERO,
+        other: Dur::ZERO,
+    };
+    let mut last_end: Option<Time> = None;
+    for index in (0..slices.len()).filter(|index| devices.work(track, *index).is_some()) {
+        let start = slices.start.get(index).copied().unwrap_or_default();
+        if let Some(last) = last_end {
+            let interval = start.since(last);
+            let called = launches.get(track, index).and_then(|launch| {
+                let (track, index) = trace.place_of_slice(launch)?;
+                trace.slices(track).start.get(index).copied()
+            });
+            let sum = if called.is_some_and(|called| called > last) {
+                &mut found.host_wait
+            } else if interval < IN_A_ROW {
+                &mut found.kernel_wait
+            } else {
+                &mut found.other
+            };
+            *sum = sum.saturating_add(interval);
+        }
+        last_end = Some(slices.end(index));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use stepscope_store::drawing;
+
+    use super::*;
+
+    fn found(drawing: &str) -> Idle {
+        let trace = drawing::trace(drawing);
+        let cancel = Cancel::default();
+        let devices = Devices::of(&trace, &cancel).unwrap();
+        let launches = Launches::of(&trace, &devices, &cancel).unwrap();
+        let found = idle(&trace, &devices, &launches, None, &cancel).unwrap();
+        let whole: i64 = found.causes().iter().map(|dur| dur.ps()).sum();
+        let gaps: i64 = found.gaps.iter().map(|gap| gap.dur().ps()).sum();
+        assert_eq!(whole, gaps);
+        for (place, device) in devices.list.iter().enumerate() {
+            let times = devices.times_in(device, device.span.clone(), &cancel);
+            let gaps = found.gaps.iter().filter(|gap| gap.device == place);
+            let idle: i64 = gaps.map(|gap| gap.dur().ps()).sum();
+            assert_eq!(times.unwrap().idle().ps(), idle);
+        }
+        found
+    }
+
+    fn us(causes: &Causes) -> [i64; 6] {
+        causes.map(|dur| dur.ps() / 1_000_000)
+    }
+
+    #[test]
+    fn causes_add_up_to_the_gaps() {
+        let found = found(
+            "python        | l>1    cudaDeviceSynchronize--- other--- l>2-- l>3
+             gpu/7 #device |    a<1-----                                 b<2---- c<3--",
+        );
+        assert_eq!(found.gaps.len(), 2);
+        let first = &found.gaps[0];
+        assert_eq!(first.dur().ps() / 1_000_000, 33);
+        assert_eq!(first.cause(), Cause::Synchronisation);
+        // The wait goes on for 20 us after the work ended, the rest until the call is the host's.
+        assert_eq!(us(&first.causes), [10, 3, 20, 0, 0, 0]);
+        assert_eq!(us(&found.gaps[1].causes), [0, 1, 0, 0, 0, 0]);
+        let hta = &found.hta[0];
+        assert_eq!(hta.host_wait.ps() / 1_000_000, 33);
+        assert_eq!(hta.kernel_wait.ps() / 1_000_000, 1);
+    }
+
+    #[test]
+    fn without_a_launch_nothing_is_known() {
+        let found = found("gpu/7 #device | a---    b---");
+        assert_eq!(us(&found.causes()), [0, 0, 0, 0, 0, 4]);
+        assert_eq!(found.gaps[0].cause(), Cause::Unknown);
+    }
+}

@@ -1,0 +1,316 @@
+//! Measures of every rank at every step: who is slow, and at what.
+//!
+//! A rank is a device of a file, or a file whose run used no device. What it did in a step is cut to
+//! the step's marker in its own file (a run without marks is one step). A measure's *median* is taken
+//! over the ranks at one step (of an even number, the lower of the two in the middle); a value is an
+//! outlier when
+//!
+//! ```text
+//! |value - median| > 3 * 1.4826 * median of |value - median|   and   > 5 % of the median step
+//! ```
+//!
+//! (the median absolute deviation, scaled to the standard deviation of a normal distribution; the
+//! second condition keeps noise out).
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use stepscope_model::{Cancelled, Dur, Time};
+use stepscope_store::Trace;
+
+use crate::device::{Devices, Times};
+use crate::parallel::Cancel;
+use crate::steps::breakdown::{Stretch, breakdown};
+use crate::steps::{StepRow, steps};
+
+/// What is measured, all of them times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Measure {
+    /// The step.
+    Step,
+    /// Computation.
+    Compute,
+    /// Communication, hidden or not.
+    Communication,
+    /// Communication while nothing was computed: mostly waiting for the slowest.
+    ExposedCommunication,
+    /// Nothing ran on the device (nothing was recorded, without one).
+    Idle,
+    /// Waiting for input, or making it.
+    Input,
+}
+
+impl Measure {
+    /// Every measure, in the order of tables.
+    pub const ALL: [Self; 6] = [
+        Self::Step,
+        Self::Compute,
+        Self::Communication,
+        Self::ExposedCommunication,
+        Self::Idle,
+        Self::Input,
+    ];
+
+    /// The key of its column.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Step => "step_ns",
+            Self::Compute => "compute_ns",
+            Self::Communication => "communication_ns",
+            Self::ExposedCommunication => "exposed_communication_ns",
+            Self::Idle => "idle_ns",
+            Self::Input => "input_ns",
+        }
+    }
+
+    /// The words above its column.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Step => "Step",
+            Self::Compute => "Compute",
+            Self::Communication => "Communication",
+            Self::ExposedCommunication => "Exposed communication",
+            Self::Idle => "Idle",
+            Self::Input => "Input",
+        }
+    }
+}
+
+/// Who.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rank {
+    /// Index into [`Trace::files`].
+    pub file: usize,
+    /// Number of its device, if it used one.
+    pub device: Option<u32>,
+    /// What users read.
+    pub name: String,
+}
+
+/// One rank at one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// Index into [`Ranks::ranks`].
+    pub rank: usize,
+    /// The step's number; `None`: the whole run.
+    pub step: Option<i64>,
+    /// When the step was.
+    pub start: Time,
+    /// Values in the order of [`Measure::ALL`].
+    pub values: [Dur; 6],
+    /// Which of them are outliers among the ranks at this step.
+    pub outliers: [bool; 6],
+}
+
+/// The answer.
+#[derive(Clone, Debug, Default)]
+pub struct Ranks {
+    /// In the order of files, then of devices.
+    pub ranks: Vec<Rank>,
+    /// Step by step, rank by rank.
+    pub cells: Vec<Cell>,
+}
+
+impl Ranks {
+    /// Median of a measure over the steps of one rank.
+    pub fn median(&self, rank: usize, measure: Measure) -> Option<Dur> {
+        let values = self.cells.iter().filter(|cell| cell.rank == rank);
+        median(values.map(|cell| cell.values[measure as usize]))
+    }
+
+    /// How many steps of a rank are outliers in a measure.
+    pub fn outliers(&self, rank: usize, measure: Measure) -> usize {
+        self.cells
+            .iter()
+            .filter(|cell| cell.rank == rank && cell.outliers[measure as usize])
+            .count()
+    }
+}
+
+/// Measures every rank at every step that touches `range`.
+pub fn ranks(
+    trace: &Trace,
+    devices: &Devices<'_>,
+    range: &Range<Time>,
+    cancel: &Cancel,
+) -> Result<Ranks, Cancelled> {
+    let mut found = Ranks::default();
+    let marked = steps(trace).steps;
+    for file in 0..trace.files().len() {
+        let own: Vec<&StepRow> = marked
+            .iter()
+            .filter(|step| step.file == file && !step.unfinished)
+            .filter(|step| {
+                let end = step.start.saturating_add(step.dur);
+                step.start < range.end && end > range.start
+            })
+            .collect();
+        let stretches: Vec<Stretch> = if own.is_empty() {
+            file_span(trace, file)
+                .map(|span| Stretch {
+                    file,
+                    range: span.start.max(range.start)..span.end.min(range.end),
+                    thread: None,
+                    marker: None,
+                })
+                .filter(|stretch| stretch.range.start < stretch.range.end)
+                .into_iter()
+                .collect()
+        } else {
+            own.iter()
+                .map(|step| Stretch::of_step(trace, step))
+                .collect()
+        };
+        if stretches.is_empty() {
+            continue;
+        }
+        let parts = breakdown(trace, devices, &stretches, cancel)?.parts;
+        let ranges: Vec<Range<Time>> = stretches
+            .iter()
+            .map(|stretch| stretch.range.clone())
+            .collect();
+        let number = |place: usize| own.get(place).map(|step| step.number);
+        let mut add = |device: Option<u32>, times: Option<&[Times]>| {
+            let rank = found.ranks.len();
+            found.ranks.push(Rank {
+                file,
+                device,
+                name: name(trace, devices, file, device),
+            });
+            for (place, (range, parts)) in ranges.iter().zip(&parts).enumerate() {
+                let length = range.end.since(range.start);
+                let values = match times.and_then(|times| times.get(place)) {
+                    Some(times) => [
+                        length,
+                        times.compute(),
+                        times.communication(),
+                        times.exposed_communication(),
+                        times.idle(),
+                        parts.input,
+                    ],
+                    None => [
+                        length,
+                        parts.compute,
+                        parts.communication,
+                        parts.exposed_communication,
+                        parts.idle,
+                        parts.input,
+                    ],
+                };
+                found.cells.push(Cell {
+                    rank,
+                    step: number(place),
+                    start: range.start,
+                    values,
+                    outliers: [false; 6],
+                });
+            }
+        };
+        let mut any = false;
+        for device in devices.list.iter().filter(|device| device.file == file) {
+            any = true;
+            let times = devices.times(device, &ranges, cancel)?;
+            add(Some(device.ordinal), Some(&times));
+        }
+        if !any {
+            add(None, None);
+        }
+    }
+    mark_outliers(&mut found.cells);
+    found
+        .cells
+        .sort_by_key(|cell| (cell.step, cell.rank, cell.start));
+    Ok(found)
+}
+
+/// From the first to the last moment of a file's tracks.
+fn file_span(trace: &Trace, file: usize) -> Option<Range<Time>> {
+    trace
+        .tracks()
+        .iter()
+        .filter(|track| track.file == file && track.slices > 0 && !track.derived)
+        .filter_map(|track| {
+            let slices = trace.slices(track.id);
+            let last = (0..slices.len()).map(|index| slices.end(index)).max()?;
+            Some(*slices.start.first()?..last)
+        })
+        .reduce(|a, b| a.start.min(b.start)..a.end.max(b.end))
+}
+
+fn name(trace: &Trace, devices: &Devices<'_>, file: usize, device: Option<u32>) -> String {
+    let facts = trace.files().get(file);
+    let host = facts.map_or("", |facts| facts.spec.host.as_str());
+    let base = match facts.and_then(|facts| facts.spec.rank) {
+        Some(rank) => format!("rank {rank}"),
+        None => host.to_owned(),
+    };
+    let siblings = devices.list.iter().filter(|other| other.file == file);
+    match device {
+        Some(device) if siblings.count() > 1 => format!("{base} device {device}"),
+        _ => base,
+    }
+}
+
+fn mark_outliers(cells: &mut [Cell]) {
+    let mut by_step: BTreeMap<Option<i64>, Vec<usize>> = BTreeMap::new();
+    for (place, cell) in cells.iter().enumerate() {
+        by_step.entry(cell.step).or_default().push(place);
+    }
+    for places in by_step.into_values().filter(|places| places.len() > 2) {
+        let of = |measure: usize, cells: &[Cell]| {
+            let values: Vec<Dur> = places
+                .iter()
+                .map(|place| cells[*place].values[measure])
+                .collect();
+            values
+        };
+        let step = median(of(0, cells).into_iter()).unwrap_or_default();
+        for measure in 0..Measure::ALL.len() {
+            let values = of(measure, cells);
+            let middle = median(values.iter().copied()).unwrap_or_default();
+            let off = |value: Dur| Dur::from_ps((value.ps() - middle.ps()).abs());
+            let spread = median(values.iter().map(|value| off(*value))).unwrap_or_default();
+            let limit = (spread.as_ns_f64() * 3.0 * 1.4826).max(step.as_ns_f64() * 0.05);
+            for (place, value) in places.iter().zip(values) {
+                cells[*place].outliers[measure] = off(value).as_ns_f64() > limit;
+            }
+        }
+    }
+}
+
+/// Of an even number of values, the lower of the two in the middle.
+fn median(values: impl Iterator<Item = Dur>) -> Option<Dur> {
+    let mut values: Vec<Dur> = values.collect();
+    values.sort_unstable();
+    values.get(values.len().checked_sub(1)? / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_is_far_from_the_others_stands_out() {
+        let cell = |rank: usize, ms: i64| Cell {
+            rank,
+            step: Some(1),
+            start: Time::ZERO,
+            values: [Dur::from_ps(ms * 1_000_000_000); 6],
+            outliers: [false; 6],
+        };
+        let mut cells = vec![cell(0, 100), cell(1, 101), cell(2, 99), cell(3, 140)];
+        mark_outliers(&mut cells);
+        let marked: Vec<bool> = cells.iter().map(|cell| cell.outliers[0]).collect();
+        assert_eq!(marked, [false, false, false, true]);
+        let mut two = vec![cell(0, 100), cell(1, 200)];
+        mark_outliers(&mut two);
+        assert!(two.iter().all(|cell| !cell.outliers[0]), "of two, which?");
+    }
+
+    #[test]
+    fn medians_of_nothing_and_of_even_numbers() {
+        assert_eq!(median(std::iter::empty()), None);
+        let values = [4, 1, 3, 2].map(Dur::from_ps);
+        assert_eq!(median(values.into_iter()), Some(Dur::from_ps(2)));
+    }
+}

@@ -1,0 +1,215 @@
+//! [`idle`](crate::idle) as a report.
+
+#![allow(clippy::similar_names, reason = "tracks of a trace")]
+
+use stepscope_model::{Cancelled, Dur};
+use stepscope_store::Trace;
+
+use crate::device::Devices;
+use crate::idle::{Cause, Causes, Gap, Idle, idle};
+use crate::kernels::name_of;
+use crate::launch::Launches;
+use crate::parallel::Cancel;
+use crate::report::{Column, Report, Table, Unit, duration, run_start, share, since_start_ns};
+use crate::reports::Options;
+use crate::reports::kernels::nothing;
+
+const KIND: &str = "idle";
+
+/// What rows can be.
+pub(super) const BY: &[&str] = &["cause", "gap", "device"];
+
+/// Longest gaps that are shown beside the causes.
+const LONGEST: usize = 20;
+
+pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
+    let devices = Devices::of(trace, cancel)?;
+    if devices.list.is_empty() {
+        return Ok(nothing(KIND));
+    }
+    let launches = Launches::of(trace, &devices, cancel)?;
+    let found = idle(trace, &devices, &launches, options.range.as_ref(), cancel)?;
+    let causes = found.causes();
+    let total: i64 = causes.iter().map(|dur| dur.ps()).sum();
+    let total_ns = Dur::from_ps(total).as_ns_f64();
+    let mut report = Report::new(KIND);
+    let worst = Cause::ALL
+        .into_iter()
+        .zip(causes)
+        .max_by_key(|(cause, dur)| (*dur, std::cmp::Reverse(*cause)));
+    report.sentence = match worst {
+        Some((cause, dur)) if total > 0 => format!(
+            "The devices waited {} ({} of their time), {} of it for this cause: {}.",
+            duration(total_ns),
+            share(part(total_ns, found.range).unwrap_or(0.0)),
+            share(dur.as_ns_f64() / total_ns),
+            cause.as_str()
+        ),
+        _ => "The devices never waited.".to_owned(),
+    };
+    report.scalar("idle_ns", "Idle", Unit::Ns, total_ns);
+    report.scalar(
+        "idle_share",
+        "Idle",
+        Unit::Share,
+        part(total_ns, found.range),
+    );
+    report.scalar("gaps", "Gaps", Unit::Count, found.gaps.len());
+    report.table = match options.by.as_deref() {
+        Some("gap") => gaps(trace, &devices, &found, options.top),
+        Some("device") => by_device(trace, &devices, &found),
+        _ => by_cause(&found, &causes, total_ns),
+    };
+    report.table.cut(options.top);
+    if options.by.as_deref() != Some("gap") {
+        let longest = gaps(trace, &devices, &found, options.top.min(LONGEST));
+        report.section("longest", "Longest gaps", longest);
+    }
+    report.section("hta", "HTA's idle time by stream", hta(trace, &found));
+    report.notes.push(
+        "A device waits when none of its queues has work; HTA looks at each stream alone, so that a \
+         stream waits while others work."
+            .to_owned(),
+    );
+    Ok(report)
+}
+
+fn part(ns: f64, range: Dur) -> Option<f64> {
+    (range > Dur::ZERO).then(|| ns / range.as_ns_f64())
+}
+
+fn by_cause(found: &Idle, causes: &Causes, total_ns: f64) -> Table {
+    let mut table = Table::new(vec![
+        Column::new("cause", "Cause", Unit::Text),
+        Column::new("total_ns", "Time", Unit::Ns),
+        Column::new("share", "Share of the gaps", Unit::Share),
+        Column::new("gaps", "Gaps mostly of it", Unit::Count),
+        Column::new("longest_ns", "Longest of them", Unit::Ns),
+        Column::new("longest", "Work after it", Unit::Event),
+    ]);
+    for (cause, dur) in Cause::ALL.into_iter().zip(causes) {
+        let mine = || found.gaps.iter().filter(move |gap| gap.cause() == cause);
+        let longest = mine().max_by_key(|gap| gap.dur());
+        table.push([
+            cause.as_str().into(),
+            (*dur).into(),
+            (total_ns > 0.0).then(|| dur.as_ns_f64() / total_ns).into(),
+            mine().count().into(),
+            longest.map(Gap::dur).into(),
+            longest.and_then(|gap| gap.next).into(),
+        ]);
+    }
+    table
+}
+
+fn gaps(trace: &Trace, devices: &Devices<'_>, found: &Idle, top: usize) -> Table {
+    let start = run_start(trace);
+    let mut table = Table::new(vec![
+        Column::new("start_ns", "Begin", Unit::Ns),
+        Column::new("duration_ns", "Length", Unit::Ns),
+        Column::new("device", "Device", Unit::Text),
+        Column::new("cause", "Cause", Unit::Text),
+        Column::new("host_ns", "Host", Unit::Ns),
+        Column::new("launch_ns", "Launch", Unit::Ns),
+        Column::new("synchronisation_ns", "Synchronisation", Unit::Ns),
+        Column::new("input_ns", "Input", Unit::Ns),
+        Column::new("communication_ns", "Communication", Unit::Ns),
+        Column::new("unknown_ns", "Unknown", Unit::Ns),
+        Column::new("next_name", "Work after it", Unit::Text),
+        Column::new("next", "Work after it", Unit::Event),
+        Column::new("launch", "Its launch", Unit::Event),
+    ]);
+    let mut order: Vec<&Gap> = found.gaps.iter().collect();
+    order.sort_by_key(|gap| (std::cmp::Reverse(gap.dur()), gap.start));
+    table.left_out = order.len().saturating_sub(top) as u64;
+    for gap in order.into_iter().take(top) {
+        let [host, launch, sync, input, communication, unknown] = gap.causes;
+        let device = devices.list.get(gap.device);
+        let next = gap.next.and_then(|next| name_of(trace, next));
+        table.push([
+            since_start_ns(start, gap.start).into(),
+            gap.dur().into(),
+            device.map(|device| device.name.as_str()).into(),
+            gap.cause().as_str().into(),
+            host.into(),
+            launch.into(),
+            sync.into(),
+            input.into(),
+            communication.into(),
+            unknown.into(),
+            next.map(|name| trace.name(name)).into(),
+            gap.next.into(),
+            gap.launch.into(),
+        ]);
+    }
+    table
+}
+
+fn by_device(trace: &Trace, devices: &Devices<'_>, found: &Idle) -> Table {
+    let mut columns = vec![
+        Column::new("host", "Host", Unit::Text),
+        Column::new("device", "Device", Unit::Text),
+        Column::new("idle_ns", "Idle", Unit::Ns),
+        Column::new("gaps", "Gaps", Unit::Count),
+    ];
+    let keys = [
+        ("host_ns", "Host"),
+        ("launch_ns", "Launch"),
+        ("synchronisation_ns", "Synchronisation"),
+        ("input_ns", "Input"),
+        ("communication_ns", "Communication"),
+        ("unknown_ns", "Unknown"),
+    ];
+    columns.extend(keys.map(|(key, title)| Column::new(key, title, Unit::Ns)));
+    let mut table = Table::new(columns);
+    for (place, device) in devices.list.iter().enumerate() {
+        let own = Idle {
+            gaps: found
+                .gaps
+                .iter()
+                .filter(|gap| gap.device == place)
+                .copied()
+                .collect(),
+            ..Idle::default()
+        };
+        let causes = own.causes();
+        let idle: i64 = causes.iter().map(|dur| dur.ps()).sum();
+        let file = trace.files().get(device.file);
+        let [host, launch, sync, input, communication, unknown] = causes;
+        table.push([
+            file.map(|file| file.spec.host.as_str()).into(),
+            device.name.as_str().into(),
+            Dur::from_ps(idle).into(),
+            own.gaps.len().into(),
+            host.into(),
+            launch.into(),
+            sync.into(),
+            input.into(),
+            communication.into(),
+            unknown.into(),
+        ]);
+    }
+    table
+}
+
+fn hta(trace: &Trace, found: &Idle) -> Table {
+    let mut table = Table::new(vec![
+        Column::new("host", "Host", Unit::Text),
+        Column::new("stream", "Stream", Unit::Text),
+        Column::new("host_wait_ns", "host_wait", Unit::Ns),
+        Column::new("kernel_wait_ns", "kernel_wait", Unit::Ns),
+        Column::new("other_ns", "other", Unit::Ns),
+    ]);
+    for stream in &found.hta {
+        let track = trace.tracks().get(stream.track.index());
+        let file = track.and_then(|track| trace.files().get(track.file));
+        table.push([
+            file.map(|file| file.spec.host.as_str()).into(),
+            track.map(|track| track.name.as_str()).into(),
+            stream.host_wait.into(),
+            stream.kernel_wait.into(),
+            stream.other.into(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,202 @@
+//! [`ranks`](crate::ranks) as a report.
+
+use stepscope_model::Cancelled;
+use stepscope_store::Trace;
+
+use crate::device::Devices;
+use crate::parallel::Cancel;
+use crate::ranks::{Measure, Ranks, ranks};
+use crate::report::{Column, Report, Table, Unit, duration, run_start, since_start_ns};
+use crate::reports::Options;
+use crate::reports::kernels::range_of;
+
+const KIND: &str = "ranks";
+
+/// What rows can be.
+pub(super) const BY: &[&str] = &["step", "rank", "measure"];
+
+pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
+    let devices = Devices::of(trace, cancel)?;
+    let found = ranks(trace, &devices, &range_of(trace, options), cancel)?;
+    if found.ranks.is_empty() {
+        return Ok(Report::missing(
+            KIND,
+            "nothing that a rank does is in this run",
+            "record one trace for each rank and put the files into one folder",
+        ));
+    }
+    if found.ranks.len() < 2 {
+        return Ok(Report::missing(
+            KIND,
+            "only one rank is in this run",
+            "put the traces of all ranks into one folder, one file for each: \
+             torch.profiler.tensorboard_trace_handler(dir), jax.profiler.start_trace(dir)",
+        ));
+    }
+    let mut report = Report::new(KIND);
+    report.sentence = sentence(&found);
+    report.scalar("ranks", "Ranks", Unit::Count, found.ranks.len());
+    let steps = found.cells.iter().filter(|cell| cell.rank == 0).count();
+    report.scalar("steps", "Steps of the first", Unit::Count, steps);
+    let cells = by_step(trace, &found);
+    let each = by_rank(&found);
+    let measures = by_measure(&found);
+    let (rows, others) = match options.by.as_deref() {
+        Some("rank") => (each, vec![("measures", "Measures", measures)]),
+        Some("measure") => (measures, vec![("ranks", "Medians of the ranks", each)]),
+        _ => (
+            cells,
+            vec![
+                ("ranks", "Medians of the ranks", each),
+                ("measures", "Measures", measures),
+            ],
+        ),
+    };
+    report.table = rows;
+    report.table.cut(options.top);
+    for (name, title, table) in others {
+        report.section(name, title, table);
+    }
+    if found.cells.iter().any(|cell| cell.step.is_none()) {
+        report
+            .notes
+            .push("Ranks without marked steps are measured over their whole recording.".to_owned());
+    }
+    report.notes.push(
+        "A value is an outlier when it is farther from the median of the ranks at this step than \
+         three scaled median deviations and 5 % of the step."
+            .to_owned(),
+    );
+    Ok(report)
+}
+
+fn sentence(found: &Ranks) -> String {
+    // The slowest makes the others wait: it computes longest, or communicates least.
+    let extremes = |measure: Measure| {
+        let medians: Vec<_> = (0..found.ranks.len())
+            .filter_map(|rank| found.median(rank, measure).map(|dur| (dur, rank)))
+            .collect();
+        let low = medians.iter().min().copied();
+        low.zip(medians.iter().max().copied())
+    };
+    let step = extremes(Measure::Step).map_or(0.0, |(_, (dur, _))| dur.as_ns_f64());
+    let Some(((low, least), (high, most))) = extremes(Measure::ExposedCommunication) else {
+        return "Nothing was measured.".to_owned();
+    };
+    let apart = high.as_ns_f64() - low.as_ns_f64();
+    if apart > step * 0.05 {
+        return format!(
+            "{} waits least in communication and is probably late: {} spends {} more there each step.",
+            found.ranks[least].name,
+            found.ranks[most].name,
+            duration(apart)
+        );
+    }
+    match extremes(Measure::Step) {
+        Some(((low, _), (high, slowest))) if high.ps() - low.ps() > low.ps() / 20 => format!(
+            "{} is slowest: {} a step, the fastest {}.",
+            found.ranks[slowest].name,
+            duration(high.as_ns_f64()),
+            duration(low.as_ns_f64())
+        ),
+        _ => {
+            "The ranks are even: no step time or communication differs by 5 % of a step.".to_owned()
+        }
+    }
+}
+
+fn by_step(trace: &Trace, found: &Ranks) -> Table {
+    let start = run_start(trace);
+    let mut columns = vec![
+        Column::new("rank", "Rank", Unit::Text),
+        Column::new("step", "Step", Unit::Number),
+        Column::new("start_ns", "Start", Unit::Ns),
+    ];
+    columns
+        .extend(Measure::ALL.map(|measure| Column::new(measure.key(), measure.title(), Unit::Ns)));
+    columns.push(Column::new("outlier", "Outlier in", Unit::Text));
+    let mut table = Table::new(columns);
+    for cell in &found.cells {
+        let [step, compute, communication, exposed, idle, input] = cell.values;
+        let outlier: Vec<&str> = Measure::ALL
+            .into_iter()
+            .zip(cell.outliers)
+            .filter(|(_, outlier)| *outlier)
+            .map(|(measure, _)| measure.title())
+            .collect();
+        table.push([
+            found.ranks[cell.rank].name.as_str().into(),
+            cell.step.into(),
+            since_start_ns(start, cell.start).into(),
+            step.into(),
+            compute.into(),
+            communication.into(),
+            exposed.into(),
+            idle.into(),
+            input.into(),
+            (!outlier.is_empty()).then(|| outlier.join(", ")).into(),
+        ]);
+    }
+    table
+}
+
+fn by_rank(found: &Ranks) -> Table {
+    let mut columns = vec![
+        Column::new("rank", "Rank", Unit::Text),
+        Column::new("steps", "Steps", Unit::Count),
+    ];
+    columns
+        .extend(Measure::ALL.map(|measure| Column::new(measure.key(), measure.title(), Unit::Ns)));
+    columns.push(Column::new("outliers", "Outliers", Unit::Count));
+    let mut table = Table::new(columns);
+    for (rank, facts) in found.ranks.iter().enumerate() {
+        let median = |measure| found.median(rank, measure).into();
+        let outliers: usize = Measure::ALL
+            .into_iter()
+            .map(|measure| found.outliers(rank, measure))
+            .sum();
+        let steps = found.cells.iter().filter(|cell| cell.rank == rank).count();
+        table.push([
+            facts.name.as_str().into(),
+            steps.into(),
+            median(Measure::Step),
+            median(Measure::Compute),
+            median(Measure::Communication),
+            median(Measure::ExposedCommunication),
+            median(Measure::Idle),
+            median(Measure::Input),
+            outliers.into(),
+        ]);
+    }
+    table
+}
+
+fn by_measure(found: &Ranks) -> Table {
+    let mut table = Table::new(vec![
+        Column::new("measure", "Measure", Unit::Text),
+        Column::new("median_ns", "Median", Unit::Ns),
+        Column::new("lowest", "Lowest", Unit::Text),
+        Column::new("lowest_ns", "Lowest", Unit::Ns),
+        Column::new("highest", "Highest", Unit::Text),
+        Column::new("highest_ns", "Highest", Unit::Ns),
+    ]);
+    for measure in Measure::ALL {
+        let mut medians: Vec<_> = (0..found.ranks.len())
+            .filter_map(|rank| found.median(rank, measure).map(|dur| (dur, rank)))
+            .collect();
+        medians.sort_unstable();
+        let (Some(low), Some(high)) = (medians.first(), medians.last()) else {
+            continue;
+        };
+        let middle = medians.get((medians.len() - 1) / 2);
+        table.push([
+            measure.title().into(),
+            middle.map(|middle| middle.0).into(),
+            found.ranks[low.1].name.as_str().into(),
+            low.0.into(),
+            found.ranks[high.1].name.as_str().into(),
+            high.0.into(),
+        ]);
+    }
+    table
+}
