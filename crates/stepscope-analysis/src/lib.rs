@@ -26,3 +26,4 @@ pub mod reports;
 pub mod search;
 pub mod steps;
 pub mod survey;
+pub mod torch;

@@ -8,6 +8,7 @@
 mod device;
 mod reports;
 mod traces;
+mod torch_tables;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

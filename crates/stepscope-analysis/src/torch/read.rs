@@ -1,0 +1,966 @@
+//! From the slices of a trace to torch's function events.
+
+use rustc_hash::FxHashMap;
+use stepscope_model::{ArgValue, Cancelled, NameId, Time, TrackId, TrackKind};
+use stepscope_store::{EventId, FactValue, Trace};
+
+use super::averages::Grouping;
+use super::texts::{Lists, Texts};
+use super::{flops, tree};
+use crate::parallel::{self, Cancel};
+
+/// In place of an event's position: there is none.
+pub const NO_EVENT: u32 = u32::MAX;
+
+/// Utility operators that torch leaves out of its tables.
+const FILTERED: [&str; 8] = [
+    MEMORY,
+    OUT_OF_MEMORY,
+    "profiler::_record_function_enter",
+    "profiler::_record_function_enter_new",
+    "profiler::_record_function_exit",
+    "aten::is_leaf",
+    "aten::output_nr",
+    "aten::_version",
+];
+
+const MEMORY: &str = "[memory]";
+const OUT_OF_MEMORY: &str = "[OutOfMemory]";
+
+/// Python functions that torch leaves out of stacks: parts of an entry that occur together.
+const FILTERED_FRAMES: [(&str, &str); 6] = [
+    ("autograd/__init__", "_make_grads"),
+    ("autograd/__init__", "backward"),
+    ("torch/tensor", "backward"),
+    ("_internal/common_utils", "prof_callable"),
+    ("_internal/common_utils", "prof_func_call"),
+    ("_internal/common_utils", "prof_meth_call"),
+];
+
+/// Where an event ran, in torch's words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Device {
+    /// On the host.
+    #[default]
+    Cpu,
+    /// On a GPU of NVIDIA or AMD.
+    Cuda,
+    /// On a GPU of Intel.
+    Xpu,
+    /// On Meta's accelerator.
+    Mtia,
+    /// On an accelerator of a backend outside of torch.
+    PrivateUse1,
+}
+
+impl Device {
+    /// Member of torch's `DeviceType`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cpu => "CPU",
+            Self::Cuda => "CUDA",
+            Self::Xpu => "XPU",
+            Self::Mtia => "MTIA",
+            Self::PrivateUse1 => "PrivateUse1",
+        }
+    }
+
+    /// What torch calls `use_device`, in lower case.
+    const fn use_device(self) -> Option<&'static str> {
+        match self {
+            Self::Cpu => None,
+            Self::Cuda => Some("cuda"),
+            Self::Xpu => Some("xpu"),
+            Self::Mtia => Some("mtia"),
+            Self::PrivateUse1 => Some("privateuse1"),
+        }
+    }
+
+    /// Of the number that memory records carry (c10's `DeviceType`); `None` for those whose memory
+    /// torch counts nowhere.
+    pub(crate) const fn of_memory(number: i64) -> Option<Self> {
+        match number {
+            0 | 2 | 5 => Some(Self::Cpu),
+            1 | 6 => Some(Self::Cuda),
+            12 => Some(Self::Xpu),
+            20 => Some(Self::PrivateUse1),
+            _ => None,
+        }
+    }
+}
+
+/// What an event is, by its category.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// An operator or a label: what kernels are attributed to.
+    Frontend { annotation: bool },
+    /// A call of the device's runtime, or the profiler's own work.
+    Host,
+    /// Work of a device.
+    Device { on: Device, annotation: bool },
+    /// A Python function: a frame of stacks.
+    Python,
+    /// A record of memory that stands for itself.
+    Memory,
+}
+
+impl Class {
+    fn of(category: &str) -> Option<Self> {
+        let device = |on| Self::Device {
+            on,
+            annotation: false,
+        };
+        Some(match category.to_ascii_lowercase().as_str() {
+            "cpu_op" | "operator" => Self::Frontend { annotation: false },
+            "user_annotation" => Self::Frontend { annotation: true },
+            "kernel" | "concurrent_kernel" | "gpu_memcpy" | "memcpy" | "gpu_memset" | "memset"
+            | "cuda_sync" | "cuda_profiler_range" => device(Device::Cuda),
+            "gpu_user_annotation" => Self::Device {
+                on: Device::Cuda,
+                annotation: true,
+            },
+            "mtia_ccp_events" | "mtia_workloadd" => device(Device::Mtia),
+            "python_function" => Self::Python,
+            "runtime" | "overhead" => Self::Host,
+            other if other.ends_with("_runtime") || other.ends_with("_driver") => Self::Host,
+            _ => return None,
+        })
+    }
+}
+
+/// One event, as torch's `FunctionEvent`.
+#[derive(Clone, Debug, Default)]
+pub struct FunctionEvent {
+    /// The slice or instant of the trace.
+    pub event: EventId,
+    pub(super) name: u32,
+    pub(super) overload: u32,
+    pub(super) shapes: u32,
+    pub(super) stack: u32,
+    /// Begin, microseconds since the profiler's start.
+    pub start_us: f64,
+    /// End, microseconds since the profiler's start.
+    pub end_us: f64,
+    /// A number for its thread; events of a device have one for their queue.
+    pub thread: u32,
+    /// Where it ran.
+    pub device: Device,
+    /// It began and ended on different threads: no children, no self time.
+    pub is_async: bool,
+    /// A label of the program, on the host or mirrored on a device.
+    pub is_user_annotation: bool,
+    /// Position of the event that encloses it, or [`NO_EVENT`].
+    pub parent: u32,
+    pub(super) children: Vec<u32>,
+    /// Lengths of the kernels that it launched, microseconds.
+    pub(super) kernels: Vec<f64>,
+    /// An operator or a label, and no call of a runtime.
+    pub(super) is_frontend: bool,
+    /// Bytes of host memory allocated less freed while it ran, by any thread.
+    pub cpu_memory_usage: i64,
+    /// The same of devices.
+    pub device_memory_usage: i64,
+    /// See [`flops`](super::flops); 0 when not counted.
+    pub flops: u64,
+    /// Links an operator and its backward function; -1 without one.
+    pub sequence: i64,
+    /// torch's number of the thread of the forward operator; 0 without one.
+    pub(super) forward_thread: i64,
+    /// See [`Self::device_time_total`].
+    pub(super) device_time_us: f64,
+}
+
+impl FunctionEvent {
+    /// Its own interval, microseconds; 0 on a device.
+    pub fn cpu_time_total(&self) -> f64 {
+        match self.device {
+            Device::Cpu => self.end_us - self.start_us,
+            _ => 0.0,
+        }
+    }
+
+    /// Its kernels and those of its children, microseconds; its own interval on a device.
+    pub fn device_time_total(&self) -> f64 {
+        self.device_time_us
+    }
+
+    fn same_place(&self, other: &Self) -> bool {
+        self.start_us.total_cmp(&other.start_us).is_eq()
+            && self.end_us.total_cmp(&other.end_us).is_eq()
+    }
+}
+
+/// All events of a run in torch's order (by begin, longest first), as trees.
+#[derive(Clone, Debug, Default)]
+pub struct FunctionEvents {
+    /// The events.
+    pub events: Vec<FunctionEvent>,
+    /// `cuda`, `xpu`, ... when a device was seen.
+    pub use_device: Option<&'static str>,
+    /// Memory was recorded.
+    pub profile_memory: bool,
+    /// Operations were counted.
+    pub with_flops: bool,
+    /// Files that hold such events, in the run's order.
+    pub files: Vec<usize>,
+    /// What a reader must know.
+    pub notes: Vec<String>,
+    pub(super) texts: Texts,
+    pub(super) lists: Lists,
+}
+
+impl FunctionEvents {
+    /// Name of an event, as tables print it.
+    pub fn name(&self, event: &FunctionEvent) -> &str {
+        self.texts.get(event.name)
+    }
+
+    /// Shapes of its inputs, as Python prints the list; empty when not recorded.
+    pub fn input_shapes(&self, event: &FunctionEvent) -> &str {
+        self.texts.get(event.shapes)
+    }
+
+    /// Name of the operator's overload; empty when not recorded.
+    pub fn overload_name(&self, event: &FunctionEvent) -> &str {
+        self.texts.get(event.overload)
+    }
+
+    /// The Python functions around it, the innermost first.
+    pub fn stack(&self, event: &FunctionEvent) -> impl Iterator<Item = &str> {
+        self.lists
+            .get(event.stack)
+            .iter()
+            .map(|frame| self.texts.get(*frame))
+    }
+
+    /// Self time on the host: the event's own, less its children's.
+    pub fn self_cpu_time(&self, event: &FunctionEvent) -> f64 {
+        if event.is_async || event.device != Device::Cpu {
+            return 0.0;
+        }
+        event.cpu_time_total() - self.sum(event, FunctionEvent::cpu_time_total)
+    }
+
+    /// Self time on devices: the event's own, less its children's.
+    pub fn self_device_time(&self, event: &FunctionEvent) -> f64 {
+        if event.is_async {
+            return 0.0;
+        }
+        match event.device {
+            Device::Cpu => {
+                event.device_time_total() - self.sum(event, FunctionEvent::device_time_total)
+            }
+            _ => event.device_time_total(),
+        }
+    }
+
+    fn sum(&self, event: &FunctionEvent, of: impl Fn(&FunctionEvent) -> f64) -> f64 {
+        self.children(event).fold(0.0, |sum, child| sum + of(child))
+    }
+
+    /// Events directly inside it.
+    pub fn children<'a>(
+        &'a self,
+        event: &'a FunctionEvent,
+    ) -> impl Iterator<Item = &'a FunctionEvent> {
+        event
+            .children
+            .iter()
+            .filter_map(|child| self.events.get(*child as usize))
+    }
+
+    /// Self memory of the host: the event's own, less its children's.
+    pub fn self_cpu_memory(&self, event: &FunctionEvent) -> i64 {
+        self.self_memory(event, |event| event.cpu_memory_usage)
+    }
+
+    /// Self memory of devices: the event's own, less its children's.
+    pub fn self_device_memory(&self, event: &FunctionEvent) -> i64 {
+        self.self_memory(event, |event| event.device_memory_usage)
+    }
+
+    fn self_memory(&self, event: &FunctionEvent, of: impl Fn(&FunctionEvent) -> i64) -> i64 {
+        if event.is_async || event.device != Device::Cpu {
+            return 0;
+        }
+        of(event) - self.children(event).map(of).sum::<i64>()
+    }
+
+    /// Stacks with a whole-microsecond metric as `export_stacks` writes them, one line each:
+    /// `outer;...;inner VALUE`. `device` asks for self time on devices instead of the host.
+    pub fn export_stacks(&self, device: bool) -> String {
+        let mut out = String::new();
+        for event in &self.events {
+            let value = if device {
+                self.self_device_time(event)
+            } else {
+                self.self_cpu_time(event)
+            };
+            let frames = self.lists.get(event.stack);
+            // Whole microseconds, as Python's `int`.
+            let whole = value.trunc();
+            if frames.is_empty() || whole < 1.0 {
+                continue;
+            }
+            for (number, frame) in frames.iter().rev().enumerate() {
+                if number > 0 {
+                    out.push(';');
+                }
+                let text = self.texts.get(*frame);
+                out.extend(text.chars().map(|letter| match letter {
+                    ' ' | ';' | '\t' | '\n' => '_',
+                    other => other,
+                }));
+            }
+            out.push_str(&format!(" {whole:.0}\n"));
+        }
+        out
+    }
+
+    /// Reads the events of every file of the run that has some. `wanted` says which arguments are
+    /// decoded: shapes, stacks and overloads are empty unless they are grouped by.
+    pub fn read(trace: &Trace, wanted: Grouping, cancel: &Cancel) -> Result<Self, Cancelled> {
+        let mut out = Self::default();
+        for file in 0..trace.files().len() {
+            let from = out.events.len();
+            FileReader::new(trace, file, wanted, &mut out).read(cancel)?;
+            if out.events.len() > from {
+                out.files.push(file);
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// A Python function on a thread, for stacks that the file does not spell out.
+struct Frame {
+    start: Time,
+    end: Time,
+    name: NameId,
+}
+
+/// What the arguments of one event say.
+#[derive(Default)]
+struct Args {
+    external: Option<i64>,
+    correlation: Option<i64>,
+    order: Option<u32>,
+    sequence: Option<i64>,
+    forward_thread: Option<i64>,
+    dims: String,
+    concrete: String,
+    overload: String,
+    stack: Option<String>,
+}
+
+struct FileReader<'a> {
+    trace: &'a Trace,
+    file: usize,
+    wanted: Grouping,
+    out: &'a mut FunctionEvents,
+    classes: FxHashMap<NameId, Option<Class>>,
+    threads: FxHashMap<(Option<i64>, Option<i64>), u32>,
+    /// Python functions of each thread, by begin.
+    frames: FxHashMap<u32, Vec<Frame>>,
+    memory: Vec<Memory>,
+    flops: bool,
+}
+
+/// One `[memory]` or `[OutOfMemory]` instant.
+struct Memory {
+    event: EventId,
+    at: Time,
+    bytes: i64,
+    device: Option<Device>,
+    thread: u32,
+    out_of_memory: bool,
+    used: bool,
+}
+
+/// A slice on its way to an event.
+struct Raw {
+    event: FunctionEvent,
+    start: Time,
+    end: Time,
+    class: Class,
+    args: Args,
+}
+
+impl<'a> FileReader<'a> {
+    fn new(trace: &'a Trace, file: usize, wanted: Grouping, out: &'a mut FunctionEvents) -> Self {
+        Self {
+            trace,
+            file,
+            wanted,
+            out,
+            classes: FxHashMap::default(),
+            threads: FxHashMap::default(),
+            frames: FxHashMap::default(),
+            memory: Vec::new(),
+            flops: false,
+        }
+    }
+
+    fn flag(&self, name: &str) -> bool {
+        let fact = self
+            .trace
+            .files()
+            .get(self.file)
+            .and_then(|file| file.fact(name));
+        matches!(fact, Some(FactValue::Int(1) | FactValue::Bool(true)))
+    }
+
+    fn class(&mut self, category: NameId) -> Option<Class> {
+        let trace = self.trace;
+        *self
+            .classes
+            .entry(category)
+            .or_insert_with(|| Class::of(trace.name(category)))
+    }
+
+    fn read(mut self, cancel: &Cancel) -> Result<(), Cancelled> {
+        let mut raw = self.collect();
+        if raw.is_empty() {
+            return Ok(());
+        }
+        cancel.check()?;
+        let with_device = raw.iter().any(|raw| matches!(raw.class, Class::Device { .. }));
+        self.flops = self.flag("with_flops");
+        let all = with_device || self.flops || self.wanted.needs_args();
+        self.fill_args(&mut raw, all, cancel)?;
+        self.out.with_flops |= self.flops;
+        self.out.profile_memory |= self.flag("profile_memory") || !self.memory.is_empty();
+        self.note_device(&raw);
+        self.place(&mut raw);
+        self.attribute_memory(&mut raw);
+        self.finish(raw);
+        Ok(())
+    }
+
+    /// Every slice that is an event of torch, without its arguments.
+    fn collect(&mut self) -> Vec<Raw> {
+        let mut raw = Vec::new();
+        let mut start = None;
+        let first_thread = self
+            .out
+            .events
+            .iter()
+            .map(|event| event.thread + 1)
+            .max()
+            .unwrap_or(0);
+        for (at, track) in self.trace.tracks().iter().enumerate() {
+            if track.file != self.file || track.derived || track.kind == TrackKind::Group {
+                continue;
+            }
+            let id = TrackId(u32::try_from(at).unwrap_or(u32::MAX));
+            let next = first_thread + u32::try_from(self.threads.len()).unwrap_or(u32::MAX);
+            let thread = *self.threads.entry((track.pid, track.tid)).or_insert(next);
+            self.collect_slices(id, thread, &mut raw);
+            self.collect_instants(id, thread, &mut start);
+        }
+        let earliest = raw.iter().map(|raw| raw.start).min().unwrap_or_default();
+        let zero = start.unwrap_or(earliest);
+        for raw in &mut raw {
+            raw.event.start_us = microseconds(raw.start, zero);
+            raw.event.end_us = microseconds(raw.end, zero);
+        }
+        self.memory.sort_by_key(|memory| memory.at);
+        self.memory_events(zero, &mut raw);
+        raw
+    }
+
+    fn collect_slices(&mut self, track: TrackId, thread: u32, raw: &mut Vec<Raw>) {
+        let slices = self.trace.slices(track);
+        for index in 0..slices.len() {
+            let Some(class) = self.class(slices.category.get(index)) else {
+                continue;
+            };
+            let (start, end) = (slices.start[index], slices.end(index));
+            let name = slices.name[index];
+            if class == Class::Python {
+                self.frames
+                    .entry(thread)
+                    .or_default()
+                    .push(Frame { start, end, name });
+                continue;
+            }
+            let text = self.trace.name(name);
+            if FILTERED.contains(&text) {
+                continue;
+            }
+            let (device, is_user_annotation) = match class {
+                Class::Device { on, annotation } => (on, annotation),
+                Class::Frontend { annotation } => (Device::Cpu, annotation),
+                Class::Host | Class::Python | Class::Memory => (Device::Cpu, false),
+            };
+            let shown = match text.strip_prefix("ProfilerStep#") {
+                Some(_) => "ProfilerStep*",
+                None => text,
+            };
+            raw.push(Raw {
+                event: FunctionEvent {
+                    event: slices.id(index),
+                    name: self.out.texts.id(shown),
+                    thread,
+                    device,
+                    is_user_annotation,
+                    is_frontend: matches!(class, Class::Frontend { .. }),
+                    is_async: class == Class::Frontend { annotation: true } && is_work(text),
+                    parent: NO_EVENT,
+                    sequence: -1,
+                    ..FunctionEvent::default()
+                },
+                start,
+                end,
+                class,
+                args: Args::default(),
+            });
+        }
+    }
+
+    fn collect_instants(&mut self, track: TrackId, thread: u32, start: &mut Option<Time>) {
+        let instants = self.trace.instants(track);
+        for (index, at) in instants.at.iter().enumerate() {
+            let name = self.trace.name(instants.name[index]);
+            if name == "Iteration Start: PyTorch Profiler" {
+                *start = Some(*at);
+            }
+            let out_of_memory = name == OUT_OF_MEMORY;
+            if name != MEMORY && !out_of_memory {
+                continue;
+            }
+            let number = u32::try_from(index).unwrap_or(u32::MAX);
+            let event = EventId(instants.first_id.0.saturating_add(number));
+            let (mut bytes, mut device) = (0, None);
+            // What cannot be read counts as nothing, as torch does with records of other devices.
+            let _ = self.trace.args(event, &mut |key, value| match key {
+                "Bytes" => bytes = whole(value).unwrap_or(0),
+                "Device Type" => device = whole(value).and_then(Device::of_memory),
+                _ => {}
+            });
+            self.memory.push(Memory {
+                event,
+                at: *at,
+                bytes,
+                device,
+                thread,
+                out_of_memory,
+                used: false,
+            });
+        }
+    }
+
+    /// Reads arguments: of all events, or only of those whose order they decide.
+    fn fill_args(&self, raw: &mut [Raw], all: bool, cancel: &Cancel) -> Result<(), Cancelled> {
+        let wanted: Vec<usize> = if all {
+            (0..raw.len()).collect()
+        } else {
+            let mut order: Vec<usize> = (0..raw.len()).collect();
+            order.sort_by(|a, b| by_place(&raw[*a].event, &raw[*b].event));
+            let mut tied = Vec::new();
+            for pair in order.windows(2) {
+                if raw[pair[0]].event.same_place(&raw[pair[1]].event) {
+                    tied.extend_from_slice(pair);
+                }
+            }
+            tied.dedup();
+            tied
+        };
+        let read = &*raw;
+        let pieces = parallel::pieces(std::iter::once((TrackId(0), 0..wanted.len())));
+        let found = parallel::scan(&pieces, cancel, Vec::new, |found, piece| {
+            for index in &wanted[piece.indexes.clone()] {
+                found.push((*index, self.args(&read[*index])));
+            }
+        })?;
+        for (index, args) in found.into_iter().flatten() {
+            raw[index].args = args;
+        }
+        Ok(())
+    }
+
+    fn args(&self, raw: &Raw) -> Args {
+        let mut args = Args::default();
+        let frontend = matches!(raw.class, Class::Frontend { .. });
+        let shapes = frontend && (self.wanted.input_shape || self.flops);
+        let _ = self
+            .trace
+            .args(raw.event.event, &mut |key, value| match key {
+                "External id" | "external id" => args.external = whole(value),
+                "correlation" => args.correlation = whole(value),
+                "Ev Idx" => args.order = whole(value).and_then(|order| u32::try_from(order).ok()),
+                "Sequence number" => args.sequence = whole(value),
+                "Fwd thread id" => args.forward_thread = whole(value),
+                "Input Dims" | "Input dims" if shapes => args.dims = json(value),
+                "Concrete Inputs" if shapes => args.concrete = json(value),
+                "Overload name" | "Overload Name" => args.overload = text(value),
+                "Call stack" | "Call Stack" if frontend => args.stack = Some(text(value)),
+                _ => {}
+            });
+        args
+    }
+
+    fn note_device(&mut self, raw: &[Raw]) {
+        let seen = raw.iter().map(|raw| raw.event.device);
+        let of_memory = self.memory.iter().filter_map(|memory| memory.device);
+        let mut on = seen.chain(of_memory).filter(|on| *on != Device::Cpu);
+        if self.out.use_device.is_none() {
+            self.out.use_device = on.next().and_then(Device::use_device);
+        }
+    }
+
+    /// Interns what the arguments say and brings the events into torch's order.
+    fn place(&mut self, raw: &mut Vec<Raw>) {
+        for raw in raw.iter_mut() {
+            let args = &raw.args;
+            raw.event.sequence = args.sequence.unwrap_or(-1);
+            raw.event.forward_thread = args.forward_thread.unwrap_or(0);
+            raw.event.overload = self.out.texts.id(&args.overload);
+            if self.out.with_flops && !args.dims.is_empty() {
+                let name = self.out.texts.get(raw.event.name);
+                raw.event.flops = flops::of(name, &args.dims, &args.concrete);
+            }
+            if matches!(raw.class, Class::Frontend { .. }) && self.wanted.input_shape {
+                let shapes = match args.dims.as_str() {
+                    "" => "[]".to_owned(),
+                    dims => as_python(dims),
+                };
+                raw.event.shapes = self.out.texts.id(&shapes);
+            } else if self.wanted.input_shape {
+                raw.event.shapes = self.out.texts.id("[]");
+            }
+        }
+        raw.sort_by(|a, b| {
+            by_place(&a.event, &b.event)
+                .then_with(|| rank(a).cmp(&rank(b)))
+        });
+        if self.wanted.stack > 0 {
+            self.stacks(raw);
+        }
+    }
+
+    /// Stacks: as the file spells them, or the Python functions that were open.
+    fn stacks(&mut self, raw: &mut [Raw]) {
+        let mut open: FxHashMap<u32, (usize, Vec<usize>)> = FxHashMap::default();
+        let trace = self.trace;
+        for frames in self.frames.values_mut() {
+            frames.sort_by_key(|frame| (frame.start, std::cmp::Reverse(frame.end)));
+        }
+        for raw in raw.iter_mut() {
+            if raw.event.device != Device::Cpu {
+                continue;
+            }
+            let mut list = Vec::new();
+            if let Some(stack) = &raw.args.stack {
+                let frames = stack.split(';').map(str::trim);
+                for frame in frames.filter(|frame| !frame.is_empty() && is_shown(frame)) {
+                    list.push(self.out.texts.id(frame));
+                }
+            } else if let Some(frames) = self.frames.get(&raw.event.thread) {
+                let (next, stack) = open.entry(raw.event.thread).or_default();
+                while let Some(frame) = frames.get(*next).filter(|frame| frame.start <= raw.start) {
+                    while stack.last().is_some_and(|top| frames[*top].end <= frame.start) {
+                        stack.pop();
+                    }
+                    stack.push(*next);
+                    *next += 1;
+                }
+                for at in stack.iter().rev() {
+                    let frame = &frames[*at];
+                    let text = trace.name(frame.name);
+                    if is_shown(text) {
+                        list.push(self.out.texts.id(text));
+                    }
+                }
+            }
+            raw.event.stack = self.out.lists.id(&list);
+        }
+    }
+
+    /// Memory by time, whatever thread allocated it, as torch does: within the interval as it is
+    /// after a division and a multiplication in floating point.
+    fn attribute_memory(&mut self, raw: &mut [Raw]) {
+        if self.memory.is_empty() {
+            return;
+        }
+        let Some(facts) = self.trace.files().get(self.file) else {
+            return;
+        };
+        let unix = facts.epoch.unix_ns.unwrap_or(facts.epoch.origin_ns);
+        let absolute = |time: Time| {
+            let own = time.since(Time::ZERO.saturating_add(facts.shift));
+            unix.saturating_add(own.ps().div_euclid(1_000))
+        };
+        let at: Vec<i64> = self
+            .memory
+            .iter()
+            .map(|memory| absolute(memory.at))
+            .collect();
+        let mut cpu = vec![0_i64];
+        let mut device = vec![0_i64];
+        for memory in &self.memory {
+            let counts = !memory.out_of_memory;
+            let (mut on_cpu, mut on_device) = (0, 0);
+            match memory.device {
+                Some(Device::Cpu) if counts => on_cpu = memory.bytes,
+                Some(_) if counts => on_device = memory.bytes,
+                _ => {}
+            }
+            cpu.push(cpu[cpu.len() - 1] + on_cpu);
+            device.push(device[device.len() - 1] + on_device);
+        }
+        let mut covered = vec![0_i32; at.len() + 1];
+        for raw in raw.iter_mut().filter(|raw| raw.event.device == Device::Cpu) {
+            if raw.class == Class::Memory {
+                continue;
+            }
+            let (start, end) = (blurred(absolute(raw.start)), blurred(absolute(raw.end)));
+            let from = at.partition_point(|at| i128::from(*at) < start);
+            let to = at.partition_point(|at| i128::from(*at) <= end).max(from);
+            raw.event.cpu_memory_usage = cpu[to] - cpu[from];
+            raw.event.device_memory_usage = device[to] - device[from];
+            covered[from] += 1;
+            covered[to] -= 1;
+        }
+        let mut open = 0;
+        for (memory, change) in self.memory.iter_mut().zip(covered) {
+            open += change;
+            memory.used = open > 0;
+        }
+    }
+
+    /// A stand-in for each memory record, in case no operator covers it.
+    fn memory_events(&mut self, zero: Time, raw: &mut Vec<Raw>) {
+        let shapes = if self.wanted.input_shape { "[]" } else { "" };
+        let shapes = self.out.texts.id(shapes);
+        for memory in &self.memory {
+            let name = if memory.out_of_memory {
+                OUT_OF_MEMORY
+            } else {
+                MEMORY
+            };
+            let at = microseconds(memory.at, zero);
+            let on_cpu = memory.device == Some(Device::Cpu);
+            let on_device = memory.device.is_some() && !on_cpu;
+            raw.push(Raw {
+                event: FunctionEvent {
+                    event: memory.event,
+                    name: self.out.texts.id(name),
+                    shapes,
+                    start_us: at,
+                    end_us: at,
+                    thread: memory.thread,
+                    parent: NO_EVENT,
+                    sequence: -1,
+                    cpu_memory_usage: if on_cpu { memory.bytes } else { 0 },
+                    device_memory_usage: if on_device { memory.bytes } else { 0 },
+                    ..FunctionEvent::default()
+                },
+                start: memory.at,
+                end: memory.at,
+                class: Class::Memory,
+                args: Args::default(),
+            });
+        }
+    }
+
+    /// Links kernels, builds the trees and hands the events over.
+    fn finish(&mut self, mut raw: Vec<Raw>) {
+        let covered: FxHashMap<EventId, bool> = self
+            .memory
+            .iter()
+            .map(|memory| (memory.event, memory.used && !memory.out_of_memory))
+            .collect();
+        raw.retain(|raw| !covered.get(&raw.event.event).copied().unwrap_or(false));
+        let links = self.links(&mut raw);
+        let mut events: Vec<FunctionEvent> = Vec::with_capacity(raw.len());
+        events.extend(raw.into_iter().map(|raw| raw.event));
+        tree::nest(&mut events);
+        for link in &links {
+            tree::link(&mut events, link);
+        }
+        let mut built = tree::without_repetitions(events);
+        if self.wanted.stack > 0 {
+            tree::backward_stacks(&mut built, &self.out.texts);
+        }
+        tree::device_times(&mut built);
+        let offset = u32::try_from(self.out.events.len()).unwrap_or(u32::MAX);
+        for mut event in built {
+            if event.parent != NO_EVENT {
+                event.parent += offset;
+            }
+            for child in &mut event.children {
+                *child += offset;
+            }
+            self.out.events.push(event);
+        }
+    }
+
+    /// Which operator each kernel belongs to: by the external id that kineto gave it, else (old and
+    /// some newer files repeat the correlation there) by the call that launched it.
+    fn links(&mut self, raw: &mut [Raw]) -> Vec<tree::Link> {
+        let mut by_external: FxHashMap<i64, usize> = FxHashMap::default();
+        let mut by_correlation: FxHashMap<i64, usize> = FxHashMap::default();
+        let mut named = false;
+        for (index, raw) in raw.iter().enumerate() {
+            match raw.class {
+                Class::Frontend { .. } => {
+                    if let Some(id) = raw.args.external {
+                        by_external.insert(id, index);
+                    }
+                }
+                Class::Host => {
+                    if let Some(id) = raw.args.correlation {
+                        by_correlation.insert(id, index);
+                    }
+                }
+                Class::Device { .. } => {
+                    named |= raw.args.external.is_some()
+                        && raw.args.external != raw.args.correlation;
+                }
+                Class::Python | Class::Memory => {}
+            }
+        }
+        let mut links = Vec::new();
+        let mut unlinked = 0_u64;
+        for index in 0..raw.len() {
+            let one = &raw[index];
+            let operator = one
+                .args
+                .external
+                .filter(|id| named && *id > 0)
+                .and_then(|id| by_external.get(&id).copied());
+            match one.class {
+                Class::Host => {
+                    // The call stands on the thread of the operator that it belongs to.
+                    if let Some(operator) = operator {
+                        let (thread, stack) =
+                            (raw[operator].event.thread, raw[operator].event.stack);
+                        raw[index].event.thread = thread;
+                        raw[index].event.stack = stack;
+                    }
+                }
+                Class::Device {
+                    annotation: false, ..
+                } => {
+                    let launch = one
+                        .args
+                        .correlation
+                        .and_then(|id| by_correlation.get(&id).copied());
+                    let length = one.event.end_us - one.event.start_us;
+                    let from = operator.or(launch);
+                    raw[index].event.stack = from.map_or(0, |from| raw[from].event.stack);
+                    match (operator, launch) {
+                        (Some(operator), _) => links.push(tree::Link::to(operator, length)),
+                        (None, Some(launch)) => links.push(tree::Link::above(launch, length)),
+                        (None, None) => unlinked += 1,
+                    }
+                }
+                _ => {}
+            }
+        }
+        if unlinked > 0 {
+            self.out.notes.push(format!(
+                "{unlinked} device events name no operator and no call that launched them; they count in their own rows only"
+            ));
+        }
+        links
+    }
+}
+
+/// Position among events with the same interval.
+fn rank(raw: &Raw) -> (bool, u32) {
+    (
+        raw.class == Class::Memory,
+        raw.args.order.unwrap_or(u32::MAX),
+    )
+}
+
+/// The order of torch's list: by begin, the longest first.
+fn by_place(a: &FunctionEvent, b: &FunctionEvent) -> std::cmp::Ordering {
+    a.start_us
+        .total_cmp(&b.start_us)
+        .then_with(|| b.end_us.total_cmp(&a.end_us))
+}
+
+/// Microseconds from `zero`, as torch divides them.
+fn microseconds(time: Time, zero: Time) -> f64 {
+    let ps = time.since(zero).ps();
+    if ps % 1_000 == 0 {
+        (ps / 1_000) as f64 / 1_000.0
+    } else {
+        ps as f64 / 1_000_000.0
+    }
+}
+
+/// `ns / 1000 * 1000` in floating point, with Python's exact division of whole numbers.
+fn blurred(ns: i64) -> i128 {
+    let (whole, rest) = (ns.div_euclid(1_000), ns.rem_euclid(1_000));
+    let us = whole as f64 + rest as f64 / 1_000.0;
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "nanoseconds since 1970 are far below 2^127, and whole at this size"
+    )]
+    let back = (us * 1_000.0).round() as i128;
+    back
+}
+
+/// Work of a process group: it begins on the thread that asks for it and ends on another.
+fn is_work(name: &str) -> bool {
+    const BACKENDS: [&str; 6] = ["gloo", "nccl", "rccl", "mpi", "ucc", "xccl"];
+    name.split_once(':')
+        .is_some_and(|(backend, rest)| BACKENDS.contains(&backend) && !rest.starts_with(':'))
+}
+
+fn is_shown(frame: &str) -> bool {
+    FILTERED_FRAMES
+        .iter()
+        .all(|(file, function)| !(frame.contains(file) && frame.contains(function)))
+}
+
+fn whole(value: ArgValue<'_>) -> Option<i64> {
+    match value {
+        ArgValue::Int(value) => Some(value),
+        ArgValue::Uint(value) => i64::try_from(value).ok(),
+        ArgValue::Str(text) => text.trim().parse().ok(),
+        _ => None,
+    }
+}
+
+fn text(value: ArgValue<'_>) -> String {
+    match value {
+        ArgValue::Str(text) => text.to_owned(),
+        _ => String::new(),
+    }
+}
+
+fn json(value: ArgValue<'_>) -> String {
+    match value {
+        ArgValue::Json(text) | ArgValue::Str(text) => text.to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// The shapes of a call as Python prints torch's list of them: each a list of numbers, and an empty
+/// one for a list of tensors, which torch does not look into.
+fn as_python(dims: &str) -> String {
+    let mut out = String::with_capacity(dims.len());
+    out.push('[');
+    for (number, shape) in flops::elements(dims).into_iter().enumerate() {
+        if number > 0 {
+            out.push_str(", ");
+        }
+        if shape.get(1..).is_some_and(|inner| inner.contains('[')) {
+            out.push_str("[]");
+            continue;
+        }
+        for letter in shape.chars().filter(|letter| !letter.is_whitespace()) {
+            out.push(letter);
+            if letter == ',' {
+                out.push(' ');
+            }
+        }
+    }
+    out.push(']');
+    out
+}

@@ -1,0 +1,211 @@
+//! `key_averages` from files alone, against what torch itself printed in the run that wrote them.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use stepscope_analysis::parallel::Cancel;
+use stepscope_analysis::torch::{
+    FunctionEvents, Grouping, KeyAverage, KeyAverages, SortBy, TableOptions,
+};
+use stepscope_engine::Run;
+use stepscope_model::ReadContext;
+
+/// The folder of real traces, or nothing, which is said.
+pub(crate) fn traces() -> Option<PathBuf> {
+    let path = std::env::var_os("STEPSCOPE_TRACES").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces"),
+        PathBuf::from,
+    );
+    if path.is_dir() {
+        return Some(path);
+    }
+    println!("not run: the traces folder is absent (STEPSCOPE_TRACES)");
+    None
+}
+
+/// The run in this file.
+pub(crate) fn open(path: &Path) -> Run {
+    let context = std::sync::Arc::new(ReadContext::default());
+    let mut runs = stepscope_engine::open_path(path, &context, false).unwrap();
+    runs.remove(0).unwrap()
+}
+
+pub(crate) fn gunzipped(path: &Path) -> Vec<u8> {
+    let file = std::fs::File::open(path).unwrap();
+    let mut out = Vec::new();
+    flate2::read::GzDecoder::new(file)
+        .read_to_end(&mut out)
+        .unwrap();
+    out
+}
+
+const BY_NAME: Grouping = Grouping {
+    input_shape: false,
+    stack: 0,
+    overload_name: false,
+};
+
+fn averages(run: &Run, by: Grouping) -> KeyAverages {
+    let events = FunctionEvents::read(&run.trace, by, &Cancel::default()).unwrap();
+    events.key_averages(by)
+}
+
+/// The generated files that torch's own averages lie beside.
+fn with_truth(traces: &Path) -> Vec<(PathBuf, PathBuf)> {
+    let mut found = Vec::new();
+    for folder in ["torch_cpu", "torch_multirank/cpu_ddp"] {
+        for entry in std::fs::read_dir(traces.join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            if let Some(stem) = name.strip_suffix(".pt.trace.json.gz") {
+                found.push((path.clone(), path.with_file_name(format!("{stem}.truth"))));
+            }
+        }
+    }
+    found.sort();
+    assert!(found.len() >= 12, "the generated traces: {found:?}");
+    found
+}
+
+fn text<'a>(row: &'a Value, key: &str) -> &'a str {
+    row[key].as_str().unwrap_or("")
+}
+
+#[track_caller]
+fn assert_rows(what: &str, ours: &[KeyAverage], theirs: &[Value]) {
+    assert_eq!(ours.len(), theirs.len(), "{what}: rows");
+    for (row, truth) in ours.iter().zip(theirs) {
+        let what = format!("{what}: {} {:?}", row.key, row.stack);
+        assert_eq!(row.key, text(truth, "key"), "{what}");
+        assert_eq!(Some(row.count), truth["count"].as_u64(), "{what}: count");
+        for (key, value) in [
+            ("cpu_time_total", row.cpu_time_total),
+            ("self_cpu_time_total", row.self_cpu_time_total),
+            ("device_time_total", row.device_time_total),
+            ("self_device_time_total", row.self_device_time_total),
+        ] {
+            let truth = truth[key].as_f64().unwrap();
+            // Microseconds: a millionth of a nanosecond.
+            assert!((value - truth).abs() < 1e-9, "{what}: {key} {value} {truth}");
+        }
+        for (key, value) in [
+            ("cpu_memory_usage", row.cpu_memory_usage),
+            ("self_cpu_memory_usage", row.self_cpu_memory_usage),
+            ("device_memory_usage", row.device_memory_usage),
+            ("self_device_memory_usage", row.self_device_memory_usage),
+        ] {
+            assert_eq!(Some(value), truth[key].as_i64(), "{what}: {key}");
+        }
+        assert_eq!(Some(row.flops), truth["flops"].as_u64(), "{what}: flops");
+        assert_eq!(Some(row.is_async), truth["is_async"].as_bool(), "{what}");
+        let shapes = if row.input_shapes == "[]" {
+            ""
+        } else {
+            &row.input_shapes
+        };
+        assert_eq!(shapes, text(truth, "input_shapes"), "{what}: shapes");
+        if let Some(stack) = truth["stack"].as_array() {
+            let stack: Vec<&str> = stack.iter().filter_map(Value::as_str).collect();
+            assert_eq!(row.stack, stack, "{what}: stack");
+        }
+    }
+}
+
+#[test]
+fn averages_equal_those_of_torch() {
+    let Some(traces) = traces() else { return };
+    for (path, truth) in with_truth(&traces) {
+        let run = open(&path);
+        let json = gunzipped(&truth.join("key_averages.json.gz"));
+        let truth: Value = serde_json::from_slice(&json).unwrap();
+        for (key, by) in [
+            ("key_averages", BY_NAME),
+            (
+                "key_averages_by_shape",
+                Grouping {
+                    input_shape: true,
+                    ..BY_NAME
+                },
+            ),
+            (
+                "key_averages_by_stack5",
+                Grouping {
+                    stack: 5,
+                    ..BY_NAME
+                },
+            ),
+        ] {
+            if let Some(rows) = truth[key].as_array() {
+                let what = format!("{} {key}", path.display());
+                assert_rows(&what, &averages(&run, by).rows, rows);
+            }
+        }
+    }
+}
+
+/// The tables of `key_averages.txt`: what each is, and its text.
+fn tables(text: &str) -> Vec<(&str, &str)> {
+    text.split("== ")
+        .filter(|part| !part.is_empty())
+        .map(|part| {
+            let (title, table) = part.split_once('\n').unwrap();
+            (title, table)
+        })
+        .collect()
+}
+
+#[test]
+fn tables_equal_those_of_torch_to_the_character() {
+    let Some(traces) = traces() else { return };
+    let mut compared = 0;
+    for (path, truth) in with_truth(&traces) {
+        let run = open(&path);
+        let text = std::fs::read_to_string(truth.join("key_averages.txt")).unwrap();
+        for (title, theirs) in tables(&text) {
+            let by = Grouping {
+                input_shape: title.starts_with("group_by_input_shape"),
+                stack: if title.starts_with("group_by_stack_n=5") {
+                    5
+                } else {
+                    0
+                },
+                overload_name: false,
+            };
+            let sort = title.split("sort_by=").nth(1).unwrap();
+            let sort = sort.split(',').next().unwrap();
+            let all = title.contains("every row");
+            let mut ours = averages(&run, by);
+            ours.sort(SortBy::named(sort).unwrap());
+            let ours = ours.table(&TableOptions {
+                row_limit: if all { None } else { Some(10) },
+                max_name_column_width: Some(if all { 200 } else { 55 }),
+                ..TableOptions::default()
+            });
+            assert_eq!(
+                ours.trim_end(),
+                theirs.trim_end(),
+                "{} {title}",
+                path.display()
+            );
+            compared += 1;
+        }
+    }
+    assert!(compared > 30, "{compared}");
+}
+
+#[test]
+fn stacks_equal_those_of_torch() {
+    let Some(traces) = traces() else { return };
+    for name in ["cpu_stack", "cpu_memstack"] {
+        let run = open(&traces.join(format!("torch_cpu/{name}.pt.trace.json.gz")));
+        let by = Grouping {
+            stack: usize::MAX,
+            ..BY_NAME
+        };
+        let events = FunctionEvents::read(&run.trace, by, &Cancel::default()).unwrap();
+        let truth = traces.join(format!("torch_cpu/{name}.truth/stacks.txt"));
+        let truth = std::fs::read_to_string(truth).unwrap();
+        assert_eq!(events.export_stacks(false), truth, "{name}");
+    }
+}
