@@ -17,6 +17,7 @@ pub mod idle;
 mod intervals;
 pub mod kernels;
 pub mod launch;
+pub mod memory;
 pub mod names;
 pub mod ops;
 pub mod parallel;

@@ -10,7 +10,9 @@ mod kernels;
 mod ops;
 mod overview;
 mod ranks;
+mod memory;
 mod steps;
+mod torch_table;
 
 use std::ops::Range;
 
@@ -133,6 +135,20 @@ pub const KINDS: &[Kind] = &[
         question: "Which rank is slow, and at what?",
         by: ranks::BY,
         make: ranks::make,
+    },
+    Kind {
+        name: "memory",
+        title: "Memory",
+        question: "What filled the memory, and when?",
+        by: &["op", "stack", "allocator"],
+        make: memory::make,
+    },
+    Kind {
+        name: "torch-table",
+        title: "torch table",
+        question: "What would key_averages().table() of torch.profiler print?",
+        by: &["name", "shape", "stack", "overload"],
+        make: torch_table::make,
     },
 ];
 

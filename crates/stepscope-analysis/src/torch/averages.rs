@@ -118,7 +118,10 @@ impl FunctionEvents {
     pub fn key_averages(&self, by: Grouping) -> KeyAverages {
         let mut positions: FxHashMap<Key, usize> = FxHashMap::default();
         let mut rows: Vec<KeyAverage> = Vec::new();
-        for event in &self.events {
+        for (number, event) in self.events.iter().enumerate() {
+            if self.hidden.get(number).copied().unwrap_or(false) {
+                continue;
+            }
             let frames = self.lists.get(event.stack);
             let frames = &frames[..frames.len().min(by.stack)];
             let key = Key {

@@ -162,7 +162,10 @@ mod tests {
 
     #[test]
     fn lists_are_cut_outside_of_brackets_and_quotes() {
-        assert_eq!(elements(r#"["a,b", [1, 2], 3]"#), [r#""a,b""#, "[1, 2]", "3"]);
+        assert_eq!(
+            elements(r#"["a,b", [1, 2], 3]"#),
+            [r#""a,b""#, "[1, 2]", "3"]
+        );
         assert!(elements("[]").is_empty());
         assert!(elements("nonsense").is_empty());
     }

@@ -113,8 +113,14 @@ impl Class {
         Some(match category.to_ascii_lowercase().as_str() {
             "cpu_op" | "operator" => Self::Frontend { annotation: false },
             "user_annotation" => Self::Frontend { annotation: true },
-            "kernel" | "concurrent_kernel" | "gpu_memcpy" | "memcpy" | "gpu_memset" | "memset"
-            | "cuda_sync" | "cuda_profiler_range" => device(Device::Cuda),
+            "kernel"
+            | "concurrent_kernel"
+            | "gpu_memcpy"
+            | "memcpy"
+            | "gpu_memset"
+            | "memset"
+            | "cuda_sync"
+            | "cuda_profiler_range" => device(Device::Cuda),
             "gpu_user_annotation" => Self::Device {
                 on: Device::Cuda,
                 annotation: true,
@@ -205,6 +211,8 @@ pub struct FunctionEvents {
     pub files: Vec<usize>,
     /// What a reader must know.
     pub notes: Vec<String>,
+    /// For each event whether it is left out of sums; empty when none is.
+    pub(super) hidden: Vec<bool>,
     pub(super) texts: Texts,
     pub(super) lists: Lists,
 }
@@ -317,6 +325,15 @@ impl FunctionEvents {
         out
     }
 
+    /// Keeps only some of the events. Their figures stay what they are: children that are left out
+    /// are no self time of their parents.
+    pub fn keep(&mut self, wanted: impl Fn(&FunctionEvent) -> bool) {
+        self.hidden = self.events.iter().map(|event| !wanted(event)).collect();
+        if self.hidden.iter().all(|hidden| *hidden) {
+            self.events.clear();
+        }
+    }
+
     /// Reads the events of every file of the run that has some. `wanted` says which arguments are
     /// decoded: shapes, stacks and overloads are empty unless they are grouped by.
     pub fn read(trace: &Trace, wanted: Grouping, cancel: &Cancel) -> Result<Self, Cancelled> {
@@ -424,7 +441,9 @@ impl<'a> FileReader<'a> {
             return Ok(());
         }
         cancel.check()?;
-        let with_device = raw.iter().any(|raw| matches!(raw.class, Class::Device { .. }));
+        let with_device = raw
+            .iter()
+            .any(|raw| matches!(raw.class, Class::Device { .. }));
         self.flops = self.flag("with_flops");
         let all = with_device || self.flops || self.wanted.needs_args();
         self.fill_args(&mut raw, all, cancel)?;
@@ -630,10 +649,7 @@ impl<'a> FileReader<'a> {
                 raw.event.shapes = self.out.texts.id("[]");
             }
         }
-        raw.sort_by(|a, b| {
-            by_place(&a.event, &b.event)
-                .then_with(|| rank(a).cmp(&rank(b)))
-        });
+        raw.sort_by(|a, b| by_place(&a.event, &b.event).then_with(|| rank(a).cmp(&rank(b))));
         if self.wanted.stack > 0 {
             self.stacks(raw);
         }
@@ -659,7 +675,10 @@ impl<'a> FileReader<'a> {
             } else if let Some(frames) = self.frames.get(&raw.event.thread) {
                 let (next, stack) = open.entry(raw.event.thread).or_default();
                 while let Some(frame) = frames.get(*next).filter(|frame| frame.start <= raw.start) {
-                    while stack.last().is_some_and(|top| frames[*top].end <= frame.start) {
+                    while stack
+                        .last()
+                        .is_some_and(|top| frames[*top].end <= frame.start)
+                    {
                         stack.pop();
                     }
                     stack.push(*next);
@@ -815,8 +834,8 @@ impl<'a> FileReader<'a> {
                     }
                 }
                 Class::Device { .. } => {
-                    named |= raw.args.external.is_some()
-                        && raw.args.external != raw.args.correlation;
+                    named |=
+                        raw.args.external.is_some() && raw.args.external != raw.args.correlation;
                 }
                 Class::Python | Class::Memory => {}
             }

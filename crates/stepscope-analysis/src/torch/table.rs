@@ -187,9 +187,8 @@ struct Printer<'a> {
 impl<'a> Printer<'a> {
     fn new(averages: &'a KeyAverages, options: &'a TableOptions) -> Self {
         let rows = &averages.rows;
-        let width = |longest: usize, most: Option<usize>| {
-            (longest + 4).min(most.unwrap_or(usize::MAX))
-        };
+        let width =
+            |longest: usize, most: Option<usize>| (longest + 4).min(most.unwrap_or(usize::MAX));
         let longest = |of: fn(&KeyAverage) -> usize| rows.iter().map(of).max().unwrap_or(0);
         let flops = rows.iter().map(|row| row.flops).filter(|flops| *flops > 0);
         Self {
@@ -203,13 +202,22 @@ impl<'a> Printer<'a> {
                 .iter()
                 .any(|row| !matches!(row.input_shapes.as_str(), "" | "[]")),
             has_stack: rows.iter().any(|row| !row.stack.is_empty()),
-            name_width: width(longest(|row| letters(&row.key)), options.max_name_column_width),
+            name_width: width(
+                longest(|row| letters(&row.key)),
+                options.max_name_column_width,
+            ),
             shapes_width: width(
                 longest(|row| letters(&row.input_shapes)),
                 options.max_shapes_column_width,
             ),
             stack_width: width(
-                longest(|row| row.stack.iter().map(|frame| letters(frame)).max().unwrap_or(0)),
+                longest(|row| {
+                    row.stack
+                        .iter()
+                        .map(|frame| letters(frame))
+                        .max()
+                        .unwrap_or(0)
+                }),
                 options.max_src_column_width,
             ),
             flops: flops.min().filter(|_| averages.with_flops).map(scale),
@@ -271,7 +279,10 @@ impl<'a> Printer<'a> {
             line.extend(std::iter::repeat_n('-', *width));
             line.push_str(SPACING);
         }
-        let length = columns.iter().map(|(_, width)| width + SPACING.len()).sum::<usize>()
+        let length = columns
+            .iter()
+            .map(|(_, width)| width + SPACING.len())
+            .sum::<usize>()
             - SPACING.len();
         let rule = "=".repeat(length);
         if let Some(header) = &self.options.header {
@@ -377,7 +388,11 @@ impl<'a> Printer<'a> {
             });
         }
         if self.has_stack {
-            values.push(row.stack.first().map_or_else(String::new, |frame| self.frame(frame)));
+            values.push(
+                row.stack
+                    .first()
+                    .map_or_else(String::new, |frame| self.frame(frame)),
+            );
         }
         values
     }

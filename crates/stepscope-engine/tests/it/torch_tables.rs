@@ -87,7 +87,10 @@ fn assert_rows(what: &str, ours: &[KeyAverage], theirs: &[Value]) {
         ] {
             let truth = truth[key].as_f64().unwrap();
             // Microseconds: a millionth of a nanosecond.
-            assert!((value - truth).abs() < 1e-9, "{what}: {key} {value} {truth}");
+            assert!(
+                (value - truth).abs() < 1e-9,
+                "{what}: {key} {value} {truth}"
+            );
         }
         for (key, value) in [
             ("cpu_memory_usage", row.cpu_memory_usage),

@@ -6,6 +6,7 @@
 mod capturing;
 mod exporting;
 mod importing;
+mod memory;
 mod notes;
 mod reports;
 mod runs;
@@ -56,6 +57,8 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/runs/{run}/steps", get(stats::steps))
         .route("/runs/{run}/reports/{item}", get(reports::report))
         .route("/runs/{run}/flame", get(stats::flame))
+        .route("/runs/{run}/memory/timeline", get(memory::timeline))
+        .route("/runs/{run}/memory/alive", get(memory::alive))
         .route("/runs/{run}/notes", get(notes::get).put(notes::put))
         .route("/runs/{run}/export", get(exporting::export))
         .fallback(fallback)

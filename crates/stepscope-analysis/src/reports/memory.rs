@@ -1,0 +1,471 @@
+//! [`memory`](crate::memory) as a report.
+
+use rustc_hash::FxHashMap;
+use stepscope_model::{Cancelled, Time, TrackKind};
+use stepscope_store::Trace;
+
+use crate::memory::{Allocator, Memory, Record, Usage};
+use crate::parallel::Cancel;
+use crate::report::{Column, Report, Table, Unit, bytes, duration, run_start, since_start_ns};
+use crate::reports::Options;
+
+const KIND: &str = "memory";
+
+/// Rows of the lists beside the main one when nothing is said.
+const LIST: usize = 100;
+
+pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
+    let memory = Memory::read(trace, cancel)?;
+    let counters = counters(trace);
+    if memory.records.is_empty() && counters.rows.is_empty() {
+        return Ok(Report::missing(
+            KIND,
+            "no allocations lie in this run",
+            "torch: torch.profiler.profile(profile_memory=True); JAX on a GPU or TPU records them by itself",
+        ));
+    }
+    cancel.check()?;
+    let start = run_start(trace);
+    let usages: Vec<Usage> = memory
+        .allocators
+        .iter()
+        .map(|allocator| memory.usage(allocator, options.range.as_ref()))
+        .collect();
+    let mut report = Report::new(KIND);
+    // The device with most in use, else the host.
+    let fullest = (0..usages.len()).max_by_key(|at| {
+        let device = memory.allocators[*at].device.is_some();
+        (device, usages[*at].peak, std::cmp::Reverse(*at))
+    });
+    if let Some(at) = fullest {
+        summarise(&mut report, trace, &memory, at, &usages[at]);
+    }
+    report.table = match options.by.as_deref() {
+        Some("stack") => {
+            let stacks = stacks(trace, &memory);
+            grouped(&memory, options, &usages, "stack", "Stack", |at, _| {
+                stacks[at].clone()
+            })
+        }
+        Some("allocator") => allocators(trace, &memory, &usages, start),
+        _ => grouped(&memory, options, &usages, "op", "Operator", |_, record| {
+            memory.op(record).to_owned()
+        }),
+    };
+    report.table.cut(options.top);
+    let list = options.top.min(LIST);
+    if options.by.as_deref() != Some("allocator") {
+        let table = allocators(trace, &memory, &usages, start);
+        report.section("allocators", "Allocators", table);
+    }
+    let moment = options.range.as_ref().map(|range| range.start);
+    lists(&mut report, &memory, &usages, start, moment, list);
+    if !counters.rows.is_empty() {
+        report.section("counters", "Counters of memory", counters);
+    }
+    notes(&mut report, &memory);
+    Ok(report)
+}
+
+fn summarise(report: &mut Report, trace: &Trace, memory: &Memory, at: usize, usage: &Usage) {
+    let allocator = &memory.allocators[at];
+    let start = run_start(trace);
+    let record = memory
+        .of(allocator)
+        .find(|record| record.event == usage.peak_event);
+    let op = record.map_or("", |record| memory.op(record));
+    let step = step_at(trace, usage.peak_at);
+    let place = match (step, op) {
+        (Some(step), "") => format!(" in step {step}"),
+        (Some(step), op) => format!(" in step {step}, {op}"),
+        (None, "") => String::new(),
+        (None, op) => format!(" in {op}"),
+    };
+    report.sentence = format!(
+        "{} held at most {}{place}, {} after the begin; {} allocations took {} in all.",
+        allocator.name,
+        bytes(usage.peak as f64),
+        duration(since_start_ns(start, usage.peak_at)),
+        usage.allocations,
+        bytes(usage.allocated as f64),
+    );
+    report.scalar(
+        "allocator",
+        "Allocator",
+        Unit::Text,
+        allocator.name.as_str(),
+    );
+    report.scalar("peak_bytes", "Peak", Unit::Bytes, usage.peak);
+    report.scalar(
+        "peak_at_ns",
+        "Peak at",
+        Unit::Ns,
+        since_start_ns(start, usage.peak_at),
+    );
+    report.scalar("peak_step", "Peak in step", Unit::Number, step);
+    report.scalar("peak_op", "Peak in operator", Unit::Text, op);
+    report.scalar("peak_event", "Peak event", Unit::Event, usage.peak_event);
+    report.scalar(
+        "peak_reserved_bytes",
+        "Reserved at most",
+        Unit::Bytes,
+        usage.peak_reserved,
+    );
+    report.scalar("end_bytes", "In use at the end", Unit::Bytes, usage.end);
+    report.scalar("allocations", "Allocations", Unit::Count, usage.allocations);
+    report.scalar(
+        "allocated_bytes",
+        "Allocated in all",
+        Unit::Bytes,
+        usage.allocated,
+    );
+    report.scalar("freed_bytes", "Freed in all", Unit::Bytes, usage.freed);
+    report.scalar(
+        "never_freed_bytes",
+        "Never freed",
+        Unit::Bytes,
+        usage.never_freed_bytes,
+    );
+    report.scalar(
+        "capacity_bytes",
+        "Capacity",
+        Unit::Bytes,
+        allocator.capacity,
+    );
+}
+
+/// The number of the step that contains a moment.
+fn step_at(trace: &Trace, at: Time) -> Option<i64> {
+    trace.step_marks().iter().find_map(|mark| {
+        let (track, index) = trace.place_of_slice(mark.event)?;
+        let slices = trace.slices(track);
+        let begin = *slices.start.get(index)?;
+        (begin <= at && at < slices.end(index)).then_some(mark.number)
+    })
+}
+
+/// Sums of one group.
+#[derive(Default)]
+struct Sums {
+    allocations: u64,
+    allocated: i64,
+    frees: u64,
+    freed: i64,
+    largest: i64,
+    at_peak: i64,
+    never_freed: i64,
+}
+
+/// Rows by what `key` says of each record: its operator, its stack.
+fn grouped(
+    memory: &Memory,
+    options: &Options,
+    usages: &[Usage],
+    column: &'static str,
+    title: &'static str,
+    key: impl Fn(usize, &Record) -> String,
+) -> Table {
+    let mut positions: FxHashMap<(usize, String), usize> = FxHashMap::default();
+    let mut rows: Vec<(usize, String, Sums)> = Vec::new();
+    for (at, record) in memory.records.iter().enumerate() {
+        let range = options.range.as_ref();
+        if range.is_some_and(|range| !range.contains(&record.at)) {
+            continue;
+        }
+        let name = key(at, record);
+        let position = *positions
+            .entry((record.allocator, name.clone()))
+            .or_insert_with(|| {
+                rows.push((record.allocator, name, Sums::default()));
+                rows.len() - 1
+            });
+        let sums = &mut rows[position].2;
+        if record.bytes < 0 {
+            sums.frees += 1;
+            sums.freed -= record.bytes;
+            continue;
+        }
+        sums.allocations += 1;
+        sums.allocated += record.bytes;
+        sums.largest = sums.largest.max(record.bytes);
+        if record.tracked {
+            let peak = usages[record.allocator].peak_at;
+            if record.at <= peak && record.freed.is_none_or(|freed| freed > peak) {
+                sums.at_peak += record.bytes;
+            }
+            if record.freed.is_none() {
+                sums.never_freed += record.bytes;
+            }
+        }
+    }
+    rows.sort_by(|a, b| {
+        b.2.at_peak
+            .cmp(&a.2.at_peak)
+            .then(b.2.allocated.cmp(&a.2.allocated))
+            .then_with(|| (a.0, &a.1).cmp(&(b.0, &b.1)))
+    });
+    let mut table = Table::new(vec![
+        Column::new(column, title, Unit::Text),
+        Column::new("allocator", "Allocator", Unit::Text),
+        Column::new("at_peak_bytes", "At the peak", Unit::Bytes),
+        Column::new("allocations", "Allocations", Unit::Count),
+        Column::new("allocated_bytes", "Allocated", Unit::Bytes),
+        Column::new("largest_bytes", "Largest", Unit::Bytes),
+        Column::new("frees", "Frees", Unit::Count),
+        Column::new("freed_bytes", "Freed", Unit::Bytes),
+        Column::new("net_bytes", "Net", Unit::Bytes),
+        Column::new("never_freed_bytes", "Never freed", Unit::Bytes),
+    ]);
+    for (allocator, name, sums) in rows {
+        table.push([
+            name.into(),
+            named(memory, allocator).into(),
+            sums.at_peak.into(),
+            sums.allocations.into(),
+            sums.allocated.into(),
+            sums.largest.into(),
+            sums.frees.into(),
+            sums.freed.into(),
+            (sums.allocated - sums.freed).into(),
+            sums.never_freed.into(),
+        ]);
+    }
+    table
+}
+
+/// What to call an allocator among those of all files.
+fn named(memory: &Memory, at: usize) -> String {
+    let Some(allocator) = memory.allocators.get(at) else {
+        return String::new();
+    };
+    let same = |other: &&Allocator| other.name == allocator.name;
+    if memory.allocators.iter().filter(same).count() < 2 {
+        return allocator.name.clone();
+    }
+    match allocator.rank {
+        Some(rank) => format!("{} of rank {rank}", allocator.name),
+        None => format!("{} of {}", allocator.name, allocator.host),
+    }
+}
+
+fn allocators(trace: &Trace, memory: &Memory, usages: &[Usage], start: Time) -> Table {
+    let mut table = Table::new(vec![
+        Column::new("allocator", "Allocator", Unit::Text),
+        Column::new("host", "Host", Unit::Text),
+        Column::new("rank", "Rank", Unit::Number),
+        Column::new("device", "Device", Unit::Number),
+        Column::new("peak_bytes", "Peak", Unit::Bytes),
+        Column::new("peak_at_ns", "Peak at", Unit::Ns),
+        Column::new("peak_step", "Peak in step", Unit::Number),
+        Column::new("peak_op", "Peak in operator", Unit::Text),
+        Column::new("peak_event", "Peak event", Unit::Event),
+        Column::new("peak_reserved_bytes", "Reserved at most", Unit::Bytes),
+        Column::new("end_bytes", "At the end", Unit::Bytes),
+        Column::new("allocations", "Allocations", Unit::Count),
+        Column::new("allocated_bytes", "Allocated", Unit::Bytes),
+        Column::new("freed_bytes", "Freed", Unit::Bytes),
+        Column::new("never_freed", "Never freed", Unit::Count),
+        Column::new("never_freed_bytes", "Never freed", Unit::Bytes),
+        Column::new("lifetime_peak_bytes", "Own highest mark", Unit::Bytes),
+        Column::new("capacity_bytes", "Capacity", Unit::Bytes),
+    ]);
+    for (allocator, usage) in memory.allocators.iter().zip(usages) {
+        let peak = memory
+            .of(allocator)
+            .find(|record| record.event == usage.peak_event);
+        table.push([
+            allocator.name.as_str().into(),
+            allocator.host.as_str().into(),
+            allocator.rank.into(),
+            allocator.device.into(),
+            usage.peak.into(),
+            since_start_ns(start, usage.peak_at).into(),
+            step_at(trace, usage.peak_at).into(),
+            peak.map_or("", |record| memory.op(record)).into(),
+            usage.peak_event.into(),
+            usage.peak_reserved.into(),
+            usage.end.into(),
+            usage.allocations.into(),
+            usage.allocated.into(),
+            usage.freed.into(),
+            usage.never_freed.into(),
+            usage.never_freed_bytes.into(),
+            allocator.lifetime_peak.into(),
+            allocator.capacity.into(),
+        ]);
+    }
+    table
+}
+
+/// What was alive at the peaks, and at a moment that was asked for; what nothing freed; the largest.
+fn lists(
+    report: &mut Report,
+    memory: &Memory,
+    usages: &[Usage],
+    start: Time,
+    moment: Option<Time>,
+    most: usize,
+) {
+    let all = |pick: &dyn Fn(usize, &Allocator) -> Vec<Record>| -> Vec<Record> {
+        let each = memory.allocators.iter().enumerate();
+        each.flat_map(|(at, allocator)| pick(at, allocator))
+            .collect()
+    };
+    let alive = |allocator: &Allocator, at: Time| -> Vec<Record> {
+        memory.alive(allocator, at).0.into_iter().copied().collect()
+    };
+    let at_peak = all(&|at, allocator| alive(allocator, usages[at].peak_at));
+    let of_kind = |wanted: fn(&Record) -> bool| {
+        all(&|_, allocator| {
+            memory
+                .of(allocator)
+                .filter(|record| wanted(record))
+                .copied()
+                .collect()
+        })
+    };
+    let largest = of_kind(|record| record.bytes > 0);
+    let kept = of_kind(|record| record.bytes > 0 && record.tracked && record.freed.is_none());
+    for (name, title, rows) in [
+        ("at_peak", "Alive at the peak", Some(at_peak)),
+        (
+            "alive",
+            "Alive at the begin of the range",
+            moment.map(|at| all(&|_, allocator| alive(allocator, at))),
+        ),
+        ("largest", "Largest allocations", Some(largest)),
+        ("never_freed", "Never freed", Some(kept)),
+    ] {
+        let Some(mut rows) = rows else { continue };
+        rows.sort_by_key(|record| (std::cmp::Reverse(record.bytes), record.at, record.event));
+        let mut table = Table::new(vec![
+            Column::new("size_bytes", "Size", Unit::Bytes),
+            Column::new("op", "Operator", Unit::Text),
+            Column::new("allocator", "Allocator", Unit::Text),
+            Column::new("allocated_at_ns", "Allocated at", Unit::Ns),
+            Column::new("freed_at_ns", "Freed at", Unit::Ns),
+            Column::new("event", "Event", Unit::Event),
+        ]);
+        table.left_out = rows.len().saturating_sub(most) as u64;
+        for record in rows.iter().take(most) {
+            table.push([
+                record.bytes.into(),
+                memory.op(record).into(),
+                named(memory, record.allocator).into(),
+                since_start_ns(start, record.at).into(),
+                record
+                    .freed
+                    .map(|freed| since_start_ns(start, freed))
+                    .into(),
+                record.event.into(),
+            ]);
+        }
+        report.section(name, title, table);
+    }
+}
+
+/// The stack of each record, the innermost first: as the file spells it, or the Python functions
+/// that were open.
+fn stacks(trace: &Trace, memory: &Memory) -> Vec<String> {
+    memory
+        .records
+        .iter()
+        .map(|record| {
+            let mut spelled = None;
+            // What cannot be read is not known.
+            let _ = trace.args(record.event, &mut |key, value| {
+                if let ("Call stack" | "Call Stack", stepscope_model::ArgValue::Str(text)) =
+                    (key, value)
+                {
+                    spelled = Some(text.trim_end_matches(';').replace(';', " < "));
+                }
+            });
+            spelled.unwrap_or_else(|| open_functions(trace, record))
+        })
+        .collect()
+}
+
+fn open_functions(trace: &Trace, record: &Record) -> String {
+    let Some(event) = trace.event(record.event) else {
+        return String::new();
+    };
+    let slices = trace.slices(event.track);
+    let begun = slices.start.partition_point(|start| *start <= record.at);
+    let mut frames = Vec::new();
+    let mut index = begun.wrapping_sub(1);
+    while index < slices.len() {
+        let name = trace.name(slices.name[index]);
+        let category = trace.name(slices.category.get(index));
+        let python = category == "python_function" || name.starts_with('$');
+        if python && slices.end(index) >= record.at {
+            frames.push(name);
+        }
+        index = slices.parent[index] as usize;
+    }
+    frames.join(" < ")
+}
+
+/// Counters whose unit is bytes or whose name speaks of memory.
+fn counters(trace: &Trace) -> Table {
+    let mut table = Table::new(vec![
+        Column::new("counter", "Counter", Unit::Text),
+        Column::new("unit", "Unit", Unit::Text),
+        Column::new("samples", "Samples", Unit::Count),
+        Column::new("first", "First", Unit::Number),
+        Column::new("max", "Highest", Unit::Number),
+        Column::new("last", "Last", Unit::Number),
+    ]);
+    for track in trace.tracks() {
+        if track.kind != TrackKind::Counter || track.samples == 0 {
+            continue;
+        }
+        let unit = track.unit.as_deref().unwrap_or("");
+        let name = track.name.to_ascii_lowercase();
+        let words = ["memory", "rss", "bytes", "heap", "hbm"];
+        if !unit.contains("byte") && !words.iter().any(|word| name.contains(word)) {
+            continue;
+        }
+        let values = trace.samples(track.id).value;
+        let highest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        table.push([
+            track.name.as_str().into(),
+            unit.into(),
+            values.len().into(),
+            values.first().copied().into(),
+            highest.into(),
+            values.last().copied().into(),
+        ]);
+    }
+    table
+}
+
+fn notes(report: &mut Report, memory: &Memory) {
+    for (at, allocator) in memory.allocators.iter().enumerate() {
+        let name = named(memory, at);
+        if !allocator.absolute {
+            report.notes.push(format!(
+                "{name}: the file does not say what was in use; it is summed up from zero at the recording's begin"
+            ));
+        }
+        if !allocator.addressed {
+            report.notes.push(format!(
+                "{name}: the file gives no addresses, so that no free finds its allocation: what was alive or never freed is not known"
+            ));
+        } else if let Some(before) = memory.of(allocator).next() {
+            let before = before.in_use.saturating_sub(before.bytes);
+            if before > 0 {
+                report.notes.push(format!(
+                    "{name}: {} were in use before the first recorded allocation, by whom is not known",
+                    bytes(before as f64)
+                ));
+            }
+        }
+    }
+    if report.table.rows.is_empty() && memory.records.is_empty() {
+        report.notes.push(
+            "only counters were recorded; torch.profiler.profile(profile_memory=True) records each allocation"
+                .to_owned(),
+        );
+        report.sentence = "Only counters of memory were recorded.".to_owned();
+    }
+}

@@ -1,0 +1,194 @@
+//! What the Memory page draws: curves, and what was alive at a moment.
+
+use std::sync::Arc;
+
+use axum::extract::State as Shared;
+use axum::response::Response;
+use serde::Serialize;
+use stepscope_analysis::memory::{Memory, Record};
+use stepscope_analysis::parallel::Cancel;
+use stepscope_model::Time;
+
+use crate::params::Params;
+use crate::problem::Problem;
+use crate::reply::{Json, RunRequest, about_run};
+use crate::routes::stats::MAX_ROWS;
+use crate::state::State;
+use crate::view::RunView;
+use crate::wire::event::Brief;
+use crate::wire::ns::Ns;
+
+/// Rows of a table when nothing is said.
+const DEFAULT_ROWS: usize = 1_000;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TimelineAnswer {
+    t0: Ns,
+    t1: Ns,
+    allocators: Vec<AllocatorAnswer>,
+    missing: Option<MissingAnswer>,
+}
+
+#[derive(Serialize)]
+struct MissingAnswer {
+    reason: &'static str,
+    fix: &'static str,
+}
+
+/// One allocator's curve: columns of equal length.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AllocatorAnswer {
+    id: usize,
+    name: String,
+    host: String,
+    rank: Option<u32>,
+    device: Option<u32>,
+    absolute: bool,
+    addressed: bool,
+    capacity_bytes: Option<i64>,
+    lifetime_peak_bytes: Option<i64>,
+    peak_bytes: i64,
+    peak_at_ns: Ns,
+    peak_event: u32,
+    peak_reserved_bytes: Option<i64>,
+    allocations: u64,
+    allocated_bytes: i64,
+    at_ns: Vec<Ns>,
+    in_use_bytes: Vec<i64>,
+    reserved_bytes: Option<Vec<i64>>,
+}
+
+/// `GET /runs/{run}/memory/timeline`
+pub(super) async fn timeline(Shared(state): Shared<Arc<State>>, request: RunRequest) -> Response {
+    about_run(&state, request, timeline_of).await
+}
+
+fn timeline_of(
+    view: &RunView,
+    params: &Params,
+    cancel: &Cancel,
+) -> Result<Json<TimelineAnswer>, Problem> {
+    let range = params.window(view)?;
+    let bins = params.bins()? as usize;
+    let memory = Memory::read(&view.run.trace, cancel)?;
+    let allocators = memory
+        .allocators
+        .iter()
+        .enumerate()
+        .map(|(id, allocator)| {
+            let usage = memory.usage(allocator, None);
+            let curve = memory.curve(allocator, &range, bins);
+            AllocatorAnswer {
+                id,
+                name: allocator.name.clone(),
+                host: allocator.host.clone(),
+                rank: allocator.rank,
+                device: allocator.device,
+                absolute: allocator.absolute,
+                addressed: allocator.addressed,
+                capacity_bytes: allocator.capacity,
+                lifetime_peak_bytes: allocator.lifetime_peak,
+                peak_bytes: usage.peak,
+                peak_at_ns: since(view, usage.peak_at),
+                peak_event: usage.peak_event.0,
+                peak_reserved_bytes: usage.peak_reserved,
+                allocations: usage.allocations,
+                allocated_bytes: usage.allocated,
+                at_ns: curve.at.iter().map(|at| since(view, *at)).collect(),
+                in_use_bytes: curve.in_use,
+                reserved_bytes: Some(curve.reserved).filter(|reserved| !reserved.is_empty()),
+            }
+        })
+        .collect();
+    Ok(Json(TimelineAnswer {
+        t0: since(view, range.start),
+        t1: since(view, range.end),
+        missing: memory.records.is_empty().then_some(MissingAnswer {
+            reason: "no allocations lie in this run",
+            fix: "torch.profiler.profile(profile_memory=True)",
+        }),
+        allocators,
+    }))
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AliveAnswer {
+    at_ns: Ns,
+    total: usize,
+    total_bytes: i64,
+    unknown_bytes: i64,
+    rows: Vec<AliveRow>,
+}
+
+/// One allocation.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AliveRow {
+    bytes: i64,
+    op: String,
+    allocator: usize,
+    allocated_ns: Ns,
+    freed_ns: Option<Ns>,
+    event: Option<Brief>,
+}
+
+/// `GET /runs/{run}/memory/alive`
+pub(super) async fn alive(Shared(state): Shared<Arc<State>>, request: RunRequest) -> Response {
+    about_run(&state, request, alive_at).await
+}
+
+fn alive_at(
+    view: &RunView,
+    params: &Params,
+    cancel: &Cancel,
+) -> Result<Json<AliveAnswer>, Problem> {
+    let at = params
+        .ns("at")?
+        .ok_or_else(|| Problem::bad_request("at", "at is missing"))?;
+    let at = view.clock().at(at);
+    let top = params.number("top", DEFAULT_ROWS, 1..=MAX_ROWS)?;
+    let memory = Memory::read(&view.run.trace, cancel)?;
+    let only = match params.text("allocator") {
+        Some(_) => {
+            let last = memory.allocators.len().saturating_sub(1);
+            Some(params.number("allocator", 0, 0..=last)?)
+        }
+        None => None,
+    };
+    let mut alive: Vec<&Record> = Vec::new();
+    let mut unknown_bytes = 0;
+    for (id, allocator) in memory.allocators.iter().enumerate() {
+        if only.is_none_or(|only| only == id) {
+            let (mut rows, unknown) = memory.alive(allocator, at);
+            alive.append(&mut rows);
+            unknown_bytes += unknown;
+        }
+    }
+    alive.sort_by_key(|record| (std::cmp::Reverse(record.bytes), record.at, record.event));
+    Ok(Json(AliveAnswer {
+        at_ns: since(view, at),
+        total: alive.len(),
+        total_bytes: alive.iter().map(|record| record.bytes).sum(),
+        unknown_bytes,
+        rows: alive
+            .iter()
+            .take(top)
+            .map(|record| AliveRow {
+                bytes: record.bytes,
+                op: memory.op(record).to_owned(),
+                allocator: record.allocator,
+                allocated_ns: since(view, record.at),
+                freed_ns: record.freed.map(|freed| since(view, freed)),
+                event: Brief::of(view, record.event),
+            })
+            .collect(),
+    }))
+}
+
+/// Nanoseconds on the run's clock.
+fn since(view: &RunView, time: Time) -> Ns {
+    view.clock().show(time)
+}
