@@ -7,8 +7,8 @@
 
 mod device;
 mod reports;
-mod traces;
 mod torch_tables;
+mod traces;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -9,29 +9,13 @@ use stepscope_analysis::torch::{
     FunctionEvents, Grouping, KeyAverage, KeyAverages, SortBy, TableOptions,
 };
 use stepscope_engine::Run;
-use stepscope_model::ReadContext;
-
-/// The folder of real traces, or nothing, which is said.
-pub(crate) fn traces() -> Option<PathBuf> {
-    let path = std::env::var_os("STEPSCOPE_TRACES").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces"),
-        PathBuf::from,
-    );
-    if path.is_dir() {
-        return Some(path);
-    }
-    println!("not run: the traces folder is absent (STEPSCOPE_TRACES)");
-    None
-}
 
 /// The run in this file.
-pub(crate) fn open(path: &Path) -> Run {
-    let context = std::sync::Arc::new(ReadContext::default());
-    let mut runs = stepscope_engine::open_path(path, &context, false).unwrap();
-    runs.remove(0).unwrap()
+fn open(path: &Path) -> Run {
+    crate::traces::open(path).remove(0)
 }
 
-pub(crate) fn gunzipped(path: &Path) -> Vec<u8> {
+fn gunzipped(path: &Path) -> Vec<u8> {
     let file = std::fs::File::open(path).unwrap();
     let mut out = Vec::new();
     flate2::read::GzDecoder::new(file)
@@ -117,7 +101,9 @@ fn assert_rows(what: &str, ours: &[KeyAverage], theirs: &[Value]) {
 
 #[test]
 fn averages_equal_those_of_torch() {
-    let Some(traces) = traces() else { return };
+    let Some(traces) = crate::traces::folder() else {
+        return;
+    };
     for (path, truth) in with_truth(&traces) {
         let run = open(&path);
         let json = gunzipped(&truth.join("key_averages.json.gz"));
@@ -160,7 +146,9 @@ fn tables(text: &str) -> Vec<(&str, &str)> {
 
 #[test]
 fn tables_equal_those_of_torch_to_the_character() {
-    let Some(traces) = traces() else { return };
+    let Some(traces) = crate::traces::folder() else {
+        return;
+    };
     let mut compared = 0;
     for (path, truth) in with_truth(&traces) {
         let run = open(&path);
@@ -199,7 +187,9 @@ fn tables_equal_those_of_torch_to_the_character() {
 
 #[test]
 fn stacks_equal_those_of_torch() {
-    let Some(traces) = traces() else { return };
+    let Some(traces) = crate::traces::folder() else {
+        return;
+    };
     for name in ["cpu_stack", "cpu_memstack"] {
         let run = open(&traces.join(format!("torch_cpu/{name}.pt.trace.json.gz")));
         let by = Grouping {
