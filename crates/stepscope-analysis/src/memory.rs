@@ -340,25 +340,25 @@ impl<'a> Reader<'a> {
         id
     }
 
-    fn track(&mut self, track: TrackId, file: usize) {
+    fn track(&mut self, on: TrackId, file: usize) {
         let trace = self.trace;
-        let instants = trace.instants(track);
+        let instants = trace.instants(on);
         for (index, at) in instants.at.iter().enumerate() {
             if let Some(sort) = record_name(trace.name(instants.name[index])) {
                 let number = u32::try_from(index).unwrap_or(u32::MAX);
                 let event = EventId(instants.first_id.0.saturating_add(number));
-                self.record(track, file, event, *at, sort);
+                self.record(on, file, event, *at, sort);
             }
         }
         if self.wanted.is_empty() {
             return;
         }
-        let slices = trace.slices(track);
+        let slices = trace.slices(on);
         for index in 0..slices.len() {
             if self.wanted.contains(slices.name[index])
                 && let Some(sort) = record_name(trace.name(slices.name[index]))
             {
-                self.record(track, file, slices.id(index), slices.start[index], sort);
+                self.record(on, file, slices.id(index), slices.start[index], sort);
             }
         }
     }
@@ -425,9 +425,8 @@ impl<'a> Reader<'a> {
     fn op_around(&self, track: TrackId, at: Time) -> String {
         let slices = self.trace.slices(track);
         let begun = slices.start.partition_point(|start| *start <= at);
-        let mut index = match begun.checked_sub(1) {
-            Some(last) => last,
-            None => return String::new(),
+        let Some(mut index) = begun.checked_sub(1) else {
+            return String::new();
         };
         loop {
             let name = self.trace.name(slices.name[index]);

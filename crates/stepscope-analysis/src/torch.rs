@@ -16,6 +16,7 @@
 //! are torch's to the last bit and its texts to the character.
 
 mod averages;
+mod events;
 mod flops;
 mod read;
 mod table;
@@ -23,5 +24,5 @@ mod texts;
 mod tree;
 
 pub use averages::{Grouping, KeyAverage, KeyAverages};
-pub use read::{Device, FunctionEvent, FunctionEvents, NO_EVENT};
+pub use events::{Device, FunctionEvent, FunctionEvents, NO_EVENT};
 pub use table::{SortBy, TableOptions, TimeUnit, UnknownSort};

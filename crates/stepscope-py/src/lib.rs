@@ -8,7 +8,7 @@
 //!
 //! Reading order: this file, `annotation` (`mirror`: also into jaxlib's recorder; `pjrt`:
 //! ours as a part of jaxlib's captures), `values`, `threads`, `session`, `calls`, `call_stats`,
-//! `remote`, `read`, `command`. What is typed and documented for users stands in `python/src/stepscope`; the stub
+//! `remote`, `read`, `torch`, `command`. What is typed and documented for users stands in `python/src/stepscope`; the stub
 //! `_core.pyi` there is compared with this module by the package's tests.
 //!
 //! All state of these modules is guarded by the interpreter's lock; an interpreter without one cannot
@@ -26,6 +26,7 @@ mod remote;
 mod session;
 mod texts;
 mod threads;
+mod torch;
 mod values;
 
 use pyo3::prelude::*;
@@ -58,5 +59,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(neuron::unpack_neuron, module)?)?;
     module.add_function(wrap_pyfunction!(command::run_command, module)?)?;
     read::add_to(module)?;
+    module.add_class::<torch::TorchEvents>()?;
+    module.add_class::<torch::TorchAverages>()?;
     Ok(())
 }

@@ -279,6 +279,45 @@ class RunData:
         self, by: list[str], *, tracks: list[int] | None, start_ps: int | None, end_ps: int | None
     ) -> list[dict[str, Any]]: ...
 
+class TorchEvents:
+    def __new__(cls, run: RunData) -> Self: ...
+    def averages(self, *, input_shape: bool, stack: int, overload_name: bool) -> TorchAverages: ...
+    def stacks(self, *, device: bool) -> str: ...
+    def notes(self) -> list[str]: ...
+
+class TorchAverages:
+    def rows(
+        self,
+    ) -> list[
+        tuple[
+            str,
+            int,
+            str,
+            bool,
+            bool,
+            bool,
+            tuple[float, float, float, float],
+            tuple[int, int, int, int],
+            int,
+            str,
+            str,
+            list[str],
+        ]
+    ]: ...
+    def use_device(self) -> str | None: ...
+    def table(
+        self,
+        order: Sequence[int],
+        *,
+        row_limit: int,
+        max_src_column_width: int | None,
+        max_name_column_width: int | None,
+        max_shapes_column_width: int | None,
+        header: str | None,
+        top_level_events_only: bool,
+        time_unit: str | None,
+    ) -> str: ...
+
 class ProfileData:
     """
     An XSpace file, plane by plane, as it is written: what ``jax.profiler.ProfileData`` is.

@@ -137,8 +137,8 @@ fn summarise(report: &mut Report, trace: &Trace, memory: &Memory, at: usize, usa
 /// The number of the step that contains a moment.
 fn step_at(trace: &Trace, at: Time) -> Option<i64> {
     trace.step_marks().iter().find_map(|mark| {
-        let (track, index) = trace.place_of_slice(mark.event)?;
-        let slices = trace.slices(track);
+        let (on, index) = trace.place_of_slice(mark.event)?;
+        let slices = trace.slices(on);
         let begin = *slices.start.get(index)?;
         (begin <= at && at < slices.end(index)).then_some(mark.number)
     })
@@ -466,6 +466,6 @@ fn notes(report: &mut Report, memory: &Memory) {
             "only counters were recorded; torch.profiler.profile(profile_memory=True) records each allocation"
                 .to_owned(),
         );
-        report.sentence = "Only counters of memory were recorded.".to_owned();
+        "Only counters of memory were recorded.".clone_into(&mut report.sentence);
     }
 }

@@ -52,7 +52,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
 
 fn begin(trace: &Trace, event: stepscope_store::EventId) -> Option<Time> {
     match trace.place_of_slice(event) {
-        Some((track, index)) => trace.slices(track).start.get(index).copied(),
+        Some((on, index)) => trace.slices(on).start.get(index).copied(),
         None => trace.event(event).map(|event| event.start),
     }
 }

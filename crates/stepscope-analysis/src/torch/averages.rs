@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::read::{Device, FunctionEvent, FunctionEvents, NO_EVENT};
+use super::events::{Device, FunctionEvent, FunctionEvents, NO_EVENT};
 
 /// What events are told apart by, besides name, device and whether they are labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -168,6 +168,15 @@ impl FunctionEvents {
 }
 
 impl KeyAverages {
+    /// The same without rows: how a table of some of them looks.
+    #[must_use]
+    pub fn without_rows(&self) -> Self {
+        Self {
+            rows: Vec::new(),
+            ..*self
+        }
+    }
+
     /// Sum of self times on the host, microseconds: what shares are of.
     pub fn self_cpu_time_total(&self) -> f64 {
         sum(self.rows.iter().map(|row| row.self_cpu_time_total))

@@ -168,6 +168,10 @@ const NUMBERS: usize = 12;
 /// Blanks after each column.
 const SPACING: &str = "  ";
 
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each says whether a column is there"
+)]
 struct Printer<'a> {
     averages: &'a KeyAverages,
     options: &'a TableOptions,

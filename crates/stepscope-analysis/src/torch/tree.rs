@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::read::{Device, FunctionEvent, NO_EVENT};
+use super::events::{Device, FunctionEvent, NO_EVENT};
 use super::texts::Texts;
 
 /// A kernel and the event that it belongs to.
@@ -190,7 +190,7 @@ pub(super) fn backward_stacks(events: &mut [FunctionEvent], texts: &Texts) {
         };
     }
     let mut forward: FxHashMap<(i64, u32), u32> = FxHashMap::default();
-    let mut threads_of: FxHashMap<i64, Vec<u32>> = FxHashMap::default();
+    let mut candidates: FxHashMap<i64, Vec<u32>> = FxHashMap::default();
     for (event, function) in events.iter().zip(&function) {
         if *function != NO_EVENT || event.device != Device::Cpu {
             continue;
@@ -199,7 +199,7 @@ pub(super) fn backward_stacks(events: &mut [FunctionEvent], texts: &Texts) {
             .entry((event.sequence, event.thread))
             .or_insert(event.stack);
         if event.sequence >= 0 && event.forward_thread == 0 {
-            let threads = threads_of.entry(event.sequence).or_default();
+            let threads = candidates.entry(event.sequence).or_default();
             if !threads.contains(&event.thread) {
                 threads.push(event.thread);
             }
@@ -207,7 +207,7 @@ pub(super) fn backward_stacks(events: &mut [FunctionEvent], texts: &Texts) {
     }
     let mut votes: FxHashMap<i64, FxHashMap<u32, u32>> = FxHashMap::default();
     for event in events.iter().filter(|event| event.forward_thread > 0) {
-        for thread in threads_of.get(&event.sequence).into_iter().flatten() {
+        for thread in candidates.get(&event.sequence).into_iter().flatten() {
             *votes
                 .entry(event.forward_thread)
                 .or_default()

@@ -24,11 +24,13 @@ mod xspace;
 
 use pyo3::prelude::*;
 
+pub(crate) use run::RunData;
+
 /// Adds what this room has to the module.
 pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     column::add_to(module)?;
     module.add_class::<found::Found>()?;
-    module.add_class::<run::RunData>()?;
+    module.add_class::<RunData>()?;
     module.add_class::<xspace::ProfileData>()?;
     module.add_class::<xspace::ProfilePlane>()?;
     module.add_class::<xspace::ProfileLine>()?;

@@ -29,6 +29,11 @@ impl RunData {
         }
     }
 
+    /// The run itself, for other rooms of this library.
+    pub(crate) fn shared(&self) -> Arc<Run> {
+        Arc::clone(&self.run)
+    }
+
     /// All names, made when they are first asked for.
     fn texts(&self) -> &Arc<Texts> {
         self.texts.get_or_init(|| {
