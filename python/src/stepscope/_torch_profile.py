@@ -11,16 +11,14 @@ import shutil
 import tempfile
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch.profiler as theirs
+from torch._C._profiler import _ExperimentalConfig as experimental
 
 from stepscope import _core, _session
 from stepscope._errors import StepscopeError
 from stepscope._torch_table import EventList, TorchTrace
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _DIRECT = "key_averages, export_chrome_trace and export_stacks of stepscope.torch share one file per cycle"
 
@@ -66,30 +64,31 @@ def _events_of(path: Path) -> list[dict[str, Any]]:
     from stepscope.read import open as open_traces
 
     events: list[dict[str, Any]] = []
-    with open_traces(path, use_cache=False, progress=False)[0] as run:
-        unix_ns = run.start_unix_ns
+    traces = open_traces(path, use_cache=False, progress=False)
+    for run in list(traces)[:1]:
+        unix_ns = run.epoch_unix_ns
         if unix_ns is None:
             return events
         for track in run.tracks:
             if track.tid is None:
                 continue
-            for slice_ in track.slices:
-                events.append(
-                    {
-                        "ph": "X",
-                        "cat": "stepscope",
-                        "name": slice_.name,
-                        "pid": os.getpid(),
-                        "tid": track.tid,
-                        "unix_ns": unix_ns + slice_.start_ns,
-                        "dur": slice_.duration_ns / 1_000,
-                        "args": dict(slice_.args),
-                    }
-                )
+            events += [
+                {
+                    "ph": "X",
+                    "cat": "stepscope",
+                    "name": one.name,
+                    "pid": os.getpid(),
+                    "tid": track.tid,
+                    "unix_ns": unix_ns + one.start_ps // 1_000,
+                    "dur": one.duration_ns / 1_000,
+                    "args": dict(one.args),
+                }
+                for one in track.slices
+            ]
     return events
 
 
-class profile(theirs.profile):  # noqa: N801 - torch's own name
+class profile(theirs.profile):
     """
     Profile as ``torch.profiler.profile`` does, with results that can be used.
 
@@ -110,7 +109,7 @@ class profile(theirs.profile):  # noqa: N801 - torch's own name
         if kwargs.get("with_stack") and config is None:
             with contextlib.suppress(TypeError):
                 # Without it torch leaves stacks empty.
-                kwargs["experimental_config"] = theirs._ExperimentalConfig(verbose=True)
+                kwargs["experimental_config"] = experimental(verbose=True)
         super().__init__(*args, **kwargs)
         self._spans = _OwnSpans()
         self._own_events: list[dict[str, Any]] = []
@@ -141,7 +140,8 @@ class profile(theirs.profile):  # noqa: N801 - torch's own name
                 results.save(str(path))
             except RuntimeError as error:
                 # Somebody saved it behind our back: torch hands it out once.
-                raise RuntimeError(f"{error} ({_DIRECT})") from error
+                message = f"{error} ({_DIRECT})"
+                raise RuntimeError(message) from error
             if self._saved is not None:
                 self._saved[1].unlink(missing_ok=True)
             self._saved, self._table = (results, path), None
@@ -271,8 +271,3 @@ def _merge(path: Path, events: list[dict[str, Any]]) -> None:
     rest = text[begin:]
     comma = b"" if rest.lstrip()[:1] == b"]" else b","
     path.write_bytes(text[:begin] + b"\n" + ",\n".join(lines).encode() + comma + rest)
-
-
-def handler_of(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Keep torch's own handler; it calls `profile.export_chrome_trace`, which is ours."""
-    return function

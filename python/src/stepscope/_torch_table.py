@@ -102,9 +102,7 @@ class FunctionEventAvg:
             return _time(getattr(self, name.removesuffix("_str")))
         if name in {"cuda_time", "cuda_time_total", "self_cuda_time_total", "self_cuda_memory_usage"}:
             new = _of_device(name)
-            warnings.warn(
-                f"`{name}` is deprecated, please use `{new}` instead.", FutureWarning, stacklevel=2
-            )
+            warnings.warn(f"`{name}` is deprecated, please use `{new}` instead.", FutureWarning, stacklevel=2)
             return getattr(self, new)
         message = f"{type(self).__name__!r} object has no attribute {name!r}"
         raise AttributeError(message)
@@ -171,7 +169,8 @@ class EventList(list[FunctionEventAvg]):
 
         Examples
         --------
-        >>> print(stepscope.torch.load("trace.json").key_averages().table(sort_by="cuda_time_total", row_limit=10))
+        >>> rows = stepscope.torch.load("trace.json").key_averages()
+        >>> print(rows.table(sort_by="cuda_time_total", row_limit=10))
         """
         rows: list[FunctionEventAvg] = list(self)
         if sort_by is not None:
@@ -199,13 +198,33 @@ class EventList(list[FunctionEventAvg]):
         for row in self:
             count += row.count
             flops += row.flops
-            for at, name in enumerate(("cpu_time_total", "self_cpu_time_total", "device_time_total",
-                                       "self_device_time_total")):
+            for at, name in enumerate(
+                ("cpu_time_total", "self_cpu_time_total", "device_time_total", "self_device_time_total")
+            ):
                 times[at] += getattr(row, name)
-            for at, name in enumerate(("cpu_memory_usage", "self_cpu_memory_usage", "device_memory_usage",
-                                       "self_device_memory_usage")):
+            for at, name in enumerate(
+                (
+                    "cpu_memory_usage",
+                    "self_cpu_memory_usage",
+                    "device_memory_usage",
+                    "self_device_memory_usage",
+                )
+            ):
                 memory[at] += getattr(row, name)
-        whole = ("Total", count, "CPU", False, False, False, tuple(times), tuple(memory), flops, "", "", [])
+        whole: tuple[Any, ...] = (
+            "Total",
+            count,
+            "CPU",
+            False,
+            False,
+            False,
+            tuple(times),
+            tuple(memory),
+            flops,
+            "",
+            "",
+            [],
+        )
         return FunctionEventAvg(whole, -1, self._averages.use_device())
 
 

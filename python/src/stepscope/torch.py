@@ -43,12 +43,12 @@ _THEIRS = (
     "tensorboard_trace_handler",
 )
 
-__all__ = [  # noqa: PLE0604 - the names of torch are looked up when they are used
+__all__ = [
     "EventList",
     "FunctionEventAvg",
     "TorchTrace",
     "load",
-    "profile",
+    "profile",  # noqa: F822 - looked up when it is used, as torch's own names are
     *_THEIRS,
 ]
 
@@ -60,7 +60,7 @@ def load(path: str | os.PathLike[str]) -> TorchTrace:
     Parameters
     ----------
     path
-        A ``.json`` or ``.json.gz`` file, as ``export_chrome_trace`` or ``tensorboard_trace_handler`` wrote it.
+        A ``.json`` or ``.json.gz`` file of ``export_chrome_trace`` or ``tensorboard_trace_handler``.
 
     Returns
     -------
@@ -76,7 +76,8 @@ def load(path: str | os.PathLike[str]) -> TorchTrace:
 
     Examples
     --------
-    >>> stepscope.torch.load("rank3.pt.trace.json.gz").key_averages().table(sort_by="cuda_time_total", row_limit=10)
+    >>> trace = stepscope.torch.load("rank3.pt.trace.json.gz")
+    >>> print(trace.key_averages().table(sort_by="cuda_time_total", row_limit=10))
     """
     return TorchTrace(path)
 

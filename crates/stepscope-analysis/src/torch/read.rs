@@ -406,7 +406,7 @@ impl<'a> FileReader<'a> {
         let mut open: FxHashMap<u32, (usize, Vec<usize>)> = FxHashMap::default();
         let trace = self.trace;
         for raw in raw.iter_mut() {
-            if raw.event.device != Device::Cpu {
+            if raw.event.device != Device::Cpu || raw.class == Class::Memory {
                 continue;
             }
             let mut list = Vec::new();

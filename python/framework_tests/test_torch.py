@@ -1,0 +1,244 @@
+"""`stepscope.torch` over real programs, beside torch's own figures of the same events."""
+
+import contextlib
+import gzip
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+import warnings
+from pathlib import Path
+
+import torch
+import torch.profiler
+
+import stepscope
+import stepscope.torch
+
+SOURCE = Path(__file__).parents[1] / "src"
+CPU = [torch.profiler.ProfilerActivity.CPU]
+
+
+def train(steps=2, after=None):
+    """A small training run; returns the weights' sum."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(256, 4)
+    )
+    optimizer = torch.optim.AdamW(model.parameters())
+    for step in range(steps):
+        with stepscope.Trace("mine", step=step), torch.profiler.record_function("label"):
+            loss = torch.nn.functional.cross_entropy(
+                model(torch.randn(2, 3, 8, 8)), torch.zeros(2, dtype=torch.long)
+            )
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if after is not None:
+            after()
+    return sum(weight.sum().item() for weight in model.parameters())
+
+
+def theirs(prof, **grouping):
+    """torch's own averages of the same recording."""
+    return torch.profiler.profile.key_averages(prof, **grouping)
+
+
+class Averages(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        train(1)
+        with stepscope.torch.profile(
+            activities=CPU, record_shapes=True, with_stack=True, profile_memory=True, with_flops=True
+        ) as cls.prof:
+            train()
+
+    def test_rows_and_tables_are_those_of_torch(self):
+        for grouping in ({}, {"group_by_input_shape": True}, {"group_by_stack_n": 5}):
+            with self.subTest(grouping=grouping):
+                ours, other = self.prof.key_averages(**grouping), theirs(self.prof, **grouping)
+                self.assertEqual(len(ours), len(other))
+                for mine, row in zip(ours, other, strict=True):
+                    for name in (
+                        "key",
+                        "count",
+                        "is_async",
+                        "is_user_annotation",
+                        "device_type",
+                        "input_shapes",
+                        "stack",
+                        "flops",
+                        "node_id",
+                        "cpu_memory_usage",
+                        "self_cpu_memory_usage",
+                    ):
+                        self.assertEqual(getattr(mine, name), getattr(row, name), (row.key, name))
+                    for name in ("cpu_time_total", "self_cpu_time_total", "cpu_time", "device_time_total"):
+                        self.assertAlmostEqual(getattr(mine, name), getattr(row, name), 6, (row.key, name))
+                    self.assertEqual(mine.cpu_time_total_str, row.cpu_time_total_str)
+                    self.assertEqual(repr(mine), repr(row))
+                if "group_by_stack_n" in grouping:
+                    # torch writes its columns of operations and of stacks in each other's place.
+                    continue
+                for sort_by in (
+                    None,
+                    "cuda_time_total",
+                    "self_cpu_time_total",
+                    "cpu_memory_usage",
+                    "count",
+                    "key",
+                ):
+                    for limit in (-1, 0, 10):
+                        self.assertEqual(
+                            ours.table(sort_by=sort_by, row_limit=limit),
+                            other.table(sort_by=sort_by, row_limit=limit),
+                            (grouping, sort_by),
+                        )
+
+    def test_the_table_knows_all_of_torchs_options(self):
+        ours, other = self.prof.key_averages(), theirs(self.prof)
+        for options in (
+            {"header": "A title", "top_level_events_only": True},
+            {"time_unit": "ms", "max_name_column_width": 20},
+            {"max_name_column_width": None, "sort_by": "self_cpu_time_total"},
+        ):
+            self.assertEqual(ours.table(**options), other.table(**options))
+        with self.assertRaisesRegex(AttributeError, "no attribute 'nonsense'"):
+            ours.table(sort_by="nonsense")
+        with self.assertWarns(FutureWarning):
+            self.assertEqual(ours[0].cuda_time_total, 0)
+        self.assertEqual(ours.total_average().count, other.total_average().count)
+        self.assertEqual(str(ours), str(other))
+
+    def test_a_table_of_some_rows(self):
+        rows = self.prof.key_averages()
+        del rows[3:]
+        self.assertEqual(len(rows.table().splitlines()), 3 + 3 + 2)
+
+    def test_stacks_without_an_experimental_option(self):
+        self.assertTrue(any(row.stack for row in self.prof.key_averages(group_by_stack_n=3)))
+        with tempfile.TemporaryDirectory() as folder:
+            mine, other = Path(folder, "ours.txt"), Path(folder, "theirs.txt")
+            self.prof.export_stacks(str(mine))
+            torch.profiler.profile.export_stacks(self.prof, str(other))
+            self.assertEqual(mine.read_text(), other.read_text())
+            self.assertGreater(len(mine.read_text()), 1000)
+            with self.assertRaisesRegex(ValueError, "metric should be one of: "):
+                self.prof.export_stacks(str(mine), "nonsense")
+
+    def test_exports_as_often_as_one_likes_with_our_spans_in_place(self):
+        with tempfile.TemporaryDirectory() as folder:
+            plain, packed = Path(folder, "a.json"), Path(folder, "a.json.gz")
+            for path in (plain, packed, plain):
+                self.prof.export_chrome_trace(str(path))
+            trace = json.loads(plain.read_bytes())
+            self.assertEqual(json.loads(gzip.decompress(packed.read_bytes())), trace)
+            self.assertEqual(trace["with_stack"], 1)
+            events = trace["traceEvents"]
+            mine = [event for event in events if event.get("name") == "mine"]
+            labels = [event for event in events if event.get("name") == "label"]
+            self.assertEqual([event["args"]["step"] for event in mine], [0, 1])
+            for outer, inner in zip(mine, labels, strict=True):
+                self.assertEqual(outer["tid"], inner["tid"])
+                # Microseconds: two clocks that were read one after the other.
+                self.assertLess(outer["ts"], inner["ts"] + 20)
+                self.assertGreater(outer["ts"] + outer["dur"], inner["ts"] + inner["dur"] - 20)
+            loaded = stepscope.torch.load(packed).key_averages()
+            self.assertEqual(loaded.table(), self.prof.key_averages().table())
+
+    def test_memory_timeline(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "memory.json")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self.prof.export_memory_timeline(str(path), device="cpu")
+            times, sizes = json.loads(path.read_text())
+            self.assertEqual(len(times), len(sizes))
+
+
+class Schedules(unittest.TestCase):
+    def test_cycles_call_the_handler_with_their_own_events(self):
+        seen = []
+
+        def ready(prof):
+            steps = [row for row in prof.key_averages() if row.key == "ProfilerStep*"]
+            other = [row for row in theirs(prof) if row.key == "ProfilerStep*"]
+            self.assertEqual(steps[0].count, other[0].count)
+            with tempfile.TemporaryDirectory() as folder:
+                stepscope.torch.tensorboard_trace_handler(folder, use_gzip=True)(prof)
+                stepscope.torch.tensorboard_trace_handler(folder)(prof)
+                names = sorted(path.name for path in Path(folder).iterdir())
+                self.assertEqual(len(names), 2)
+                self.assertRegex(names[0], r"^.+_\d+\.\d+\.pt\.trace\.json(\.gz)?$")
+            seen.append((prof.step_num, steps[0].count))
+
+        with stepscope.torch.profile(
+            activities=CPU,
+            schedule=stepscope.torch.schedule(skip_first=1, wait=1, warmup=1, active=2, repeat=2),
+            on_trace_ready=ready,
+        ) as prof:
+            train(10, after=prof.step)
+        self.assertEqual(seen, [(5, 2), (9, 2)])
+        self.assertIsInstance(prof, torch.profiler.profile)
+
+    def test_incorrect_arguments_are_torchs_errors(self):
+        with self.assertRaisesRegex(AssertionError, "Invalid profiler schedule arguments"):
+            stepscope.torch.schedule(wait=-1, warmup=1, active=1)
+        with stepscope.torch.profile(activities=CPU) as prof:
+            train(1)
+        with self.assertRaisesRegex(ValueError, "required for memory profiling"):
+            prof.export_memory_timeline("x.json")
+        with self.assertRaisesRegex(AssertionError, "with_stack=True"):
+            prof.export_stacks("x.txt")
+
+    def test_events_of_all_cycles_when_asked(self):
+        with stepscope.torch.profile(
+            activities=CPU,
+            schedule=stepscope.torch.schedule(wait=0, warmup=1, active=1, repeat=2),
+            acc_events=True,
+        ) as prof:
+            train(4, after=prof.step)
+        steps = [row for row in prof.key_averages() if row.key == "ProfilerStep*"]
+        self.assertEqual(steps[0].count, 2)
+
+
+class Programs(unittest.TestCase):
+    def test_results_of_the_program_are_the_same(self):
+        plain = train()
+        with stepscope.torch.profile(activities=CPU, with_stack=True, record_shapes=True):
+            profiled = train()
+        self.assertEqual(plain, profiled)
+
+    def test_our_own_session_goes_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            stepscope.start_trace(folder, sources=[])
+            with stepscope.torch.profile(activities=CPU) as prof:
+                train(1)
+            self.assertTrue(stepscope.is_recording())
+            report = stepscope.stop_trace()
+            self.assertGreaterEqual(report.spans, 1)
+            self.assertGreater(len(prof.key_averages()), 10)
+
+    def test_exceptions_and_threads(self):
+        with contextlib.suppress(ValueError), stepscope.torch.profile(activities=CPU) as prof:
+            thread = threading.Thread(target=train)
+            thread.start()
+            thread.join()
+            train(1)
+            message = "of the program"
+            raise ValueError(message)
+        self.assertFalse(stepscope.is_recording())
+        self.assertGreater(prof.key_averages().self_cpu_time_total, 0)
+
+    def test_the_module_imports_no_torch(self):
+        code = "import sys, stepscope.torch; assert 'torch' not in sys.modules; stepscope.torch.profile"
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
