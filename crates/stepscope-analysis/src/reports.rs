@@ -7,10 +7,10 @@ mod collectives;
 mod findings;
 mod idle;
 mod kernels;
+mod memory;
 mod ops;
 mod overview;
 mod ranks;
-mod memory;
 mod steps;
 mod torch_table;
 
