@@ -26,6 +26,13 @@ pub fn check(format: Format, bytes: &[u8]) {
     let held = probe.slices.len() + probe.instants.len() + probe.samples.len();
     let texts: usize = probe.names.iter().map(String::len).sum();
     assert!(held <= 1_000 + bytes.len() && texts <= (1 << 16) + bytes.len() * HELD_PER_BYTE);
+    let rows: usize = probe.profiles.iter().map(|one| one.rows.len()).sum();
+    assert!(rows <= bytes.len());
+    for row in probe.profiles.iter().flat_map(|one| &one.rows) {
+        let values = [row.total_s, row.self_s, row.mean_s, row.percent];
+        assert!(values.into_iter().flatten().all(f64::is_finite));
+        assert!(row.name.len() + row.file.len() <= 8 << 10);
+    }
     assert!(probe.slices.iter().all(|slice| slice.dur_ps >= 0));
     assert!(probe.samples.iter().all(|sample| sample.2.is_finite()));
 

@@ -4,7 +4,8 @@ import { defineConfig } from 'vitest/config';
 const apiTarget = process.env.STEPSCOPE_URL ?? 'http://localhost:8791';
 
 export default defineConfig({
-  base: '/',
+  // Files are named from where the page is, so that a proxy may serve the viewer below any path.
+  base: './',
   oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
   build: {
     target: 'es2022',

@@ -45,11 +45,33 @@ fn main() -> io::Result<()> {
         b"[{\"ph\":\"B\",\"ts\":1,\"name\":\"a\"},{\"ph\":\"E\",\"ts\":2}]",
     )?;
     put("detect", "pstats", b"\xfb\x29\x03\xfa\x01a")?;
+    put("pstats", "whole", &statistics())?;
+    put("report_text", "simple", SIMPLE)?;
+    put("report_text", "advanced", ADVANCED)?;
     put(
         "detect",
         "chakra",
         b"\x0e\x12\x0c\x0a\x06schema\xea\x01\x011",
     )
+}
+
+const SIMPLE: &[u8] = b"FIT Profiler Report\n\n--------\n|  Action\t|  Mean duration (s)\t|  Total time (s) \t|\n\
+    --------\n|  a\t|  0.5\t|  1.5\t|\n--------\n";
+const ADVANCED: &[u8] = b"Profiler Report\nProfile stats for: a rank: 1\n  3 function calls (2 primitive calls) in \
+    0.1 seconds\n\n   ncalls  tottime  percall  cumtime  percall filename:lineno(function)\n  3/2  0.1  0.1  0.1  \
+    0.1 a.py:1(f)\n\nProfile stats for: records\n------  ------  ------\n  Name  Self CPU  # of Calls\n------  \
+    ------  ------\n  op  1.5us  2\n------  ------  ------\nSelf CPU time total: 1.5us\n";
+
+/// A function that calls itself.
+fn statistics() -> Vec<u8> {
+    let mut out = b"{\xa9\x03z\x04a.pyi\x03\0\0\0z\x01f)\x05i\x01\0\0\0i\x02\0\0\0g".to_vec();
+    out.extend(0.25_f64.to_le_bytes());
+    out.extend(b"f\x030.5{r\0\0\0\0)\x04i\x01\0\0\0i\x01\0\0\0g");
+    out.extend(0.1_f64.to_le_bytes());
+    out.extend(b"g");
+    out.extend(0.2_f64.to_le_bytes());
+    out.extend(b"00");
+    out
 }
 
 /// A deflate stream of one stored block, without a trailer: the fuzzer finds the rest.

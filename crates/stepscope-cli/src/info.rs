@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use stepscope_engine::{EngineError, PathReport, Run, RunProblem, analysis, open_each};
-use stepscope_model::{NameId, ReadContext, Severity, TrackId, TrackKind};
+use stepscope_model::{NameId, Profile, ReadContext, Severity, TrackId, TrackKind};
 use stepscope_store::{FactValue, FileFacts, Trace, Track};
 
 use crate::args;
@@ -145,6 +145,10 @@ pub struct RunInfo {
     pub by_category: BTreeMap<String, u64>,
     /// Tracks with events, in the order of the viewer.
     pub track_list: Vec<TrackInfo>,
+    /// Whether anything has a place in time; sums alone have none.
+    pub timeline: bool,
+    /// Profiles without a timeline.
+    pub profiles: Vec<ProfileInfo>,
     /// Compiled programs.
     pub hlo_modules: Vec<String>,
     /// What the user should know.
@@ -182,6 +186,31 @@ pub struct TrackInfo {
     pub parent_name: Option<String>,
     /// Computed by a tool.
     pub derived: bool,
+}
+
+/// A profile without a timeline: sums of functions, actions or operations.
+#[derive(Debug, Serialize)]
+pub struct ProfileInfo {
+    /// What was profiled; empty for the whole.
+    pub name: String,
+    /// The trainer's stage; empty without one.
+    pub stage: String,
+    /// `functions`, `actions` or `operations`.
+    pub kind: &'static str,
+    /// Rank of the process on its machine.
+    pub rank: Option<u32>,
+    /// How many rows it has.
+    pub rows: usize,
+    /// How many it had before the writer left some out.
+    pub rows_before: Option<u64>,
+    /// Calls in all.
+    pub calls: Option<u64>,
+    /// Seconds in all.
+    pub total_s: Option<f64>,
+    /// The writer rounded times to multiples of this, in seconds.
+    pub rounded_to_s: Option<f64>,
+    /// Path of the file.
+    pub file: String,
 }
 
 /// One diagnostic.
@@ -360,6 +389,11 @@ pub fn run_info(run: &Run) -> RunInfo {
         last_ns: slice_span.as_ref().map(|span| own_clock(span.end.ps())),
         by_category,
         track_list,
+        timeline: !trace.is_without_timeline(),
+        profiles: trace
+            .profiles()
+            .map(|(file, profile)| profile_info(file, profile))
+            .collect(),
         hlo_modules: modules(trace),
         warnings: warnings(trace),
         problems: run.problems.iter().map(Problem::from).collect(),
@@ -370,6 +404,21 @@ pub fn run_info(run: &Run) -> RunInfo {
             .map(|path| path.display().to_string())
             .collect(),
         content_hash: run.content_hash.clone(),
+    }
+}
+
+fn profile_info(file: &FileFacts, profile: &Profile) -> ProfileInfo {
+    ProfileInfo {
+        name: profile.name.clone(),
+        stage: profile.stage.clone(),
+        kind: profile.kind.code(),
+        rank: profile.rank,
+        rows: profile.rows.len(),
+        rows_before: profile.rows_before,
+        calls: profile.calls,
+        total_s: profile.total_s,
+        rounded_to_s: profile.rounded_to_s,
+        file: file.spec.path.clone(),
     }
 }
 
@@ -541,7 +590,11 @@ fn print_list(report: &InfoReport, out: &mut dyn Write) -> Result<(), CliError> 
             dash_if_zero(run.devices.len() as u64),
             dash_if_zero(run.steps),
             text::count(run.slices),
-            text::duration(run.duration_ns.ps() as f64 / 1e3),
+            if run.timeline {
+                text::duration(run.duration_ns.ps() as f64 / 1e3)
+            } else {
+                "no timeline".to_owned()
+            },
             text::bytes(bytes),
             dash_if_zero(lost as u64),
         ]);
@@ -578,7 +631,12 @@ fn print_run(run: &RunInfo, out: &mut dyn Write) -> Result<(), CliError> {
         .start_unix_ns
         .map_or("not told".to_owned(), text::moment);
     facts.push(("recorded", recorded));
-    facts.push(("length", text::duration(run.duration_ns.ps() as f64 / 1e3)));
+    if run.timeline {
+        facts.push(("length", text::duration(run.duration_ns.ps() as f64 / 1e3)));
+    } else {
+        let none = "not recorded: the file holds sums, which have no place in time";
+        facts.push(("timeline", none.to_owned()));
+    }
     if run.steps > 0 {
         facts.push(("steps", text::count(run.steps)));
     }
@@ -589,6 +647,9 @@ fn print_run(run: &RunInfo, out: &mut dyn Write) -> Result<(), CliError> {
     }
     if !run.devices.is_empty() {
         facts.push(("devices", counted(&run.devices)));
+    }
+    if !run.profiles.is_empty() {
+        facts.push(("profiles", text::count(run.profiles.len() as u64)));
     }
     let mut events = vec![format!("{} slices", text::count(run.slices))];
     for (count, what) in [
@@ -602,7 +663,9 @@ fn print_run(run: &RunInfo, out: &mut dyn Write) -> Result<(), CliError> {
             events.push(format!("{} {what}", text::count(count)));
         }
     }
-    facts.push(("events", events.join(" · ")));
+    if run.timeline {
+        facts.push(("events", events.join(" · ")));
+    }
     if !run.hlo_modules.is_empty() {
         facts.push(("modules", listed(&run.hlo_modules)));
     }
@@ -613,7 +676,56 @@ fn print_run(run: &RunInfo, out: &mut dyn Write) -> Result<(), CliError> {
         writeln!(out, "  {label:<11}{}", short(&value, 110))?;
     }
     print_tracks(run, out)?;
+    print_profiles(run, out)?;
     print_warnings(run, out)
+}
+
+fn print_profiles(run: &RunInfo, out: &mut dyn Write) -> Result<(), CliError> {
+    use Align::{Left, Right};
+    if run.profiles.is_empty() {
+        return Ok(());
+    }
+    let mut grid = Grid::new(&[
+        ("Profile", Left),
+        ("Stage", Left),
+        ("Rows", Right),
+        ("Of", Left),
+        ("Calls", Right),
+        ("Total", Right),
+    ]);
+    for profile in run.profiles.iter().take(TRACKS) {
+        grid.push([
+            short(
+                if profile.name.is_empty() {
+                    "(whole)"
+                } else {
+                    &profile.name
+                },
+                60,
+            ),
+            short(
+                if profile.stage.is_empty() {
+                    "-"
+                } else {
+                    &profile.stage
+                },
+                12,
+            ),
+            text::count(profile.rows as u64),
+            profile.kind.to_owned(),
+            profile.calls.map_or("-".to_owned(), text::count),
+            profile
+                .total_s
+                .map_or("-".to_owned(), |total| text::duration(total * 1e9)),
+        ]);
+    }
+    writeln!(out)?;
+    grid.print(out)?;
+    let more = run.profiles.len().saturating_sub(TRACKS);
+    if more > 0 {
+        writeln!(out, "  and {more} more")?;
+    }
+    Ok(())
 }
 
 fn print_tracks(run: &RunInfo, out: &mut dyn Write) -> Result<(), CliError> {

@@ -34,7 +34,7 @@ use crate::scan::FoundRun;
 use crate::source::{LazySource, NoSource, SourceSpec};
 
 /// Raise it whenever a reader, the store or the image gives other results for the same file.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// Runs that need less reading than this are read again each time.
 pub(crate) const MIN_BYTES: u64 = 8 << 20;
 /// How much the folder may hold.

@@ -137,6 +137,12 @@ pub fn convert(
 
     let cache = cache::default_dir().filter(|_| use_cache).map(Cache::new);
     let outcome = open_found(&run, context, cache.as_ref()).and_then(|opened| {
+        if opened.trace.is_without_timeline() {
+            return Err(EngineError::unreadable(
+                input,
+                "it holds sums and no timeline, which is all that this format can hold",
+            ));
+        }
         let bytes = write(&opened.trace, format, file)
             .map_err(|error| EngineError::unwritable(output, &error))?;
         // Arguments were read while writing: they must have come from the files that were opened.

@@ -17,6 +17,8 @@ pub(crate) enum NameClass {
     AnyJson,
     /// `.txt` named like a profiler's report: content decides.
     AnyText,
+    /// `.prof`, which several programs write: content decides.
+    AnyProfile,
     /// Recognised, but not readable in this version: named in the list of what was left out.
     Other,
 }
@@ -48,10 +50,8 @@ const OTHER: &[&str] = &[
     ".et",
     ".et.json",
     ".et.json.gz",
-    ".prof",
-    ".pstat",
-    ".pstats",
 ];
+const PROFILE: &[&str] = &[".prof", ".pstat", ".pstats"];
 
 /// How Lightning begins the names of its profilers' reports: the stage.
 const STAGES: &[&str] = &["fit-", "validate-", "test-", "predict-", "tune-"];
@@ -70,6 +70,8 @@ pub(crate) fn classify(name: &str) -> Option<NameClass> {
         Some(NameClass::Perfetto)
     } else if ends(OTHER) {
         Some(NameClass::Other)
+    } else if ends(PROFILE) {
+        Some(NameClass::AnyProfile)
     } else if ends(TRACE_JSON) {
         Some(NameClass::TraceJson)
     } else if ends(&[".json", ".json.gz"]) {
@@ -98,6 +100,10 @@ pub(crate) fn stem(name: &str) -> &str {
         ".perfetto-trace.gz",
         ".perfetto-trace",
         ".perfetto",
+        ".prof",
+        ".pstats",
+        ".pstat",
+        ".txt",
         ".gz",
     ];
     ENDS.iter()
@@ -317,6 +323,8 @@ mod tests {
         assert_eq!(classify("neuron_trace.json"), Some(NameClass::TraceJson));
         assert_eq!(classify("a.json"), Some(NameClass::AnyJson));
         assert_eq!(classify("a.et.json.gz"), Some(NameClass::Other));
+        assert_eq!(classify("fit-a.prof"), Some(NameClass::AnyProfile));
+        assert_eq!(stem("fit-a.prof"), "fit-a");
         assert_eq!(classify("a.pftrace"), Some(NameClass::Perfetto));
         assert_eq!(classify("a.pt.trace.json.gz.tmp"), None);
         assert_eq!(classify("é"), None);

@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use stepscope_formats::{Format, FormatError, detect, gzip};
 use stepscope_model::{
-    ArgSource, ArgValue, Diagnostic, Epoch, EventSink, FlowBind, InstantIn, NameId, ReadContext,
-    SharedBytes, SliceColumns, SliceFlow, SliceIn, SourceId, Time, TrackId, TrackPatch,
+    ArgSource, ArgValue, Diagnostic, Epoch, EventSink, FlowBind, InstantIn, NameId, Profile,
+    ReadContext, SharedBytes, SliceColumns, SliceFlow, SliceIn, SourceId, Time, TrackId,
+    TrackPatch,
 };
 use stepscope_store::{FactValue, FileSink, FileSpec, Trace, TraceBuilder};
 
@@ -372,6 +373,9 @@ impl EventSink for Watched {
     }
     fn module(&mut self, name: &str, program_id: Option<u64>) {
         self.inner.module(name, program_id);
+    }
+    fn profile(&mut self, profile: Profile) {
+        self.inner.profile(profile);
     }
     fn fact(&mut self, key: &str, value: ArgValue<'_>) {
         match (key, value) {

@@ -44,8 +44,10 @@ pub struct RunSummary {
     pub steps: Option<u64>,
     /// Median length of a step.
     pub step_ns: Option<f64>,
-    /// From the first to the last moment.
+    /// From the first to the last moment; `None` until the run is opened, or when it has no timeline.
     pub duration_ns: Option<f64>,
+    /// Profiles without a timeline; `None` until the run is opened.
+    pub profiles: Option<u64>,
     /// Unix time; from names and files until the run is opened.
     pub recorded_unix_ns: Option<i64>,
     /// Of all its files, as they lie on disk.
@@ -212,6 +214,7 @@ pub(crate) fn listed(found: &FoundRun) -> RunSummary {
         steps: None,
         step_ns: None,
         duration_ns: None,
+        profiles: None,
         recorded_unix_ns: found.recorded_ns,
         bytes: found.bytes(),
         state: RunState::Listed,
@@ -236,7 +239,8 @@ pub(crate) fn summary_of(found: &FoundRun, run: &Run) -> RunSummary {
         devices: u32::try_from(run.devices().len()).unwrap_or(u32::MAX),
         steps: Some(stepscope_analysis::steps::step_count(trace)).filter(|count| *count > 0),
         step_ns: steps.p50_ns,
-        duration_ns: Some(span.end.since(span.start).as_ns_f64()),
+        duration_ns: (!trace.is_without_timeline()).then(|| span.end.since(span.start).as_ns_f64()),
+        profiles: Some(trace.profiles().count() as u64),
         recorded_unix_ns: run.start_unix_ns().or(found.recorded_ns),
         state: state_of(run),
         progress: 1.0,

@@ -197,7 +197,10 @@ pub(crate) fn kept_aside(root: &Path, session: &Path, file: &Path) -> Option<Fou
 
 /// Whether a name of this class leaves it to the content.
 fn names_too_little(class: NameClass) -> bool {
-    matches!(class, NameClass::AnyJson | NameClass::AnyText)
+    matches!(
+        class,
+        NameClass::AnyJson | NameClass::AnyText | NameClass::AnyProfile
+    )
 }
 
 struct Walk<'a> {
@@ -368,7 +371,10 @@ impl Walk<'_> {
         };
         match (found.evidence, found.format) {
             (Evidence::Content, Format::ChromeJson) if has_events(path) => Content::Trace,
-            (Evidence::Content, Format::XSpace | Format::Perfetto) => Content::Trace,
+            (
+                Evidence::Content,
+                Format::XSpace | Format::Perfetto | Format::Pstats | Format::LightningReport,
+            ) => Content::Trace,
             (Evidence::Content, Format::ChromeJson) => Content::Nothing,
             (Evidence::Content, _) => Content::NotReadable,
             _ => Content::Nothing,
@@ -711,6 +717,8 @@ mod tests {
         );
         write(&dir.path().join("node_modules/x.trace.json"), "");
         write(&dir.path().join("c.prof"), "");
+        write(&dir.path().join("d.prof"), "{(\x03aaaa");
+        write(&dir.path().join("e.et"), "");
         write(
             &dir.path().join("fit-report.txt"),
             "FIT Profiler Report\n\n| Action |\n",
@@ -725,12 +733,14 @@ mod tests {
             [
                 "a.pt.trace.json x1 +0",
                 "b.json x1 +0",
+                "d.prof x1 +0",
+                "fit-report.txt x1 +0",
                 "sub/d.pftrace x1 +0"
             ]
         );
-        let not_readable = ["c.prof", "fit-report.txt"].map(|name| dir.path().join(name));
+        let not_readable = ["e.et"].map(|name| dir.path().join(name));
         assert_eq!(found.not_readable, not_readable);
-        assert_eq!(found.sniffed, 5);
+        assert_eq!(found.sniffed, 7);
         // Known files are not looked at again, and no less known.
         let again = scan(dir.path(), 256, &mut sniffed).unwrap();
         assert_eq!((again.sniffed, again.not_readable), (0, found.not_readable));

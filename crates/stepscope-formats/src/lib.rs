@@ -11,6 +11,8 @@ mod error;
 pub mod gzip;
 #[cfg(any(test, feature = "probe"))]
 pub mod probe;
+#[cfg(feature = "profiles")]
+pub mod profiles;
 mod proto_wire;
 
 #[cfg(feature = "chrome")]
@@ -46,6 +48,10 @@ pub fn read<S: EventSink>(
         Format::ChromeJson => chrome::read(bytes, context, sink),
         #[cfg(feature = "perfetto")]
         Format::Perfetto => perfetto::read(bytes, context, sink),
+        #[cfg(feature = "profiles")]
+        Format::Pstats => profiles::read_pstats(bytes, context, sink),
+        #[cfg(feature = "profiles")]
+        Format::LightningReport => profiles::read_report(bytes, context, sink),
         other => Err(FormatError::NotReadable { format: other }),
     }
 }
@@ -64,6 +70,8 @@ pub fn arg_source(
         Format::ChromeJson => chrome::arg_source(bytes, context),
         #[cfg(feature = "perfetto")]
         Format::Perfetto => perfetto::arg_source(bytes, context),
+        #[cfg(feature = "profiles")]
+        Format::Pstats | Format::LightningReport => Ok(profiles::arg_source()),
         other => Err(FormatError::NotReadable { format: other }),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use stepscope_model::{
     ArgRef, ArgSource, ArgValue, Diagnostic, Epoch, EventSink, FlowBind, InstantIn, NameId,
-    SliceFlow, SliceIn, SourceId, Time, TrackId, TrackKind, TrackPatch,
+    Profile, SliceFlow, SliceIn, SourceId, Time, TrackId, TrackKind, TrackPatch,
 };
 
 /// What is known of one track.
@@ -109,6 +109,8 @@ pub struct Probe {
     pub flows: Vec<ProbeFlow>,
     /// Compiled programs.
     pub modules: Vec<(String, Option<u64>)>,
+    /// Profiles without a timeline.
+    pub profiles: Vec<Profile>,
     /// Facts: key and the value's debug text.
     pub facts: Vec<(String, String)>,
     /// Diagnostics: what, how often, detail.
@@ -273,6 +275,10 @@ impl EventSink for Probe {
         self.modules.push((name.to_owned(), program_id));
     }
 
+    fn profile(&mut self, profile: Profile) {
+        self.profiles.push(profile);
+    }
+
     fn fact(&mut self, key: &str, value: ArgValue<'_>) {
         self.facts.push((key.to_owned(), format!("{value:?}")));
     }
@@ -321,6 +327,7 @@ impl EventSink for Probe {
         self.samples.extend(fork.samples);
         self.flows.extend(fork.flows);
         self.modules.extend(fork.modules);
+        self.profiles.extend(fork.profiles);
         self.facts.extend(fork.facts);
         self.diagnostics.extend(fork.diagnostics);
     }

@@ -5,8 +5,8 @@
 //! here: time, names, tracks, what a slice is, how arguments are fetched late, and what may be
 //! reported as a [`Diagnostic`].
 //!
-//! Reading order: [`time`], [`name`], [`track`], [`event`], [`args`], [`program`], [`sink`], [`diagnostic`],
-//! [`kind`], [`limits`], [`clock`], [`spelling`].
+//! Reading order: [`time`], [`name`], [`track`], [`event`], [`args`], [`program`], [`profile`], [`sink`],
+//! [`diagnostic`], [`kind`], [`limits`], [`clock`], [`spelling`].
 //!
 //! **Invariant:** this crate has no dependencies and does no I/O.
 
@@ -17,6 +17,7 @@ pub mod event;
 pub mod kind;
 pub mod limits;
 pub mod name;
+pub mod profile;
 pub mod program;
 pub mod sink;
 pub mod spelling;
@@ -32,6 +33,7 @@ pub use event::{
 pub use kind::SliceKind;
 pub use limits::{Cancelled, Limits, ReadContext};
 pub use name::NameId;
+pub use profile::{Profile, ProfileCaller, ProfileKind, ProfileRow};
 pub use program::Instruction;
 pub use sink::EventSink;
 pub use time::{Dur, Epoch, Time};

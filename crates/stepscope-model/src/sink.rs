@@ -6,6 +6,7 @@ use crate::args::{ArgSource, ArgValue, SourceId};
 use crate::diagnostic::Diagnostic;
 use crate::event::{FlowBind, InstantIn, SliceColumns, SliceFlow, SliceIn};
 use crate::name::NameId;
+use crate::profile::Profile;
 use crate::time::{Epoch, Time};
 use crate::track::{TrackId, TrackPatch};
 
@@ -66,6 +67,11 @@ pub trait EventSink: Send + Sized {
 
     /// A compiled program (HLO module) that the trace contains.
     fn module(&mut self, name: &str, program_id: Option<u64>);
+
+    /// A profile without a timeline. Sinks that keep only what has a place in time pass it over.
+    fn profile(&mut self, profile: Profile) {
+        let _ = profile;
+    }
 
     /// A fact about the run: `host`, `rank`, `world_size`, `device.0.name`, `jax_version`, ...
     /// A later value for the same key replaces the earlier one.

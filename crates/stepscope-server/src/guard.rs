@@ -27,6 +27,11 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; style-src 'self' 
      img-src 'self' data: blob:; worker-src 'self' blob:; connect-src 'self'; object-src 'none'; \
      base-uri 'none'; frame-ancestors 'none'";
 
+/// The policy where the page may be in a frame of the same origin.
+const FRAMED_POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; \
+     img-src 'self' data: blob:; connect-src 'self'; object-src 'none'; \
+     base-uri 'none'; frame-ancestors 'self'";
+
 /// Header of writes.
 const SESSION_TOKEN: &str = "x-stepscope-token";
 /// Cookie of the server's token.
@@ -47,8 +52,13 @@ pub(crate) async fn guard(
         }
     };
     let headers = response.headers_mut();
+    let policy = if state.options.framed {
+        FRAMED_POLICY
+    } else {
+        CONTENT_SECURITY_POLICY
+    };
     for (name, value) in [
-        ("content-security-policy", CONTENT_SECURITY_POLICY),
+        ("content-security-policy", policy),
         ("x-content-type-options", "nosniff"),
         ("referrer-policy", "no-referrer"),
         ("cross-origin-resource-policy", "same-origin"),

@@ -14,6 +14,8 @@ pub struct ServerOptions {
     pub token: Option<String>,
     /// Further names under which clients may reach this server (`Host`), without a port.
     pub host_names: Vec<String>,
+    /// The page may be shown in a frame of the same origin: another program's page holds the viewer.
+    pub framed: bool,
     /// Refuse imports, notes and captures.
     pub read_only: bool,
     /// Names and addresses, without a port, that may be captured from beside this machine.
@@ -33,6 +35,7 @@ impl Default for ServerOptions {
             port: 8791,
             token: None,
             host_names: Vec::new(),
+            framed: false,
             read_only: false,
             capture_to: Vec::new(),
             max_upload_bytes: 16 << 30,

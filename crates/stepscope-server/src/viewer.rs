@@ -88,12 +88,19 @@ pub(crate) async fn page(Shared(state): Shared<Arc<State>>, request: Request) ->
             return Problem::no_such_route().into_response();
         }
     }
-    index(&state)
+    index(&state, path)
 }
 
-fn index(state: &State) -> Response {
+/// The page. It names its files from its own place, so that a proxy may serve the viewer anywhere:
+/// in the address `run/NAME/timeline` they lie two folders further up.
+fn index(state: &State, path: &str) -> Response {
     let page = match (state.viewer.file)("index.html") {
-        Some(page) => String::from_utf8_lossy(&page).replace(TOKEN_PLACE, &state.session_token),
+        Some(page) => {
+            let up = format!("=\"{}assets/", "../".repeat(path.matches('/').count()));
+            String::from_utf8_lossy(&page)
+                .replace(TOKEN_PLACE, &state.session_token)
+                .replace("=\"./assets/", &up)
+        }
         None => WITHOUT_VIEWER.to_owned(),
     };
     let headers = [

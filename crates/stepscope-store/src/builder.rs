@@ -106,6 +106,7 @@ impl TraceBuilder {
                 shift: shifts[index],
                 facts: file.facts,
                 modules: file.modules,
+                profiles: file.profiles,
                 slices: 0,
                 async_slices: 0,
                 derived_slices: 0,
@@ -493,7 +494,9 @@ fn seal(
     for (file, counts) in per_file.into_iter().enumerate() {
         diagnostics.extend(counts.into_diagnostics(file));
     }
-    if span.is_none() && !diagnostics.iter().any(|d| d.what == Diagnostic::EmptyTrace) {
+    let sums_only = files.iter().any(|file| !file.profiles.is_empty());
+    if span.is_none() && !sums_only && !diagnostics.iter().any(|d| d.what == Diagnostic::EmptyTrace)
+    {
         diagnostics.push(DiagnosticCount {
             what: Diagnostic::EmptyTrace,
             count: 1,

@@ -31,6 +31,7 @@ use crate::image::{ALIGN, Contents, ContentsReader};
 use crate::levels::Level;
 use crate::mapped::Plain;
 use crate::names::TextColumn;
+use crate::profiles;
 use crate::table::{InstantTable, SampleTable, SliceTable, TrackTable};
 use crate::trace::{Trace, Track};
 
@@ -55,7 +56,7 @@ pub enum CacheError {
 }
 
 /// Raise it with every change of what is written below.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const MAGIC: &[u8; 8] = b"SSCIMAGE";
 const BYTE_ORDER: u32 = 0x0102_0304;
 const HEADER: usize = 56;
@@ -315,6 +316,10 @@ fn put_file(to: &mut Contents<'_>, file: &FileFacts) {
         to.text(name);
         to.optional(*program_id, Contents::number);
     }
+    to.count(file.profiles.len());
+    for profile in &file.profiles {
+        profiles::put(to, profile);
+    }
     to.number(file.slices);
     to.number(file.async_slices);
     to.number(file.derived_slices);
@@ -334,6 +339,7 @@ fn take_file(from: &mut ContentsReader<'_>) -> Result<FileFacts, CacheError> {
         shift: Dur::from_ps(from.signed()?),
         facts: from.list(|from| Ok((from.text()?, take_fact(from)?)))?,
         modules: from.list(|from| Ok((from.text()?, from.optional(ContentsReader::number)?)))?,
+        profiles: from.list(profiles::take)?,
         slices: from.number()?,
         async_slices: from.number()?,
         derived_slices: from.number()?,

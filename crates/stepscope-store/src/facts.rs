@@ -1,6 +1,6 @@
 //! What is known of a run besides its events: files, facts, modules, diagnostics.
 
-use stepscope_model::{ArgValue, Diagnostic, Dur, Epoch};
+use stepscope_model::{ArgValue, Diagnostic, Dur, Epoch, Profile};
 
 /// One file that is poured into a trace (one host or one rank).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub struct FileFacts {
     pub facts: Vec<(String, FactValue)>,
     /// Compiled programs.
     pub modules: Vec<(String, Option<u64>)>,
+    /// Profiles without a timeline, in the file's order.
+    pub profiles: Vec<Profile>,
     /// Slices as the file holds them: neither async nor derived.
     pub slices: u64,
     /// Slices of async tracks that are not derived.

@@ -33,6 +33,7 @@ mod nest;
 mod order;
 mod pages;
 mod pour;
+mod profiles;
 mod query;
 mod sink;
 mod suspicious;

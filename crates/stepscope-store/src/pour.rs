@@ -23,7 +23,7 @@ impl Names<'_> {
 }
 
 impl Trace {
-    /// Pours everything into a sink: epoch, facts, modules, sources, tracks with all that is known
+    /// Pours everything into a sink: epoch, facts, modules, profiles, sources, tracks with all that is known
     /// of them, and per track its slices in (start, longest first) order with their flow ends,
     /// step numbers and flags, then the flow ends that lie elsewhere, instants and samples.
     ///
@@ -47,6 +47,9 @@ impl Trace {
             }
             for (name, program_id) in &file.modules {
                 sink.module(name, *program_id);
+            }
+            for profile in &file.profiles {
+                sink.profile(profile.clone());
             }
         }
         let mut names = Names {

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use stepscope_model::{
-    ArgSource, ArgValue, Diagnostic, Epoch, EventSink, FlowBind, InstantIn, NameId, SliceColumns,
-    SliceFlow, SliceIn, SourceId, Time, TrackId, TrackKind, TrackPatch,
+    ArgSource, ArgValue, Diagnostic, Epoch, EventSink, FlowBind, InstantIn, NameId, Profile,
+    SliceColumns, SliceFlow, SliceIn, SourceId, Time, TrackId, TrackKind, TrackPatch,
 };
 
 use crate::buffer::{EventBuf, IdMap, LaterMap, LooseFlow, Spare};
@@ -99,6 +99,7 @@ pub struct FileSink {
     shared_sources: usize,
     pub(crate) sources: Vec<Arc<dyn ArgSource>>,
     pub(crate) modules: Vec<(String, Option<u64>)>,
+    pub(crate) profiles: Vec<Profile>,
     pub(crate) facts: Vec<(String, FactValue)>,
     pub(crate) diagnostics: Vec<DiagnosticCount>,
 }
@@ -119,6 +120,7 @@ impl FileSink {
             shared_sources: 0,
             sources: Vec::new(),
             modules: Vec::new(),
+            profiles: Vec::new(),
             facts: Vec::new(),
             diagnostics: Vec::new(),
         }
@@ -240,6 +242,10 @@ impl EventSink for FileSink {
         }
     }
 
+    fn profile(&mut self, profile: Profile) {
+        self.profiles.push(profile);
+    }
+
     fn fact(&mut self, key: &str, value: ArgValue<'_>) {
         self.add_fact(key.to_owned(), value.into());
     }
@@ -262,6 +268,7 @@ impl EventSink for FileSink {
             shared_sources: self.shared_sources + self.sources.len(),
             sources: Vec::new(),
             modules: Vec::new(),
+            profiles: Vec::new(),
             facts: Vec::new(),
             diagnostics: Vec::new(),
         }
@@ -303,6 +310,7 @@ impl EventSink for FileSink {
         for (name, program_id) in fork.modules {
             self.module(&name, program_id);
         }
+        self.profiles.extend(fork.profiles);
         for (key, value) in fork.facts {
             self.add_fact(key, value);
         }

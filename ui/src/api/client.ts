@@ -1,6 +1,7 @@
 // client.ts: requests and their failures. Relative addresses only, so that links work through a tunnel.
 import { signal } from '@preact/signals';
 import { asNumber, asObject, asText, type Json } from '../base/json.ts';
+import { below } from '../base/place.ts';
 import { type Columns, decodeColumns } from './columns.ts';
 import { Gate, isAbort, type Urgency } from './gate.ts';
 
@@ -44,7 +45,7 @@ export type Connection = 'connected' | 'lost';
 export const connection = signal<Connection>('connected');
 
 const gate = new Gate(3);
-const BASE = '/api/v1';
+const BASE = below('/api/v1');
 
 export interface RequestOptions {
   readonly urgency?: Urgency;

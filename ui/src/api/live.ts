@@ -1,5 +1,6 @@
 // live.ts: the server's event stream. Reconnects by itself; says when the connection is lost and when it is back.
 import { asNumber, asObject, asText, type JsonObject } from '../base/json.ts';
+import { below } from '../base/place.ts';
 import type { Capture } from '../model/capture.ts';
 import { captureOf } from './capture.ts';
 import { connection, ping } from './client.ts';
@@ -30,7 +31,7 @@ export function listen(handlers: LiveHandlers): () => void {
   };
 
   const open = () => {
-    source = new EventSource('/api/v1/events');
+    source = new EventSource(below('/api/v1/events'));
     const on = (name: string, handle: (fields: JsonObject) => void) =>
       source?.addEventListener(name, (event) => handle(fieldsOf(event)));
     on('hello', () => {

@@ -1,5 +1,6 @@
 // server.ts: one function per endpoint. Wire JSON in, model types out; fields of the wrong shape become `undefined`.
 import { asArray, asFlag, asNumber, asObject, asText, asTexts, type Json, type JsonObject } from '../base/json.ts';
+import { below } from '../base/place.ts';
 import type {
   AggregateAnswer,
   EventDetail,
@@ -558,4 +559,4 @@ export const exportUrl = (
   run: string,
   format: 'perfetto' | 'chrome',
   range?: { readonly startNs: number; readonly endNs: number },
-): string => `/api/v1${path(run, `/export${query({ format, t0: range?.startNs, t1: range?.endNs })}`)}`;
+): string => below(`/api/v1${path(run, `/export${query({ format, t0: range?.startNs, t1: range?.endNs })}`)}`);

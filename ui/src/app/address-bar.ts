@@ -1,6 +1,7 @@
 // address-bar.ts: the address bar is the store written down. Zoom and pan replace the entry after a rest; pages,
 // selections and areas are new entries, so that "Back" undoes them.
 import { effect } from '@preact/signals';
+import { below, within } from '../base/place.ts';
 import { type Address, formatAddress, isNewEntry, parseAddress } from '../state/address.ts';
 import { applyAddress, quietMove, type Store } from '../state/store.ts';
 
@@ -16,10 +17,10 @@ export function bindAddressBar(store: Store): () => void {
   const read = () => {
     const { pathname, search, hash } = location;
     const isOld = OLD_HASHES.has(hash.split('/')[0] ?? '');
-    const address = isOld ? parseAddress('/', '') : parseAddress(pathname, search);
+    const address = isOld ? parseAddress('/', '') : parseAddress(within(pathname), search);
     written = address;
     applyAddress(store, address);
-    if (isOld) history.replaceState(undefined, '', '/');
+    if (isOld) history.replaceState(undefined, '', below('/'));
   };
   read();
   written = store.address.peek();
@@ -27,7 +28,7 @@ export function bindAddressBar(store: Store): () => void {
   const replace = () => {
     clearTimeout(timer);
     timer = undefined;
-    const text = formatAddress(written);
+    const text = below(formatAddress(written));
     if (text !== location.pathname + location.search) history.replaceState(undefined, '', text);
   };
   const onPop = () => {
@@ -49,7 +50,7 @@ export function bindAddressBar(store: Store): () => void {
     if (isNewEntry(written, next)) {
       replace();
       written = next;
-      history.pushState(undefined, '', formatAddress(next));
+      history.pushState(undefined, '', below(formatAddress(next)));
       return;
     }
     written = next;

@@ -535,3 +535,39 @@ fn a_second_look_comes_from_the_cache_and_says_the_same() {
     std::fs::write(&images[0], &image[..middle]).unwrap();
     assert_eq!(look(), first);
 }
+
+#[test]
+fn profiles_without_a_timeline_are_shown_and_not_converted() {
+    let home = tempfile::tempdir().unwrap();
+    let report = "FIT Profiler Report\n\n--------\n|  Action\t|  Mean duration (s)\t|  Total time (s) \t|\n\
+        --------\n|  load\t|  0.5\t|  1.5\t|\n--------\n";
+    let dir = folder_with(&[("fit-report.txt", report)]);
+    let file = dir.path().join("fit-report.txt");
+    let file = file.to_str().unwrap();
+    let shown = text(&run(home.path(), &["info", file]).stdout);
+    for line in [
+        "Lightning · lightning-report",
+        "timeline   not recorded: the file holds sums",
+        "(whole)  FIT",
+    ] {
+        assert!(shown.contains(line), "{line} in\n{shown}");
+    }
+    let json = run(
+        home.path(),
+        &["info", "--json", dir.path().to_str().unwrap()],
+    );
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let found = &json["runs"][0];
+    assert_eq!(
+        (&found["timeline"], &found["warnings"]),
+        (&false.into(), &serde_json::json!([]))
+    );
+    assert_eq!(found["profiles"][0]["kind"], "actions");
+    let out = dir.path().join("a.json");
+    let (code, line) = refusal(&run(home.path(), &["convert", file, out.to_str().unwrap()]));
+    assert_eq!(code, 1);
+    assert!(
+        line.contains("sums and no timeline") && !out.exists(),
+        "{line}"
+    );
+}

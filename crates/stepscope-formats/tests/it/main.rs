@@ -14,6 +14,8 @@ mod conversion;
 mod detect;
 #[cfg(feature = "perfetto")]
 mod perfetto;
+#[cfg(feature = "profiles")]
+mod profiles;
 mod traces;
 #[cfg(feature = "perfetto")]
 mod wire;

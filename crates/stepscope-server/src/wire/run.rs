@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use stepscope_engine::{RunProblem, RunState, RunSummary};
-use stepscope_model::{Diagnostic, TrackKind};
+use stepscope_model::{Diagnostic, Profile, TrackKind};
 use stepscope_store::FactValue;
 
 use super::ns::Ns;
@@ -57,6 +57,7 @@ pub(crate) struct RunRow {
     steps: Option<u64>,
     step_ns: Option<Ns>,
     duration_ns: Option<Ns>,
+    profiles: Option<u64>,
     recorded_at: Option<String>,
     bytes: u64,
     state: &'static str,
@@ -123,6 +124,7 @@ impl RunRow {
             steps: summary.steps,
             step_ns: summary.step_ns.and_then(Ns::from_f64),
             duration_ns: summary.duration_ns.and_then(Ns::from_f64),
+            profiles: summary.profiles,
             bytes: summary.bytes,
         }
     }
@@ -179,6 +181,8 @@ pub(crate) struct RunDetail {
     devices: Vec<Device>,
     modules: Vec<Module>,
     steps: Steps,
+    timeline: bool,
+    profiles: Vec<ProfileRow>,
     clock: Clock,
     sources: Vec<Source>,
     counts: Counts,
@@ -204,6 +208,33 @@ struct Device {
 struct Module {
     name: String,
     program_id: Option<String>,
+}
+
+/// A profile without a timeline.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ProfileRow {
+    name: String,
+    stage: String,
+    kind: &'static str,
+    rank: Option<u32>,
+    rows: usize,
+    calls: Option<u64>,
+    total_s: Option<f64>,
+}
+
+impl From<&Profile> for ProfileRow {
+    fn from(profile: &Profile) -> Self {
+        Self {
+            name: profile.name.clone(),
+            stage: profile.stage.clone(),
+            kind: profile.kind.code(),
+            rank: profile.rank,
+            rows: profile.rows.len(),
+            calls: profile.calls,
+            total_s: profile.total_s,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -316,6 +347,8 @@ impl RunDetail {
                 count: marks,
                 source: (marks > 0).then_some("recorded"),
             },
+            timeline: !trace.is_without_timeline(),
+            profiles: trace.profiles().map(|(_, one)| one.into()).collect(),
             clock: Clock {
                 aligned: !unaligned,
                 error_ns: None,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use stepscope_model::SharedBytes;
-use stepscope_store::{CacheError, Trace};
+use stepscope_model::{EventSink, Profile, ProfileCaller, ProfileKind, ProfileRow, SharedBytes};
+use stepscope_store::{CacheError, FileSpec, Trace, TraceBuilder};
 
 use crate::random::{build, events, everything};
 
@@ -107,4 +107,65 @@ fn another_version_says_so() {
         refused,
         Err(CacheError::Version { found: 77, .. })
     ));
+}
+
+#[test]
+fn profiles_are_kept_and_poured_on() {
+    let profile = Profile {
+        kind: ProfileKind::Actions,
+        name: "a".to_owned(),
+        stage: "FIT".to_owned(),
+        rank: Some(3),
+        total_s: Some(2.5),
+        calls: Some(7),
+        primitive_calls: None,
+        rows_before: Some(9),
+        rounded_to_s: Some(0.001),
+        rows: vec![ProfileRow {
+            name: "load".into(),
+            file: "a.py".into(),
+            line: 12,
+            calls: Some(7),
+            primitive_calls: Some(5),
+            total_s: Some(0.1),
+            self_s: Some(-1e-9),
+            mean_s: None,
+            percent: Some(4.0),
+            callers: vec![ProfileCaller {
+                row: 0,
+                calls: 2,
+                primitive_calls: 1,
+                total_s: 0.3,
+                self_s: 1e-300,
+            }],
+        }],
+    };
+    let mut builder = TraceBuilder::new();
+    let mut sink = builder.file(FileSpec::default());
+    let mut fork = sink.fork();
+    fork.profile(profile.clone());
+    sink.merge(fork);
+    builder.add(sink);
+    let trace = builder.finish();
+    assert!(trace.is_without_timeline());
+    assert_eq!(trace.diagnostics(), []);
+
+    let image = saved(&trace);
+    let loaded = Trace::load(shared(&image), Vec::new()).unwrap();
+    let mut builder = TraceBuilder::new();
+    let mut sink = builder.file(FileSpec::default());
+    loaded.pour(&mut sink);
+    builder.add(sink);
+    for trace in [loaded, builder.finish()] {
+        let found: Vec<_> = trace.profiles().map(|(_, one)| one.clone()).collect();
+        assert_eq!(found, std::slice::from_ref(&profile));
+    }
+    for at in 0..image.len() {
+        let mut damaged = image.clone();
+        damaged[at] ^= 0x41;
+        if let Ok(trace) = Trace::load(shared(&damaged), Vec::new()) {
+            use_it_all(&trace);
+        }
+        let _ = Trace::load(shared(&image[..at]), Vec::new());
+    }
 }

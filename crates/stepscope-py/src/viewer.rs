@@ -1,0 +1,38 @@
+//! The viewer for a program that shows it in a frame of its own pages: `TensorBoard`.
+
+use std::path::PathBuf;
+
+use pyo3::exceptions::{PyOSError, PyRuntimeError};
+use pyo3::prelude::*;
+use stepscope_engine::{Engine, EngineError, EngineOptions};
+use stepscope_server::{Server, ServerOptions};
+
+/// Serves the viewer on a free port of this machine, for whoever knows the token, until the process
+/// ends. The port.
+#[pyfunction]
+#[pyo3(signature = (paths, *, token))]
+pub(crate) fn serve_viewer(py: Python<'_>, paths: Vec<PathBuf>, token: String) -> PyResult<u16> {
+    py.detach(|| {
+        let engine = Engine::new(EngineOptions::new(paths)).map_err(|error| match error {
+            EngineError::NoSuchPath(_) | EngineError::Unreadable { .. } => {
+                PyOSError::new_err(error.to_string())
+            }
+            other => PyRuntimeError::new_err(other.to_string()),
+        })?;
+        engine.fill_list();
+        let options = ServerOptions {
+            port: 0,
+            token: Some(token),
+            framed: true,
+            ..ServerOptions::default()
+        };
+        let failed = |error: &dyn std::fmt::Display| PyRuntimeError::new_err(error.to_string());
+        let server = Server::bind(options, engine).map_err(|error| failed(&error))?;
+        let port = server.local_addr().port();
+        std::thread::Builder::new()
+            .name("stepscope-view".to_owned())
+            .spawn(move || server.run_blocking(std::future::pending()))
+            .map_err(|error| failed(&error))?;
+        Ok(port)
+    })
+}

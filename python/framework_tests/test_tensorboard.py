@@ -1,0 +1,227 @@
+"""Our tab in a real TensorBoard, asked over HTTP through its own port."""
+
+import contextlib
+import http.client
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+from urllib.parse import quote
+
+import stepscope
+
+PREFIX = "/data/plugin/stepscope"
+
+
+def installed():
+    """Whether TensorBoard finds the plugin by itself."""
+    return any(
+        point.name == "stepscope" for point in importlib.metadata.entry_points(group="tensorboard_plugins")
+    )
+
+
+class Board:
+    """A TensorBoard of its own."""
+
+    def __init__(self, log_dir, *options):
+        self.folder = tempfile.mkdtemp()
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+        if not installed():
+            # What an installer writes beside the package.
+            notes = Path(self.folder, "stepscope-0.0.0.dist-info")
+            notes.mkdir()
+            notes.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: stepscope\nVersion: 0.0.0\n")
+            notes.joinpath("entry_points.txt").write_text(
+                "[tensorboard_plugins]\nstepscope = stepscope._tensorboard:StepscopePlugin\n"
+            )
+            package = str(Path(stepscope.__file__).parents[1])
+            environment["PYTHONPATH"] = os.pathsep.join([self.folder, package])
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tensorboard.main", "--logdir", log_dir, "--port", "0", *options],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        self.said = []
+        self.port = None
+        threading.Thread(target=self._listen, daemon=True).start()
+        end = time.monotonic() + 90
+        while self.port is None and time.monotonic() < end and self.process.poll() is None:
+            time.sleep(0.05)
+        if self.port is None:
+            self.close()
+            raise AssertionError("".join(self.said)[-3000:])
+
+    def _listen(self):
+        for line in self.process.stderr:
+            self.said.append(line)
+            found = re.search(r"http://[^/:]+:(\d+)/", line)
+            if found:
+                self.port = int(found[1])
+
+    def close(self):
+        self.process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(20)
+        self.process.kill()
+        self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def ask(self, path, method="GET", body=None, **headers):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        with contextlib.closing(connection):
+            names = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request(method, path, body=body, headers=names)
+            answer = connection.getresponse()
+            return answer.status, dict(answer.getheaders()), answer.read()
+
+    def json(self, path):
+        status, _, body = self.ask(path)
+        assert status == 200, (status, body)
+        return json.loads(body)
+
+
+class TensorBoard(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp()
+        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        options = stepscope.ProfileOptions(python_tracer_level=0)
+        with stepscope.trace(cls.folder, options=options):
+            for n in range(3):
+                with stepscope.StepTrace("train", step_num=n), stepscope.Trace("forward"):
+                    pass
+        cls.board = Board(cls.folder)
+        cls.addClassCleanup(cls.board.close)
+
+    def test_the_tab_is_there_beside_others_and_without_tensorflow(self):
+        plugins = self.board.json("/data/plugins_listing")
+        ours = plugins["stepscope"]
+        self.assertTrue(ours["enabled"])
+        self.assertEqual(ours["tab_name"], "stepscope")
+        self.assertEqual(ours["loading_mechanism"]["type"], "IFRAME")
+        self.assertIn("scalars", plugins)
+        maps = Path(f"/proc/{self.board.process.pid}/maps").read_text()
+        self.assertNotIn("libtensorflow", maps)
+
+    def test_the_frame_becomes_the_viewer(self):
+        status, _, page = self.board.ask("/data/plugin_entry.html?name=stepscope")
+        self.assertEqual(status, 200)
+        self.assertIn(b'import("./index.js")', page)
+        status, headers, module = self.board.ask(PREFIX + "/index.js")
+        self.assertEqual((status, headers["Content-Type"].split(";")[0]), (200, "text/javascript"))
+        self.assertIn(b"new URL('app/', import.meta.url)", module)
+        status, headers, page = self.board.ask(PREFIX + "/app/")
+        self.assertEqual(status, 200)
+        self.assertIn("frame-ancestors 'self'", headers["Content-Security-Policy"])
+        if b"assets/" not in page:
+            self.skipTest("the viewer is not built in")
+        for _, name in re.findall(rb'(src|href)="\./(assets/[^"]+)"', page):
+            status, headers, content = self.board.ask(f"{PREFIX}/app/{name.decode()}", Accept_Encoding="br")
+            self.assertEqual((status, headers["Content-Encoding"]), (200, "br"))
+            self.assertGreater(len(content), 1000)
+        # In a page further down the same files lie further up.
+        _, _, page = self.board.ask(PREFIX + "/app/run/x/timeline")
+        self.assertIn(b'="../../assets/', page)
+
+    def test_runs_are_answered_through_tensorboards_port(self):
+        (run,) = self.board.json(PREFIX + "/app/api/v1/runs")["runs"]
+        found = self.board.json(f"{PREFIX}/app/api/v1/runs/{quote(run['id'], safe='')}?wait=20")
+        self.assertEqual(found["steps"]["count"], 3)
+        status, headers, _ = self.board.ask(
+            f"{PREFIX}/app/api/v1/runs/{quote(run['id'], safe='')}/tracks", Accept_Encoding="gzip"
+        )
+        self.assertEqual(status, 200)
+        again = self.board.ask(
+            f"{PREFIX}/app/api/v1/runs/{quote(run['id'], safe='')}/tracks", If_None_Match=headers["ETag"]
+        )
+        self.assertEqual(again[0], 304)
+        self.assertEqual(self.board.ask(PREFIX + "/app/api/v1/none")[0], 404)
+
+    def test_events_come_as_they_happen(self):
+        connection = http.client.HTTPConnection("127.0.0.1", self.board.port, timeout=30)
+        with contextlib.closing(connection):
+            connection.request("GET", PREFIX + "/app/api/v1/events")
+            answer = connection.getresponse()
+            self.assertEqual(answer.getheader("Content-Type"), "text/event-stream")
+            text = b""
+            while b"event: hello" not in text:
+                text += answer.read1(4096)
+            # A new run is told while the stream is open.
+            with stepscope.trace(self.folder, options=stepscope.ProfileOptions(python_tracer_level=0)):
+                pass
+            while b"event: run-added" not in text:
+                text += answer.read1(4096)
+
+    def test_writes_come_from_our_own_page(self):
+        (run, *_) = self.board.json(PREFIX + "/app/api/v1/runs")["runs"]
+        path = f"{PREFIX}/app/api/v1/runs/{quote(run['id'], safe='')}/notes"
+        body = json.dumps({"notes": []})
+        _, _, page = self.board.ask(PREFIX + "/app/")
+        token = re.search(rb'name="stepscope-token" content="([^"]+)"', page)
+        if token is None:
+            self.skipTest("the viewer is not built in")
+        own = {"Content_Type": "application/json", "X_Stepscope_Token": token[1].decode()}
+        host = f"localhost:{self.board.port}"
+        for expected, headers in (
+            (200, {**own, "Host": host, "Origin": f"http://{host}"}),
+            (403, {**own, "Host": host, "Origin": "http://elsewhere"}),
+            (403, {**own, "Host": "elsewhere", "Origin": "http://elsewhere"}),
+            (403, {"Content_Type": "application/json", "Host": host}),
+        ):
+            status, _, answer = self.board.ask(path, "PUT", body, **headers)
+            self.assertEqual(status, expected, (headers, answer))
+
+    def test_the_server_behind_answers_nobody_else(self):
+        ports = set()
+        for table in ("tcp", "tcp6"):
+            for line in Path(f"/proc/{self.board.process.pid}/net/{table}").read_text().splitlines()[1:]:
+                local, state = line.split()[1], line.split()[3]
+                if state == "0A":
+                    ports.add(int(local.rpartition(":")[2], 16))
+        refused = 0
+        for port in ports - {self.board.port}:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+            with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
+                connection.request("GET", "/api/v1/runs")
+                answer = connection.getresponse()
+                if b"stepscope" in answer.read():
+                    self.assertEqual(answer.status, 401)
+                    refused += 1
+        self.assertGreaterEqual(refused, 1)
+
+    def test_tensorboard_has_nothing_to_complain_of(self):
+        self.board.ask(PREFIX + "/app/")
+        self.assertNotIn("Content-Security-Policy", "".join(self.board.said))
+        self.assertNotIn("Traceback", "".join(self.board.said))
+
+
+class Elsewhere(unittest.TestCase):
+    def test_a_prefix_and_a_log_directory_that_comes_later(self):
+        with tempfile.TemporaryDirectory() as folder:
+            later = Path(folder, "later")
+            board = Board(str(later), "--path_prefix", "/board")
+            with contextlib.closing(board):
+                plugins = board.json("/board/data/plugins_listing")
+                self.assertFalse(plugins["stepscope"]["enabled"])
+                status, _, text = board.ask("/board" + PREFIX + "/app/")
+                self.assertEqual(status, 503)
+                self.assertIn(b"later", text)
+                with stepscope.trace(later, options=stepscope.ProfileOptions(python_tracer_level=0)):
+                    pass
+                runs = board.json("/board" + PREFIX + "/app/api/v1/runs")["runs"]
+                self.assertEqual(len(runs), 1)
+                self.assertTrue(board.json("/board/data/plugins_listing")["stepscope"]["enabled"])
+
+
+if __name__ == "__main__":
+    unittest.main()
