@@ -7,20 +7,22 @@
 //! **Invariant:** nothing here does I/O or knows a file format; units stand in field names or
 //! types, formatting is the caller's.
 
+pub mod actions;
 pub mod aggregate;
+pub mod calls;
 pub mod collectives;
 pub mod device;
 pub mod findings;
 pub mod flame;
 pub mod histogram;
 pub mod idle;
-mod intervals;
 pub mod kernels;
 pub mod launch;
 pub mod memory;
 pub mod names;
 pub mod ops;
 pub mod parallel;
+pub mod profile_text;
 pub mod ranks;
 pub mod report;
 pub mod reports;

@@ -4,7 +4,9 @@
 //! [`Report`] in a file of this folder, and give it a line in [`KINDS`].
 
 mod collectives;
+mod cprofile;
 mod findings;
+mod lightning;
 mod idle;
 mod kernels;
 mod memory;
@@ -149,6 +151,20 @@ pub const KINDS: &[Kind] = &[
         question: "What would key_averages().table() of torch.profiler print?",
         by: &["name", "shape", "stack", "overload"],
         make: torch_table::make,
+    },
+    Kind {
+        name: "lightning",
+        title: "Lightning",
+        question: "How long do the actions of a Lightning trainer take?",
+        by: &[],
+        make: lightning::make,
+    },
+    Kind {
+        name: "cprofile",
+        title: "Python calls",
+        question: "Which Python functions cost most, as pstats counts them?",
+        by: &["function", "caller"],
+        make: cprofile::make,
     },
 ];
 

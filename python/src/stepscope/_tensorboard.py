@@ -74,7 +74,8 @@ class StepscopePlugin(_base.TBPlugin):  # type: ignore[misc]
 
     def get_plugin_apps(self) -> dict[str, Callable[[Environment, StartResponse], Iterable[bytes]]]:
         """Give what answers below ``data/plugin/stepscope``."""
-        return {"/index.js": _entry, "/app/*": self._viewer}
+        # TensorBoard takes a slash at the end of an address away before it looks.
+        return {"/index.js": _entry, "/app": self._viewer, "/app/*": self._viewer}
 
     def is_active(self) -> bool:
         """Tell whether there is a run to show."""
@@ -220,10 +221,10 @@ def _target(environment: Environment) -> str:
     """Name what is asked of our server: the address below ours, its escapes as they came where known."""
     raw = environment.get("REQUEST_URI") or environment.get("RAW_URI") or ""
     path = urlsplit(raw).path if raw.startswith("http") else raw.partition("?")[0]
-    _, found, below = path.partition(_ROOT + "/")
+    _, found, below = path.partition(_ROOT)
     if not found:
         # Servers that tell only what the escapes stand for.
         decoded = environment.get("PATH_INFO", "").encode("latin-1")
-        below = quote(decoded.partition(_ROOT.encode() + b"/")[2], safe="/:@!$&'()*+,;=~")
+        below = quote(decoded.partition(_ROOT.encode())[2], safe="/:@!$&'()*+,;=~")
     query = environment.get("QUERY_STRING", "")
     return f"/{below.lstrip('/')}" + (f"?{query}" if query else "")

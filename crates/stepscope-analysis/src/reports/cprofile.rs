@@ -1,0 +1,163 @@
+//! Calls of Python functions as `pstats` shows them: from `cProfile` statistics, from reports of
+//! Lightning's `AdvancedProfiler`, or from the calls that a trace holds.
+
+use std::fmt::Write as _;
+
+use stepscope_model::{Cancelled, Profile, ProfileKind};
+use stepscope_store::Trace;
+
+use crate::parallel::Cancel;
+use crate::report::{Cell, Column, Report, Table, Unit, duration};
+use crate::reports::Options;
+use crate::{calls, profile_text};
+
+const KIND: &str = "cprofile";
+
+pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
+    cancel.check()?;
+    let from_files: Vec<&Profile> = trace
+        .profiles()
+        .map(|(_, profile)| profile)
+        .filter(|profile| profile.kind == ProfileKind::Functions)
+        .collect();
+    if !from_files.is_empty() {
+        let mut report = of(&from_files, options);
+        if options.range.is_some() {
+            let note = "The file holds sums of the whole run: the range has no effect.";
+            report.notes.push(note.to_owned());
+        }
+        return Ok(report);
+    }
+    match calls::profile(trace, options.range.as_ref(), cancel)? {
+        Some(profile) => {
+            let mut report = of(&[&profile], options);
+            report.notes.push(
+                "Made from the calls in the trace: what was running before the recording began is left out, and \
+                 the tracer's own cost is in the times."
+                    .to_owned(),
+            );
+            Ok(report)
+        }
+        None => Ok(Report::missing(
+            KIND,
+            "no calls of Python functions are in this run",
+            "stepscope.start_trace(\"logs\", options=stepscope.ProfileOptions(python_tracer_level=1))",
+        )),
+    }
+}
+
+fn of(profiles: &[&Profile], options: &Options) -> Report {
+    let mut report = Report::new(KIND);
+    let by_caller = options.by.as_deref() == Some("caller");
+    report.table = if by_caller {
+        callers(profiles)
+    } else {
+        functions(profiles)
+    };
+    let mut text = String::new();
+    for profile in profiles {
+        if !profile.name.is_empty() {
+            let _ = writeln!(text, "Profile stats for: {}", profile.name);
+        }
+        text.push_str(&profile_text::functions(profile, options.top));
+    }
+    report.text = (!by_caller).then_some(text);
+    let sum = |value: fn(&Profile) -> Option<u64>| -> u64 {
+        profiles.iter().filter_map(|profile| value(profile)).sum()
+    };
+    let calls = sum(|profile| profile.calls);
+    let total_s: f64 = profiles.iter().filter_map(|profile| profile.total_s).sum();
+    report.scalar("calls", "Calls", Unit::Count, calls);
+    report.scalar(
+        "primitive_calls",
+        "Primitive",
+        Unit::Count,
+        sum(|profile| profile.primitive_calls),
+    );
+    report.scalar("total_ns", "Total", Unit::Ns, ns(total_s));
+    report.sentence = format!("{calls} function calls in {}.", duration(ns(total_s)));
+    if profiles.len() > 1 {
+        report.notes.push(
+            "Several profiles: of actions that nest, the calls of the inner one are in the outer one, too.".to_owned(),
+        );
+    }
+    if let Some(rounded) = profiles.iter().find_map(|profile| profile.rounded_to_s) {
+        report.notes.push(format!(
+            "The file's times are rounded to {}: sums of them are no better than that.",
+            duration(ns(rounded))
+        ));
+    }
+    report.table.cut(options.top);
+    report
+}
+
+fn functions(profiles: &[&Profile]) -> Table {
+    let mut table = Table::new(vec![
+        Column::new("function", "Function", Unit::Text),
+        Column::new("profile", "Profile", Unit::Text),
+        Column::new("count", "Calls", Unit::Count),
+        Column::new("primitive_count", "Primitive", Unit::Count),
+        Column::new("self_ns", "Own time", Unit::Ns),
+        Column::new("self_per_call_ns", "Per call", Unit::Ns),
+        Column::new("total_ns", "Total", Unit::Ns),
+        Column::new("total_per_call_ns", "Per call", Unit::Ns),
+    ]);
+    for profile in profiles {
+        for row in profile_text::stripped(profile) {
+            table.push([
+                row.shown.as_str().into(),
+                profile.name.as_str().into(),
+                row.calls.into(),
+                row.primitive_calls.into(),
+                ns(row.self_s).into(),
+                per(row.self_s, row.calls),
+                ns(row.total_s).into(),
+                per(row.total_s, row.primitive_calls),
+            ]);
+        }
+    }
+    table
+}
+
+fn callers(profiles: &[&Profile]) -> Table {
+    let mut table = Table::new(vec![
+        Column::new("function", "Function", Unit::Text),
+        Column::new("caller", "Called by", Unit::Text),
+        Column::new("count", "Calls", Unit::Count),
+        Column::new("primitive_count", "Primitive", Unit::Count),
+        Column::new("self_ns", "Own time", Unit::Ns),
+        Column::new("total_ns", "Total", Unit::Ns),
+    ]);
+    let mut rows = Vec::new();
+    for profile in profiles {
+        for row in &profile.rows {
+            for by in &row.callers {
+                let caller = profile.rows.get(by.row as usize);
+                rows.push((by.total_s, row, caller, by));
+            }
+        }
+    }
+    rows.sort_by(|a, b| b.0.total_cmp(&a.0));
+    for (_, row, caller, by) in rows {
+        table.push([
+            profile_text::shown(row).into(),
+            caller.map(profile_text::shown).into(),
+            by.calls.into(),
+            by.primitive_calls.into(),
+            ns(by.self_s).into(),
+            ns(by.total_s).into(),
+        ]);
+    }
+    table
+}
+
+fn per(seconds: f64, count: u64) -> Cell {
+    match count {
+        0 => Cell::Empty,
+        _ => ns(seconds / count as f64).into(),
+    }
+}
+
+fn ns(seconds: f64) -> f64 {
+    seconds * 1e9
+}

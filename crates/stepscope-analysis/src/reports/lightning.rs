@@ -1,0 +1,173 @@
+//! Actions of a Lightning trainer as a report: from its profilers' report files, or from the labels of
+//! a trace.
+
+use std::fmt::Write as _;
+
+use rustc_hash::FxHashSet;
+use stepscope_model::{Cancelled, Profile, ProfileKind};
+use stepscope_store::Trace;
+
+use crate::parallel::Cancel;
+use crate::report::{Cell, Column, Report, Table, Unit, duration};
+use crate::reports::Options;
+use crate::{actions, profile_text};
+
+const KIND: &str = "lightning";
+
+pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
+    cancel.check()?;
+    let from_files: Vec<&Profile> = trace
+        .profiles()
+        .filter(|(file, _)| file.spec.format == "lightning-report")
+        .map(|(_, profile)| profile)
+        .collect();
+    if !from_files.is_empty() {
+        let mut report = of(&from_files, options);
+        if options.range.is_some() {
+            let note = "A report file holds sums of the whole run: the range has no effect.";
+            report.notes.push(note.to_owned());
+        }
+        return Ok(report);
+    }
+    let Some(profile) = actions::profile(trace, options.range.as_ref(), cancel)? else {
+        return Ok(Report::missing(
+            KIND,
+            "no action of a Lightning trainer is in this run",
+            "Trainer(profiler=stepscope.lightning.SimpleProfiler(log_dir=\"logs\"))",
+        ));
+    };
+    let mut report = of(&[&profile], options);
+    report.notes.push(
+        "Made from labels; the whole is the time from the run's first to its last moment, so shares differ \
+         from those that SimpleProfiler prints, which counts from its own making."
+            .to_owned(),
+    );
+    Ok(report)
+}
+
+fn of(profiles: &[&Profile], options: &Options) -> Report {
+    let mut report = Report::new(KIND);
+    let mut table = Table::new(vec![
+        Column::new("action", "Action", Unit::Text),
+        Column::new("stage", "Stage", Unit::Text),
+        Column::new("rank", "Rank", Unit::Number),
+        Column::new("count", "Count", Unit::Count),
+        Column::new("mean_ns", "Mean", Unit::Ns),
+        Column::new("total_ns", "Total", Unit::Ns),
+        Column::new("share", "Share", Unit::Share),
+    ]);
+    let mut text = String::new();
+    // Each report begins with its stage, and holds the actions that follow.
+    let mut stage: Option<&str> = None;
+    let mut names: FxHashSet<&str> = FxHashSet::default();
+    for profile in profiles {
+        match profile.kind {
+            ProfileKind::Actions => {
+                text.push_str(&profile_text::actions(profile, options.top));
+                stage = None;
+                for row in &profile.rows {
+                    table.push([
+                        (&*row.name).into(),
+                        profile.stage.as_str().into(),
+                        profile.rank.into(),
+                        row.calls.into(),
+                        row.mean_s.map(ns).into(),
+                        row.total_s.map(ns).into(),
+                        row.percent.map(|percent| percent / 100.0).into(),
+                    ]);
+                }
+            }
+            ProfileKind::Functions => {
+                // An action comes once in a report: else another report was appended to the file.
+                let goes_on = stage == Some(&*profile.stage) && names.insert(&profile.name);
+                if goes_on {
+                    text.push('\n');
+                } else {
+                    let space = if profile.stage.is_empty() { "" } else { " " };
+                    let _ = writeln!(text, "{}{space}Profiler Report", profile.stage);
+                    stage = Some(&profile.stage);
+                    names.clear();
+                    names.insert(&profile.name);
+                }
+                let rank = profile
+                    .rank
+                    .map_or_else(String::new, |rank| format!(" rank: {rank}"));
+                let _ = writeln!(text, "Profile stats for: {}{rank}", profile.name);
+                text.push_str(&profile_text::functions(profile, options.top));
+                table.push([
+                    profile.name.as_str().into(),
+                    profile.stage.as_str().into(),
+                    profile.rank.into(),
+                    Cell::Empty,
+                    Cell::Empty,
+                    profile.total_s.map(ns).into(),
+                    Cell::Empty,
+                ]);
+            }
+            ProfileKind::Operations => {
+                stage = None;
+                for row in &profile.rows {
+                    table.push([
+                        (&*row.name).into(),
+                        profile.stage.as_str().into(),
+                        profile.rank.into(),
+                        row.calls.into(),
+                        row.mean_s.map(ns).into(),
+                        row.total_s.map(ns).into(),
+                        row.percent.map(|percent| percent / 100.0).into(),
+                    ]);
+                }
+            }
+        }
+    }
+    let largest = table.rows.len();
+    report.scalar("actions", "Rows", Unit::Count, largest);
+    let whole = profiles
+        .iter()
+        .filter_map(|profile| profile.total_s)
+        .fold(0.0, f64::max);
+    report.scalar("whole_ns", "Whole", Unit::Ns, ns(whole));
+    report.sentence = sentence(profiles, largest);
+    if let Some(rounded) = profiles.iter().find_map(|profile| profile.rounded_to_s) {
+        report.notes.push(format!(
+            "The file's times are rounded to {}: sums of them are no better than that.",
+            duration(ns(rounded))
+        ));
+    }
+    if profiles
+        .iter()
+        .any(|profile| profile.kind == ProfileKind::Operations)
+    {
+        let note = "Rows of torch's table as it was printed, long names cut; the traces beside it hold them whole.";
+        report.notes.push(note.to_owned());
+    }
+    report.text = (!text.is_empty()).then_some(text);
+    table.cut(options.top);
+    report.table = table;
+    report
+}
+
+fn sentence(profiles: &[&Profile], rows: usize) -> String {
+    let all = profiles
+        .iter()
+        .filter(|profile| profile.kind == ProfileKind::Actions);
+    let longest = all.flat_map(|profile| &profile.rows).max_by(|a, b| {
+        a.total_s
+            .unwrap_or(0.0)
+            .total_cmp(&b.total_s.unwrap_or(0.0))
+    });
+    match longest {
+        Some(row) => format!(
+            "{rows} actions; the longest is {} with {}{}.",
+            row.name,
+            duration(ns(row.total_s.unwrap_or(0.0))),
+            row.calls
+                .map_or_else(String::new, |calls| format!(" in {calls} calls")),
+        ),
+        None => format!("{rows} rows of {} profiles.", profiles.len()),
+    }
+}
+
+fn ns(seconds: f64) -> f64 {
+    seconds * 1e9
+}
