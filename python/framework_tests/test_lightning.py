@@ -267,6 +267,20 @@ class Trainers(Folder):
         self.assertEqual(names, ["fit-run-0.txt", "fit-run-1.txt"])
 
 
+class Example(Folder):
+    def test_the_example_runs(self):
+        script = Path(__file__).parents[2] / "examples" / "lightning_fit" / "train.py"
+        done = subprocess.run(
+            [sys.executable, script, self.folder], capture_output=True, text=True, timeout=240, check=False
+        )
+        self.assertEqual(done.returncode, 0, done.stderr[-3000:])
+        for name in ("simple", "advanced", "pytorch"):
+            text = (self.folder / "reports" / f"fit-{name}.txt").read_text()
+            self.assertIn("FIT Profiler Report", text)
+            self.assertTrue(name == "pytorch" or "my_custom_action" in text)
+        self.assertEqual(len(files(self.folder / "logs")), 3)
+
+
 class Packages(unittest.TestCase):
     def test_both_of_lightnings_packages_know_the_classes(self):
         code = """
