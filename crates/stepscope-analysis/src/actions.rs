@@ -94,15 +94,15 @@ pub fn profile(
     let mut calls = 0;
     for name in order {
         let (count, ps) = sums.get(&name).copied().unwrap_or_default();
-        let sum_s = seconds(ps);
+        let action_s = seconds(ps);
         let text = trace.name(name);
         calls += count;
         rows.push(ProfileRow {
             name: text.strip_prefix(LABEL).unwrap_or(text).into(),
             calls: Some(count),
-            total_s: Some(sum_s),
-            mean_s: Some(sum_s / count as f64),
-            percent: (total_s > 0.0).then(|| 100.0 * sum_s / total_s),
+            total_s: Some(action_s),
+            mean_s: Some(action_s / count as f64),
+            percent: (total_s > 0.0).then(|| 100.0 * action_s / total_s),
             ..ProfileRow::default()
         });
     }

@@ -99,12 +99,12 @@ impl Table {
     fn add(
         &mut self,
         trace: &Trace,
-        track: TrackId,
+        id: TrackId,
         range: Option<&Range<Time>>,
         torch: Option<NameId>,
         cancel: &Cancel,
     ) -> Result<(), Cancelled> {
-        let slices = trace.slices(track);
+        let slices = trace.slices(id);
         // For each slice: the innermost call that it is in, or itself if it is one.
         let mut call_of = vec![u32::MAX; slices.len()];
         let mut path: Vec<Open> = Vec::new();
@@ -125,9 +125,9 @@ impl Table {
             // What is open: the calls around this one. Rows of their own begin anew.
             while path.last().is_some_and(|open| open.index != outer) {
                 if let Some(open) = path.pop() {
-                    close(&mut running, open.function);
+                    close(&mut running, &open.function);
                     if let Some(pair) = open.pair {
-                        close(&mut running_pairs, pair);
+                        close(&mut running_pairs, &pair);
                     }
                 }
             }
@@ -177,8 +177,8 @@ impl Table {
             .map(|(name, sums)| {
                 let (file, line, name) = function_of(trace.name(*name));
                 ProfileRow {
-                    name: name.into(),
-                    file: file.into(),
+                    name,
+                    file,
                     line,
                     calls: Some(sums.calls),
                     primitive_calls: Some(sums.primitive),
@@ -211,8 +211,8 @@ impl Table {
     }
 }
 
-fn close<K: std::hash::Hash + Eq>(running: &mut FxHashMap<K, u32>, key: K) {
-    if let Some(count) = running.get_mut(&key) {
+fn close<K: std::hash::Hash + Eq>(running: &mut FxHashMap<K, u32>, key: &K) {
+    if let Some(count) = running.get_mut(key) {
         *count = count.saturating_sub(1);
     }
 }
@@ -242,7 +242,7 @@ fn function_of(name: &str) -> (Arc<str>, u32, Arc<str>) {
                 (file.into(), line.parse().unwrap_or(0), function.into())
             }
             _ if place == "<unknown>" => own(&format!("<method '{function}'>")),
-            _ if place.ends_with(".py") => (place.into(), 0, function.into()),
+            _ if place.rsplit('.').next() == Some("py") => (place.into(), 0, function.into()),
             _ => own(&format!("<built-in method {place}.{function}>")),
         };
     }

@@ -1,6 +1,8 @@
 // rail.tsx: the left rail: capture, the three boxes, the tools.
+
 import type { JSX } from 'preact';
 import { plural } from '../base/format.ts';
+import { below } from '../base/place.ts';
 import { hasEnded } from '../model/capture.ts';
 import type { RunDetail } from '../model/run.ts';
 import { GROUPS, TOOLS, type Tool } from '../model/tools.ts';
@@ -134,7 +136,7 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
       <ul class="ss-tools">
         <li>
           <a
-            href="/"
+            href={below('/')}
             title="Runs"
             {...(place.kind === 'runs' ? { 'aria-current': 'page' } : {})}
             onClick={(event) => follow(event, () => goTo(store, { kind: 'runs' }))}
@@ -167,7 +169,7 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
                 </span>
               ) : (
                 <a
-                  href={href}
+                  href={below(href)}
                   title={title}
                   class={state.usable ? '' : 'ss-tool-muted'}
                   {...(item.id === tool ? { 'aria-current': 'page' } : {})}

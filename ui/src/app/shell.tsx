@@ -1,8 +1,10 @@
 // shell.tsx: the frame of every page.
+
 import { type ReadonlySignal, useComputed, useSignalEffect } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { connection } from '../api/client.ts';
+import { below } from '../base/place.ts';
 import type { Theme } from '../base/theme.ts';
 import { toolOf } from '../model/tools.ts';
 import { RunsPage } from '../pages/runs/page.tsx';
@@ -109,7 +111,7 @@ export function Shell({ store, theme }: { readonly store: Store; readonly theme:
       <header class="ss-banner">
         <a
           class="ss-logo"
-          href="/"
+          href={below('/')}
           onClick={(event) => {
             if (event.ctrlKey || event.metaKey || event.shiftKey) return;
             event.preventDefault();

@@ -222,13 +222,12 @@ impl<'b> Marshal<'b> {
             _ => return self.broken("no text where one belongs"),
         };
         let bytes = self.take(length)?;
-        let text: Arc<str> = match std::str::from_utf8(bytes) {
-            Ok(text) => super::kept(text).into(),
-            Err(_) => {
-                // Lone surrogates, as undecodable file names have.
-                self.bad_texts += 1;
-                super::kept(&String::from_utf8_lossy(bytes)).into()
-            }
+        let text: Arc<str> = if let Ok(text) = std::str::from_utf8(bytes) {
+            super::kept(text).into()
+        } else {
+            // Lone surrogates, as undecodable file names have.
+            self.bad_texts += 1;
+            super::kept(&String::from_utf8_lossy(bytes)).into()
         };
         self.keep(place, || Slot::Text(Arc::clone(&text)));
         Ok(text)

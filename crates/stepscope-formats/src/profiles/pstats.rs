@@ -269,7 +269,7 @@ fn float(number: &Slot) -> f64 {
     reason = "checked to be a whole number that an f64 holds"
 )]
 fn count(value: f64, odd_numbers: &mut u64) -> u64 {
-    if value >= 0.0 && value < 9.0e15 && value.fract() == 0.0 {
+    if (0.0..9.0e15).contains(&value) && value.fract() == 0.0 {
         value as u64
     } else {
         *odd_numbers += 1;

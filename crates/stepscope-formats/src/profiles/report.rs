@@ -281,7 +281,7 @@ fn action_row(text: &str, columns: usize) -> Option<ProfileRow> {
     };
     let percent = if columns == 5 { number()? } else { None };
     let total_s = number()?;
-    let calls = if columns == 5 {
+    let count = if columns == 5 {
         Some(cells.next()?.parse().ok()?)
     } else {
         None
@@ -292,7 +292,7 @@ fn action_row(text: &str, columns: usize) -> Option<ProfileRow> {
     };
     Some(ProfileRow {
         name: cells.next()?.into(),
-        calls,
+        calls: count,
         total_s,
         mean_s,
         percent,

@@ -1,9 +1,11 @@
 // page.tsx: the run list: what do I have, and how do I get more?
+
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { toProblem } from '../../api/client.ts';
 import { importExample, importFile, type ServerInfo } from '../../api/server.ts';
 import { formatBytes, formatCount, formatDuration, formatRecorded, plural } from '../../base/format.ts';
+import { below } from '../../base/place.ts';
 import type { RunSummary } from '../../model/run.ts';
 import { parseViewFile } from '../../state/address.ts';
 import { announce, overlay } from '../../state/commands.ts';
@@ -326,7 +328,7 @@ function RunRow({
         </td>
         <th scope="row">
           <a
-            href={`/run/${encodeURIComponent(run.id)}`}
+            href={below(`/run/${encodeURIComponent(run.id)}`)}
             onClick={(event) => {
               if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
               event.preventDefault();
