@@ -8,7 +8,7 @@
 //!
 //! Reading order: this file, `annotation` (`mirror`: also into jaxlib's recorder; `pjrt`:
 //! ours as a part of jaxlib's captures), `values`, `threads`, `session`, `calls`, `call_stats`,
-//! `remote`, `read`, `torch`, `command`. What is typed and documented for users stands in `python/src/stepscope`; the stub
+//! `sampling`, `remote`, `read`, `torch`, `command`. What is typed and documented for users stands in `python/src/stepscope`; the stub
 //! `_core.pyi` there is compared with this module by the package's tests.
 //!
 //! All state of these modules is guarded by the interpreter's lock; an interpreter without one cannot
@@ -23,6 +23,7 @@ mod neuron;
 mod pjrt;
 mod read;
 mod remote;
+mod sampling;
 mod session;
 mod texts;
 mod threads;
@@ -54,6 +55,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(calls::stop_calls, module)?)?;
     module.add_function(wrap_pyfunction!(calls::forget_calls, module)?)?;
     module.add_class::<call_stats::CallStats>()?;
+    module.add_function(wrap_pyfunction!(sampling::start_sampling, module)?)?;
+    module.add_function(wrap_pyfunction!(sampling::stop_sampling, module)?)?;
+    module.add_function(wrap_pyfunction!(sampling::forget_sampling, module)?)?;
     module.add_function(wrap_pyfunction!(remote::start_server, module)?)?;
     module.add_function(wrap_pyfunction!(remote::stop_server, module)?)?;
     module.add_function(wrap_pyfunction!(remote::capture, module)?)?;

@@ -24,11 +24,12 @@
 //! * **The program survives us**: no panic, signal or lock of ours reaches it; a full disk, a fork,
 //!   a second start or stop are error values or warnings.
 //!
-//! Reading order: [`mod@span`] (the verbs; [`open`] for other languages), [`session`] (start and stop), `ring`,
+//! Reading order: [`mod@span`] (the verbs; [`open`] for other languages, [`beside`] for samplers), [`session`] (start and stop), `ring`,
 //! `region` and `layout` (the hot path and its bytes), `drain`, `journal`, `circle`, `segment`, `kept` (where records go), `index`, `decode`, `xspace`, `added` (what other profilers recorded), `export`
 //! (the way to the file), [`recover`], `steps`, `triggers` (how long steps take, and what makes the flight
 //! recorder save).
 
+pub mod beside;
 pub mod open;
 pub mod recover;
 pub mod session;

@@ -47,6 +47,10 @@ impl NameNumber {
             number => Some(Self(number)),
         }
     }
+
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
 }
 
 /// What [`OpenSpan::add`] changes of the third word.

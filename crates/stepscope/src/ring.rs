@@ -38,6 +38,8 @@
     reason = "mappings begin on pages and all places in them are multiples of 8"
 )]
 
+mod side;
+
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 
@@ -48,6 +50,8 @@ use crate::layout::{
     CHUNK_USABLE, OPEN_SPANS, RECORD_BYTES, Record, RegionHead, THREAD_NAME_BYTES,
 };
 use crate::region::{ATTACH, FREE, Region, regions};
+
+pub(crate) use side::Side;
 
 /// Bits of [`STATE`] that hold the level.
 pub(crate) const LEVEL_MASK: u32 = 3;
@@ -110,11 +114,21 @@ pub(crate) struct Local {
     chunk: Cell<u32>,
     sequence: Cell<u32>,
     depth: Cell<u32>,
+    owner: Owner,
 }
 
-thread_local! {
-    static LOCAL: Local = const {
-        Local {
+/// Whose ring it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    /// A thread's own.
+    Thread,
+    /// A [`Side`]'s, which gives it back itself.
+    Side,
+}
+
+impl Local {
+    const fn new(owner: Owner) -> Self {
+        Self {
             state: Cell::new(0),
             home: Cell::new(0),
             refused: Cell::new(0),
@@ -128,8 +142,13 @@ thread_local! {
             chunk: Cell::new(u32::MAX),
             sequence: Cell::new(0),
             depth: Cell::new(0),
+            owner,
         }
-    };
+    }
+}
+
+thread_local! {
+    static LOCAL: Local = const { Local::new(Owner::Thread) };
 }
 
 /// Place of an open span in its thread's stack.
@@ -197,6 +216,14 @@ impl Writer<'_> {
         }
         head.name_given.store(1, Ordering::SeqCst);
         crate::drain::set_name(head, &name.as_bytes()[..len]);
+    }
+
+    /// Says which thread of the operating system the ring is about.
+    #[cold]
+    pub(crate) fn set_thread_id(self, id: u32) {
+        // SAFETY: attached.
+        let head = unsafe { &*self.local.head.get() };
+        head.tid.store(id, Ordering::Relaxed);
     }
 
     #[inline]
@@ -557,7 +584,9 @@ fn attach_counted(local: &Local, state: u32) -> bool {
         return false;
     };
     local.region.set(Some(region));
-    exit::watch(region);
+    if local.owner == Owner::Thread {
+        exit::watch(region);
+    }
     if region.session.load(Ordering::SeqCst) != 0 {
         // A session starts only when the one before has taken back all regions that it knew, so it
         // did not know this one: it gave up waiting while this thread was attaching.
@@ -653,7 +682,7 @@ pub(crate) mod exit {
     }
 
     /// The owner lets go. The drain thread frees what a session still reads.
-    fn retire(region: &Region) {
+    pub(super) fn retire(region: &Region) {
         region.status.store(RETIRED, Ordering::SeqCst);
         if region.session.load(Ordering::SeqCst) == 0 {
             free(region);

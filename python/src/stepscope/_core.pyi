@@ -200,6 +200,9 @@ class CallStats:
     def rows(self) -> list[tuple[Any, int, int, float, float, list[tuple[Any, int, int, float, float]]]]:
         """Give (code, calls, recursive calls, total seconds, inline seconds, called) for each function."""
 
+def start_sampling(hz: int, own_folder: str) -> str | None: ...
+def stop_sampling() -> tuple[int, int] | None: ...
+def forget_sampling() -> None: ...
 def start_server(
     port: int,
     *,

@@ -31,6 +31,7 @@ _FIELDS: dict[str, _Field] = {
     "host_tracer_level": _Field(int, 2, high=3, takes_bool=True),
     "device_tracer_level": _Field(int, 1, high=3, takes_bool=True),
     "python_tracer_level": _Field(int, 1, high=1, takes_bool=True),
+    "python_sampling_hz": _Field(int, 0, high=10_000),
     "enable_hlo_proto": _Field(bool, default=True),
     "include_dataset_ops": _Field(bool, default=True),
     "duration_ms": _Field(int, 0),
@@ -168,6 +169,9 @@ class ProfileOptions:
         0 records nothing, 1 what you annotate, 2 (default) also what libraries annotate, 3 everything.
     python_tracer_level
         1 (default): every call of a Python or C function is a slice, as in JAX; 0: none.
+    python_sampling_hz
+        Look at the stacks of all Python threads so many times a second instead, 1 to 10,000: the choice for
+        long runs. Calls are then traced only if `python_tracer_level` is set as well. 0 (default): never.
     crash_safe
         Keep the buffers in files of the session's folder, so that a killed program loses nothing but
         the last moment. Default: True.
@@ -210,11 +214,12 @@ class ProfileOptions:
     >>> stepscope.start_trace("logs", options=options)
     """
 
-    __slots__ = (*_FIELDS, "_advanced")
+    __slots__ = (*_FIELDS, "_advanced", "_calls_asked")
 
     host_tracer_level: int
     device_tracer_level: int
     python_tracer_level: int
+    python_sampling_hz: int
     enable_hlo_proto: bool
     include_dataset_ops: bool
     duration_ms: int
@@ -234,6 +239,7 @@ class ProfileOptions:
         for name, field in _FIELDS.items():
             object.__setattr__(self, name, field.default)
         object.__setattr__(self, "_advanced", AdvancedConfiguration())
+        object.__setattr__(self, "_calls_asked", False)
         for name, value in options.items():
             setattr(self, name, value)
 
@@ -250,10 +256,26 @@ class ProfileOptions:
         if field is None:
             raise _unknown("option", name, [*_FIELDS, "advanced_configuration"])  # noqa: EM101 - no message
         object.__setattr__(self, name, _checked(name, field, value))
+        if name == "python_tracer_level":
+            object.__setattr__(self, "_calls_asked", True)
 
     def __delattr__(self, name: str) -> None:
         message = f"the option {name!r} cannot be deleted; set it to its default"
         raise OptionNameError(message)
+
+    @property
+    def traces_calls(self) -> bool:
+        """Whether calls are traced: by `python_tracer_level`, unless sampling takes its place."""
+        replaced = self.python_sampling_hz > 0 and not self._calls_asked  # type: ignore[attr-defined]
+        return self.python_tracer_level > 0 and self.host_tracer_level > 0 and not replaced
+
+    def _given(self) -> dict[str, Any]:
+        """Those options that a copy has to be given."""
+        return {
+            name: getattr(self, name)
+            for name, field in _FIELDS.items()
+            if getattr(self, name) != field.default or (name == "python_tracer_level" and self._calls_asked)  # type: ignore[attr-defined]
+        }
 
     def changed(self) -> dict[str, Any]:
         """Those options that are not as they are by default."""
@@ -271,7 +293,7 @@ class ProfileOptions:
     __hash__ = None  # type: ignore[assignment]
 
     def __copy__(self) -> ProfileOptions:
-        copy = ProfileOptions(**{name: getattr(self, name) for name in _FIELDS})
+        copy = ProfileOptions(**self._given())
         copy.advanced_configuration.update(self._advanced)  # type: ignore[attr-defined]
         return copy
 
@@ -279,8 +301,7 @@ class ProfileOptions:
         return self.__copy__()
 
     def __reduce__(self) -> tuple[Callable[..., ProfileOptions], tuple[dict[str, Any]]]:
-        values = {name: getattr(self, name) for name in _FIELDS}
-        return (_made, ({**values, "advanced_configuration": dict(self._advanced)},))  # type: ignore[attr-defined]
+        return (_made, ({**self._given(), "advanced_configuration": dict(self._advanced)},))  # type: ignore[attr-defined]
 
     def __repr__(self) -> str:
         inside = ", ".join(f"{name}={value!r}" for name, value in self.changed().items())

@@ -76,6 +76,8 @@ class _AfterStop:
     gathered: Gathered | None = None
 
 
+# Samples that are missed now and then change no picture.
+_MAX_MISSED_SHARE = 0.1
 _after_stop = _AfterStop()
 _installed = False
 # Why the session that has been started records nothing on this rank.
@@ -216,19 +218,36 @@ def _start(
         group.stop()
         _core.discard()
         raise
-    if options.python_tracer_level and options.host_tracer_level > 0:
+    if options.traces_calls:
         reason = _core.start_calls(_OWN_FOLDER)
         if reason is not None:
             group.warnings.append(
                 f"calls of Python functions are not recorded: {reason}; stop it, or set python_tracer_level=0"
             )
+    if options.python_sampling_hz and options.host_tracer_level > 0:
+        reason = _core.start_sampling(options.python_sampling_hz, _OWN_FOLDER)
+        if reason is not None:
+            group.warnings.append(f"stacks of Python threads are not sampled: {reason}")
     return group
+
+
+def _stop_python(notes: list[str]) -> None:
+    """Stop tracing calls and sampling; what is missing from the recording is added to ``notes``."""
+    _core.stop_calls()
+    counts = _core.stop_sampling()
+    if counts is not None:
+        taken, missed = counts
+        if missed > _MAX_MISSED_SHARE * (taken + missed):
+            notes.append(
+                f"{missed} of {taken + missed} samples of the Python stacks could not be taken in time: "
+                f"the interpreter's lock was held; what ran then is shown as a part of what ran before"
+            )
 
 
 def _stop() -> dict[str, Any]:
     """Stop in the reverse order, and write; what was written, by name."""
-    _core.stop_calls()
     state = _after_stop
+    _stop_python(state.sources.warnings)
     if state.gathered is None:
         # Ours first: what the others do while they stop is not the program's.
         _core.end()
@@ -294,7 +313,7 @@ def discard_trace() -> None:
         if _skipped is not None:
             _skipped = None
             return
-        _core.stop_calls()
+        _stop_python([])
         _core.discard()
         _after_stop.sources.stop()
         _after_stop.gathered = None
@@ -445,6 +464,7 @@ def _after_fork_in_child() -> None:
     _lock = _thread.allocate_lock()
     _skipped = None
     _core.forget_calls()
+    _core.forget_sampling()
     _after_stop.sources.forget()
     after_fork_in_child()
 
@@ -454,6 +474,7 @@ def _at_exit() -> None:
     with contextlib.suppress(StepscopeError):
         _core.stop_server()
     _core.stop_calls()
+    _core.stop_sampling()
     # Nothing is being recorded, or a stop is under way on another thread.
     with contextlib.suppress(StepscopeError):
         _stop()

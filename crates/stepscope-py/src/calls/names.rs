@@ -183,6 +183,17 @@ fn entry(text: &str, own: bool, held: Option<Py<PyAny>>) -> Entry {
 unsafe fn describe_code(py: Python<'_>, code: *mut ffi::PyObject) -> (Entry, String) {
     // SAFETY: by the caller.
     let code = unsafe { Bound::from_borrowed_ptr(py, code) };
+    let (text, file) = text_of_code(&code);
+    let own = NAMES.with(py, |names| {
+        names
+            .as_ref()
+            .is_some_and(|names| file.starts_with(&names.own_folder))
+    });
+    (entry(&text, own, Some(code.unbind())), text)
+}
+
+/// What a function is called, `$train.py:12 step`, and its file. Runs no Python code.
+pub(crate) fn text_of_code(code: &Bound<'_, PyAny>) -> (String, String) {
     let attribute = |name: &str| {
         let value = code.getattr(name).ok()?.cast_into::<PyString>().ok()?;
         Some(values::text(&value).into_owned())
@@ -193,18 +204,13 @@ unsafe fn describe_code(py: Python<'_>, code: *mut ffi::PyObject) -> (Entry, Str
         .getattr("co_firstlineno")
         .and_then(|line| line.extract::<u32>())
         .unwrap_or(0);
-    let own = NAMES.with(py, |names| {
-        names
-            .as_ref()
-            .is_some_and(|names| file.starts_with(&names.own_folder))
-    });
     let base = file.rsplit('/').next().unwrap_or(&file);
     let text = if line == 0 {
         format!("${base} {function}")
     } else {
         format!("${base}:{line} {function}")
     };
-    (entry(&text, own, Some(code.unbind())), text)
+    (text, file)
 }
 
 unsafe fn describe_c_function(py: Python<'_>, function: *mut ffi::PyObject) -> (Entry, String) {

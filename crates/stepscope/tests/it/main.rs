@@ -11,6 +11,7 @@
 )]
 
 #[cfg(feature = "tracing")]
+mod beside;
 mod bridge;
 mod capture;
 mod content;

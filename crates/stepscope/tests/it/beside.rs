@@ -1,0 +1,61 @@
+//! Tracks that one thread records on behalf of others.
+
+use stepscope::beside::{Moment, SideTrack};
+use stepscope::open::NameNumber;
+use stepscope::{start_trace, stop_trace};
+
+use crate::{alone, read};
+
+#[test]
+fn tracks_of_others_stand_beside_those_of_threads() {
+    let _alone = alone();
+    let [outer, inner] = ["outer", "inner"].map(|name| NameNumber::of(name).unwrap());
+    let worker = std::thread::spawn(move || {
+        let first = SideTrack::new("first (sampled)", Some(4_000_001));
+        let second = SideTrack::new("second (sampled)", None);
+        let off = first.begin(outer, Moment::now());
+        assert!(off.is_none(), "nothing is being recorded");
+        // Two recordings with the same tracks.
+        let mut reports = Vec::new();
+        for _ in 0..2 {
+            let dir = tempfile::tempdir().unwrap();
+            start_trace(dir.path()).unwrap();
+            let begin = Moment::now();
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            let end = Moment::now();
+            let around = first.begin(outer, begin).unwrap();
+            let span = first.begin(inner, begin.towards(end, 0.5)).unwrap();
+            first.end(span, end);
+            first.end(around, end);
+            let other = second.begin(inner, begin).unwrap();
+            let late = first.begin(outer, end).unwrap();
+            stepscope::Span::enter("own").is_recording();
+            let report = stop_trace().unwrap();
+            // Of a recording that has ended.
+            second.end(other, end);
+            first.end(late, end);
+            assert_eq!((report.spans, report.unfinished, report.dropped), (5, 2, 0));
+            reports.push((report, dir));
+        }
+        reports
+    });
+    for (report, _dir) in worker.join().unwrap() {
+        let probe = read(&report.path);
+        let on = |name: &str| -> (Option<i64>, Vec<_>) {
+            let track = probe.tracks.iter().find(|track| track.name == name);
+            let track = track.unwrap();
+            let mut slices: Vec<_> = probe.slices.iter().collect();
+            slices.retain(|slice| slice.track == track.key);
+            (track.tid, slices)
+        };
+        let (tid, first) = on("first (sampled)");
+        assert_eq!(tid, Some(4_000_001));
+        let names: Vec<_> = first.iter().map(|slice| slice.name.as_str()).collect();
+        assert_eq!(names, ["outer", "inner", "outer"]);
+        let (around, inside) = (&first[0], &first[1]);
+        assert!(around.dur_ps >= 2_000_000_000);
+        let half = inside.dur_ps as f64 / around.dur_ps as f64;
+        assert!((half - 0.5).abs() < 0.01, "{half}");
+        assert_eq!(on("second (sampled)").1.len(), 1);
+    }
+}
