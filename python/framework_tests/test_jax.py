@@ -289,6 +289,47 @@ class InCapturesOfOthers(unittest.TestCase):
         self.assertEqual(len(events(told["own"], "label")), 1)
         self.assertFalse(told["enabled"])
 
+    def test_subprocesses_with_our_server_and_with_jaxs(self):
+        told = run_program(
+            jax_program(
+                """
+                import subprocess
+
+                CHILD = (
+                    "import sys, time, jax, stepscope.jax as profiler\\n"
+                    "if sys.argv[1] == 'ours': print(profiler.start_server(0).port, flush=True)\\n"
+                    "else: jax.profiler.start_server(int(sys.argv[1])); print(sys.argv[1], flush=True)\\n"
+                    "while True:\\n"
+                    "    with profiler.TraceAnnotation('in the child'): time.sleep(0.01)\\n"
+                )
+                import socket
+                with socket.socket() as free:
+                    free.bind(("127.0.0.1", 0)); port = free.getsockname()[1]
+                found = []
+                for kind in ("ours", str(port)):
+                    child = subprocess.Popen(
+                        [sys.executable, "-c", CHILD, kind], stdout=subprocess.PIPE, text=True
+                    )
+                    try:
+                        undo = profiler.register_subprocess(child.pid, int(child.stdout.readline()))
+                        options = profiler.ProfileOptions(python_tracer_level=0)
+                        options.advanced_configuration = {"profile_subprocesses": True}
+                        with profiler.trace(sys.argv[1], profiler_options=options) as recording:
+                            time.sleep(0.5)
+                        undo()
+                    finally:
+                        child.kill(); child.wait()
+                    found.append([child.pid, planes(recording.report.path), told(recording.report)])
+                print(json.dumps(found))
+                """
+            ),
+            self.folder,
+        )
+        for pid, planes, report in told:
+            plane = f"/host:CPU [{pid}]"
+            self.assertIn(plane, planes, report)
+            self.assertGreater(len(events({plane: planes[plane]}, "in the child")), 5)
+
     def test_remote_captures_by_jax_itself(self):
         """`jax.collect_profile` asks JAX's own server, and ours."""
         with socket.socket() as free:
@@ -339,6 +380,36 @@ class InCapturesOfOthers(unittest.TestCase):
                 data = files[0].read_bytes()
                 for name in (expected.encode(), b"label", b"PjitFunction"):
                     self.assertIn(name, data)
+
+
+class Example(unittest.TestCase):
+    def test_the_training_program_of_the_guide(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(
+                [sys.executable, EXAMPLE, folder, "5"],
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+            )
+            self.assertEqual(done.returncode, 0, done.stderr)
+            first, last = (float(word) for word in done.stdout.split(";")[0].split()[1::2])
+            self.assertLess(last, first)
+            shown = subprocess.run(
+                [sys.executable, "-m", "stepscope", "info", folder],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            self.assertEqual(shown.returncode, 0, shown.stderr)
+            self.assertIn("JAX", shown.stdout)
+            self.assertRegex(shown.stdout, r"steps +5")
+            (path,) = Path(folder).glob("plugins/profile/*/*.xplane.pb")
+            data = path.read_bytes()
+            for name in (b"update", b"load", b"PjitFunction(update)", b"train.py"):
+                self.assertIn(name, data)
+            self.assertTrue(path.with_name("memory.prof").exists())
 
 
 if __name__ == "__main__":

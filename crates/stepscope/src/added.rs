@@ -141,6 +141,13 @@ fn from_chrome(bytes: &[u8]) -> io::Result<Vec<u8>> {
     sink.finish(Vec::new())
 }
 
+/// Rows in which kineto tells of itself: the interval that was recorded, and its ends.
+fn is_bookkeeping(plane: &GraftPlane<'_>) -> bool {
+    plane.record().is_some_and(|record| {
+        record.ungrouped || matches!(record.name.as_deref(), Some("Spans" | "Traces"))
+    })
+}
+
 impl<'a> Grafts<'a> {
     /// Puts the additions' planes onto the clock of a file that begins at `zero_unix_ns`.
     pub(crate) fn new(spaces: &'a [(&'a str, Cow<'a, [u8]>)], zero_unix_ns: i64) -> Self {
@@ -164,7 +171,10 @@ impl<'a> Grafts<'a> {
             }
             grafts.stop_unix_ns = grafts.stop_unix_ns.max(graft.stop_unix_ns.unwrap_or(0));
             if matches!(space, Cow::Owned(_)) {
+                graft.planes.retain(|plane| !is_bookkeeping(plane));
                 for plane in &mut graft.planes {
+                    // The file is ours.
+                    plane.without = &["writer", "displayTimeUnit", "schemaVersion"];
                     if plane.name == HOST_PLANE {
                         plane.name = format!("{OTHER_HOST_PLANE}{name}");
                     }

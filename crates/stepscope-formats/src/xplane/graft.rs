@@ -13,6 +13,7 @@ use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
 use super::marks::{Role, TASK_ENVIRONMENT};
+use super::record::TrackRecord;
 use super::wire::{self, StatValue, entry, event, line, metadata, plane, space, stat};
 use super::writer::{LineWriter, PlaneWriter, XSpaceWriter};
 use crate::proto_wire::{Fields, Value, put_bytes, put_int, put_length, put_message};
@@ -35,6 +36,8 @@ pub struct GraftPlane<'a> {
     content: &'a [u8],
     /// Nanoseconds to add to its lines' times.
     shift_ns: i64,
+    /// Names of stats of the plane itself that are left out: what they say is not true of our file.
+    pub without: &'static [&'static str],
 }
 
 /// An `XSpace` of another recorder.
@@ -86,6 +89,7 @@ impl<'a> Graft<'a> {
                 nth,
                 content,
                 shift_ns: 0,
+                without: &[],
             });
         }
         for plane in &mut graft.planes {
@@ -107,14 +111,60 @@ impl GraftPlane<'_> {
         self.nth == 0 && self.name == name
     }
 
+    /// What the plane's own group is, where a writer of ours has said so.
+    pub fn record(&self) -> Option<TrackRecord> {
+        let mut fields = Fields::new(self.content);
+        while let Some(field) = fields.next_lenient() {
+            if let (plane::STATS, Value::Bytes(message)) = (field.number, field.value)
+                && let Ok(stat) = wire::stat(message)
+                && let StatValue::Str(text) = stat.value
+                && Some(stat.metadata_id) == self.stat_id(Role::Track.name())
+            {
+                let record = TrackRecord::decode(&String::from_utf8_lossy(text));
+                if record.line.is_none() {
+                    return Some(record);
+                }
+            }
+        }
+        None
+    }
+
+    /// The id of stats of this name.
+    fn stat_id(&self, name: &str) -> Option<i64> {
+        let mut fields = Fields::new(self.content);
+        while let Some(field) = fields.next_lenient() {
+            if let (plane::STAT_METADATA, Value::Bytes(message)) = (field.number, field.value) {
+                let (id, value) = map_entry(message);
+                if text(value, metadata::NAME) == name.as_bytes() {
+                    return Some(id);
+                }
+            }
+        }
+        None
+    }
+
+    /// Ids of the plane's own stats that are left out.
+    fn unwanted(&self) -> Vec<i64> {
+        self.without
+            .iter()
+            .filter_map(|name| self.stat_id(name))
+            .collect()
+    }
+
     /// Writes this plane, moved in time and under its name.
     fn write_alone<W: Write>(&self, out: &mut XSpaceWriter<W>) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(self.content.len() + 64);
         put_bytes(&mut bytes, plane::NAME, self.name.as_bytes());
+        let unwanted = self.unwanted();
+        let is_unwanted = |message: &[u8]| {
+            !unwanted.is_empty()
+                && wire::stat(message).is_ok_and(|stat| unwanted.contains(&stat.metadata_id))
+        };
         let mut fields = Fields::new(self.content);
         while let Some(field) = fields.next_lenient() {
             match (field.number, field.value) {
                 (plane::NAME, _) => {}
+                (plane::STATS, Value::Bytes(message)) if is_unwanted(message) => {}
                 (plane::LINES, Value::Bytes(line)) if self.shift_ns != 0 => {
                     let (head, events) = split_line(line, self.shift_ns);
                     put_length(&mut bytes, plane::LINES, head.len() + events.len());
@@ -167,7 +217,10 @@ impl PlaneWriter {
         let mut events = Ids::default();
         let mut stats = Ids::default();
         let mut fields = Fields::new(graft.content);
-        let mut process_stat = None;
+        let mut unwanted = graft.unwanted();
+        if self.has_stat(Role::ProcessId.name()) {
+            unwanted.extend(graft.stat_id(Role::ProcessId.name()));
+        }
         while let Some(field) = fields.next_lenient() {
             let Some(message) = field.value.bytes() else {
                 continue;
@@ -178,16 +231,12 @@ impl PlaneWriter {
                     events.entry(id).or_insert_with(|| self.free_event_id(id));
                 }
                 plane::STAT_METADATA => {
-                    let (id, value) = map_entry(message);
+                    let (id, _) = map_entry(message);
                     stats.entry(id).or_insert_with(|| self.free_stat_id(id));
-                    if text(value, metadata::NAME) == Role::ProcessId.name().as_bytes() {
-                        process_stat = Some(id);
-                    }
                 }
                 _ => {}
             }
         }
-        let has_process = self.has_stat(Role::ProcessId.name());
         let mut fields = Fields::new(graft.content);
         while let Some(field) = fields.next_lenient() {
             let Some(message) = field.value.bytes() else {
@@ -213,8 +262,8 @@ impl PlaneWriter {
                     self.add_metadata(&out);
                 }
                 plane::STATS => {
-                    let known = wire::stat(message).ok().map(|stat| stat.metadata_id);
-                    if !(has_process && known.is_some() && known == process_stat) {
+                    let known = wire::stat(message).map(|stat| stat.metadata_id);
+                    if !known.is_ok_and(|id| unwanted.contains(&id)) {
                         let mut out = Vec::new();
                         put_stat(&mut out, plane::STATS, message, &stats);
                         self.add_raw_stats(&out);
@@ -436,4 +485,151 @@ fn environment(content: &[u8]) -> (Option<i64>, Option<i64>) {
             })
     };
     (find(Role::ProfileStart.name()), find("profile_stop_time"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use stepscope_model::{ReadContext, SharedBytes};
+
+    use super::*;
+    use crate::probe::Probe;
+    use crate::xplane::{EventKind, HOST_PLANE, Stat, StatValue, read};
+
+    /// One plane with an event of this name a microsecond after the line's time, and a text argument.
+    fn recorded(plane: &str, name: &str, line_ns: i64, start_unix_ns: Option<u64>) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut space = XSpaceWriter::new(&mut out);
+        let mut writer = PlaneWriter::new(plane);
+        // So that the ids of two of these mean different things.
+        for n in 0..name.len() {
+            writer.event(&format!("unused {n}"));
+            writer.stat(&format!("nothing {n}"));
+        }
+        let process = writer.stat("process_id");
+        writer.add_stat(process, StatValue::Int(7));
+        let event = writer.event_of(name, "category", EventKind::Slice);
+        let stat = writer.stat("where");
+        let text = writer.text(&format!("in {name}"));
+        let mut line = LineWriter::new(5, "thread", line_ns);
+        let value = StatValue::Text(text);
+        line.span(event, 1_000_000, 2_000_000, &[Stat { id: stat, value }]);
+        writer.add_line(line);
+        space.plane(&writer).unwrap();
+        if let Some(start) = start_unix_ns {
+            space.task_environment(start, start + 10_000).unwrap();
+        }
+        out
+    }
+
+    fn poured(bytes: Vec<u8>) -> Probe {
+        let bytes: SharedBytes = Arc::new(bytes);
+        let mut probe = Probe::new();
+        read(&bytes, &ReadContext::default(), &mut probe).unwrap();
+        probe
+    }
+
+    const ZERO: i64 = 1_700_000_000_000_000_000;
+
+    /// Ours, with the others' planes in it.
+    fn merged(others: &[Vec<u8>]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut space = XSpaceWriter::new(&mut out);
+        let mut host = PlaneWriter::new(HOST_PLANE);
+        let process = host.stat("process_id");
+        host.add_stat(process, StatValue::Int(7));
+        let event = host.event("ours");
+        let mut line = LineWriter::new(1, "main", 0);
+        line.span(event, 0, 9_000_000, &[]);
+        host.add_line(line);
+        let mut rest = Vec::new();
+        for bytes in others {
+            for plane in Graft::new(bytes, ZERO).planes {
+                if plane.joins(HOST_PLANE) {
+                    host.adopt(&plane);
+                } else {
+                    rest.push(plane);
+                }
+            }
+        }
+        space.plane(&host).unwrap();
+        write_planes(&rest, &mut space).unwrap();
+        space
+            .task_environment(ZERO as u64, ZERO as u64 + 10_000)
+            .unwrap();
+        out
+    }
+
+    #[test]
+    fn planes_of_one_name_become_one_on_one_clock() {
+        let start = ZERO as u64 + 3_000;
+        let others = [
+            recorded(HOST_PLANE, "first", 500, Some(start)),
+            recorded(HOST_PLANE, "the second", ZERO + 4_000, None),
+            recorded("/device:GPU:0", "kernel", 100, Some(start)),
+            recorded("/device:GPU:0", "another", 200, Some(start)),
+        ];
+        let bytes = merged(&others);
+        assert_eq!(super::super::census(&bytes).planes, 3);
+        let probe = poured(bytes);
+        let at = |name: &str| {
+            let slice = probe.slices.iter().find(|slice| slice.name == name);
+            let slice = slice.unwrap_or_else(|| panic!("{name} is missing"));
+            (slice.start_ps / 1_000_000, slice.dur_ps)
+        };
+        assert_eq!(at("ours"), (0, 9_000_000));
+        // Microseconds: 3 to its start, half to its line, 1 to the event.
+        assert_eq!(at("first"), (4, 2_000_000));
+        assert_eq!(at("the second"), (5, 2_000_000));
+        assert_eq!(at("kernel").0, 4);
+        assert_eq!(at("another").0, 4);
+        for name in ["first", "the second", "kernel", "another"] {
+            let slice = probe
+                .slices
+                .iter()
+                .find(|slice| slice.name == name)
+                .unwrap();
+            let args = probe.args(slice.args);
+            let (_, text) = args.iter().find(|(key, _)| key == "where").unwrap();
+            assert!(text.contains(&format!("in {name}")), "{args:?}");
+            assert_eq!(slice.category, "category");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_anywhere_gives_what_stands_before_it() {
+        let whole = recorded(HOST_PLANE, "first", 500, Some(ZERO as u64));
+        let mut events = 0;
+        for end in 0..=whole.len() {
+            let found = Graft::new(&whole[..end], ZERO);
+            assert!(found.events >= events || end < whole.len());
+            events = events.max(found.events);
+            let probe = poured(merged(&[whole[..end].to_vec()]));
+            assert!(
+                probe.slices.iter().any(|slice| slice.name == "ours"),
+                "{end}"
+            );
+        }
+        assert_eq!(events, 1);
+    }
+
+    #[test]
+    fn a_stat_that_is_not_true_of_our_file_is_left_out() {
+        let bytes = recorded("/host:other", "first", 0, Some(ZERO as u64));
+        let mut graft = Graft::new(&bytes, ZERO);
+        graft.planes[0].without = &["process_id"];
+        let mut out = Vec::new();
+        write_planes(&graft.planes, &mut XSpaceWriter::new(&mut out)).unwrap();
+        let again = Graft::new(&out, ZERO);
+        let stats = |plane: &GraftPlane<'_>| {
+            let mut count = 0;
+            let mut fields = Fields::new(plane.content);
+            while let Some(field) = fields.next_lenient() {
+                count += u32::from(field.number == plane::STATS);
+            }
+            count
+        };
+        assert_eq!((stats(&graft.planes[0]), stats(&again.planes[0])), (1, 0));
+    }
 }

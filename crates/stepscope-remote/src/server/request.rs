@@ -36,6 +36,9 @@ pub(super) struct Wanted {
     pub(super) emit_xspace: bool,
 }
 
+/// How jaxlib names the captures of registered children, which are to last until it says so.
+const SUBPROCESS: &str = "subprocess_";
+
 /// What a server asks of requests.
 #[derive(Clone, Debug)]
 pub(super) struct Bounds {
@@ -57,7 +60,11 @@ pub(super) fn capture(
         0 => request.duration_ms,
         given => given,
     };
-    wanted.duration = duration(duration_ms, "duration_ms", bounds.max_duration)?;
+    wanted.duration = match duration(duration_ms, "duration_ms", bounds.max_duration) {
+        // It ends with a Terminate of theirs; should the parent die, then at our bound.
+        Err(_) if wanted.session.starts_with(SUBPROCESS) => bounds.max_duration,
+        duration => duration?,
+    };
     wanted.start_unix_ns = start(
         opts.map_or(0, |opts| opts.start_timestamp_ns),
         bounds,
@@ -197,6 +204,19 @@ mod tests {
             max_duration: Duration::from_hours(1),
             host: "machine".to_owned(),
         }
+    }
+
+    #[test]
+    fn a_parent_that_is_jaxlibs_ends_the_capture_itself() {
+        let mut request = stock();
+        request.duration_ms = u64::MAX;
+        if let Some(opts) = &mut request.opts {
+            opts.duration_ms = 0;
+        }
+        assert!(capture(&request, &bounds(), NOW).is_err());
+        request.session_id = "subprocess_7_1".to_owned();
+        let wanted = capture(&request, &bounds(), NOW).unwrap();
+        assert_eq!(wanted.duration, bounds().max_duration);
     }
 
     fn stock() -> ProfileRequest {
