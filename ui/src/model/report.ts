@@ -186,6 +186,6 @@ export const filledColumns = (table: ReportTable): readonly ReportColumn[] =>
   table.columns.filter((column) =>
     table.rows.some((row) => {
       const cell = row[column.key];
-      return cell !== undefined && cell !== '' && !(Array.isArray(cell) && cell.length === 0);
+      return cell !== undefined && cell !== '' && cell !== false && !(Array.isArray(cell) && cell.length === 0);
     }),
   );

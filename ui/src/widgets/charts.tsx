@@ -144,7 +144,14 @@ export function ColumnChart(props: {
   const y = (value: number) => 8 + heightPx * (1 - value / top);
   const pitch = plotPx / Math.max(1, props.columns.length);
   const barPx = Math.max(1, Math.min(56, pitch - (pitch > 6 ? 2 : pitch > 3 ? 1 : 0)));
-  const every = Math.max(1, Math.ceil((props.labelPx ?? 44) / pitch));
+  // As many labels as there is room for; bars without one make none.
+  let free = 0;
+  const labelled = props.columns.flatMap((column, at) => {
+    const x = AXIS_PX + (at + 0.5) * pitch;
+    if (column.label === '' || x < free) return [];
+    free = x + (props.labelPx ?? 44);
+    return [{ key: column.key, label: column.label, x }];
+  });
   const move = (event: KeyboardEvent) => {
     const step = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
     if (event.key === 'Enter' || event.key === ' ') {
@@ -223,20 +230,11 @@ export function ColumnChart(props: {
               </g>
             );
           })}
-          {props.columns.map((column, at) =>
-            at % every === 0 ? (
-              <text
-                key={column.key}
-                aria-hidden="true"
-                class="ss-axis"
-                x={AXIS_PX + (at + 0.5) * pitch}
-                y={props.heightPx - 4}
-                text-anchor="middle"
-              >
-                {column.label}
-              </text>
-            ) : undefined,
-          )}
+          {labelled.map(({ key, label, x }) => (
+            <text key={key} aria-hidden="true" class="ss-axis" x={x} y={props.heightPx - 4} text-anchor="middle">
+              {label}
+            </text>
+          ))}
         </svg>
       )}
       {props.axisTitle === undefined ? undefined : <p class="ss-axis-title">{props.axisTitle}</p>}

@@ -1,7 +1,7 @@
 // page.tsx: which operations cost most: a table (or a tree), its ten longest as bars, and the chosen row.
 import type { JSX } from 'preact';
-import { useEffect, useMemo, useState } from 'preact/hooks';
-import { fetchKinds } from '../../api/reports.ts';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { fetchKinds, fetchReport } from '../../api/reports.ts';
 import { cellText } from '../../model/cell.ts';
 import {
   type ReportTable as Data,
@@ -109,11 +109,28 @@ function Frame({
         side={<RangeChip store={page.store} scope={scope} />}
       />
       <div class="ss-page ss-page-full">
-        <WithReport asked={asked} what="Adding up operations">
+        <WithReport asked={asked} what="Adding up operations" missing={() => <Others page={page} />}>
           {children}
         </WithReport>
       </div>
     </div>
+  );
+}
+
+/** A way out of a choice that this run has nothing for. */
+function Others({ page }: { readonly page: PageProps }): JSX.Element | undefined {
+  const { by } = page.store.view;
+  if (by.value === undefined) return undefined;
+  return (
+    <button
+      type="button"
+      class="ss-button"
+      onClick={() => {
+        by.value = undefined;
+      }}
+    >
+      Show what fits this run
+    </button>
   );
 }
 
@@ -225,6 +242,21 @@ function Ops({
   );
 }
 
+/** Which kinds of rows the run has none of. Asked when somebody is about to choose, one after the other. */
+async function absentKinds(page: PageProps, choices: readonly Choice[]): Promise<readonly string[]> {
+  const absent: string[] = [];
+  for (const { by } of choices) {
+    const report = await fetchReport(
+      page.run.id,
+      page.run.contentHash,
+      { kind: 'ops', by, top: 1 },
+      { urgency: 'soon' },
+    ).catch(() => undefined);
+    if (report !== undefined && report.missing !== undefined) absent.push(by);
+  }
+  return absent;
+}
+
 function ByChoice({
   page,
   choices,
@@ -233,12 +265,21 @@ function ByChoice({
   readonly choices: readonly Choice[];
 }): JSX.Element | undefined {
   const { store } = page;
+  const [absent, setAbsent] = useState<readonly string[] | undefined>(undefined);
+  const isAsking = useRef(false);
   if (choices.length < 2) return undefined;
+  const look = () => {
+    if (isAsking.current || SUMS.some(({ by }) => by === choices[0]?.by)) return;
+    isAsking.current = true;
+    void absentKinds(page, choices).then(setAbsent);
+  };
+  const now = store.view.by.value ?? choices[0]?.by ?? '';
   return (
-    <label class="ss-field">
+    <label class="ss-field" onPointerEnter={look}>
       <span>By</span>
       <select
-        value={store.view.by.value ?? choices[0]?.by ?? ''}
+        value={now}
+        onFocus={look}
         onChange={(event) => {
           const by = event.currentTarget.value;
           store.view.by.value = by === choices[0]?.by ? undefined : by;
@@ -246,11 +287,13 @@ function ByChoice({
           store.view.sort.value = undefined;
         }}
       >
-        {choices.map(({ by, label }) => (
-          <option key={by} value={by}>
-            {label}
-          </option>
-        ))}
+        {choices
+          .filter(({ by }) => by === now || absent?.includes(by) !== true)
+          .map(({ by, label }) => (
+            <option key={by} value={by}>
+              {label}
+            </option>
+          ))}
       </select>
     </label>
   );

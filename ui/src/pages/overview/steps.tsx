@@ -26,6 +26,7 @@ export function stepColumns(
   const parts = partColumns(table.columns);
   const groups = bucketed(table.rows, most);
   const hosts = new Set(table.rows.map((row) => textAt(row, 'host')));
+  let told: number | undefined;
   const bars = groups.map((group, at) => {
     // What is out of line stays in sight.
     const row = group.reduce((slowest, other) => (durationOf(other) > durationOf(slowest) ? other : slowest));
@@ -36,10 +37,13 @@ export function stepColumns(
       return value > 0 ? [`${part.label} ${formatDuration(value)}`] : [];
     });
     const where = hosts.size > 1 && host !== undefined ? `, ${host}` : '';
+    // Several ranks of a step share its label.
+    const label = step === told ? '' : String(step);
+    told = step;
     return {
       row,
       key: String(at),
-      label: String(step),
+      label,
       title: [`Step ${step}${where}: ${formatDuration(durationOf(row))}`, ...named].join(', '),
       parts:
         parts.length === 0 || named.length === 0

@@ -3,15 +3,8 @@ import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
 import { formatCount, plural } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
-import {
-  numberAt,
-  type Report,
-  type ReportColumn,
-  type ReportRow,
-  type ReportTable,
-  textAt,
-} from '../../model/report.ts';
-import { median } from '../../model/scale.ts';
+import { numberAt, type Report, type ReportColumn, type ReportRow, textAt } from '../../model/report.ts';
+import type { View } from '../../state/address.ts';
 import { goTo } from '../../state/store.ts';
 import { Figure } from '../../widgets/figure.tsx';
 import { type HeatCell, HeatMap } from '../../widgets/heat-map.tsx';
@@ -26,12 +19,7 @@ const COLLECTIVES = 5000;
 const MOST_ROWS = 64;
 const MOST_COLUMNS = 400;
 
-/** A cell stands out when it is this many times the usual distance away from its step's median, and 10 % of it. */
-const OUTLIER_DISTANCES = 5;
-const LEAST_SHARE = 0.1;
-
 interface Grid {
-  readonly row: 'rank' | 'host';
   readonly ranks: readonly string[];
   readonly steps: readonly string[];
   readonly at: ReadonlyMap<string, ReportRow>;
@@ -42,43 +30,30 @@ const idOf = (row: ReportRow, key: string): string => String(row[key] ?? '');
 /** Names with numbers in them by the numbers. */
 const byNumber = (a: string, b: string): number => a.localeCompare(b, 'en', { numeric: true });
 
-/** Rows by rank, or by host where ranks have no numbers. */
-export function gridOf(table: ReportTable): Grid {
-  const row =
-    table.columns.some(({ key }) => key === 'rank') && table.rows.some((item) => item['rank'] !== undefined)
-      ? 'rank'
-      : 'host';
-  const ranks = [...new Set(table.rows.map((item) => idOf(item, row)))].sort(byNumber);
-  const steps = [...new Set(table.rows.map((item) => idOf(item, 'step')))].sort(byNumber);
-  return {
-    row,
-    ranks,
-    steps,
-    at: new Map(table.rows.map((item) => [`${idOf(item, row)}/${idOf(item, 'step')}`, item])),
-  };
+export function gridOf(rows: readonly ReportRow[]): Grid {
+  const ranks = [...new Set(rows.map((row) => idOf(row, 'rank')))].sort(byNumber);
+  const steps = [...new Set(rows.map((row) => idOf(row, 'step')))].sort(byNumber);
+  return { ranks, steps, at: new Map(rows.map((row) => [`${idOf(row, 'rank')}/${idOf(row, 'step')}`, row])) };
 }
 
-/** Which values lie far from the others. Robust: by the median distance from the median. Pure. */
-export function outliers(values: readonly (number | undefined)[]): readonly boolean[] {
-  const known = values.flatMap((value) => value ?? []);
-  const middle = median(known);
-  if (known.length < 3 || middle === undefined) return values.map(() => false);
-  const usual = median(known.map((value) => Math.abs(value - middle))) ?? 0;
-  return values.map(
-    (value) =>
-      value !== undefined &&
-      Math.abs(value - middle) > OUTLIER_DISTANCES * usual &&
-      Math.abs(value - middle) > LEAST_SHARE * Math.abs(middle),
-  );
+/** What limits the timeline to a rank: its number, or the host that its name begins with. Pure. */
+export function rankView(name: string, hosts: readonly string[]): Partial<View> {
+  const number = /^rank (\d+)$/.exec(name)?.[1];
+  if (number !== undefined) return { rank: Number(number) };
+  const host = hosts.find((item) => item !== '' && (name === item || name.startsWith(`${item} `)));
+  return host === undefined ? {} : { hosts: [host] };
 }
+
+/** The report names in each row the measures in which it is unlike the other ranks. */
+const standsOut = (row: ReportRow | undefined, measure: ReportColumn): boolean =>
+  (row === undefined ? '' : (textAt(row, 'outlier') ?? '')).split(', ').includes(measure.title);
+
+const titleOf = (measure: ReportColumn): string => (measure.key === 'step_ns' ? 'Step time' : measure.title);
 
 export default function RanksPage(page: PageProps): JSX.Element {
   const { store, run } = page;
   const scope = useScope(page);
-  const ranked = useReport(run, scope.ready ? { kind: 'ranks', top: TOP, range: scope.range } : undefined);
-  const isOld = ranked.problem?.code === 'no-such-report';
-  const stepped = useReport(run, isOld ? { kind: 'steps', by: 'step', top: TOP, range: scope.range } : undefined);
-  const measured = isOld ? stepped : ranked;
+  const measured = useReport(run, scope.ready ? { kind: 'ranks', top: TOP, range: scope.range } : undefined);
   const range = scope.range;
   const one = useReport(
     run,
@@ -121,29 +96,24 @@ function RankMap({ page, report }: { readonly page: PageProps; readonly report: 
       column.key !== 'start_ns',
   );
   const measure = measures.find((column) => column.key === store.view.by.value) ?? measures[0];
-  const grid = useMemo(() => gridOf(table), [table]);
+  const grid = useMemo(() => gridOf(table.rows), [table]);
   if (measure === undefined || grid.ranks.length === 0) return undefined;
-  const nameOf = (id: string) => (grid.row === 'rank' ? `rank ${id}` : id);
   const wanted = (store.view.row.value ?? '').trim();
-  const matching = grid.ranks.filter((rank) => wanted === '' || nameOf(rank).includes(wanted));
+  const matching = grid.ranks.filter((rank) => wanted === '' || rank.includes(wanted));
   const ranks = matching.slice(0, MOST_ROWS);
   const steps = grid.steps.slice(0, MOST_COLUMNS);
-  const measured = (rank: string, step: string): number | undefined => {
-    const row = grid.at.get(`${rank}/${step}`);
-    return row === undefined ? undefined : numberAt(row, measure.key);
-  };
-  const far = steps.map((step) => outliers(ranks.map((rank) => measured(rank, step))));
   const cell = (row: number, column: number): HeatCell => {
     const rank = ranks[row] ?? '';
     const step = steps[column] ?? '';
-    const value = measured(rank, step);
+    const found = grid.at.get(`${rank}/${step}`);
+    const value = found === undefined ? undefined : numberAt(found, measure.key);
     const text = cellText(value, measure.unit);
-    const outlier = far[column]?.[row] ?? false;
+    const outlier = standsOut(found, measure);
     return {
       value,
       text,
       outlier,
-      title: `${nameOf(rank)}, step ${step}: ${text === '' ? 'not recorded' : text}${outlier ? ', unlike the other ranks' : ''}`,
+      title: `${rank}, step ${step}: ${text === '' ? 'not recorded' : text}${outlier ? ', unlike the other ranks' : ''}`,
     };
   };
   const left = [
@@ -152,7 +122,7 @@ function RankMap({ page, report }: { readonly page: PageProps; readonly report: 
   ];
   return (
     <Figure
-      title={`${measure.title} by rank and step`}
+      title={`${titleOf(measure)} by rank and step`}
       testId="ranks"
       data={table}
       note={`${plural(grid.ranks.length, 'rank')}, ${plural(grid.steps.length, 'step')}${left.length === 0 ? '' : `; not shown: ${left.join(', ')}`}. A click opens that step of that rank; outlined cells are unlike the other ranks.`}
@@ -175,23 +145,15 @@ function RankMap({ page, report }: { readonly page: PageProps; readonly report: 
       }
     >
       <HeatMap
-        label={`${measure.title} by rank and step`}
-        rows={ranks.map((rank) => ({ key: rank, label: nameOf(rank) }))}
+        label={`${titleOf(measure)} by rank and step`}
+        rows={ranks.map((rank) => ({ key: rank, label: rank }))}
         columns={steps.map((step) => ({ key: step, label: step }))}
         cell={cell}
         format={(value) => cellText(value, measure.unit)}
         onChoose={(row, column) => {
-          const rank = grid.row === 'rank' ? Number(ranks[row]) : undefined;
           const step = Number(steps[column]);
-          const host = textAt(grid.at.get(`${ranks[row]}/${steps[column]}`) ?? {}, 'host');
-          goTo(
-            store,
-            { kind: 'tool', run: run.id, tool: 'timeline' },
-            {
-              ...stepView(step, rank),
-              ...(rank === undefined && host !== undefined ? { hosts: [host] } : {}),
-            },
-          );
+          const limits = rankView(ranks[row] ?? '', run.hosts);
+          goTo(store, { kind: 'tool', run: run.id, tool: 'timeline' }, { ...stepView(step), ...limits });
         }}
       />
     </Figure>
@@ -219,7 +181,7 @@ function MeasureChoice({
       >
         {measures.map((column) => (
           <option key={column.key} value={column.key}>
-            {column.title}
+            {titleOf(column)}
           </option>
         ))}
       </select>

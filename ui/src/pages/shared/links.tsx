@@ -82,11 +82,10 @@ export const nameView = (name: string): Partial<View> => ({
   range: undefined,
 });
 
-/** The timeline limited to a step, and to a rank where one is known. */
-export const stepView = (step: number, rank?: number): Partial<View> => ({
+/** The timeline limited to a step. */
+export const stepView = (step: number): Partial<View> => ({
   steps: { from: step, to: step },
   range: undefined,
   area: undefined,
   selected: undefined,
-  ...(rank === undefined ? {} : { rank }),
 });

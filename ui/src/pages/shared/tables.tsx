@@ -29,9 +29,9 @@ export function binColumns(
   table: Data,
 ): { readonly from: string; readonly to: string; readonly count: string } | undefined {
   const key = (pattern: RegExp) => table.columns.find((column) => pattern.test(column.key))?.key;
-  const from = key(/^(from|min)_(ns|us|bytes)$/);
-  const to = key(/^(to|max)_(ns|us|bytes)$/);
-  const count = key(/^(count|launches)$/);
+  const from = key(/^from_(ns|us|bytes)$/);
+  const to = key(/^to_(ns|us|bytes)$/);
+  const count = key(/^count$/);
   return from === undefined || to === undefined || count === undefined ? undefined : { from, to, count };
 }
 
