@@ -18,7 +18,7 @@ function* filesBelow(folder) {
 
 // What the page asks for by itself; the other chunks come when a page needs them.
 const first = new Set(
-  [...readFileSync(join(DIST, 'index.html'), 'utf8').matchAll(/(?:src|href)="\/(assets\/[^"]+)"/g)].map(
+  [...readFileSync(join(DIST, 'index.html'), 'utf8').matchAll(/(?:src|href)="\.?\/(assets\/[^"]+)"/g)].map(
     (match) => match[1],
   ),
 );

@@ -172,7 +172,7 @@ impl Contents {
                         && matches!(track.unit.as_deref(), Some("bytes" | "B" | "byte"))
                 }),
             ranks: trace.files().len() > 1,
-            sums: false,
+            sums: trace.profiles().next().is_some(),
             known_ops: !known.is_empty(),
         }
     }

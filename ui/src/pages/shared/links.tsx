@@ -2,6 +2,7 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { toProblem } from '../../api/client.ts';
 import { fetchEvent } from '../../api/server.ts';
+import { below } from '../../base/place.ts';
 import type { RunDetail } from '../../model/run.ts';
 import { fitRange } from '../../model/viewport.ts';
 import { EMPTY_VIEW, formatAddress, type View } from '../../state/address.ts';
@@ -27,7 +28,7 @@ export function PageLink(props: {
     <a
       class={props.class ?? ''}
       title={props.title}
-      href={formatAddress({ place, view: { ...EMPTY_VIEW, ...props.view } })}
+      href={below(formatAddress({ place, view: { ...EMPTY_VIEW, ...props.view } }))}
       onClick={(event) => {
         if (!plainClick(event)) return;
         event.preventDefault();
@@ -58,10 +59,12 @@ export const eventLinkOf =
   (store: Store, run: RunDetail): EventLink =>
   (id, text) => (
     <a
-      href={formatAddress({
-        place: { kind: 'tool', run: run.id, tool: 'timeline' },
-        view: { ...EMPTY_VIEW, selected: id },
-      })}
+      href={below(
+        formatAddress({
+          place: { kind: 'tool', run: run.id, tool: 'timeline' },
+          view: { ...EMPTY_VIEW, selected: id },
+        }),
+      )}
       title="Show this event in the timeline"
       onClick={(event) => {
         if (!plainClick(event)) return;
