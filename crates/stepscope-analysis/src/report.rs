@@ -12,11 +12,10 @@
 //! Keys wear their units (`total_ns`, `size_bytes`), shares are of one. Times are nanoseconds from
 //! the run start ([`run_start`]). A number that is not finite is no number: it is empty (`null`).
 
+mod wire;
+
 use std::borrow::Cow;
 
-use serde::ser::{
-    Serialize, SerializeMap as _, SerializeSeq as _, SerializeStruct as _, Serializer,
-};
 use stepscope_model::{Dur, Time};
 use stepscope_store::{EventId, Trace};
 
@@ -360,116 +359,6 @@ pub fn significant(value: f64) -> String {
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
         _ => format!("{value:.2}"),
-    }
-}
-
-impl Serialize for Cell {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Empty => to.serialize_unit(),
-            Self::Text(text) => to.serialize_str(text),
-            Self::Int(number) => to.serialize_i64(*number),
-            Self::Number(number) => to.serialize_f64(*number),
-            Self::Flag(flag) => to.serialize_bool(*flag),
-            Self::List(cells) => to.collect_seq(cells),
-        }
-    }
-}
-
-impl Serialize for Column {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut fields = to.serialize_struct("Column", 3)?;
-        fields.serialize_field("key", &self.key)?;
-        fields.serialize_field("title", &self.title)?;
-        fields.serialize_field("unit", self.unit.as_str())?;
-        fields.end()
-    }
-}
-
-/// Rows as objects.
-struct Rows<'a>(&'a Table);
-
-/// One of them.
-struct Row<'a>(&'a [Column], &'a [Cell]);
-
-impl Serialize for Rows<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut rows = to.serialize_seq(Some(self.0.rows.len()))?;
-        for row in &self.0.rows {
-            rows.serialize_element(&Row(&self.0.columns, row))?;
-        }
-        rows.end()
-    }
-}
-
-impl Serialize for Row<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut row = to.serialize_map(Some(self.1.len()))?;
-        for (column, cell) in self.0.iter().zip(self.1) {
-            row.serialize_entry(&column.key, cell)?;
-        }
-        row.end()
-    }
-}
-
-/// Scalars as one object.
-struct Summary<'a>(&'a [Scalar]);
-
-impl Serialize for Summary<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut map = to.serialize_map(Some(self.0.len()))?;
-        for scalar in self.0 {
-            map.serialize_entry(&scalar.column.key, &scalar.value)?;
-        }
-        map.end()
-    }
-}
-
-/// Scalars with their titles and units, for those who print them.
-struct SummaryColumns<'a>(&'a [Scalar]);
-
-impl Serialize for SummaryColumns<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(self.0.iter().map(|scalar| &scalar.column))
-    }
-}
-
-impl Serialize for Section {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut fields = to.serialize_struct("Section", 5)?;
-        fields.serialize_field("name", self.name)?;
-        fields.serialize_field("title", &self.title)?;
-        fields.serialize_field("columns", &self.table.columns)?;
-        fields.serialize_field("rows", &Rows(&self.table))?;
-        fields.serialize_field("left_out", &self.table.left_out)?;
-        fields.end()
-    }
-}
-
-impl Serialize for Missing {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut fields = to.serialize_struct("Missing", 2)?;
-        fields.serialize_field("reason", &self.reason)?;
-        fields.serialize_field("fix", &self.fix)?;
-        fields.end()
-    }
-}
-
-impl Serialize for Report {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut fields = to.serialize_struct("Report", 11)?;
-        fields.serialize_field("report", self.kind)?;
-        fields.serialize_field("sentence", &self.sentence)?;
-        fields.serialize_field("summary", &Summary(&self.summary))?;
-        fields.serialize_field("summary_columns", &SummaryColumns(&self.summary))?;
-        fields.serialize_field("columns", &self.table.columns)?;
-        fields.serialize_field("rows", &Rows(&self.table))?;
-        fields.serialize_field("left_out", &self.table.left_out)?;
-        fields.serialize_field("sections", &self.sections)?;
-        fields.serialize_field("text", &self.text)?;
-        fields.serialize_field("notes", &self.notes)?;
-        fields.serialize_field("missing", &self.missing)?;
-        fields.end()
     }
 }
 

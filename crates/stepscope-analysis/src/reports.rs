@@ -6,9 +6,9 @@
 mod collectives;
 mod cprofile;
 mod findings;
-mod lightning;
 mod idle;
 mod kernels;
+mod lightning;
 mod memory;
 mod ops;
 mod overview;
