@@ -321,6 +321,17 @@ class Advanced(unittest.TestCase):
         profile.create_stats()
         self.assertEqual(profile.stats[(__file__, runs.__code__.co_firstlineno, "runs")][:2], (1, 1))
 
+    def test_an_action_in_which_nothing_is_called(self):
+        with tempfile.TemporaryDirectory() as folder:
+            profiler = AdvancedProfiler(folder, "run", dump_stats=True)
+            with profiler.profile("nothing"), profiler.profile("a/b"):
+                pass
+            profiler.describe()
+            names = sorted(path.name for path in Path(folder).iterdir())
+            self.assertEqual(names, ["run-a_b.prof", "run-nothing.prof", "run.txt"])
+            lines = Path(folder, "run.txt").read_text().splitlines()
+        self.assertEqual(lines[1:3], ["Profile stats for: nothing", "         0 function calls in 0.000 seconds"])
+
     def test_ending_what_never_began_is_an_error(self):
         with self.assertRaisesRegex(ValueError, r"recording an action \(a\) which was never started\."):
             AdvancedProfiler().stop("a")

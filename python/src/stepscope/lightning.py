@@ -257,6 +257,11 @@ class AdvancedProfiler(Profiler):
         for action, profile in self.profiled_actions.items():
             if self.dump_stats:
                 self._dump_stats(action, profile)
+            profile.create_stats()
+            if not profile.stats:
+                # pstats takes no statistics of nothing.
+                texts[action] = "         0 function calls in 0.000 seconds\n\n"
+                continue
             stream = io.StringIO()
             # The stubs know only what is in the standard library.
             stats = pstats.Stats(profile, stream=stream)  # type: ignore[arg-type]
