@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import os
 import pstats
 import random
 import subprocess
@@ -265,6 +266,46 @@ class Trainers(Folder):
         self.assertEqual(done.returncode, 0, done.stderr[-3000:])
         names = sorted(path.name for path in self.folder.glob("*.txt"))
         self.assertEqual(names, ["fit-run-0.txt", "fit-run-1.txt"])
+
+
+class Xla(Folder):
+    def test_steps_are_numbered_and_the_server_serves(self):
+        code = f"""
+            import socket, stepscope
+            from stepscope.lightning import XLAProfiler
+            with socket.socket() as free:
+                free.bind(("localhost", 0))
+                port = free.getsockname()[1]
+            profiler = XLAProfiler(port=port)
+            assert profiler.local_rank == 0
+            options = stepscope.ProfileOptions(python_tracer_level=0)
+            with stepscope.trace({str(self.folder)!r}, options=options):
+                for _ in range(2):
+                    with profiler.profile("run_training_batch"):
+                        with profiler.profile("[Strategy]S.training_step"):
+                            with profiler.profile("[Strategy]S.backward"):
+                                pass
+            with socket.create_connection(("localhost", port), 10):
+                pass
+            profiler.describe()
+            stepscope.stop_server()
+        """
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code)],
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+            env={**os.environ, "PJRT_DEVICE": "CPU"},
+        )
+        self.assertEqual(done.returncode, 0, done.stderr[-3000:])
+        (file,) = files(self.folder)
+        found = xspace.read(file)
+        steps = [event.stats.get("step_num") for event in found.named("[Strategy]S.training_step")]
+        self.assertEqual(steps, [1, 2])
+        self.assertEqual(len(found.named("[Strategy]S.backward")), 2)
+        self.assertEqual(len(found.named(STEPS + "run_training_batch")), 2)
+        self.assertFalse(any(name.startswith(STEPS + "[Strategy]") for name in found.names()))
 
 
 class Example(Folder):

@@ -330,7 +330,9 @@ class Advanced(unittest.TestCase):
             names = sorted(path.name for path in Path(folder).iterdir())
             self.assertEqual(names, ["run-a_b.prof", "run-nothing.prof", "run.txt"])
             lines = Path(folder, "run.txt").read_text().splitlines()
-        self.assertEqual(lines[1:3], ["Profile stats for: nothing", "         0 function calls in 0.000 seconds"])
+        self.assertEqual(
+            lines[1:3], ["Profile stats for: nothing", "         0 function calls in 0.000 seconds"]
+        )
 
     def test_ending_what_never_began_is_an_error(self):
         with self.assertRaisesRegex(ValueError, r"recording an action \(a\) which was never started\."):
