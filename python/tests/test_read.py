@@ -256,6 +256,47 @@ class Questions(Recorded):
             self.run_.aggregate("nam")
 
 
+class Reports(Recorded):
+    def test_every_kind_there_is(self):
+        kinds = read.report_kinds()
+        self.assertIn("steps", [kind.name for kind in kinds])
+        for kind in kinds:
+            for by in (None, *kind.by):
+                report = self.run_.report(kind.name, by=by)
+                self.assertEqual(report.kind, kind.name)
+                self.assertTrue(report.sentence)
+                self.assertIn(report.sentence.split()[0], str(report))
+                self.assertEqual(report.to_dict()["rows"], report.rows)
+                for row in report.rows:
+                    self.assertEqual(set(row), {column["key"] for column in report.columns})
+                self.assertIn("<b>", report._repr_html_())
+                columns = report.table.to_dict()
+                self.assertEqual({len(values) for values in columns.values()} or {0}, {len(report.rows)})
+
+    def test_steps_as_rows(self):
+        report = self.run_.report("steps", by="step")
+        durations = [step.duration_ns for step in self.run_.steps]
+        self.assertEqual([row["duration_ns"] for row in report.rows], durations)
+        self.assertEqual(len(self.run_.report("steps", by="step", top=2).rows), 2)
+        self.assertEqual(self.run_.report("steps", by="step", top=2).table.left_out, 3)
+
+    def test_it_says_what_the_command_says(self):
+        import subprocess
+
+        command = [sys.executable, "-m", "stepscope", "report", str(self.path), "steps"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        of_file = stepscope.open(self.path, use_cache=False).run
+        self.assertEqual(str(of_file.report("steps")).splitlines()[1:3], done.stdout.splitlines()[1:3])
+
+    def test_an_unknown_kind_names_the_nearest_and_the_list(self):
+        with self.assertRaisesRegex(ValueError, "did you mean 'steps'.*there is: .*steps") as raised:
+            self.run_.report("stesp")
+        self.assertIsInstance(raised.exception, stepscope.StepscopeError)
+        with self.assertRaisesRegex(stepscope.QueryError, "label"):
+            self.run_.report("steps", by="nothing")
+
+
 class Patience(unittest.TestCase):
     """Long readings: progress, Ctrl-C, other threads."""
 

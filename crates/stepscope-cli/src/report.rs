@@ -107,6 +107,14 @@ fn choose(engine: &Engine, asked: &args::Report) -> Result<(RunSummary, Vec<Stri
     Ok((newest, notes))
 }
 
+/// The report as `stepscope report` prints it, for other languages.
+pub fn as_text(name: &str, report: &Report) -> String {
+    let mut out = Vec::new();
+    // Nothing fails to be written into memory.
+    let _ = print_table(name, report, &mut out);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
 fn print_table(name: &str, report: &Report, out: &mut dyn Write) -> Result<(), CliError> {
     writeln!(out, "{}", short(name, 100))?;
     if !report.sentence.is_empty() {

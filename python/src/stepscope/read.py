@@ -13,6 +13,7 @@ from stepscope import _core
 from stepscope._errors import QueryError
 from stepscope._nearest import nearest
 from stepscope._progress import Progress
+from stepscope._report import Report, Table
 from stepscope._tracks import (
     Content,
     Instant,
@@ -35,6 +36,8 @@ __all__ = [
     "Instant",
     "Instants",
     "Names",
+    "Report",
+    "ReportKind",
     "Run",
     "Sample",
     "Samples",
@@ -42,11 +45,13 @@ __all__ = [
     "Slice",
     "Slices",
     "Step",
+    "Table",
     "TraceFile",
     "TraceWarning",
     "Traces",
     "Track",
     "open",
+    "report_kinds",
 ]
 
 _PS_PER_NS = 1_000
@@ -376,6 +381,45 @@ class Run:
             events=tuple(content.event(number) for number in ids),
         )
 
+    def report(
+        self,
+        kind: str,
+        *,
+        by: str | None = None,
+        top: int | None = None,
+        start_ns: float | None = None,
+        end_ns: float | None = None,
+    ) -> Report:
+        """
+        Make a report: what ``stepscope report`` prints and the viewer shows.
+
+        Parameters
+        ----------
+        kind
+            Which: see `report_kinds`, e.g. ``steps``.
+        by
+            What the rows are, where the kind has a choice.
+        top
+            Most rows of a table; the others are counted. Default: all.
+        start_ns, end_ns
+            Only this range of the run's clock. Default: everything.
+
+        Raises
+        ------
+        QueryError
+            No such kind, or no such rows in it; the message names the nearest, and what there is (also a
+            `ValueError`).
+
+        Examples
+        --------
+        >>> report = run.report("steps")
+        >>> print(report.sentence)
+        >>> for row in report.rows:
+        ...     print(row)
+        """
+        answer = self._loaded().core.report(kind, by=by, top=top, start_ps=_ps(start_ns), end_ps=_ps(end_ns))
+        return Report(*answer)
+
     def aggregate(
         self,
         by: str | Sequence[str] = "name",
@@ -426,6 +470,27 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<Run {self.name!r}: {len(self.paths)} file{'s' * (len(self.paths) != 1)}>"
+
+
+@dataclass(frozen=True)
+class ReportKind:
+    """A report that there is."""
+
+    name: str
+    """What `Run.report` takes."""
+    title: str
+    """What stands above it."""
+    question: str
+    """What it answers."""
+    by: tuple[str, ...]
+    """What its rows can be; empty when there is no choice."""
+
+
+def report_kinds() -> tuple[ReportKind, ...]:
+    """Name all reports that there are."""
+    return tuple(
+        ReportKind(name, title, question, tuple(by)) for name, title, question, by in _core.report_kinds()
+    )
 
 
 @dataclass(frozen=True)

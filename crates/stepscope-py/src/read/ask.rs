@@ -8,6 +8,7 @@ use stepscope_engine::Run;
 use stepscope_engine::analysis::aggregate::{AggregateQuery, GroupBy, aggregate as sums};
 use stepscope_engine::analysis::names::NameSet;
 use stepscope_engine::analysis::parallel::Cancel;
+use stepscope_engine::analysis::reports::{KINDS, Options, ReportError, names};
 use stepscope_engine::analysis::search::{Page, SearchQuery, search as find};
 use stepscope_model::{Dur, SliceKind, Time, TrackId};
 use stepscope_store::Trace;
@@ -80,6 +81,49 @@ pub(super) fn search<'py>(
             ids.into_pyobject(py)?,
         ],
     )
+}
+
+/// A report, and its text.
+pub(super) fn report(
+    py: Python<'_>,
+    run: &Run,
+    kind: &str,
+    by: Option<String>,
+    top: Option<usize>,
+    window: Window,
+) -> PyResult<(String, String)> {
+    let usual = Options::default();
+    let options = Options {
+        by,
+        top: top.unwrap_or(usual.top),
+        range: (window != (None, None)).then(|| window_of(&run.trace, window)),
+    };
+    let made = py.detach(|| {
+        let report = run.report(kind, &options, &Cancel::default())?;
+        let text = stepscope_cli::report::as_text(&run.name, &report);
+        Ok::<_, ReportError>((serde_json::to_string(&*report), text))
+    });
+    let (json, text) = made.map_err(|error| {
+        let there_is = match &error {
+            ReportError::UnknownKind {
+                nearest: Some(_), ..
+            } => format!(" there is: {}", names().join(", ")),
+            _ => String::new(),
+        };
+        exception(py, "QueryError", &format!("{error}{there_is}"))
+    })?;
+    let json = json.map_err(|error| exception(py, "StepscopeError", &error.to_string()))?;
+    Ok((json, text))
+}
+
+/// Kinds of reports: name, title, question, what its rows can be.
+#[pyfunction]
+#[allow(clippy::type_complexity, reason = "one tuple for one private caller")]
+pub(crate) fn report_kinds() -> Vec<(&'static str, &'static str, &'static str, Vec<&'static str>)> {
+    KINDS
+        .iter()
+        .map(|kind| (kind.name, kind.title, kind.question, kind.by.to_vec()))
+        .collect()
 }
 
 /// One dictionary a group, largest total first.

@@ -29,6 +29,7 @@ pub(crate) use run::RunData;
 /// Adds what this room has to the module.
 pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     column::add_to(module)?;
+    module.add_function(wrap_pyfunction!(ask::report_kinds, module)?)?;
     module.add_class::<found::Found>()?;
     module.add_class::<RunData>()?;
     module.add_class::<xspace::ProfileData>()?;

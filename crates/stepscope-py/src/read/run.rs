@@ -260,6 +260,20 @@ impl RunData {
         ask::search(py, &self.run, text, tracks, (start_ps, end_ps), limit)
     }
 
+    /// A report: as JSON, and as the command line prints it.
+    #[pyo3(signature = (kind, *, by, top, start_ps, end_ps))]
+    fn report(
+        &self,
+        py: Python<'_>,
+        kind: &str,
+        by: Option<String>,
+        top: Option<usize>,
+        start_ps: Option<i64>,
+        end_ps: Option<i64>,
+    ) -> PyResult<(String, String)> {
+        ask::report(py, &self.run, kind, by, top, (start_ps, end_ps))
+    }
+
     /// Sums over groups of slices, column by column.
     #[pyo3(signature = (by, *, tracks, start_ps, end_ps))]
     fn aggregate<'py>(
