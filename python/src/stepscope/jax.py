@@ -14,6 +14,7 @@ that stepscope records. Importing this module does not import JAX.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepscope import _core, _remote, _session
@@ -238,9 +239,7 @@ def device_memory_profile(backend: str | None = None) -> bytes:
     --------
     >>> data = profiler.device_memory_profile()
     """
-    from jax.profiler import device_memory_profile as theirs
-
-    data: bytes = theirs(backend)
+    data: bytes = import_module("jax.profiler").device_memory_profile(backend)
     return data
 
 
@@ -292,9 +291,7 @@ def register_subprocess(pid: int, port: int) -> Callable[[], None]:
     --------
     >>> unregister = profiler.register_subprocess(child.pid, 9013)
     """
-    from jax.profiler import register_subprocess as theirs
-
-    undo: Callable[[], None] = theirs(pid, port)
+    undo: Callable[[], None] = import_module("jax.profiler").register_subprocess(pid, port)
     return undo
 
 
@@ -319,8 +316,8 @@ def install() -> None:
     ...         load()
     """
     global _captures_get_our_rows
-    import jax  # noqa: F401 - brings jaxlib's profiler
-
+    # Brings jaxlib's profiler.
+    import_module("jax")
     capsule = _core.jax_collector(wanted=True)
     if capsule is not None:
         register = getattr(jaxlib_profiler(), "register_plugin_profiler", None)
@@ -350,7 +347,7 @@ def uninstall() -> None:
 def _initialise_backends() -> None:
     """Initialise them, if there is a JAX."""
     try:
-        from jax._src import xla_bridge
+        bridge = import_module("jax._src.xla_bridge")
     except ImportError:
         return
-    xla_bridge.get_backend()
+    bridge.get_backend()
