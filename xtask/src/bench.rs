@@ -6,6 +6,7 @@
 mod capture;
 mod clients;
 mod open;
+mod python;
 mod results;
 mod server;
 mod spans;
@@ -16,11 +17,11 @@ use anyhow::{Result, bail};
 use crate::part::Parts;
 use results::Results;
 
-/// `cargo xtask bench [spans|open|windows|capture]…`
+/// `cargo xtask bench [spans|open|windows|capture|python]…`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     for argument in arguments {
-        if !["spans", "open", "windows", "capture"].contains(&argument.as_str()) {
-            bail!("no benchmark '{argument}'; there are spans, open, windows and capture");
+        if !["spans", "open", "windows", "capture", "python"].contains(&argument.as_str()) {
+            bail!("no benchmark '{argument}'; there are spans, open, windows, capture and python");
         }
     }
     let wanted =
@@ -40,6 +41,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     if wanted("capture") {
         parts.run("capture", || capture::measure(&mut results));
         parts.run("capture clients", || clients::measure(&mut results));
+    }
+    if wanted("python") {
+        parts.run("python", || python::measure(&mut results));
     }
     results.print();
     if arguments.is_empty() {

@@ -1,5 +1,7 @@
 //! The Python package: built as users build it, tested, and looked at by linters.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 
 use crate::part::Outcome;
@@ -41,11 +43,11 @@ pub(crate) fn test() -> Result<Outcome> {
     Ok(Outcome::Ok)
 }
 
-/// The package beside the frameworks that it stands in for.
-pub(crate) fn test_with_frameworks() -> Result<Outcome> {
+/// Puts the package into the environment with all frameworks: its Python; why there is none, if not.
+pub(crate) fn install_beside_frameworks() -> Result<Result<PathBuf, Outcome>> {
     let python = match peers::frameworks()? {
         Ok(python) => python,
-        Err(outcome) => return Ok(outcome),
+        Err(outcome) => return Ok(Err(outcome)),
     };
     shell::run(
         shell::program(&python)
@@ -53,6 +55,15 @@ pub(crate) fn test_with_frameworks() -> Result<Outcome> {
             .args(["--disable-pip-version-check", "."])
             .env("CARGO_TARGET_DIR", shell::target_dir()),
     )?;
+    Ok(Ok(python))
+}
+
+/// The package beside the frameworks that it stands in for.
+pub(crate) fn test_with_frameworks() -> Result<Outcome> {
+    let python = match install_beside_frameworks()? {
+        Ok(python) => python,
+        Err(outcome) => return Ok(outcome),
+    };
     shell::run(
         shell::program(&python)
             .args(["-B", "-m", "unittest", "discover", "--start-directory"])

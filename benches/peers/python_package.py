@@ -1,0 +1,144 @@
+"""
+What the package costs beside its peers, each pair in one process: annotations, calls, stopping, importing.
+
+    python python_package.py
+
+One JSON line a comparison: {"name", "ns", "peer", "peer_ns"}. CPU time of the thread, the least of several
+rounds; wall time for imports and stops.
+"""
+
+import cProfile
+import ctypes
+import gc
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+
+import stepscope
+
+LOOPS = 20_000
+ROUNDS = 7
+
+
+def tell(name, ns, peer, peer_ns):
+    print(json.dumps({"name": name, "ns": ns, "peer": peer, "peer_ns": peer_ns}), flush=True)
+
+
+def least(body):
+    """CPU time of one turn."""
+    best = float("inf")
+    for _ in range(ROUNDS):
+        begun = time.thread_time_ns()
+        body(range(LOOPS))
+        best = min(best, (time.thread_time_ns() - begun) / LOOPS)
+    return best
+
+
+def of(make, **metadata):
+    def body(turns):
+        for _ in turns:
+            with make("x", **metadata):
+                pass
+
+    return body
+
+
+def recording(folder, **options):
+    return stepscope.trace(folder, options=stepscope.ProfileOptions(**options), sources=[])
+
+
+def annotations(folder):
+    from jax.profiler import StepTraceAnnotation, TraceAnnotation
+    from jaxlib import _profiler
+    from torch.profiler import record_function
+
+    ours, step = of(stepscope.Trace), of(stepscope.StepTrace, step_num=1)
+    trace_me = least(of(_profiler.TraceMe))
+    tell("Trace, off", least(ours), "jaxlib TraceMe, off", trace_me)
+    theirs, their_step = least(of(TraceAnnotation)), least(of(StepTraceAnnotation, step_num=1))
+    theirs_torch = least(of(record_function))
+    with recording(folder, python_tracer_level=0):
+        on, step_on = least(ours), least(step)
+    tell("Trace, on", on, "jax TraceAnnotation, off", theirs)
+    tell("StepTrace with a number, on", step_on, "jax StepTraceAnnotation, off", their_step)
+    tell("Trace, on", on, "torch record_function, off", theirs_torch)
+
+
+def fib(n):
+    return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+
+CALLS = 150_049  # of fib(24)
+
+
+def calls(folder):
+    def timed(begin=lambda: None, end=lambda: None):
+        found = []
+        for _ in range(ROUNDS):
+            begin()
+            begun = time.thread_time_ns()
+            fib(24)
+            took = time.thread_time_ns() - begun
+            end()
+            found.append(took / CALLS)
+        return statistics.median(found)
+
+    plain = timed()
+    profiler = cProfile.Profile()
+    theirs = timed(profiler.enable, profiler.disable) - plain
+    stops = []
+
+    def start():
+        options = stepscope.ProfileOptions()
+        stepscope.start_trace(folder, options=options, sources=[])
+
+    def stop():
+        begun = time.perf_counter_ns()
+        stepscope.stop_trace()
+        stops.append(time.perf_counter_ns() - begun)
+
+    ours = timed(start, stop) - plain
+    tell("a call, traced: added time", ours, "cProfile", theirs)
+    if sys.version_info < (3, 12):
+        # A C function that does nothing and returns 0, for as long as the collector is off.
+        nothing = ctypes.cast(ctypes.pythonapi.PyGC_IsEnabled, ctypes.c_void_p)
+        set_profile = ctypes.pythonapi.PyEval_SetProfile
+        set_profile.argtypes = (ctypes.c_void_p, ctypes.py_object)
+        gc.disable()
+        floor = timed(lambda: set_profile(nothing, None), lambda: set_profile(None, None)) - plain
+        gc.enable()
+        tell("a call, traced: added time", ours, "a C callback that does nothing", floor)
+    tell("stop_trace, 150,000 calls", statistics.median(stops), "the bar", 50e6)
+
+
+def imports():
+    def once(code):
+        begun = time.perf_counter_ns()
+        subprocess.run([sys.executable, "-c", code], check=True)
+        return time.perf_counter_ns() - begun
+
+    found = {code: [] for code in ("pass", "import stepscope", "import jax.profiler")}
+    for _ in range(5):
+        for code, times in found.items():
+            times.append(once(code))
+    empty, ours, theirs = (min(times) for times in found.values())
+    tell("import stepscope", ours - empty, "import jax.profiler", theirs - empty)
+
+
+def main():
+    warnings.simplefilter("ignore", stepscope.StepscopeWarning)
+    with tempfile.TemporaryDirectory() as folder:
+        calls(folder)
+        try:
+            annotations(folder)
+        except ImportError as missing:
+            print(f"not run: {missing}", file=sys.stderr)
+    imports()
+
+
+if __name__ == "__main__":
+    main()
