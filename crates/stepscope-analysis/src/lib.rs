@@ -16,6 +16,7 @@ pub mod findings;
 pub mod flame;
 pub mod histogram;
 pub mod idle;
+pub mod input;
 mod intervals;
 pub mod kernels;
 pub mod launch;

@@ -10,6 +10,7 @@ mod idle;
 mod kernels;
 mod lightning;
 mod memory;
+mod input;
 mod ops;
 mod overview;
 mod ranks;
@@ -95,6 +96,13 @@ pub const KINDS: &[Kind] = &[
         question: "How long do steps take, how steady are they, what dominates them?",
         by: &["label", "step"],
         make: steps::make,
+    },
+    Kind {
+        name: "input",
+        title: "Input pipeline",
+        question: "Does it wait for its input?",
+        by: &[],
+        make: input::make,
     },
     Kind {
         name: "ops",

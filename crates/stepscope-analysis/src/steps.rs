@@ -34,10 +34,11 @@ pub mod breakdown;
 mod derived;
 mod labels;
 mod marks;
+mod roots;
 pub mod times;
 
 use rustc_hash::FxHashMap;
-use stepscope_model::{Dur, Time};
+use stepscope_model::{Dur, Time, TrackKind};
 use stepscope_store::{EventId, FactValue, Trace};
 
 use labels::labels;
@@ -63,6 +64,9 @@ pub struct StepRow {
     pub file: usize,
     /// The slice that marks it, or from which it was derived.
     pub event: EventId,
+    /// The longest mark of the same number on a device's line of steps: the step as XProf has it on
+    /// TPUs.
+    pub device: Option<Dur>,
 }
 
 /// Where a label was seen, relative to the thread that marks the steps.
@@ -203,9 +207,11 @@ pub fn step_report(trace: &Trace, options: StepOptions) -> StepReport {
 
 fn report_of(trace: &Trace, found: &Found) -> StepReport {
     let markers = &found.markers;
+    let device = on_devices(trace);
+    let rows = markers.iter().map(|marker| row_of(trace, marker, &device));
     let mut report = StepReport {
         times: times_of(markers),
-        steps: markers.iter().map(|marker| row_of(trace, marker)).collect(),
+        steps: rows.collect(),
         derived: found.derived.clone(),
         ..StepReport::default()
     };
@@ -237,7 +243,7 @@ fn report_of(trace: &Trace, found: &Found) -> StepReport {
     report
 }
 
-fn row_of(trace: &Trace, marker: &Marker) -> StepRow {
+fn row_of(trace: &Trace, marker: &Marker, device: &FxHashMap<(usize, i64), Dur>) -> StepRow {
     let place = trace.tracks().get(marker.track.index());
     let host = trace.files().get(marker.file).map(|file| &file.spec.host);
     StepRow {
@@ -249,8 +255,28 @@ fn row_of(trace: &Trace, marker: &Marker) -> StepRow {
         unfinished: marker.unfinished,
         file: marker.file,
         event: trace.slices(marker.track).id(marker.index),
+        device: device.get(&(marker.file, marker.number)).copied(),
     }
 }
+
+/// The longest mark of each file and number on device lines of steps.
+fn on_devices(trace: &Trace) -> FxHashMap<(usize, i64), Dur> {
+    let mut found: FxHashMap<(usize, i64), Dur> = FxHashMap::default();
+    for mark in trace.step_marks() {
+        let Some((on, index)) = trace.place_of_slice(mark.event) else {
+            continue;
+        };
+        let place = trace.tracks().get(on.index());
+        let Some(place) = place.filter(|place| place.kind == TrackKind::Steps) else {
+            continue;
+        };
+        let longest = found.entry((place.file, mark.number)).or_default();
+        let dur = trace.slices(on).dur.get(index).copied();
+        *longest = (*longest).max(dur.unwrap_or_default());
+    }
+    found
+}
+
 /// Says which line of code would mark steps.
 fn how_to_mark(trace: &Trace) -> Vec<String> {
     const LINES: &[(&str, &str)] = &[

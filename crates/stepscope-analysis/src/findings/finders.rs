@@ -9,6 +9,7 @@ use stepscope_model::{Dur, SliceKind};
 use stepscope_store::EventId;
 
 use super::{Confidence, Finding};
+use crate::input::is_input;
 use crate::report::{duration, share};
 use crate::survey::Survey;
 
@@ -106,7 +107,7 @@ fn input(survey: &Survey<'_>) -> Option<Finding> {
     if part(survey, stake) < 0.05 {
         return None;
     }
-    let (_, evidence) = longest(survey, |kind, _| kind == SliceKind::Input);
+    let (_, evidence) = longest(survey, is_input);
     Some(Finding {
         name: "input",
         title: format!(
@@ -125,7 +126,7 @@ fn input(survey: &Survey<'_>) -> Option<Finding> {
         } else {
             Confidence::Medium
         },
-        page: "steps",
+        page: "input",
     })
 }
 

@@ -21,6 +21,27 @@ pub(crate) fn is_operator(category: &str) -> bool {
     category.eq_ignore_ascii_case("cpu_op") || category.eq_ignore_ascii_case("operator")
 }
 
+/// Operation and type of a slice of TensorFlow's executor, named `dense/MatMul:MatMul`; a stage of
+/// `tf.data` is its own name, of type `Dataset`.
+pub(super) fn tensorflow<'a>(name: &'a str, category: &str) -> Option<(&'a str, &'a str)> {
+    if !category.is_empty() {
+        return None;
+    }
+    if name.starts_with("Iterator::") {
+        return Some((name, "Dataset"));
+    }
+    let (op, kind) = name.split_once(':')?;
+    let word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let typed = kind.starts_with(|first: char| first.is_ascii_uppercase() || first == '_')
+        && kind.chars().all(word);
+    let named = op
+        .starts_with(|first: char| first.is_ascii_alphanumeric() || first == '.' || first == '_')
+        && op
+            .chars()
+            .all(|letter| word(letter) || "./>-".contains(letter));
+    (typed && named).then_some((op, kind))
+}
+
 /// The line of a device that runs HLO operations one after the other.
 pub(super) fn is_xla_ops(track: &Track) -> bool {
     track.name == "XLA Ops" || track.name == "Sparse Core Ops"
@@ -78,6 +99,11 @@ pub(super) fn verdict(
     let yes = |is: bool| if is { Verdict::Yes } else { Verdict::No };
     match by {
         By::Framework if is_operator(category) => Verdict::Yes,
+        By::Framework
+            if track.kind == TrackKind::Thread && tensorflow(name, category).is_some() =>
+        {
+            Verdict::Yes
+        }
         By::Framework | By::Hlo | By::NeuronFramework | By::NeuronHlo => compiled(),
         By::Module => match module(name) {
             Some(_) => Verdict::Yes,
@@ -176,6 +202,26 @@ mod tests {
         );
         assert_eq!(action("run_training_epoch"), Some("run_training_epoch"));
         assert_eq!(action("data_prep"), None);
+    }
+
+    #[test]
+    fn operations_of_tensorflow_have_a_type() {
+        assert_eq!(
+            tensorflow("dense/MatMul:MatMul", ""),
+            Some(("dense/MatMul", "MatMul"))
+        );
+        assert_eq!(
+            tensorflow("Iterator::Prefetch", ""),
+            Some(("Iterator::Prefetch", "Dataset"))
+        );
+        for name in [
+            "tpu::System::Execute",
+            "$a.py:12 f",
+            "step: 3",
+            "ThunkExecutor::Execute",
+        ] {
+            assert_eq!(tensorflow(name, ""), None, "{name}");
+        }
     }
 
     #[test]

@@ -118,10 +118,16 @@ fn add(
         };
         compiled_identity(query.by, catalogue, track.file, text, tag)
     } else {
+        let category = trace.slices(sums.track).category;
+        let category = trace.name(category.get(sums.index(trace)));
+        let tensorflow = class::tensorflow(text, category).filter(|_| query.by == By::Framework);
         Identity {
-            name: plain_name(trace, query.by, &sums, text),
+            name: match tensorflow {
+                Some((op, _)) => op.to_owned(),
+                None => plain_name(trace, query.by, &sums, text),
+            },
             program: None,
-            category: None,
+            category: tensorflow.map(|(_, kind)| kind.to_owned()),
             shapes: sums.tag.shapes.clone(),
             source: None,
         }
@@ -193,6 +199,15 @@ impl Draft {
     }
 }
 
+impl Sums {
+    /// Place of the longest on its track.
+    fn index(&self, trace: &Trace) -> usize {
+        trace
+            .place_of_slice(self.longest)
+            .map_or(usize::MAX, |(_, index)| index)
+    }
+}
+
 /// The name of an operation that no compiled program holds.
 fn plain_name(trace: &Trace, by: By, sums: &Sums, text: &str) -> String {
     match by {
@@ -240,11 +255,12 @@ fn compiled_identity(by: By, catalogue: &Catalogue, file: usize, text: &str, tag
                 told_kind.unwrap_or_else(|| kind.to_owned()),
             )
         }
-        (None, Some(tf_op)) => {
+        // What the compiler made has no name in the program; XLA then says that a module ran.
+        (None, Some(tf_op)) if known.is_none() && !tf_op.starts_with("XlaModule:") => {
             let (path, kind) = hlo::framework_op(tf_op);
             (path.to_owned(), kind.to_owned())
         }
-        (None, None) => (String::new(), String::new()),
+        (None, _) => (String::new(), String::new()),
     };
     match by {
         By::Hlo | By::NeuronHlo => Identity {

@@ -152,6 +152,7 @@ pub(super) fn by_step(survey: &Survey<'_>) -> Table {
     columns.extend([
         Column::new("communication_ns", "communication", Unit::Ns),
         Column::new("copy_ns", "copy", Unit::Ns),
+        Column::new("device_step_ns", "Step on the device", Unit::Ns),
         Column::new("outlier", "Outlier", Unit::Flag),
         Column::new("unfinished", "Unfinished", Unit::Flag),
         Column::new("event", "Marker", Unit::Event),
@@ -173,6 +174,7 @@ pub(super) fn by_step(survey: &Survey<'_>) -> Table {
         row.extend(buckets.unwrap_or_default());
         row.push(parts.map(|parts| parts.communication).into());
         row.push(parts.map(|parts| parts.copy).into());
+        row.push(step.device.into());
         let long = limit.is_some_and(|limit| step.dur.as_ns_f64() >= limit);
         row.push((long && !step.unfinished).into());
         row.push(step.unfinished.into());

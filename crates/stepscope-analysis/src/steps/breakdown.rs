@@ -4,13 +4,13 @@
 //!
 //! ```text
 //! with a device in the step's file               without one
-//! 1. compute         a device computes           input
-//! 2. communication   a device communicates       compute (operators, compiled operations)
-//! 3. copy            a device copies             communication (collectives on the host)
-//! 4. input           the step's thread fetches   copy
-//! 5. compile         something is compiled       compile
-//! 6. host            the step's thread works     host
-//! 7. idle            nothing is recorded         idle
+//! 1. compute         a device computes           compile
+//! 2. communication   a device communicates       input
+//! 3. copy            a device copies             compute, communication (on the host)
+//! 4. compile         something is compiled       copy
+//! 5. input           the step's thread fetches   host
+//! 6. host            the step's thread works     idle
+//! 7. idle            nothing is recorded
 //!
 //! step = compute + exposed communication + exposed copy + input + compile + host + idle
 //! ```
@@ -36,6 +36,7 @@ use stepscope_model::{Cancelled, Dur, SliceKind, Time, TrackId, TrackKind};
 use stepscope_store::{Trace, Track};
 
 use crate::device::{Devices, Work};
+use crate::input::is_input;
 use crate::intervals::{Moments, extend};
 use crate::ops::is_operator;
 use crate::parallel::{self, Cancel};
@@ -209,17 +210,17 @@ pub fn breakdown(
                 of(Class::DeviceCompute),
                 of(Class::DeviceCommunication),
                 of(Class::DeviceCopy),
-                input,
                 of(Class::Compile),
+                input,
                 host,
             ]
         } else {
             [
+                of(Class::Compile),
                 input,
                 of(Class::HostCompute),
                 of(Class::HostCommunication),
                 of(Class::HostCopy),
-                of(Class::Compile),
                 host,
             ]
         };
@@ -232,7 +233,7 @@ pub fn breakdown(
         let (communication, copy) = if on_device {
             (order[1], order[2])
         } else {
-            (order[2], order[3])
+            (order[3], order[4])
         };
         for index in indexes {
             let range = stretches[index].range.clone();
@@ -240,11 +241,11 @@ pub fn breakdown(
             let times = charged.each_ref().map(|moments| moments.within(&range));
             let used: i64 = times.iter().map(|dur| dur.ps()).sum();
             let idle = Dur::from_ps(length.saturating_sub(used));
-            let [first, second, third, fourth, compile, host] = times;
-            let [compute, exposed_communication, exposed_copy, input] = if on_device {
-                [first, second, third, fourth]
+            let [first, second, third, fourth, fifth, host] = times;
+            let [compute, exposed_communication, exposed_copy, compile, input] = if on_device {
+                [first, second, third, fourth, fifth]
             } else {
-                [second, third, fourth, first]
+                [third, fourth, fifth, first, second]
             };
             found.parts[index] = StepParts {
                 compute,
@@ -351,7 +352,7 @@ fn host_classes(
     set(Class::Host);
     let operator = is_operator(trace.name(category));
     match kind {
-        SliceKind::Input => set(Class::Input),
+        _ if is_input(kind, trace.name(name)) => set(Class::Input),
         SliceKind::Compile => set(Class::Compile),
         SliceKind::Collective => set(Class::HostCommunication),
         SliceKind::Copy => set(Class::HostCopy),
@@ -401,7 +402,7 @@ fn own(
             let part = (begin.max(start), slices.end(index).min(end));
             extend(&mut host, part);
             let kind = trace.kind(track, slices.name[index], slices.category.get(index));
-            if kind == SliceKind::Input {
+            if is_input(kind, trace.name(slices.name[index])) {
                 extend(&mut input, part);
             }
         }

@@ -4,6 +4,8 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{SliceFlags, Time, TrackId, TrackKind};
 use stepscope_store::Trace;
 
+use super::roots::roots;
+
 /// One step in the making: its marker and its file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marker {
@@ -42,6 +44,13 @@ pub(super) fn markers(trace: &Trace) -> (Vec<Marker>, Vec<TrackId>) {
                 .slice_flags(on, index)
                 .contains(SliceFlags::UNFINISHED),
         });
+    }
+    let numbered: Vec<usize> = by_track
+        .values()
+        .filter_map(|marks| marks.first().map(|mark| mark.file))
+        .collect();
+    for marker in roots(trace, |file| numbered.contains(&file)) {
+        by_track.entry(marker.track).or_default().push(marker);
     }
     let mut groups: Vec<_> = by_track.into_iter().collect();
     let kind = |track: TrackId| trace.tracks().get(track.index()).map(|track| track.kind);

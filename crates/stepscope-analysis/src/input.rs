@@ -1,0 +1,331 @@
+//! Whether a program waits for its input.
+//!
+//! **Input stages** are slices on host threads whose name says so: PyTorch's `DataLoader`, `tf.data`
+//! iterators, infeed, and labels of users about data (`data_prep`, `load batch`), see [`is_input`].
+//! What counts is the bucket `input` of the steps ([`breakdown`](crate::steps::breakdown)): with a
+//! device, moments in which it does nothing while the step's thread is in an input stage; without
+//! one, all moments in which the step's thread is.
+//!
+//! ```text
+//! share = input / length of the steps
+//! verdict = input-bound      share >= 20 %
+//!           partly           share >= 5 %
+//!           not input-bound  less, or no stage is recorded and devices are busy at least 80 %
+//!           cannot tell      no input stage is recorded on any thread, and the devices (if any) wait
+//! ```
+
+#![allow(
+    clippy::similar_names,
+    reason = "a trace and its tracks are called what they are"
+)]
+
+use rustc_hash::FxHashMap;
+use stepscope_model::{Cancelled, Dur, NameId, SliceKind, TrackKind};
+use stepscope_store::EventId;
+
+use crate::intervals::Moments;
+use crate::parallel::{self, Cancel};
+use crate::survey::Survey;
+
+/// The answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Most of what could be gained is in the input.
+    Bound,
+    /// Some of it.
+    Partly,
+    /// Input costs next to nothing.
+    NotBound,
+    /// Nothing was recorded that would tell.
+    CannotTell,
+}
+
+impl Verdict {
+    /// The word in reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Bound => "input-bound",
+            Self::Partly => "partly input-bound",
+            Self::NotBound => "not input-bound",
+            Self::CannotTell => "cannot tell",
+        }
+    }
+}
+
+/// One input stage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stage {
+    /// Name of its slices.
+    pub name: String,
+    /// Whether it runs on a thread that marks steps: the step waits for it.
+    pub on_step_thread: bool,
+    /// Slices in the whole run.
+    pub count: u64,
+    /// Sum of their lengths.
+    pub total: Dur,
+    /// Sum of their lengths inside the steps.
+    pub in_steps: Dur,
+    /// The longest.
+    pub longest: EventId,
+    /// Its length.
+    pub max: Dur,
+}
+
+/// What [`input`] found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InputReport {
+    /// See [`Verdict`].
+    pub verdict: Verdict,
+    /// Part of the steps.
+    pub share: f64,
+    /// By time inside the steps, then in all, largest first.
+    pub stages: Vec<Stage>,
+}
+
+/// Whether a slice of a host thread fetches input.
+pub fn is_input(kind: SliceKind, name: &str) -> bool {
+    const ABOUT: [&str; 14] = [
+        "data",
+        "dataset",
+        "load",
+        "loader",
+        "loading",
+        "prep",
+        "prepare",
+        "preprocess",
+        "preprocessing",
+        "fetch",
+        "input",
+        "inputs",
+        "collate",
+        "augment",
+    ];
+    const NOT: [&str; 6] = [
+        "checkpoint",
+        "state",
+        "model",
+        "weights",
+        "params",
+        "module",
+    ];
+    if kind == SliceKind::Input {
+        return true;
+    }
+    if kind != SliceKind::UserLabel || name.contains("::") {
+        return false;
+    }
+    let words = || {
+        name.split(|letter: char| !letter.is_ascii_alphanumeric())
+            .map(str::to_ascii_lowercase)
+    };
+    words().any(|word| ABOUT.contains(&&*word)) && !words().any(|word| NOT.contains(&&*word))
+}
+
+/// Looks for input stages, and judges.
+pub fn input(survey: &Survey<'_>, cancel: &Cancel) -> Result<InputReport, Cancelled> {
+    let stages = stages(survey, cancel)?;
+    let sum = survey.sum();
+    let all = sum.sum().as_ns_f64();
+    let share = if all > 0.0 {
+        sum.input.as_ns_f64() / all
+    } else {
+        0.0
+    };
+    let busy = survey.device_busy().unwrap_or(0.0);
+    let verdict = match share {
+        _ if stages.is_empty() && busy >= 0.8 => Verdict::NotBound,
+        _ if stages.is_empty() => Verdict::CannotTell,
+        share if share >= 0.2 => Verdict::Bound,
+        share if share >= 0.05 => Verdict::Partly,
+        _ => Verdict::NotBound,
+    };
+    Ok(InputReport {
+        verdict,
+        share,
+        stages,
+    })
+}
+
+/// Sums of one stage.
+struct Sum {
+    count: u64,
+    total_ps: i64,
+    in_steps_ps: i64,
+    longest: (Dur, EventId),
+}
+
+fn stages(survey: &Survey<'_>, cancel: &Cancel) -> Result<Vec<Stage>, Cancelled> {
+    let trace = survey.trace;
+    let steps: Vec<Moments> = (0..trace.files().len())
+        .map(|file| {
+            let own = survey.stretches.iter().filter(|own| own.file == file);
+            Moments::of(own.map(|own| (own.range.start, own.range.end)).collect())
+        })
+        .collect();
+    let threads = trace
+        .tracks()
+        .iter()
+        .filter(|track| track.kind == TrackKind::Thread && !track.derived && track.slices > 0);
+    let pieces = parallel::pieces(threads.map(|track| (track.id, 0..track.slices as usize)));
+    let parts = parallel::scan(
+        &pieces,
+        cancel,
+        FxHashMap::<(NameId, bool), Sum>::default,
+        |sums, piece| {
+            let Some(track) = trace.tracks().get(piece.track.index()) else {
+                return;
+            };
+            let slices = trace.slices(piece.track);
+            let marks_steps = survey
+                .stretches
+                .iter()
+                .any(|stretch| stretch.thread == Some(piece.track));
+            let mut last = (None, false);
+            for index in piece.indexes.clone() {
+                let key = (slices.name[index], slices.category.get(index));
+                if last.0 != Some(key) {
+                    let kind = trace.kind(piece.track, key.0, key.1);
+                    let may_be = matches!(kind, SliceKind::Input | SliceKind::UserLabel);
+                    last = (Some(key), may_be && is_input(kind, trace.name(key.0)));
+                }
+                if !last.1 {
+                    continue;
+                }
+                let dur = slices.dur[index];
+                let range = slices.start[index]..slices.end(index);
+                let inside = steps.get(track.file).map(|steps| steps.within(&range));
+                let sum = sums.entry((key.0, marks_steps)).or_insert(Sum {
+                    count: 0,
+                    total_ps: 0,
+                    in_steps_ps: 0,
+                    longest: (Dur::ZERO, slices.id(index)),
+                });
+                sum.count += 1;
+                sum.total_ps = sum.total_ps.saturating_add(dur.ps());
+                let inside = inside.map_or(0, Dur::ps);
+                sum.in_steps_ps = sum.in_steps_ps.saturating_add(inside);
+                sum.longest = longer(sum.longest, (dur, slices.id(index)));
+            }
+        },
+    )?;
+    let mut sums: FxHashMap<(String, bool), Sum> = FxHashMap::default();
+    for ((name, on_step_thread), part) in parts.into_iter().flatten() {
+        let key = (trace.name(name).to_owned(), on_step_thread);
+        match sums.get_mut(&key) {
+            Some(sum) => {
+                sum.count += part.count;
+                sum.total_ps = sum.total_ps.saturating_add(part.total_ps);
+                sum.in_steps_ps = sum.in_steps_ps.saturating_add(part.in_steps_ps);
+                sum.longest = longer(sum.longest, part.longest);
+            }
+            None => {
+                sums.insert(key, part);
+            }
+        }
+    }
+    let mut stages: Vec<Stage> = sums
+        .into_iter()
+        .map(|((name, on_step_thread), sum)| Stage {
+            name,
+            on_step_thread,
+            count: sum.count,
+            total: Dur::from_ps(sum.total_ps),
+            in_steps: Dur::from_ps(sum.in_steps_ps),
+            longest: sum.longest.1,
+            max: sum.longest.0,
+        })
+        .collect();
+    stages.sort_by(|a, b| {
+        (b.in_steps, b.total, &a.name, a.on_step_thread).cmp(&(
+            a.in_steps,
+            a.total,
+            &b.name,
+            b.on_step_thread,
+        ))
+    });
+    Ok(stages)
+}
+
+/// The longer of two, the first of two that are equally long.
+fn longer(a: (Dur, EventId), b: (Dur, EventId)) -> (Dur, EventId) {
+    if b.0 > a.0 || (b.0 == a.0 && b.1 < a.1) {
+        b
+    } else {
+        a
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stepscope_store::drawing;
+
+    use super::*;
+
+    fn verdict(drawing: &str) -> (Verdict, Vec<String>) {
+        let trace = drawing::trace(drawing);
+        let survey = Survey::of(&trace, None, &Cancel::default()).unwrap();
+        let found = input(&survey, &Cancel::default()).unwrap();
+        let stages = found.stages.iter().map(|stage| {
+            let place = if stage.on_step_thread {
+                "step"
+            } else {
+                "other"
+            };
+            let us = |dur: Dur| dur.ps() / 1_000_000;
+            format!(
+                "{} {place} {} {} {}",
+                stage.name,
+                stage.count,
+                us(stage.total),
+                us(stage.in_steps)
+            )
+        });
+        (found.verdict, stages.collect())
+    }
+
+    #[test]
+    fn what_the_device_waits_for_decides() {
+        let drawing = "
+            main          | step0-------------------------
+                          |  data_prep------
+            loader        |   prefetch-------------------------
+            gpu/7 #device |                 matmul--------
+            ";
+        let (found, stages) = verdict(drawing);
+        assert_eq!(found, Verdict::Bound);
+        assert_eq!(stages, ["prefetch other 1 33 28", "data_prep step 1 15 15"]);
+        let hidden = "
+            main          | step0-------------------------
+                          |  data_prep------
+            gpu/7 #device | matmul------------------------
+            ";
+        assert_eq!(verdict(hidden).0, Verdict::NotBound);
+    }
+
+    #[test]
+    fn without_a_stage_only_a_busy_device_tells() {
+        let idle = "
+            main          | step0-------------------------
+            gpu/7 #device | matmul
+            ";
+        assert_eq!(verdict(idle).0, Verdict::CannotTell);
+        assert_eq!(verdict("main | step0----").0, Verdict::CannotTell);
+        let busy = "
+            main          | step0-------------------------
+            gpu/7 #device | matmul------------------------
+            ";
+        assert_eq!(verdict(busy).0, Verdict::NotBound);
+    }
+
+    #[test]
+    fn labels_about_data_are_input_and_labels_about_models_are_not() {
+        for (name, expected) in [
+            ("data_prep", true),
+            ("load batch", true),
+            ("load_checkpoint", false),
+            ("forward", false),
+        ] {
+            assert_eq!(is_input(SliceKind::UserLabel, name), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! [`input`](crate::input) as a report.
+
+use stepscope_model::Cancelled;
+use stepscope_store::Trace;
+
+use crate::input::{Verdict, input};
+use crate::parallel::Cancel;
+use crate::report::{Column, Report, Table, Unit, duration, run_start, share, since_start_ns};
+use crate::reports::Options;
+use crate::survey::Survey;
+
+const KIND: &str = "input";
+
+pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
+    let survey = Survey::of(trace, options.range.as_ref(), cancel)?;
+    if survey.stretches.is_empty() {
+        return Ok(Report::missing(
+            KIND,
+            "nothing was recorded in this run",
+            "with stepscope.annotate(\"data\"):  # around what fetches the next batch",
+        ));
+    }
+    let found = input(&survey, cancel)?;
+    let sum = survey.sum();
+    let count = survey.count();
+    let mut report = Report::new(KIND);
+    report.sentence = match found.verdict {
+        Verdict::CannotTell => {
+            "Cannot tell whether the program waits for input: no input stage was recorded."
+                .to_owned()
+        }
+        verdict => format!(
+            "The program is {}: {} of {} waits for input ({}).",
+            verdict.as_str(),
+            duration(sum.input.as_ns_f64() / count),
+            if survey.has_steps() {
+                "each step"
+            } else {
+                "the recording"
+            },
+            share(found.share)
+        ),
+    };
+    report.scalar("verdict", "Verdict", Unit::Text, found.verdict.as_str());
+    report.scalar("input_share", "Waiting for input", Unit::Share, found.share);
+    report.scalar(
+        "input_per_step_ns",
+        "Per step",
+        Unit::Ns,
+        sum.input.as_ns_f64() / count,
+    );
+    report.scalar(
+        "device_busy_share",
+        "Device busy",
+        Unit::Share,
+        survey.device_busy(),
+    );
+    let mut table = Table::new(vec![
+        Column::new("name", "Stage", Unit::Text),
+        Column::new("place", "Where", Unit::Text),
+        Column::new("count", "Count", Unit::Count),
+        Column::new("total_ns", "Total", Unit::Ns),
+        Column::new("in_steps_ns", "In steps", Unit::Ns),
+        Column::new("per_step_ns", "Per step", Unit::Ns),
+        Column::new("mean_ns", "Mean", Unit::Ns),
+        Column::new("max_ns", "Longest", Unit::Ns),
+        Column::new("event", "Longest occurrence", Unit::Event),
+    ]);
+    for stage in &found.stages {
+        table.push([
+            stage.name.as_str().into(),
+            if stage.on_step_thread {
+                "step thread"
+            } else {
+                "other thread"
+            }
+            .into(),
+            stage.count.into(),
+            stage.total.into(),
+            stage.in_steps.into(),
+            (stage.in_steps.as_ns_f64() / count).into(),
+            (stage.total.as_ns_f64() / stage.count.max(1) as f64).into(),
+            stage.max.into(),
+            stage.longest.into(),
+        ]);
+    }
+    table.cut(options.top);
+    report.table = table;
+    if survey.has_steps() {
+        let mut steps = by_step(&survey);
+        steps.cut(options.top);
+        report.section("steps", "Waiting for input, by step", steps);
+    }
+    if found.verdict == Verdict::CannotTell {
+        report.notes.push(
+            "with stepscope.annotate(\"data\"):  around what fetches the next batch records it; PyTorch's DataLoader and tf.data are recognised as they are"
+                .to_owned(),
+        );
+    }
+    report.notes.extend(survey.steps.notes.iter().cloned());
+    Ok(report)
+}
+
+fn by_step(survey: &Survey<'_>) -> Table {
+    let start = run_start(survey.trace);
+    let mut table = Table::new(vec![
+        Column::new("step", "Step", Unit::Number),
+        Column::new("host", "Host", Unit::Text),
+        Column::new("start_ns", "Start", Unit::Ns),
+        Column::new("duration_ns", "Duration", Unit::Ns),
+        Column::new("input_ns", "Waiting for input", Unit::Ns),
+        Column::new("share", "Share", Unit::Share),
+        Column::new("event", "Marker", Unit::Event),
+    ]);
+    let finished = survey.steps.steps.iter().filter(|step| !step.unfinished);
+    for (step, parts) in finished.zip(&survey.breakdown.parts) {
+        table.push([
+            step.number.into(),
+            step.host.as_str().into(),
+            since_start_ns(start, step.start).into(),
+            step.dur.into(),
+            parts.input.into(),
+            (parts.input.as_ns_f64() / step.dur.as_ns_f64()).into(),
+            step.event.into(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,81 @@
+//! Steps of programs that mark them without numbers: slices with the argument `_r` (JAX's and TensorFlow's
+//! word for *a step begins here*, as on each request of a server). They are numbered in the order
+//! of their begin, as XProf does.
+//!
+//! The slices of one name are alike: the argument of the first decides.
+
+#![allow(
+    clippy::similar_names,
+    reason = "a trace and its tracks are called what they are"
+)]
+
+use rustc_hash::FxHashSet;
+use stepscope_model::{NameId, SliceFlags, TrackKind};
+use stepscope_store::{Trace, Track};
+
+use super::marks::Marker;
+
+/// Roots lie on the outermost levels.
+const DEEPEST: u16 = 2;
+/// Names of a thread that are looked at.
+const MOST_NAMES: usize = 4_096;
+
+/// Roots of the files that mark no numbered step, by begin.
+pub(super) fn roots(trace: &Trace, has_steps: impl Fn(usize) -> bool) -> Vec<Marker> {
+    let mut found = Vec::new();
+    for (number, file) in trace.files().iter().enumerate() {
+        if has_steps(number) || file.spec.format != "xplane" {
+            continue;
+        }
+        let mut of_file = Vec::new();
+        for track in trace.tracks() {
+            if track.file == number && track.kind == TrackKind::Thread && !track.derived {
+                on_thread(trace, track, &mut of_file);
+            }
+        }
+        of_file.sort_by_key(|marker| (marker.start, marker.track, marker.index));
+        for (number, marker) in (0..).zip(&mut of_file) {
+            marker.number = number;
+        }
+        found.append(&mut of_file);
+    }
+    found
+}
+
+fn on_thread(trace: &Trace, track: &Track, found: &mut Vec<Marker>) {
+    let slices = trace.slices(track.id);
+    let mut seen: FxHashSet<NameId> = FxHashSet::default();
+    let mut roots: FxHashSet<NameId> = FxHashSet::default();
+    for index in 0..slices.len() {
+        if slices.depth[index] > DEEPEST {
+            continue;
+        }
+        let name = slices.name[index];
+        if seen.len() < MOST_NAMES && seen.insert(name) && is_root(trace, slices.id(index), name) {
+            roots.insert(name);
+        }
+        if roots.contains(&name) {
+            found.push(Marker {
+                number: 0,
+                file: track.file,
+                track: track.id,
+                index,
+                start: slices.start[index],
+                end: slices.end(index),
+                unfinished: trace
+                    .slice_flags(track.id, index)
+                    .contains(SliceFlags::UNFINISHED),
+            });
+        }
+    }
+}
+
+fn is_root(trace: &Trace, event: stepscope_store::EventId, name: NameId) -> bool {
+    if trace.name(name).starts_with('$') {
+        return false;
+    }
+    let mut root = false;
+    // Arguments that are lost mark nothing.
+    let _ = trace.args(event, &mut |key, _| root |= key == "_r");
+    root
+}
