@@ -32,6 +32,7 @@
 mod class;
 mod collect;
 pub mod hlo;
+mod launched;
 mod rows;
 
 use std::ops::Range;
@@ -166,6 +167,11 @@ pub struct OpRow {
     /// Sum by the device's own clock (`device_duration_ps`), where every occurrence has it. The
     /// timeline shows device times put onto the host's clock, which stretches them a little.
     pub device_ps: Option<i128>,
+    /// Device time of what it launched, operators inside included; `None` where no device work is
+    /// linked to operators.
+    pub launched_ps: Option<i128>,
+    /// Device time of what it launched itself.
+    pub launched_self_ps: Option<i128>,
     /// 95th percentile of the times, nanoseconds.
     pub p95_ns: f64,
     /// The longest, nanoseconds.
@@ -205,7 +211,11 @@ pub fn ops(trace: &Trace, query: &OpsQuery, cancel: &Cancel) -> Result<OpReport,
         hlo::Catalogue::default()
     };
     let collected = collect::collect(trace, query, &catalogue, cancel)?;
-    Ok(rows::finish(trace, query, &catalogue, collected))
+    let mut report = rows::finish(trace, query, &catalogue, collected);
+    if query.by == By::Framework && query.split == Split::None && query.range.is_none() {
+        launched::add(trace, &mut report, cancel)?;
+    }
+    Ok(report)
 }
 
 /// The classes that the trace has, judged by categories, tracks and facts alone: asking for one of

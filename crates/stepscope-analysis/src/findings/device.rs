@@ -8,7 +8,7 @@
 use stepscope_model::{Cancelled, Dur, SliceKind, Time};
 use stepscope_store::EventId;
 
-use super::finders::{part, per_step};
+use super::finders::{Wanted, part, per_step};
 use super::{Confidence, Finding};
 use crate::device::Work;
 use crate::intervals::{Moments, extend};
@@ -117,6 +117,7 @@ pub(super) fn syncs(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<Findi
     }
     let trace = survey.trace;
     let (mut stake, mut count) = (Dur::ZERO, 0_u64);
+    let mut wanted = Wanted::new(trace, waits_for_device);
     let mut found: Vec<(Dur, EventId)> = Vec::new();
     for file in 0..trace.files().len() {
         cancel.check()?;
@@ -132,9 +133,7 @@ pub(super) fn syncs(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<Findi
             let slices = trace.slices(track);
             let mut waits = Vec::new();
             for index in trace.candidates(track, stretch.range.clone()) {
-                let (name, category) = (slices.name[index], slices.category.get(index));
-                let kind = trace.kind(track, name, category);
-                if !waits_for_device(trace.name(name), kind) {
+                if !wanted.is(track, slices.name[index], slices.category.get(index)) {
                     continue;
                 }
                 let start = slices.start[index].max(stretch.range.start);
@@ -175,7 +174,7 @@ pub(super) fn syncs(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<Findi
     }))
 }
 
-fn waits_for_device(name: &str, kind: SliceKind) -> bool {
+fn waits_for_device(kind: SliceKind, name: &str) -> bool {
     const CALLS: [&str; 4] = [
         "aten::item",
         "aten::_local_scalar_dense",

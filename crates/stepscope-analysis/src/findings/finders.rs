@@ -5,8 +5,9 @@
     reason = "a trace and its tracks are called what they are"
 )]
 
-use stepscope_model::{Dur, SliceKind};
-use stepscope_store::EventId;
+use rustc_hash::FxHashMap;
+use stepscope_model::{Dur, NameId, SliceKind, TrackId};
+use stepscope_store::{EventId, Trace};
 
 use super::{Confidence, Finding};
 use crate::input::is_input;
@@ -50,9 +51,46 @@ pub(super) fn per_step(survey: &Survey<'_>, stake: Dur) -> String {
     }
 }
 
+/// What is wanted among the slices of one track, asked once per name and category.
+pub(super) struct Wanted<'a, F> {
+    trace: &'a Trace,
+    wanted: F,
+    known: FxHashMap<(NameId, NameId), bool>,
+    last: Option<((NameId, NameId), bool)>,
+}
+
+impl<'a, F: Fn(SliceKind, &str) -> bool> Wanted<'a, F> {
+    pub(super) fn new(trace: &'a Trace, wanted: F) -> Self {
+        Self {
+            trace,
+            wanted,
+            known: FxHashMap::default(),
+            last: None,
+        }
+    }
+
+    /// Whether a slice of a thread is wanted.
+    pub(super) fn is(&mut self, track: TrackId, name: NameId, category: NameId) -> bool {
+        let key = (name, category);
+        if let Some((last, answer)) = self.last
+            && last == key
+        {
+            return answer;
+        }
+        let answer = *self.known.entry(key).or_insert_with(|| {
+            let kind = self.trace.kind(track, name, category);
+            (self.wanted)(kind, self.trace.name(name))
+        });
+        self.last = Some((key, answer));
+        answer
+    }
+}
+
 /// Slices of a kind on the threads of the stretches, inside them, longest first.
 fn longest(survey: &Survey<'_>, wanted: impl Fn(SliceKind, &str) -> bool) -> (Dur, Vec<EventId>) {
+    const KEPT: usize = 5;
     let trace = survey.trace;
+    let mut wanted = Wanted::new(trace, wanted);
     let mut found: Vec<(Dur, EventId)> = Vec::new();
     let mut total = 0_i64;
     for stretch in &survey.stretches {
@@ -62,8 +100,7 @@ fn longest(survey: &Survey<'_>, wanted: impl Fn(SliceKind, &str) -> bool) -> (Du
         let slices = trace.slices(track);
         let mut until = stretch.range.start;
         for index in trace.candidates(track, stretch.range.clone()) {
-            let (name, category) = (slices.name[index], slices.category.get(index));
-            if !wanted(trace.kind(track, name, category), trace.name(name)) {
+            if !wanted.is(track, slices.name[index], slices.category.get(index)) {
                 continue;
             }
             let start = slices.start[index].max(stretch.range.start);
@@ -74,11 +111,15 @@ fn longest(survey: &Survey<'_>, wanted: impl Fn(SliceKind, &str) -> bool) -> (Du
             // What nests counts once.
             total = total.saturating_add(end.since(start.max(until)).ps().max(0));
             until = until.max(end);
-            found.push((end.since(start), slices.id(index)));
+            let dur = end.since(start);
+            let shortest = found.last().filter(|_| found.len() >= KEPT);
+            if shortest.is_none_or(|(shortest, _)| dur > *shortest) {
+                found.push((dur, slices.id(index)));
+                found.sort_unstable_by_key(|(dur, id)| (std::cmp::Reverse(*dur), *id));
+                found.truncate(KEPT);
+            }
         }
     }
-    found.sort_unstable_by_key(|(dur, id)| (std::cmp::Reverse(*dur), *id));
-    found.truncate(5);
     let events = found.into_iter().map(|(_, id)| id).collect();
     (Dur::from_ps(total), events)
 }

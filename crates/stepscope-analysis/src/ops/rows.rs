@@ -340,6 +340,8 @@ fn row(trace: &Trace, by: By, key: Key, draft: Draft) -> OpRow {
         total_ps: sums.total_ps,
         self_ps: sums.self_ps,
         device_ps: sums.device_ps,
+        launched_ps: None,
+        launched_self_ps: None,
         share: 0.0,
         longest: sums.longest,
         stack: key.stack,

@@ -51,9 +51,11 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     report.table = if word == "tree" {
         tree(&found)
     } else {
-        rows(&found.rows, options.top)
+        rows(found.rows.iter(), options.top)
     };
-    report.table.cut(options.top);
+    if word == "tree" {
+        report.table.cut(options.top);
+    }
     if found.arguments_lost {
         report.notes.push(
             "the file is not what it was when it was opened: programs and origins of some operations are not known"
@@ -63,10 +65,32 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     Ok(report)
 }
 
+/// The rows that cost most: by the device time that they launched where it is known, else by their
+/// own time.
+pub(super) fn costliest(found: &OpReport) -> Vec<&OpRow> {
+    let mut rows: Vec<&OpRow> = found.rows.iter().collect();
+    rows.sort_by_key(|row| std::cmp::Reverse((row.launched_self_ps.unwrap_or(0), row.self_ps)));
+    rows
+}
+
 fn sentence(by: By, found: &OpReport) -> String {
-    let Some(first) = found.rows.first() else {
+    let rows = costliest(found);
+    let Some(first) = rows.first() else {
         return String::new();
     };
+    let launched: i128 = rows.iter().filter_map(|row| row.launched_self_ps).sum();
+    if launched > 0 {
+        let own = first.launched_self_ps.unwrap_or(0);
+        return format!(
+            "{} {} took {} on the host and launched {} of device work; most of that {} ({}).",
+            rows.len(),
+            by.title(),
+            duration(ns(found.self_ps)),
+            duration(ns(launched)),
+            shortened(&first.name),
+            share(own as f64 / launched as f64)
+        );
+    }
     format!(
         "{} {} took {}; most of it {} ({}).",
         found.rows.len(),
@@ -109,6 +133,8 @@ pub(super) fn columns() -> Vec<Column> {
         Column::new("mean_ns", "Mean", Unit::Ns),
         Column::new("p95_ns", "p95", Unit::Ns),
         Column::new("max_ns", "Longest", Unit::Ns),
+        Column::new("device_total_ns", "Device total", Unit::Ns),
+        Column::new("device_self_ns", "Device self", Unit::Ns),
         Column::new("device_clock_ns", "By the device's clock", Unit::Ns),
         Column::new("shapes", "Shapes", Unit::Text),
         Column::new("source", "Source", Unit::Text),
@@ -119,9 +145,10 @@ pub(super) fn columns() -> Vec<Column> {
 }
 
 /// The first rows; the rest is counted.
-pub(super) fn rows(found: &[OpRow], top: usize) -> Table {
+pub(super) fn rows<'a>(found: impl ExactSizeIterator<Item = &'a OpRow>, top: usize) -> Table {
     let mut table = Table::new(columns());
-    for row in found.iter().take(top) {
+    let all = found.len();
+    for row in found.take(top) {
         table.push([
             row.name.as_str().into(),
             row.program.clone().into(),
@@ -134,6 +161,8 @@ pub(super) fn rows(found: &[OpRow], top: usize) -> Table {
             mean(row).into(),
             row.p95_ns.into(),
             row.max_ns.into(),
+            row.launched_ps.map(ns).into(),
+            row.launched_self_ps.map(ns).into(),
             row.device_ps.map(ns).into(),
             row.shapes.clone().into(),
             row.source.clone().into(),
@@ -146,7 +175,7 @@ pub(super) fn rows(found: &[OpRow], top: usize) -> Table {
             row.longest.into(),
         ]);
     }
-    table.left_out = found.len().saturating_sub(top) as u64;
+    table.left_out = all.saturating_sub(top) as u64;
     table
 }
 

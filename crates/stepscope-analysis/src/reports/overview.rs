@@ -83,8 +83,8 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         report.section("steps", "Step times", series);
     }
     report.section("time", "Where the time goes", time(&survey, &sum));
-    let mut top = ops_report::rows(&operations.rows, TOP_OPS);
-    top.cut(options.top.min(TOP_OPS));
+    let costliest = ops_report::costliest(&operations);
+    let top = ops_report::rows(costliest.into_iter(), options.top.min(TOP_OPS));
     report.section("ops", format!("Top {}", by.title()), top);
     report.section("environment", "Environment", environment(trace));
     report.notes.clone_from(&survey.steps.notes);
