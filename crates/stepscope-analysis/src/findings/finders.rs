@@ -54,7 +54,7 @@ pub(super) fn per_step(survey: &Survey<'_>, stake: Dur) -> String {
 /// What is wanted among the slices of one track, asked once per name and category.
 pub(super) struct Wanted<'a, F> {
     trace: &'a Trace,
-    wanted: F,
+    asked: F,
     known: FxHashMap<(NameId, NameId), bool>,
     last: Option<((NameId, NameId), bool)>,
 }
@@ -63,7 +63,7 @@ impl<'a, F: Fn(SliceKind, &str) -> bool> Wanted<'a, F> {
     pub(super) fn new(trace: &'a Trace, wanted: F) -> Self {
         Self {
             trace,
-            wanted,
+            asked: wanted,
             known: FxHashMap::default(),
             last: None,
         }
@@ -79,7 +79,7 @@ impl<'a, F: Fn(SliceKind, &str) -> bool> Wanted<'a, F> {
         }
         let answer = *self.known.entry(key).or_insert_with(|| {
             let kind = self.trace.kind(track, name, category);
-            (self.wanted)(kind, self.trace.name(name))
+            (self.asked)(kind, self.trace.name(name))
         });
         self.last = Some((key, answer));
         answer

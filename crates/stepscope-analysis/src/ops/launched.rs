@@ -27,11 +27,7 @@ pub(super) struct Launched {
 }
 
 /// Puts the device time beside the rows of operators.
-pub(super) fn add(
-    trace: &Trace,
-    report: &mut OpReport,
-    cancel: &Cancel,
-) -> Result<(), Cancelled> {
+pub(super) fn add(trace: &Trace, report: &mut OpReport, cancel: &Cancel) -> Result<(), Cancelled> {
     let operators = trace.by_category();
     let mut categories = operators.iter().map(|(category, _)| trace.name(*category));
     if !categories.any(is_operator) {
@@ -61,9 +57,8 @@ pub(super) fn launched(
     let devices = Devices::of(trace, cancel)?;
     let launches = Launches::of(trace, &devices, cancel)?;
     let queues = devices.list.iter().flat_map(|device| &device.queues);
-    let pieces = parallel::pieces(
-        queues.map(|queue| (queue.track, 0..trace.slices(queue.track).len())),
-    );
+    let pieces =
+        parallel::pieces(queues.map(|queue| (queue.track, 0..trace.slices(queue.track).len())));
     let parts = parallel::scan(
         &pieces,
         cancel,
@@ -143,7 +138,14 @@ mod tests {
         let slices = [
             (main, "aten::linear", "cpu_op", 0, 10, None),
             (main, "aten::addmm", "cpu_op", 1, 8, None),
-            (main, "launch", "cuda_runtime", 2, 1, Some((7, FlowDirection::Out))),
+            (
+                main,
+                "launch",
+                "cuda_runtime",
+                2,
+                1,
+                Some((7, FlowDirection::Out)),
+            ),
             (queue, "gemm", "kernel", 20, 6, Some((7, FlowDirection::In))),
             (queue, "lost", "kernel", 30, 3, None),
         ];
