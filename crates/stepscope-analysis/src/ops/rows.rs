@@ -123,6 +123,10 @@ fn add(
         let tensorflow = class::tensorflow(text, category).filter(|_| query.by == By::Framework);
         Identity {
             name: match tensorflow {
+                // Stages of tf.data are shown by their last part.
+                Some((op, "Dataset")) => {
+                    long_name(trace, sums.longest).unwrap_or_else(|| op.to_owned())
+                }
                 Some((op, _)) => op.to_owned(),
                 None => plain_name(trace, query.by, &sums, text),
             },
@@ -348,6 +352,18 @@ fn row(trace: &Trace, by: By, key: Key, draft: Draft) -> OpRow {
         source,
         kind: sums.kind,
     }
+}
+
+/// The whole name of an event that is shown by a shorter one.
+fn long_name(trace: &Trace, event: EventId) -> Option<String> {
+    let mut name = None;
+    // Without arguments the shorter one must do.
+    let _ = trace.args(event, &mut |key, value| {
+        if let ("long_name", ArgValue::Str(text)) = (key, value) {
+            name = Some(text.to_owned());
+        }
+    });
+    name
 }
 
 /// Shapes of the inputs of one occurrence, as torch records them.

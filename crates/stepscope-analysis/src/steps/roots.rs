@@ -24,7 +24,7 @@ const MOST_NAMES: usize = 4_096;
 pub(super) fn roots(trace: &Trace, has_steps: impl Fn(usize) -> bool) -> Vec<Marker> {
     let mut found = Vec::new();
     for (number, file) in trace.files().iter().enumerate() {
-        if has_steps(number) || file.spec.format != "xplane" {
+        if has_steps(number) || file.spec.format != "xspace" {
             continue;
         }
         let mut of_file = Vec::new();

@@ -335,7 +335,11 @@ fn host_operations_of_tensorflow_are_those_of_xprof() {
             "{mine} {row:?}"
         );
         if kind == "Dataset" {
-            let stage = find(&input).unwrap_or_else(|| panic!("no stage {name}"));
+            // The timeline, and so the stage, has the last part of the path.
+            let last = name.rsplit("::").next().unwrap();
+            let mut stages = input["rows"].as_array().unwrap().iter();
+            let stage = stages.find(|stage| stage["name"] == format!("Iterator::{last}"));
+            let stage = stage.unwrap_or_else(|| panic!("no stage {name}"));
             assert!(same_time(
                 number(&stage["total_ns"]),
                 number(&row["total_time"])
