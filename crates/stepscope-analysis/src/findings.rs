@@ -17,12 +17,15 @@
 //! | `syncs` | the step's thread waits for the device (synchronise calls, `.item()`) at least 2 %, while no device works | that wait |
 //! | `uneven` | outliers lose at least 3 % against the median | their loss |
 //! | `ranks` | one rank works at least 5 % longer than the median rank, communication left out | the difference |
+//! | `memory` | an allocator's peak is at least 90 % of its capacity | no time: the next larger batch |
+//! | `memory-unused` | 30 % of what an allocator reserves, and 64 MiB, are never used | no time |
 //! | `gc` | garbage collection is at least 1 % on the steps' threads | that |
 //!
 //! Buckets are those of [`breakdown`](crate::steps::breakdown).
 
 mod device;
 mod finders;
+mod memory;
 
 use stepscope_model::{Cancelled, Dur};
 use stepscope_store::EventId;
@@ -83,6 +86,7 @@ pub fn findings(survey: &Survey<'_>, cancel: &Cancel) -> Result<Vec<Finding>, Ca
     }
     found.extend(device::kernels(survey, cancel)?);
     found.extend(device::syncs(survey, cancel)?);
+    found.extend(memory::memory(survey, cancel)?);
     found.sort_by_key(|finding| (std::cmp::Reverse(finding.stake), finding.name));
     Ok(found)
 }

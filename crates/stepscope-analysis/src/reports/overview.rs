@@ -8,6 +8,7 @@ use stepscope_store::Trace;
 
 use super::{findings as findings_report, ops as ops_report, steps as steps_report};
 use crate::findings::{MOST, findings};
+use crate::memory::Memory;
 use crate::ops::{Split, first_look};
 use crate::parallel::Cancel;
 use crate::report::{Column, Report, Table, Unit, duration, share};
@@ -68,6 +69,26 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         "Waiting for input",
         Unit::Share,
         sum.input.as_ns_f64() / all,
+    );
+    let memory = Memory::read(trace, cancel)?;
+    let fullest = memory
+        .allocators
+        .iter()
+        .map(|allocator| (allocator, memory.usage(allocator, options.range.as_ref())))
+        .max_by_key(|(allocator, usage)| (allocator.device.is_some(), usage.peak));
+    report.scalar(
+        "peak_memory_bytes",
+        "Peak memory",
+        Unit::Bytes,
+        fullest.as_ref().map(|(_, usage)| usage.peak),
+    );
+    report.scalar(
+        "memory_bytes",
+        "of",
+        Unit::Bytes,
+        fullest
+            .as_ref()
+            .and_then(|(allocator, _)| allocator.capacity),
     );
     report.scalar(
         "duration_ns",
