@@ -108,7 +108,8 @@ class profile:
         Port of the profiler server in this process. If somebody serves it already, that server is captured
         from.
     ms_duration
-        Longest capture, in milliseconds. It ends with the block, when that is earlier.
+        Longest capture, in milliseconds. It ends with the block, when that is earlier and the server is this
+        process's own.
     neuron_tensorboard_plugin_dir
         Where the results go.
     profile_type
@@ -292,7 +293,8 @@ class profile:
                     options=ProfileOptions(python_tracer_level=0),
                     retries=2,
                     connect_timeout_ms=_CONNECT_MS,
-                    end_when=ended.is_set,
+                    # Others' servers may not know how to end a capture early: that would lose it.
+                    end_when=ended.is_set if ours else None,
                 )
             except BaseException as error:
                 capture.error = error
