@@ -70,7 +70,7 @@ def train(steps: int) -> float:
                 loss.backward()
             with xp.Trace("optimizer_step_host"):
                 optimizer.step()
-    return float(loss)
+    return float(loss.detach())
 
 
 if __name__ == "__main__":

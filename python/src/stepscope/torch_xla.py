@@ -261,16 +261,18 @@ def set_tracer_marked_step(value: bool) -> None:  # noqa: FBT001 - as programs c
     """Say whether a `StepTrace` marks the end of the step, so that ``MpDeviceLoader`` does not."""
     global _marked_step
     _marked_step = value
-    # The loader asks there.
+    # The loader asks there. Where our names have been put into that module, it asks here.
     theirs = _modules.get("torch_xla.debug.profiler")
-    if theirs is not None:
+    if theirs is not None and theirs.set_tracer_marked_step is not set_tracer_marked_step:
         theirs.set_tracer_marked_step(value)
 
 
 def get_tracer_marked_step() -> bool:
     """Tell what `set_tracer_marked_step` said last, or ``MpDeviceLoader``."""
     theirs = _modules.get("torch_xla.debug.profiler")
-    return _marked_step if theirs is None else bool(theirs.get_tracer_marked_step())
+    if theirs is None or theirs.get_tracer_marked_step is get_tracer_marked_step:
+        return _marked_step
+    return bool(theirs.get_tracer_marked_step())
 
 
 def _nobody() -> None:
@@ -314,20 +316,35 @@ def start_server(
     --------
     >>> server = xp.start_server(9012)
     """
-    global _held
     if only_on_master and not _is_master():
         return None
     held, address = _held(), _remote.server_address()
     if address is not None and (held is not None or _held is not _nobody):
         if port in (0, address[1]):
-            held = held or ProfilerServer(*address)
-            _held = weakref.ref(held)
-            return held
+            return held or _hold(ProfilerServer(*address))
         if held is None:
             _remote.stop_server()
-    made = _remote.start_server(port)
-    _held = weakref.ref(made)
-    return made
+    return _hold(_remote.start_server(port))
+
+
+def _hold(server: ProfilerServer) -> ProfilerServer:
+    """Know when the program lets go of it."""
+    global _held
+    _held = weakref.ref(server)
+    # As with the original, letting go waits for the captures that the program takes of itself: it looks for
+    # their files next.
+    weakref.finalize(server, _wait_for_captures, server.port).atexit = False
+    return server
+
+
+# Captures that this process takes: when each ends, on which thread it runs, and of whom it is.
+_captures: dict[threading.Event, tuple[int, str]] = {}
+
+
+def _wait_for_captures(port: int) -> None:
+    for ended, (thread, address) in list(_captures.items()):
+        if thread != threading.get_ident() and f":{port}" in address:
+            ended.wait()
 
 
 def _is_master() -> bool:
@@ -424,15 +441,21 @@ def trace(
         device_tracer_level=device_tracer_level,
         python_tracer_level=python_tracer_level,
     )
-    return capture(
-        service_addr,
-        logdir,
-        duration_ms=duration_ms,
-        options=options,
-        delay_ms=delay_ms,
-        retries=max(num_tracing_attempts - 1, 0),
-        timeout_ms=timeout_s * 1000,
-    )
+    ended = threading.Event()
+    _captures[ended] = (threading.get_ident(), service_addr)
+    try:
+        return capture(
+            service_addr,
+            logdir,
+            duration_ms=duration_ms,
+            options=options,
+            delay_ms=delay_ms,
+            retries=max(num_tracing_attempts - 1, 0),
+            timeout_ms=timeout_s * 1000,
+        )
+    finally:
+        del _captures[ended]
+        ended.set()
 
 
 def trace_detached(*args: Any, **kwargs: Any) -> Future[CaptureReport]:
