@@ -47,7 +47,7 @@ class _OwnSpans:
             return []
         try:
             report = _session.stop_trace()
-            return _events_of(report.path) if report.spans + report.instants else []
+            return _events_of(report.path) if report.path and report.spans + report.instants else []
         except StepscopeError:
             return []
         finally:
