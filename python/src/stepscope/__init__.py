@@ -11,6 +11,9 @@ Record what a program does, at nanosecond cost, and look at it.
 ``jax.profiler.ProfileData``. Importing this package imports no framework.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from stepscope._core import ProfileData, StepTrace, Trace, __version__, counter, instant, is_recording
 from stepscope._decorate import annotate_function
 from stepscope._errors import (
@@ -34,9 +37,11 @@ from stepscope._remote import CaptureReport, HostReport, ProfilerServer, capture
 from stepscope._session import StopReport, discard_trace, flush_trace, start_trace, stop_trace, trace
 from stepscope._sources import SourceReport
 
-# Not in `__all__`: a star import must not hide the built-in `open`.
-from stepscope.read import open as open
+if TYPE_CHECKING:
+    from stepscope import read as read
+    from stepscope.read import open as open
 
+# `open` is not in it: a star import must not hide the built-in one.
 __all__ = [
     "CaptureError",
     "CaptureReport",
@@ -75,3 +80,12 @@ __all__ = [
     "stop_trace",
     "trace",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Give what reads traces, which programs that only record do not pay for."""
+    if name in ("open", "read"):
+        module = importlib.import_module("stepscope.read")
+        return module if name == "read" else module.open
+    message = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(message)
