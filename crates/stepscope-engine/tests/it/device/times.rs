@@ -24,6 +24,11 @@ const NOT_ALL_LINKED: &[&str] = &[
     "dlrm_rank3",
 ];
 
+/// Whether `TraceLens` leaves out kernels of this file.
+pub(super) fn is_not_all_linked(name: &str) -> bool {
+    NOT_ALL_LINKED.iter().any(|known| name.starts_with(known)) || name.starts_with("rocprofv3")
+}
+
 /// Of the one device of a trace, from its first work to its last.
 fn whole(path: &Path) -> Option<(Times, [u64; 4])> {
     let runs = traces::open(path);
@@ -40,7 +45,7 @@ fn us(dur: Dur) -> f64 {
     dur.as_ns_f64() / 1e3
 }
 
-fn truths(folder: &Path, file: &str) -> Vec<(PathBuf, PathBuf)> {
+pub(super) fn truths(folder: &Path, file: &str) -> Vec<(PathBuf, PathBuf)> {
     traces::below(folder, |path| path.ends_with(file))
         .into_iter()
         .filter_map(|path| {
@@ -119,8 +124,7 @@ fn the_timeline_equals_tracelens_where_it_links_every_kernel() {
     let mut compared = 0;
     for (trace, truth) in truths(&folder, "gpu_timeline.csv") {
         let name = trace.file_name().unwrap().to_string_lossy().into_owned();
-        let skipped = |known: &&str| name.starts_with(known);
-        if NOT_ALL_LINKED.iter().any(skipped) || name.starts_with("rocprofv3") {
+        if is_not_all_linked(&name) {
             continue;
         }
         let (times, counts) = whole(&trace).unwrap();

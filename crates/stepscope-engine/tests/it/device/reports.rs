@@ -1,0 +1,422 @@
+//! Kernels, idle time, collectives and ranks, against `TraceLens`, HTA and XProf.
+
+#![allow(
+    clippy::similar_names,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::float_cmp,
+    reason = "traces have tracks, and the whole numbers in the peers' texts are exact"
+)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use stepscope_analysis::collectives::{Kind, collectives};
+use stepscope_analysis::device::{Devices, Work};
+use stepscope_analysis::idle::idle;
+use stepscope_analysis::kernels::{By, kernels};
+use stepscope_analysis::launch::Launches;
+use stepscope_analysis::parallel::Cancel;
+use stepscope_engine::Run;
+
+use super::times::truths;
+use crate::traces;
+
+fn one(path: &Path) -> Run {
+    let mut runs = traces::open(path);
+    assert_eq!(runs.len(), 1, "{}", path.display());
+    runs.remove(0)
+}
+
+fn number(text: &str) -> f64 {
+    text.parse().unwrap_or(0.0)
+}
+
+/// Count and total microseconds of each name.
+fn by_name(run: &Run) -> BTreeMap<String, (u64, f64)> {
+    let trace = &run.trace;
+    let cancel = Cancel::default();
+    let devices = Devices::of(trace, &cancel).unwrap();
+    let launches = Launches::of(trace, &devices, &cancel).unwrap();
+    let all = trace.span();
+    let found = kernels(trace, &devices, &launches, By::Name, &all, &cancel).unwrap();
+    let mut sums = BTreeMap::new();
+    for row in &found.rows {
+        let name = trace.name(row.key.name.unwrap()).to_owned();
+        let sum: &mut (u64, f64) = sums.entry(name).or_default();
+        sum.0 += row.count;
+        sum.1 += row.total_ps as f64 / 1e6;
+    }
+    // Rows are a partition: their totals are those of the slices.
+    let by_work = kernels(trace, &devices, &launches, By::Work, &all, &cancel).unwrap();
+    let total = |rows: &[stepscope_analysis::kernels::Row]| -> i128 {
+        rows.iter().map(|row| row.total_ps).sum()
+    };
+    assert_eq!(total(&found.rows), total(&by_work.rows));
+    sums
+}
+
+#[test]
+fn kernels_equal_tracelens_where_it_links_them() {
+    let Some(folder) = traces::folder() else {
+        return;
+    };
+    let (mut compared, mut rows) = (0, 0);
+    for (trace, truth) in truths(&folder, "kernel_summary.csv") {
+        let name = trace.file_name().unwrap().to_string_lossy().into_owned();
+        if super::times::is_not_all_linked(&name) {
+            continue;
+        }
+        let ours = by_name(&one(&trace));
+        let mut theirs: BTreeMap<String, (u64, f64)> = BTreeMap::new();
+        for row in traces::csv(&truth) {
+            let sum = theirs.entry(row["Kernel name"].clone()).or_default();
+            sum.0 += number(&row["Kernel duration (µs)_count"]) as u64;
+            sum.1 += number(&row["Kernel duration (µs)_sum"]);
+        }
+        for (kernel, (count, total)) in theirs {
+            let mine = ours.get(&kernel).copied().unwrap_or_default();
+            assert_eq!(mine.0, count, "{name}: {kernel}");
+            assert!(
+                (mine.1 - total).abs() < 1e-3 * count as f64,
+                "{name}: {kernel}"
+            );
+            rows += 1;
+        }
+        compared += 1;
+    }
+    assert!(
+        compared >= 15 && rows > 200,
+        "{compared} traces, {rows} kernels"
+    );
+}
+
+#[test]
+fn kernels_of_xspaces_equal_xprof() {
+    let Some(folder) = traces::folder() else {
+        return;
+    };
+    let mut compared = 0;
+    for run in [
+        "gpu_amd_jax_te_attn",
+        "gpu_mi300_jax_attention",
+        "gpu_mi300_jax_conv_legacy",
+    ] {
+        let folder = folder.join("xplane_real");
+        let truth = folder.join(format!("{run}.truth/xprof_kernel_stats.json"));
+        let json: Value = serde_json::from_str(&std::fs::read_to_string(truth).unwrap()).unwrap();
+        let ours = by_name(&one(&folder.join(run)));
+        let mut theirs: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+        for row in json["rows"].as_array().unwrap() {
+            let cell = |place: usize| &row["c"][place]["v"];
+            let sum = theirs
+                .entry(cell(1).as_str().unwrap().to_owned())
+                .or_default();
+            sum.0 += cell(10).as_f64().unwrap();
+            sum.1 += cell(11).as_f64().unwrap();
+        }
+        assert!(!theirs.is_empty(), "{run}");
+        for (kernel, (count, total)) in theirs {
+            let mine = ours.get(&kernel).copied().unwrap_or_default();
+            assert_eq!(mine.0 as f64, count, "{run}: {kernel}");
+            assert!(
+                (mine.1 - total).abs() < 2e-3 * count,
+                "{run}: {kernel}: {} {total}",
+                mine.1
+            );
+            compared += 1;
+        }
+    }
+    assert!(compared > 20, "{compared} kernels");
+}
+
+fn hta(folder: &Path, run: &str, table: &str) -> Vec<BTreeMap<String, String>> {
+    traces::csv(&folder.join(format!("{run}.truth/hta/hta_{table}.csv")))
+}
+
+/// Runs whose times are whole microseconds, so that HTA's cutting changes nothing, and without
+/// profiler steps, so that it drops none.
+const WHOLE: &[&str] = &[
+    "torch_multirank/dlrm8",
+    "torch_gpu/a100_simple_add.json.gz",
+    "torch_gpu/a100_event_sync_streams.json.gz",
+];
+
+fn stem(run: &str) -> &str {
+    run.strip_suffix(".json.gz").unwrap_or(run)
+}
+
+#[test]
+fn breakdown_and_overlap_equal_hta() {
+    let Some(folder) = traces::folder() else {
+        return;
+    };
+    let mut compared = 0;
+    for name in WHOLE {
+        let run = one(&folder.join(name));
+        let cancel = Cancel::default();
+        let devices = Devices::of(&run.trace, &cancel).unwrap();
+        let overlaps = hta_if(&folder, stem(name), "comm_comp_overlap");
+        for (place, row) in hta(&folder, stem(name), "temporal_breakdown")
+            .iter()
+            .enumerate()
+        {
+            let device = &devices.list[place];
+            let times = devices
+                .times_in(device, device.span.clone(), &cancel)
+                .unwrap();
+            // Waiting for an event stands among HTA's kernels.
+            let waits = name.contains("event_sync");
+            let us = |dur: stepscope_model::Dur| dur.as_ns_f64() / 1e3;
+            if !waits {
+                assert_eq!(us(times.idle()), number(&row["idle_time(us)"]), "{name}");
+                assert_eq!(
+                    us(times.compute()),
+                    number(&row["compute_time(us)"]),
+                    "{name}"
+                );
+            }
+            assert_eq!(us(times.range), number(&row["kernel_time(us)"]), "{name}");
+            if let Some(overlap) = overlaps.get(place) {
+                let share =
+                    times.hidden_communication().as_ns_f64() / times.communication().as_ns_f64();
+                let theirs = number(&overlap["comp_comm_overlap_pctg"]);
+                let ours = if share.is_finite() {
+                    share * 100.0
+                } else {
+                    0.0
+                };
+                assert!(
+                    (ours - theirs).abs() <= 0.005 + 1e-9,
+                    "{name}: {ours} {theirs}"
+                );
+            }
+            compared += 1;
+        }
+    }
+    assert!(compared >= 9, "{compared}");
+}
+
+fn hta_if(folder: &Path, run: &str, table: &str) -> Vec<BTreeMap<String, String>> {
+    let path: PathBuf = folder.join(format!("{run}.truth/hta/hta_{table}.csv"));
+    if path.is_file() {
+        traces::csv(&path)
+    } else {
+        Vec::new()
+    }
+}
+
+#[test]
+fn idle_time_by_stream_equals_hta() {
+    let Some(folder) = traces::folder() else {
+        return;
+    };
+    let mut compared = 0;
+    for name in ["torch_multirank/dlrm8", "torch_gpu/a100_simple_add.json.gz"] {
+        let run = one(&folder.join(name));
+        let trace = &run.trace;
+        let cancel = Cancel::default();
+        let devices = Devices::of(trace, &cancel).unwrap();
+        let launches = Launches::of(trace, &devices, &cancel).unwrap();
+        let found = idle(trace, &devices, &launches, None, &cancel).unwrap();
+        for row in hta(&folder, stem(name), "idle_time_breakdown_0") {
+            let (rank, stream) = (number(&row["rank"]) as u32, number(&row["stream"]) as i64);
+            let ours = found
+                .hta
+                .iter()
+                .find(|own| {
+                    let track = &trace.tracks()[own.track.index()];
+                    let of = trace.files()[track.file].spec.rank.unwrap_or(0);
+                    of == rank && track.stream == Some(stream)
+                })
+                .unwrap_or_else(|| panic!("{name}: rank {rank} stream {stream}"));
+            // For a kernel without a call HTA takes the first event of the file for the call.
+            let slices = trace.slices(ours.track);
+            let called = |index: usize| launches.get(ours.track, index).is_some();
+            if !(0..slices.len()).all(called) {
+                continue;
+            }
+            let mine = match row["idle_category"].as_str() {
+                "host_wait" => ours.host_wait,
+                "kernel_wait" => ours.kernel_wait,
+                _ => ours.other,
+            };
+            let theirs = number(&row["idle_time"]);
+            assert_eq!(mine.as_ns_f64() / 1e3, theirs, "{name} {row:?}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 15, "{compared}");
+}
+
+#[test]
+fn queues_and_copies_equal_hta() {
+    let Some(folder) = traces::folder() else {
+        return;
+    };
+    let run = one(&folder.join("torch_multirank/dlrm8"));
+    let trace = &run.trace;
+    let cancel = Cancel::default();
+    let devices = Devices::of(trace, &cancel).unwrap();
+    let launches = Launches::of(trace, &devices, &cancel).unwrap();
+    let all = trace.span();
+    let found = kernels(trace, &devices, &launches, By::Name, &all, &cancel).unwrap();
+    let path = folder.join("torch_multirank/dlrm8.truth/hta/hta_queue_length_summary.csv");
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut compared = 0;
+    for line in text.lines().skip(3) {
+        let cells: Vec<&str> = line.split(',').collect();
+        let (rank, stream) = (number(cells[0]) as u32, number(cells[1]) as i64);
+        let ours = found
+            .streams
+            .iter()
+            .find(|own| {
+                let track = &trace.tracks()[own.track.index()];
+                trace.files()[track.file].spec.rank == Some(rank) && track.stream == Some(stream)
+            })
+            .unwrap();
+        assert_eq!(ours.launched * 2, number(cells[2]) as u64, "{line}");
+        // HTA sorts launches and begins of one moment as they come.
+        let off = (ours.mean_queue.unwrap() - number(cells[3])).abs();
+        assert!(off < 0.02, "{line}: {:?}", ours.mean_queue);
+        assert_eq!(ours.max_queue, number(cells[9]) as u64, "{line}");
+        compared += 1;
+    }
+    assert_eq!(compared, 8);
+}
+
+#[test]
+fn collectives_equal_tracelens() {
+    let Some(folder) = traces::folder() else {
+        return;
+    };
+    let mut compared = 0;
+    for (trace, truth) in truths(&folder, "coll_analysis.csv") {
+        let run = one(&trace);
+        let cancel = Cancel::default();
+        let devices = Devices::of(&run.trace, &cancel).unwrap();
+        let launches = Launches::of(&run.trace, &devices, &cancel).unwrap();
+        let found = collectives(&run.trace, &devices, &launches, &cancel).unwrap();
+        // Group, kind, type and bytes: count and time.
+        let mut ours: BTreeMap<(Kind, String, u64), (u64, f64)> = BTreeMap::new();
+        for part in &found.parts {
+            let key = (part.kind, part.dtype.clone(), part.bytes.unwrap_or(0));
+            let sum = ours.entry(key).or_default();
+            sum.0 += 1;
+            sum.1 += part.dur().as_ns_f64() / 1e3;
+        }
+        for row in traces::csv(&truth) {
+            let kind = Kind::of(&row["Collective name"]);
+            let bytes = (number(&row["In msg size (MB)_first"]) * 1_048_576.0).round() as u64;
+            let key = (kind, row["dtype"].clone(), bytes);
+            let (count, total) = ours.get(&key).copied().unwrap_or_default();
+            assert_eq!(count, number(&row["operation_count"]) as u64, "{row:?}");
+            assert!(
+                (total - number(&row["dur_sum"])).abs() < 1e-2,
+                "{row:?}: {total}"
+            );
+            compared += 1;
+        }
+    }
+    assert!(compared >= 7, "{compared}");
+}
+
+#[test]
+fn collectives_of_every_system_are_found() {
+    let Some(folder) = traces::folder() else {
+        return;
+    };
+    for (name, participants, least) in [
+        ("torch_multirank/dlrm8", 8, 8),
+        ("torch_multirank/cpu_ddp", 2, 12),
+        ("jax_cpu/sharded4", 4, 15),
+        ("jax_cpu/multihost2", 2, 18),
+        ("xplane_real/tpu_v6e_inference", 4, 1),
+    ] {
+        let run = one(&folder.join(name));
+        let cancel = Cancel::default();
+        let devices = Devices::of(&run.trace, &cancel).unwrap();
+        let launches = Launches::of(&run.trace, &devices, &cancel).unwrap();
+        let found = collectives(&run.trace, &devices, &launches, &cancel).unwrap();
+        assert_eq!(found.participants.len(), participants, "{name}");
+        let matched = found
+            .collectives
+            .iter()
+            .filter(|one| one.parts.len() == participants);
+        assert!(matched.count() >= least, "{name}");
+        for clock in &found.clocks {
+            assert!(
+                clock.bounds.is_some() && clock.shared > 0,
+                "{name}: {clock:?}"
+            );
+        }
+        for one in &found.collectives {
+            let ends = one.parts.iter().map(|place| found.parts[*place].dur());
+            assert!(
+                one.transfer
+                    <= ends
+                        .max()
+                        .unwrap()
+                        .saturating_add(one.spread.unwrap_or_default())
+            );
+        }
+    }
+}
+
+#[test]
+fn devices_account_for_all_their_time_on_every_trace() {
+    let Some(folder) = traces::folder() else {
+        return;
+    };
+    let paths = traces::below(&folder, |path| {
+        let name = path.to_string_lossy();
+        path.is_file()
+            && !name.contains(".truth")
+            && (name.ends_with(".json.gz") || name.ends_with(".json") || name.ends_with(".pb"))
+    });
+    let mut seen = 0;
+    for path in paths {
+        for run in traces::open(&path) {
+            let trace = &run.trace;
+            let cancel = Cancel::default();
+            let devices = Devices::of(trace, &cancel).unwrap();
+            let launches = Launches::of(trace, &devices, &cancel).unwrap();
+            let found = idle(trace, &devices, &launches, None, &cancel).unwrap();
+            for (place, device) in devices.list.iter().enumerate() {
+                let what = format!("{} {}", path.display(), device.name);
+                let times = devices
+                    .times_in(device, device.span.clone(), &cancel)
+                    .unwrap();
+                let ps = stepscope_model::Dur::ps;
+                assert_eq!(
+                    ps(times.busy()) + ps(times.idle()),
+                    ps(times.range),
+                    "{what}"
+                );
+                assert_eq!(
+                    ps(times.compute())
+                        + ps(times.exposed_communication())
+                        + ps(times.exposed_copy())
+                        + ps(times.idle()),
+                    ps(times.range),
+                    "{what}"
+                );
+                let mut causes = 0;
+                let mut gaps = 0;
+                for gap in found.gaps.iter().filter(|gap| gap.device == place) {
+                    gaps += ps(gap.dur());
+                    causes += gap.causes.iter().map(|dur| ps(*dur)).sum::<i64>();
+                    assert!(
+                        gap.causes.iter().all(|dur| ps(*dur) >= 0),
+                        "{what}: {gap:?}"
+                    );
+                }
+                assert_eq!((gaps, causes), (ps(times.idle()), gaps), "{what}");
+                assert!(times.any(&[Work::Memset]) <= times.copy(), "{what}");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 40, "{seen} devices");
+}
