@@ -6,6 +6,7 @@
 )]
 
 mod device;
+mod memory;
 mod reports;
 mod torch_tables;
 mod traces;
