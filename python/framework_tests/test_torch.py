@@ -232,6 +232,25 @@ class Programs(unittest.TestCase):
         self.assertFalse(stepscope.is_recording())
         self.assertGreater(prof.key_averages().self_cpu_time_total, 0)
 
+    def test_the_example(self):
+        example = Path(__file__).parents[2] / "examples" / "torch_train" / "train.py"
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, str(example), "--log-dir", folder, "--batch", "2"]
+            told = {}
+            for arguments in ((), ("--torch-profile",)):
+                done = subprocess.run(
+                    [*command, *arguments], capture_output=True, text=True, timeout=120, check=False
+                )
+                self.assertEqual(done.returncode, 0, done.stderr)
+                told[arguments] = done.stdout
+            plain, profiled = told.values()
+            self.assertEqual(plain.splitlines()[0], profiled.splitlines()[0])
+            self.assertIn("train.py(", profiled)
+            rows = stepscope.torch.load(Path(folder, "train.rank0.pt.trace.json.gz")).key_averages()
+            counts = {row.key: row.count for row in rows}
+            self.assertEqual(counts["ProfilerStep*"], 3)
+            self.assertEqual(counts["forward"], 3)
+
     def test_the_module_imports_no_torch(self):
         code = "import sys, stepscope.torch; assert 'torch' not in sys.modules; stepscope.torch.profile"
         done = subprocess.run(
