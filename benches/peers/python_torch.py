@@ -27,7 +27,7 @@ def timed(action: object) -> int:
 
 
 def recorded(kind: type, operators: int) -> object:
-    """A stopped profiler that has seen so many operators."""
+    """Record so many operators; the stopped profiler."""
     one = torch.ones(1)
     with kind(activities=[torch.profiler.ProfilerActivity.CPU]) as prof:
         for _ in range(operators):
