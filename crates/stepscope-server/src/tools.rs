@@ -131,6 +131,10 @@ pub(crate) fn tools(view: &RunView) -> Vec<Tool> {
 
 /// What a run holds, as far as it decides about tools.
 #[derive(Clone, Copy)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own that some tool asks for"
+)]
 struct Contents {
     /// Events with times.
     drawn: bool,
