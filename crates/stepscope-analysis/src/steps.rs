@@ -25,7 +25,7 @@
 //! as long as no slices of that thread overlap without nesting. `share` of other threads and of
 //! devices can exceed 1: there are several of them.
 //!
-//! Where nobody marked steps, what repeats most regularly is offered as *derived* steps ([`derived`]).
+//! Where nobody marked steps, what repeats most regularly is offered as *derived* steps (module `derived`).
 //! What a step's time went into is [`breakdown`]; figures of their lengths are [`times`].
 //!
 //! Cost: one pass over the slices, `log(steps)` each.

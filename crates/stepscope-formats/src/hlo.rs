@@ -5,8 +5,8 @@
 //! source line in the module's table of stack frames). The page `docs/formats/hlo.md` has the
 //! fields. Operands, literals, layouts and buffers are stepped over.
 //!
-//! Any bytes are survived: messages are walked, shapes nest to a depth of [`MAX_DEPTH`] and are cut
-//! at [`MAX_SHAPE`] bytes, and nothing is allocated by a number in the file.
+//! Any bytes are survived: messages are walked, shapes nest to a depth of `MAX_DEPTH` and are cut
+//! at `MAX_SHAPE` bytes, and nothing is allocated by a number in the file.
 
 use std::borrow::Cow;
 

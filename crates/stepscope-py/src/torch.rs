@@ -120,7 +120,11 @@ impl TorchAverages {
     }
 
     /// The table, of these rows in this order.
-    #[allow(clippy::too_many_arguments, reason = "torch's own arguments")]
+    #[allow(
+        clippy::too_many_arguments,
+        clippy::needless_pass_by_value,
+        reason = "torch's own arguments, as Python hands them over"
+    )]
     #[pyo3(signature = (
         order, *, row_limit, max_src_column_width, max_name_column_width, max_shapes_column_width,
         header, top_level_events_only, time_unit

@@ -103,6 +103,14 @@ pub(crate) struct Grafts<'a> {
 /// Each addition as an `XSpace`; what cannot be read is a warning.
 pub(crate) fn spaces<'a>(
     additions: &'a Additions,
+    #[cfg_attr(
+        not(feature = "chrome"),
+        allow(
+            unused_variables,
+            clippy::ptr_arg,
+            reason = "bytes of XSpaces are looked at later"
+        )
+    )]
     warnings: &mut Vec<String>,
 ) -> Vec<(&'a str, Cow<'a, [u8]>)> {
     let mut spaces = Vec::new();

@@ -1,3 +1,5 @@
+//! Collectives of drawn traces.
+
 use stepscope_model::{Epoch, EventSink as _, SliceIn, TrackKind, TrackPatch};
 use stepscope_store::{FileSpec, TraceBuilder};
 

@@ -1,3 +1,5 @@
+//! Times of devices, beside a reading moment by moment.
+
 use proptest::prelude::*;
 use stepscope_model::{Epoch, EventSink as _, SliceIn, TrackKind, TrackPatch};
 use stepscope_store::{FileSpec, TraceBuilder};

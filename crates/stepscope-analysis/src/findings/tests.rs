@@ -1,3 +1,5 @@
+//! Each finder, on a trace that it should and one that it should not find.
+
 use stepscope_store::drawing;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Operations of drawn traces.
+
 use stepscope_model::{Dur, Epoch, EventSink, SliceIn, TrackPatch};
 use stepscope_store::{FileSpec, TraceBuilder, drawing};
 

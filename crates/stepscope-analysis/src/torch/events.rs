@@ -93,7 +93,7 @@ pub struct FunctionEvent {
     pub cpu_memory_usage: i64,
     /// The same of devices.
     pub device_memory_usage: i64,
-    /// See [`flops`](super::flops); 0 when not counted.
+    /// Floating-point operations, counted from the shapes; 0 when not counted.
     pub flops: u64,
     /// Links an operator and its backward function; -1 without one.
     pub sequence: i64,

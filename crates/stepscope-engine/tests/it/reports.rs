@@ -78,7 +78,6 @@ fn every_report_of_every_trace_is_whole() {
 
 #[test]
 fn steps_are_the_sum_of_their_buckets() {
-    let Some(folder) = folder() else { return };
     const BUCKETS: [&str; 7] = [
         "compute_ns",
         "exposed_communication_ns",
@@ -88,6 +87,7 @@ fn steps_are_the_sum_of_their_buckets() {
         "host_ns",
         "idle_ns",
     ];
+    let Some(folder) = folder() else { return };
     let mut steps = 0;
     for path in files(&folder) {
         for run in open(&path) {

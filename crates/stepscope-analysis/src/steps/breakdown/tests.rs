@@ -1,3 +1,5 @@
+//! Where steps' time goes, in drawn traces.
+
 use stepscope_store::drawing;
 
 use super::*;
