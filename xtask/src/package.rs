@@ -1,8 +1,8 @@
 //! The Python package: built as users build it, tested, and looked at by linters.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use crate::part::Outcome;
 use crate::python::Environment;
@@ -20,18 +20,43 @@ fn no_python() -> Outcome {
     Outcome::NotRun("no Python 3.10 or newer with the venv module".to_owned())
 }
 
+/// Builds the package as `pip install .` does. Always with the same interpreter: with another one,
+/// cargo would build half of it again.
+fn wheel(python: &Path) -> Result<PathBuf> {
+    let folder = shell::target_dir().join("wheels/test");
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder)?;
+    }
+    shell::run(
+        shell::program(python)
+            .args(["-m", "pip", "wheel", "--quiet", "--no-deps"])
+            .args(["--disable-pip-version-check", "--wheel-dir"])
+            .arg(&folder)
+            .arg(".")
+            // What the command's own build has made is not made again.
+            .env("CARGO_TARGET_DIR", shell::target_dir()),
+    )?;
+    let mut built = Vec::new();
+    shell::collect(&folder, &[], &mut built)?;
+    built.into_iter().next().context("pip built no wheel")
+}
+
+/// Puts a wheel in place of what is installed.
+fn install(python: &Path, wheel: &Path) -> Result<()> {
+    shell::run(
+        shell::program(python)
+            .args(["-m", "pip", "install", "--quiet", "--no-deps"])
+            .args(["--force-reinstall", "--disable-pip-version-check"])
+            .arg(wheel),
+    )
+}
+
 /// The package as `pip install .` gives it, with its own tests.
 pub(crate) fn test() -> Result<Outcome> {
     let Some(python) = PACKAGE.python()? else {
         return Ok(no_python());
     };
-    shell::run(
-        shell::program(&python)
-            .args(["-m", "pip", "install", "--quiet"])
-            .args(["--disable-pip-version-check", "."])
-            // What the command's own build has made is not made again.
-            .env("CARGO_TARGET_DIR", shell::target_dir()),
-    )?;
+    install(&python, &wheel(&python)?)?;
     let mut tests = shell::program(&python);
     tests
         .args(["-B", "-m", "unittest", "discover", "--start-directory"])
@@ -49,12 +74,10 @@ pub(crate) fn install_beside_frameworks() -> Result<Result<PathBuf, Outcome>> {
         Ok(python) => python,
         Err(outcome) => return Ok(Err(outcome)),
     };
-    shell::run(
-        shell::program(&python)
-            .args(["-m", "pip", "install", "--quiet", "--no-deps"])
-            .args(["--disable-pip-version-check", "."])
-            .env("CARGO_TARGET_DIR", shell::target_dir()),
-    )?;
+    let Some(builder) = PACKAGE.python()? else {
+        return Ok(Err(no_python()));
+    };
+    install(&python, &wheel(&builder)?)?;
     Ok(Ok(python))
 }
 
