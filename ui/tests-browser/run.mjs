@@ -12,7 +12,7 @@ import { safety } from './probes/safety.mjs';
 import { speed } from './probes/speed.mjs';
 import { tracks } from './probes/tracks.mjs';
 
-const PROBE_MS = 90_000;
+const PROBE_MS = 300_000;
 const words = process.argv.slice(2).map((word) => word.toLowerCase());
 const executable = findChromium();
 if (executable === undefined) {

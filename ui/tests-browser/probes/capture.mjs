@@ -24,6 +24,13 @@ async function deadPort() {
   return port;
 }
 
+/** From a run's Overview to its timeline, drawn. */
+async function toTimeline(page) {
+  await page.getByRole('navigation', { name: 'Tools' }).getByRole('link', { name: 'Timeline', exact: true }).click();
+  await timelineOf(page).waitFor();
+  await settled(page);
+}
+
 export const capture = [
   {
     name: '5a the capture dialog wants an address, names a dead one within 10 s, and leaves by Escape',
@@ -104,8 +111,10 @@ export const capture = [
             () => document.querySelector('[data-testid="capture-running"]')?.getAttribute('data-phase') === 'recording',
           );
           await axe(page, `a running capture, ${scheme}`);
-          await timelineOf(page).waitFor({ timeout: 240_000 });
-          await settled(page);
+          // The dialog goes, and the new run's Overview is there.
+          await page.waitForFunction(() => location.pathname.startsWith('/run/'), undefined, { timeout: 240_000 });
+          await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
+          await toTimeline(page);
           assert.ok((await stateOf(page)).items > 0, 'nothing is drawn');
           assert.ok(await page.evaluate(() => window.notReloaded), 'the page was loaded anew');
           const listed = await page.evaluate(async () => (await (await fetch('/api/v1/runs')).json()).runs);
@@ -135,7 +144,7 @@ export const capture = [
           await axe(page, `a capture that failed in part, ${scheme}`);
           await alert.getByRole('button', { name: 'Open the run' }).click();
           await page.waitForFunction((old) => !location.pathname.includes(old), encodeURIComponent(id));
-          await settled(page);
+          await toTimeline(page);
           assert.deepEqual(traffic.foreign, []);
           assert.deepEqual(faults, []);
         }
