@@ -72,7 +72,7 @@ def press_capture(address: str, **arguments: object) -> str:
     url = f"{address}/data/plugin/profile/capture_profile?{question}"
     try:
         # Writing a file waits for the disk (fsync): over a minute was seen on a virtual one.
-        with urllib.request.urlopen(url, timeout=240) as answer:
+        with urllib.request.urlopen(url, timeout=600) as answer:
             body = answer.read()
     except urllib.error.HTTPError as error:
         body = error.read()
