@@ -17,7 +17,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         return Ok(Report::missing(
             KIND,
             "nothing was recorded in this run",
-            "with stepscope.annotate(\"data\"):  # around what fetches the next batch",
+            "with stepscope.Trace(\"data\"):  # around what fetches the next batch",
         ));
     }
     let found = input(&survey, cancel)?;
@@ -93,7 +93,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     }
     if found.verdict == Verdict::CannotTell {
         report.notes.push(
-            "with stepscope.annotate(\"data\"):  around what fetches the next batch records it; PyTorch's DataLoader and tf.data are recognised as they are"
+            "with stepscope.Trace(\"data\"):  around what fetches the next batch records it; PyTorch's DataLoader and tf.data are recognised as they are"
                 .to_owned(),
         );
     }

@@ -65,17 +65,7 @@ fn of(profiles: &[&Profile], options: &Options) -> Report {
             ProfileKind::Actions => {
                 text.push_str(&profile_text::actions(profile, options.top));
                 stage = None;
-                for row in &profile.rows {
-                    table.push([
-                        (&*row.name).into(),
-                        profile.stage.as_str().into(),
-                        profile.rank.into(),
-                        row.calls.into(),
-                        row.mean_s.map(ns).into(),
-                        row.total_s.map(ns).into(),
-                        row.percent.map(|percent| percent / 100.0).into(),
-                    ]);
-                }
+                push_rows(&mut table, profile);
             }
             ProfileKind::Functions => {
                 // An action comes once in a report: else another report was appended to the file.
@@ -106,17 +96,7 @@ fn of(profiles: &[&Profile], options: &Options) -> Report {
             }
             ProfileKind::Operations => {
                 stage = None;
-                for row in &profile.rows {
-                    table.push([
-                        (&*row.name).into(),
-                        profile.stage.as_str().into(),
-                        profile.rank.into(),
-                        row.calls.into(),
-                        row.mean_s.map(ns).into(),
-                        row.total_s.map(ns).into(),
-                        row.percent.map(|percent| percent / 100.0).into(),
-                    ]);
-                }
+                push_rows(&mut table, profile);
             }
         }
     }
@@ -145,6 +125,21 @@ fn of(profiles: &[&Profile], options: &Options) -> Report {
     table.cut(options.top);
     report.table = table;
     report
+}
+
+/// A row for each of the profile's sums.
+fn push_rows(table: &mut Table, profile: &Profile) {
+    for row in &profile.rows {
+        table.push([
+            (&*row.name).into(),
+            profile.stage.as_str().into(),
+            profile.rank.into(),
+            row.calls.into(),
+            row.mean_s.map(ns).into(),
+            row.total_s.map(ns).into(),
+            row.percent.map(|percent| percent / 100.0).into(),
+        ]);
+    }
 }
 
 fn sentence(profiles: &[&Profile], rows: usize) -> String {

@@ -321,7 +321,7 @@ fn missing(by: Option<By>) -> Report {
         ),
         Some(By::Action) => (
             "no actions of Lightning's trainer are in this run",
-            "Trainer(profiler=stepscope.lightning.StepscopeProfiler())",
+            "Trainer(profiler=stepscope.lightning.SimpleProfiler(log_dir=\"logs\"))",
         ),
         Some(By::Python) => (
             "no Python functions are in this run",
@@ -329,7 +329,7 @@ fn missing(by: Option<By>) -> Report {
         ),
         Some(By::Label) | None => (
             "no operations, labels or functions are in this run",
-            "stepscope.annotate(\"forward\")  # around a part of the program",
+            "with stepscope.Trace(\"forward\"):  # around a part of the program",
         ),
     };
     Report::missing(KIND, reason, fix)

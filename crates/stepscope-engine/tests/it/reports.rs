@@ -243,10 +243,7 @@ fn hlo_operations_are_those_of_xprof() {
                 near(number(&mine["count"]), number(&row["occurrences"])),
                 "{what}: {mine} {row:?}"
             );
-            let total = match &mine["device_clock_ns"] {
-                Value::Null => number(&mine["total_ns"]),
-                clock => number(clock),
-            };
+            let total = on_device_clock(mine);
             assert!(
                 same_time(total, number(&row["total_time"])),
                 "{what}: {mine} {row:?}"
@@ -256,6 +253,14 @@ fn hlo_operations_are_those_of_xprof() {
         }
     }
     assert!(compared > 30, "only {compared} operations were compared");
+}
+
+/// XProf sums the device's own clock where there is one.
+fn on_device_clock(row: &Value) -> f64 {
+    match &row["device_clock_ns"] {
+        Value::Null => number(&row["total_ns"]),
+        clock => number(clock),
+    }
 }
 
 #[test]
@@ -285,10 +290,7 @@ fn framework_operations_are_those_of_xprof() {
                 .find(|mine| mine["name"] == name && mine["place"] == "device");
             let what = format!("{name} in {}", path.display());
             let mine = mine.unwrap_or_else(|| panic!("no {what}"));
-            let total = match &mine["device_clock_ns"] {
-                Value::Null => number(&mine["total_ns"]),
-                clock => number(clock),
-            };
+            let total = on_device_clock(mine);
             assert!(
                 same_time(total, number(&row["total_time"])),
                 "{what}: {mine} {row:?}"
