@@ -362,10 +362,16 @@ impl Circle {
     pub(crate) fn release(&mut self, number: u32) {
         self.holds.retain(|hold| hold.number != number);
         self.shrink();
+        // Not only with the next segment: who asks, or is killed, before that one begins needs them.
+        if let Some((tail, _)) = &mut self.tail
+            && tail.append(&[IoSlice::new(&self.rescued)])
+        {
+            self.rescued.clear();
+        }
     }
 
     /// All there is, or what there is since a hold began.
-    pub(crate) fn shot(&self, since_hold: Option<u32>, moment: Vec<u8>) -> Shot {
+    pub(crate) fn shot(&self, since_hold: Option<u32>, mut moment: Vec<u8>) -> Shot {
         let hold = self
             .holds
             .iter()
@@ -382,6 +388,10 @@ impl Circle {
                 used: tail.used(),
             });
         }
+        moment.extend_from_slice(&self.rescued);
+        if from > 0 {
+            self.add_arguments_before(from, &mut moment);
+        }
         Shot {
             pieces,
             moment,
@@ -391,6 +401,25 @@ impl Circle {
             dropped: self.dropped_so_far.saturating_sub(dropped_before),
             dropped_in_all: self.dropped_so_far,
             file_error: self.file_error.clone(),
+        }
+    }
+
+    /// Adds what segments from this one on, and what is open, need of those before: a span that was
+    /// open when a hold began has its arguments there.
+    fn add_arguments_before(&self, sequence: u64, into: &mut Vec<u8>) {
+        let (older, younger): (Vec<_>, Vec<_>) =
+            self.full.iter().partition(|full| full.sequence < sequence);
+        if older.is_empty() {
+            return;
+        }
+        let mut needed = kept::of_now(self.state);
+        needed.extend(younger.into_iter().flat_map(|full| &full.missing));
+        if let Some((tail, _)) = &self.tail {
+            needed.extend(kept::missing(tail.segment().blocks(tail.used())));
+        }
+        for full in older {
+            let found = kept::rescue(full.piece.blocks(), &needed, self.segment_bytes);
+            into.extend(found);
         }
     }
 
@@ -505,6 +534,34 @@ mod tests {
         drop(shot);
         circle.release(3);
         assert!(circle.bytes() <= 1 << 20, "{}", circle.bytes());
+    }
+
+    #[test]
+    fn arguments_of_what_is_written_over_when_a_hold_ends_are_there_at_once() {
+        use crate::layout::{FLAG_ARGS, KIND_ARG, KIND_SPAN, meta};
+        let record = |words: [u64; 3]| words.map(u64::to_le_bytes).concat();
+        let mut circle = circle(Duration::from_hours(1), 1 << 20);
+        circle.hold(3, 4 << 20);
+        let argument = record([10, 5, meta(9, KIND_ARG, 0, 0)]);
+        put(&mut circle, BLOCK_DATA, 7, &argument);
+        fill(&mut circle, 30);
+        let span = record([10, 20, meta(1, KIND_SPAN, FLAG_ARGS, 0)]);
+        put(&mut circle, BLOCK_DATA, 7, &span);
+        fill(&mut circle, 5);
+        let holds_argument = |blocks: &[u8]| blocks.windows(24).any(|words| words == argument);
+        let in_pieces = |circle: &Circle| {
+            let shot = circle.shot(None, Vec::new());
+            shot.pieces
+                .iter()
+                .any(|piece| holds_argument(piece.blocks()))
+        };
+        assert!(in_pieces(&circle));
+        circle.release(3);
+        assert!(circle.bytes() <= 1 << 20, "the first segments are gone");
+        assert!(
+            in_pieces(&circle),
+            "not only in the segment that begins next"
+        );
     }
 
     #[test]

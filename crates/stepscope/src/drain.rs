@@ -27,14 +27,14 @@ use crate::control::{Carried, Control, Request};
 use crate::journal::Journal;
 use crate::layout::{
     BLOCK_CLOCK, BLOCK_DATA, BLOCK_HEAD, BLOCK_LOST, BLOCK_OPEN, BLOCK_THREAD, BlockHead,
-    CHUNK_BYTES, CHUNK_USABLE, MAX_CHUNKS, RECORD_BYTES, RegionHead, THREAD_NAME_BYTES,
-    first_extent_bytes,
+    CHUNK_BYTES, CHUNK_USABLE, KIND_SPAN, KIND_STEP, MAX_CHUNKS, RECORD_BYTES, Record, RegionHead,
+    THREAD_NAME_BYTES, first_extent_bytes, meta_kind,
 };
 use crate::os;
 use crate::region::{ATTACH, Region, SWEEPING, regions};
 use crate::ring::{LOST, exit};
 use crate::triggers::Triggers;
-use crate::walk::count_events;
+use crate::walk::{count_events, records};
 
 const BUSY_PERIOD: Duration = Duration::from_millis(1);
 /// Ten times a second. A thread that leaves a chunk wakes us earlier.
@@ -60,6 +60,8 @@ enum What {
     Left,
     /// Also what is in the current chunks.
     All,
+    /// Also what is open at that moment.
+    Moment,
     /// Everything, and then the region is taken back.
     End,
 }
@@ -89,6 +91,8 @@ pub(crate) struct Drain {
     dropped: u64,
     /// What a flight recorder looks for.
     flight: Option<Triggers>,
+    /// What was open, by thread, as the last [`What::Moment`] found it.
+    open: Vec<(u32, Vec<[u64; 3]>)>,
 }
 
 impl Drain {
@@ -103,6 +107,7 @@ impl Drain {
             threads: 0,
             dropped: 0,
             flight: None,
+            open: Vec::new(),
         }
     }
 
@@ -158,18 +163,14 @@ impl Drain {
             ..BlockHead::default()
         };
         block(clock, &Pair::read(self.state).encode(), &mut moment);
-        for region in regions() {
-            if region.session.load(Ordering::SeqCst) == self.state {
-                let head = BlockHead {
-                    kind: BLOCK_OPEN,
-                    serial: region.head().serial.load(Ordering::Acquire),
-                    ..BlockHead::default()
-                };
-                let open = self.open(region);
-                if open.len() > 8 {
-                    block(head, &open, &mut moment);
-                }
-            }
+        let now = crate::clock::ticks(self.state);
+        for (serial, open) in &self.open {
+            let head = BlockHead {
+                kind: BLOCK_OPEN,
+                serial: *serial,
+                ..BlockHead::default()
+            };
+            block(head, &open_block(now, open), &mut moment);
         }
         moment
     }
@@ -197,8 +198,10 @@ impl Drain {
             }
             let before = self.records;
             let requests = control.requests();
-            let wants_all = |request: &Request| matches!(request, Request::Shot { .. });
-            let wanted = if flush > flushed || requests.iter().any(wants_all) {
+            let is_shot = |request: &Request| matches!(request, Request::Shot { .. });
+            let wanted = if requests.iter().any(is_shot) {
+                What::Moment
+            } else if flush > flushed {
                 What::All
             } else {
                 What::Left
@@ -267,6 +270,7 @@ impl Drain {
     fn pass(&mut self, what: What) -> bool {
         let last = what == What::End;
         let mut crowded = false;
+        self.open.clear();
         for region in regions() {
             if region.session.load(Ordering::SeqCst) != self.state {
                 continue;
@@ -314,19 +318,25 @@ impl Drain {
             }
         };
         self.put_thread(head, &mut seen);
+        let mut open = match what {
+            What::Moment | What::End => open_spans(region),
+            What::Left | What::All => Vec::new(),
+        };
         let mut pieces = pieces(head, &seen);
         let limit = head.chunk_limit.load(Ordering::Relaxed) as usize;
         let crowded = pieces.len() * 2 > limit && pieces.iter().any(|piece| piece.closed);
         if what == What::Left {
             pieces.retain(|piece| piece.closed);
         }
-        self.put_pieces(region, &mut seen, &pieces);
+        self.put_pieces(region, &mut seen, &pieces, &mut open);
         if crowded && !ended {
             grow(region, limit);
         }
         self.put_lost(head, &mut seen);
-        if ended {
-            self.put_open(region, serial);
+        if what == What::Moment && !open.is_empty() {
+            self.open.push((serial, open));
+        } else if ended {
+            self.put_open(serial, &open);
             if let Some(circle) = self.journal.circle() {
                 circle.forget_thread(serial);
             }
@@ -335,7 +345,14 @@ impl Drain {
         crowded
     }
 
-    fn put_pieces(&mut self, region: &Region, seen: &mut Seen, pieces: &[Piece]) {
+    /// Writes pieces. What they end is taken out of `open`.
+    fn put_pieces(
+        &mut self,
+        region: &Region,
+        seen: &mut Seen,
+        pieces: &[Piece],
+        open: &mut Vec<[u64; 3]>,
+    ) {
         let heads: Vec<[u8; BLOCK_HEAD]> = pieces
             .iter()
             .map(|piece| {
@@ -355,6 +372,7 @@ impl Drain {
                 // SAFETY: this is the drain thread, and gives the chunk back only below.
                 let bytes = unsafe { region.published(piece.chunk, piece.from, piece.to) };
                 self.events += count_events(bytes);
+                without_ended(open, bytes);
                 parts.push(IoSlice::new(head));
                 parts.push(IoSlice::new(bytes));
             }
@@ -419,30 +437,62 @@ impl Drain {
         self.journal.put(head, &content);
     }
 
-    /// Now, and the spans that are open.
-    fn open(&self, region: &Region) -> Vec<u8> {
-        let mut content = crate::clock::ticks(self.state).to_le_bytes().to_vec();
-        for slot in region.open() {
-            let meta = slot.meta.load(Ordering::Acquire);
-            if meta != 0 {
-                for word in [slot.key.load(Ordering::Relaxed), 0, meta] {
-                    content.extend_from_slice(&word.to_le_bytes());
-                }
-            }
-        }
-        content
-    }
-
     /// Writes the spans that are open.
-    fn put_open(&mut self, region: &Region, serial: u32) {
-        let content = self.open(region);
-        if content.len() > 8 {
+    fn put_open(&mut self, serial: u32, open: &[[u64; 3]]) {
+        if !open.is_empty() {
             let head = BlockHead {
                 kind: BLOCK_OPEN,
                 serial,
                 ..BlockHead::default()
             };
-            self.journal.put(head, &content);
+            let now = crate::clock::ticks(self.state);
+            self.journal.put(head, &open_block(now, open));
+        }
+    }
+}
+
+/// The content of a block of open spans: now, and one record each.
+fn open_block(now: u64, open: &[[u64; 3]]) -> Vec<u8> {
+    let words = std::iter::once(&now).chain(open.as_flattened());
+    words.flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// The spans that are open.
+///
+/// Asked *before* the region's chunks: arguments are published before their span's slot, so those of
+/// each span found here are among what the chunks then hold. The reverse order would find spans whose
+/// arguments were not carried, and lose spans that end in between.
+fn open_spans(region: &Region) -> Vec<[u64; 3]> {
+    region.open().iter().filter_map(open_span).collect()
+}
+
+/// The span of a slot, which its owner may be changing: the key counts when the meta before and after
+/// it is the same. A slot that changes each time belongs to spans of nanoseconds, which end in a chunk.
+fn open_span(slot: &Record) -> Option<[u64; 3]> {
+    const TRIES: u32 = 16;
+    let mut before = slot.meta.load(Ordering::Acquire);
+    for _ in 0..TRIES {
+        if before == 0 {
+            return None;
+        }
+        let key = slot.key.load(Ordering::Acquire);
+        let after = slot.meta.load(Ordering::Acquire);
+        if after == before && slot.key.load(Ordering::Relaxed) == key {
+            return Some([key, 0, after]);
+        }
+        before = after;
+    }
+    None
+}
+
+/// Leaves those that do not end in these records.
+fn without_ended(open: &mut Vec<[u64; 3]>, bytes: &[u8]) {
+    if open.is_empty() {
+        return;
+    }
+    for ([key, _, meta], _) in records(bytes) {
+        if matches!(meta_kind(meta), KIND_SPAN | KIND_STEP) {
+            open.retain(|span| (span[0], span[2]) != (key, meta));
         }
     }
 }

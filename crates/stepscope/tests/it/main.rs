@@ -19,6 +19,7 @@ mod crash;
 mod edges;
 mod files;
 mod flight;
+mod moment;
 mod open;
 
 use std::alloc::{GlobalAlloc, Layout, System};
