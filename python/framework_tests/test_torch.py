@@ -148,6 +148,23 @@ class Averages(unittest.TestCase):
             loaded = stepscope.torch.load(packed).key_averages()
             self.assertEqual(loaded.table(), self.prof.key_averages().table())
 
+    def test_names_that_torch_does_not_escape(self):
+        def function():
+            return torch.ones(2) + 1
+
+        # kineto copies names of functions as they are; with Python 3.11 some point at freed memory.
+        name = 'a "name" \x01'
+        function.__code__ = function.__code__.replace(co_name=name)
+        with stepscope.torch.profile(activities=CPU, with_stack=True) as prof:
+            function()
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "trace.json")
+            with self.assertWarnsRegex(stepscope.StepscopeWarning, "texts that are not JSON"):
+                prof.export_chrome_trace(str(path))
+            events = json.loads(path.read_bytes())["traceEvents"]
+        stacks = [event.get("args", {}).get("Call stack", "") for event in events]
+        self.assertTrue(any(name in stack for stack in stacks))
+
     def test_memory_timeline(self):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "memory.json")

@@ -62,6 +62,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(remote::stop_server, module)?)?;
     module.add_function(wrap_pyfunction!(remote::capture, module)?)?;
     module.add_function(wrap_pyfunction!(neuron::unpack_neuron, module)?)?;
+    module.add_function(wrap_pyfunction!(torch::mend_json, module)?)?;
     module.add_function(wrap_pyfunction!(viewer::serve_viewer, module)?)?;
     module.add_function(wrap_pyfunction!(command::run_command, module)?)?;
     read::add_to(module)?;

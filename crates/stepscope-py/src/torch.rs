@@ -3,11 +3,13 @@
 use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use stepscope_engine::Run;
 use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::analysis::torch::{
     FunctionEvents, Grouping, KeyAverage, KeyAverages, TableOptions, TimeUnit,
 };
+use stepscope_formats::chrome;
 
 use crate::read::RunData;
 
@@ -189,4 +191,11 @@ fn row_of(row: &KeyAverage) -> Row {
         row.overload_name.clone(),
         row.stack.clone(),
     )
+}
+
+/// Makes a JSON text valid: the text, and how many strings had to be changed; None when it was valid.
+#[pyfunction]
+pub(crate) fn mend_json<'py>(py: Python<'py>, text: &[u8]) -> Option<(Bound<'py, PyBytes>, u64)> {
+    let mended = py.detach(|| chrome::mend(text))?;
+    Some((PyBytes::new(py, &mended.text), mended.strings))
 }

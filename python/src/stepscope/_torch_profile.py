@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import tempfile
+import warnings
 import weakref
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import torch.profiler as theirs
 from torch._C._profiler import _ExperimentalConfig as experimental
 
 from stepscope import _core, _session
-from stepscope._errors import StepscopeError
+from stepscope._errors import StepscopeError, StepscopeWarning
 from stepscope._torch_table import EventList, TorchTrace
 
 _DIRECT = "key_averages, export_chrome_trace and export_stacks of stepscope.torch share one file per cycle"
@@ -144,6 +145,11 @@ class profile(theirs.profile):
                 raise RuntimeError(message) from error
             if self._saved is not None:
                 self._saved[1].unlink(missing_ok=True)
+            # With Python 3.11 torch copies names of functions that are gone: bytes that are no JSON.
+            if mended := _core.mend_json(path.read_bytes()):
+                path.write_bytes(mended[0])
+                message = f"torch wrote {mended[1]} texts that are not JSON (shown as \ufffd)"
+                warnings.warn(message, StepscopeWarning, stacklevel=3)
             self._saved, self._table = (results, path), None
             if self._own_events:
                 _merge(path, self._own_events)

@@ -6,13 +6,14 @@
 //!
 //! Reading order: [`read`], then `reader` (outline and parts), `pour` (entry to sink), `pairs`
 //! (begins and ends), `describe` and `torch` (names and facts), `args`; below them `event`, `scan`,
-//! `number`, `text`. The way back is `writer`.
+//! `number`, `text`. The way back is `writer`; `mend` repairs files for other readers.
 
 mod args;
 mod describe;
 mod described;
 mod event;
 mod mask;
+mod mend;
 mod names;
 mod number;
 mod own;
@@ -31,6 +32,7 @@ mod writer;
 
 use std::sync::Arc;
 
+pub use mend::{Mended, mend};
 pub use writer::ChromeSink;
 
 use stepscope_model::{ArgSource, EventSink, ReadContext, SharedBytes};
