@@ -136,8 +136,9 @@ class CaptureJax(unittest.TestCase):
                 time.sleep(1)
                 program.process.kill()
                 begin = time.monotonic()
-                self.assertEqual(running.wait(5), 1, running.text)
-                self.assertLess(time.monotonic() - begin, 3)
+                self.assertEqual(running.wait(40), 1, running.text)
+                # Of 60 that were asked for.
+                self.assertLess(time.monotonic() - begin, 30)
                 self.assertRegex(running.text, r"connection broke")
             self.assertEqual(recordings(logdir), [])
 

