@@ -333,17 +333,22 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
     }
 }
 
-/// What is open when the object goes away has ended.
+/// What is open when the object goes away has ended. The exception that it goes away by stays the
+/// program's.
 #[cold]
 unsafe fn end_all(annotation: *mut Annotation) {
-    // SAFETY: by the caller; `outer` was made by `enter_again`.
+    // SAFETY: by the caller; `outer` was made by `enter_again`; the three are restored as they were.
     unsafe {
+        let (mut kind, mut error, mut traceback) =
+            (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+        ffi::PyErr_Fetch(&raw mut kind, &raw mut error, &raw mut traceback);
         end((*annotation).open, annotation);
         if !(*annotation).outer.is_null() {
             for open in Box::from_raw((*annotation).outer).into_iter().rev() {
                 end(open, annotation);
             }
         }
+        ffi::PyErr_Restore(kind, error, traceback);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Numbers, booleans and texts keep their types; everything else becomes its `str()`. What a value
 //! does when it is turned into text is its own business: an exception there is swallowed, and the
-//! text says so, since an annotation must not change what the program does.
+//! text says so, since an annotation must not change what the program does. Ctrl-C is not swallowed.
 #![allow(
     unsafe_code,
     reason = "reads dictionaries and texts without copying them"
@@ -10,9 +10,10 @@
 
 use std::borrow::Cow;
 
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyType};
 use stepscope::ArgValue;
 
 /// The text of a `str`, without a copy where the interpreter has it as UTF-8.
@@ -50,9 +51,10 @@ pub(crate) fn with_args<T>(
     };
     // References of our own: `str()` of a value may run any code.
     let entries: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)> = metadata.iter().collect();
+    let mut interrupted = false;
     let values: Vec<(Cow<'_, str>, Value<'_>)> = entries
         .iter()
-        .map(|(key, value)| (key_of(key), value_of(key, value)))
+        .map(|(key, value)| (key_of(key), value_of(key, value, &mut interrupted)))
         .collect();
     let args: Vec<(&str, ArgValue<'_>)> = values
         .iter()
@@ -64,7 +66,13 @@ pub(crate) fn with_args<T>(
             (key.as_ref(), value)
         })
         .collect();
-    work(&args)
+    let result = work(&args);
+    if interrupted {
+        // The program is to hear of it, at its next instruction.
+        // SAFETY: with the lock; only marks the signal as having come.
+        unsafe { ffi::PyErr_SetInterrupt() };
+    }
+    result
 }
 
 fn key_of<'a>(key: &'a Bound<'_, PyAny>) -> Cow<'a, str> {
@@ -74,7 +82,11 @@ fn key_of<'a>(key: &'a Bound<'_, PyAny>) -> Cow<'a, str> {
     }
 }
 
-fn value_of<'a>(key: &Bound<'_, PyAny>, value: &'a Bound<'_, PyAny>) -> Value<'a> {
+fn value_of<'a>(
+    key: &Bound<'_, PyAny>,
+    value: &'a Bound<'_, PyAny>,
+    interrupted: &mut bool,
+) -> Value<'a> {
     // Before `int`, of which it is a subclass.
     if let Ok(truth) = value.cast::<PyBool>() {
         return Value::Plain(ArgValue::Bool(truth.is_true()));
@@ -95,7 +107,7 @@ fn value_of<'a>(key: &Bound<'_, PyAny>, value: &'a Bound<'_, PyAny>) -> Value<'a
     {
         return Value::Plain(number);
     }
-    Value::Text(Cow::Owned(shown(value)))
+    Value::Text(Cow::Owned(shown(value, interrupted)))
 }
 
 /// A whole number of at most 64 bits.
@@ -139,20 +151,23 @@ fn number_of(value: &Bound<'_, PyAny>) -> Option<ArgValue<'static>> {
     }
 }
 
-fn shown(value: &Bound<'_, PyAny>) -> String {
+/// `str()`; whether Ctrl-C was pressed meanwhile.
+fn shown(value: &Bound<'_, PyAny>, interrupted: &mut bool) -> String {
     match value.str() {
         Ok(string) => text(&string).into_owned(),
         Err(error) => {
             let py = value.py();
-            let kind = value.get_type();
-            let kind = kind
-                .name()
-                .map_or_else(|_| "?".to_owned(), |name| name.to_string());
-            let raised = error.get_type(py);
-            let raised = raised
-                .name()
-                .map_or_else(|_| "?".to_owned(), |name| name.to_string());
+            *interrupted |= error.is_instance_of::<PyKeyboardInterrupt>(py);
+            let (kind, raised) = (value.get_type(), error.get_type(py));
+            let (kind, raised) = (name_of(&kind), name_of(&raised));
             format!("<{kind}, whose str() raised {raised}>")
         }
     }
+}
+
+/// A class's name. Without `str()`, which looks for signals and would swallow one.
+fn name_of(class: &Bound<'_, PyType>) -> String {
+    class
+        .name()
+        .map_or_else(|_| "?".to_owned(), |name| text(&name).into_owned())
 }

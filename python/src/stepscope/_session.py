@@ -8,19 +8,27 @@ import contextlib
 import os
 import platform
 import shutil
+import sys
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepscope import _core
-from stepscope._errors import OptionTypeError, SessionActiveError, StepscopeError, StepscopeWarning
+from stepscope._errors import (
+    NoSessionError,
+    OptionTypeError,
+    SessionActiveError,
+    SessionError,
+    StepscopeError,
+    StepscopeWarning,
+)
 from stepscope._options import ProfileOptions, checked_ranks
 from stepscope._ranks import Ranks, agree, find
 from stepscope._sources import Gathered, Group, SourceReport, Sources, after_fork_in_child, checked, imported
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
     from typing_extensions import Self
@@ -80,6 +88,7 @@ class _AfterStop:
 _MAX_MISSED_SHARE = 0.1
 _after_stop = _AfterStop()
 _installed = False
+_installed_in_child: int | None = None
 # Why the session that has been started records nothing on this rank.
 _skipped: str | None = None
 # Sessions of this process in a distributed program, recorded or not.
@@ -88,7 +97,29 @@ _ALREADY = "Profile has already been started. Only one profile may be run at a t
 # Calls are traced for a capture, not for the program's own recording.
 _calls_of_capture = False
 # Recording and the tracing of calls start and stop together.
-_lock = _thread.allocate_lock()
+_lock = _thread.RLock()
+_busy = False
+# What a stop on another thread may take while the interpreter ends, seconds.
+_PATIENCE_S = 60.0
+
+_Result = TypeVar("_Result")
+
+
+def _alone(work: Callable[[], _Result]) -> _Result:
+    """Do one thing at a time. A signal's handler that interrupts it on its own thread cannot wait."""
+    global _busy
+    with _lock:
+        if _busy:
+            message = (
+                "a signal's handler interrupted this thread while it starts or stops a recording; let the "
+                "handler raise SystemExit: what is recorded is written at the program's end"
+            )
+            raise SessionError(message)
+        try:
+            _busy = True
+            return work()
+        finally:
+            _busy = False
 
 
 def start_trace(
@@ -154,8 +185,9 @@ def start_trace(
     ]
     wanted = options.ranks if ranks is None else checked_ranks(ranks)
     here = place(options)
-    global _skipped, _sessions
-    with _lock:
+
+    def start() -> list[str]:
+        global _skipped, _sessions
         if _skipped is not None or (wanted and _core.is_recording()):
             raise SessionActiveError(_ALREADY)
         if wanted and (here.rank or 0) not in wanted:
@@ -163,7 +195,7 @@ def start_trace(
             _skipped = (
                 f"not recorded: this process has rank {here.rank or 0}, and ranks={list(wanted)} are recorded"
             )
-            return
+            return []
         group = _start(
             log_dir,
             options,
@@ -173,7 +205,9 @@ def start_trace(
             perfetto_link=create_perfetto_link,
             perfetto_trace=create_perfetto_trace,
         )
-    for note in [*notes, *group.warnings]:
+        return [*notes, *group.warnings]
+
+    for note in _alone(start):
         warnings.warn(note, StepscopeWarning, stacklevel=2)
 
 
@@ -213,22 +247,28 @@ def _start(
     _after_stop = _AfterStop(perfetto_trace or perfetto_link, perfetto_link, group)
     try:
         group.start(options)
+        _start_python(options, group.warnings)
     except BaseException:
         # Asked for as an error, or Ctrl-C.
+        _stop_python([])
         group.stop()
         _core.discard()
         raise
+    return group
+
+
+def _start_python(options: ProfileOptions, notes: list[str]) -> None:
+    """Trace calls and take samples, as the options say; why not is added to ``notes``."""
     if options.traces_calls:
         reason = _core.start_calls(_OWN_FOLDER)
         if reason is not None:
-            group.warnings.append(
+            notes.append(
                 f"calls of Python functions are not recorded: {reason}; stop it, or set python_tracer_level=0"
             )
     if options.python_sampling_hz and options.host_tracer_level > 0:
         reason = _core.start_sampling(options.python_sampling_hz, _OWN_FOLDER)
         if reason is not None:
-            group.warnings.append(f"stacks of Python threads are not sampled: {reason}")
-    return group
+            notes.append(f"stacks of Python threads are not sampled: {reason}")
 
 
 def _stop_python(notes: list[str]) -> None:
@@ -244,8 +284,12 @@ def _stop_python(notes: list[str]) -> None:
             )
 
 
-def _stop() -> dict[str, Any]:
-    """Stop in the reverse order, and write; what was written, by name."""
+def _stop() -> dict[str, Any] | str:
+    """Stop in the reverse order, and write; what was written, by name, or why nothing was."""
+    global _skipped
+    if _skipped is not None:
+        note, _skipped = _skipped, None
+        return note
     state = _after_stop
     _stop_python(state.sources.warnings)
     if state.gathered is None:
@@ -281,12 +325,9 @@ def stop_trace() -> StopReport:
     >>> stepscope.stop_trace().path
     PosixPath('logs/plugins/profile/2026_11_21_08_30_00/HOST.xplane.pb')
     """
-    global _skipped
-    with _lock:
-        if _skipped is not None:
-            note, _skipped = _skipped, None
-            return StopReport.of_nothing(note)
-        fields = _stop()
+    fields = _alone(_stop)
+    if isinstance(fields, str):
+        return StopReport.of_nothing(fields)
     if _after_stop.perfetto_trace and fields["trace_json"] is not None:
         fields["trace_json"] = _renamed_for_perfetto(fields["trace_json"])
     report = StopReport(**fields)
@@ -308,8 +349,9 @@ def discard_trace() -> None:
     NoSessionError
         Nothing is being recorded (also a `RuntimeError`).
     """
-    global _skipped
-    with _lock:
+
+    def discard() -> None:
+        global _skipped
         if _skipped is not None:
             _skipped = None
             return
@@ -317,6 +359,8 @@ def discard_trace() -> None:
         _core.discard()
         _after_stop.sources.stop()
         _after_stop.gathered = None
+
+    _alone(discard)
 
 
 def flush_trace() -> bool:
@@ -438,30 +482,49 @@ def install_handlers() -> None:
         _installed = True
         atexit.register(_at_exit)
         os.register_at_fork(after_in_child=_after_fork_in_child)
+    _install_in_child_of_multiprocessing()
+
+
+def _install_in_child_of_multiprocessing() -> None:
+    """Have an orderly end there, too: such a process calls no handler of `atexit`."""
+    global _installed_in_child
+    process, util = sys.modules.get("multiprocessing.process"), sys.modules.get("multiprocessing.util")
+    if process is None or util is None or _installed_in_child == os.getpid():
+        return
+    if process.parent_process() is not None:
+        _installed_in_child = os.getpid()
+        util.Finalize(None, _at_exit, exitpriority=0)
 
 
 def begin_calls() -> str | None:
     """Trace calls for a capture that somebody else asked for. Why not, if not."""
-    global _calls_of_capture
-    with _lock:
+
+    def begin() -> str | None:
+        global _calls_of_capture
         reason = _core.start_calls(_OWN_FOLDER)
         _calls_of_capture = reason is None
         return reason
 
+    return _alone(begin)
+
 
 def end_calls() -> None:
     """Undo `begin_calls`."""
-    global _calls_of_capture
-    with _lock:
+
+    def end() -> None:
+        global _calls_of_capture
         if _calls_of_capture:
             _calls_of_capture = False
             _core.stop_calls()
 
+    _alone(end)
+
 
 def _after_fork_in_child() -> None:
     """Let go of the parent's recording; whoever held the lock is not here."""
-    global _lock, _skipped
-    _lock = _thread.allocate_lock()
+    global _lock, _busy, _skipped, _calls_of_capture
+    _lock = _thread.RLock()
+    _busy = _calls_of_capture = False
     _skipped = None
     _core.forget_calls()
     _core.forget_sampling()
@@ -473,11 +536,21 @@ def _at_exit() -> None:
     """Write what is being recorded while the interpreter is whole."""
     with contextlib.suppress(StepscopeError):
         _core.stop_server()
-    _core.stop_calls()
-    _core.stop_sampling()
-    # Nothing is being recorded, or a stop is under way on another thread.
-    with contextlib.suppress(StepscopeError):
+    # A stop that another thread has begun is let come to its end.
+    held = _lock.acquire(timeout=_PATIENCE_S)
+    try:
+        _core.stop_calls()
+        _core.stop_sampling()
         _stop()
+    except NoSessionError:
+        pass
+    except StepscopeError as error:
+        # Nobody is there to catch it.
+        if sys.stderr is not None:
+            print(f"stepscope: the recording was not written: {error}", file=sys.stderr)
+    finally:
+        if held:
+            _lock.release()
 
 
 def _renamed_for_perfetto(path: Path) -> Path:

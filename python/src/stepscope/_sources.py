@@ -272,6 +272,7 @@ class Group:
         self._names = names
         self._running: list[Source] = []
         self._reports: list[SourceReport] = []
+        self._gathered: Gathered = []
         self.warnings: list[str] = []
 
     def start(self, options: ProfileOptions) -> None:
@@ -300,27 +301,33 @@ class Group:
         self.warnings.append(told)
 
     def stop(self) -> Gathered:
-        """Stop each, the last one first; what they recorded, in the order of their start."""
-        gathered: Gathered = []
-        reports = []
+        """
+        Stop each, the last one first; what they recorded, in the order of their start.
+
+        One that is interrupted has lost its part. Another call goes on with the others.
+        """
         while self._running:
             source = self._running.pop()
             begun = time.perf_counter()
-            reason = None
+            reason = "it was interrupted while it stopped"
+            data = None
             try:
                 data, notes = source.stop()
+                self.warnings += notes
             except Exception as error:
                 reason = _explained(error)
-                self.warnings.append(f"{source.name}: what its profiler recorded is lost: {reason}")
-            else:
-                gathered.append((source.name, data))
-                self.warnings += notes
-            stop_s = time.perf_counter() - begun
-            # XLA says only now that somebody else had it.
-            started = reason is None or "ALREADY_EXISTS" not in reason
-            reports.append(SourceReport(source.name, started, reason, stop_s, events=0))
-        self._reports += reports
-        gathered.reverse()
+            finally:
+                stop_s = time.perf_counter() - begun
+                if data is None:
+                    self.warnings.append(f"{source.name}: what its profiler recorded is lost: {reason}")
+                    # XLA says only now that somebody else had it.
+                    started = "ALREADY_EXISTS" not in reason
+                    report = SourceReport(source.name, started, reason, stop_s, events=0)
+                else:
+                    self._gathered.insert(0, (source.name, data))
+                    report = SourceReport(source.name, started=True, reason=None, stop_s=stop_s, events=0)
+                self._reports.append(report)
+        gathered, self._gathered = self._gathered, []
         return gathered
 
     def reports(self, events: dict[str, int]) -> tuple[SourceReport, ...]:

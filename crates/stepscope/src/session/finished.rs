@@ -75,6 +75,8 @@ impl Finished {
             }
         };
         let cut = Cut::default();
+        // Somebody may have cleaned up; our files of it are open all the same.
+        std::fs::create_dir_all(self.folder()).map_err(not_written)?;
         let (path, written) = export::write_file(
             &path,
             &index,
