@@ -51,6 +51,8 @@ impl Finished {
             path: path.clone(),
             source,
         };
+        // A program may have emptied its log directory meanwhile.
+        std::fs::create_dir_all(self.folder()).map_err(not_written)?;
         let events = match &self.files {
             Some(files) => {
                 // Who shortened it nevertheless has taken events, not our life.

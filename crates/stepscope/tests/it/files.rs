@@ -110,6 +110,27 @@ fn a_recording_that_cannot_be_written_is_kept_for_another_try() {
 }
 
 #[test]
+fn a_log_directory_that_was_removed_meanwhile_is_made_again() {
+    let _alone = alone();
+    for crash_safe in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let log_dir = dir.path().join("logs");
+        let options = SessionOptions {
+            crash_safe,
+            ..SessionOptions::default()
+        };
+        start_trace_with(&log_dir, &options).unwrap();
+        drop(span!("kept"));
+        std::fs::remove_dir_all(&log_dir).unwrap();
+        drop(span!("kept"));
+        let report = stop_trace().unwrap();
+        assert_eq!(report.spans, 2);
+        assert_eq!(read(&report.path).slices.len(), 2);
+        assert!(!stepscope::is_recording());
+    }
+}
+
+#[test]
 fn discarding_leaves_nothing() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
