@@ -289,6 +289,67 @@ class InCapturesOfOthers(unittest.TestCase):
         self.assertEqual(len(events(told["own"], "label")), 1)
         self.assertFalse(told["enabled"])
 
+    def test_two_recordings_at_once_have_each_label_once(self):
+        told = run_program(
+            jax_program(
+                """
+                import warnings
+                from pathlib import Path
+                from jaxlib import _profiler
+                folder = Path(sys.argv[1])
+
+                def work():
+                    with profiler.StepTraceAnnotation("train", step_num=3):
+                        with profiler.TraceAnnotation("label", a=1):
+                            step(x).block_until_ready()
+
+                # As JAX's server makes it, of which jax.profiler knows nothing.
+                session = _profiler.ProfilerSession()
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    profiler.start_trace(folder / "beside")
+                work()
+                beside = profiler.stop_trace().path
+                alone = folder / "alone.xplane.pb"
+                alone.write_bytes(session.stop())
+                with profiler.trace(folder / "merged") as recording:
+                    work()
+                print(json.dumps(dict(
+                    beside=planes(beside), alone=planes(alone), merged=planes(recording.report.path),
+                    warned=[str(w.message) for w in caught],
+                )))
+                """
+            ),
+            self.folder,
+        )
+        for name in ("beside", "alone", "merged"):
+            for label in ("train", "label"):
+                self.assertEqual(len(events(told[name], label)), 1, f"{name}: {label}")
+        self.assertTrue(any("jax: " in text and "recording already" in text for text in told["warned"]), told)
+
+    def test_what_the_compiler_learns_from_and_no_file(self):
+        told = run_program(
+            jax_program(
+                """
+                from pathlib import Path
+                profiler.start_trace(sys.argv[1] + "/fdo")
+                step(x).block_until_ready()
+                found = profiler.stop_and_get_fdo_profile()
+                try:
+                    profiler.stop_and_get_fdo_profile()
+                except RuntimeError as error:
+                    again = str(error)
+                print(json.dumps(dict(
+                    kind=type(found).__name__, again=again, recording=stepscope.is_recording(),
+                    files=[str(p) for p in Path(sys.argv[1]).rglob("*.pb")],
+                )))
+                """
+            ),
+            self.folder,
+        )
+        self.assertEqual((told["kind"], told["recording"], told["files"]), ("bytes", False, []))
+        self.assertIn("No profile started", told["again"])
+
     def test_subprocesses_with_our_server_and_with_jaxs(self):
         told = run_program(
             jax_program(

@@ -227,7 +227,7 @@ class Sources(unittest.TestCase):
         self.assertIn("jax.profiler is recording already", jax[2])
         self.assertIn(jax[2], busy_jax["warnings"][0])
         self.assertFalse(hidden["sources"][0][1])
-        self.assertIn("another profiler of this process records already", hidden["sources"][0][2])
+        self.assertIn("jax.profiler is recording already", hidden["sources"][0][2])
         self.assertGreater(hidden["mine"], 0)
         self.assertIn("torch.profiler is recording already", busy_torch["sources"][1][2])
         self.assertGreater(busy_torch["mine"], 0)

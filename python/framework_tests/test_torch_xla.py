@@ -194,6 +194,52 @@ while not sys.stdin.closed and step < 100_000:
         )
         self.assertEqual(found["forward"]["rows"], 3)
 
+    def test_two_recordings_at_once_have_each_label_once(self):
+        found = run_program(
+            """
+            import json, sys, warnings
+            from pathlib import Path
+            import torch, torch_xla
+            import torch_xla.debug.profiler as theirs
+            import stepscope
+            import stepscope.torch_xla as xp
+            from jax.profiler import ProfileData
+            device = torch_xla.device()
+            folder = Path(sys.argv[1])
+
+            def count(path):
+                names = [e.name for p in ProfileData.from_file(str(path)).planes for l in p.lines
+                    for e in l.events]
+                return [names.count(name) for name in ("train", "forward")]
+
+            def work():
+                with xp.StepTrace("train", step_num=9):
+                    with xp.Trace("forward"):
+                        torch.ones(3, device=device).sum().item()
+
+            theirs.start_trace(str(folder / "theirs"))
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                xp.start_trace(folder / "ours")
+            work()
+            beside = xp.stop_trace().path
+            theirs.stop_trace()
+            (alone,) = (folder / "theirs").rglob("*.xplane.pb")
+            xp.start_trace(folder / "merged")
+            work()
+            merged = xp.stop_trace().path
+            print(json.dumps({
+                "counts": [count(beside), count(alone), count(merged)],
+                "warned": [str(w.message) for w in caught],
+            }))
+            """,
+            self.folder,
+        )
+        self.assertEqual(found["counts"], [[1, 1]] * 3)
+        self.assertTrue(
+            any("torch_xla: " in told and "recording already" in told for told in found["warned"]), found
+        )
+
 
 class Scopes(unittest.TestCase):
     def run_with(self, code, **more):

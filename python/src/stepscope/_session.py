@@ -96,6 +96,8 @@ _sessions = 0
 _ALREADY = "Profile has already been started. Only one profile may be run at a time."
 # Calls are traced for a capture, not for the program's own recording.
 _calls_of_capture = False
+# What records is for a trace of torch's, beside kineto.
+is_for_torch = False
 # Recording and the tracing of calls start and stop together.
 _lock = _thread.RLock()
 _busy = False
@@ -349,18 +351,23 @@ def discard_trace() -> None:
     NoSessionError
         Nothing is being recorded (also a `RuntimeError`).
     """
+    stop_and_take()
 
-    def discard() -> None:
+
+def stop_and_take() -> Gathered:
+    """Stop recording without a file; what the frameworks' profilers recorded. Raises as `discard_trace`."""
+
+    def take() -> Gathered:
         global _skipped
         if _skipped is not None:
             _skipped = None
-            return
+            return []
         _stop_python([])
         _core.discard()
-        _after_stop.sources.stop()
-        _after_stop.gathered = None
+        gathered, _after_stop.gathered = _after_stop.gathered or [], None
+        return [*gathered, *_after_stop.sources.stop()]
 
-    _alone(discard)
+    return _alone(take)
 
 
 def flush_trace() -> bool:

@@ -45,6 +45,10 @@ class SourceReport:
     """Its events in the file."""
 
 
+xla_is_ours = False
+"""Whether a session of ours runs torch_xla's recorder: labels are then in our part of the file."""
+
+
 class Source(Protocol):
     """One framework's profiler."""
 
@@ -88,7 +92,7 @@ class _Jax:
         theirs.raise_error_on_start_failure = options.raise_error_on_start_failure
         # A second session of the process is no error before it is stopped.
         state = getattr(sys.modules.get("jax._src.profiler"), "_profile_state", None)
-        if getattr(state, "profile_session", None) is not None:
+        if getattr(state, "profile_session", None) is not None or profiler.TraceMe.is_enabled():
             message = "jax.profiler is recording already; stop it before, or leave it to this recording"
             raise RuntimeError(message)
         # Labels are made once, and our collector has nothing to add.
@@ -155,13 +159,26 @@ class _TorchXla:
 
     def start(self, options: ProfileOptions) -> list[str]:
         del options  # It takes none.
+        global xla_is_ours
         torch_xla: Any = sys.modules["torch_xla"]
-        self._session = torch_xla._XLAC.profiler.TslProfilerSessionWrapper()
+        profiler = torch_xla._XLAC.profiler
+        # A second session of the process is no error before it is stopped.
+        if profiler.TraceMe.is_enabled(1):
+            message = (
+                "torch_xla.debug.profiler is recording already; stop it before, or leave it to this recording"
+            )
+            raise RuntimeError(message)
+        self._session = profiler.TslProfilerSessionWrapper()
+        xla_is_ours = True
         return []
 
     def stop(self) -> tuple[bytes, list[str]]:
+        global xla_is_ours
         session, self._session = self._session, None
-        data: bytes = session.stop()
+        try:
+            data: bytes = session.stop()
+        finally:
+            xla_is_ours = False
         return data, []
 
 
@@ -338,6 +355,8 @@ class Group:
 
     def forget(self) -> None:
         """In a fork's child: the sessions are the parent's, and must not end here."""
+        global xla_is_ours
+        xla_is_ours = False
         _of_parents.append(self._running)
         self._running = []
         _core.jax_is_ours(ours=False)

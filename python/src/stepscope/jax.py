@@ -26,7 +26,7 @@ from stepscope._core import (
     TraceAnnotation,
 )
 from stepscope._decorate import decorate
-from stepscope._errors import StepscopeError
+from stepscope._errors import SessionError, StepscopeError
 from stepscope._options import ProfileOptions, of_jax
 from stepscope._remote import ProfilerServer, stop_server
 from stepscope._session import stop_trace
@@ -55,6 +55,7 @@ __all__ = [
     "save_device_memory_profile",
     "start_server",
     "start_trace",
+    "stop_and_get_fdo_profile",
     "stop_server",
     "stop_trace",
     "trace",
@@ -116,6 +117,38 @@ def start_trace(
         create_perfetto_trace=create_perfetto_trace,
         sources=sources,
     )
+
+
+def stop_and_get_fdo_profile() -> bytes:
+    """
+    Stop recording, without a file, and give what XLA's compiler learns from: profile-guided optimisation.
+
+    As ``jax._src.profiler.stop_and_get_fdo_profile``; it has something in it after work on GPUs and TPUs.
+
+    Returns
+    -------
+    bytes
+        A serialized ``ProfiledInstructionsProto``.
+
+    Raises
+    ------
+    NoSessionError
+        Nothing is being recorded (also a `RuntimeError`).
+    SessionError
+        JAX's profiler recorded nothing along (also a `RuntimeError`).
+
+    Examples
+    --------
+    >>> profiler.start_trace("logs")
+    >>> train_step().block_until_ready()
+    >>> profile = profiler.stop_and_get_fdo_profile()
+    """
+    data = dict(_session.stop_and_take()).get("jax")
+    if data is None:
+        message = "JAX's profiler recorded nothing: import jax before start_trace, with sources left alone"
+        raise SessionError(message)
+    found = jaxlib_profiler().get_fdo_profile(data)
+    return found if isinstance(found, bytes) else found.encode()
 
 
 class trace(_session.trace):
@@ -239,7 +272,7 @@ def device_memory_profile(backend: str | None = None) -> bytes:
     --------
     >>> data = profiler.device_memory_profile()
     """
-    data: bytes = import_module("jax.profiler").device_memory_profile(backend)
+    data: bytes = import_module("jax._src.profiler").device_memory_profile(backend)
     return data
 
 
@@ -291,7 +324,7 @@ def register_subprocess(pid: int, port: int) -> Callable[[], None]:
     --------
     >>> unregister = profiler.register_subprocess(child.pid, 9013)
     """
-    undo: Callable[[], None] = import_module("jax.profiler").register_subprocess(pid, port)
+    undo: Callable[[], None] = import_module("jax._src.profiler").register_subprocess(pid, port)
     return undo
 
 

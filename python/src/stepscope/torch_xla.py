@@ -8,7 +8,7 @@ What ``torch_xla.debug.profiler`` offers, with the same names.
 ...     loss = model(batch)
 >>> xp.stop_trace()
 
-Labels go to our recorder; to PyTorch/XLA's own one while somebody captures with that alone; and, where
+Labels go to our recorder; to PyTorch/XLA's own one, too, while somebody else captures with that; and, where
 PyTorch/XLA keeps names for operations (``XLA_IR_DEBUG=1`` or ``XLA_HLO_DEBUG=1``), into the compiled program.
 Importing this module does not import PyTorch/XLA.
 """
@@ -23,7 +23,7 @@ import weakref
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stepscope import _core, _remote, _session
+from stepscope import _core, _remote, _session, _sources
 from stepscope._decorate import decorate
 from stepscope._errors import StepscopeWarning
 from stepscope._options import ProfileOptions
@@ -218,8 +218,8 @@ def _enter_under(annotation: _core.Trace) -> None:
     made = Under()
     if _names_operations.value:
         made.name_operations(name)
-    # What our recorder writes is in the same file as PyTorch/XLA's events: a second label would be noise.
-    if _xla_level.value > 0 and not _core.is_recording():
+    # Where PyTorch/XLA's recorder is run by ours, its events go into our file, which has the label already.
+    if _xla_level.value > 0 and not _sources.xla_is_ours:
         step = {"_r": 1} if isinstance(annotation, _core.StepTrace) else {}
         made.label(name, {**step, **annotation.metadata})
     if "jax" in _modules:
