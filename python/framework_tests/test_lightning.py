@@ -1,6 +1,7 @@
 """Lightning's own profilers beside ours, and real trainers with ours."""
 
 import copy
+import json
 import logging
 import os
 import pstats
@@ -197,6 +198,37 @@ class Trainers(Folder):
         self.assertTrue(names[0].startswith("fit-run-[Strategy]SingleDeviceStrategy.training_step."))
         self.assertTrue(any(e.name.startswith("[pl][profile]") for e in profiler.function_events))
         self.assertEqual(len(files(self.folder / "logs")), 1)
+
+    def test_pytorch_reports_are_torchs_tables_to_the_character(self):
+        import torch
+
+        for more in (
+            {},
+            {"group_by_input_shapes": True, "sort_by_key": "count", "table_kwargs": {"time_unit": "us"}},
+            {"profile_memory": True, "sort_by_key": "self_cpu_memory_usage", "row_limit": 7},
+            {"with_stack": True, "with_flops": True, "row_limit": -1},
+        ):
+            profiler = ours.PyTorchProfiler(schedule=None, dirpath=self.folder, **more)
+            trainer(profiler, self.folder, limit_val_batches=0).fit(BoringModel())
+            averages = torch.profiler.profile.key_averages(
+                profiler._recorded, group_by_input_shape="group_by_input_shapes" in more
+            )
+            table = averages.table(
+                sort_by=more.get("sort_by_key", "cpu_time_total"),
+                row_limit=more.get("row_limit", 20),
+                **more.get("table_kwargs", {}),
+            )
+            self.assertEqual(profiler.summary(), f"FIT Profiler Report\nProfile stats for: records\n{table}")
+
+    def test_pytorch_traces_hold_each_action_once_and_are_exported_again(self):
+        profiler = ours.PyTorchProfiler(schedule=None, dirpath=self.folder, filename="run")
+        trainer(profiler, self.folder, limit_val_batches=0, max_steps=2).fit(BoringModel())
+        (first,) = self.folder.glob("*.pt.trace.json")
+        again = self.folder / "again.json"
+        profiler._recorded.export_chrome_trace(str(again))
+        for path in (first, again):
+            names = [event.get("name") for event in json.loads(path.read_bytes())["traceEvents"]]
+            self.assertEqual(names.count("[pl][profile]run_training_epoch"), 1, path)
 
     def test_record_functions_is_honoured(self):
         labels = []

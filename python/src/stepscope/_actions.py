@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stepscope import _core
+from stepscope import _core, _session
 from stepscope._errors import OptionValueError, StepscopeError
 from stepscope._options import ProfileOptions
 from stepscope._session import start_trace, stop_trace
@@ -78,7 +78,8 @@ class Timeline:
     def begin(self, action: str) -> None:
         """Begin a slice."""
         self.begin_recording()
-        if not _core.is_recording():
+        # torch's own recording has the actions already.
+        if not _core.is_recording() or _session.is_for_torch:
             return
         hook = action.rpartition(".")[2]
         if hook in self.leave_out:

@@ -171,7 +171,7 @@ class ScheduleWrapper:
 
 class PyTorchProfiler(Profiler):
     """
-    Record with torch's profiler: a trace for each kind of step, and a table of operations.
+    Record with `stepscope.torch.profile`: a trace for each kind of step, and a table of operations.
 
     Parameters
     ----------
@@ -263,7 +263,9 @@ class PyTorchProfiler(Profiler):
         self._table_kwargs = dict(table_kwargs or {})
 
         self.profiler: Any = None
-        self.function_events: Any = None
+        # The last one that ended, and its events once somebody asks for them.
+        self._recorded: Any = None
+        self._events: Any = None
         self._lightning_module = None
         self._register: RegisterRecordFunction | None = None
         self._parent_profiler: Any = None
@@ -278,7 +280,7 @@ class PyTorchProfiler(Profiler):
     def _check_kwargs(self) -> None:
         """Fill what was left out, and name what nobody understands."""
         kwargs = self._profiler_kwargs
-        understood = set(inspect.signature(_torch_profile().__init__).parameters) | _UNDERSTOOD
+        understood = set(inspect.signature(_torch_profile()).parameters) | _UNDERSTOOD
         for name in sorted(set(kwargs) - understood):
             message = f"torch.profiler.profile takes no {name}: it has no effect"
             warnings.warn(message, StepscopeWarning, stacklevel=4)
@@ -371,7 +373,7 @@ class PyTorchProfiler(Profiler):
         else:
             self._parent_profiler = None
             kind = _torch_profile()
-        known = inspect.signature(kind.__init__).parameters
+        known = inspect.signature(kind).parameters
         profiler = kind(**{name: value for name, value in self._profiler_kwargs.items() if name in known})
         self.profiler = profiler.__enter__() or profiler
         if self._parent_profiler is not None:
@@ -421,17 +423,27 @@ class PyTorchProfiler(Profiler):
         if not self._profiler_kwargs.get("enabled", True) or self._emit_nvtx:
             return ""
         self._end_recording()
-        if not self.function_events:
+        if self._recorded is None:
             return ""
-        averages = self.function_events.key_averages(group_by_input_shapes=self._group_by_input_shapes)
+        averages = self._recorded.key_averages(group_by_input_shape=self._group_by_input_shapes)
+        if not averages:
+            return ""
         table = averages.table(sort_by=self._sort_by_key, row_limit=self._row_limit, **self._table_kwargs)
         return self._stats_to_str({"records": table})
+
+    @property
+    def function_events(self) -> Any:
+        """Torch's events of the last recording; collecting them takes torch a while."""
+        if self._events is None and self._recorded is not None:
+            self._events = self._recorded.events()
+        return self._events
 
     def _end_recording(self) -> None:
         if self.profiler is not None:
             self.profiler.__exit__(None, None, None)
-            if not self._emit_nvtx:
-                self.function_events = self.profiler.events()
+            # A schedule may have let nothing be recorded.
+            recorded = not self._emit_nvtx and self.profiler.profiler is not None
+            self._recorded, self._events = self.profiler if recorded else None, None
             self.profiler = None
         if self._schedule is not None:
             self._schedule.reset()
@@ -453,13 +465,15 @@ class PyTorchProfiler(Profiler):
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
+        # torch's own results cannot be copied; its events can.
         state.update(profiler=None, _register=None, _parent_profiler=None, _recording_map={})
+        state.update(_recorded=None, _events=self.function_events)
         return state
 
 
 def _torch_profile() -> Any:
-    """Give the profiler of torch that is driven."""
-    return _of("torch.profiler", "profile")
+    """Give the profiler that is driven: torch's, with results that are read by us."""
+    return _of("stepscope._torch_profile", "profile")
 
 
 @functools.lru_cache(1)

@@ -39,6 +39,7 @@ class _OwnSpans:
 
         try:
             _session.start_trace(self._folder, options=ProfileOptions(python_tracer_level=0), sources=[])
+            _session.is_for_torch = True
         except StepscopeError:
             self._remove()
 
@@ -46,6 +47,7 @@ class _OwnSpans:
         """End it; what was recorded, as events of Chrome's format with Unix times in nanoseconds."""
         if self._folder is None:
             return []
+        _session.is_for_torch = False
         try:
             report = _session.stop_trace()
             return _events_of(report.path) if report.path and report.spans + report.instants else []
@@ -104,6 +106,8 @@ class profile(theirs.profile):
     ...     model(batch)
     >>> print(prof.key_averages().table(sort_by="cuda_time_total", row_limit=10))
     """
+
+    __signature__ = inspect.signature(theirs.profile)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         config = kwargs.get("experimental_config")
