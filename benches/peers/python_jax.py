@@ -4,9 +4,9 @@ Time annotations of `stepscope.jax` beside those of `jax.profiler`, in one proce
     python benches/peers/python_jax.py [captures]
 
 Prints one JSON object a line: {"name", "ns", "peer", "peer_ns"}, CPU time of one use in nanoseconds: the
-least of several runs. With `captures`: a busy program is captured through our server, with calls of Python
-functions, and by JAX's own session; {"name", "s", "peer", "peer_s"}, how much longer than its duration
-each took until the file was there.
+least of several runs. Then (with `captures`: only then) busy programs are captured through our server, with
+calls of Python functions, and by JAX's own session; {"name", "s", "peer", "peer_s"}, how much longer than its
+duration each took until the file was there, the least of some captures.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import sys
 import tempfile
 import threading
 import time
-import warnings
 from collections.abc import Callable
 
 import jax
@@ -24,6 +23,7 @@ import jax.numpy as jnp
 
 import stepscope
 import stepscope.jax as ours
+from stepscope import _sources
 
 LOOPS = 20_000
 RUNS = 9
@@ -98,49 +98,75 @@ def annotations() -> None:
 
 
 def captures() -> None:
-    """How long after its duration the capture of a busy program is complete."""
+    """How long after its duration the capture of a busy program is complete, and what JAX's part of it is."""
     step = jax.jit(lambda x: (x @ x).sum())
-    x = jnp.ones((64, 64))
+    x = jnp.ones((256, 256))
     step(x).block_until_ready()
-    done = threading.Event()
 
     def small(n: int) -> int:
         return n + 1
 
+    def training() -> None:
+        for n in range(20):
+            small(n)
+        step(x).block_until_ready()
+
+    def calling() -> None:
+        for n in range(1_000):
+            small(n)
+
+    for name, work in (("a training loop", training), ("a storm of calls", calling)):
+        captured(name, work)
+
+
+def captured(name: str, work: Callable[[], None]) -> None:
+    """Capture while one thread works."""
+    done = threading.Event()
+
     def busy() -> None:
         while not done.is_set():
-            for n in range(200):
-                small(n)
-            step(x).block_until_ready()
+            work()
+
+    # What JAX's own session takes to stop within our captures.
+    stops: list[float] = []
+    stop = _sources._Jax.stop
+
+    def timed_stop(source: _sources._Jax) -> tuple[bytes, list[str]]:
+        begun = time.perf_counter()
+        try:
+            return stop(source)
+        finally:
+            stops.append(time.perf_counter() - begun)
 
     thread = threading.Thread(target=busy)
     thread.start()
     seconds = 1.0
+    mine, peers, events = [], [], []
+    _sources._Jax.stop = timed_stop  # type: ignore[method-assign]
     try:
         with tempfile.TemporaryDirectory() as folder:
             with ours.start_server(0) as server:
+                for _ in range(3):
+                    begun = time.perf_counter()
+                    report = stepscope.capture(
+                        f"{server.host}:{server.port}", folder, duration_ms=int(seconds * 1e3)
+                    )
+                    mine.append(time.perf_counter() - begun - seconds)
+                    events.append(report.hosts[0].events)
+            for _ in range(2):
+                jax.profiler.start_trace(folder)
+                time.sleep(seconds)
                 begun = time.perf_counter()
-                report = stepscope.capture(
-                    f"{server.host}:{server.port}", folder, duration_ms=int(seconds * 1e3)
-                )
-                mine = time.perf_counter() - begun - seconds
-            jax.profiler.start_trace(folder)
-            time.sleep(seconds)
-            begun = time.perf_counter()
-            jax.profiler.stop_trace()
-            peer = time.perf_counter() - begun
-            # What jaxlib's own session takes when ours runs it.
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                with ours.trace(folder) as recording:
-                    time.sleep(seconds)
+                jax.profiler.stop_trace()
+                peers.append(time.perf_counter() - begun)
     finally:
+        _sources._Jax.stop = stop  # type: ignore[method-assign]
         done.set()
         thread.join()
-    say("capture through our server, after its end", mine, "jax.profiler.stop_trace", peer, "s")
-    for source in recording.report.sources:
-        say(f"stop of {source.name}'s session within ours", source.stop_s, "", 0.0, "s")
-    print(json.dumps({"name": "events of the capture", "events": report.hosts[0].events}))
+    best = mine.index(min(mine))
+    title = f"capture of {name} ({events[best]:,} events) through our server, after its end"
+    say(title, mine[best], "jax.profiler.stop_trace", min(peers), "s")
+    say("of that, JAX's own session", stops[best], "jax.profiler.stop_trace", min(peers), "s")
 
 
 def say(name: str, value: float, peer: str, peer_value: float, unit: str) -> None:
@@ -160,7 +186,6 @@ def say(name: str, value: float, peer: str, peer_value: float, unit: str) -> Non
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["captures"]:
-        captures()
-    else:
+    if sys.argv[1:] != ["captures"]:
         annotations()
+    captures()

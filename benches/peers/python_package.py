@@ -28,13 +28,13 @@ def tell(name, ns, peer, peer_ns):
     print(json.dumps({"name": name, "ns": ns, "peer": peer, "peer_ns": peer_ns}), flush=True)
 
 
-def least(body):
+def least(body, loops=LOOPS):
     """CPU time of one turn."""
     best = float("inf")
     for _ in range(ROUNDS):
         begun = time.thread_time_ns()
-        body(range(LOOPS))
-        best = min(best, (time.thread_time_ns() - begun) / LOOPS)
+        body(range(loops))
+        best = min(best, (time.thread_time_ns() - begun) / loops)
     return best
 
 
@@ -52,20 +52,34 @@ def recording(folder, **options):
 
 
 def annotations(folder):
-    from jax.profiler import StepTraceAnnotation, TraceAnnotation
+    """Each off and on, the peers' own recorders on as well."""
+    import jax.profiler
+    import torch.profiler
     from jaxlib import _profiler
-    from torch.profiler import record_function
 
-    ours, step = of(stepscope.Trace), of(stepscope.StepTrace, step_num=1)
+    trace, step = of(stepscope.Trace), of(stepscope.StepTrace, step_num=1)
+    theirs, their_step = of(jax.profiler.TraceAnnotation), of(jax.profiler.StepTraceAnnotation, step_num=1)
+    # It keeps each for some microseconds and some hundred bytes.
+    torchs = of(torch.profiler.record_function)
     trace_me = least(of(_profiler.TraceMe))
-    tell("Trace, off", least(ours), "jaxlib TraceMe, off", trace_me)
-    theirs, their_step = least(of(TraceAnnotation)), least(of(StepTraceAnnotation, step_num=1))
-    theirs_torch = least(of(record_function))
+    tell("Trace, off", least(trace), "jaxlib TraceMe, off", trace_me)
+    off, their_off, their_step_off = least(trace), least(theirs), least(their_step)
+    torchs_off = least(torchs, loops=5_000)
     with recording(folder, python_tracer_level=0):
-        on, step_on = least(ours), least(step)
-    tell("Trace, on", on, "jax TraceAnnotation, off", theirs)
-    tell("StepTrace with a number, on", step_on, "jax StepTraceAnnotation, off", their_step)
-    tell("Trace, on", on, "torch record_function, off", theirs_torch)
+        on, step_on = least(trace), least(step)
+    options = jax.profiler.ProfileOptions()
+    options.python_tracer_level = 0
+    with jax.profiler.trace(folder, profiler_options=options):
+        their_on, their_step_on = least(theirs), least(their_step)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        torchs_on = least(torchs, loops=5_000)
+    tell("Trace, off", off, "jax TraceAnnotation, off", their_off)
+    tell("Trace, on", on, "jax TraceAnnotation, on", their_on)
+    tell("Trace, on", on, "jax TraceAnnotation, off", their_off)
+    tell("StepTrace with a number, on", step_on, "jax StepTraceAnnotation, on", their_step_on)
+    tell("StepTrace with a number, on", step_on, "jax StepTraceAnnotation, off", their_step_off)
+    tell("Trace, off", off, "torch record_function, off", torchs_off)
+    tell("Trace, on", on, "torch record_function, on", torchs_on)
 
 
 def fib(n):

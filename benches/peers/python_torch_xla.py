@@ -82,15 +82,25 @@ def main() -> None:
         with ours.Trace("x", rows=32):
             pass
 
+    def their_label_with_metadata() -> None:
+        with theirs.Trace("x", rows=32):
+            pass
+
     call = ns_each(empty, 100_000)
-    upstream = ns_each(their_label, 500) - call
     peer = "torch_xla.debug.profiler.Trace, no jax"
-    tell("stepscope.torch_xla.Trace, off", ns_each(our_label, 50_000) - call, peer, upstream)
-    options = stepscope.ProfileOptions(python_tracer_level=0)
-    with tempfile.TemporaryDirectory() as folder, stepscope.trace(folder, options=options, sources=[]):
-        tell("stepscope.torch_xla.Trace, on", ns_each(our_label, 20_000) - call, peer, upstream)
-        with_metadata = ns_each(our_label_with_metadata, 20_000) - call
-        tell("stepscope.torch_xla.Trace with metadata, on", with_metadata, peer, upstream)
+    upstream = ns_each(their_label, 500) - call
+    tell("stepscope.torch_xla.Trace, off", ns_each(our_label, 50_000) - call, f"{peer}, off", upstream)
+    with tempfile.TemporaryDirectory() as folder:
+        theirs.start_trace(folder)
+        upstream = ns_each(their_label, 500) - call
+        upstream_with_metadata = ns_each(their_label_with_metadata, 500) - call
+        theirs.stop_trace()
+        options = stepscope.ProfileOptions(python_tracer_level=0)
+        with stepscope.trace(folder, options=options, sources=[]):
+            on = ns_each(our_label, 20_000) - call
+            with_metadata = ns_each(our_label_with_metadata, 20_000) - call
+    tell("stepscope.torch_xla.Trace, on", on, f"{peer}, on", upstream)
+    tell("stepscope.torch_xla.Trace with metadata, on", with_metadata, f"{peer}, on", upstream_with_metadata)
 
 
 main()
