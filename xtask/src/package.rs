@@ -115,6 +115,48 @@ pub(crate) fn test_with_frameworks() -> Result<Outcome> {
     Ok(Outcome::Ok)
 }
 
+/// Upstream's own profiler tests, and the variables that name their trees.
+const UPSTREAM: [(&str, &str); 4] = [
+    ("STEPSCOPE_JAX_TREE", "jax_profiler.py"),
+    ("STEPSCOPE_TORCH_TREE", "torch_profiler.py"),
+    ("STEPSCOPE_TORCH_XLA_TREE", "torch_xla_profiler.py"),
+    ("STEPSCOPE_LIGHTNING_TREE", "lightning_profilers.py"),
+];
+
+/// Runs the tests of the trees that are there, with our names in place of theirs.
+pub(crate) fn test_upstream() -> Result<Outcome> {
+    let asked: Vec<&str> = UPSTREAM
+        .iter()
+        .filter(|(variable, _)| std::env::var_os(variable).is_some_and(|tree| !tree.is_empty()))
+        .map(|(_, script)| *script)
+        .collect();
+    if asked.is_empty() {
+        let variables = UPSTREAM.map(|(variable, _)| variable).join(", ");
+        return Ok(Outcome::NotRun(format!(
+            "no checkout is named by {variables}"
+        )));
+    }
+    let python = match install_beside_frameworks()? {
+        Ok(python) => python,
+        Err(outcome) => return Ok(outcome),
+    };
+    let folder = shell::root().join("tests/upstream");
+    let mut failed = Vec::new();
+    for script in asked {
+        let run = shell::run(
+            shell::program(&python)
+                .arg(folder.join(script))
+                .env("PJRT_DEVICE", "CPU")
+                .env("JAX_PLATFORMS", "cpu"),
+        );
+        if run.is_err() {
+            failed.push(script);
+        }
+    }
+    anyhow::ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+    Ok(Outcome::Ok)
+}
+
 /// Style and types.
 pub(crate) fn check() -> Result<Outcome> {
     let Some(python) = LINTERS.python()? else {

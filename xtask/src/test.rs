@@ -33,6 +33,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             "viewer in a browser",
             "python package",
             "python frameworks",
+            "upstream's own tests",
             "example",
             "peers read our files",
         ];
@@ -48,6 +49,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     parts.run("viewer in a browser", in_a_browser);
     parts.run("python package", package::test);
     parts.run("python frameworks", package::test_with_frameworks);
+    parts.run("upstream's own tests", package::test_upstream);
     parts.run("example", || {
         demo::train(&demo::log_directory("test"))?;
         Ok(Outcome::Ok)
