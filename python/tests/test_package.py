@@ -152,6 +152,10 @@ class Command(unittest.TestCase):
                 address = line.split()[2]
                 with urllib.request.urlopen(address + "api/v1/runs") as answer:
                     self.assertEqual(answer.status, 200)
+                with urllib.request.urlopen(address) as answer:
+                    page = answer.read().decode()
+                # Node.js builds the viewer, also for `pip install .`.
+                self.assertIn('id="app"' if shutil.which("npm") else "<title>stepscope", page)
                 server.send_signal(signal.SIGINT)
                 self.assertIn(server.wait(20), (0, 130, -signal.SIGINT))
 
