@@ -253,13 +253,16 @@ def steps_seen_by_jax(path: Path, name: str) -> list[int]:
     """The `step_num` of each event of that name, ascending."""
     from jax.profiler import ProfileData
 
-    return sorted(
-        int(dict(event.stats)["step_num"])
+    found = [
+        (event.start_ns, event.duration_ns, dict(event.stats))
         for plane in ProfileData.from_file(str(path)).planes
         for line in plane.lines
         for event in line.events
         if event.name == name
-    )
+    ]
+    without = [one for one in found if "step_num" not in one[2]]
+    assert not without, f"{len(without)} of {len(found)} steps have no number: {without[:3]} among {found[:3]}"
+    return sorted(int(stats["step_num"]) for _, _, stats in found)
 
 
 def seen_by_xprof(path: Path) -> tuple[Counter[str], int]:

@@ -226,8 +226,8 @@ struct PlaneFiller<'p> {
     counters: Ids,
     /// Counters whose names have no number.
     named_counters: HashMap<String, EventId>,
-    /// Arguments by name number, true for those that are true or false.
-    args: FxHashMap<(u32, bool), StatId>,
+    /// Arguments by name number; whether they are true or false, and of a step.
+    args: FxHashMap<(u32, bool, bool), StatId>,
     value_stat: StatId,
     root_stat: StatId,
     unfinished_stat: StatId,
@@ -346,9 +346,10 @@ impl<'p> PlaneFiller<'p> {
         let mut stats = Vec::with_capacity(args.len() + 1);
         for arg in args.iter().filter(|arg| arg.name != 0) {
             let is_bool = matches!(arg.value, Value::Bool(_));
-            let id = match self.args.get(&(arg.name, is_bool)) {
+            let of_step = event.kind == Kind::Step;
+            let id = match self.args.get(&(arg.name, is_bool, of_step)) {
                 Some(id) => *id,
-                None => self.argument(arg.name, is_bool, event.kind),
+                None => self.argument(arg.name, is_bool, of_step),
             };
             let value = match &arg.value {
                 Value::Int(value) => StatValue::Int(*value),
@@ -376,17 +377,16 @@ impl<'p> PlaneFiller<'p> {
     }
 
     /// A user's argument has no meaning to readers, whatever its name; a step's number has.
-    fn argument(&mut self, name: u32, is_bool: bool, kind: Kind) -> StatId {
+    fn argument(&mut self, name: u32, is_bool: bool, of_step: bool) -> StatId {
         let text = self.names.text(name).into_owned();
-        if kind == Kind::Step && text == "step_num" {
-            return self.plane.stat(&text);
-        }
-        let id = if is_bool {
+        let id = if of_step && text == "step_num" {
+            self.plane.stat(&text)
+        } else if is_bool {
             self.plane.bool_argument(&text)
         } else {
             self.plane.argument(&text)
         };
-        self.args.insert((name, is_bool), id);
+        self.args.insert((name, is_bool, of_step), id);
         id
     }
 

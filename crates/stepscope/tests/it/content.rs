@@ -327,3 +327,22 @@ fn two_threads_at_full_speed_lose_only_what_is_counted() {
     // A dropped record is a span or an argument.
     assert!(report.spans <= 4 * each && report.spans + report.dropped <= 6 * each);
 }
+
+#[test]
+fn a_step_has_its_number_whoever_used_that_word_before() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    start_trace(dir.path()).unwrap();
+    drop(span!("load", step_num = 7));
+    drop(stepscope::step(3));
+    drop(span!("load", step_num = 8));
+    let probe = read(&stop_trace().unwrap().path);
+    let told = |name: &str| {
+        let slices = probe.slices.iter().filter(|slice| slice.name == name);
+        slices.map(|slice| slice.step).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (told("train"), told("load")),
+        (vec![Some(3)], vec![None; 2])
+    );
+}
