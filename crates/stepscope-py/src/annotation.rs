@@ -81,12 +81,17 @@ pub(crate) fn make_type_with<'py>(
         slot(ffi::Py_tp_doc, text.as_ptr().cast_mut().cast()),
     ];
     if base.is_none() {
-        // These tables have to live as long as the type: for ever.
-        let methods: &'static mut [ffi::PyMethodDef] = Box::leak(Box::new(methods()));
+        let methods = Methods {
+            enter,
+            exit,
+            set_metadata,
+            is_enabled,
+        };
+        // Lives as long as the type: for ever.
         let getters: &'static mut [ffi::PyGetSetDef] = Box::leak(Box::new(getters()));
         slots.push(slot(ffi::Py_tp_repr, repr as *mut c_void));
         slots.push(slot(ffi::Py_tp_call, call as *mut c_void));
-        slots.push(slot(ffi::Py_tp_methods, methods.as_mut_ptr().cast()));
+        slots.push(methods.slot());
         slots.push(slot(ffi::Py_tp_getset, getters.as_mut_ptr().cast()));
     }
     slots.extend(more.iter().map(|slot| ffi::PyType_Slot { ..*slot }));
@@ -111,47 +116,61 @@ pub(crate) fn make_type_with<'py>(
     }
 }
 
-pub(crate) fn slot(number: c_int, function: *mut c_void) -> ffi::PyType_Slot {
+fn slot(number: c_int, function: *mut c_void) -> ffi::PyType_Slot {
     ffi::PyType_Slot {
         slot: number,
         pfunc: function,
     }
 }
 
-fn methods() -> [ffi::PyMethodDef; 5] {
-    [
-        ffi::PyMethodDef {
-            ml_name: c"__enter__".as_ptr(),
-            ml_meth: ffi::PyMethodDefPointer { PyCFunction: enter },
-            ml_flags: ffi::METH_NOARGS,
-            ml_doc: ptr::null(),
-        },
-        ffi::PyMethodDef {
-            ml_name: c"__exit__".as_ptr(),
-            ml_meth: ffi::PyMethodDefPointer {
-                PyCFunctionFast: exit,
+/// The methods of a type: what `with` calls, and what a program calls by name.
+pub(crate) struct Methods {
+    pub(crate) enter: ffi::PyCFunction,
+    pub(crate) exit: ffi::PyCFunctionFast,
+    pub(crate) set_metadata: ffi::PyCFunctionWithKeywords,
+    pub(crate) is_enabled: ffi::PyCFunction,
+}
+
+impl Methods {
+    /// As a slot of a type. The table lives as long as the type: for ever.
+    pub(crate) fn slot(&self) -> ffi::PyType_Slot {
+        let table: &'static mut [ffi::PyMethodDef] = Box::leak(Box::new([
+            ffi::PyMethodDef {
+                ml_name: c"__enter__".as_ptr(),
+                ml_meth: ffi::PyMethodDefPointer {
+                    PyCFunction: self.enter,
+                },
+                ml_flags: ffi::METH_NOARGS,
+                ml_doc: ptr::null(),
             },
-            ml_flags: ffi::METH_FASTCALL,
-            ml_doc: ptr::null(),
-        },
-        ffi::PyMethodDef {
-            ml_name: c"set_metadata".as_ptr(),
-            ml_meth: ffi::PyMethodDefPointer {
-                PyCFunctionWithKeywords: set_metadata,
+            ffi::PyMethodDef {
+                ml_name: c"__exit__".as_ptr(),
+                ml_meth: ffi::PyMethodDefPointer {
+                    PyCFunctionFast: self.exit,
+                },
+                ml_flags: ffi::METH_FASTCALL,
+                ml_doc: ptr::null(),
             },
-            ml_flags: ffi::METH_VARARGS | ffi::METH_KEYWORDS,
-            ml_doc: texts::SET_METADATA.as_ptr(),
-        },
-        ffi::PyMethodDef {
-            ml_name: c"is_enabled".as_ptr(),
-            ml_meth: ffi::PyMethodDefPointer {
-                PyCFunction: is_enabled,
+            ffi::PyMethodDef {
+                ml_name: c"set_metadata".as_ptr(),
+                ml_meth: ffi::PyMethodDefPointer {
+                    PyCFunctionWithKeywords: self.set_metadata,
+                },
+                ml_flags: ffi::METH_VARARGS | ffi::METH_KEYWORDS,
+                ml_doc: texts::SET_METADATA.as_ptr(),
             },
-            ml_flags: ffi::METH_NOARGS | ffi::METH_STATIC,
-            ml_doc: texts::IS_ENABLED.as_ptr(),
-        },
-        ffi::PyMethodDef::zeroed(),
-    ]
+            ffi::PyMethodDef {
+                ml_name: c"is_enabled".as_ptr(),
+                ml_meth: ffi::PyMethodDefPointer {
+                    PyCFunction: self.is_enabled,
+                },
+                ml_flags: ffi::METH_NOARGS | ffi::METH_STATIC,
+                ml_doc: texts::IS_ENABLED.as_ptr(),
+            },
+            ffi::PyMethodDef::zeroed(),
+        ]));
+        slot(ffi::Py_tp_methods, table.as_mut_ptr().cast())
+    }
 }
 
 fn getters() -> [ffi::PyGetSetDef; 4] {

@@ -10,7 +10,6 @@
     reason = "types made with the C interface, as in the module `annotation`"
 )]
 
-use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -18,7 +17,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::annotation::{self, Annotation, make_type_with, slot};
+use crate::annotation::{self, Annotation, Methods, make_type_with};
 use crate::{pjrt, texts};
 
 /// jaxlib's annotation type, once it was found; never given back.
@@ -32,49 +31,19 @@ static IS_OURS: AtomicBool = AtomicBool::new(false);
 pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let base = module.getattr("Trace")?;
-    let methods: &'static mut [ffi::PyMethodDef] = Box::leak(Box::new([
-        ffi::PyMethodDef {
-            ml_name: c"__enter__".as_ptr(),
-            ml_meth: ffi::PyMethodDefPointer { PyCFunction: enter },
-            ml_flags: ffi::METH_NOARGS,
-            ml_doc: ptr::null(),
-        },
-        ffi::PyMethodDef {
-            ml_name: c"__exit__".as_ptr(),
-            ml_meth: ffi::PyMethodDefPointer {
-                PyCFunctionFast: exit,
-            },
-            ml_flags: ffi::METH_FASTCALL,
-            ml_doc: ptr::null(),
-        },
-        ffi::PyMethodDef {
-            ml_name: c"set_metadata".as_ptr(),
-            ml_meth: ffi::PyMethodDefPointer {
-                PyCFunctionWithKeywords: set_metadata,
-            },
-            ml_flags: ffi::METH_VARARGS | ffi::METH_KEYWORDS,
-            ml_doc: texts::SET_METADATA.as_ptr(),
-        },
-        ffi::PyMethodDef {
-            ml_name: c"is_enabled".as_ptr(),
-            ml_meth: ffi::PyMethodDefPointer {
-                PyCFunction: is_enabled,
-            },
-            ml_flags: ffi::METH_NOARGS | ffi::METH_STATIC,
-            ml_doc: texts::IS_ENABLED.as_ptr(),
-        },
-        ffi::PyMethodDef::zeroed(),
-    ]));
+    let methods = Methods {
+        enter,
+        exit,
+        set_metadata,
+        is_enabled,
+    };
     let trace = make_type_with(
         py,
         c"stepscope._core.TraceAnnotation",
         texts::TRACE_ANNOTATION,
         annotation::new_span,
         Some(&base),
-        &[slot(
-            ffi::Py_tp_methods,
-            methods.as_mut_ptr().cast::<c_void>(),
-        )],
+        &[methods.slot()],
     )?;
     let step = make_type_with(
         py,
