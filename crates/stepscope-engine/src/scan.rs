@@ -17,25 +17,31 @@
 //!
 //! Cost: one directory listing per folder and one `stat` per trace file; no sorting across folders.
 
+mod look;
+
 use std::ffi::OsStr;
 use std::fs::{FileType, Metadata};
 use std::path::{Path, PathBuf};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_formats::detect::Evidence;
-use stepscope_formats::{Format, detect, gzip};
+use stepscope_formats::{Format, detect};
 
 use crate::error::{EngineError, RunProblem};
 use crate::files::{Stamp, reason};
 use crate::group;
 use crate::names::{self, NameClass};
 
+pub(crate) use look::head_of;
+use look::{
+    SNIFF_BYTES, has_events, is_perfetto_twin, is_session, kinds_of, lossy_name, recorded,
+    same_file,
+};
+
 /// Most directory entries that one scan looks at.
 const MAX_ENTRIES: u64 = 1_000_000;
 /// Most problems that one scan keeps.
 const MAX_PROBLEMS: usize = 100;
-/// First bytes that decide whether a `.json` is a trace.
-const SNIFF_BYTES: usize = 64 << 10;
 /// How the folders begin in which recorders keep their journals (`docs/reference/journal.md`).
 const JOURNAL_PREFIX: &[u8] = b".stepscope-journal-";
 const SKIPPED_FOLDERS: &[&str] = &["node_modules", "__pycache__", "site-packages"];
@@ -543,95 +549,6 @@ impl Walk<'_> {
             });
         }
     }
-}
-
-/// Whether the first bytes of a `.json` hold the list of events. Much JSON has a key or two in
-/// common with traces; a list of runs must not fill with it. (Named by the user, such a file is
-/// opened all the same.)
-fn has_events(path: &Path) -> bool {
-    let contains = |head: &[u8], word: &[u8]| head.windows(word.len()).any(|part| part == word);
-    [SNIFF_BYTES, detect::PREFIX_BYTES].into_iter().any(|most| {
-        head_of(path, most).is_ok_and(|head| {
-            let is_list = head.trim_ascii_start().first() == Some(&b'[');
-            contains(
-                &head,
-                if is_list {
-                    b"\"ph\""
-                } else {
-                    b"\"traceEvents\""
-                },
-            )
-        })
-    })
-}
-
-/// Whether a folder is a session of XProf's layout.
-fn is_session(folder: &Path) -> bool {
-    let named = |path: Option<&Path>, name: &str| {
-        path.and_then(Path::file_name)
-            .is_some_and(|found| found == name)
-    };
-    named(folder.parent(), "profile") && named(folder.parent().and_then(Path::parent), "plugins")
-}
-
-/// `perfetto_trace.json.gz`, which JAX writes beside `HOST.trace.json.gz`.
-fn is_perfetto_twin(file: &FoundFile) -> bool {
-    names::stem(&file.name) == "perfetto_trace"
-}
-
-fn same_file(a: Stamp, b: Stamp) -> bool {
-    a.inode != 0 && (a.inode, a.device) == (b.inode, b.device)
-}
-
-fn lossy_name(path: &Path) -> String {
-    path.file_name()
-        .unwrap_or(path.as_os_str())
-        .to_string_lossy()
-        .into_owned()
-}
-
-/// The first bytes of a file, inflated if need be.
-pub(crate) fn head_of(path: &Path, most: usize) -> Result<Vec<u8>, std::io::Error> {
-    use std::io::Read;
-    let file = std::fs::File::open(path)?;
-    let mut head = Vec::new();
-    file.take(most as u64).read_to_end(&mut head)?;
-    if gzip::is_gzip(&head) {
-        return Ok(gzip::inflate_prefix(&head, most));
-    }
-    Ok(head)
-}
-
-/// When a file was recorded: the time in its name, or the session's, or its last change.
-///
-/// A session's name is local time of a place that the file does not tell. Where the last change
-/// is within a day of it, the change is the same moment told exactly.
-fn recorded(file: &FoundFile, session: Option<&OsStr>) -> Option<i64> {
-    const DAY_NS: i64 = 26 * 3_600 * 1_000_000_000;
-    if let Some(time) = names::time_in_name(names::stem(&file.name)) {
-        return Some(time);
-    }
-    let changed = file.stamp.modified_ns;
-    let named = session.and_then(|name| names::session_time(&name.to_string_lossy()));
-    match named {
-        Some(named) if changed.abs_diff(named) > DAY_NS.unsigned_abs() => Some(named),
-        _ => (changed != 0).then_some(changed),
-    }
-}
-
-/// Badges that a name alone tells; the content tells the rest.
-fn kinds_of(file: &FoundFile) -> Vec<String> {
-    let name = file.name.to_ascii_lowercase();
-    let kind = if name.contains(".pt.trace.json") {
-        "PyTorch"
-    } else if name.starts_with("neuron_") {
-        "NEURON"
-    } else if file.class == NameClass::Perfetto {
-        "Perfetto"
-    } else {
-        return Vec::new();
-    };
-    vec![kind.to_owned()]
 }
 
 #[cfg(test)]

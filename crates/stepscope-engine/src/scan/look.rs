@@ -1,0 +1,102 @@
+//! What one path tells: its name, its first bytes, its stamp.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use stepscope_formats::{detect, gzip};
+
+use super::FoundFile;
+use crate::files::Stamp;
+use crate::names::{self, NameClass};
+
+/// First bytes that decide whether a `.json` is a trace.
+pub(super) const SNIFF_BYTES: usize = 64 << 10;
+
+/// Whether the first bytes of a `.json` hold the list of events. Much JSON has a key or two in
+/// common with traces; a list of runs must not fill with it. (Named by the user, such a file is
+/// opened all the same.)
+pub(super) fn has_events(path: &Path) -> bool {
+    let contains = |head: &[u8], word: &[u8]| head.windows(word.len()).any(|part| part == word);
+    [SNIFF_BYTES, detect::PREFIX_BYTES].into_iter().any(|most| {
+        head_of(path, most).is_ok_and(|head| {
+            let is_list = head.trim_ascii_start().first() == Some(&b'[');
+            contains(
+                &head,
+                if is_list {
+                    b"\"ph\""
+                } else {
+                    b"\"traceEvents\""
+                },
+            )
+        })
+    })
+}
+
+/// Whether a folder is a session of XProf's layout.
+pub(super) fn is_session(folder: &Path) -> bool {
+    let named = |path: Option<&Path>, name: &str| {
+        path.and_then(Path::file_name)
+            .is_some_and(|found| found == name)
+    };
+    named(folder.parent(), "profile") && named(folder.parent().and_then(Path::parent), "plugins")
+}
+
+/// `perfetto_trace.json.gz`, which JAX writes beside `HOST.trace.json.gz`.
+pub(super) fn is_perfetto_twin(file: &FoundFile) -> bool {
+    names::stem(&file.name) == "perfetto_trace"
+}
+
+pub(super) fn same_file(a: Stamp, b: Stamp) -> bool {
+    a.inode != 0 && (a.inode, a.device) == (b.inode, b.device)
+}
+
+pub(super) fn lossy_name(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or(path.as_os_str())
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// The first bytes of a file, inflated if need be.
+pub(crate) fn head_of(path: &Path, most: usize) -> Result<Vec<u8>, std::io::Error> {
+    use std::io::Read;
+    let file = std::fs::File::open(path)?;
+    let mut head = Vec::new();
+    file.take(most as u64).read_to_end(&mut head)?;
+    if gzip::is_gzip(&head) {
+        return Ok(gzip::inflate_prefix(&head, most));
+    }
+    Ok(head)
+}
+
+/// When a file was recorded: the time in its name, or the session's, or its last change.
+///
+/// A session's name is local time of a place that the file does not tell. Where the last change
+/// is within a day of it, the change is the same moment told exactly.
+pub(super) fn recorded(file: &FoundFile, session: Option<&OsStr>) -> Option<i64> {
+    const DAY_NS: i64 = 26 * 3_600 * 1_000_000_000;
+    if let Some(time) = names::time_in_name(names::stem(&file.name)) {
+        return Some(time);
+    }
+    let changed = file.stamp.modified_ns;
+    let named = session.and_then(|name| names::session_time(&name.to_string_lossy()));
+    match named {
+        Some(named) if changed.abs_diff(named) > DAY_NS.unsigned_abs() => Some(named),
+        _ => (changed != 0).then_some(changed),
+    }
+}
+
+/// Badges that a name alone tells; the content tells the rest.
+pub(super) fn kinds_of(file: &FoundFile) -> Vec<String> {
+    let name = file.name.to_ascii_lowercase();
+    let kind = if name.contains(".pt.trace.json") {
+        "PyTorch"
+    } else if name.starts_with("neuron_") {
+        "NEURON"
+    } else if file.class == NameClass::Perfetto {
+        "Perfetto"
+    } else {
+        return Vec::new();
+    };
+    vec![kind.to_owned()]
+}
