@@ -216,6 +216,42 @@ export function memoryTrace() {
   return JSON.stringify({ schemaVersion: 1, traceEvents });
 }
 
+/** One training step with what its memory was for: 4 MiB of a layer for the backward pass, 2 MiB of gradients, … */
+export function trainingMemoryTrace() {
+  const traceEvents = [{ ph: 'M', pid: 100, name: 'process_name', args: { name: 'python' } }];
+  const base = 1_700_000_000;
+  const slice = (name, cat, tid, ts, dur) =>
+    traceEvents.push({ ph: 'X', name, cat, pid: 100, tid, ts: base + ts, dur, args: {} });
+  slice('ProfilerStep#1', 'user_annotation', 1, 0, 200);
+  slice('train.py(31): step', 'python_function', 1, 1, 190);
+  slice('nn.Module: Linear_0', 'python_function', 1, 5, 45);
+  slice('aten::linear', 'cpu_op', 1, 10, 30);
+  slice('autograd::engine::evaluate_function: AddmmBackward0', 'cpu_op', 2, 80, 50);
+  slice('Optimizer.step#SGD.step', 'user_annotation', 1, 140, 40);
+  let total = 0;
+  for (const [us, tid, address, mib] of [
+    [20, 1, 4096, 4],
+    [25, 1, 8192, 1],
+    [30, 1, 8192, -1],
+    [90, 2, 16_384, 2],
+    [120, 2, 4096, -4],
+    [150, 1, 32_768, 1],
+  ]) {
+    total += mib * 2 ** 20;
+    traceEvents.push({
+      ph: 'i',
+      s: 't',
+      name: '[memory]',
+      cat: 'cpu_instant_event',
+      pid: 100,
+      tid,
+      ts: base + us,
+      args: { 'Total Allocated': total, Bytes: mib * 2 ** 20, Addr: address, 'Device Id': -1, 'Device Type': 0 },
+    });
+  }
+  return JSON.stringify({ schemaVersion: 1, traceEvents });
+}
+
 // ---- XSpace, written by hand: enough for a large run ----
 
 function varint(out, at, value) {
@@ -310,6 +346,7 @@ export function buildFixtures(root) {
   put('pages/torch.pt.trace.json', torch.text);
   put('pages/operators.pt.trace.json', operatorTrace());
   put('pages/memory.pt.trace.json', memoryTrace());
+  put('pages/training.pt.trace.json', trainingMemoryTrace());
   const more = {
     j: join(TRACES, 'jax_cpu/sharded4/plugins'),
     l: join(TRACES, 'lightning/fit_simple/fit-report.txt'),

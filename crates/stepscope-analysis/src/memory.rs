@@ -12,6 +12,8 @@
 //! in_use(t)  = sum of alive(t) + what was allocated before the recording and is still there
 //! ```
 
+pub mod owners;
+
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;

@@ -12,6 +12,7 @@
 //! Keys wear their units (`total_ns`, `size_bytes`), shares are of one. Times are nanoseconds from
 //! the run start ([`run_start`]). A number that is not finite is no number: it is empty (`null`).
 
+pub mod html;
 mod wire;
 
 use std::borrow::Cow;
@@ -336,15 +337,20 @@ pub fn duration(ns: f64) -> String {
     format!("{} {unit}", significant(value))
 }
 
-/// A size in a sentence, in powers of ten: `3.04 MB`.
+/// A size in a sentence, in powers of 1024 as the viewer shows it: `2.90 MiB`.
 pub fn bytes(number: f64) -> String {
-    let (value, unit) = match number.abs() {
-        size if size >= 1e9 => (number / 1e9, "GB"),
-        size if size >= 1e6 => (number / 1e6, "MB"),
-        size if size >= 1e3 => (number / 1e3, "kB"),
-        _ => return format!("{number} B"),
-    };
-    format!("{} {unit}", significant(value))
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if number.abs() < 999.5 {
+        return format!("{number} B");
+    }
+    let mut value = number / 1024.0;
+    let mut step = 0;
+    // 1000 KiB reads better as 0.98 MiB.
+    while value.abs() >= 999.5 && step + 1 < UNITS.len() {
+        value /= 1024.0;
+        step += 1;
+    }
+    format!("{} {}", significant(value), UNITS[step])
 }
 
 /// A part of one in a sentence: `23.4 %`.
@@ -394,7 +400,8 @@ mod tests {
         assert_eq!(duration(41_234_567.0), "41.2 ms");
         assert_eq!(duration(0.0), "0 ns");
         assert_eq!(bytes(999.0), "999 B");
-        assert_eq!(bytes(3_039_638.0), "3.04 MB");
+        assert_eq!(bytes(3_039_638.0), "2.90 MiB");
+        assert_eq!(bytes(1_023_900.0), "0.98 MiB");
         assert_eq!(share(0.2344), "23.4 %");
     }
 

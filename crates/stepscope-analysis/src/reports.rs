@@ -150,7 +150,7 @@ pub const KINDS: &[Kind] = &[
         name: "memory",
         title: "Memory",
         question: "What filled the memory, and when?",
-        by: &["op", "stack", "allocator"],
+        by: &["op", "category", "layer", "stack", "allocator"],
         make: memory::make,
     },
     Kind {

@@ -108,14 +108,15 @@ pub struct Info {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  stepscope report LOGDIR steps\n  \
         stepscope report LOGDIR steps --by step --format csv\n  \
+        stepscope report LOGDIR all --format html > report.html\n  \
         stepscope report list\n\n\
-        Kinds: steps (how long the steps took, and the share of each label).\n\
+        'all' makes every report, as one HTML file that needs nothing else.\n\
         A directory with several runs: the newest, or the one that --run names.")]
 pub struct Report {
     /// A trace file, a session's folder or a log directory
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
-    /// Which analysis; 'list' tells all of them and what they answer
+    /// Which analysis; 'list' tells all of them and what they answer, 'all' is one page of all
     #[arg(value_name = "KIND", default_value = "steps")]
     pub kind: String,
     /// What the rows are; each kind has its own, 'list' tells them
@@ -146,14 +147,18 @@ pub enum Format {
     Json,
     /// For issues and pages.
     Md,
+    /// One file for a browser or a printer, that works without a network.
+    Html,
 }
 
 /// `stepscope convert`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  stepscope convert vm.xplane.pb trace.json.gz\n  \
-        stepscope convert trace.json.gz trace.pftrace\n\n\
-        The extension of OUT decides: .xplane.pb, .json, .json.gz, .pftrace.\n\
+        stepscope convert trace.json.gz trace.pftrace\n  \
+        stepscope convert trace.json.gz events.parquet\n\n\
+        The extension of OUT decides: .xplane.pb, .json, .json.gz, .pftrace; .csv and\n\
+        .parquet hold the events as rows.\n\
         OUT appears when it is whole; IN is never overwritten."
 )]
 pub struct Convert {

@@ -16,7 +16,7 @@ pub fn run(asked: &args::Convert, out: &mut dyn Write) -> Result<(), CliError> {
     let shown = asked.output.display();
     if OutputFormat::of_name(&asked.output).is_none() {
         return Err(CliError::usage(format!(
-            "the name tells no format, {shown}, end it in .xplane.pb, .json, .json.gz or .pftrace"
+            "the name tells no format, {shown}, end it in .xplane.pb, .json, .json.gz, .pftrace, .csv or .parquet"
         )));
     }
     let context = Arc::new(ReadContext::new(asked.reading.limits()));

@@ -13,6 +13,8 @@ use crate::text::{self, Align, Grid, clean, short};
 
 /// Most characters of a cell on a terminal.
 const WIDEST: usize = 60;
+/// In place of a kind: every report.
+const ALL: &str = "all";
 
 /// Runs the command.
 pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
@@ -21,13 +23,30 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
         return list(out);
     }
     // Before a large trace is opened.
-    let kind = reports::kind(&asked.kind).map_err(|error| usage(&error))?;
+    let kind = if asked.kind == ALL {
+        if asked.format != Format::Html {
+            return Err(CliError::usage(
+                "'all' is one page, say --format html; or name one kind, 'stepscope report list' tells them",
+            ));
+        }
+        None
+    } else {
+        Some(reports::kind(&asked.kind).map_err(|error| usage(&error))?)
+    };
     let options = Options {
         by: asked.by.clone(),
         top: asked.top,
         range: None,
     };
-    kind.check(&options).map_err(|error| usage(&error))?;
+    match kind {
+        Some(kind) => kind.check(&options).map_err(|error| usage(&error))?,
+        None if asked.by.is_some() => {
+            return Err(CliError::usage(
+                "--by belongs to one kind of report, not to 'all'",
+            ));
+        }
+        None => {}
+    }
     let mut engine = EngineOptions::new(vec![asked.path.clone()]);
     engine.use_cache = !asked.reading.no_cache;
     engine.limits = asked.reading.limits();
@@ -38,6 +57,13 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
     for problem in &opened.problems {
         notes.push(format!("not whole: {}: {}", problem.file, problem.reason));
     }
+    let Some(kind) = kind.filter(|_| asked.format != Format::Html) else {
+        let named: Vec<&str> = kind.iter().map(|kind| kind.name).collect();
+        let page = opened.page(&named, &options, &Cancel::default());
+        out.write_all(page.map_err(|error| usage(&error))?.as_bytes())?;
+        engine.flush_cache();
+        return Ok(());
+    };
     let made = opened.report(kind.name, &options, &Cancel::default());
     let mut report = Report::clone(&*made.map_err(|error| usage(&error))?);
     report.notes.splice(0..0, notes);
@@ -46,6 +72,8 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
         Format::Csv => grid(&report.table, Units::InTitles).print_csv(out)?,
         Format::Md => print_markdown(&report, out)?,
         Format::Json => print_json(&opened.name, &report, out)?,
+        // Written above.
+        Format::Html => {}
     }
     engine.flush_cache();
     Ok(())

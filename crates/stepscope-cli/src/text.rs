@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(duration(41_234_567.0), "41.2 ms");
         assert_eq!(duration(0.0), "0 ns");
         assert_eq!(bytes(999), "999 B");
-        assert_eq!(bytes(3_039_638), "3.04 MB");
+        assert_eq!(bytes(3_039_638), "2.90 MiB");
         assert_eq!(share(0.2344), "23.4 %");
     }
 

@@ -21,6 +21,7 @@ use crate::engine::{EngineOptions, open_found};
 use crate::error::EngineError;
 use crate::files::Stamp;
 use crate::recover;
+use crate::rows::{RowFormat, write_rows};
 use crate::scan::{FoundRun, Sniffed};
 
 /// Formats that `convert` can write, by extension.
@@ -34,6 +35,10 @@ pub enum OutputFormat {
     ChromeJsonGz,
     /// `.pftrace`, `.perfetto-trace`.
     Perfetto,
+    /// `.csv`: events as rows.
+    Csv,
+    /// `.parquet`: events as rows.
+    Parquet,
 }
 
 impl OutputFormat {
@@ -49,6 +54,10 @@ impl OutputFormat {
             Some(Self::ChromeJson)
         } else if ends(".pftrace") || ends(".perfetto-trace") {
             Some(Self::Perfetto)
+        } else if ends(".csv") {
+            Some(Self::Csv)
+        } else if ends(".parquet") {
+            Some(Self::Parquet)
         } else {
             None
         }
@@ -88,7 +97,7 @@ pub fn convert(
     let Some(format) = OutputFormat::of_name(output) else {
         return Err(refused(
             "its name tells no format",
-            "end it in .xplane.pb, .json, .json.gz or .pftrace",
+            "end it in .xplane.pb, .json, .json.gz, .pftrace, .csv or .parquet",
         ));
     };
     if output.is_dir() {
@@ -213,6 +222,8 @@ fn write(trace: &Trace, format: OutputFormat, file: File) -> io::Result<u64> {
             trace.pour(&mut sink);
             sink.finish()?
         }
+        OutputFormat::Csv => write_rows(trace, None, RowFormat::Csv, out)?,
+        OutputFormat::Parquet => write_rows(trace, None, RowFormat::Parquet, out)?,
     };
     let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
     file.sync_all()?;

@@ -4,7 +4,7 @@
 //! Reading order: [`Engine`] (many runs, watched) and [`open_path`] (one path, once), then the
 //! rooms behind them: `scan` with `names` and `group` (what is a run), `open` (files to trace),
 //! `files` (bytes that survive a file that shrinks), `source` (arguments, late), `cache`, `hash`,
-//! `watch`, `recover`, `convert`.
+//! `watch`, `recover`, `convert`, `rows` (events as a table).
 //!
 //! **Invariant:** a bad file never spoils a good one: it is a [`RunProblem`], or the error of its
 //! own run. (`tests/it`)
@@ -22,6 +22,7 @@ mod names;
 mod open;
 mod open_path;
 mod recover;
+mod rows;
 mod run;
 mod scan;
 mod source;
@@ -32,6 +33,7 @@ pub use engine::{Engine, EngineEvent, EngineOptions};
 pub use error::{EngineError, RunProblem};
 pub use open_path::{Opened, PathReport, expected_bytes, open_each, open_path};
 pub use recover::recover;
+pub use rows::{RowFormat, write_rows};
 pub use run::{Run, RunState, RunSummary};
 pub use stepscope::recover::RecoveredRun;
 pub use stepscope_analysis as analysis;

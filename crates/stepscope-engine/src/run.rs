@@ -1,11 +1,13 @@
 //! What is known of a run: listed (names only) and opened.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use stepscope_analysis::parallel::Cancel;
-use stepscope_analysis::report::Report;
-use stepscope_analysis::reports::{self, Options, ReportError};
+use stepscope_analysis::report::html::{self, Head, Part};
+use stepscope_analysis::report::{self, Report};
+use stepscope_analysis::reports::{self, Kind, Options, ReportError};
 use stepscope_model::Severity;
 use stepscope_store::Trace;
 
@@ -131,6 +133,73 @@ impl Run {
         }
         kept.push((wanted, Arc::clone(&report)));
         Ok(report)
+    }
+
+    /// Reports as one HTML file that needs nothing else: these kinds, or all of them when none is
+    /// named.
+    ///
+    /// Fails as [`report`](Self::report) does.
+    pub fn page(
+        &self,
+        kinds: &[&str],
+        options: &Options,
+        cancel: &Cancel,
+    ) -> Result<String, ReportError> {
+        let chosen: Vec<&Kind> = if kinds.is_empty() {
+            // The overview holds the findings.
+            let all = reports::KINDS.iter();
+            all.filter(|kind| kind.name != "findings").collect()
+        } else {
+            let named = kinds.iter().map(|name| reports::kind(name));
+            named.collect::<Result<_, _>>()?
+        };
+        let mut made = Vec::with_capacity(chosen.len());
+        for kind in chosen {
+            made.push((kind, self.report(kind.name, options, cancel)?));
+        }
+        let parts: Vec<Part<'_>> = made
+            .iter()
+            .map(|(kind, report)| Part {
+                title: kind.title,
+                question: kind.question,
+                report,
+            })
+            .collect();
+        Ok(html::page(&self.head(options), &parts))
+    }
+
+    fn head(&self, options: &Options) -> Head<'_> {
+        let mut facts = Vec::new();
+        if !self.kinds.is_empty() {
+            facts.push(("kind".to_owned(), self.kinds.join(", ")));
+        }
+        let hosts: BTreeSet<&str> = self
+            .trace
+            .files()
+            .iter()
+            .map(|file| file.spec.host.as_str())
+            .filter(|host| !host.is_empty())
+            .collect();
+        if !hosts.is_empty() {
+            let hosts: Vec<&str> = hosts.into_iter().collect();
+            facts.push(("hosts".to_owned(), hosts.join(", ")));
+        }
+        if let Some(range) = &options.range {
+            let start = report::run_start(&self.trace);
+            let at = |time| report::duration(report::since_start_ns(start, time));
+            facts.push((
+                "range".to_owned(),
+                format!("{} to {}", at(range.start), at(range.end)),
+            ));
+        }
+        for problem in &self.problems {
+            let what = format!("{}: {}", problem.file, problem.reason);
+            facts.push(("not whole".to_owned(), what));
+        }
+        Head {
+            run: &self.name,
+            facts,
+        }
     }
 
     /// What is wrong with the run as a whole, now: also that a file changed since it was opened.

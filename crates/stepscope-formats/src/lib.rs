@@ -9,6 +9,7 @@
 pub mod detect;
 mod error;
 pub mod gzip;
+pub mod parquet;
 #[cfg(any(test, feature = "probe"))]
 pub mod probe;
 #[cfg(feature = "profiles")]

@@ -124,7 +124,7 @@ impl<S: Send + Sync> FromRequestParts<S> for RunRequest {
 }
 
 /// Stops the work when the answer is not waited for any more (the connection was closed).
-struct StopOnDrop(Arc<Cancel>);
+pub(crate) struct StopOnDrop(pub(crate) Arc<Cancel>);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {

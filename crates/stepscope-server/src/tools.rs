@@ -69,7 +69,7 @@ const TOOLS: &[(&str, &str, &str, &[&str])] = &[
 ];
 
 /// Tools of the list above that are not built yet.
-const COMING: &[&str] = &["hlo-memory", "graph", "input", "roofline", "compare", "sql"];
+const COMING: &[&str] = &["hlo-memory", "graph", "roofline", "compare", "sql"];
 
 /// Further names of tools for runs of Neuron devices: id, page, title, aliases.
 const NEURON: &[(&str, &str, &str, &[&str])] = &[

@@ -47,10 +47,23 @@ function aliveRow(value: Json, name: (allocator: number) => string): ReportRow |
   return {
     size_bytes: asNumber(fields['bytes']),
     op: asText(fields['op']),
+    category: asText(fields['category']),
+    layer: asText(fields['layer']),
+    line: asText(fields['line']),
     allocator: name(asNumber(fields['allocator']) ?? 0),
     allocated_at_ns: asNumber(fields['allocatedNs']),
     freed_at_ns: asNumber(fields['freedNs']),
     event: asNumber(asObject(fields['event'])?.['id']),
+  };
+}
+
+function groupRow(value: Json): AliveAt['groups'][number]['rows'][number] | undefined {
+  const fields = asObject(value);
+  if (fields === undefined) return undefined;
+  return {
+    name: asText(fields['name']) ?? '',
+    bytes: asNumber(fields['bytes']) ?? 0,
+    count: asNumber(fields['count']) ?? 0,
   };
 }
 
@@ -76,5 +89,10 @@ export async function fetchAlive(
     totalBytes: asNumber(body['totalBytes']) ?? 0,
     unknownBytes: asNumber(body['unknownBytes']) ?? 0,
     rows,
+    groups: asArray(body['groups']).flatMap((item) => {
+      const fields = asObject(item);
+      const by = asText(fields?.['by']);
+      return by === undefined ? [] : [{ by, rows: asArray(fields?.['rows']).flatMap((row) => groupRow(row) ?? []) }];
+    }),
   };
 }

@@ -101,6 +101,7 @@ function summaryOf(value: Json): RunSummary | undefined {
     steps: asNumber(fields['steps']),
     stepNs: asNumber(fields['stepNs']),
     durationNs: asNumber(fields['durationNs']),
+    profiles: asNumber(fields['profiles']),
     recordedUnixMs: Number.isNaN(recorded) ? undefined : recorded,
     bytes: asNumber(fields['bytes']) ?? 0,
     state: STATES.find((state) => state === fields['state']) ?? 'listed',
@@ -557,6 +558,6 @@ export const saveNotes = async (run: string, notes: readonly Note[]): Promise<re
 /** Address of a download, for a link. */
 export const exportUrl = (
   run: string,
-  format: 'perfetto' | 'chrome',
+  format: 'perfetto' | 'chrome' | 'csv' | 'parquet' | 'html',
   range?: { readonly startNs: number; readonly endNs: number },
 ): string => below(`/api/v1${path(run, `/export${query({ format, t0: range?.startNs, t1: range?.endNs })}`)}`);

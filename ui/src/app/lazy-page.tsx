@@ -24,6 +24,7 @@ const LOADERS = {
   ops: () => import('../pages/ops/page.tsx'),
   kernels: () => import('../pages/kernels/page.tsx'),
   memory: () => import('../pages/memory/page.tsx'),
+  input: () => import('../pages/input/page.tsx'),
   ranks: () => import('../pages/ranks/page.tsx'),
   reports: () => import('../pages/reports/page.tsx'),
 } satisfies Record<string, () => Promise<{ default: Page }>>;

@@ -27,6 +27,13 @@ export interface AliveAt {
   /** In use, but allocated before the recording began. */
   readonly unknownBytes: number;
   readonly rows: readonly ReportRow[];
+  /** Sums of all that is alive, by what is known of it. */
+  readonly groups: readonly AliveGroups[];
+}
+
+export interface AliveGroups {
+  readonly by: string;
+  readonly rows: readonly { readonly name: string; readonly bytes: number; readonly count: number }[];
 }
 
 const text = (key: string, title: string) => ({ key, title, unit: 'text' }) as const;
@@ -36,6 +43,9 @@ export const aliveTable = (alive: AliveAt): ReportTable => ({
   columns: [
     text('op', 'Operator'),
     { key: 'size_bytes', title: 'Size', unit: 'bytes' },
+    text('category', 'For what (est.)'),
+    text('layer', 'Layer'),
+    text('line', 'Line'),
     text('allocator', 'Allocator'),
     ns('allocated_at_ns', 'Allocated at'),
     ns('freed_at_ns', 'Freed at'),
@@ -60,17 +70,14 @@ export const curveTable = (curve: MemoryCurve): ReportTable => ({
   leftOut: 0,
 });
 
-/** How much of what is alive each operator holds, the most first. Pure. */
-export function byOperator(
-  rows: readonly ReportRow[],
-): readonly { readonly op: string; readonly bytes: number; readonly count: number }[] {
-  const sums = new Map<string, { op: string; bytes: number; count: number }>();
-  for (const row of rows) {
-    const op = typeof row['op'] === 'string' && row['op'] !== '' ? row['op'] : '(no operator)';
-    const sum = sums.get(op) ?? { op, bytes: 0, count: 0 };
-    sum.bytes += typeof row['size_bytes'] === 'number' ? row['size_bytes'] : 0;
-    sum.count += 1;
-    sums.set(op, sum);
-  }
-  return [...sums.values()].sort((a, b) => b.bytes - a.bytes);
-}
+/** What groups are called. */
+export const GROUP_TITLES: Readonly<Record<string, string>> = {
+  op: 'Operator',
+  category: 'For what (est.)',
+  layer: 'Layer',
+  line: 'Line of the program',
+};
+
+/** The chosen grouping, else the first that there is. Pure. */
+export const groupOf = (alive: AliveAt, by: string | undefined): AliveGroups | undefined =>
+  alive.groups.find((group) => group.by === by) ?? alive.groups[0];

@@ -20,6 +20,8 @@ export interface RunSummary {
   readonly steps: number | undefined;
   readonly stepNs: number | undefined;
   readonly durationNs: number | undefined;
+  /** Profiles that are sums without times, known once it was opened. */
+  readonly profiles: number | undefined;
   readonly recordedUnixMs: number | undefined;
   readonly bytes: number;
   readonly state: RunState;

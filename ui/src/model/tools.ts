@@ -72,7 +72,7 @@ export const TOOLS: readonly Tool[] = [
     'What did the compiler plan to keep in memory?',
   ),
   tool('graph', 'Graph', 'XLA', 'g', ['graph_viewer'], 'How is a compiled program built?'),
-  tool('input', 'Input pipeline', 'General', 'i', ['input_pipeline_analyzer'], 'Do steps wait for input?'),
+  tool('input', 'Input pipeline', 'General', 'i', ['input_pipeline_analyzer'], 'Do steps wait for input?', true),
   tool('roofline', 'Roofline', 'XLA', 'l', ['roofline_model'], 'What limits each operation: compute or memory?'),
   tool(
     'ranks',

@@ -28,6 +28,8 @@ export interface LineChartProps {
   readonly binary?: boolean;
   readonly cursorNs?: number | undefined;
   readonly onCursor?: (ns: number) => void;
+  /** A drag along the chart chose this stretch. */
+  readonly onRange?: ((startNs: number, endNs: number) => void) | undefined;
 }
 
 type Plot = typeof uPlot;
@@ -71,12 +73,17 @@ export function LineChart(props: LineChartProps): JSX.Element {
       grid: { stroke: theme.grid, width: 1 },
       ticks: { stroke: theme.line, width: 1, size: 4 },
     };
+    let isDragged = false;
     plot.current = new made(
       {
         width: widthPx,
         height: heightPx,
         legend: { show: false },
-        cursor: { y: false, drag: { x: false, y: false }, points: { show: false } },
+        cursor: {
+          y: false,
+          drag: { x: latest.current.onRange !== undefined, y: false, setScale: false, dist: 6 },
+          points: { show: false },
+        },
         scales: { x: { time: false }, y: { range: (_, __, max) => [0, max > 0 ? max * 1.06 : 1] } },
         axes: [
           { ...axis, values: (_, splits) => splits.map((ns) => axisTime(ns, (splits[1] ?? 1) - (splits[0] ?? 0))) },
@@ -103,6 +110,15 @@ export function LineChart(props: LineChartProps): JSX.Element {
           }),
         ],
         hooks: {
+          setSelect: [
+            (self) => {
+              const { left, width } = self.select;
+              if (width < 6) return;
+              isDragged = true;
+              latest.current.onRange?.(self.posToVal(left, 'x'), self.posToVal(left + width, 'x'));
+              self.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+            },
+          ],
           draw: [
             (self) => {
               const { cursorNs } = latest.current;
@@ -118,6 +134,10 @@ export function LineChart(props: LineChartProps): JSX.Element {
       element,
     );
     plot.current.over.addEventListener('click', (event) => {
+      // The click that ends a drag is none.
+      const wasDragged = isDragged;
+      isDragged = false;
+      if (wasDragged) return;
       const at = plot.current?.posToVal(event.offsetX, 'x');
       if (at !== undefined) latest.current.onCursor?.(at);
     });

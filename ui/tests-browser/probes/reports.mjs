@@ -1,6 +1,7 @@
 // reports.mjs: the pages made of reports (probes 19, 20, 22, and 25 for these pages).
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { copyFileSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { LATE, OPERATORS, RANK_STEPS, RANKS } from '../fixtures.mjs';
 import { axe, openPage, runIds, settled, stateOf, timelineOf } from '../harness.mjs';
 
@@ -42,6 +43,12 @@ export const reports = [
       const { page, faults } = await openPage(browser, origin);
       const id = await runOf(page, origin, 'fit-report');
       await page.locator(`[data-testid="run-row"][data-run="${id}"]`).getByRole('link').first().click();
+      await page.getByRole('heading', { level: 1, name: 'Ops' }).waitFor({ timeout: 20_000 });
+      await answered(page);
+      await page.goto(origin);
+      const listed = page.locator(`[data-testid="run-row"][data-run="${id}"]`);
+      await listed.getByText('sums, no timeline').waitFor();
+      await listed.getByRole('link').first().click();
       await page.getByRole('heading', { level: 1, name: 'Ops' }).waitFor({ timeout: 20_000 });
       await answered(page);
       const table = page.getByTestId('ops-table');
@@ -264,6 +271,128 @@ export const reports = [
     },
   },
   {
+    name: 'Memory: what is alive is grouped by operator, purpose, layer and line; a drag zooms the curve',
+    async run({ pages, browser }) {
+      const { origin } = await pages();
+      const { page, faults } = await openPage(browser, origin);
+      const id = await runOf(page, origin, 'training');
+      await page.goto(address(origin, id, '/memory?at=100000'));
+      await answered(page);
+      const side = page.getByRole('complementary', { name: 'Alive, in groups' });
+      await side.getByText(/^6\.00 MiB in 2 allocations/).waitFor();
+      const bars = () => side.getByRole('button').allTextContents();
+      for (const [by, expected] of [
+        ['category', [/^activations4\.00 MiB/, /^gradients2\.00 MiB/]],
+        ['layer', [/^Linear_04\.00 MiB/, /^not known2\.00 MiB/]],
+        ['line', [/^train\.py\(31\): step4\.00 MiB/]],
+        ['op', [/^aten::linear4\.00 MiB/]],
+      ]) {
+        await side.getByRole('combobox', { name: 'Group by' }).selectOption(by);
+        const texts = await bars();
+        expected.forEach((pattern, at) => {
+          assert.match(texts[at], pattern, `${by}: ${texts.join(' | ')}`);
+        });
+      }
+      await side.getByRole('combobox', { name: 'Group by' }).selectOption('category');
+      await page.waitForURL(/row=category/);
+      await side.getByRole('button', { name: /^gradients/ }).click();
+      await page.waitForFunction(
+        () => document.querySelectorAll('[data-testid="alive-table"] tbody tr[data-key]').length === 1,
+      );
+      // The curve: a drag shows a part of it, which is the timeline's window, too.
+      const plot = page.locator('.ss-line-chart .u-over');
+      const box = await plot.boundingBox();
+      await page.mouse.move(box.x + box.width * 0.4, box.y + 50);
+      await page.mouse.down();
+      await page.mouse.move(box.x + box.width * 0.7, box.y + 50, { steps: 8 });
+      await page.mouse.up();
+      await page.waitForURL(/[?&]t=\d+/);
+      await page.getByRole('button', { name: 'Whole run' }).click();
+      await page.waitForURL((url) => !url.searchParams.has('t'));
+      assert.deepEqual(faults, []);
+    },
+  },
+  {
+    name: 'Input pipeline: says whether steps wait, and what would tell',
+    async run({ pages, browser }) {
+      const { origin } = await pages();
+      const { page, faults } = await openPage(browser, origin);
+      const id = await runOf(page, origin, 'torch');
+      await page.goto(address(origin, id));
+      await page.getByRole('navigation', { name: 'Tools' }).getByRole('link', { name: 'Input pipeline' }).click();
+      await page.getByRole('heading', { level: 1, name: 'Input pipeline' }).waitFor();
+      await answered(page);
+      const report = await asked(page, id, 'input');
+      assert.equal(await page.getByTestId('page-summary').textContent(), report.sentence);
+      const isUntold = report.summary.verdict === 'cannot tell';
+      assert.equal((await page.getByTestId('input-advice').locator('code').count()) > 0, isUntold);
+      assert.equal(await page.getByTestId('chart-steps').locator('[data-bar]').count(), 3);
+      assert.deepEqual(faults, []);
+    },
+  },
+  {
+    name: 'Reports: all of them as one HTML file that works alone; events as CSV and Parquet',
+    async run({ pages, browser, root }) {
+      const { origin } = await pages();
+      const { page, faults } = await openPage(browser, origin);
+      const id = await runOf(page, origin, 'torch');
+      await page.goto(address(origin, id, '/reports'));
+      const exports = page.getByTestId('exports');
+      await exports.waitFor();
+      const waiting = page.waitForEvent('download');
+      await exports.getByRole('link', { name: 'One HTML file' }).click();
+      const path = join(root, 'report.html');
+      copyFileSync(await (await waiting).path(), path);
+      const known = await page.evaluate(async () => (await (await fetch('/api/v1/reports')).json()).kinds);
+      const made = [];
+      for (const { name } of known) {
+        if (name !== 'findings' && (await asked(page, id, name)).missing === null) made.push(name);
+      }
+      const csv = await page.evaluate(
+        async (run) => (await fetch(`/api/v1/runs/${encodeURIComponent(run)}/export?format=csv`)).text(),
+        id,
+      );
+      const { counts } = await page.evaluate(
+        async (run) => (await fetch(`/api/v1/runs/${encodeURIComponent(run)}`)).json(),
+        id,
+      );
+      assert.equal(csv.trim().split('\n').length, 1 + counts.slices + counts.instants + counts.samples);
+      assert.match(await exports.getByRole('link', { name: 'Parquet' }).getAttribute('href'), /format=parquet/);
+      assert.deepEqual(faults, []);
+      // Offline, from the disk: nothing else is asked for, and its script may run.
+      for (const colorScheme of ['light', 'dark']) {
+        const alone = await openPage(browser, 'file://', { colorScheme, offline: true });
+        await alone.page.goto(`file://${path}`);
+        assert.deepEqual(
+          await alone.page.locator('section[data-report]').evaluateAll((all) => all.map((one) => one.dataset.report)),
+          made,
+        );
+        assert.equal(await alone.page.locator('section#overview svg g').count(), 3, 'bars of steps');
+        const table = alone.page.getByRole('table', { name: 'Operations' }).first();
+        const totals = () =>
+          table.locator('tbody tr').evaluateAll((rows) => rows.map((row) => Number(row.cells[3]?.dataset.v ?? 0)));
+        const head = table.locator('thead th').nth(3);
+        await head.click();
+        assert.equal(await head.getAttribute('aria-sort'), 'descending');
+        const sorted = await totals();
+        assert.deepEqual(
+          sorted,
+          [...sorted].sort((a, b) => b - a),
+        );
+        const grave = await axe(alone.page, `the HTML file, ${colorScheme}`);
+        assert.equal(grave, undefined);
+        assert.deepEqual(alone.traffic.foreign, []);
+        assert.deepEqual(alone.faults, []);
+        // On paper nothing is cut off.
+        await alone.page.emulateMedia({ media: 'print' });
+        const heights = await alone.page
+          .locator('.wide')
+          .evaluateAll((boxes) => boxes.filter((box) => box.scrollHeight > box.clientHeight + 1).length);
+        assert.equal(heights, 0, 'tables are cut in print');
+      }
+    },
+  },
+  {
     name: 'Reports: every one is made or says why not; texts can be taken away',
     async run({ pages, browser }) {
       const { origin } = await pages();
@@ -307,6 +436,7 @@ export const reports = [
         for (const [word, rests] of [
           ['torch', ['', '/ops?row=aten::mm', '/kernels', '/kernels?tab=delays', '/reports?by=torch-table', '/memory']],
           ['memory', ['/memory']],
+          ['training', ['/memory?at=100000&row=category', '/input']],
           ['job', ['/ranks', '']],
         ]) {
           const id = await runOf(page, origin, word);

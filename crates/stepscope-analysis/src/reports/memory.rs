@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, Time, TrackKind};
 use stepscope_store::Trace;
 
+use crate::memory::owners::{Category, Owners, Phase};
 use crate::memory::{Allocator, Memory, Record, Usage};
 use crate::parallel::Cancel;
 use crate::report::{Column, Report, Table, Unit, bytes, duration, run_start, since_start_ns};
@@ -48,6 +49,24 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             })
         }
         Some("allocator") => allocators(trace, &memory, &usages, start),
+        Some("category") => {
+            let owners = Owners::of(trace);
+            grouped(
+                &memory,
+                options,
+                &usages,
+                "category",
+                "For what (estimated)",
+                |_, record| {
+                    let file = memory.file_of(trace, record);
+                    let category = owners.category(file, record);
+                    category.map_or("", Category::title).to_owned()
+                },
+            )
+        }
+        Some("layer") => grouped(&memory, options, &usages, "layer", "Layer", |_, record| {
+            memory.caller(trace, record).layer
+        }),
         _ => grouped(&memory, options, &usages, "op", "Operator", |_, record| {
             memory.op(record).to_owned()
         }),
@@ -75,14 +94,31 @@ fn summarise(report: &mut Report, trace: &Trace, memory: &Memory, at: usize, usa
         .find(|record| record.event == usage.peak_event);
     let op = record.map_or("", |record| memory.op(record));
     let step = step_at(trace, usage.peak_at);
-    let place = match (step, op) {
-        (Some(step), "") => format!(" in step {step}"),
-        (Some(step), op) => format!(" in step {step}, {op}"),
-        (None, "") => String::new(),
-        (None, op) => format!(" in {op}"),
+    let owners = Owners::of(trace);
+    let phase = match record.map(|record| owners.phase(memory.file_of(trace, record), record.at)) {
+        Some(Phase::Backward) => "the backward pass",
+        Some(Phase::Optimizer) => "the optimiser step",
+        _ => "",
     };
+    let step = step.map_or_else(String::new, |step| format!("step {step}"));
+    let places: Vec<&str> = [step.as_str(), phase, op]
+        .into_iter()
+        .filter(|place| !place.is_empty())
+        .collect();
+    let place = if places.is_empty() {
+        String::new()
+    } else {
+        format!(" in {}", places.join(", "))
+    };
+    let most = at_peak(trace, memory, &owners, allocator, usage)
+        .first()
+        .filter(|(_, size)| *size > 0)
+        .map_or_else(String::new, |(category, size)| {
+            let (size, title) = (bytes(*size as f64), category.title());
+            format!(", of that {size} {title} (estimated)")
+        });
     report.sentence = format!(
-        "{} held at most {}{place}, {} after the begin; {} allocations took {} in all.",
+        "{} held at most {}{place}, {} after the begin{most}; {} allocations took {} in all.",
         allocator.name,
         bytes(usage.peak as f64),
         duration(since_start_ns(start, usage.peak_at)),
@@ -132,6 +168,32 @@ fn summarise(report: &mut Report, trace: &Trace, memory: &Memory, at: usize, usa
         Unit::Bytes,
         allocator.capacity,
     );
+}
+
+/// What was alive at an allocator's peak, by what it is for, the most first. Empty where the file
+/// gives no addresses, or holds neither backward passes nor optimiser steps.
+fn at_peak(
+    trace: &Trace,
+    memory: &Memory,
+    owners: &Owners,
+    allocator: &Allocator,
+    usage: &Usage,
+) -> Vec<(Category, i64)> {
+    if !owners.knows_training() {
+        return Vec::new();
+    }
+    let mut sums = Category::ALL.map(|category| (category, 0));
+    for record in memory.alive(allocator, usage.peak_at).0 {
+        let category = owners.category(memory.file_of(trace, record), record);
+        for (known, sum) in &mut sums {
+            if Some(*known) == category {
+                *sum += record.bytes;
+            }
+        }
+    }
+    let mut sums = sums.to_vec();
+    sums.sort_by_key(|(_, sum)| std::cmp::Reverse(*sum));
+    sums
 }
 
 /// The number of the step that contains a moment.

@@ -168,7 +168,7 @@ fn what_is_alive_adds_up_on_every_trace() {
 fn the_report_says_who_and_when() {
     let Some(traces) = folder() else { return };
     let run = open(&traces.join("torch_gpu/h100_qwen.json.gz")).remove(0);
-    for by in ["op", "stack", "allocator"] {
+    for by in ["op", "category", "layer", "stack", "allocator"] {
         let options = Options {
             by: Some(by.to_owned()),
             top: 20,

@@ -13,6 +13,8 @@ use axum::extract::State as Shared;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use stepscope_analysis::parallel::Cancel;
+use stepscope_analysis::reports::{Options, ReportError};
+use stepscope_engine::{RowFormat, write_rows};
 use stepscope_formats::chrome::ChromeSink;
 use stepscope_formats::perfetto::PerfettoSink;
 use stepscope_model::{
@@ -23,7 +25,8 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::problem::Problem;
-use crate::reply::RunRequest;
+use crate::reply::{RunRequest, StopOnDrop};
+use crate::routes::stats::MAX_ROWS;
 use crate::state::State;
 use crate::view::RunView;
 
@@ -31,12 +34,38 @@ use crate::view::RunView;
 const CHUNKS: usize = 8;
 /// Size of a chunk.
 const CHUNK_BYTES: usize = 64 << 10;
+/// Rows of a table of the page when nothing is said.
+const DEFAULT_ROWS: usize = 200;
 
 #[derive(Clone, Copy)]
 enum Format {
     Chrome,
     Perfetto,
-    Coming(&'static str),
+    Rows(RowFormat),
+    Html,
+}
+
+impl Format {
+    /// Of the file's name.
+    const fn ending(self) -> &'static str {
+        match self {
+            Self::Chrome => ".trace.json",
+            Self::Perfetto => ".pftrace",
+            Self::Rows(RowFormat::Csv) => ".csv",
+            Self::Rows(RowFormat::Parquet) => ".parquet",
+            Self::Html => ".html",
+        }
+    }
+
+    const fn media_type(self) -> &'static str {
+        match self {
+            Self::Chrome => "application/json",
+            Self::Perfetto => "application/octet-stream",
+            Self::Rows(RowFormat::Csv) => "text/csv; charset=utf-8",
+            Self::Rows(RowFormat::Parquet) => "application/vnd.apache.parquet",
+            Self::Html => "text/html; charset=utf-8",
+        }
+    }
 }
 
 /// `GET /runs/{run}/export`
@@ -56,31 +85,33 @@ async fn try_export(state: &Arc<State>, request: &RunRequest) -> Result<Response
         &[
             ("perfetto", Format::Perfetto),
             ("chrome", Format::Chrome),
-            ("csv", Format::Coming("CSV")),
-            ("parquet", Format::Coming("Parquet")),
-            ("html", Format::Coming("HTML")),
+            ("csv", Format::Rows(RowFormat::Csv)),
+            ("parquet", Format::Rows(RowFormat::Parquet)),
+            ("html", Format::Html),
         ],
     )?;
-    if let Format::Coming(what) = format {
-        return Err(Problem::coming(&format!("exporting {what}")));
-    }
+    let top = params.number("top", DEFAULT_ROWS, 1..=MAX_ROWS)?;
     let shared = Arc::clone(state);
     let view = tokio::task::spawn_blocking(move || shared.runs.view(run)).await;
     let view = view.map_err(|error| Problem::internal(error.to_string()))?;
     let limited = params.text("t0").is_some() || params.text("t1").is_some();
     let window = limited.then(|| params.window(&view)).transpose()?;
 
-    let (sender, receiver) = mpsc::channel(CHUNKS);
     let name = file_name(&view, format);
-    // Ends by itself when the file is whole or nobody takes it any more.
-    tokio::task::spawn_blocking(move || write(&view, format, window, &sender));
-    let mut response = Body::from_stream(ReceiverStream::new(receiver)).into_response();
-    let headers = response.headers_mut();
-    let kind = match format {
-        Format::Chrome => "application/json",
-        _ => "application/octet-stream",
+    let body = if matches!(format, Format::Html) {
+        Body::from(page(state, view, window, top).await?)
+    } else {
+        let (sender, receiver) = mpsc::channel(CHUNKS);
+        // Ends by itself when the file is whole or nobody takes it any more.
+        tokio::task::spawn_blocking(move || write(&view, format, window, &sender));
+        Body::from_stream(ReceiverStream::new(receiver))
     };
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    let mut response = body.into_response();
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static(format.media_type()),
+    );
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if let Ok(disposition) = HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")) {
         headers.insert(header::CONTENT_DISPOSITION, disposition);
@@ -93,12 +124,36 @@ async fn try_export(state: &Arc<State>, request: &RunRequest) -> Result<Response
 fn file_name(view: &RunView, format: Format) -> String {
     let plain = |letter: &char| letter.is_ascii_alphanumeric() || "._-".contains(*letter);
     let name: String = view.run.id.chars().filter(plain).take(120).collect();
-    let ending = match format {
-        Format::Chrome => ".trace.json",
-        _ => ".pftrace",
-    };
     let stem = name.trim_end_matches(".json").trim_end_matches(".trace");
-    format!("{}{ending}", stem.trim_start_matches('.'))
+    format!("{}{}", stem.trim_start_matches('.'), format.ending())
+}
+
+/// Every report of the run as one page. Ends early when whoever asked is gone.
+async fn page(
+    state: &Arc<State>,
+    view: RunView,
+    window: Option<Range<Time>>,
+    top: usize,
+) -> Result<String, Problem> {
+    let options = Options {
+        by: None,
+        top,
+        range: window,
+    };
+    let cancel = Arc::new(Cancel::default());
+    let _stop = StopOnDrop(Arc::clone(&cancel));
+    let permit = Arc::clone(&state.permits).acquire_owned().await;
+    let made = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        view.run.page(&[], &options, &cancel)
+    });
+    let made = made
+        .await
+        .map_err(|error| Problem::internal(error.to_string()))?;
+    made.map_err(|error| match error {
+        ReportError::Cancelled => stepscope_model::Cancelled.into(),
+        error => Problem::internal(error.to_string()),
+    })
 }
 
 type Chunk = io::Result<Bytes>;
@@ -122,11 +177,14 @@ fn write(
             trace.pour(&mut sink);
             sink.into.finish().map(drop)
         }
-        Format::Perfetto | Format::Coming(_) => {
+        Format::Perfetto => {
             let mut sink = Part::new(PerfettoSink::new(out), window, gone);
             trace.pour(&mut sink);
             sink.into.finish().map(drop)
         }
+        Format::Rows(rows) => write_rows(trace, window.as_ref(), rows, out).map(drop),
+        // Made whole, elsewhere.
+        Format::Html => Ok(()),
     };
     if let Err(error) = written {
         // Nobody is there to hear it when the client has gone.

@@ -1,10 +1,12 @@
 //! What the Memory page draws: curves, and what was alive at a moment.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use axum::response::Response;
 use serde::Serialize;
+use stepscope_analysis::memory::owners::{Caller, Category, Owners};
 use stepscope_analysis::memory::{Memory, Record};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_model::Time;
@@ -120,7 +122,42 @@ struct AliveAnswer {
     total: usize,
     total_bytes: i64,
     unknown_bytes: i64,
+    groups: Vec<Groups>,
     rows: Vec<AliveRow>,
+}
+
+/// What is alive, by one thing that is known of it. Of all allocations, however many rows are told.
+#[derive(Serialize)]
+struct Groups {
+    /// `op`, `category`, `layer` or `line`.
+    by: &'static str,
+    rows: Vec<Group>,
+}
+
+#[derive(Serialize)]
+struct Group {
+    name: String,
+    bytes: i64,
+    count: usize,
+}
+
+/// Sums by name, the largest first; nothing when no allocation has a name.
+fn group(by: &'static str, named: impl Iterator<Item = (String, i64)>) -> Option<Groups> {
+    let mut sums: HashMap<String, (i64, usize)> = HashMap::new();
+    for (name, bytes) in named {
+        let sum = sums.entry(name).or_default();
+        sum.0 += bytes;
+        sum.1 += 1;
+    }
+    if sums.keys().all(String::is_empty) {
+        return None;
+    }
+    let mut rows: Vec<Group> = sums
+        .into_iter()
+        .map(|(name, (bytes, count))| Group { name, bytes, count })
+        .collect();
+    rows.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
+    Some(Groups { by, rows })
 }
 
 /// One allocation.
@@ -129,6 +166,9 @@ struct AliveAnswer {
 struct AliveRow {
     bytes: i64,
     op: String,
+    category: Option<&'static str>,
+    layer: String,
+    line: String,
     allocator: usize,
     allocated_ns: Ns,
     freed_ns: Option<Ns>,
@@ -168,17 +208,43 @@ fn alive_at(
         }
     }
     alive.sort_by_key(|record| (std::cmp::Reverse(record.bytes), record.at, record.event));
+    let trace = &view.run.trace;
+    let owners = Owners::of(trace);
+    let known: Vec<(&Record, Option<&'static str>, Caller)> = alive
+        .into_iter()
+        .map(|record| {
+            let file = memory.file_of(trace, record);
+            let category = owners
+                .category(file, record)
+                .filter(|_| owners.knows_training())
+                .map(Category::title);
+            (record, category, memory.caller(trace, record))
+        })
+        .collect();
+    let by = |by, name: &dyn Fn(&(&Record, Option<&'static str>, Caller)) -> String| {
+        group(by, known.iter().map(|one| (name(one), one.0.bytes)))
+    };
+    let groups = [
+        by("op", &|one| memory.op(one.0).to_owned()),
+        by("category", &|one| one.1.unwrap_or_default().to_owned()),
+        by("layer", &|one| one.2.layer.clone()),
+        by("line", &|one| one.2.line.clone()),
+    ];
     Ok(Json(AliveAnswer {
         at_ns: since(view, at),
-        total: alive.len(),
-        total_bytes: alive.iter().map(|record| record.bytes).sum(),
+        total: known.len(),
+        total_bytes: known.iter().map(|(record, ..)| record.bytes).sum(),
         unknown_bytes,
-        rows: alive
+        groups: groups.into_iter().flatten().collect(),
+        rows: known
             .iter()
             .take(top)
-            .map(|record| AliveRow {
+            .map(|(record, category, caller)| AliveRow {
                 bytes: record.bytes,
                 op: memory.op(record).to_owned(),
+                category: *category,
+                layer: caller.layer.clone(),
+                line: caller.line.clone(),
                 allocator: record.allocator,
                 allocated_ns: since(view, record.at),
                 freed_ns: record.freed.map(|freed| since(view, freed)),

@@ -50,8 +50,7 @@ async fn what_cannot_be_exported_says_so() {
         ("", 400, "bad-request"),
         ("?format=pdf", 400, "bad-request"),
         ("?format=chrome&t0=x", 400, "bad-request"),
-        ("?format=csv", 501, "coming"),
-        ("?format=parquet", 501, "coming"),
+        ("?format=html&top=0", 400, "bad-request"),
     ] {
         let answer = site.get(&format!("/runs/demo.json/export{query}")).await;
         assert_eq!(
@@ -61,4 +60,63 @@ async fn what_cannot_be_exported_says_so() {
         );
         assert_eq!(answer.problem(), problem, "{query}");
     }
+}
+
+#[tokio::test]
+async fn events_go_out_as_rows() {
+    let site = demo().await;
+    let counts = site.ok("/runs/demo.json").await.json()["counts"].clone();
+    let answer = site.ok("/runs/demo.json/export?format=csv").await;
+    assert_eq!(
+        answer.header("content-disposition"),
+        "attachment; filename=\"demo.csv\""
+    );
+    let text = answer.text();
+    assert!(
+        text.starts_with("event_id,sort,track,name,category,start_ns,duration_ns,depth,value\n")
+    );
+    for (sort, count) in [
+        ("slice", "slices"),
+        ("instant", "instants"),
+        ("sample", "samples"),
+    ] {
+        let found = text
+            .lines()
+            .filter(|line| line.split(',').nth(1) == Some(sort));
+        assert_eq!(
+            found.count() as u64,
+            counts[count].as_u64().unwrap(),
+            "{sort}"
+        );
+    }
+    // The launch, to its quarter of a nanosecond's neighbours.
+    assert!(
+        text.lines().any(|line| line.contains(",20125,5000,")),
+        "{text}"
+    );
+
+    let part = site
+        .ok("/runs/demo.json/export?format=csv&t0=22000&t1=29000")
+        .await;
+    assert_eq!(part.text().lines().count(), 1 + 3, "{}", part.text());
+
+    let parquet = site.ok("/runs/demo.json/export?format=parquet").await;
+    assert!(parquet.body.starts_with(b"PAR1") && parquet.body.ends_with(b"PAR1"));
+}
+
+#[tokio::test]
+async fn a_run_becomes_a_page_that_needs_nothing_else() {
+    let site = demo().await;
+    let answer = site.ok("/runs/demo.json/export?format=html").await;
+    assert_eq!(answer.header("content-type"), "text/html; charset=utf-8");
+    let page = answer.text();
+    let kinds = site.ok("/reports").await.json()["kinds"].clone();
+    for kind in kinds.as_array().unwrap() {
+        let name = kind["name"].as_str().unwrap();
+        let report = site.ok(&format!("/runs/demo.json/reports/{name}")).await;
+        let made = report.json()["missing"].is_null() && name != "findings";
+        let section = format!("data-report=\"{name}\"");
+        assert_eq!(page.contains(&section), made, "{name}");
+    }
+    assert!(!page.contains("http://") && !page.contains("https://"));
 }

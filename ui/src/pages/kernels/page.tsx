@@ -2,6 +2,7 @@
 import type { JSX } from 'preact';
 import { formatDuration, formatShare } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
+import { kernelLabel } from '../../model/kernel.ts';
 import { type ReportTable as Data, nameColumn, numberAt, type Report, textAt } from '../../model/report.ts';
 import { BarList } from '../../widgets/charts.tsx';
 import { Figure } from '../../widgets/figure.tsx';
@@ -91,7 +92,7 @@ export default function KernelsPage(page: PageProps): JSX.Element {
                         testId: 'kernels-table',
                         hide: HIDDEN,
                         numbersFirst: true,
-                        namePx: 320,
+                        namePx: 380,
                         cell: (row, column) =>
                           column.key === 'name' ? (
                             <PageLink
@@ -101,7 +102,7 @@ export default function KernelsPage(page: PageProps): JSX.Element {
                               title={textAt(row, 'name') ?? ''}
                               view={nameView(textAt(row, 'name') ?? '')}
                             >
-                              {textAt(row, 'name')}
+                              {kernelLabel(textAt(row, 'name') ?? '')}
                             </PageLink>
                           ) : undefined,
                       }

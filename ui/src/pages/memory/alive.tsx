@@ -1,10 +1,10 @@
-// alive.tsx: what is in memory at the cursor, by operator and piece by piece.
+// alive.tsx: what is in memory at the cursor, in groups (operator, purpose, layer, line) and piece by piece.
 import type { JSX } from 'preact';
 import { useEffect, useMemo } from 'preact/hooks';
 import { fetchAlive } from '../../api/memory.ts';
 import { createResource } from '../../api/resource.ts';
 import { formatBytes, formatDuration, formatShare, plural } from '../../base/format.ts';
-import { type AliveAt, aliveTable, byOperator, type MemoryCurve } from '../../model/memory.ts';
+import { type AliveAt, aliveTable, GROUP_TITLES, groupOf, type MemoryCurve } from '../../model/memory.ts';
 import { BarList } from '../../widgets/charts.tsx';
 import { ReportTable } from '../../widgets/report-table.tsx';
 import { Loading, ProblemState } from '../../widgets/states.tsx';
@@ -12,7 +12,7 @@ import { eventLinkOf } from '../shared/links.tsx';
 import type { PageProps } from '../shared/report.tsx';
 
 const TOP = 5000;
-const BARS = 10;
+const BARS = 12;
 /** The cursor moves often: ask once it rests. */
 const REST_MS = 80;
 
@@ -43,7 +43,6 @@ export function Alive({
   const table = useMemo(() => (value === undefined ? undefined : aliveTable(value)), [value]);
   if (problem !== undefined) return <ProblemState problem={problem} />;
   if (value === undefined || table === undefined) return <Loading what="Looking what is alive" />;
-  const groups = byOperator(value.rows);
   return (
     <div class={`ss-with-side ${loading ? 'ss-dim' : ''}`} aria-busy={loading}>
       <div>
@@ -63,26 +62,87 @@ export function Alive({
           }}
         />
       </div>
-      <aside class="ss-side" aria-label="Alive by operator">
+      <aside class="ss-side" aria-label="Alive, in groups">
         <h2 data-testid="alive-sum">
           {formatBytes(value.totalBytes)} in {plural(value.total, 'allocation')} at {formatDuration(value.atNs)}
         </h2>
-        {value.unknownBytes === 0 ? undefined : (
-          <p class="ss-quiet">{formatBytes(value.unknownBytes)} more were allocated before the recording began.</p>
-        )}
-        <BarList
-          label="Alive by operator"
-          rows={groups.slice(0, BARS).map((group) => ({
-            key: group.op,
-            label: group.op,
-            value: group.bytes,
-            text: `${formatBytes(group.bytes)} · ${formatShare(group.bytes / Math.max(1, value.totalBytes))}`,
-          }))}
-          onChoose={(op) => {
-            store.view.filter.value = store.view.filter.peek() === op ? '' : op;
-          }}
-        />
+        <Groups page={page} alive={value} />
       </aside>
     </div>
+  );
+}
+
+/** Sums by what is known of the allocations; of all of them, also those that the table leaves out. */
+function Groups({ page, alive }: { readonly page: PageProps; readonly alive: AliveAt }): JSX.Element {
+  const { filter, row } = page.store.view;
+  const group = groupOf(alive, row.value);
+  const whole = Math.max(1, alive.totalBytes + Math.max(0, alive.unknownBytes));
+  const text = (bytes: number, count?: number) =>
+    [formatBytes(bytes), formatShare(bytes / whole), ...(count === undefined ? [] : [`${count}×`])].join(' · ');
+  const rows = (group?.rows ?? []).slice(0, BARS);
+  const left = (group?.rows.length ?? 0) - rows.length;
+  return (
+    <>
+      {alive.groups.length < 2 ? undefined : (
+        <label class="ss-field">
+          <span>By</span>
+          <select
+            aria-label="Group by"
+            value={group?.by}
+            onChange={(event) => {
+              const by = event.currentTarget.value;
+              row.value = by === alive.groups[0]?.by ? undefined : by;
+              filter.value = '';
+            }}
+          >
+            {alive.groups.map(({ by }) => (
+              <option key={by} value={by}>
+                {GROUP_TITLES[by] ?? by}
+              </option>
+            ))}
+          </select>
+        </label>
+      )}
+      {group?.by !== 'category' ? undefined : (
+        <p class="ss-quiet">
+          <span
+            class="ss-badge"
+            title="The file holds no tensors: what memory is for follows from when it was made and freed, beside backward passes and optimiser steps."
+          >
+            estimated
+          </span>{' '}
+          from when it was made and when it went.
+        </p>
+      )}
+      <BarList
+        label={`Alive by ${(GROUP_TITLES[group?.by ?? 'op'] ?? '').toLowerCase()}`}
+        rows={[
+          ...rows.map((item) => ({
+            key: item.name,
+            label: item.name === '' ? 'not known' : item.name,
+            value: item.bytes,
+            text: text(item.bytes, item.count),
+          })),
+          ...(alive.unknownBytes > 0
+            ? [
+                {
+                  key: '\0before',
+                  label: 'from before the recording',
+                  value: alive.unknownBytes,
+                  text: text(alive.unknownBytes),
+                  colour: 'var(--ss-idle)',
+                },
+              ]
+            : []),
+        ]}
+        onChoose={(name) => {
+          if (name === '' || name === '\0before') return;
+          // A comma would mean "or".
+          const wanted = name.split(',')[0] ?? name;
+          filter.value = filter.peek() === wanted ? '' : wanted;
+        }}
+      />
+      {left > 0 ? <p class="ss-quiet">{plural(left, 'smaller group')} more.</p> : undefined}
+    </>
   );
 }

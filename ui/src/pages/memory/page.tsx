@@ -10,6 +10,7 @@ import { curveTable, type MemoryCurve, type MemoryCurves } from '../../model/mem
 import type { Report, ReportTable } from '../../model/report.ts';
 import { Figure } from '../../widgets/figure.tsx';
 import { type Line, LineChart } from '../../widgets/line-chart.tsx';
+import { PageLink } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 import { Notes, type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
 import { TabbedTables, type TabTable } from '../shared/tables.tsx';
@@ -50,12 +51,12 @@ export default function MemoryPage(page: MemoryProps): JSX.Element {
   const scope = useScope(page);
   const asked = useReport(run, scope.ready ? { kind: 'memory', top: TOP, range: scope.range } : undefined);
   const resource = useMemo(() => createResource<MemoryCurves>(), [run.id, run.contentHash]);
-  const key = JSON.stringify([run.contentHash, scope.range]);
+  // The curve shows what the timeline shows: its window, within what the figures are limited to.
+  const shown = store.view.range.value ?? scope.range;
+  const key = JSON.stringify([run.contentHash, shown]);
   useEffect(() => {
     if (!scope.ready) return;
-    resource.load(key, (signal) =>
-      fetchMemory(run.id, run.contentHash, { range: scope.range, bins: BINS }, { signal }),
-    );
+    resource.load(key, (signal) => fetchMemory(run.id, run.contentHash, { range: shown, bins: BINS }, { signal }));
   }, [resource, key, scope.ready]);
   const curves = resource.state.value.value?.curves ?? [];
   const chosen = curves.find((curve) => String(curve.id) === store.view.by.value) ?? fullest(curves);
@@ -78,7 +79,7 @@ export default function MemoryPage(page: MemoryProps): JSX.Element {
                   tabs={memoryTabs(report).filter((tab) => tab.id !== 'alive' || chosen !== undefined)}
                   body={(tab) =>
                     tab.id === 'alive' && chosen !== undefined ? (
-                      <Alive page={page} curves={curves} curve={chosen} atNs={store.view.at.value ?? chosen.peakAtNs} />
+                      <Alive page={page} curves={curves} curve={chosen} atNs={cursorOf(page, chosen)} />
                     ) : undefined
                   }
                 />
@@ -97,6 +98,20 @@ const fullest = (curves: readonly MemoryCurve[]): MemoryCurve | undefined =>
     (most, curve) => (most === undefined || curve.peakBytes > most.peakBytes ? curve : most),
     undefined,
   );
+
+/** Where the cursor is: where it was put, else at the peak, else, where that is out of sight, at the highest in sight. */
+function cursorOf({ store }: MemoryProps, curve: MemoryCurve): number {
+  const put = store.view.at.value;
+  if (put !== undefined) return put;
+  const first = curve.atNs[0] ?? 0;
+  const last = curve.atNs[curve.atNs.length - 1] ?? first;
+  if (curve.peakAtNs >= first && curve.peakAtNs <= last) return curve.peakAtNs;
+  const highest = curve.inUseBytes.reduce<number>(
+    (best, bytes, at) => ((bytes ?? 0) > (curve.inUseBytes[best] ?? 0) ? at : best),
+    0,
+  );
+  return curve.atNs[highest] ?? first;
+}
 
 function linesOf(curve: MemoryCurve): readonly Line[] {
   return [
@@ -118,6 +133,12 @@ function linesOf(curve: MemoryCurve): readonly Line[] {
   ];
 }
 
+/** A tenth of what is in sight, around a moment. */
+const around = (at: number, first: number, last: number) => {
+  const half = Math.max(1, (last - first) / 20);
+  return { startNs: Math.max(0, at - half), endNs: at + half };
+};
+
 function Curve({
   page,
   curves,
@@ -130,7 +151,8 @@ function Curve({
   const { store, theme } = page;
   const lines = useMemo(() => linesOf(curve), [curve]);
   const table = useMemo(() => curveTable(curve), [curve]);
-  const at = store.view.at.value ?? curve.peakAtNs;
+  const at = cursorOf(page, curve);
+  const range = store.view.range.value;
   const first = curve.atNs[0] ?? 0;
   const last = curve.atNs[curve.atNs.length - 1] ?? 1;
   const titleOf = (item: MemoryCurve) => (item.host === '' ? item.name : `${item.name} · ${item.host}`);
@@ -143,26 +165,48 @@ function Curve({
       title={`Memory of ${titleOf(curve)}`}
       testId="memory"
       data={table}
-      note={`Peak ${formatBytes(curve.peakBytes)}${limit} at ${formatDuration(curve.peakAtNs)}.${curve.absolute ? '' : ' Counted from the begin of the recording.'} A click moves the cursor.`}
+      note={`Peak ${formatBytes(curve.peakBytes)}${limit} at ${formatDuration(curve.peakAtNs)}.${curve.absolute ? '' : ' Counted from the begin of the recording.'} A click moves the cursor, a drag zooms in.`}
       tools={
-        curves.length < 2 ? undefined : (
-          <label class="ss-field">
-            <span>Allocator</span>
-            <select
-              value={String(curve.id)}
-              onChange={(event) => {
-                store.view.by.value = event.currentTarget.value;
-                store.view.at.value = undefined;
+        <>
+          {range === undefined ? undefined : (
+            <button
+              type="button"
+              class="ss-button ss-small"
+              onClick={() => {
+                store.view.range.value = undefined;
               }}
             >
-              {curves.map((item) => (
-                <option key={item.id} value={String(item.id)}>
-                  {titleOf(item)}
-                </option>
-              ))}
-            </select>
-          </label>
-        )
+              Whole run
+            </button>
+          )}
+          <PageLink
+            {...page}
+            tool="timeline"
+            class="ss-button ss-small"
+            view={{ range: range ?? around(at, first, last) }}
+            title="The timeline around the cursor"
+          >
+            Timeline
+          </PageLink>
+          {curves.length < 2 ? undefined : (
+            <label class="ss-field">
+              <span>Allocator</span>
+              <select
+                value={String(curve.id)}
+                onChange={(event) => {
+                  store.view.by.value = event.currentTarget.value;
+                  store.view.at.value = undefined;
+                }}
+              >
+                {curves.map((item) => (
+                  <option key={item.id} value={String(item.id)}>
+                    {titleOf(item)}
+                  </option>
+                ))}
+              </select>
+            </label>
+          )}
+        </>
       }
       legend={lines.map((line) => ({ label: line.label, colour: line.colour(theme.value) }))}
     >
@@ -175,6 +219,10 @@ function Curve({
         format={formatBytes}
         binary
         cursorNs={at}
+        onRange={(startNs, endNs) => {
+          store.view.range.value = { startNs: Math.round(startNs), endNs: Math.round(endNs) };
+          store.view.at.value = undefined;
+        }}
         onCursor={(ns) => {
           store.view.at.value = Math.round(ns);
           store.view.tab.value = undefined;

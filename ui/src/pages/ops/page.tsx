@@ -312,7 +312,9 @@ function Chosen({
   const name = nameColumn(table);
   const title = (name === undefined ? undefined : textAt(row, name.key)) ?? '';
   const link = eventLinkOf(page.store, page.run);
-  const shown = filledColumns({ ...table, rows: [row] }).filter((column) => column !== name);
+  const shown = filledColumns({ ...table, rows: [row] }).filter(
+    (column) => column !== name && !(column.key === 'kind' && row['kind'] === row['category']),
+  );
   const drawn = page.run.tools.find((tool) => tool.id === 'timeline')?.state !== 'unavailable';
   return (
     <section data-testid="op-details" aria-label={title}>

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { markersOf } from './page.tsx';
-import { stepColumns } from './steps.tsx';
+import { stepColumns } from '../shared/steps.tsx';
+import { cardsOf, markersOf } from './page.tsx';
 
 const column = (key: string) => ({ key, title: key, unit: 'ns' as const });
 
@@ -32,4 +32,27 @@ it('tells lines of code from other notes', () => {
   ];
   expect(markersOf(notes)).toEqual({ lines: ['PyTorch: profiler.step()'], rest: ['The clock is odd.'] });
   expect(markersOf(['a: b()'])).toEqual({ lines: [], rest: ['a: b()'] });
+});
+
+it('puts what explains a figure below it, and makes no card of what is not there', () => {
+  const scalar = (key: string, unit: 'ns' | 'bytes' | 'share' | 'text', value: number | string | undefined) => ({
+    key,
+    title: key,
+    unit,
+    value,
+  });
+  const cards = cardsOf([
+    scalar('derived_from', 'text', 'loop'),
+    scalar('step_p50_ns', 'ns', 16e6),
+    scalar('step_p90_ns', 'ns', 17e6),
+    scalar('step_mean_ns', 'ns', 16.5e6),
+    scalar('input_share', 'share', 0),
+    scalar('device_busy_share', 'share', undefined),
+    scalar('peak_memory_bytes', 'bytes', 2 ** 30),
+    scalar('memory_bytes', 'bytes', 2 ** 31),
+  ]);
+  expect(cards.map((card) => [card.scalar.key, card.beside])).toEqual([
+    ['step_p50_ns', 'p90 17.0 ms · mean 16.5 ms'],
+    ['peak_memory_bytes', 'of 2.00 GiB'],
+  ]);
 });

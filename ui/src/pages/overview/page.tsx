@@ -1,15 +1,16 @@
 // page.tsx: how long steps take, what to look at first, and where the time goes.
 import type { JSX } from 'preact';
 import { cellExact, cellText } from '../../model/cell.ts';
-import { type Report, type ReportScalar, scalarOf, sectionOf } from '../../model/report.ts';
+import { type ReportScalar, scalarOf, sectionOf } from '../../model/report.ts';
 import { PageLink } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 import { Notes, type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
+import { NoSteps, StepBars } from '../shared/steps.tsx';
 import { Environment, Findings, TimeParts, TopOps } from './parts.tsx';
-import { NoSteps, StepBars } from './steps.tsx';
 
 /** Where the number of a card is explained. */
 const CARD_PAGES: readonly (readonly [RegExp, string])[] = [
+  [/^input/, 'input'],
   [/memory|bytes/, 'memory'],
   [/communication|rank/, 'ranks'],
   [/kernel|busy|idle|device/, 'kernels'],
@@ -18,7 +19,41 @@ const CARD_PAGES: readonly (readonly [RegExp, string])[] = [
 
 const MOST_CARDS = 6;
 
-function Card({ scalar, page }: { readonly scalar: ReportScalar; readonly page: PageProps }): JSX.Element {
+interface CardOf {
+  readonly scalar: ReportScalar;
+  /** A smaller line below the figure. */
+  readonly beside: string | undefined;
+}
+
+/** Figures that explain another one stand below it, in words. */
+const BESIDE: Readonly<Record<string, readonly (readonly [string, (text: string) => string])[]>> = {
+  step_p50_ns: [
+    ['step_p90_ns', (text) => `p90 ${text}`],
+    ['step_mean_ns', (text) => `mean ${text}`],
+  ],
+  peak_memory_bytes: [['memory_bytes', (text) => `of ${text}`]],
+};
+
+/** The figures of the report that say something, the most telling first. Pure. */
+export function cardsOf(summary: readonly ReportScalar[]): readonly CardOf[] {
+  // What is not there is no card: a zero would only look like a figure.
+  const told = summary.filter(
+    (scalar) => scalar.value !== undefined && scalar.value !== 0 && scalar.unit !== 'text' && scalar.unit !== 'event',
+  );
+  const below = new Set(Object.values(BESIDE).flatMap((list) => list.map(([key]) => key)));
+  return told
+    .filter((scalar) => !below.has(scalar.key))
+    .slice(0, MOST_CARDS)
+    .map((scalar) => {
+      const words = (BESIDE[scalar.key] ?? []).flatMap(([key, say]) => {
+        const other = told.find((item) => item.key === key);
+        return other === undefined ? [] : [say(cellText(other.value, other.unit))];
+      });
+      return { scalar, beside: words.length === 0 ? undefined : words.join(' · ') };
+    });
+}
+
+function Card({ scalar, beside, page }: CardOf & { readonly page: PageProps }): JSX.Element {
   const text = cellText(scalar.value, scalar.unit);
   const [, value = text, unit = ''] = /^([-\d.,]+) (.+)$/.exec(text) ?? [];
   const wanted = CARD_PAGES.find(([pattern]) => pattern.test(scalar.key))?.[1] ?? 'timeline';
@@ -35,6 +70,7 @@ function Card({ scalar, page }: { readonly scalar: ReportScalar; readonly page: 
         {value}
         {unit === '' ? undefined : <small> {unit}</small>}
       </span>
+      {beside === undefined ? undefined : <span class="ss-card-beside">{beside}</span>}
     </PageLink>
   );
 }
@@ -55,11 +91,6 @@ export default function OverviewPage(page: PageProps): JSX.Element {
   const scope = useScope(page);
   const asked = useReport(run, scope.ready ? { kind: 'overview', range: scope.range } : undefined);
   const { report } = asked;
-  const cards = (found: Report) =>
-    found.summary
-      // What is not there is no card: a zero would only look like a figure.
-      .filter((scalar) => scalar.value !== undefined && scalar.value !== 0 && scalar.unit !== 'text')
-      .slice(0, MOST_CARDS);
   return (
     <>
       <PageHead
@@ -75,10 +106,10 @@ export default function OverviewPage(page: PageProps): JSX.Element {
             const markers = markersOf(found.notes);
             return (
               <>
-                {cards(found).length === 0 ? undefined : (
+                {cardsOf(found.summary).length === 0 ? undefined : (
                   <div class="ss-figure-cards">
-                    {cards(found).map((scalar) => (
-                      <Card key={scalar.key} scalar={scalar} page={page} />
+                    {cardsOf(found.summary).map((card) => (
+                      <Card key={card.scalar.key} {...card} page={page} />
                     ))}
                   </div>
                 )}

@@ -7,6 +7,7 @@ import {
   eventsAt,
   nameColumn,
   numberAt,
+  type ReportColumn,
   type ReportRow,
   type ReportSection,
   type ReportTable,
@@ -108,21 +109,28 @@ export function TimeParts({ section }: { readonly section: ReportSection | undef
   );
 }
 
+/** The time by which the rows are ordered: what they launched on the device, else their own. */
+export const rankedBy = (table: ReportTable): ReportColumn | undefined =>
+  ['device_self_ns', 'self_ns', 'total_ns']
+    .flatMap((key) => table.columns.find((column) => column.key === key) ?? [])
+    .find((column) => table.rows.some((row) => (numberAt(row, column.key) ?? 0) > 0));
+
 export function TopOps({
   section,
   ...page
 }: PageProps & { readonly section: ReportSection | undefined }): JSX.Element | undefined {
   if (section === undefined || section.rows.length === 0) return undefined;
   const name = nameColumn(section);
-  const time =
-    section.columns.find((column) => column.key === 'self_ns') ??
-    section.columns.find((column) => column.unit === 'ns');
+  const time = rankedBy(section);
   if (name === undefined || time === undefined) return undefined;
   const keys = rowKeys(section);
   return (
     <section class="ss-panel" aria-label={section.title}>
       <div class="ss-panel-head">
         <h2>{section.title}</h2>
+        <span class="ss-quiet">
+          {time.key.startsWith('device') ? 'by their time on the device' : 'by their own time'}
+        </span>
         <span class="ss-grow" />
         <PageLink {...page} tool="ops">
           All operations
@@ -134,9 +142,10 @@ export function TopOps({
           key: keys.get(row) ?? '',
           label: textAt(row, name.key) ?? '',
           value: numberAt(row, time.key) ?? 0,
-          text: [cellText(row[time.key], 'ns'), cellText(row['share'], 'share')]
-            .filter((text) => text !== '')
-            .join(' · '),
+          text:
+            time.key === 'self_ns' && row['share'] !== undefined
+              ? `${cellText(row[time.key], 'ns')} · ${cellText(row['share'], 'share')}`
+              : cellText(row[time.key], 'ns'),
         }))}
         onChoose={(key) => {
           const row = section.rows.find((item) => keys.get(item) === key);

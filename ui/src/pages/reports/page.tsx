@@ -137,7 +137,7 @@ function OneReport({
                   <TabbedTables
                     page={page}
                     label="Tables"
-                    tabs={tabsOf(report, kind.title)}
+                    tabs={tabsOf(report, kind.name === 'overview' ? 'What to look at first' : kind.title)}
                     table={() => ({ eventLink: eventLinkOf(store, run) })}
                   />
                 </div>
@@ -161,10 +161,9 @@ function OneReport({
   );
 }
 
-function Exports({ page, scope }: { readonly page: PageProps; readonly scope: Scope }): JSX.Element | undefined {
+function Exports({ page, scope }: { readonly page: PageProps; readonly scope: Scope }): JSX.Element {
   const { run } = page;
   const drawn = run.tools.find((tool) => tool.id === 'timeline')?.state !== 'unavailable';
-  if (!drawn) return undefined;
   return (
     <section class="ss-panel" aria-label="Export" data-testid="exports">
       <h2>Export</h2>
@@ -172,12 +171,37 @@ function Exports({ page, scope }: { readonly page: PageProps; readonly scope: Sc
         {scope.label === undefined ? 'Files hold the whole run.' : `Files hold only ${scope.label}.`} A table is
         exported as CSV by its own Export button.
       </p>
-      <div class="ss-row ss-wrap">
-        <a class="ss-button" href={exportUrl(run.id, 'chrome', scope.range)} download>
-          Chrome JSON
-        </a>
-      </div>
-      <PerfettoPanel run={run} scope={scope} />
+      <dl class="ss-exports">
+        <dt>All reports</dt>
+        <dd>
+          <a class="ss-button" href={exportUrl(run.id, 'html', scope.range)} download>
+            One HTML file
+          </a>
+          <span class="ss-quiet">opens anywhere without a network, prints well</span>
+        </dd>
+        {drawn ? (
+          <>
+            <dt>The trace</dt>
+            <dd>
+              <a class="ss-button" href={exportUrl(run.id, 'chrome', scope.range)} download>
+                Chrome JSON
+              </a>
+              <span class="ss-quiet">for chrome://tracing and whatever reads torch’s traces</span>
+            </dd>
+            <dt>Events as rows</dt>
+            <dd>
+              <a class="ss-button" href={exportUrl(run.id, 'csv', scope.range)} download>
+                CSV
+              </a>
+              <a class="ss-button" href={exportUrl(run.id, 'parquet', scope.range)} download>
+                Parquet
+              </a>
+              <span class="ss-quiet">one row for each slice, instant and sample</span>
+            </dd>
+          </>
+        ) : undefined}
+      </dl>
+      {drawn ? <PerfettoPanel run={run} scope={scope} /> : undefined}
     </section>
   );
 }

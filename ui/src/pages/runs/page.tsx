@@ -145,7 +145,7 @@ export function RunsPage({
         </div>
       )}
       {notReadable === undefined ? undefined : (
-        <p class="ss-quiet" data-testid="not-readable">
+        <p class="ss-quiet ss-runs-note" data-testid="not-readable">
           Recognised, not yet readable: {notReadable.files.join(', ')}
           {notReadable.count > notReadable.files.length
             ? ` and ${formatCount(notReadable.count - notReadable.files.length)} more`
@@ -153,7 +153,7 @@ export function RunsPage({
         </p>
       )}
       {dismissed.size === 0 ? undefined : (
-        <p class="ss-quiet">
+        <p class="ss-quiet ss-runs-note">
           {plural(dismissed.size, 'run')} taken off the list; the files are where they were.{' '}
           <button
             type="button"
@@ -218,10 +218,10 @@ export function RunsPage({
                     </th>
                     <th scope="col">Name</th>
                     <th scope="col">Kind</th>
-                    <th scope="col" class="ss-num">
+                    <th scope="col" class="ss-num ss-wide-only">
                       Hosts
                     </th>
-                    <th scope="col" class="ss-num">
+                    <th scope="col" class="ss-num ss-wide-only">
                       Devices
                     </th>
                     <th scope="col" class="ss-num">
@@ -287,6 +287,9 @@ export function RunsPage({
     </div>
   );
 }
+
+/** A profile of sums: Lightning's report texts, cProfile. */
+export const isWithoutTimeline = (run: RunSummary): boolean => run.durationNs === undefined && (run.profiles ?? 0) > 0;
 
 function RunRow({
   run,
@@ -358,13 +361,25 @@ function RunRow({
             </span>
           ))}
         </td>
-        <td class="ss-num" title={run.hosts.join(', ')}>
+        <td class="ss-num ss-wide-only" title={run.hosts.join(', ')}>
           {text(run.hosts.length === 0 ? undefined : formatCount(run.hosts.length))}
         </td>
-        <td class="ss-num">{text(run.devices === undefined ? undefined : formatCount(run.devices))}</td>
-        <td class="ss-num">{text(run.steps === undefined ? undefined : formatCount(run.steps))}</td>
-        <td class="ss-num">{text(run.stepNs === undefined ? undefined : formatDuration(run.stepNs))}</td>
-        <td class="ss-num">{text(run.durationNs === undefined ? undefined : formatDuration(run.durationNs))}</td>
+        <td class="ss-num ss-wide-only">{text(run.devices === undefined ? undefined : formatCount(run.devices))}</td>
+        {isWithoutTimeline(run) ? (
+          <td
+            class="ss-num ss-quiet"
+            colSpan={3}
+            title="A profile of sums: how often and how long in all, not when. It opens at Ops."
+          >
+            sums, no timeline
+          </td>
+        ) : (
+          <>
+            <td class="ss-num">{text(run.steps === undefined ? undefined : formatCount(run.steps))}</td>
+            <td class="ss-num">{text(run.stepNs === undefined ? undefined : formatDuration(run.stepNs))}</td>
+            <td class="ss-num">{text(run.durationNs === undefined ? undefined : formatDuration(run.durationNs))}</td>
+          </>
+        )}
         <td>{text(run.recordedUnixMs === undefined ? undefined : formatRecorded(run.recordedUnixMs, Date.now()))}</td>
         <td class="ss-num">{formatBytes(run.bytes)}</td>
       </tr>

@@ -8,10 +8,18 @@ import { goTo } from '../../state/store.ts';
 import { type Column, ColumnChart } from '../../widgets/charts.tsx';
 import { Figure } from '../../widgets/figure.tsx';
 import { CopyButton } from '../../widgets/states.tsx';
-import { PageLink, stepView } from '../shared/links.tsx';
-import type { PageProps } from '../shared/report.tsx';
+import { PageLink, stepView } from './links.tsx';
+import type { PageProps } from './report.tsx';
 
 const MOST_BARS = 240;
+/** Bars whose labels have room for more than a number. */
+const NAMED_BARS = 16;
+
+/** A rank in few letters: `rank 3` is `r3`, a host its own name's last part, or its position. */
+function rankOf(host: string, at: number): string {
+  const number = /(?:^|\D)(\d+)$/.exec(host)?.[1];
+  return /rank/i.test(host) && number !== undefined ? `r${number}` : host.length <= 8 ? host : `#${at}`;
+}
 
 const durationOf = (row: ReportRow): number => numberAt(row, 'duration_ns') ?? 0;
 
@@ -37,8 +45,9 @@ export function stepColumns(
       return value > 0 ? [`${part.label} ${formatDuration(value)}`] : [];
     });
     const where = hosts.size > 1 && host !== undefined ? `, ${host}` : '';
-    // Several ranks of a step share its label.
-    const label = step === told ? '' : String(step);
+    // Where there is room, each rank of a step is named; else the ranks share the step's label.
+    const rank = hosts.size > 1 && groups.length <= NAMED_BARS ? rankOf(host ?? '', [...hosts].indexOf(host)) : '';
+    const label = rank === '' ? (step === told ? '' : String(step)) : `${step} · ${rank}`;
     told = step;
     return {
       row,

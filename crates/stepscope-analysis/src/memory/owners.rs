@@ -1,0 +1,359 @@
+//! Whom an allocation belongs to: the layer and the line that asked for it, and, estimated, what it
+//! is for.
+//!
+//! What it is for follows from when it was made and when it went. Backward passes reach from the
+//! first to the last `autograd::engine::evaluate_function` between two optimiser steps or step
+//! marks; optimiser steps are `Optimizer.step…`:
+//!
+//! ```text
+//! made in an optimiser step    gone within it: temporary       else: optimiser state
+//! made in a backward pass      gone within it: temporary       else: gradient
+//! made elsewhere               never gone:     kept            (weights, buffers, input)
+//!                              gone in or after a backward pass that began after it: activation
+//!                              else:           temporary
+//! ```
+//!
+//! A run without a backward pass has no activations or gradients. All of it is an estimate: the file
+//! holds no tensors.
+
+use stepscope_model::Time;
+use stepscope_store::Trace;
+
+use super::{Memory, Record};
+use crate::names::NameSet;
+
+/// What memory is for, as far as its life tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Category {
+    /// Made by the forward pass for the backward pass.
+    Activation,
+    /// Made by the backward pass and there after it.
+    Gradient,
+    /// Made by the optimiser and there after its step.
+    OptimizerState,
+    /// Gone before anything else could need it.
+    Temporary,
+    /// Made outside of backward passes and optimiser steps, and never freed.
+    Kept,
+}
+
+impl Category {
+    /// All of them, in the order in which lists show them.
+    pub const ALL: [Self; 5] = [
+        Self::Activation,
+        Self::Gradient,
+        Self::OptimizerState,
+        Self::Temporary,
+        Self::Kept,
+    ];
+
+    /// What people read.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Activation => "activations",
+            Self::Gradient => "gradients",
+            Self::OptimizerState => "optimiser state",
+            Self::Temporary => "temporary",
+            Self::Kept => "weights, buffers, input",
+        }
+    }
+}
+
+/// What the program was doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// A backward pass.
+    Backward,
+    /// A step of the optimiser.
+    Optimizer,
+    /// Anything else.
+    Other,
+}
+
+type Spans = Vec<(Time, Time)>;
+
+/// When the program did what.
+#[derive(Clone, Debug, Default)]
+pub struct Owners {
+    /// By file: ranks do not share their passes.
+    backward: Vec<Spans>,
+    optimizer: Vec<Spans>,
+}
+
+impl Owners {
+    /// Looks for backward passes and optimiser steps.
+    pub fn of(trace: &Trace) -> Self {
+        let files = trace.files().len().max(1);
+        let backward = NameSet::matching(trace, |name| {
+            name.starts_with("autograd::engine::evaluate_function")
+        });
+        let optimizer = NameSet::matching(trace, |name| name.starts_with("Optimizer.step"));
+        let mut found = Self {
+            backward: vec![Spans::new(); files],
+            optimizer: vec![Spans::new(); files],
+        };
+        if backward.is_empty() && optimizer.is_empty() {
+            return found;
+        }
+        let mut cuts: Vec<Vec<Time>> = vec![Vec::new(); files];
+        for track in trace.tracks().iter().filter(|track| !track.derived) {
+            let slices = trace.slices(track.id);
+            for index in 0..slices.len() {
+                let span = || (slices.start[index], slices.end(index));
+                if backward.contains(slices.name[index]) {
+                    found.backward[track.file].push(span());
+                } else if optimizer.contains(slices.name[index]) {
+                    found.optimizer[track.file].push(span());
+                    cuts[track.file].push(slices.start[index]);
+                }
+            }
+        }
+        for mark in trace.step_marks() {
+            if let Some((track, index)) = trace.place_of_slice(mark.event)
+                && let Some(start) = trace.slices(track).start.get(index)
+                && let Some(track) = trace.tracks().get(track.index())
+            {
+                cuts[track.file].push(*start);
+            }
+        }
+        for (file, cuts) in cuts.iter_mut().enumerate() {
+            cuts.sort_unstable();
+            found.optimizer[file].sort_unstable();
+            found.backward[file].sort_unstable();
+            found.backward[file] = passes(&found.backward[file], cuts);
+        }
+        found
+    }
+
+    /// Whether anything is known of how the program trains.
+    pub fn knows_training(&self) -> bool {
+        let any = |spans: &[Spans]| spans.iter().any(|spans| !spans.is_empty());
+        any(&self.backward) || any(&self.optimizer)
+    }
+
+    /// What the process of a record did at a moment.
+    pub fn phase(&self, file: usize, at: Time) -> Phase {
+        let within = |spans: &[Spans]| {
+            spans
+                .get(file)
+                .is_some_and(|spans| span_at(spans, at).is_some())
+        };
+        if within(&self.optimizer) {
+            Phase::Optimizer
+        } else if within(&self.backward) {
+            Phase::Backward
+        } else {
+            Phase::Other
+        }
+    }
+
+    /// What an allocation is for; `None` when its end is not known, as of a file without addresses.
+    pub fn category(&self, file: usize, record: &Record) -> Option<Category> {
+        if !record.tracked || record.bytes <= 0 {
+            return None;
+        }
+        let goes_within = |(_, end): (Time, Time)| record.freed.is_some_and(|freed| freed <= end);
+        let none = Spans::new();
+        let optimizer = self.optimizer.get(file).unwrap_or(&none);
+        let backward = self.backward.get(file).unwrap_or(&none);
+        if let Some(step) = span_at(optimizer, record.at) {
+            return Some(if goes_within(step) {
+                Category::Temporary
+            } else {
+                Category::OptimizerState
+            });
+        }
+        if let Some(pass) = span_at(backward, record.at) {
+            return Some(if goes_within(pass) {
+                Category::Temporary
+            } else {
+                Category::Gradient
+            });
+        }
+        let Some(freed) = record.freed else {
+            return Some(Category::Kept);
+        };
+        let next = backward.partition_point(|pass| pass.0 < record.at);
+        let served = backward.get(next).is_some_and(|pass| pass.0 <= freed);
+        Some(if served {
+            Category::Activation
+        } else {
+            Category::Temporary
+        })
+    }
+}
+
+/// The span that contains a moment.
+fn span_at(spans: &[(Time, Time)], at: Time) -> Option<(Time, Time)> {
+    let begun = spans.partition_point(|span| span.0 <= at);
+    spans
+        .get(begun.checked_sub(1)?)
+        .copied()
+        .filter(|span| at <= span.1)
+}
+
+/// The reach of what lies between two cuts.
+fn passes(pieces: &[(Time, Time)], cuts: &[Time]) -> Spans {
+    let mut passes = Spans::new();
+    let mut of_last = usize::MAX;
+    for &(start, end) in pieces {
+        let cut = cuts.partition_point(|cut| *cut <= start);
+        match passes.last_mut() {
+            Some(last) if cut == of_last => last.1 = last.1.max(end),
+            _ => passes.push((start, end)),
+        }
+        of_last = cut;
+    }
+    passes
+}
+
+/// Whose code asked for memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// The innermost `nn.Module`; empty where none was recorded.
+    pub layer: String,
+    /// The innermost Python function that is not torch's own: `train.py(31): step`.
+    pub line: String,
+}
+
+impl Memory {
+    /// Index of the file that a record comes from.
+    pub fn file_of(&self, trace: &Trace, record: &Record) -> usize {
+        let event = trace.event(record.event);
+        event
+            .and_then(|event| trace.tracks().get(event.track.index()))
+            .map_or(0, |track| track.file)
+    }
+
+    /// The module and the line around an allocation, on the thread that made it.
+    pub fn caller(&self, trace: &Trace, record: &Record) -> Caller {
+        let mut caller = Caller::default();
+        let Some(event) = trace.event(record.event) else {
+            return caller;
+        };
+        let slices = trace.slices(event.track);
+        let begun = slices.start.partition_point(|start| *start <= record.at);
+        let mut index = begun.wrapping_sub(1);
+        while index < slices.len() {
+            let name = trace.name(slices.name[index]);
+            if slices.end(index) >= record.at {
+                if let Some(module) = name.strip_prefix("nn.Module: ") {
+                    if caller.layer.is_empty() {
+                        module.clone_into(&mut caller.layer);
+                    }
+                } else if caller.line.is_empty() && is_own_line(name) {
+                    name.clone_into(&mut caller.line);
+                }
+            }
+            if !caller.layer.is_empty() && !caller.line.is_empty() {
+                break;
+            }
+            index = slices.parent[index] as usize;
+        }
+        caller
+    }
+}
+
+/// `train.py(31): step`, and not a function of a library.
+fn is_own_line(name: &str) -> bool {
+    let Some((file, rest)) = name.split_once(".py(") else {
+        return false;
+    };
+    let number = rest.split(')').next().unwrap_or_default();
+    let library = [
+        "torch/",
+        "/torch",
+        "site-packages",
+        "dist-packages",
+        "contextlib",
+        "threading",
+    ];
+    !number.is_empty()
+        && number.bytes().all(|byte| byte.is_ascii_digit())
+        && !library.iter().any(|word| file.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use stepscope_store::EventId;
+
+    use super::*;
+
+    fn at(us: i64) -> Time {
+        Time::from_ps(us * 1_000_000)
+    }
+
+    fn record(made: i64, freed: Option<i64>) -> Record {
+        Record {
+            at: at(made),
+            event: EventId(0),
+            allocator: 0,
+            bytes: 8,
+            in_use: 8,
+            reserved: None,
+            stack: 0,
+            op: 0,
+            freed: freed.map(at),
+            tracked: true,
+        }
+    }
+
+    #[test]
+    fn a_life_tells_what_memory_is_for() {
+        // Forward 0 to 10, backward 10 to 20, the optimiser 20 to 30; the next step from 30.
+        let owners = Owners {
+            backward: vec![vec![(at(10), at(20)), (at(40), at(50))]],
+            optimizer: vec![vec![(at(21), at(30)), (at(51), at(60))]],
+        };
+        for (made, freed, category) in [
+            (5, Some(15), Category::Activation),
+            (5, Some(25), Category::Activation),
+            (5, Some(7), Category::Temporary),
+            (5, None, Category::Kept),
+            (12, Some(13), Category::Temporary),
+            (12, Some(31), Category::Gradient),
+            (12, None, Category::Gradient),
+            (22, Some(23), Category::Temporary),
+            (22, None, Category::OptimizerState),
+            (35, Some(45), Category::Activation),
+            (61, Some(62), Category::Temporary),
+        ] {
+            assert_eq!(
+                owners.category(0, &record(made, freed)),
+                Some(category),
+                "made at {made}, freed at {freed:?}"
+            );
+        }
+        assert_eq!(owners.phase(0, at(15)), Phase::Backward);
+        assert_eq!(owners.phase(0, at(25)), Phase::Optimizer);
+        assert_eq!(owners.phase(0, at(5)), Phase::Other);
+        let untold = Record {
+            tracked: false,
+            ..record(5, None)
+        };
+        assert_eq!(owners.category(0, &untold), None);
+    }
+
+    #[test]
+    fn pieces_between_two_cuts_are_one_pass() {
+        let pieces = [
+            (at(1), at(2)),
+            (at(3), at(6)),
+            (at(5), at(6)),
+            (at(11), at(12)),
+        ];
+        assert_eq!(
+            passes(&pieces, &[at(0), at(10)]),
+            [(at(1), at(6)), (at(11), at(12))]
+        );
+        assert_eq!(passes(&pieces, &[]), [(at(1), at(12))]);
+    }
+
+    #[test]
+    fn lines_of_libraries_are_not_the_programs_own() {
+        assert!(is_own_line("train.py(31): step"));
+        assert!(!is_own_line("torch/nn/modules/linear.py(130): forward"));
+        assert!(!is_own_line("<built-in method linear>"));
+        assert!(!is_own_line("aten::linear"));
+    }
+}

@@ -1,0 +1,213 @@
+//! Step times as stacked bars.
+
+use std::fmt::Write as _;
+
+use super::{escape, shown_number};
+use crate::report::{Cell, Table, Unit};
+
+/// Keys of the parts of a step, what the legend calls them, and their colour in the style sheet.
+const PARTS: [(&str, &str, &str); 7] = [
+    ("compute_ns", "compute", "compute"),
+    (
+        "exposed_communication_ns",
+        "communication, not hidden",
+        "communication",
+    ),
+    ("exposed_copy_ns", "copies, not hidden", "copy"),
+    ("input_ns", "input", "input"),
+    ("compile_ns", "compile", "compile"),
+    ("host_ns", "host", "host"),
+    ("idle_ns", "idle", "idle"),
+];
+const WIDTH: f64 = 1_180.0;
+const HEIGHT: f64 = 170.0;
+/// Place of the axis' labels.
+const LEFT: f64 = 70.0;
+const BOTTOM: f64 = 20.0;
+/// Bars at most: of more steps each bar is the slowest of some neighbours.
+const MOST: usize = 240;
+/// Least distance of two labels.
+const LABEL_PX: f64 = 44.0;
+
+fn number(table: &Table, row: &[Cell], key: &str) -> Option<f64> {
+    let at = table.columns.iter().position(|column| column.key == key)?;
+    match row.get(at)? {
+        Cell::Int(number) => Some(*number as f64),
+        Cell::Number(number) => Some(*number),
+        _ => None,
+    }
+}
+
+/// Draws a table with a row for each step; nothing when there is none.
+pub(super) fn steps(out: &mut String, table: &Table) {
+    let duration = |row: &Vec<Cell>| number(table, row, "duration_ns").unwrap_or(0.0);
+    let per_bar = table.rows.len().div_ceil(MOST).max(1);
+    let bars: Vec<&Vec<Cell>> = table
+        .rows
+        .chunks(per_bar)
+        .filter_map(|rows| {
+            rows.iter()
+                .max_by(|a, b| duration(a).total_cmp(&duration(b)))
+        })
+        .collect();
+    let longest = bars.iter().map(|row| duration(row)).fold(0.0, f64::max);
+    if longest <= 0.0 {
+        return;
+    }
+    let _ = write!(
+        out,
+        "<div class=\"block\"><h3>Step times</h3><svg role=\"img\" aria-label=\"Step times\" \
+         viewBox=\"0 0 {WIDTH} {}\">",
+        HEIGHT + BOTTOM
+    );
+    let top = rounded_up(longest);
+    for quarter in 0..=4_u32 {
+        let share = f64::from(quarter) / 4.0;
+        let y = HEIGHT - share * (HEIGHT - 8.0);
+        let _ = write!(
+            out,
+            "<line x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
+             <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            LEFT - 8.0,
+            y + 4.0,
+            shown_number(top * share, None, Unit::Ns)
+        );
+    }
+    let room = (WIDTH - LEFT) / bars.len() as f64;
+    let width = (room * 0.72).min(48.0);
+    let every = (LABEL_PX / room).ceil().max(1.0) as usize;
+    let mut used = [false; PARTS.len()];
+    for (at, row) in bars.iter().enumerate() {
+        let middle = LEFT + room * (at as f64 + 0.5);
+        let scale = (HEIGHT - 8.0) / top;
+        let step = number(table, row, "step").map_or_else(String::new, |step| format!("{step}"));
+        let mut y = HEIGHT;
+        let title = format!(
+            "step {step}: {}",
+            shown_number(duration(row), None, Unit::Ns)
+        );
+        let _ = write!(out, "<g><title>{}</title>", escape(&title));
+        let mut told = 0.0;
+        for (part, (key, _, colour)) in PARTS.iter().enumerate() {
+            let Some(value) = number(table, row, key).filter(|value| *value > 0.0) else {
+                continue;
+            };
+            used[part] = true;
+            told += value;
+            y -= value * scale;
+            bar(out, (middle, width), (y, value * scale), colour);
+        }
+        if told == 0.0 {
+            let height = duration(row) * scale;
+            y = HEIGHT - height;
+            bar(out, (middle, width), (y, height), "idle");
+        }
+        let late = table
+            .columns
+            .iter()
+            .position(|column| column.key == "outlier");
+        if late.and_then(|at| row.get(at)) == Some(&Cell::Flag(true)) {
+            let _ = write!(
+                out,
+                "<rect class=\"late\" x=\"{:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{:.1}\"/>",
+                middle - width / 2.0,
+                HEIGHT - y
+            );
+        }
+        out.push_str("</g>");
+        if at.is_multiple_of(every) {
+            let _ = write!(
+                out,
+                "<text x=\"{middle:.1}\" y=\"{}\" text-anchor=\"middle\">{step}</text>",
+                HEIGHT + 15.0
+            );
+        }
+    }
+    out.push_str("</svg><div class=\"legend\">");
+    for (_, (_, label, colour)) in used.iter().zip(PARTS).filter(|(used, _)| **used) {
+        let _ = write!(
+            out,
+            "<span><i style=\"background:var(--{colour})\"></i>{label}</span>"
+        );
+    }
+    out.push_str("</div>");
+    if per_bar > 1 {
+        let _ = write!(
+            out,
+            "<p class=\"quiet\">Each bar is the slowest of {per_bar} steps.</p>"
+        );
+    }
+    out.push_str("</div>\n");
+}
+
+fn bar(out: &mut String, (middle, width): (f64, f64), (y, height): (f64, f64), colour: &str) {
+    let _ = write!(
+        out,
+        "<rect x=\"{:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
+         style=\"fill:var(--{colour})\"/>",
+        middle - width / 2.0
+    );
+}
+
+/// The next of 1, 2, 4, 5, 8 times a power of ten.
+fn rounded_up(value: f64) -> f64 {
+    let power = 10_f64.powf(value.log10().floor());
+    let steps = [1.0, 2.0, 4.0, 5.0, 8.0, 10.0];
+    let found = steps.iter().find(|step| **step * power >= value);
+    found.map_or(value, |step| step * power)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Column;
+
+    fn table(rows: usize) -> Table {
+        let mut table = Table::new(vec![
+            Column::new("step", "Step", Unit::Number),
+            Column::new("duration_ns", "Duration", Unit::Ns),
+            Column::new("compute_ns", "compute", Unit::Ns),
+            Column::new("idle_ns", "idle", Unit::Ns),
+            Column::new("outlier", "Outlier", Unit::Flag),
+        ]);
+        for step in 0..rows {
+            table.push([
+                step.into(),
+                10.0.into(),
+                6.0.into(),
+                4.0.into(),
+                (step == 1).into(),
+            ]);
+        }
+        table
+    }
+
+    #[test]
+    fn a_bar_for_each_step_its_parts_stacked() {
+        let mut out = String::new();
+        steps(&mut out, &table(3));
+        assert_eq!(out.matches("<g>").count(), 3);
+        assert_eq!(out.matches("fill:var(--compute)").count(), 3);
+        assert_eq!(out.matches("fill:var(--idle)").count(), 3);
+        assert_eq!(out.matches("class=\"late\"").count(), 1);
+        assert!(out.contains("step 2: 10.0 ns"));
+    }
+
+    #[test]
+    fn too_many_steps_share_bars_and_no_steps_draw_nothing() {
+        let mut out = String::new();
+        steps(&mut out, &table(500));
+        assert_eq!(out.matches("<g>").count(), 167);
+        assert!(out.contains("slowest of 3 steps"));
+        let mut none = String::new();
+        steps(&mut none, &table(0));
+        assert_eq!(none, "");
+    }
+
+    #[test]
+    fn axes_end_at_round_numbers() {
+        assert!((rounded_up(17.0) - 20.0).abs() < 1e-9);
+        assert!((rounded_up(41e6) - 50e6).abs() < 1.0);
+        assert!((rounded_up(1.0) - 1.0).abs() < 1e-9);
+    }
+}
