@@ -113,11 +113,11 @@ fn section(out: &mut String, part: &Part<'_>, told: bool) {
         let _ = writeln!(out, "<p>{}</p>", escape(&report.sentence));
     }
     cards(out, &report.summary);
-    if let Some(steps) = report
+    let steps = report
         .sections
         .iter()
-        .find(|section| section.name == "steps")
-    {
+        .find(|section| section.name == "steps" && report.kind == "overview");
+    if let Some(steps) = steps {
         chart::steps(out, &steps.table);
     }
     if let Some(text) = &report.text {
