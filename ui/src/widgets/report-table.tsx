@@ -63,6 +63,9 @@ const WIDTHS: Readonly<Record<ReportColumn['unit'], number>> = {
 const NAME_PX = 220;
 const LETTER_PX = 7;
 const TEXT_MOST_PX = 220;
+/** Columns of sentences. */
+const SENTENCES: ReadonlySet<string> = new Set(['title', 'advice']);
+const SENTENCE_MOST_PX = 560;
 /** Rows that are looked at for the width of a column. */
 const SAMPLE = 200;
 
@@ -71,7 +74,8 @@ function widthOf(column: ReportColumn, rows: readonly ReportRow[]): number {
   const title = column.title.length * LETTER_PX + 28;
   if (column.unit !== 'text') return Math.max(WIDTHS[column.unit], title);
   const letters = Math.max(0, ...rows.slice(0, SAMPLE).map((row) => cellText(row[column.key], 'text').length));
-  return Math.max(title, Math.min(TEXT_MOST_PX, letters * LETTER_PX + 20));
+  const most = SENTENCES.has(column.key) ? SENTENCE_MOST_PX : TEXT_MOST_PX;
+  return Math.max(title, Math.min(most, letters * LETTER_PX + 20));
 }
 
 export const parseSort = (text: string | undefined): Sort | undefined => {

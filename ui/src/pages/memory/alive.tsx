@@ -51,6 +51,7 @@ export function Alive({
           testId="alive-table"
           exportName={`${run.id}-alive`}
           table={table}
+          hide={['allocator']}
           eventLink={eventLinkOf(store, run)}
           sort={store.view.sort.value}
           onSort={(sort) => {

@@ -6,6 +6,7 @@ import { exportUrl } from '../../api/server.ts';
 import { formatCount } from '../../base/format.ts';
 import { cellText, isNumeric } from '../../model/cell.ts';
 import { type ReportTable as Data, filledColumns, type Report, type ReportKind } from '../../model/report.ts';
+import type { RunDetail } from '../../model/run.ts';
 import { download } from '../../widgets/download.ts';
 import { CopyButton } from '../../widgets/states.tsx';
 import { eventLinkOf } from '../shared/links.tsx';
@@ -50,6 +51,23 @@ export function markdownOf(report: Report, title: string): string {
   return `${parts.filter((part) => part !== '').join('\n\n')}\n`;
 }
 
+/** The tool that shows what a report is about: where the run cannot fill it, the report says why. */
+const TOOL_OF: Readonly<Record<string, string>> = {
+  kernels: 'kernels',
+  idle: 'kernels',
+  memory: 'memory',
+  ranks: 'ranks',
+};
+
+/** Whether it is known, before anything is added up, that a report can only say what was not recorded. Pure. */
+export function isUnfillable(run: Pick<RunDetail, 'tools' | 'kinds'>, kind: string): boolean {
+  if (kind === 'torch-table') return run.kinds.length > 0 && !run.kinds.includes('PyTorch');
+  const timeless = run.tools.find((tool) => tool.id === 'timeline')?.state === 'unavailable';
+  if (timeless) return !(kind === 'lightning' ? run.kinds.includes('Lightning') : kind === 'cprofile');
+  const tool = TOOL_OF[kind];
+  return tool !== undefined && run.tools.find((item) => item.id === tool)?.state === 'unavailable';
+}
+
 export default function ReportsPage(page: PageProps): JSX.Element {
   const { store } = page;
   const scope = useScope(page);
@@ -58,7 +76,9 @@ export default function ReportsPage(page: PageProps): JSX.Element {
     fetchKinds().then(setKinds, () => undefined);
   }, []);
   // `by` of this page is which report; a report's own rows are its default.
-  const kind = kinds.find((item) => item.name === store.view.by.value) ?? kinds[0];
+  const { run } = page;
+  const first = kinds.find((item) => !isUnfillable(run, item.name)) ?? kinds[0];
+  const kind = kinds.find((item) => item.name === store.view.by.value) ?? first;
   return (
     <>
       <PageHead
@@ -75,9 +95,10 @@ export default function ReportsPage(page: PageProps): JSX.Element {
                   type="button"
                   aria-pressed={item.name === kind?.name}
                   data-report={item.name}
-                  title={item.question}
+                  class={isUnfillable(run, item.name) ? 'ss-tool-muted' : ''}
+                  title={isUnfillable(run, item.name) ? `${item.question} Not recorded in this run.` : item.question}
                   onClick={() => {
-                    store.view.by.value = item.name === kinds[0]?.name ? undefined : item.name;
+                    store.view.by.value = item.name === first?.name ? undefined : item.name;
                     store.view.tab.value = undefined;
                     store.view.sort.value = undefined;
                     store.view.filter.value = '';

@@ -1,7 +1,7 @@
 import { expect, it, vi } from 'vitest';
 import { reportOf } from '../../model/report.ts';
 import { handOver, type Opener } from './hand-over.ts';
-import { markdownOf } from './page.tsx';
+import { isUnfillable, markdownOf } from './page.tsx';
 
 const SITE = 'https://site.example';
 
@@ -67,4 +67,17 @@ it('writes a report as markdown', () => {
   expect(markdownOf(report, 'Steps')).toBe(
     '# Steps\n\nSteps take 1.00 ms.\n\n- mean: 1.00 ms\n\n| Label | Total |\n| --- | ---: |\n| a\\|b | 2.50 µs |\n\n> One.\n',
   );
+});
+
+it('knows which reports a run cannot fill', () => {
+  const tool = (id: string, state: 'ready' | 'unavailable') => ({ id, state, reason: undefined, hint: undefined });
+  const drawn = { kinds: ['JAX'], tools: [tool('timeline', 'ready'), tool('kernels', 'unavailable')] };
+  expect(['overview', 'kernels', 'idle', 'torch-table'].map((kind) => isUnfillable(drawn, kind))).toEqual([
+    false,
+    true,
+    true,
+    true,
+  ]);
+  const sums = { kinds: ['Lightning'], tools: [tool('timeline', 'unavailable')] };
+  expect(['overview', 'lightning', 'cprofile'].map((kind) => isUnfillable(sums, kind))).toEqual([true, false, false]);
 });

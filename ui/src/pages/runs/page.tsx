@@ -234,7 +234,7 @@ export function RunsPage({
                       Length
                     </th>
                     <th scope="col">Recorded</th>
-                    <th scope="col" class="ss-num">
+                    <th scope="col" class="ss-num ss-wide-only">
                       Size
                     </th>
                   </tr>
@@ -380,8 +380,10 @@ function RunRow({
             <td class="ss-num">{text(run.durationNs === undefined ? undefined : formatDuration(run.durationNs))}</td>
           </>
         )}
-        <td>{text(run.recordedUnixMs === undefined ? undefined : formatRecorded(run.recordedUnixMs, Date.now()))}</td>
-        <td class="ss-num">{formatBytes(run.bytes)}</td>
+        <td class="ss-recorded">
+          {text(run.recordedUnixMs === undefined ? undefined : formatRecorded(run.recordedUnixMs, Date.now()))}
+        </td>
+        <td class="ss-num ss-wide-only">{formatBytes(run.bytes)}</td>
       </tr>
       {run.fault === undefined ? undefined : (
         <tr class="ss-fault-row">

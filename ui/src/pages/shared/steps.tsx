@@ -32,8 +32,17 @@ export function stepColumns(
   readonly perBar: number;
 } {
   const parts = partColumns(table.columns);
-  const groups = bucketed(table.rows, most);
   const hosts = new Set(table.rows.map((row) => textAt(row, 'host')));
+  const order = [...hosts].sort((a, b) => (a ?? '').localeCompare(b ?? '', 'en', { numeric: true }));
+  const rows =
+    hosts.size < 2
+      ? table.rows
+      : [...table.rows].sort(
+          (a, b) =>
+            (numberAt(a, 'step') ?? 0) - (numberAt(b, 'step') ?? 0) ||
+            order.indexOf(textAt(a, 'host')) - order.indexOf(textAt(b, 'host')),
+        );
+  const groups = bucketed(rows, most);
   let told: number | undefined;
   const bars = groups.map((group, at) => {
     // What is out of line stays in sight.
