@@ -170,9 +170,9 @@ fn each_row(
 }
 
 /// The names of the groups around a track and its own, from the outside in.
-fn path_of(trace: &Trace, track: TrackId) -> String {
+fn path_of(trace: &Trace, of: TrackId) -> String {
     let mut names = Vec::new();
-    let mut at = Some(track);
+    let mut at = Some(of);
     while let Some(track) = at.and_then(|id| trace.tracks().get(id.index())) {
         names.push(track.name.as_str());
         // A track is no group of its own.

@@ -66,11 +66,20 @@ export interface ReportKind {
   readonly by: readonly string[];
 }
 
+/** Sentences of the server spell microseconds as terminals can; here they look like the cells beside them. */
+const spelt = (text: string): string => text.replace(/(\d) us\b/g, '$1 µs');
+
+/** Columns of sentences. */
+const SENTENCES: ReadonlySet<string> = new Set(['title', 'advice']);
+
 function cellOf(value: Json): Cell {
   if (typeof value === 'string' || typeof value === 'boolean') return value;
   if (typeof value === 'number') return Number.isFinite(value) ? value : undefined;
   return Array.isArray(value) ? value.map(cellOf) : undefined;
 }
+
+const spellCell = (key: string, cell: Cell): Cell =>
+  typeof cell === 'string' && SENTENCES.has(key) ? spelt(cell) : cell;
 
 function columnOf(value: Json): ReportColumn | undefined {
   const fields = asObject(value);
@@ -87,7 +96,9 @@ function tableOf(fields: Readonly<Record<string, unknown>>): ReportTable {
   const columns = asArray(fields['columns']).flatMap((item) => columnOf(item) ?? []);
   const rows = asArray(fields['rows']).flatMap((item): readonly ReportRow[] => {
     const row = asObject(item);
-    return row === undefined ? [] : [Object.fromEntries(columns.map(({ key }) => [key, cellOf(row[key])]))];
+    return row === undefined
+      ? []
+      : [Object.fromEntries(columns.map(({ key }) => [key, spellCell(key, cellOf(row[key]))]))];
   });
   return { columns, rows, leftOut: asNumber(fields['left_out']) ?? 0 };
 }
@@ -99,7 +110,7 @@ export function reportOf(body: Json): Report {
   const missing = asObject(fields['missing']);
   return {
     kind: asText(fields['report']) ?? '',
-    sentence: asText(fields['sentence']) ?? '',
+    sentence: spelt(asText(fields['sentence']) ?? ''),
     summary: asArray(fields['summary_columns']).flatMap((item) => {
       const column = columnOf(item);
       return column === undefined ? [] : [{ ...column, value: cellOf(values[column.key]) }];
@@ -112,7 +123,7 @@ export function reportOf(body: Json): Report {
       return [{ ...tableOf(section), name, title: asText(section['title']) ?? name }];
     }),
     text: asText(fields['text']),
-    notes: asTexts(fields['notes']),
+    notes: asTexts(fields['notes']).map(spelt),
     missing:
       missing === undefined
         ? undefined

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 use stepscope_analysis::memory::Memory;
 use stepscope_analysis::parallel::Cancel;
+use stepscope_analysis::report::Cell;
 use stepscope_analysis::reports::{self, Options};
 use stepscope_engine::Run;
 use stepscope_model::Time;
@@ -183,4 +184,65 @@ fn the_report_says_who_and_when() {
         assert!(!report.table.rows.is_empty() && report.table.rows.len() <= 20);
         assert!(report.missing.is_none());
     }
+}
+
+/// torch knows the tensors and sorts them; from lives alone the sums at the peak are the same, but that
+/// input that a backward pass uses counts as activations, and torch's "autograd detail" and what it
+/// does not know as temporary.
+#[test]
+fn what_memory_is_for_agrees_with_torch() {
+    let Some(traces) = folder() else { return };
+    let truth = traces.join("torch_cpu/cpu_memstack.truth/memory_timeline.json");
+    let truth: (Vec<i64>, Vec<Vec<i64>>) =
+        serde_json::from_slice(&std::fs::read(truth).unwrap()).unwrap();
+    let highest = truth.1.iter().max_by_key(|sizes| sizes.iter().sum::<i64>());
+    // In torch's order: nothing, parameters, optimiser state, input, temporary, activations, gradients,
+    // autograd detail, not known.
+    let [
+        _,
+        _,
+        _,
+        input,
+        temporary,
+        activations,
+        gradients,
+        detail,
+        unknown,
+    ] = highest.unwrap()[..]
+    else {
+        panic!("torch's categories are others: {highest:?}");
+    };
+    let run = open(&traces.join("torch_cpu/cpu_memstack.pt.trace.json.gz")).remove(0);
+    let options = Options {
+        by: Some("category".to_owned()),
+        ..Options::default()
+    };
+    let report = reports::make(&run.trace, "memory", &options, &Cancel::default()).unwrap();
+    let at_peak = |category: &str| {
+        let row = report
+            .table
+            .rows
+            .iter()
+            .find(|row| row[0] == category.into());
+        match row.map(|row| &row[2]) {
+            Some(Cell::Int(bytes)) => *bytes,
+            other => panic!("{category}: {other:?}"),
+        }
+    };
+    let close = |ours: i64, theirs: i64| (ours - theirs).abs() <= 2 << 10;
+    assert!(
+        close(at_peak("activations"), activations + input),
+        "{report:?}"
+    );
+    assert!(close(at_peak("gradients"), gradients), "{report:?}");
+    assert!(
+        close(at_peak("temporary"), temporary + detail + unknown),
+        "{report:?}"
+    );
+    assert!(
+        report.sentence.contains("in the backward pass")
+            && report.sentence.contains("activations (estimated)"),
+        "{}",
+        report.sentence
+    );
 }

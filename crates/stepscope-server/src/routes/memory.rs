@@ -160,6 +160,9 @@ fn group(by: &'static str, named: impl Iterator<Item = (String, i64)>) -> Option
     Some(Groups { by, rows })
 }
 
+/// An allocation, what it is for, and who asked for it.
+type Known<'a> = (&'a Record, Option<&'static str>, Caller);
+
 /// One allocation.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -210,7 +213,7 @@ fn alive_at(
     alive.sort_by_key(|record| (std::cmp::Reverse(record.bytes), record.at, record.event));
     let trace = &view.run.trace;
     let owners = Owners::of(trace);
-    let known: Vec<(&Record, Option<&'static str>, Caller)> = alive
+    let known: Vec<Known<'_>> = alive
         .into_iter()
         .map(|record| {
             let file = memory.file_of(trace, record);
@@ -221,7 +224,7 @@ fn alive_at(
             (record, category, memory.caller(trace, record))
         })
         .collect();
-    let by = |by, name: &dyn Fn(&(&Record, Option<&'static str>, Caller)) -> String| {
+    let by = |by, name: &dyn Fn(&Known<'_>) -> String| {
         group(by, known.iter().map(|one| (name(one), one.0.bytes)))
     };
     let groups = [

@@ -222,7 +222,7 @@ function Ops({
         {chosen === undefined ? undefined : <Chosen page={page} table={table} row={chosen} />}
         {cost === undefined || longest.length === 0 ? undefined : (
           <figure aria-label="The longest" data-testid="chart-top-ops">
-            <h2>The longest, {cost.title.toLowerCase()} time</h2>
+            <h2>The longest, {cost.title.toLowerCase().replace(/ time$/, '')} time</h2>
             <BarList
               label="The longest"
               currentKey={wanted}

@@ -17,6 +17,7 @@ import { PageHead } from '../shared/page-head.tsx';
 import { timelineCommands, trackEntries } from './commands.ts';
 import { Drawer } from './drawer.tsx';
 import { Minimap, Ruler } from './head.tsx';
+import { NoTimeline } from './no-timeline.tsx';
 import { createSession, type Session } from './session.ts';
 import { Stage } from './stage.tsx';
 import { Toolbar } from './toolbar.tsx';
@@ -77,24 +78,7 @@ export function TimelinePage({ store, run, theme }: TimelineProps): JSX.Element 
     );
   }
   if (!session.tracks.some((track) => track.kind !== 'group')) {
-    return (
-      <>
-        <PageHead title="Timeline" summary="This run has no events with times." />
-        <EmptyState
-          reason="not-recorded"
-          title="Nothing to draw"
-          why="The files of this run were read, but hold no slices, points or counters: either nothing was recorded, or the report keeps sums only."
-        >
-          <pre class="ss-code">
-            <code>
-              {
-                'import torch\nwith torch.profiler.profile() as p:\n    train_step()\np.export_chrome_trace("trace.json")'
-              }
-            </code>
-          </pre>
-        </EmptyState>
-      </>
-    );
+    return <NoTimeline store={store} run={run} />;
   }
   return <TimelineView session={session} theme={theme} />;
 }

@@ -75,7 +75,9 @@ pub(super) fn steps(out: &mut String, table: &Table) {
     }
     let room = (WIDTH - LEFT) / bars.len() as f64;
     let width = (room * 0.72).min(48.0);
-    let every = (LABEL_PX / room).ceil().max(1.0) as usize;
+    let every = (1..MOST)
+        .find(|every| *every as f64 * room >= LABEL_PX)
+        .unwrap_or(MOST);
     let mut used = [false; PARTS.len()];
     for (at, row) in bars.iter().enumerate() {
         let middle = LEFT + room * (at as f64 + 0.5);
