@@ -128,9 +128,7 @@ export function TopOps({
     <section class="ss-panel" aria-label={section.title}>
       <div class="ss-panel-head">
         <h2>{section.title}</h2>
-        <span class="ss-quiet">
-          {time.key.startsWith('device') ? 'by their time on the device' : 'by their own time'}
-        </span>
+        <span class="ss-quiet">{time.key.startsWith('device') ? 'device time' : 'own time'}</span>
         <span class="ss-grow" />
         <PageLink {...page} tool="ops">
           All operations
