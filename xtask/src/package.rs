@@ -1,11 +1,12 @@
 //! The Python package: built as users build it, tested, and looked at by linters.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use anyhow::{Context as _, Result};
 
 use crate::part::Outcome;
-use crate::python::Environment;
+use crate::python::{self, Environment, Interpreter};
 use crate::{demo, peers, shell};
 
 /// The package is installed into it.
@@ -20,9 +21,13 @@ fn no_python() -> Outcome {
     Outcome::NotRun("no Python 3.10 or newer with the venv module".to_owned())
 }
 
-/// Builds the package as `pip install .` does. Always with the same interpreter: with another one,
-/// cargo would build half of it again.
+/// Builds the package as `pip install .` does, once for all parts of a run. Always with the same
+/// interpreter: with another one, cargo would build half of it again.
 fn wheel(python: &Path) -> Result<PathBuf> {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(built) = BUILT.get() {
+        return Ok(built.clone());
+    }
     let folder = shell::target_dir().join("wheels/test");
     if folder.exists() {
         std::fs::remove_dir_all(&folder)?;
@@ -38,7 +43,8 @@ fn wheel(python: &Path) -> Result<PathBuf> {
     )?;
     let mut built = Vec::new();
     shell::collect(&folder, &[], &mut built)?;
-    built.into_iter().next().context("pip built no wheel")
+    let built = built.into_iter().next().context("pip built no wheel")?;
+    Ok(BUILT.get_or_init(|| built).clone())
 }
 
 /// Puts a wheel in place of what is installed.
@@ -66,6 +72,82 @@ pub(crate) fn test() -> Result<Outcome> {
     }
     shell::run(&mut tests)?;
     Ok(Outcome::Ok)
+}
+
+/// The same wheel in the oldest and in the newest interpreter of this machine, with the package's own
+/// tests.
+pub(crate) fn test_other_versions() -> Result<Outcome> {
+    let Some(builder) = PACKAGE.python()? else {
+        return Ok(no_python());
+    };
+    let tested = Interpreter::ask(&builder).context("the environment's Python does not start")?;
+    let found = python::interpreters();
+    let others: Vec<&Interpreter> = ends(&found)
+        .filter(|one| one.minor() != tested.minor())
+        .collect();
+    if others.is_empty() {
+        return Ok(Outcome::NotRun(format!(
+            "no CPython here but {}: looked on PATH and in pyenv's versions for 3.10 and newer",
+            tested.minor()
+        )));
+    }
+    let wheel = wheel(&builder)?;
+    // The tests mostly wait: both at once take little longer than one.
+    let failed: Vec<String> = std::thread::scope(|scope| {
+        let (builder, wheel) = (&builder, &wheel);
+        let run = |one| (one, scope.spawn(move || test_with(one, builder, wheel)));
+        let running: Vec<_> = others.into_iter().map(run).collect();
+        let ended = running.into_iter().map(|(one, test)| {
+            let result = test
+                .join()
+                .unwrap_or_else(|_panic| Err(anyhow::anyhow!("panicked")));
+            let failed = result.err();
+            if let Some(error) = &failed {
+                println!("CPython {}: {error:#}", one.minor());
+            }
+            failed.map(|_told| one.minor())
+        });
+        ended.flatten().collect()
+    });
+    anyhow::ensure!(failed.is_empty(), "failed on CPython {}", failed.join(", "));
+    Ok(Outcome::Ok)
+}
+
+/// The first and the last.
+fn ends(found: &[Interpreter]) -> impl Iterator<Item = &Interpreter> {
+    let last = found.last().filter(|_| found.len() > 1);
+    found.first().into_iter().chain(last)
+}
+
+/// Runs the package's own tests in an environment of nothing but an interpreter and the wheel.
+fn test_with(one: &Interpreter, builder: &Path, wheel: &Path) -> Result<()> {
+    let folder = shell::target_dir()
+        .join("venv")
+        .join(format!("package-{}", one.minor()));
+    shell::run(
+        shell::program(&one.path)
+            .args(["-m", "venv", "--clear", "--without-pip"])
+            .arg(&folder),
+    )?;
+    let python = folder.join("bin/python");
+    // The builder's pip installs into both: making one takes longer than the tests.
+    shell::run(
+        shell::program(builder)
+            .args(["-m", "pip", "--python"])
+            .arg(&python)
+            .args([
+                "install",
+                "--quiet",
+                "--no-deps",
+                "--disable-pip-version-check",
+            ])
+            .arg(wheel),
+    )?;
+    shell::run(
+        shell::program(&python)
+            .args(["-B", "-m", "unittest", "discover", "--start-directory"])
+            .arg("python/tests"),
+    )
 }
 
 /// Puts the package into the environment with all frameworks: its Python; why there is none, if not.

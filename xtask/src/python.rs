@@ -1,7 +1,8 @@
 //! Virtual environments for the peers that tests compare with.
 
-use std::path::PathBuf;
-use std::process::Command;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
 
@@ -81,6 +82,76 @@ impl Environment {
     }
 }
 
+/// A `CPython` of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Interpreter {
+    /// 3, 10, 13.
+    pub(crate) version: [u32; 3],
+    /// What starts it.
+    pub(crate) path: PathBuf,
+}
+
+impl Interpreter {
+    /// `3.10`
+    pub(crate) fn minor(&self) -> String {
+        format!("{}.{}", self.version[0], self.version[1])
+    }
+
+    /// What one that starts says of itself; `None` for what is no `CPython` 3.10 or newer with
+    /// `venv`, and for builds without the interpreter's lock, which load no stable-ABI library.
+    pub(crate) fn ask(path: &Path) -> Option<Self> {
+        let script = "import sys, sysconfig, venv, ensurepip; \
+            ours = sys.implementation.name == 'cpython' and not sysconfig.get_config_var('Py_GIL_DISABLED'); \
+            print(*sys.version_info[:3]) if ours and sys.version_info >= (3, 10) else sys.exit(1)";
+        let mut python = Command::new(path);
+        let output = python
+            .args(["-I", "-c", script])
+            .stderr(Stdio::null())
+            .output()
+            .ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        let mut numbers = text.split_whitespace().map(str::parse);
+        let mut next = || numbers.next()?.ok();
+        Some(Self {
+            version: [next()?, next()?, next()?],
+            path: path.to_path_buf(),
+        })
+    }
+}
+
+/// Every minor version of `CPython` that can be found here, oldest first; of several with one, the newest.
+pub(crate) fn interpreters() -> Vec<Interpreter> {
+    let pyenv = std::env::var_os("PYENV_ROOT")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".pyenv")));
+    let installed = pyenv
+        .and_then(|root| std::fs::read_dir(root.join("versions")).ok())
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path().join("bin/python")));
+    let on_path = (10..30)
+        .map(|minor| format!("python3.{minor}"))
+        .chain(["python3".to_owned()])
+        .map(PathBuf::from);
+    newest_of_each(
+        installed
+            .chain(on_path)
+            .filter_map(|path| Interpreter::ask(&path)),
+    )
+}
+
+fn newest_of_each(found: impl Iterator<Item = Interpreter>) -> Vec<Interpreter> {
+    let mut by_minor: BTreeMap<[u32; 2], Interpreter> = BTreeMap::new();
+    for one in found {
+        let minor = [one.version[0], one.version[1]];
+        let known = by_minor.get(&minor);
+        if known.is_none_or(|known| known.version < one.version) {
+            by_minor.insert(minor, one);
+        }
+    }
+    by_minor.into_values().collect()
+}
+
 /// The first Python of this machine that is new enough.
 fn interpreter() -> Option<&'static str> {
     ["python3", "python"].into_iter().find(|name| {
@@ -92,4 +163,34 @@ fn interpreter() -> Option<&'static str> {
             .status()
             .is_ok_and(|status| status.success())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_interpreter_of_each_minor_version() {
+        let of = |version: [u32; 3], path: &str| Interpreter {
+            version,
+            path: path.into(),
+        };
+        let found = [
+            of([3, 13, 0], "a"),
+            of([3, 10, 2], "b"),
+            of([3, 10, 13], "c"),
+            of([3, 10, 13], "d"),
+        ];
+        let paths: Vec<PathBuf> = newest_of_each(found.into_iter())
+            .into_iter()
+            .map(|one| one.path)
+            .collect();
+        assert_eq!(paths, [PathBuf::from("c"), PathBuf::from("a")]);
+    }
+
+    #[test]
+    fn what_is_no_python_has_no_version() {
+        assert_eq!(Interpreter::ask(Path::new("/nothing/here")), None);
+        assert_eq!(Interpreter::ask(Path::new("true")), None);
+    }
 }

@@ -32,6 +32,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             "generated code",
             "viewer in a browser",
             "python package",
+            "python package, other versions",
             "python frameworks",
             "upstream's own tests",
             "example",
@@ -48,6 +49,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     parts.run("generated code", generate::is_fresh);
     parts.run("viewer in a browser", in_a_browser);
     parts.run("python package", package::test);
+    parts.run(
+        "python package, other versions",
+        package::test_other_versions,
+    );
     parts.run("python frameworks", package::test_with_frameworks);
     parts.run("upstream's own tests", package::test_upstream);
     parts.run("example", || {
