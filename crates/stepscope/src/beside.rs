@@ -5,12 +5,11 @@
 //! line of its own, under the number of the thread that it is about.
 
 use std::cell::Cell;
-use std::sync::atomic::Ordering;
 
 use crate::clock::ticks;
 use crate::layout::{KIND_SPAN, meta};
 use crate::open::NameNumber;
-use crate::ring::{LEVEL_MASK, OpenSlot, STATE, Side, Writer};
+use crate::ring::{LEVEL_MASK, OpenSlot, Side, Writer, session};
 
 /// A moment on the recorder's clock, of one recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,7 +18,7 @@ pub struct Moment(u64);
 impl Moment {
     /// Now.
     pub fn now() -> Self {
-        Self(ticks(STATE.load(Ordering::Relaxed)))
+        Self(ticks(session()))
     }
 
     /// So many of the clock's smallest steps later.
@@ -81,7 +80,7 @@ impl SideTrack {
 
     /// Begins a span; `None` when nothing is being recorded.
     pub fn begin(&self, name: NameNumber, at: Moment) -> Option<SideSpan> {
-        let state = STATE.load(Ordering::Relaxed);
+        let state = session();
         if state & LEVEL_MASK == 0 {
             return None;
         }
@@ -99,7 +98,7 @@ impl SideTrack {
 
     /// Ends it. One whose recording has ended meanwhile was written by that.
     pub fn end(&self, span: SideSpan, at: Moment) {
-        if STATE.load(Ordering::Relaxed) == span.state {
+        if session() == span.state {
             self.ring.with_writer(span.state, |writer| {
                 writer.close(span.slot, span.begin, at.0.max(span.begin), span.meta);
             });

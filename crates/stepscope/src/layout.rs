@@ -21,7 +21,8 @@
 //!
 //! ```text
 //! 0        RegionHead: who owns it, which chunks hold what
-//! 4096     open spans: OPEN_SPANS slots of one record each (word 1 is the `tracing` id);
+//! 4096     open spans: OPEN_SPANS slots of one record each (word 1 is the `tracing` id, or
+//!          the function of a call);
 //!          a slot whose word 2 is 0 is free
 //! 16384    chunk 0, chunk 1, ... of CHUNK_BYTES each
 //! ```
@@ -86,6 +87,8 @@ pub(crate) const FLAG_LINK: u8 = 4;
 /// Span: it came from `tracing`, and word 1 of its open slot is its id.
 #[cfg(feature = "tracing")]
 pub(crate) const FLAG_TRACED: u8 = 8;
+/// Span: it is a function's call, and word 1 of its open slot tells the function.
+pub(crate) const FLAG_CALLED: u8 = 16;
 
 /// Argument: word 1 is an `i64`.
 pub(crate) const ARG_INT: u8 = 0;

@@ -24,12 +24,14 @@
 //! * **The program survives us**: no panic, signal or lock of ours reaches it; a full disk, a fork,
 //!   a second start or stop are error values or warnings.
 //!
-//! Reading order: [`mod@span`] (the verbs; [`open`] for other languages, [`beside`] for samplers), [`session`] (start and stop), `ring`,
+//! Reading order: [`mod@span`] (the verbs; [`open`] for other languages, [`calls`] and [`beside`]
+//! for their tracers and samplers), [`session`] (start and stop), `ring`,
 //! `region` and `layout` (the hot path and its bytes), `drain`, `journal`, `circle`, `segment`, `kept` (where records go), `index`, `decode`, `xspace`, `added` (what other profilers recorded), `export`
-//! (the way to the file), [`recover`], `steps`, `triggers` (how long steps take, and what makes the flight
+//! (the way to the file), `mirror` (into other tools' files), [`recover`], `steps`, `triggers` (how long steps take, and what makes the flight
 //! recorder save).
 
 pub mod beside;
+pub mod calls;
 pub mod open;
 pub mod recover;
 pub mod session;
@@ -50,6 +52,7 @@ mod index;
 mod journal;
 mod kept;
 mod layout;
+mod mirror;
 mod names;
 mod os;
 mod region;
@@ -64,6 +67,7 @@ mod xspace;
 
 pub use added::{Added, AddedContent, Addition, Additions, advice};
 pub use cut::Cut;
+pub use mirror::{MirrorError, Mirrors, set_mirrors};
 pub use names::StaticName;
 pub use session::{
     Capture, CaptureProgress, FlightOptions, FlightStatus, HostTracerLevel, SessionError,
@@ -98,7 +102,7 @@ macro_rules! span {
     }};
     ($name:literal, $($key:ident = $value:expr),+ $(,)?) => {{
         static NAME: $crate::StaticName = $crate::StaticName::new($name);
-        if $crate::is_recording() {
+        if $crate::span::is_wanted() {
             $crate::SpanGuard::enter_static_with(&NAME, &[$({
                 static KEY: $crate::StaticName = $crate::StaticName::new(stringify!($key));
                 (&KEY, $crate::ArgValue::from($value))
@@ -124,7 +128,7 @@ macro_rules! counter {
 macro_rules! instant {
     ($name:literal $(, $key:ident = $value:expr)* $(,)?) => {{
         static NAME: $crate::StaticName = $crate::StaticName::new($name);
-        if $crate::is_recording() {
+        if $crate::span::is_wanted() {
             $crate::span::instant_static(&NAME, &[$({
                 static KEY: $crate::StaticName = $crate::StaticName::new(stringify!($key));
                 (&KEY, $crate::ArgValue::from($value))

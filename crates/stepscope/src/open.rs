@@ -8,9 +8,13 @@ use std::sync::atomic::Ordering;
 use crate::layout::{
     FLAG_ARGS, FLAG_NAMED_BY_TEXT, KIND_INSTANT, KIND_SPAN, KIND_STEP, meta, meta_kind,
 };
+use crate::mirror;
 use crate::names;
 use crate::region::regions;
-use crate::ring::{LEVEL_MASK, OpenSlot, STATE, Writer, with_writer};
+use crate::ring::{
+    LEVEL_MASK, MIRRORED, OpenSlot, PUSHED, STATE, WANTED, Writer, session, this_thread,
+    with_writer,
+};
 use crate::span::{ArgValue, put_text, put_value};
 
 /// An argument whose name is known at run time only.
@@ -81,16 +85,20 @@ impl OpenSpan {
     #[inline]
     pub fn begin(name: &str, kind: SpanKind, args: &[NamedArg<'_>]) -> Self {
         let state = STATE.load(Ordering::Relaxed);
-        if state & LEVEL_MASK == 0 {
+        if state & WANTED == 0 {
             return Self::NONE;
+        }
+        if state & MIRRORED != 0 {
+            return begin_mirrored(state, name, kind, args);
         }
         begin_as(state, names::intern(name), name, kind, args)
     }
 
-    /// As [`begin`](Self::begin), without arguments, with a name that has been looked up before.
+    /// As [`begin`](Self::begin), without arguments, with a name that has been looked up before. Not
+    /// mirrored to other tools.
     #[inline]
     pub fn begin_known(name: NameNumber) -> Self {
-        let state = STATE.load(Ordering::Relaxed);
+        let state = session();
         if state & LEVEL_MASK == 0 {
             return Self::NONE;
         }
@@ -108,10 +116,21 @@ impl OpenSpan {
         .unwrap_or(Self::NONE)
     }
 
-    /// Whether its session still records.
+    /// Whether its session still records, or it has begun in another tool.
     #[inline]
     pub fn is_open(&self) -> bool {
-        self.state != 0 && STATE.load(Ordering::Relaxed) == self.state
+        self.state & PUSHED != 0 || self.is_recorded()
+    }
+
+    #[inline]
+    fn is_recorded(&self) -> bool {
+        self.session() != 0 && session() == self.session()
+    }
+
+    /// The session that it began in.
+    #[inline]
+    fn session(&self) -> u32 {
+        self.state & !PUSHED
     }
 
     /// Whether it is a span at all, and not [`OpenSpan::NONE`].
@@ -122,10 +141,10 @@ impl OpenSpan {
 
     /// Adds arguments to a span that is open. On another thread than the span's they are left out.
     pub fn add(&mut self, args: &[NamedArg<'_>]) {
-        if !self.is_open() || args.is_empty() {
+        if !self.is_recorded() || args.is_empty() {
             return;
         }
-        let added = with_writer(self.state, |writer| {
+        let added = with_writer(self.session(), |writer| {
             writer.thread() == self.thread && {
                 put_all(writer, self.begin, args);
                 true
@@ -143,8 +162,11 @@ impl OpenSpan {
     /// [`end_elsewhere`](Self::end_elsewhere).
     #[inline]
     pub fn end(self) -> Result<(), Self> {
+        if self.state & PUSHED != 0 {
+            return self.end_mirrored();
+        }
         // What began in a session that has ended was written by that session.
-        if !self.is_open() {
+        if !self.is_recorded() {
             return Ok(());
         }
         let ended = with_writer(self.state, |writer| {
@@ -161,15 +183,26 @@ impl OpenSpan {
         }
     }
 
+    #[cold]
+    fn end_mirrored(mut self) -> Result<(), Self> {
+        if self.thread == this_thread() {
+            mirror::end(self.begin);
+        } else {
+            mirror::end_elsewhere(self.thread, self.begin);
+        }
+        self.state = self.session();
+        self.end()
+    }
+
     /// Ends a span that began on another thread: it is written as this thread's, with its name and
     /// arguments given once more. Costs a look through the threads' open spans.
     #[cold]
     pub fn end_elsewhere(self, name: &str, args: &[NamedArg<'_>]) {
-        if !self.is_open() {
+        if !self.is_recorded() {
             return;
         }
         for region in regions() {
-            if region.session.load(Ordering::SeqCst) != self.state {
+            if region.session.load(Ordering::SeqCst) != self.session() {
                 continue;
             }
             // The owner frees the slot only after it has written the span, which it will not.
@@ -182,7 +215,7 @@ impl OpenSpan {
             }
         }
         let id = names::intern(name);
-        with_writer(self.state, |writer| {
+        with_writer(self.session(), |writer| {
             let mut flags = 0;
             if id == 0 {
                 flags |= FLAG_NAMED_BY_TEXT;
@@ -196,6 +229,29 @@ impl OpenSpan {
             writer.record([self.begin, writer.now(), meta]);
         });
     }
+}
+
+/// Begins a span in other tools, and in the session if there is one.
+#[cold]
+fn begin_mirrored(state: u32, name: &str, kind: SpanKind, args: &[NamedArg<'_>]) -> OpenSpan {
+    let state = state & !MIRRORED;
+    let mut span = if state & LEVEL_MASK == 0 {
+        OpenSpan::NONE
+    } else {
+        begin_as(state, names::intern(name), name, kind, args)
+    };
+    if span.begin == 0 {
+        span.begin = crate::clock::ticks(state);
+        span.thread = this_thread();
+    }
+    let number = args.iter().find_map(|(name, value)| match value {
+        ArgValue::Int(number) if kind == SpanKind::Step && *name == "step_num" => Some(*number),
+        _ => None,
+    });
+    if mirror::begin(name, span.begin, number) {
+        span.state |= PUSHED;
+    }
+    span
 }
 
 #[inline]
@@ -232,9 +288,16 @@ fn put_all(writer: Writer<'_>, key: u64, args: &[NamedArg<'_>]) {
 /// Records a point in time on this thread's track; as [`instant()`](crate::instant()) with arguments
 /// whose names are known at run time only.
 pub fn instant_with(name: &str, args: &[NamedArg<'_>]) {
-    let state = STATE.load(Ordering::Relaxed);
-    if state & LEVEL_MASK == 0 {
+    let mut state = STATE.load(Ordering::Relaxed);
+    if state & WANTED == 0 {
         return;
+    }
+    if state & MIRRORED != 0 {
+        mirror::mark(name, None);
+        state &= !MIRRORED;
+        if state & LEVEL_MASK == 0 {
+            return;
+        }
     }
     let id = names::intern(name);
     with_writer(state, |writer| {
@@ -255,7 +318,7 @@ pub fn instant_with(name: &str, args: &[NamedArg<'_>]) {
 /// Calls the calling thread by this name in the recording that runs now, whatever the operating
 /// system calls it. At most 64 bytes are kept.
 pub fn name_thread(name: &str) {
-    let state = STATE.load(Ordering::Relaxed);
+    let state = session();
     if state & LEVEL_MASK != 0 {
         with_writer(state, |writer| writer.set_thread_name(name));
     }
@@ -265,5 +328,5 @@ pub fn name_thread(name: &str) {
 /// what has to be done once in each.
 #[inline]
 pub fn recording_number() -> u32 {
-    STATE.load(Ordering::Relaxed)
+    session()
 }

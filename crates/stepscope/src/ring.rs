@@ -38,6 +38,7 @@
     reason = "mappings begin on pages and all places in them are multiples of 8"
 )]
 
+mod calls;
 pub(crate) mod exit;
 mod side;
 
@@ -56,10 +57,17 @@ pub(crate) use side::Side;
 
 /// Bits of [`STATE`] that hold the level.
 pub(crate) const LEVEL_MASK: u32 = 3;
-/// Lowest bit of [`STATE`] above level and clock: the session's number.
-pub(crate) const SESSION_UNIT: u32 = 8;
+/// Bit of [`STATE`]: spans go into other tools too (see [`crate::mirror`]), with a session or without.
+pub(crate) const MIRRORED: u32 = 8;
+/// Bit of a span's own state, never of [`STATE`]: it was begun in other tools, so it ends there.
+pub(crate) const PUSHED: u32 = 16;
+/// Bits of [`STATE`] of which one is set while a span has anything to do.
+pub(crate) const WANTED: u32 = LEVEL_MASK | MIRRORED;
+/// Lowest bit of [`STATE`] above those: the session's number.
+pub(crate) const SESSION_UNIT: u32 = 32;
 
-/// The session that records, 0 for none: level (2 bits), slow clock (1 bit), session number.
+/// The session that records, 0 for none: level (2 bits), slow clock (1 bit), session number. And
+/// [`MIRRORED`], which is nobody's.
 pub(crate) static STATE: AtomicU32 = AtomicU32::new(0);
 
 /// What steps look at: [`STATE`], and [`WATCHED`] while somebody wants to know how long they take.
@@ -67,12 +75,35 @@ pub(crate) static STEP_STATE: AtomicU32 = AtomicU32::new(0);
 /// See [`STEP_STATE`]; no session's number reaches this bit.
 pub(crate) const WATCHED: u32 = 1 << 31;
 
-/// Changes [`STATE`], and [`STEP_STATE`] with it.
+/// Changes the session in [`STATE`], and in [`STEP_STATE`] with it.
 pub(crate) fn set_state(state: u32) {
-    STATE.store(state, Ordering::SeqCst);
-    let _ = STEP_STATE.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |steps| {
-        Some(steps & WATCHED | state)
-    });
+    for (word, kept) in [(&STATE, MIRRORED), (&STEP_STATE, MIRRORED | WATCHED)] {
+        let _ = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
+            Some(old & kept | state)
+        });
+    }
+}
+
+/// Changes whether spans are mirrored.
+pub(crate) fn set_mirrored(on: bool) {
+    for word in [&STATE, &STEP_STATE] {
+        if on {
+            word.fetch_or(MIRRORED, Ordering::SeqCst);
+        } else {
+            word.fetch_and(!MIRRORED, Ordering::SeqCst);
+        }
+    }
+}
+
+/// The session that records, as threads know it.
+#[inline]
+pub(crate) fn session() -> u32 {
+    STATE.load(Ordering::Relaxed) & !MIRRORED
+}
+
+/// Tells threads apart, for as long as they live.
+pub(crate) fn this_thread() -> usize {
+    LOCAL.with(std::ptr::from_ref) as usize
 }
 
 /// Threads that are attaching at this moment: a session's files stay open until there are none.
@@ -115,6 +146,8 @@ pub(crate) struct Local {
     chunk: Cell<u32>,
     sequence: Cell<u32>,
     depth: Cell<u32>,
+    /// The session for which a tracer of calls has told what it knows of this thread.
+    greeted: Cell<u32>,
     owner: Owner,
 }
 
@@ -143,6 +176,7 @@ impl Local {
             chunk: Cell::new(u32::MAX),
             sequence: Cell::new(0),
             depth: Cell::new(0),
+            greeted: Cell::new(0),
             owner,
         }
     }
@@ -567,7 +601,7 @@ fn attach(local: &Local, state: u32) -> bool {
     compiler_fence(Ordering::SeqCst);
     ATTACHING.fetch_add(1, Ordering::SeqCst);
     let mut done = false;
-    if STATE.load(Ordering::SeqCst) == state {
+    if STATE.load(Ordering::SeqCst) & !MIRRORED == state {
         done = attach_counted(local, state);
         if !done {
             LOST.fetch_add(1, Ordering::Relaxed);

@@ -10,8 +10,11 @@ use crate::layout::{
     ARG_BOOL, ARG_DOUBLE, ARG_INT, ARG_UINT, FLAG_ARGS, FLAG_NAMED_BY_TEXT, KIND_ARG, KIND_COUNTER,
     KIND_INSTANT, KIND_SPAN, KIND_STEP, KIND_TEXT, MAX_TEXT_BYTES, RECORD_BYTES, meta, meta_name,
 };
+use crate::mirror;
 use crate::names::{self, StaticName};
-use crate::ring::{LEVEL_MASK, OpenSlot, STATE, STEP_STATE, WATCHED, Writer, with_writer};
+use crate::ring::{
+    LEVEL_MASK, MIRRORED, OpenSlot, PUSHED, STATE, STEP_STATE, WANTED, WATCHED, Writer, with_writer,
+};
 use crate::steps;
 
 /// A value of an argument. Made by `From`; texts are copied when the event is recorded.
@@ -128,10 +131,13 @@ impl SpanGuard {
     #[inline]
     pub fn enter_static(name: &'static StaticName) -> Self {
         let state = STATE.load(Ordering::Relaxed);
-        if state & LEVEL_MASK == 0 {
+        if state & WANTED == 0 {
             return Self::OFF;
         }
         cold_path();
+        if state & MIRRORED != 0 {
+            return mirrored(state, name.text(), &[]);
+        }
         let id = name.id();
         if id == 0 {
             return begin_by_text(state, name.text(), KIND_SPAN, &[]);
@@ -154,8 +160,11 @@ impl SpanGuard {
     #[inline]
     pub fn enter_static_with(name: &'static StaticName, args: &[Arg<'_>]) -> Self {
         let state = STATE.load(Ordering::Relaxed);
-        if state & LEVEL_MASK == 0 {
+        if state & WANTED == 0 {
             return Self::OFF;
+        }
+        if state & MIRRORED != 0 {
+            return mirrored(state, name.text(), args);
         }
         match name.id() {
             0 => begin_by_text(state, name.text(), KIND_SPAN, args),
@@ -176,8 +185,11 @@ impl SpanGuard {
     #[inline]
     pub fn enter_with(name: &str, args: &[Arg<'_>]) -> Self {
         let state = STATE.load(Ordering::Relaxed);
-        if state & LEVEL_MASK == 0 {
+        if state & WANTED == 0 {
             return Self::OFF;
+        }
+        if state & MIRRORED != 0 {
+            return mirrored(state, name, args);
         }
         match names::intern(name) {
             0 => begin_by_text(state, name, KIND_SPAN, args),
@@ -191,38 +203,50 @@ impl SpanGuard {
         self.state & LEVEL_MASK != 0
     }
 
-    /// Begins a step whose time somebody wants to know, recorded or not.
+    /// Begins a step that is mirrored, or whose time somebody wants to know, recorded or not.
     #[cold]
     #[inline(never)]
     fn begin_watched(state: u32, id: u32, name: &str, number: i64) -> Self {
-        let state = state & !WATCHED;
-        let mut guard = if state & LEVEL_MASK == 0 {
+        let session = state & !(WATCHED | MIRRORED);
+        let mut guard = if session & LEVEL_MASK == 0 {
             Self::OFF
         } else {
-            begin_step(state, id, name, number)
+            begin_step(session, id, name, number)
         };
         if guard.state == 0 {
             (guard.begin, guard.state) = steps::begin_unrecorded();
         }
-        guard.state |= WATCHED;
-        steps::began(guard.begin, number);
+        if state & WATCHED != 0 {
+            guard.state |= WATCHED;
+            steps::began(guard.begin, number);
+        }
+        if state & MIRRORED != 0 && mirror::begin(name, guard.begin, Some(number)) {
+            guard.state |= PUSHED;
+        }
         guard
     }
 
-    /// The session has ended, or this is a step that is watched.
+    /// The session has ended, or this is a step that is watched, or there is more to do than to write.
     #[cold]
-    fn end_watched(&mut self) {
-        if self.state & WATCHED == 0 {
+    fn end_otherwise(&mut self) {
+        if self.state & PUSHED != 0 {
+            mirror::end(self.begin);
+        }
+        let state = self.state & !(WATCHED | PUSHED);
+        let recorded =
+            state & LEVEL_MASK != 0 && STATE.load(Ordering::Relaxed) & !MIRRORED == state;
+        if !recorded && self.state & WATCHED == 0 {
             return;
         }
-        let state = self.state & !WATCHED;
         let end = crate::clock::ticks(state);
-        if state & LEVEL_MASK != 0 && STATE.load(Ordering::Relaxed) == state {
+        if recorded {
             with_writer(state, |writer| {
                 writer.close(self.slot, self.begin, end, self.meta);
             });
         }
-        steps::ended(self.begin, end, meta_name(self.meta));
+        if self.state & WATCHED != 0 {
+            steps::ended(self.begin, end, meta_name(self.meta));
+        }
     }
 }
 
@@ -235,12 +259,37 @@ impl Drop for SpanGuard {
         }
         cold_path();
         if STATE.load(Ordering::Relaxed) != self.state {
-            return self.end_watched();
+            return self.end_otherwise();
         }
         with_writer(self.state, |writer| {
             writer.close(self.slot, self.begin, writer.now(), self.meta);
         });
     }
+}
+
+/// Whether somebody listens, a session or another tool: worth asking before an argument is computed.
+#[inline]
+pub fn is_wanted() -> bool {
+    STATE.load(Ordering::Relaxed) & WANTED != 0
+}
+
+/// Begins a span in other tools, and in the session if there is one.
+#[cold]
+#[inline(never)]
+fn mirrored(state: u32, name: &str, args: &[Arg<'_>]) -> SpanGuard {
+    let state = state & !MIRRORED;
+    let mut guard = match (state & LEVEL_MASK, names::intern(name)) {
+        (0, _) => SpanGuard::OFF,
+        (_, 0) => begin_by_text(state, name, KIND_SPAN, args),
+        (_, id) => begin(state, id, KIND_SPAN, args),
+    };
+    if guard.begin == 0 {
+        guard.begin = crate::clock::ticks(state);
+    }
+    if mirror::begin(name, guard.begin, None) {
+        guard.state |= PUSHED;
+    }
+    guard
 }
 
 #[inline]
@@ -352,7 +401,7 @@ pub fn step_named(name: &str, number: i64) -> SpanGuard {
         return SpanGuard::OFF;
     }
     let id = names::intern(name);
-    if state & WATCHED != 0 {
+    if state & (WATCHED | MIRRORED) != 0 {
         return SpanGuard::begin_watched(state, id, name, number);
     }
     begin_step(state, id, name, number)
@@ -367,7 +416,7 @@ fn step_of(name: &'static StaticName, number: i64) -> SpanGuard {
         return SpanGuard::OFF;
     }
     let id = name.id();
-    if state & WATCHED != 0 {
+    if state & (WATCHED | MIRRORED) != 0 {
         return SpanGuard::begin_watched(state, id, name.text(), number);
     }
     begin_step(state, id, name.text(), number)
@@ -386,7 +435,7 @@ fn begin_step(state: u32, id: u32, name: &str, number: i64) -> SpanGuard {
 #[inline]
 pub fn counter(name: &str, value: f64) {
     let state = STATE.load(Ordering::Relaxed);
-    if state & LEVEL_MASK == 0 || !value.is_finite() {
+    if state & WANTED == 0 || !value.is_finite() {
         return;
     }
     point(
@@ -403,7 +452,7 @@ pub fn counter(name: &str, value: f64) {
 #[inline]
 pub fn counter_static(name: &'static StaticName, value: f64) {
     let state = STATE.load(Ordering::Relaxed);
-    if state & LEVEL_MASK == 0 || !value.is_finite() {
+    if state & WANTED == 0 || !value.is_finite() {
         return;
     }
     point(
@@ -420,7 +469,7 @@ pub fn counter_static(name: &'static StaticName, value: f64) {
 #[inline]
 pub fn instant(name: &str) {
     let state = STATE.load(Ordering::Relaxed);
-    if state & LEVEL_MASK == 0 {
+    if state & WANTED == 0 {
         return;
     }
     point(state, names::intern(name), name, KIND_INSTANT, 0, &[]);
@@ -431,7 +480,7 @@ pub fn instant(name: &str) {
 #[inline]
 pub fn instant_static(name: &'static StaticName, args: &[Arg<'_>]) {
     let state = STATE.load(Ordering::Relaxed);
-    if state & LEVEL_MASK == 0 {
+    if state & WANTED == 0 {
         return;
     }
     point(state, name.id(), name.text(), KIND_INSTANT, 0, args);
@@ -439,6 +488,9 @@ pub fn instant_static(name: &'static StaticName, args: &[Arg<'_>]) {
 
 #[inline]
 fn point(state: u32, id: u32, name: &str, kind: u8, value: u64, args: &[Arg<'_>]) {
+    if state & MIRRORED != 0 {
+        return mirrored_point(state, id, name, kind, value, args);
+    }
     with_writer(state, |writer| {
         let at = writer.now();
         let mut flags = 0;
@@ -452,4 +504,16 @@ fn point(state: u32, id: u32, name: &str, kind: u8, value: u64, args: &[Arg<'_>]
         }
         writer.record([at, value, meta(id, kind, flags, 0)]);
     });
+}
+
+/// As [`point`], in other tools too.
+#[cold]
+#[inline(never)]
+fn mirrored_point(state: u32, id: u32, name: &str, kind: u8, value: u64, args: &[Arg<'_>]) {
+    let sample = (kind == KIND_COUNTER).then(|| f64::from_bits(value));
+    mirror::mark(name, sample);
+    let state = state & !MIRRORED;
+    if state & LEVEL_MASK != 0 {
+        point(state, id, name, kind, value, args);
+    }
 }

@@ -39,7 +39,7 @@ pub use options::{HostTracerLevel, SessionOptions, StopReport};
 
 use crate::added::Additions;
 use crate::os;
-use crate::ring::STATE;
+use crate::ring::session;
 use finished::Finished;
 use flight::Flight;
 use recording::{Owner, Session};
@@ -288,7 +288,7 @@ pub fn flush_trace() -> bool {
 
 /// Whether something is recording in this process.
 pub fn is_recording() -> bool {
-    STATE.load(Ordering::Relaxed) != 0
+    session() != 0
 }
 
 /// What a session that starts now is called, unless it is given a name: the local time as

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::mirror::Mirrors;
+
 /// How much of the program is recorded, in XProf's meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
@@ -69,6 +71,9 @@ pub struct SessionOptions {
     /// What the user should know about this recording from its beginning, one sentence each. They
     /// come back in [`StopReport::warnings`](super::StopReport::warnings) and are in the file.
     pub warnings: Vec<String>,
+    /// Other tools that get spans, steps, instants and counters too while this session records; see
+    /// [`set_mirrors`](crate::set_mirrors). Default: none. A tool that is not there is a warning.
+    pub mirrors: Mirrors,
 }
 
 impl Default for SessionOptions {
@@ -83,6 +88,7 @@ impl Default for SessionOptions {
             trace_json: false,
             facts: Vec::new(),
             warnings: Vec::new(),
+            mirrors: Mirrors::default(),
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::control::Control;
 use crate::drain::Drain;
 use crate::journal::Journal;
 use crate::layout::{BLOCK_CLOCK, BLOCK_META, BlockHead, CHUNK_BYTES, NAMES_BYTES, VERSION};
+use crate::mirror::{self, Mirrors};
 use crate::region::ATTACH;
 use crate::ring::{ATTACHING, LOST, SESSION_UNIT, WATCHED, set_state};
 use crate::triggers::Triggers;
@@ -208,6 +209,8 @@ fn start(
             return Err(SessionError::NoThread { source });
         }
     };
+    let mut warnings = options.warnings.clone();
+    warnings.extend(mirror::set_for_session(options.mirrors));
     if options.host_tracer_level != HostTracerLevel::Off {
         set_state(state);
     }
@@ -216,7 +219,7 @@ fn start(
         owner,
         host,
         files,
-        warnings: options.warnings.clone(),
+        warnings,
         control,
         drain,
     })
@@ -231,6 +234,7 @@ impl Session {
     /// Stops recording.
     pub(super) fn finish(mut self) -> Result<Finished, SessionError> {
         set_state(0);
+        mirror::set_for_session(Mirrors::default());
         // Attaching takes microseconds. A thread that a debugger stopped right there keeps the
         // rings file open, and mapped, and harms nobody.
         let begun = Instant::now();

@@ -11,7 +11,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::callsite::{self, Callsite};
 use super::{IN_USE, SpanId, enter, event, exit, new_span, record, wanted};
-use crate::ring::{LEVEL_MASK, STATE};
+use crate::ring::{STATE, WANTED};
 
 /// A `tracing-subscriber` layer that records into the session that is running. It disables nothing
 /// for the other layers.
@@ -104,7 +104,7 @@ fn own_id_by_registry<S>(state: u32, id: &Id, context: &Context<'_, S>) -> Optio
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    if state & LEVEL_MASK < 2 {
+    if state & WANTED < 2 {
         return None;
     }
     let span = context.span(id)?;

@@ -30,10 +30,14 @@ use tracing_core::span::{Attributes, Record};
 use tracing_core::{Event, Level, Metadata};
 
 use self::callsite::Callsite;
+use crate::clock::ticks;
 use crate::layout::{
     FLAG_LINK, FLAG_NAMED_BY_TEXT, FLAG_TRACED, KIND_LINK, KIND_SPAN, OPEN_SPANS, meta,
 };
-use crate::ring::{LEVEL_MASK, STATE, Writer, ready_writer, with_writer};
+use crate::mirror;
+use crate::ring::{
+    LEVEL_MASK, MIRRORED, STATE, WANTED, Writer, ready_writer, session, with_writer,
+};
 use crate::span::put_text;
 
 /// A recorder or a layer is in use, so `tracing` must hear of changed levels.
@@ -54,10 +58,11 @@ pub(crate) fn levels_changed() {
 /// Whether events of this level are recorded in this state.
 #[inline]
 fn wanted(state: u32, level: Level) -> bool {
-    match state & LEVEL_MASK {
-        3 => true,
-        2 => level <= Level::INFO,
-        _ => false,
+    match state & WANTED {
+        0 | 1 => false,
+        // Level 2, or only mirrored.
+        2 | MIRRORED.. if state & LEVEL_MASK < 3 => level <= Level::INFO,
+        _ => true,
     }
 }
 
@@ -132,6 +137,10 @@ fn new_span_with_fields(callsite: &'static Callsite, attributes: &Attributes<'_>
     if !wanted(state, *callsite.metadata().level()) {
         return SpanId::NONE;
     }
+    let state = state & !MIRRORED;
+    if state & LEVEL_MASK < 2 {
+        return SpanId::with_key(callsite, ticks(state));
+    }
     with_writer(state, |writer| {
         let id = SpanId::with_key(callsite, writer.now());
         if let Some(key) = id.key() {
@@ -144,7 +153,7 @@ fn new_span_with_fields(callsite: &'static Callsite, attributes: &Attributes<'_>
 
 /// Fields that become known later.
 fn record(id: SpanId, values: &Record<'_>) {
-    let state = STATE.load(Ordering::Relaxed);
+    let state = session();
     if state & LEVEL_MASK == 0 {
         return;
     }
@@ -159,8 +168,11 @@ fn record(id: SpanId, values: &Record<'_>) {
 #[inline]
 fn enter(id: SpanId) {
     let state = STATE.load(Ordering::Relaxed);
-    if state & LEVEL_MASK < 2 {
+    if state & WANTED < 2 {
         return;
+    }
+    if state & MIRRORED != 0 {
+        return enter_mirrored(state, id);
     }
     match (ready_writer(state), id.plain_name()) {
         (Some(writer), Some(name)) => {
@@ -168,6 +180,31 @@ fn enter(id: SpanId) {
             writer.open_with_id(writer.now(), id.0, meta);
         }
         _ => enter_with_look_up(state, id),
+    }
+}
+
+/// As [`enter`], in other tools too.
+#[cold]
+#[inline(never)]
+fn enter_mirrored(state: u32, id: SpanId) {
+    let Some(callsite) = id.callsite() else {
+        return;
+    };
+    mirror::begin_while_mirrored(callsite.metadata().name(), id.0);
+    let state = state & !MIRRORED;
+    if state & LEVEL_MASK >= 2 {
+        enter_with_look_up(state, id);
+    }
+}
+
+/// As [`exit`], in other tools too.
+#[cold]
+#[inline(never)]
+fn exit_mirrored(state: u32, id: SpanId) {
+    mirror::end(id.0);
+    let state = state & !MIRRORED;
+    if state & LEVEL_MASK >= 2 {
+        exit_by_search(state, id);
     }
 }
 
@@ -196,8 +233,11 @@ fn enter_with_look_up(state: u32, id: SpanId) {
 #[inline]
 fn exit(id: SpanId) {
     let state = STATE.load(Ordering::Relaxed);
-    if state & LEVEL_MASK < 2 {
+    if state & WANTED < 2 {
         return;
+    }
+    if state & MIRRORED != 0 {
+        return exit_mirrored(state, id);
     }
     // Nearly always the one on top; async code may leave in another order.
     match ready_writer(state) {
@@ -232,7 +272,7 @@ fn exit_by_search(state: u32, id: SpanId) {
 
 /// The span that this thread is in, with its metadata.
 fn current() -> Option<(SpanId, &'static Metadata<'static>)> {
-    let state = STATE.load(Ordering::Relaxed);
+    let state = session();
     if state & LEVEL_MASK < 2 {
         return None;
     }
@@ -251,5 +291,11 @@ fn event(event: &Event<'_>) {
     if !wanted(state, *event.metadata().level()) {
         return;
     }
-    with_writer(state, |writer| visit::put_event(writer, event));
+    if state & MIRRORED != 0 {
+        mirror::mark(event.metadata().name(), None);
+    }
+    let state = state & !MIRRORED;
+    if state & LEVEL_MASK >= 2 {
+        with_writer(state, |writer| visit::put_event(writer, event));
+    }
 }

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 
 use tracing_core::span::{Attributes, Current, Id, Record};
 use tracing_core::subscriber::Interest;
-use tracing_core::{Dispatch, Event, LevelFilter, Metadata, Subscriber, dispatcher};
+use tracing_core::{Dispatch, Event, Level, LevelFilter, Metadata, Subscriber, dispatcher};
 
 use super::{IN_USE, SpanId, current, enter, event, exit, new_span, record, wanted};
-use crate::ring::{LEVEL_MASK, STATE};
+use crate::ring::STATE;
 
 /// A `tracing` subscriber that records into the session that is running, and costs next to nothing
 /// while none is.
@@ -64,10 +64,13 @@ impl Subscriber for Recorder {
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(match STATE.load(Ordering::Relaxed) & LEVEL_MASK {
-            3 => LevelFilter::TRACE,
-            2 => LevelFilter::INFO,
-            _ => LevelFilter::OFF,
+        let state = STATE.load(Ordering::Relaxed);
+        Some(if wanted(state, Level::TRACE) {
+            LevelFilter::TRACE
+        } else if wanted(state, Level::INFO) {
+            LevelFilter::INFO
+        } else {
+            LevelFilter::OFF
         })
     }
 

@@ -13,12 +13,14 @@
 #[cfg(feature = "tracing")]
 mod beside;
 mod bridge;
+mod calls;
 mod capture;
 mod content;
 mod crash;
 mod edges;
 mod files;
 mod flight;
+mod mirror;
 mod moment;
 mod open;
 

@@ -1,0 +1,104 @@
+//! Calls of functions, as tracers of interpreters tell them.
+
+use stepscope::calls::{CallBegun, begin_call, end_call, end_call_below, thread_is_told};
+use stepscope::open::{NameNumber, OpenSpan, SpanKind};
+use stepscope::{start_trace, stop_trace};
+
+use crate::{alone, names, read};
+
+fn begin(function: usize) -> CallBegun {
+    let name = NameNumber::of(&format!("function {function}"));
+    begin_call(function, name.unwrap())
+}
+
+#[test]
+fn begins_and_ends_pair_by_function() {
+    let _alone = alone();
+    assert_eq!(begin(1), CallBegun::Yes, "nothing is recorded");
+    assert!(end_call(1));
+    let dir = tempfile::tempdir().unwrap();
+    start_trace(dir.path()).unwrap();
+    assert_eq!(begin(1), CallBegun::OnUntoldThread);
+    thread_is_told();
+    assert_eq!(begin(2), CallBegun::Yes);
+    assert_eq!(begin(2), CallBegun::Yes);
+    assert!(!end_call(1), "it is not innermost");
+    assert!(end_call(2));
+    assert!(end_call(2));
+    assert!(!end_call(2), "it is not open any more");
+    end_call_below(2);
+    assert!(end_call(1));
+    assert!(!end_call(1));
+    let report = stop_trace().unwrap();
+    assert_eq!((report.spans, report.unfinished), (3, 0));
+    let probe = read(&report.path);
+    let mut found = names(&probe);
+    found.sort_unstable();
+    assert_eq!(found, ["function 1", "function 2", "function 2"]);
+}
+
+#[test]
+fn an_end_ends_the_calls_inside_and_leaves_spans() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    start_trace(dir.path()).unwrap();
+    begin(1);
+    begin(2);
+    let span = OpenSpan::begin("span", SpanKind::Span, &[]);
+    begin(3);
+    assert!(!end_call(2));
+    end_call_below(2);
+    assert!(span.is_open());
+    assert!(!end_call(3), "it was ended with its caller");
+    begin(4);
+    assert!(end_call(4));
+    span.end().unwrap();
+    assert!(end_call(1), "the span has gone from above it");
+    let report = stop_trace().unwrap();
+    assert_eq!((report.spans, report.unfinished), (5, 0));
+    let probe = read(&report.path);
+    let end = |name: &str| {
+        let slice = probe.slices.iter().find(|slice| slice.name == name);
+        let slice = slice.unwrap();
+        (slice.start_ps, slice.start_ps + slice.dur_ps)
+    };
+    assert_eq!(end("function 2").1, end("function 3").1);
+    assert!(end("span").1 >= end("function 4").1);
+}
+
+#[test]
+fn deeper_than_there_are_places() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    start_trace(dir.path()).unwrap();
+    let mut places = 0;
+    while begin(places) != CallBegun::TooDeep {
+        places += 1;
+    }
+    assert_eq!(places, 512);
+    let deeper = OpenSpan::begin("deeper", SpanKind::Span, &[]);
+    assert!(!end_call(places), "the innermost span is not a call");
+    deeper.end().unwrap();
+    for function in (0..places).rev() {
+        assert!(end_call(function), "{function}");
+    }
+    let report = stop_trace().unwrap();
+    assert_eq!((report.spans, report.unfinished), (513, 0));
+    assert_eq!(report.dropped, 0);
+}
+
+#[test]
+fn calls_fill_more_than_a_chunk() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    start_trace(dir.path()).unwrap();
+    for _ in 0..10_000 {
+        begin(1);
+        begin(2);
+        assert!(end_call(2));
+        assert!(end_call(1));
+    }
+    begin(3);
+    let report = stop_trace().unwrap();
+    assert_eq!((report.spans, report.unfinished), (20_001, 1));
+}
