@@ -61,6 +61,23 @@ class Calls(unittest.TestCase):
         self.assertEqual(len(found.named(label(fib))), 1973)
         self.assertFalse(any("_unfinished" in event.stats for event in found.named(label(fib))))
 
+    def test_deeper_than_the_recorder_has_places(self):
+        def deep(levels):
+            return levels and deep(levels - 1)
+
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(3000)
+        try:
+            found = traced(lambda: (deep(1000), leaf("a")))
+        finally:
+            sys.setrecursionlimit(limit)
+        slices = found.named(label(deep))
+        self.assertEqual(len(slices), 1001)
+        slices.sort(key=lambda one: one.start_ns)
+        ends = [one.start_ns + one.duration_ns for one in slices]
+        self.assertEqual(ends, sorted(ends, reverse=True))
+        self.assertGreaterEqual(found.named(label(leaf))[0].start_ns, ends[0])
+
     def test_level_0_shows_none(self):
         found = record(branch, python_tracer_level=0)
         self.assertEqual(found.events, [])

@@ -10,6 +10,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::{STACK, functions};
+use crate::calls::callback::count;
 use crate::calls::{self, Locked, monitoring, names, profile};
 
 enum Way {
@@ -205,11 +206,12 @@ unsafe extern "C" fn event(
 /// `(code, offset, ...)`
 unsafe extern "C" fn function_begins(
     _: *mut ffi::PyObject,
-    args: *mut *mut ffi::PyObject,
-    count: ffi::Py_ssize_t,
+    args: *const *mut ffi::PyObject,
+    given: usize,
+    _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    if count >= 1 && PROFILED.get() {
-        // SAFETY: called by the interpreter with the lock, and `count` objects, the first a code object.
+    if count(given) >= 1 && PROFILED.get() {
+        // SAFETY: called by the interpreter with the lock, and that many objects, the first a code object.
         unsafe { code_begins(Python::assume_attached(), *args) };
     }
     monitoring::none()
@@ -217,10 +219,11 @@ unsafe extern "C" fn function_begins(
 
 unsafe extern "C" fn function_ends(
     _: *mut ffi::PyObject,
-    args: *mut *mut ffi::PyObject,
-    count: ffi::Py_ssize_t,
+    args: *const *mut ffi::PyObject,
+    given: usize,
+    _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    if count >= 1 && PROFILED.get() {
+    if count(given) >= 1 && PROFILED.get() {
         // SAFETY: as above.
         unsafe { end(Python::assume_attached(), *args as usize) };
     }
@@ -230,10 +233,11 @@ unsafe extern "C" fn function_ends(
 /// `(code, offset, callable, argument)`
 unsafe extern "C" fn c_function_begins(
     _: *mut ffi::PyObject,
-    args: *mut *mut ffi::PyObject,
-    count: ffi::Py_ssize_t,
+    args: *const *mut ffi::PyObject,
+    given: usize,
+    _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    if count >= 3 && PROFILED.get() {
+    if count(given) >= 3 && PROFILED.get() {
         // SAFETY: as above.
         unsafe { c_begins(Python::assume_attached(), *args.add(2)) };
     }
@@ -242,10 +246,11 @@ unsafe extern "C" fn c_function_begins(
 
 unsafe extern "C" fn c_function_ends(
     _: *mut ffi::PyObject,
-    args: *mut *mut ffi::PyObject,
-    count: ffi::Py_ssize_t,
+    args: *const *mut ffi::PyObject,
+    given: usize,
+    _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    if count >= 3 && PROFILED.get() {
+    if count(given) >= 3 && PROFILED.get() {
         // SAFETY: as above.
         unsafe { c_ends(Python::assume_attached(), *args.add(2)) };
     }

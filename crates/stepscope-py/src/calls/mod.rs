@@ -11,6 +11,7 @@
 //! one slice for each time that it runs. What is running when the recording starts is not shown; what
 //! runs when it stops is *unfinished*. The package's own functions are left out.
 
+pub(crate) mod callback;
 pub(crate) mod monitoring;
 pub(crate) mod names;
 pub(crate) mod profile;
@@ -18,7 +19,10 @@ mod stack;
 
 use std::cell::UnsafeCell;
 
+use pyo3::ffi;
 use pyo3::prelude::*;
+
+use names::{Called, Lately};
 
 /// A value that only the thread with the interpreter's lock touches.
 pub(crate) struct Locked<T>(UnsafeCell<T>);
@@ -38,6 +42,53 @@ impl<T> Locked<T> {
     pub(crate) fn with<R>(&self, _py: Python<'_>, work: impl FnOnce(&mut T) -> R) -> R {
         // SAFETY: the lock is held, and nobody comes back in here, by the rule above.
         work(unsafe { &mut *self.0.get() })
+    }
+}
+
+/// A Python function begins.
+///
+/// # Safety
+/// `code` is a live code object.
+#[inline]
+#[allow(unsafe_code, reason = "the interpreter's objects")]
+unsafe fn code_begins(py: Python<'_>, code: *mut ffi::PyObject) {
+    match names::lately(py, code as usize) {
+        Lately::Number(name) => stack::begin(py, code as usize, name),
+        Lately::Own => {}
+        Lately::Unknown => {
+            // SAFETY: by the caller.
+            let called = unsafe { names::of_code(py, code) };
+            begin_called(py, code as usize, &called);
+        }
+    }
+}
+
+/// A C function begins.
+///
+/// # Safety
+/// `function` is a live object.
+#[inline]
+#[allow(unsafe_code, reason = "the interpreter's objects")]
+unsafe fn c_function_begins(py: Python<'_>, function: *mut ffi::PyObject) {
+    // SAFETY: by the caller.
+    let key = unsafe { names::c_function_key(py, function) };
+    match names::lately(py, key) {
+        Lately::Number(name) => stack::begin(py, key, name),
+        Lately::Own => {}
+        Lately::Unknown => {
+            // SAFETY: by the caller.
+            let called = unsafe { names::of_c_function(py, key, function) };
+            begin_called(py, key, &called);
+        }
+    }
+}
+
+#[cold]
+fn begin_called(py: Python<'_>, function: usize, called: &Called) {
+    match called {
+        Called::Number(name) => stack::begin(py, function, *name),
+        Called::Text(name) => stack::begin_by_text(function, name),
+        Called::Not => {}
     }
 }
 

@@ -5,12 +5,10 @@
 //! that such a site calls later are not shown.
 #![allow(unsafe_code, reason = "callbacks of the interpreter")]
 
-use std::ptr;
-
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
+use super::callback::{self, Callback, count};
 use super::{Locked, names, stack};
 
 /// The interpreter's number for us while its events come.
@@ -24,12 +22,6 @@ static DISABLE: Locked<Option<Py<PyAny>>> = Locked::new(None);
 
 /// Profilers' own number first, then those that are nobody's.
 const NUMBERS: [u8; 3] = [2, 4, 3];
-
-pub(crate) type Callback = unsafe extern "C" fn(
-    *mut ffi::PyObject,
-    *mut *mut ffi::PyObject,
-    ffi::Py_ssize_t,
-) -> *mut ffi::PyObject;
 
 /// An event's name, and what is called.
 pub(crate) type Event = (&'static str, Callback);
@@ -88,7 +80,7 @@ impl Tool {
         let mut wanted = 0_u32;
         for (name, callback) in self.events {
             let event: u32 = events.getattr(*name)?.extract()?;
-            let callback = function(py, *callback)?;
+            let callback = callback::object(py, *callback)?;
             monitoring.call_method1("register_callback", (self.number, event, callback))?;
             wanted |= event;
         }
@@ -116,45 +108,10 @@ fn monitoring(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     py.import("sys")?.getattr("monitoring")
 }
 
-/// A Python object that calls `callback`.
-fn function(py: Python<'_>, callback: Callback) -> PyResult<Bound<'_, PyAny>> {
-    // The interpreter keeps the pointer for as long as the function lives: nine of them for each
-    // recording would add up, so they are made once.
-    static MADE: Locked<Option<Py<PyDict>>> = Locked::new(None);
-    let key = callback as usize;
-    let made = MADE.with(py, |made| made.as_ref().map(|made| made.clone_ref(py)));
-    let made = if let Some(made) = made {
-        made.into_bound(py)
-    } else {
-        let fresh = PyDict::new(py);
-        MADE.with(py, |made| *made = Some(fresh.clone().unbind()));
-        fresh
-    };
-    if let Some(known) = made.get_item(key)? {
-        return Ok(known);
-    }
-    let definition = Box::leak(Box::new(ffi::PyMethodDef {
-        ml_name: c"stepscope".as_ptr(),
-        ml_meth: ffi::PyMethodDefPointer {
-            PyCFunctionFast: callback,
-        },
-        ml_flags: ffi::METH_FASTCALL,
-        ml_doc: ptr::null(),
-    }));
-    // SAFETY: the definition lives for ever.
-    let new = unsafe {
-        Bound::from_owned_ptr_or_err(
-            py,
-            ffi::PyCFunction_NewEx(definition, ptr::null_mut(), ptr::null_mut()),
-        )?
-    };
-    made.set_item(key, &new)?;
-    Ok(new)
-}
-
 pub(crate) fn none() -> *mut ffi::PyObject {
-    // SAFETY: lives for ever; called with the lock.
-    unsafe { ffi::Py_NewRef(ffi::Py_None()) }
+    // SAFETY: lives for ever, and since 3.12, before which nobody calls this, its references are not
+    // counted.
+    unsafe { ffi::Py_None() }
 }
 
 #[cold]
@@ -168,30 +125,27 @@ fn silence(py: Python<'_>) -> *mut ffi::PyObject {
 /// `(code, offset, ...)`
 unsafe extern "C" fn function_begins(
     _: *mut ffi::PyObject,
-    args: *mut *mut ffi::PyObject,
-    count: ffi::Py_ssize_t,
+    args: *const *mut ffi::PyObject,
+    given: usize,
+    _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    if count < 1 || !stepscope::is_recording() {
+    if count(given) < 1 || !stepscope::is_recording() {
         return none();
     }
-    // SAFETY: called by the interpreter with the lock, and `count` objects, the first a code object.
+    // SAFETY: called by the interpreter with the lock, and that many objects, the first a code object.
     unsafe {
-        let py = Python::assume_attached();
-        let code = *args;
-        let traced = names::with_code(py, code, |called| {
-            stack::begin(py, code as usize, called);
-        });
-        let _ = traced;
+        super::code_begins(Python::assume_attached(), *args);
     }
     none()
 }
 
 unsafe extern "C" fn function_ends(
     _: *mut ffi::PyObject,
-    args: *mut *mut ffi::PyObject,
-    count: ffi::Py_ssize_t,
+    args: *const *mut ffi::PyObject,
+    given: usize,
+    _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    if count >= 1 {
+    if count(given) >= 1 {
         // SAFETY: as above.
         stack::end(unsafe { *args } as usize);
     }
@@ -201,10 +155,11 @@ unsafe extern "C" fn function_ends(
 /// `(code, offset, callable, argument)`
 unsafe extern "C" fn call(
     _: *mut ffi::PyObject,
-    args: *mut *mut ffi::PyObject,
-    count: ffi::Py_ssize_t,
+    args: *const *mut ffi::PyObject,
+    given: usize,
+    _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    if count < 3 || !stepscope::is_recording() {
+    if count(given) < 3 || !stepscope::is_recording() {
         return none();
     }
     // SAFETY: as above.
@@ -214,17 +169,18 @@ unsafe extern "C" fn call(
         if !names::is_c_function(callable) {
             return silence(py);
         }
-        names::with_c_function(py, callable, |key, called| stack::begin(py, key, called));
+        super::c_function_begins(py, callable);
     }
     none()
 }
 
 unsafe extern "C" fn c_function_ends(
     _: *mut ffi::PyObject,
-    args: *mut *mut ffi::PyObject,
-    count: ffi::Py_ssize_t,
+    args: *const *mut ffi::PyObject,
+    given: usize,
+    _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    if count >= 3 {
+    if count(given) >= 3 {
         // SAFETY: as above.
         unsafe {
             let callable = *args.add(2);

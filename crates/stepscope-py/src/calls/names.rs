@@ -19,7 +19,6 @@ use rustc_hash::FxHashMap;
 use stepscope::open::NameNumber;
 
 use super::Locked;
-use super::stack::Called;
 use crate::values;
 
 /// What is known of a function.
@@ -36,14 +35,27 @@ struct Entry {
     _held: Option<Py<PyAny>>,
 }
 
-#[derive(Default)]
 struct Names {
     own_folder: String,
     functions: FxHashMap<usize, Entry>,
     /// Descriptions of C functions are where they are expected.
     descriptions: bool,
-    /// The last one looked up: loops call the same.
-    last: (usize, Option<NameNumber>),
+    /// Functions looked up last, each at a place that its address tells.
+    recent: Box<[Recent; RECENT]>,
+}
+
+/// A function, and its name; `None` is one of ours.
+type Recent = (usize, Option<NameNumber>);
+
+/// Number of places for recent ones.
+const RECENT: usize = 1024;
+
+impl Names {
+    /// Addresses are multiples of 16, and those of code objects mostly of 32.
+    #[inline]
+    fn place(key: usize) -> usize {
+        (key >> 5 ^ key >> 14) % RECENT
+    }
 }
 
 static NAMES: Locked<Option<Names>> = Locked::new(None);
@@ -54,8 +66,9 @@ pub(super) fn begin(py: Python<'_>, own_folder: String) {
     NAMES.with(py, |names| {
         *names = Some(Names {
             own_folder,
+            functions: FxHashMap::default(),
             descriptions,
-            ..Names::default()
+            recent: Box::new([(0, None); RECENT]),
         });
     });
 }
@@ -67,108 +80,86 @@ pub(super) fn end(py: Python<'_>) {
     drop(names);
 }
 
-/// Whether a function is traced; then `work` is called with its name.
+/// How a function is called in the recording.
+pub(super) enum Called {
+    Number(NameNumber),
+    /// There are no more numbers.
+    Text(String),
+    /// It is one of ours.
+    Not,
+}
+
+/// What is known of a function without a look-up.
+pub(super) enum Lately {
+    Number(NameNumber),
+    /// It is one of ours.
+    Own,
+    /// Nothing.
+    Unknown,
+}
+
+/// What was looked up lately of a function.
+#[inline]
+pub(super) fn lately(py: Python<'_>, key: usize) -> Lately {
+    NAMES.with(py, |names| {
+        let Some(names) = names else {
+            return Lately::Unknown;
+        };
+        match names.recent[Names::place(key)] {
+            (known, Some(number)) if known == key => Lately::Number(number),
+            (known, None) if known == key => Lately::Own,
+            _ => Lately::Unknown,
+        }
+    })
+}
+
+/// The name of a function with this code.
 ///
 /// # Safety
 /// `code` is a live code object.
-#[inline]
-pub(super) unsafe fn with_code(
-    py: Python<'_>,
-    code: *mut ffi::PyObject,
-    work: impl FnOnce(&Called<'_>),
-) -> bool {
-    let key = code as usize;
+#[cold]
+pub(super) unsafe fn of_code(py: Python<'_>, code: *mut ffi::PyObject) -> Called {
     // SAFETY: by the caller.
-    let name = || unsafe { describe_code(py, code) };
-    with_known(py, key, name, work)
+    look_up(py, code as usize, || unsafe { describe_code(py, code) })
 }
 
-/// As [`with_code`], for a C function; its key.
+/// The name of a C function; `key` is its [`c_function_key`].
 ///
 /// # Safety
 /// `function` is a live object.
-#[inline]
-pub(super) unsafe fn with_c_function(
-    py: Python<'_>,
-    function: *mut ffi::PyObject,
-    work: impl FnOnce(usize, &Called<'_>),
-) {
-    // SAFETY: by the caller.
-    unsafe {
-        let key = c_function_key(py, function);
-        let name = || describe_c_function(py, function);
-        with_known(py, key, name, |called| work(key, called));
-    }
-}
-
-#[inline]
-fn with_known(
-    py: Python<'_>,
-    key: usize,
-    describe: impl FnOnce() -> (Entry, String),
-    work: impl FnOnce(&Called<'_>),
-) -> bool {
-    let number = NAMES.with(py, |names| match names {
-        Some(names) if names.last.0 == key => names.last.1,
-        Some(names) => match names.functions.get(&key).map(|entry| &entry.known) {
-            Some(Known::Number(number)) => {
-                names.last = (key, Some(*number));
-                Some(*number)
-            }
-            _ => None,
-        },
-        None => None,
-    });
-    match number {
-        Some(number) => {
-            work(&Called::Number(number));
-            true
-        }
-        None => with_unknown(py, key, describe, work),
-    }
-}
-
-/// A function that is new, has no number, or is ours.
 #[cold]
-fn with_unknown(
+pub(super) unsafe fn of_c_function(
     py: Python<'_>,
     key: usize,
-    describe: impl FnOnce() -> (Entry, String),
-    work: impl FnOnce(&Called<'_>),
-) -> bool {
-    enum Found {
-        Nothing,
-        Own,
-        Text(String),
+    function: *mut ffi::PyObject,
+) -> Called {
+    // SAFETY: by the caller.
+    look_up(py, key, || unsafe { describe_c_function(py, function) })
+}
+
+fn look_up(py: Python<'_>, key: usize, describe: impl FnOnce() -> Entry) -> Called {
+    let look = |names: &mut Option<Names>| {
+        // Tracing has ended.
+        let Some(names) = names else {
+            return Some(Called::Not);
+        };
+        let known = match &names.functions.get(&key)?.known {
+            Known::Own => None,
+            Known::Number(number) => Some(*number),
+            Known::Text(text) => return Some(Called::Text(text.clone())),
+        };
+        names.recent[Names::place(key)] = (key, known);
+        Some(known.map_or(Called::Not, Called::Number))
+    };
+    if let Some(called) = NAMES.with(py, look) {
+        return called;
     }
-    let look = |names: &mut Option<Names>| match names {
-        None => Some(Found::Own),
-        Some(names) => match &names.functions.get(&key)?.known {
-            Known::Own => Some(Found::Own),
-            Known::Text(text) => Some(Found::Text(text.clone())),
-            Known::Number(_) => Some(Found::Nothing),
-        },
-    };
-    let text = match NAMES.with(py, look) {
-        Some(Found::Own) => return false,
-        Some(Found::Text(text)) => text,
-        Some(Found::Nothing) | None => {
-            // Asks the interpreter: not inside of `with`.
-            let (entry, text) = describe();
-            let own = matches!(entry.known, Known::Own);
-            NAMES.with(py, |names| {
-                if let Some(names) = names {
-                    names.functions.insert(key, entry);
-                }
-            });
-            if own {
-                return false;
-            }
-            text
-        }
-    };
-    work(&Called::Text(&text));
-    true
+    // Asks the interpreter: not inside of `with`.
+    let entry = describe();
+    let before = NAMES.with(py, |names| names.as_mut()?.functions.insert(key, entry));
+    // It lets go of Python objects.
+    drop(before);
+    NAMES.with(py, look).unwrap_or(Called::Not)
 }
 
 fn entry(text: &str, own: bool, held: Option<Py<PyAny>>) -> Entry {
@@ -180,7 +171,7 @@ fn entry(text: &str, own: bool, held: Option<Py<PyAny>>) -> Entry {
     Entry { known, _held: held }
 }
 
-unsafe fn describe_code(py: Python<'_>, code: *mut ffi::PyObject) -> (Entry, String) {
+unsafe fn describe_code(py: Python<'_>, code: *mut ffi::PyObject) -> Entry {
     // SAFETY: by the caller.
     let code = unsafe { Bound::from_borrowed_ptr(py, code) };
     let (text, file) = text_of_code(&code);
@@ -189,7 +180,7 @@ unsafe fn describe_code(py: Python<'_>, code: *mut ffi::PyObject) -> (Entry, Str
             .as_ref()
             .is_some_and(|names| file.starts_with(&names.own_folder))
     });
-    (entry(&text, own, Some(code.unbind())), text)
+    entry(&text, own, Some(code.unbind()))
 }
 
 /// What a function is called, `$train.py:12 step`, and its file. Runs no Python code.
@@ -213,7 +204,7 @@ pub(crate) fn text_of_code(code: &Bound<'_, PyAny>) -> (String, String) {
     (text, file)
 }
 
-unsafe fn describe_c_function(py: Python<'_>, function: *mut ffi::PyObject) -> (Entry, String) {
+unsafe fn describe_c_function(py: Python<'_>, function: *mut ffi::PyObject) -> Entry {
     // SAFETY: by the caller.
     let function = unsafe { Bound::from_borrowed_ptr(py, function) };
     let attribute = |name: &str| {
@@ -231,7 +222,7 @@ unsafe fn describe_c_function(py: Python<'_>, function: *mut ffi::PyObject) -> (
     let text = format!("${module} {name}");
     // A bound method would keep its object alive.
     let held = of_module.then(|| function.unbind());
-    (entry(&text, own, held), text)
+    entry(&text, own, held)
 }
 
 /// Whether the object is a C function or a method of a C type.

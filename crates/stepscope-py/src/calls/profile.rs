@@ -2,6 +2,10 @@
 //!
 //! Its setters are not in the stable interface, but every interpreter exports them; they are looked up
 //! when they are needed. Threads that begin later are told by `threading.setprofile`.
+//!
+//! What the stable interface gives of a frame is a new reference to its code, twice for each call: a
+//! sixth of what tracing costs. Where the code is in a frame is known for both versions, and checked
+//! with the frames that are there when tracing starts; if it is not so, the interpreter is asked.
 #![allow(unsafe_code, reason = "functions of the interpreter found by name")]
 
 use std::ffi::{CStr, c_int, c_void};
@@ -45,6 +49,113 @@ pub(crate) struct Setters {
 
 static SETTERS: Locked<Option<Setters>> = Locked::new(None);
 
+/// Where the code of a frame is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    /// Only the interpreter knows.
+    Unknown,
+    /// In the frame object, after its head of three words and the frame before it: 3.10.
+    Object,
+    /// In the interpreter's own frame, which the fourth word of the frame object points to, after the
+    /// function and three dictionaries: 3.11.
+    Inner,
+}
+
+static PLACE: Locked<Place> = Locked::new(Place::Unknown);
+
+/// Words before the code in a frame object of 3.10, and in an inner frame of 3.11.
+const BEFORE_CODE: usize = 4;
+/// Words before the inner frame in a frame object of 3.11.
+const BEFORE_INNER: usize = 3;
+
+impl Place {
+    /// Where it is in this interpreter.
+    fn find(py: Python<'_>) -> Self {
+        let place = match (py.version_info().major, py.version_info().minor) {
+            (3, 10) => Self::Object,
+            (3, 11) => Self::Inner,
+            _ => return Self::Unknown,
+        };
+        // SAFETY: with the lock, the frames of this thread stay while they are looked at.
+        unsafe {
+            // The first one is borrowed, the others are not.
+            let mut frame = ffi::PyEval_GetFrame();
+            ffi::Py_XINCREF(frame.cast());
+            let mut seen = 0;
+            let mut right = true;
+            while !frame.is_null() {
+                let code = ffi::PyFrame_GetCode(frame).cast::<ffi::PyObject>();
+                right = right && place.code(frame) == Some(code);
+                ffi::Py_DECREF(code);
+                seen += 1;
+                let outer = back(py, frame);
+                ffi::Py_DECREF(frame.cast());
+                frame = outer;
+            }
+            if right && seen > 0 {
+                place
+            } else {
+                Self::Unknown
+            }
+        }
+    }
+
+    /// The code of a frame, borrowed from it.
+    ///
+    /// # Safety
+    /// The frame lives, and the place is that of this interpreter.
+    #[inline]
+    unsafe fn code(self, frame: *mut ffi::PyFrameObject) -> Option<*mut ffi::PyObject> {
+        // SAFETY: by the caller; frames are longer than what is looked at.
+        unsafe {
+            let words = frame.cast::<*mut c_void>();
+            match self {
+                Self::Unknown => None,
+                Self::Object => Some((*words.add(BEFORE_CODE)).cast()),
+                Self::Inner => {
+                    let inner = (*words.add(BEFORE_INNER)).cast::<*mut c_void>();
+                    Some((*inner.add(BEFORE_CODE)).cast())
+                }
+            }
+        }
+    }
+}
+
+/// The frame that called a frame, a new reference, null for none.
+unsafe fn back(py: Python<'_>, frame: *mut ffi::PyFrameObject) -> *mut ffi::PyFrameObject {
+    // SAFETY: by the caller, a live frame. The function for it is not in the stable interface.
+    let frame = unsafe { Bound::<PyAny>::from_borrowed_ptr(py, frame.cast()) };
+    match frame.getattr("f_back") {
+        Ok(outer) if !outer.is_none() => outer.into_ptr().cast(),
+        _ => ptr::null_mut(),
+    }
+}
+
+/// The code of the running frame, which holds it.
+///
+/// # Safety
+/// The frame lives.
+#[inline]
+unsafe fn code_of(py: Python<'_>, frame: *mut ffi::PyFrameObject) -> *mut ffi::PyObject {
+    // SAFETY: by the caller; the place was found in this interpreter.
+    unsafe {
+        match PLACE.with(py, |place| place.code(frame)) {
+            Some(code) => code,
+            None => asked_code(frame),
+        }
+    }
+}
+
+#[cold]
+unsafe fn asked_code(frame: *mut ffi::PyFrameObject) -> *mut ffi::PyObject {
+    // SAFETY: by the caller. The frame has a reference of its own.
+    unsafe {
+        let code = ffi::PyFrame_GetCode(frame).cast::<ffi::PyObject>();
+        ffi::Py_DECREF(code);
+        code
+    }
+}
+
 /// What was there before calls were traced.
 pub(super) struct Hook {
     setters: Setters,
@@ -69,6 +180,8 @@ impl Hook {
         }
         let threading = py.import("threading")?;
         let threads_before = threading.call_method0("getprofile")?.unbind();
+        let place = Place::find(py);
+        PLACE.with(py, |held| *held = place);
         SETTERS.with(py, |held| *held = Some(setters));
         threading.call_method1("setprofile", (thread_begins(py)?,))?;
         setters.set_all(py, Some(event))?;
@@ -162,11 +275,7 @@ fn thread_begins(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
             if begins && stepscope::is_recording() {
                 let code = args.get_item(0)?.getattr("f_code")?;
                 // SAFETY: a live code object.
-                unsafe {
-                    names::with_code(py, code.as_ptr(), |called| {
-                        stack::begin(py, code.as_ptr() as usize, called);
-                    });
-                }
+                unsafe { super::code_begins(py, code.as_ptr()) };
             }
             Ok(())
         },
@@ -186,17 +295,11 @@ unsafe extern "C" fn event(
         let py = Python::assume_attached();
         match what {
             CALL if stepscope::is_recording() => {
-                let code = ffi::PyFrame_GetCode(frame).cast::<ffi::PyObject>();
-                names::with_code(py, code, |called| stack::begin(py, code as usize, called));
-                ffi::Py_DECREF(code);
+                super::code_begins(py, code_of(py, frame));
             }
-            RETURN => {
-                let code = ffi::PyFrame_GetCode(frame).cast::<ffi::PyObject>();
-                stack::end(code as usize);
-                ffi::Py_DECREF(code);
-            }
+            RETURN => stack::end(code_of(py, frame) as usize),
             C_CALL if stepscope::is_recording() && !argument.is_null() => {
-                names::with_c_function(py, argument, |key, called| stack::begin(py, key, called));
+                super::c_function_begins(py, argument);
             }
             C_RETURN | C_EXCEPTION if !argument.is_null() => {
                 stack::end(names::c_function_key(py, argument));

@@ -1,12 +1,13 @@
 //! What each thread is in: the functions that have begun, innermost last.
 //!
-//! The end of a function ends the innermost slice of that function, and whatever is above it: where
-//! begins and ends do not pair (greenlets, functions that ran before the recording) nothing grows
-//! without bound, and nothing is ended that should stay open.
+//! The recorder keeps it ([`stepscope::calls`]). Kept here is what it has no place for: calls that are
+//! nested more than 500 deep, and those of functions whose names have no number. The end of a function
+//! ends the innermost slice of that function and whatever is above it, so begins and ends need not pair.
 
 use std::cell::RefCell;
 
 use pyo3::prelude::*;
+use stepscope::calls::{CallBegun, begin_call, end_call, end_call_below, thread_is_told};
 use stepscope::open::{NameNumber, OpenSpan, SpanKind, recording_number};
 
 use crate::threads;
@@ -17,31 +18,49 @@ struct Frame {
     span: OpenSpan,
 }
 
+/// Calls that the recorder does not keep.
 #[derive(Default)]
 struct Stack {
     /// The recording that the frames belong to.
     recording: u32,
-    /// The thread has its name in the recording.
-    named: bool,
     frames: Vec<Frame>,
 }
 
+/// Most frames kept: more are those of functions whose ends were never heard of.
+const MAX_FRAMES: usize = 100_000;
+
 thread_local! {
     static STACK: RefCell<Stack> = const {
-        RefCell::new(Stack { recording: 0, named: false, frames: Vec::new() })
+        RefCell::new(Stack { recording: 0, frames: Vec::new() })
     };
-}
-
-/// How a function is called in the recording.
-pub(super) enum Called<'a> {
-    Number(NameNumber),
-    /// There are no more numbers.
-    Text(&'a str),
 }
 
 /// A function begins.
 #[inline]
-pub(super) fn begin(py: Python<'_>, function: usize, called: &Called<'_>) {
+pub(super) fn begin(py: Python<'_>, function: usize, name: NameNumber) {
+    match begin_call(function, name) {
+        CallBegun::Yes => {}
+        CallBegun::OnUntoldThread => tell(py),
+        CallBegun::TooDeep => begin_here(function, || OpenSpan::begin_known(name)),
+    }
+}
+
+/// A function begins whose name has no number.
+#[cold]
+pub(super) fn begin_by_text(function: usize, name: &str) {
+    begin_here(function, || OpenSpan::begin(name, SpanKind::Span, &[]));
+}
+
+#[cold]
+fn tell(py: Python<'_>) {
+    // Runs no Python code, so nothing comes back in here.
+    if threads::greet(py) {
+        thread_is_told();
+    }
+}
+
+#[cold]
+fn begin_here(function: usize, begin: impl FnOnce() -> OpenSpan) {
     // The thread is ending, or a signal handler's function began inside of this one.
     let _ = STACK.try_with(|stack| {
         let Ok(mut stack) = stack.try_borrow_mut() else {
@@ -50,17 +69,12 @@ pub(super) fn begin(py: Python<'_>, function: usize, called: &Called<'_>) {
         let recording = recording_number();
         if stack.recording != recording {
             stack.recording = recording;
-            stack.named = false;
             stack.frames.clear();
         }
-        if !stack.named {
-            // Runs no Python code, so nothing comes back in here.
-            stack.named = threads::greet(py);
+        if stack.frames.len() == MAX_FRAMES {
+            stack.frames.clear();
         }
-        let span = match called {
-            Called::Number(name) => OpenSpan::begin_known(*name),
-            Called::Text(name) => OpenSpan::begin(name, SpanKind::Span, &[]),
-        };
+        let span = begin();
         if span.was_begun() {
             stack.frames.push(Frame { function, span });
         }
@@ -70,30 +84,32 @@ pub(super) fn begin(py: Python<'_>, function: usize, called: &Called<'_>) {
 /// A function ends.
 #[inline]
 pub(super) fn end(function: usize) {
-    let _ = STACK.try_with(|stack| {
-        let Ok(mut stack) = stack.try_borrow_mut() else {
-            return;
-        };
-        match stack.frames.last() {
-            Some(frame) if frame.function == function => {
-                let _ = frame.span.end();
-                stack.frames.pop();
-            }
-            Some(_) => end_below(&mut stack, function),
-            None => {}
-        }
-    });
+    if !end_call(function) {
+        end_elsewhere(function);
+    }
 }
 
+/// It is not the innermost call that the recorder keeps. Where the same function is here too, that one is
+/// deeper.
 #[cold]
-fn end_below(stack: &mut Stack, function: usize) {
-    if let Some(place) = stack
-        .frames
-        .iter()
-        .rposition(|frame| frame.function == function)
-    {
+fn end_elsewhere(function: usize) {
+    let here = STACK.try_with(|stack| {
+        let Ok(mut stack) = stack.try_borrow_mut() else {
+            return true;
+        };
+        let place = stack
+            .frames
+            .iter()
+            .rposition(|frame| frame.function == function);
+        let Some(place) = place else {
+            return false;
+        };
         for frame in stack.frames.drain(place..).rev() {
             let _ = frame.span.end();
         }
+        true
+    });
+    if here == Ok(false) {
+        end_call_below(function);
     }
 }
