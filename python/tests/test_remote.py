@@ -2,6 +2,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -61,6 +62,48 @@ class Remote(unittest.TestCase):
         self.assertEqual(without.names(), {"busy"})
         self.assertEqual(quiet.session, "quiet")
         self.assertIsNone(sys.getprofile())
+
+    def test_a_capture_with_samples(self):
+        def spin(seconds):
+            begun = time.perf_counter()
+            while time.perf_counter() - begun < seconds:
+                pass
+
+        done = threading.Event()
+
+        def work():
+            while not done.is_set():
+                spin(0.01)
+
+        thread = threading.Thread(target=work, name="worker")
+        thread.start()
+
+        def end():
+            done.set()
+            thread.join()
+
+        self.addCleanup(end)
+        with stepscope.start_server(0) as server:
+            address = f"{server.host}:{server.port}"
+
+            def captured(**options):
+                options = stepscope.ProfileOptions(**options)
+                report = stepscope.capture(address, self.folder, duration_ms=600, options=options)
+                return xspace.read(report.hosts[0].path)
+
+            sampled = captured(python_sampling_hz=200)
+            advanced = captured(advanced_configuration={"python_sampling_hz": 200})
+            both = captured(python_sampling_hz=200, python_tracer_level=1)
+        for found in (sampled, advanced, both):
+            lines = {event.line for event in found.events if event.name.endswith(" spin")}
+            self.assertIn("worker (sampled)", lines)
+            self.assertEqual("worker" in lines, found is both)
+            told = found.named("sampling")[0]
+            self.assertGreater(told.stats["taken"], 20)
+            self.assertEqual(told.stats["samples_per_s"], 200)
+        self.assertIsNone(sys.getprofile())
+        with self.assertRaisesRegex(ValueError, "0 to 10000"):
+            stepscope.ProfileOptions(advanced_configuration={"python_sampling_hz": 10_001})
 
     def test_one_server_at_a_time(self):
         with stepscope.start_server(0) as server:

@@ -233,6 +233,9 @@ pub struct Capture {
         default_value_t = 1
     )]
     pub python_tracer_level: u32,
+    /// Python stacks instead of calls, so many times a second; of programs that this profiler records
+    #[arg(long, value_name = "HZ", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub python_sampling_hz: u32,
     /// 0 no devices, 1 devices
     #[arg(
         long,

@@ -1,5 +1,6 @@
 //! `stepscope capture`: captures from running programs.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +13,7 @@ use stepscope_remote::handover::{
 };
 use stepscope_remote::{
     CaptureControl, CaptureError, CaptureEvent, CaptureReport, CaptureRequest, Captured,
-    HostReport, Interval, capture_with,
+    HostReport, Interval, OptionValue, capture_with,
 };
 
 use crate::args;
@@ -162,8 +163,17 @@ fn request(asked: &args::Capture) -> Result<CaptureRequest, CliError> {
         python_tracer_level: asked.python_tracer_level,
         device_tracer_level: asked.device_tracer_level,
         max_events: asked.max_events,
-        options: asked.options.iter().cloned().collect(),
+        options: options(asked),
     })
+}
+
+fn options(asked: &args::Capture) -> BTreeMap<String, OptionValue> {
+    let mut options: BTreeMap<_, _> = asked.options.iter().cloned().collect();
+    if asked.python_sampling_hz > 0 {
+        let hz = OptionValue::Int(asked.python_sampling_hz.into());
+        options.insert("python_sampling_hz".to_owned(), hz);
+    }
+    options
 }
 
 /// A port alone is of the host that `--host` names.

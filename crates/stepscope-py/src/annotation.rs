@@ -375,7 +375,7 @@ pub(crate) unsafe extern "C" fn enter(
     object: *mut ffi::PyObject,
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    if stepscope::is_recording() {
+    if stepscope::span::is_wanted() {
         // SAFETY: see `new_span`.
         unsafe { enter_on(object.cast()) };
     }

@@ -44,6 +44,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pjrt::jax_collector_registered, module)?)?;
     module.add_function(wrap_pyfunction!(session::start, module)?)?;
     module.add_function(wrap_pyfunction!(session::advice, module)?)?;
+    module.add_function(wrap_pyfunction!(session::set_mirrors, module)?)?;
     module.add_function(wrap_pyfunction!(session::end, module)?)?;
     module.add_function(wrap_pyfunction!(session::stop, module)?)?;
     module.add_function(wrap_pyfunction!(session::discard, module)?)?;

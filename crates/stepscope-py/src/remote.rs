@@ -65,6 +65,7 @@ fn along_begins(asked: &Asked) {
             asked.python_calls,
             asked.host_tracer_level,
             asked.device_tracer_level,
+            asked.python_sampling_hz,
         );
         function.call1(asked).map(|_none| py.None())
     });

@@ -6,14 +6,18 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use stepscope::open::instant_with;
-use stepscope::{AddedContent, Addition, Additions, HostTracerLevel, SessionError, SessionOptions};
+use stepscope::span::is_wanted;
+use stepscope::{
+    AddedContent, Addition, Additions, HostTracerLevel, MirrorError, Mirrors, SessionError,
+    SessionOptions,
+};
 
 use crate::{threads, values};
 
 /// Starts a recording. The options were checked by the caller.
 #[pyfunction]
 #[pyo3(signature = (log_dir, *, host_tracer_level, crash_safe, buffer_bytes, memory_limit_bytes,
-    session_name, host_name, trace_json, facts, warnings))]
+    session_name, host_name, trace_json, facts, warnings, mirror))]
 #[allow(
     clippy::too_many_arguments,
     clippy::needless_pass_by_value,
@@ -31,6 +35,7 @@ pub(crate) fn start(
     trace_json: bool,
     facts: Vec<(String, String)>,
     warnings: Vec<String>,
+    mirror: &str,
 ) -> PyResult<()> {
     let level = HostTracerLevel::try_from(host_tracer_level).map_err(|error| raised(py, &error))?;
     let options = SessionOptions {
@@ -43,9 +48,22 @@ pub(crate) fn start(
         trace_json,
         facts,
         warnings,
+        mirrors: mirrors(py, mirror)?,
     };
     py.detach(|| stepscope::start_trace_with(&log_dir, &options))
         .map_err(|error| raised(py, &error))
+}
+
+fn mirrors(py: Python<'_>, text: &str) -> PyResult<Mirrors> {
+    text.parse()
+        .map_err(|error: MirrorError| exception(py, "OptionValueError", &error.to_string()))
+}
+
+/// Mirrors spans to other tools from now on; what could not be reached, and what would help.
+#[pyfunction]
+pub(crate) fn set_mirrors(py: Python<'_>, to: &str) -> PyResult<Vec<String>> {
+    let mirrors = mirrors(py, to)?;
+    Ok(py.detach(|| stepscope::set_mirrors(mirrors)))
 }
 
 /// Stops recording; `stop` writes.
@@ -139,7 +157,7 @@ pub(crate) fn is_recording() -> bool {
 #[pyfunction]
 #[pyo3(signature = (name, value))]
 pub(crate) fn counter(name: &Bound<'_, PyString>, value: f64) {
-    if stepscope::is_recording() {
+    if is_wanted() {
         threads::greet(name.py());
         stepscope::counter(&values::text(name), value);
     }
@@ -153,7 +171,7 @@ pub(crate) fn counter(name: &Bound<'_, PyString>, value: f64) {
 #[pyfunction]
 #[pyo3(signature = (name, /, **metadata))]
 pub(crate) fn instant(name: &Bound<'_, PyString>, metadata: Option<&Bound<'_, PyDict>>) {
-    if stepscope::is_recording() {
+    if is_wanted() {
         threads::greet(name.py());
         values::with_args(metadata, |args| instant_with(&values::text(name), args));
     }

@@ -12,6 +12,7 @@ Record what a program does, at nanosecond cost, and look at it.
 """
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from stepscope._core import ProfileData, StepTrace, Trace, __version__, counter, instant, is_recording
@@ -32,6 +33,7 @@ from stepscope._errors import (
     TraceNotFoundError,
     TraceReadError,
 )
+from stepscope._mirror import set_mirror
 from stepscope._options import ProfileOptions
 from stepscope._remote import CaptureReport, HostReport, ProfilerServer, capture, start_server, stop_server
 from stepscope._session import StopReport, discard_trace, flush_trace, start_trace, stop_trace, trace
@@ -74,12 +76,16 @@ __all__ = [
     "flush_trace",
     "instant",
     "is_recording",
+    "set_mirror",
     "start_server",
     "start_trace",
     "stop_server",
     "stop_trace",
     "trace",
 ]
+
+if os.environ.get("STEPSCOPE_MIRROR"):
+    set_mirror(os.environ["STEPSCOPE_MIRROR"])
 
 
 def __getattr__(name: str) -> Any:

@@ -46,7 +46,10 @@ _FIELDS: dict[str, _Field] = {
     "rank": _Field(int, -1, low=-1, high=2**32 - 2),
     "world_size": _Field(int, 0, high=2**32 - 1),
     "ranks": _Field(tuple, ()),
+    "mirror": _Field(str, ""),
 }
+
+_MIRRORS = ("nvtx", "itt")
 
 _TPU_MODES = ("TRACE_ONLY_HOST", "TRACE_ONLY_XLA", "TRACE_COMPUTE", "TRACE_COMPUTE_AND_SYNC")
 
@@ -88,8 +91,14 @@ _ADVANCED: dict[str, tuple[type, ...]] = {
     "gpu_pm_sample_buffer_size_per_gpu_mb": (int,),
     "gpu_num_chips_to_profile_per_task": (int,),
     "gpu_dump_graph_node_mapping": (bool,),
+    # Of servers of ours alone.
+    "python_sampling_hz": (int,),
 }
-_ADVANCED_MOST = {"gpu_pm_sample_buffer_size_per_gpu_mb": 4096, "tpu_power_trace_level": 2}
+_ADVANCED_MOST = {
+    "python_sampling_hz": 10_000,
+    "gpu_pm_sample_buffer_size_per_gpu_mb": 4096,
+    "tpu_power_trace_level": 2,
+}
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
@@ -191,6 +200,9 @@ class ProfileOptions:
         tell.
     ranks
         Ranks that are recorded; on others, sessions do nothing. Default: ``()``, all.
+    mirror
+        Other tools that get spans, steps, instants and counters too while the session records: ``"nvtx"``
+        (Nsight), ``"itt"`` (VTune) or ``"nvtx,itt"``. Default: none; see also `set_mirror`.
     device_tracer_level, enable_hlo_proto, include_dataset_ops, repository_path, advanced_configuration
         For the profilers of frameworks and for remote captures, in JAX's meaning. A recording of this
         process's own has no part that they could change: they are checked, and written into the file.
@@ -234,6 +246,7 @@ class ProfileOptions:
     rank: int
     world_size: int
     ranks: tuple[int, ...]
+    mirror: str
 
     def __init__(self, **options: Any) -> None:
         for name, field in _FIELDS.items():
@@ -339,7 +352,16 @@ def _checked(name: str, field: _Field, value: object) -> Any:
     if not isinstance(value, field.kind):
         message = f"{name} is {field.kind.__name__}, not {type(value).__name__} ({value!r})"
         raise OptionTypeError(message)
-    return value
+    return checked_mirror(str(value)) if name == "mirror" else value
+
+
+def checked_mirror(text: str) -> str:
+    """Return the names of other tools, if there are such."""
+    for word in text.split(","):
+        if word.strip() not in ("", *_MIRRORS):
+            message = f"no mirror {word.strip()!r}; {nearest(word.strip(), _MIRRORS)}"
+            raise OptionValueError(message)
+    return text
 
 
 def of_jax(given: Any) -> ProfileOptions | None:

@@ -138,6 +138,10 @@ def start_server(
 _listening: tuple[int, str, int] | None = None
 
 
+# `python_tracer_level` in a request that asks for samples.
+_CALLS_BESIDES_SAMPLES = 2
+
+
 def server_address() -> tuple[str, int] | None:
     """Address and port of this process's server, if there is one."""
     if _listening is None or _listening[0] != os.getpid():
@@ -187,7 +191,8 @@ def capture(
     duration_ms
         How long, in milliseconds.
     options
-        What is recorded: the levels, ``session_id`` and ``advanced_configuration`` of a `ProfileOptions`.
+        What is recorded: the levels, ``python_sampling_hz``, ``session_id`` and ``advanced_configuration``
+        of a `ProfileOptions`. Sampling is for programs that this package records.
     delay_ms
         Wait before the interval begins, in milliseconds.
     retries
@@ -225,6 +230,12 @@ def capture(
     elif not isinstance(options, ProfileOptions):
         message = f"options is a stepscope.ProfileOptions, not {type(options).__name__}"
         raise OptionTypeError(message)
+    advanced = dict(options.advanced_configuration)
+    calls = options.python_tracer_level
+    if options.python_sampling_hz:
+        advanced["python_sampling_hz"] = options.python_sampling_hz
+        # Level 1 is what everybody's options say; who wants calls besides samples says 2.
+        calls = _CALLS_BESIDES_SAMPLES if options.traces_calls else 0
     told = _core.capture(
         [addresses] if isinstance(addresses, str) else list(addresses),
         log_dir,
@@ -235,10 +246,10 @@ def capture(
         connect_timeout_ms=connect_timeout_ms,
         timeout_ms=timeout_ms,
         host_tracer_level=options.host_tracer_level,
-        python_tracer_level=options.python_tracer_level,
+        python_tracer_level=calls,
         device_tracer_level=options.device_tracer_level,
         max_events=max_events,
-        options=dict(options.advanced_configuration),
+        options=advanced,
         end_when=end_when,
     )
     hosts = tuple(HostReport(**fields) for fields in told["hosts"])

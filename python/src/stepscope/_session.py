@@ -96,6 +96,7 @@ _sessions = 0
 _ALREADY = "Profile has already been started. Only one profile may be run at a time."
 # Calls are traced for a capture, not for the program's own recording.
 _calls_of_capture = False
+_sampling_of_capture = False
 # What records is for a trace of torch's, beside kineto.
 is_for_torch = False
 # Recording and the tracing of calls start and stop together.
@@ -244,6 +245,7 @@ def _start(
         trace_json=perfetto_trace or perfetto_link,
         facts=_facts(options, here),
         warnings=notes,
+        mirror=options.mirror,
     )
     group = Group(names)
     _after_stop = _AfterStop(perfetto_trace or perfetto_link, perfetto_link, group)
@@ -276,6 +278,10 @@ def _start_python(options: ProfileOptions, notes: list[str]) -> None:
 def _stop_python(notes: list[str]) -> None:
     """Stop tracing calls and sampling; what is missing from the recording is added to ``notes``."""
     _core.stop_calls()
+    _stop_sampling(notes)
+
+
+def _stop_sampling(notes: list[str]) -> None:
     counts = _core.stop_sampling()
     if counts is not None:
         taken, missed = counts
@@ -503,6 +509,30 @@ def _install_in_child_of_multiprocessing() -> None:
         util.Finalize(None, _at_exit, exitpriority=0)
 
 
+def begin_sampling(hz: int) -> str | None:
+    """Sample stacks for a capture that somebody else asked for. Why not, if not."""
+
+    def begin() -> str | None:
+        global _sampling_of_capture
+        reason = _core.start_sampling(hz, _OWN_FOLDER)
+        _sampling_of_capture = reason is None
+        return reason
+
+    return _alone(begin)
+
+
+def end_sampling(notes: list[str]) -> None:
+    """Undo `begin_sampling`; what is missing is added to ``notes``."""
+
+    def end() -> None:
+        global _sampling_of_capture
+        if _sampling_of_capture:
+            _sampling_of_capture = False
+            _stop_sampling(notes)
+
+    _alone(end)
+
+
 def begin_calls() -> str | None:
     """Trace calls for a capture that somebody else asked for. Why not, if not."""
 
@@ -529,9 +559,9 @@ def end_calls() -> None:
 
 def _after_fork_in_child() -> None:
     """Let go of the parent's recording; whoever held the lock is not here."""
-    global _lock, _busy, _skipped, _calls_of_capture
+    global _lock, _busy, _skipped, _calls_of_capture, _sampling_of_capture
     _lock = _thread.RLock()
-    _busy = _calls_of_capture = False
+    _busy = _calls_of_capture = _sampling_of_capture = False
     _skipped = None
     _core.forget_calls()
     _core.forget_sampling()

@@ -87,7 +87,12 @@ class _Jax:
         if hasattr(theirs, "device_tracer_level"):
             theirs.device_tracer_level = options.device_tracer_level
         if options.advanced_configuration:
-            theirs.advanced_configuration = dict(options.advanced_configuration)
+            theirs.advanced_configuration = {
+                key: value
+                for key, value in options.advanced_configuration.items()
+                # A server's of ours alone.
+                if key != "python_sampling_hz"
+            }
         notes = self._describe(profiler)
         theirs.raise_error_on_start_failure = options.raise_error_on_start_failure
         # A second session of the process is no error before it is stopped.
@@ -388,9 +393,10 @@ def begin_along(
     python_calls: bool,  # noqa: FBT001 - from native code
     host_tracer_level: int,
     device_tracer_level: int,
+    python_sampling_hz: int,
 ) -> None:
     """Begin to record with a capture of the server's. Called by the native half."""
-    from stepscope._session import begin_calls
+    from stepscope._session import begin_calls, begin_sampling
 
     global _along
     group = Group(_along_names)
@@ -407,13 +413,20 @@ def begin_along(
         reason = begin_calls()
         if reason is not None:
             group.warnings.append(f"calls of Python functions are not recorded: {reason}")
+    if python_sampling_hz:
+        reason = begin_sampling(python_sampling_hz)
+        if reason is not None:
+            group.warnings.append(f"stacks of Python threads are not sampled: {reason}")
 
 
 def pause_along() -> None:
     """Stop what records into the capture. Called by the native half."""
-    from stepscope._session import end_calls
+    from stepscope._session import end_calls, end_sampling
 
     end_calls()
+    with _along_lock:
+        group = _along
+    end_sampling([] if group is None else group.warnings)
 
 
 def end_along() -> tuple[Gathered, list[str]]:

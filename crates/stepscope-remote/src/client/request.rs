@@ -78,7 +78,7 @@ pub struct CaptureRequest {
     pub timeout: Duration,
     /// 0 nothing of the host, 1 the user's annotations, 2 also the framework's, 3 everything.
     pub host_tracer_level: u32,
-    /// 0 no Python calls, 1 Python calls.
+    /// 0 no Python calls, 1 Python calls, 2 also beside samples of stacks (`python_sampling_hz` in `options`).
     pub python_tracer_level: u32,
     /// 0 no devices, 1 devices.
     pub device_tracer_level: u32,
@@ -235,7 +235,7 @@ impl CaptureRequest {
         }
         for (what, given, most) in [
             ("host tracer level", self.host_tracer_level, 3),
-            ("Python tracer level", self.python_tracer_level, 1),
+            ("Python tracer level", self.python_tracer_level, 2),
             ("device tracer level", self.device_tracer_level, 3),
         ] {
             if given > most {

@@ -46,6 +46,7 @@ const KEYS: &[(&str, Takes)] = &[
     ("gpu_pm_sample_interval_us", Takes::Int(1, 1_000_000_000)),
     ("max_trace_buffers", Takes::Int(1, U32)),
     ("profile_subprocesses", Takes::Bool),
+    ("python_sampling_hz", Takes::Int(0, 10_000)),
     ("tpu_circular_buffer_tracing", Takes::Bool),
     ("tpu_cmn_perf_counter_sampling_options", Takes::Text),
     ("tpu_cpu_perf_counter_profile_events", Takes::Text),
@@ -99,6 +100,14 @@ pub(super) fn check(given: &BTreeMap<String, AdvancedConfigValue>) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// The number that a key has, 0 if it has none. After [`check`].
+pub(super) fn number(given: &BTreeMap<String, AdvancedConfigValue>, key: &str) -> u32 {
+    match given.get(key).and_then(|value| value.value.as_ref()) {
+        Some(Value::Int64Value(number)) => u32::try_from(*number).unwrap_or(0),
+        _ => 0,
+    }
 }
 
 fn unknown(key: &str) -> String {

@@ -200,6 +200,7 @@ pub(super) async fn record(
     let along = state.options.along;
     let asked = Asked {
         python_calls: wanted.python_calls,
+        python_sampling_hz: wanted.python_sampling_hz,
         host_tracer_level: wanted.level as u32,
         device_tracer_level: wanted.device_level,
     };

@@ -79,6 +79,8 @@ pub struct Along {
 pub struct Asked {
     /// Calls of Python functions.
     pub python_calls: bool,
+    /// Samples of the Python stacks a second, 0 for none.
+    pub python_sampling_hz: u32,
     /// 0 to 3.
     pub host_tracer_level: u32,
     /// 0 to 3.

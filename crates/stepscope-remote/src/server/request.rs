@@ -18,6 +18,8 @@ pub(super) struct Wanted {
     pub(super) level: HostTracerLevel,
     /// Whether calls of Python functions are asked for.
     pub(super) python_calls: bool,
+    /// Samples of the Python stacks a second, 0 for none.
+    pub(super) python_sampling_hz: u32,
     /// How much of devices, 0 to 3.
     pub(super) device_level: u32,
     /// How long.
@@ -104,10 +106,13 @@ pub(super) fn options(request: &ProfileRequest, bounds: &Bounds) -> Result<Wante
         ("", path) => format!("{}/plugins/profile", path.trim_end_matches('/')),
         (root, _) => root.to_owned(),
     };
+    let python_sampling_hz = advanced::number(&opts.advanced_configuration, "python_sampling_hz");
     Ok(Wanted {
         session,
         level: levels(opts)?,
-        python_calls: opts.python_tracer_level > 0,
+        // Samples take the place of calls, unless both are asked for: clients ask for level 1 unasked.
+        python_calls: opts.python_tracer_level > u32::from(python_sampling_hz > 0),
+        python_sampling_hz,
         device_level: opts.device_tracer_level,
         duration: Duration::ZERO,
         start_unix_ns: None,
@@ -196,6 +201,8 @@ pub(super) fn session_name(session: &str, now_unix_ns: i64) -> String {
 mod tests {
     use super::*;
     use tonic::Code;
+
+    use crate::proto::profile_options::{AdvancedConfigValue, advanced_config_value};
 
     const NOW: i64 = 1_800_000_000_000_000_000;
 
@@ -327,6 +334,29 @@ mod tests {
         assert_eq!(off.level, HostTracerLevel::Off);
         let unset = with(|_, opts| (opts.version, opts.host_tracer_level) = (0, 0)).unwrap();
         assert_eq!(unset.level, HostTracerLevel::Library);
+    }
+
+    #[test]
+    fn samples_take_the_place_of_calls() {
+        let asked = |hz: i64, level: u32| {
+            let wanted = with(|_, opts| {
+                opts.python_tracer_level = level;
+                let value = Some(advanced_config_value::Value::Int64Value(hz));
+                opts.advanced_configuration
+                    .insert("python_sampling_hz".into(), AdvancedConfigValue { value });
+            });
+            let wanted = wanted.unwrap();
+            (wanted.python_sampling_hz, wanted.python_calls)
+        };
+        assert_eq!(asked(0, 1), (0, true));
+        assert_eq!(asked(100, 1), (100, false));
+        assert_eq!(asked(100, 2), (100, true));
+        let text = refused(|_, opts| {
+            let value = Some(advanced_config_value::Value::Int64Value(10_001));
+            opts.advanced_configuration
+                .insert("python_sampling_hz".into(), AdvancedConfigValue { value });
+        });
+        assert!(text.contains("0 to 10000"), "{text}");
     }
 
     #[test]
