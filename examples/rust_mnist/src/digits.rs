@@ -69,6 +69,7 @@ impl Digits {
         for _ in 0..size {
             let digit = self.random.below(10);
             self.draw(digit, &mut batch.pixels);
+            #[allow(clippy::cast_possible_truncation, reason = "a digit")]
             batch.labels.push(digit as u32);
         }
         batch

@@ -92,7 +92,8 @@ fn learn(from_loader: &Receiver<Batch>) -> Result<Vec<f32>> {
     let mut variables = VarMap::new();
     let network = {
         let _span = stepscope::span!("model_build");
-        let network = Network::new(VarBuilder::from_varmap(&variables, DType::F32, &device))?;
+        let weights = VarBuilder::from_varmap(&variables, DType::F32, &device);
+        let network = Network::new(&weights)?;
         network::settle(&mut variables, &mut Random::new(1))?;
         network
     };

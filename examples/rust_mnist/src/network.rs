@@ -17,7 +17,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    pub(crate) fn new(variables: VarBuilder) -> Result<Self> {
+    pub(crate) fn new(variables: &VarBuilder<'_>) -> Result<Self> {
         let padded = Conv2dConfig {
             padding: 1,
             ..Conv2dConfig::default()
@@ -53,9 +53,8 @@ pub(crate) fn settle(variables: &mut VarMap, random: &mut Random) -> Result<()> 
     let mut settled = Vec::new();
     {
         let data = variables.data().lock().expect("nobody else holds it");
-        for (name, variable) in data.iter() {
-            settled.push((name.clone(), variable.as_tensor().clone()));
-        }
+        let all = data.iter();
+        settled.extend(all.map(|(name, variable)| (name.clone(), variable.as_tensor().clone())));
     }
     settled.sort_by(|(a, _), (b, _)| a.cmp(b));
     for (name, before) in settled {

@@ -11,6 +11,10 @@ impl Random {
     }
 
     /// A number in `0..bound`.
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "less than the bound, which is a `usize`"
+    )]
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
