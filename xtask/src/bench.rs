@@ -7,6 +7,7 @@ mod capture;
 mod clients;
 mod open;
 mod python;
+mod reports;
 mod results;
 mod server;
 mod spans;
@@ -17,11 +18,15 @@ use anyhow::{Result, bail};
 use crate::part::Parts;
 use results::Results;
 
-/// `cargo xtask bench [spans|open|windows|capture|python]…`
+/// `cargo xtask bench [spans|open|windows|reports|capture|python]…`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     for argument in arguments {
-        if !["spans", "open", "windows", "capture", "python"].contains(&argument.as_str()) {
-            bail!("no benchmark '{argument}'; there are spans, open, windows, capture and python");
+        if !["spans", "open", "windows", "reports", "capture", "python"]
+            .contains(&argument.as_str())
+        {
+            bail!(
+                "no benchmark '{argument}'; there are spans, open, windows, reports, capture and python"
+            );
         }
     }
     let wanted =
@@ -38,6 +43,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     if wanted("windows") {
         parts.run("windows", || windows::measure(&mut results));
     }
+    if wanted("reports") {
+        parts.run("reports", || reports::peers(&mut results));
+        parts.run("reports, large", || reports::large(&mut results));
+    }
     if wanted("capture") {
         parts.run("capture", || capture::measure(&mut results));
         parts.run("capture clients", || clients::measure(&mut results));
@@ -46,10 +55,6 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         parts.run("python", || python::measure(&mut results));
     }
     results.print();
-    if arguments.is_empty() {
-        results.write()?;
-    } else {
-        println!("(benches/RESULTS.md is written when all of them run)");
-    }
+    results.write()?;
     parts.finish()
 }

@@ -38,8 +38,9 @@ stepscope's own commands
   cargo xtask check
       fmt, clippy, layers, words, docs, and lint and types of the viewer and of the
       Python package
-  cargo xtask bench [spans|open|windows|capture|python] ...
-      ratios against peers measured in the same run; writes benches/RESULTS.md
+  cargo xtask bench [spans|open|windows|reports|capture|python] ...
+      ratios against peers measured in the same run; writes
+      benches/RESULTS.md, where what was not measured stays
   cargo xtask fuzz [TARGET] [--seconds 60]
       every fuzz target for a minute each
   cargo xtask gen [--check]

@@ -17,7 +17,7 @@ const PEERS: Environment =
     Environment::of("bench", &["jax==0.10.2", "xprof==2.24.2", "orjson==3.13.0"]);
 /// What a checkout of `TraceLens` imports to load a trace; an environment of its own, so that naming a
 /// checkout does not make the other one anew.
-const TRACELENS_IMPORTS: Environment = Environment::of(
+pub(super) const TRACELENS_IMPORTS: Environment = Environment::of(
     "tracelens",
     &["orjson==3.13.0", "pandas==3.1.1", "tqdm==4.70.1"],
 );
@@ -202,7 +202,7 @@ fn wait_for_cache(cache: &Path) {
     }
 }
 
-fn traces_folder() -> PathBuf {
+pub(super) fn traces_folder() -> PathBuf {
     std::env::var_os("STEPSCOPE_TRACES")
         .map_or_else(|| shell::root().join("../shared/traces"), PathBuf::from)
 }

@@ -26,7 +26,9 @@ impl Results {
         heading: &[&str],
         rows: &[Vec<String>],
     ) {
-        let mut text = format!("## {title}\n\n{about}\n\n");
+        let load = load();
+        let mut text =
+            format!("## {title}\n\n{about}\n\nLoad of the machine at the end: {load}.\n\n");
         let mut line = |cells: &mut dyn Iterator<Item = &str>| {
             let joined: Vec<&str> = cells.collect();
             let _ = writeln!(text, "| {} |", joined.join(" | "));
@@ -50,16 +52,16 @@ impl Results {
         }
     }
 
+    /// Puts what was measured into the file: in the place of the section of the same title, or at the
+    /// end. What was not measured stays.
     pub(crate) fn write(&self) -> Result<()> {
         let path = shell::root().join("benches/RESULTS.md");
-        let mut text = format!(
-            "# Measured\n\nBy `cargo xtask bench` on: {}.\nOther work shares such machines: read the ratios.\n",
-            machine()
+        let before = std::fs::read_to_string(&path).unwrap_or_default();
+        let text = format!(
+            "# Measured\n\nBy `cargo xtask bench`, the last time on: {}.\nOther work shares such machines: read the ratios.\n{}",
+            machine(),
+            merged(&before, &self.sections)
         );
-        for section in &self.sections {
-            text.push('\n');
-            text.push_str(section);
-        }
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         println!("wrote {}", path.display());
         Ok(())
@@ -79,6 +81,35 @@ pub(crate) fn ratio(theirs: f64, ours: f64) -> String {
     } else {
         "–".to_owned()
     }
+}
+
+/// The sections of a file, those of the same title replaced, new ones at the end.
+fn merged(before: &str, measured: &[String]) -> String {
+    let title = |section: &str| section.lines().next().unwrap_or_default().to_owned();
+    let mut sections: Vec<String> = before
+        .split("\n## ")
+        .skip(1)
+        .map(|section| format!("## {}\n", section.trim_end()))
+        .collect();
+    for section in measured {
+        match sections
+            .iter_mut()
+            .find(|known| title(known) == title(section))
+        {
+            Some(known) => known.clone_from(section),
+            None => sections.push(section.clone()),
+        }
+    }
+    sections
+        .iter()
+        .map(|section| format!("\n{section}"))
+        .collect()
+}
+
+/// How many programs want the processor, mean over a minute.
+fn load() -> String {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    load.split(' ').next().unwrap_or("unknown").to_owned()
 }
 
 fn machine() -> String {
@@ -102,11 +133,27 @@ fn machine() -> String {
                 .ok()
         })
         .map_or(0.0, |kib| kib / f64::from(1 << 20));
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load = load.split(' ').next().unwrap_or("unknown").to_owned();
     format!(
-        "{model}, {cores} cores, {gib:.0} GiB, {} ({}), load {load}",
+        "{model}, {cores} cores, {gib:.0} GiB, {} ({})",
         std::env::consts::OS,
         std::env::consts::ARCH
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::merged;
+
+    #[test]
+    fn what_was_measured_again_takes_the_place_of_what_was() {
+        let before = "# Measured\n\nhead\n\n## One\n\nold\n\n## Two\n\nkept\n";
+        let measured = [
+            "## One\n\nnew\n".to_owned(),
+            "## Three\n\nadded\n".to_owned(),
+        ];
+        assert_eq!(
+            merged(before, &measured),
+            "\n## One\n\nnew\n\n## Two\n\nkept\n\n## Three\n\nadded\n"
+        );
+    }
 }

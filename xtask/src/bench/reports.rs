@@ -1,0 +1,338 @@
+//! Reports, ours beside those of the peers, and ours over a trace of 20 million slices.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+use super::open::{TRACELENS_IMPORTS, traces_folder};
+use super::results::{Results, ratio};
+use crate::part::Outcome;
+use crate::python::Environment;
+use crate::{demo, shell};
+
+/// Runs of each program; the fastest counts.
+const ROUNDS: usize = 5;
+/// Runs of a peer, which takes its time.
+const PEER_ROUNDS: usize = 2;
+/// Holistic Trace Analysis with what its import asks for; its package also asks for Jupyter.
+const HTA: Environment = Environment {
+    name: "hta",
+    requirements: &[
+        "numpy==2.2.6",
+        "pandas==2.3.3",
+        "networkx==3.6.1",
+        "plotly==7.1.0",
+        "psutil==7.2.2",
+        "pydot==4.0.1",
+        "pyyaml==6.0.3",
+    ],
+    alone: &["HolisticTraceAnalysis==0.5.0"],
+    afterwards: None,
+};
+
+/// The largest real traces of GPUs, and the largest run of several ranks.
+const RUNS: &[&str] = &[
+    "torch_gpu/mi300_xdit_sd35.json.gz",
+    "torch_gpu/h100_owlv2.json.gz",
+    "torch_gpu/v100_diff_test_rank1of2.json.gz",
+    "torch_multirank/dlrm8",
+];
+
+/// A peer's report, and the one of ours that answers the same.
+const PAIRS: &[(&str, &str, &[&str])] = &[
+    ("hta", "temporal_breakdown", &["overlap"]),
+    ("hta", "comm_comp_overlap", &["overlap"]),
+    ("hta", "gpu_kernel_breakdown", &["kernels"]),
+    ("hta", "idle_time_breakdown", &["idle"]),
+    (
+        "hta",
+        "kernel_launch_stats",
+        &["kernels", "--by", "operation"],
+    ),
+    ("hta", "queue_length_summary", &["kernels"]),
+    ("tracelens", "gpu_timeline", &["overlap"]),
+    (
+        "tracelens",
+        "kernel_launchers",
+        &["kernels", "--by", "operation"],
+    ),
+    ("tracelens", "ops_summary", &["ops"]),
+];
+
+/// What our program takes for one report, seconds.
+struct Ours {
+    asked: &'static [&'static str],
+    cold: f64,
+    reopened: f64,
+}
+
+/// Whole processes of ours against load and report of the peers'.
+pub(super) fn peers(results: &mut Results) -> Result<Outcome> {
+    let traces = traces_folder();
+    if !traces.join("torch_gpu").exists() {
+        return Ok(Outcome::NotRun(
+            "no folder of real traces: name it in STEPSCOPE_TRACES".to_owned(),
+        ));
+    }
+    let Some(hta) = HTA.python()? else {
+        return Ok(Outcome::NotRun(
+            "no Python 3.10 or newer with the venv module".to_owned(),
+        ));
+    };
+    let tracelens = match std::env::var_os("STEPSCOPE_TRACELENS") {
+        Some(_) => TRACELENS_IMPORTS.python()?,
+        None => None,
+    };
+    let binary = demo::release_binary()?;
+    let mut rows = Vec::new();
+    let mut missing = Vec::new();
+    if tracelens.is_none() {
+        missing.push("tracelens (name a checkout in STEPSCOPE_TRACELENS)".to_owned());
+    }
+    for run in RUNS {
+        let path = traces.join(run);
+        let ours = ours(&binary, &path)?;
+        for (peer, python) in [("hta", Some(&hta)), ("tracelens", tracelens.as_ref())] {
+            let Some(python) = python else { continue };
+            if peer == "tracelens" && path.is_dir() {
+                continue; // one trace at a time
+            }
+            compare(run, &path, peer, python, &ours, &mut rows, &mut missing)?;
+        }
+    }
+    let mut about = format!(
+        "Ours: `stepscope report RUN REPORT`, the whole process, the fastest of {ROUNDS}; *cold*: nothing in our cache, which is written \
+         before the process ends; *reopened*: from the cache. Theirs: loading and one report in a process that is running, imports \
+         left out, the fastest of {PEER_ROUNDS}; *again*: the report alone, a second time. The last column compares what takes longest of \
+         ours with the whole of theirs."
+    );
+    if !missing.is_empty() {
+        about.push_str("\n\nNot run: ");
+        about.push_str(&missing.join("; "));
+        about.push('.');
+    }
+    results.table(
+        "Reports beside HTA's and TraceLens's",
+        &about,
+        &[
+            "run",
+            "their report",
+            "theirs, s",
+            "again, s",
+            "ours",
+            "cold, s",
+            "reopened, s",
+            "theirs / cold",
+            "theirs / reopened",
+        ],
+        &rows,
+    );
+    Ok(Outcome::Ok)
+}
+
+/// Times every report of ours that has a counterpart.
+fn ours(binary: &Path, run: &Path) -> Result<Vec<Ours>> {
+    let cache = shell::target_dir().join("bench/reports-cache");
+    let once = |asked: &[&str]| -> Result<f64> {
+        let began = Instant::now();
+        let status = shell::program(binary)
+            .arg("report")
+            .arg(run)
+            .args(asked)
+            .env("XDG_CACHE_HOME", &cache)
+            .stdout(Stdio::null())
+            .status()?;
+        if !status.success() {
+            bail!(
+                "stepscope report {} {} failed",
+                run.display(),
+                asked.join(" ")
+            );
+        }
+        Ok(began.elapsed().as_secs_f64())
+    };
+    let mut found: Vec<Ours> = Vec::new();
+    for (_, _, asked) in PAIRS {
+        if found.iter().any(|known| known.asked == *asked) {
+            continue;
+        }
+        let (mut cold, mut reopened) = (f64::INFINITY, f64::INFINITY);
+        for _ in 0..ROUNDS {
+            if cache.exists() {
+                std::fs::remove_dir_all(&cache)?;
+            }
+            cold = cold.min(once(asked)?);
+            reopened = reopened.min(once(asked)?);
+        }
+        found.push(Ours {
+            asked,
+            cold,
+            reopened,
+        });
+    }
+    Ok(found)
+}
+
+fn compare(
+    run: &str,
+    path: &Path,
+    peer: &str,
+    python: &Path,
+    ours: &[Ours],
+    rows: &mut Vec<Vec<String>>,
+    missing: &mut Vec<String>,
+) -> Result<()> {
+    let mut files = Vec::new();
+    shell::collect(path, &[], &mut files)?;
+    files.retain(|file| file.to_string_lossy().ends_with(".json.gz"));
+    files.sort();
+    let mut answers = Vec::new();
+    for _ in 0..PEER_ROUNDS {
+        let output = shell::output(
+            shell::program(python)
+                .arg("benches/peers/reports.py")
+                .arg(peer)
+                .args(&files),
+        )?;
+        let answer: Value = serde_json::from_str(output.lines().last().unwrap_or("null"))?;
+        if let Some(why) = answer["why"].as_str() {
+            missing.push(format!("{peer} on {run} ({why})"));
+            return Ok(());
+        }
+        answers.push(answer);
+    }
+    let fastest = |read: &dyn Fn(&Value) -> Option<f64>| {
+        answers
+            .iter()
+            .filter_map(read)
+            .fold(f64::INFINITY, f64::min)
+    };
+    let load = fastest(&|answer| answer["load_s"].as_f64());
+    for (_, report, asked) in PAIRS.iter().filter(|pair| pair.0 == peer) {
+        let first = fastest(&|answer| answer["reports"][report][0].as_f64());
+        let again = fastest(&|answer| answer["reports"][report][1].as_f64());
+        if !first.is_finite() {
+            let why = answers[0]["reports"][report]
+                .as_str()
+                .unwrap_or("it failed");
+            missing.push(format!("{peer} {report} on {run} ({why})"));
+            continue;
+        }
+        let ours = ours
+            .iter()
+            .find(|ours| ours.asked == *asked)
+            .context("a report that was not timed")?;
+        let whole = load + first;
+        rows.push(vec![
+            run.rsplit('/').next().unwrap_or(run).to_owned(),
+            format!("{peer} {report}"),
+            format!("{whole:.2}"),
+            format!("{again:.2}"),
+            ours.asked.join(" "),
+            format!("{:.3}", ours.cold),
+            format!("{:.3}", ours.reopened),
+            ratio(whole, ours.cold),
+            ratio(whole, ours.reopened),
+        ]);
+    }
+    Ok(())
+}
+
+/// Shapes of large traces: what they are, and the files they are made of.
+const SHAPES: &[(&str, &str)] = &[
+    (
+        "JAX on a CPU, with Python functions",
+        "jax_cpu/train_h2_p1/plugins/profile",
+    ),
+    (
+        "PyTorch on a GPU, with NCCL",
+        "torch_gpu/a100_nccl_meta_rank0of2.json.gz",
+    ),
+    (
+        "PyTorch on a GPU, with Python functions",
+        "torch_gpu/h100_owlv2.json.gz",
+    ),
+    ("PyTorch, eight ranks", "torch_multirank/dlrm8"),
+];
+
+/// Every report over 20 million slices.
+pub(super) fn large(results: &mut Results) -> Result<Outcome> {
+    let traces = traces_folder();
+    if !traces.join("torch_gpu").exists() {
+        return Ok(Outcome::NotRun(
+            "no folder of real traces: name it in STEPSCOPE_TRACES".to_owned(),
+        ));
+    }
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut stores = Vec::new();
+    for (place, (title, folder)) in SHAPES.iter().enumerate() {
+        let mut files = Vec::new();
+        shell::collect(&traces.join(folder), &[], &mut files)?;
+        files.retain(|file| is_trace(file));
+        files.sort();
+        let text = shell::output(
+            shell::cargo()
+                .args(["run", "--release", "--quiet", "--package"])
+                .args(["stepscope-engine", "--example", "reports", "--", "20"])
+                .args(&files),
+        )?;
+        let mut store_mib = f64::NAN;
+        for line in text.lines() {
+            let line: Value = serde_json::from_str(line)?;
+            if let Some(mib) = line["store_mib"].as_f64() {
+                store_mib = mib;
+                stores.push(format!(
+                    "{title}: {} slices, {} links, {} steps, {mib:.0} MiB",
+                    line["slices"], line["links"], line["steps"]
+                ));
+                continue;
+            }
+            let name = line["report"].as_str().unwrap_or_default();
+            let at = rows
+                .iter()
+                .position(|row| row[0] == name)
+                .unwrap_or_else(|| {
+                    let mut row = vec!["–".to_owned(); 1 + SHAPES.len()];
+                    row[0] = name.to_owned();
+                    rows.push(row);
+                    rows.len() - 1
+                });
+            if line["missing"] == Value::Bool(true) {
+                continue;
+            }
+            let figure = |key: &str| line[key].as_f64().unwrap_or(f64::NAN);
+            rows[at][place + 1] = format!(
+                "{:.2} / {:.2}, {:.2}x",
+                figure("wall_s"),
+                figure("processor_s"),
+                1.0 + figure("peak_mib") / store_mib
+            );
+        }
+    }
+    let mut heading = vec!["report"];
+    heading.extend(SHAPES.iter().map(|(title, _)| *title));
+    results.table(
+        "Every report over 20 million slices",
+        &format!(
+            "Real traces, repeated in the store. Each cell: seconds until the report is made for the first time / processor time of all \
+             threads, and the memory at its peak over that of the store. Asked: below 2 s and below 2x. A run remembers the reports that \
+             were made: asked again, the same process answers in microseconds. A dash: the run has nothing to report.\n\n{}.",
+            stores.join("; ")
+        ),
+        &heading,
+        &rows,
+    );
+    Ok(Outcome::Ok)
+}
+
+fn is_trace(file: &PathBuf) -> bool {
+    let name = file.to_string_lossy();
+    let truth = name.contains(".truth");
+    !truth
+        && (name.ends_with(".xplane.pb")
+            || name.ends_with(".pt.trace.json.gz")
+            || name.contains("torch_gpu"))
+}
