@@ -30,6 +30,7 @@ mod memory;
 use stepscope_model::{Cancelled, Dur};
 use stepscope_store::EventId;
 
+use crate::memory::Memory;
 use crate::parallel::Cancel;
 use crate::survey::Survey;
 
@@ -78,7 +79,11 @@ pub struct Finding {
 pub const MOST: usize = 4;
 
 /// Asks every finder; largest stake first.
-pub fn findings(survey: &Survey<'_>, cancel: &Cancel) -> Result<Vec<Finding>, Cancelled> {
+pub fn findings(
+    survey: &Survey<'_>,
+    memory: &Memory,
+    cancel: &Cancel,
+) -> Result<Vec<Finding>, Cancelled> {
     let mut found = Vec::new();
     for finder in finders::ALL {
         cancel.check()?;
@@ -86,7 +91,7 @@ pub fn findings(survey: &Survey<'_>, cancel: &Cancel) -> Result<Vec<Finding>, Ca
     }
     found.extend(device::kernels(survey, cancel)?);
     found.extend(device::syncs(survey, cancel)?);
-    found.extend(memory::memory(survey, cancel)?);
+    found.extend(memory::judged(memory));
     found.sort_by_key(|finding| (std::cmp::Reverse(finding.stake), finding.name));
     Ok(found)
 }

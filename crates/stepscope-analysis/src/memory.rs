@@ -17,11 +17,11 @@ pub mod owners;
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
-use stepscope_model::{ArgValue, Cancelled, Time, TrackId};
+use stepscope_model::{ArgValue, Cancelled, NameId, Time, TrackId};
 use stepscope_store::{EventId, Trace};
 
 use crate::names::NameSet;
-use crate::parallel::Cancel;
+use crate::parallel::{self, Cancel};
 
 /// One allocation or free.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -149,12 +149,34 @@ impl Memory {
     /// Reads every allocation and free of the run.
     pub fn read(trace: &Trace, cancel: &Cancel) -> Result<Self, Cancelled> {
         let mut reader = Reader::new(trace);
+        let mut found = Vec::new();
         for (at, track) in trace.tracks().iter().enumerate() {
             if track.derived {
                 continue;
             }
             cancel.check()?;
-            reader.track(TrackId(u32::try_from(at).unwrap_or(u32::MAX)), track.file);
+            let on = TrackId(u32::try_from(at).unwrap_or(u32::MAX));
+            reader.find(on, track.file, &mut found);
+        }
+        // What events say is read in parallel, put together in their order, a part at a time.
+        for part in found.chunks(AT_ONCE) {
+            let jobs: Vec<(usize, &[Place])> = part.chunks(1 << 10).enumerate().collect();
+            let said = parallel::scan_items(
+                &jobs,
+                part.len().saturating_mul(16),
+                cancel,
+                Vec::new,
+                |out, (number, places)| {
+                    let said: Vec<_> = places.iter().map(|place| reader.ask(place)).collect();
+                    out.push((*number, said));
+                },
+            )?;
+            let mut said: Vec<_> = said.into_iter().flatten().collect();
+            said.sort_unstable_by_key(|(number, _)| *number);
+            let said = said.into_iter().flat_map(|(_, said)| said);
+            for (place, (said, around)) in part.iter().zip(said) {
+                reader.record(place, &said, around);
+            }
         }
         Ok(reader.finish())
     }
@@ -289,16 +311,41 @@ fn flush(open: Option<(i128, &Record, &Record)>, push: &mut impl FnMut(&Record, 
     }
 }
 
+/// Events that are read before they are put together.
+const AT_ONCE: usize = 1 << 18;
+
+/// Where a record stands.
+struct Place {
+    track: TrackId,
+    file: usize,
+    event: EventId,
+    at: Time,
+    sort: Sort,
+}
+
 struct Reader<'a> {
     trace: &'a Trace,
     found: Memory,
     op_ids: FxHashMap<String, u32>,
+    /// Operators by the name of their slices.
+    ops_by_name: FxHashMap<NameId, u32>,
     /// Allocators by file and name.
     by_name: FxHashMap<(usize, String), usize>,
+    /// Allocators by file and what torch says of them: type and number of the device.
+    by_device: FxHashMap<(usize, Option<i64>, Option<i64>), usize>,
     /// Records as they were found, with their addresses.
     raw: Vec<(Record, Option<u64>)>,
     /// Names of records.
     wanted: NameSet,
+    /// By the number of a text: no slice of this name, or of this category, stands for an operator.
+    no_op: (Vec<bool>, Vec<bool>),
+}
+
+/// What holds of each text of the trace, by its number.
+fn by_text(trace: &Trace, holds: impl Fn(&str) -> bool) -> Vec<bool> {
+    (0..trace.name_count())
+        .map(|name| holds(trace.name(NameId(u32::try_from(name).unwrap_or(u32::MAX)))))
+        .collect()
 }
 
 /// Whether events of this name are records, and whether they free.
@@ -324,8 +371,16 @@ impl<'a> Reader<'a> {
             trace,
             found: Memory::default(),
             op_ids: FxHashMap::default(),
+            ops_by_name: FxHashMap::default(),
             by_name: FxHashMap::default(),
+            by_device: FxHashMap::default(),
             raw: Vec::new(),
+            no_op: (
+                by_text(trace, |name| {
+                    name.starts_with('$') || record_name(name).is_some()
+                }),
+                by_text(trace, |category| category == "python_function"),
+            ),
             wanted: NameSet::matching(trace, |name| record_name(name).is_some()),
         };
         reader.op_id("");
@@ -342,55 +397,60 @@ impl<'a> Reader<'a> {
         id
     }
 
-    fn track(&mut self, on: TrackId, file: usize) {
+    /// Finds the records of one track.
+    fn find(&self, track: TrackId, file: usize, found: &mut Vec<Place>) {
         let trace = self.trace;
-        let instants = trace.instants(on);
+        let mut add = |event, at, sort| {
+            found.push(Place {
+                track,
+                file,
+                event,
+                at,
+                sort,
+            });
+        };
+        let instants = trace.instants(track);
         for (index, at) in instants.at.iter().enumerate() {
             if let Some(sort) = record_name(trace.name(instants.name[index])) {
                 let number = u32::try_from(index).unwrap_or(u32::MAX);
                 let event = EventId(instants.first_id.0.saturating_add(number));
-                self.record(on, file, event, *at, sort);
+                add(event, *at, sort);
             }
         }
         if self.wanted.is_empty() {
             return;
         }
-        let slices = trace.slices(on);
+        let slices = trace.slices(track);
         for index in 0..slices.len() {
             if self.wanted.contains(slices.name[index])
                 && let Some(sort) = record_name(trace.name(slices.name[index]))
             {
-                self.record(on, file, slices.id(index), slices.start[index], sort);
+                add(slices.id(index), slices.start[index], sort);
             }
         }
     }
 
-    fn record(&mut self, track: TrackId, file: usize, event: EventId, at: Time, sort: Sort) {
+    /// What an event says, and the operator around it where it names none.
+    fn ask(&self, place: &Place) -> (Said, Option<NameId>) {
         let mut said = Said::default();
         // What cannot be read is not known.
         let _ = self
             .trace
-            .args(event, &mut |key, value| said.take(key, value));
-        let bytes = match sort {
+            .args(place.event, &mut |key, value| said.take(key, value));
+        let around = match said.op.as_deref() {
+            Some("" | "(null)") | None => self.op_around(place.track, place.at),
+            Some(_) => None,
+        };
+        (said, around)
+    }
+
+    fn record(&mut self, place: &Place, said: &Said, around: Option<NameId>) {
+        let bytes = match place.sort {
             Sort::Torch => said.bytes,
             Sort::Allocation => said.bytes.or(said.requested),
             Sort::Free => said.bytes.or(said.requested).map(|bytes| -bytes),
         };
-        let name = said.allocator(sort);
-        let next = self.found.allocators.len();
-        let allocator = *self.by_name.entry((file, name.clone())).or_insert(next);
-        if allocator == next {
-            let facts = self.trace.files().get(file).map(|file| &file.spec);
-            self.found.allocators.push(Allocator {
-                device: device_of(&name),
-                name,
-                host: facts.map(|spec| spec.host.clone()).unwrap_or_default(),
-                rank: facts.and_then(|spec| spec.rank),
-                absolute: true,
-                addressed: true,
-                ..Allocator::default()
-            });
-        }
+        let allocator = self.allocator(place, said);
         let of = &mut self.found.allocators[allocator];
         of.absolute &= said.allocated.is_some();
         of.addressed &= said.address.is_some();
@@ -401,15 +461,15 @@ impl<'a> Reader<'a> {
                 .saturating_add(said.stack.unwrap_or(0));
             of.capacity = of.capacity.max(Some(all));
         }
-        let op = match said.op.as_deref() {
-            Some("" | "(null)") | None => self.op_around(track, at),
-            Some(op) => op.to_owned(),
+        let op = match (said.op.as_deref(), around) {
+            (Some("" | "(null)") | None, None) => 0,
+            (Some("" | "(null)") | None, Some(name)) => self.op_named(name),
+            (Some(op), _) => self.op_id(op),
         };
-        let op = self.op_id(&op);
         self.raw.push((
             Record {
-                at,
-                event,
+                at: place.at,
+                event: place.event,
                 allocator,
                 bytes: bytes.unwrap_or(0),
                 in_use: said.allocated.unwrap_or(0),
@@ -423,29 +483,66 @@ impl<'a> Reader<'a> {
         ));
     }
 
+    /// Index of the allocator that a record is of.
+    fn allocator(&mut self, place: &Place, said: &Said) -> usize {
+        let of_torch = place.sort == Sort::Torch && said.name.is_none();
+        let device = (place.file, said.device_type, said.device);
+        if of_torch && let Some(known) = self.by_device.get(&device) {
+            return *known;
+        }
+        let name = said.allocator(place.sort);
+        let next = self.found.allocators.len();
+        let allocator = *self
+            .by_name
+            .entry((place.file, name.clone()))
+            .or_insert(next);
+        if allocator == next {
+            let facts = self.trace.files().get(place.file).map(|file| &file.spec);
+            self.found.allocators.push(Allocator {
+                device: device_of(&name),
+                name,
+                host: facts.map(|spec| spec.host.clone()).unwrap_or_default(),
+                rank: facts.and_then(|spec| spec.rank),
+                absolute: true,
+                addressed: true,
+                ..Allocator::default()
+            });
+        }
+        if of_torch {
+            self.by_device.insert(device, allocator);
+        }
+        allocator
+    }
+
+    /// Number of the operator whose slices bear this name.
+    fn op_named(&mut self, name: NameId) -> u32 {
+        if let Some(id) = self.ops_by_name.get(&name) {
+            return *id;
+        }
+        let id = self.op_id(self.trace.name(name));
+        self.ops_by_name.insert(name, id);
+        id
+    }
+
     /// The innermost slice of the thread around a moment that is no Python function and no record.
-    fn op_around(&self, track: TrackId, at: Time) -> String {
+    fn op_around(&self, track: TrackId, at: Time) -> Option<NameId> {
         let slices = self.trace.slices(track);
         let begun = slices.start.partition_point(|start| *start <= at);
-        let Some(mut index) = begun.checked_sub(1) else {
-            return String::new();
-        };
+        let mut index = begun.checked_sub(1)?;
+        let none = |flags: &[bool], name: NameId| flags.get(name.index()) == Some(&true);
         loop {
-            let name = self.trace.name(slices.name[index]);
-            let category = self.trace.name(slices.category.get(index));
+            let name = slices.name[index];
             let open = slices.end(index) >= at;
             if open
-                && category != "python_function"
-                && !name.starts_with('$')
-                && record_name(name).is_none()
+                && !none(&self.no_op.1, slices.category.get(index))
+                && !none(&self.no_op.0, name)
             {
-                return name.to_owned();
+                return Some(name);
             }
-            let parent = slices.parent[index] as usize;
-            if parent >= slices.len() {
-                return String::new();
+            index = slices.parent[index] as usize;
+            if index >= slices.len() {
+                return None;
             }
-            index = parent;
         }
     }
 

@@ -1,6 +1,6 @@
 //! Reports, ours beside those of the peers, and ours over a trace of 20 million slices.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Instant;
 
@@ -296,7 +296,7 @@ pub(super) fn large(results: &mut Results) -> Result<Outcome> {
                 .position(|row| row[0] == name)
                 .unwrap_or_else(|| {
                     let mut row = vec!["–".to_owned(); 1 + SHAPES.len()];
-                    row[0] = name.to_owned();
+                    name.clone_into(&mut row[0]);
                     rows.push(row);
                     rows.len() - 1
                 });
@@ -328,7 +328,7 @@ pub(super) fn large(results: &mut Results) -> Result<Outcome> {
     Ok(Outcome::Ok)
 }
 
-fn is_trace(file: &PathBuf) -> bool {
+fn is_trace(file: &Path) -> bool {
     let name = file.to_string_lossy();
     let truth = name.contains(".truth");
     !truth

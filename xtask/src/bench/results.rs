@@ -100,10 +100,7 @@ fn merged(before: &str, measured: &[String]) -> String {
             None => sections.push(section.clone()),
         }
     }
-    sections
-        .iter()
-        .map(|section| format!("\n{section}"))
-        .collect()
+    format!("\n{}", sections.join("\n"))
 }
 
 /// How many programs want the processor, mean over a minute.

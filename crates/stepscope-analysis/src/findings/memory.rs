@@ -1,12 +1,10 @@
 //! Memory that is nearly full, or held without being used.
 
-use stepscope_model::{Cancelled, Dur};
+use stepscope_model::Dur;
 
 use super::{Confidence, Finding};
 use crate::memory::{Memory, Usage};
-use crate::parallel::Cancel;
 use crate::report::{bytes, share};
-use crate::survey::Survey;
 
 /// Part of an allocator's capacity from which on it is nearly full.
 const FULL: f64 = 0.9;
@@ -16,13 +14,12 @@ const UNUSED: f64 = 0.3;
 const LEAST_BYTES: i64 = 64 << 20;
 
 /// Looks at every allocator; the fullest one speaks.
-pub(super) fn memory(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<Finding>, Cancelled> {
-    let memory = Memory::read(survey.trace, cancel)?;
+pub(super) fn judged(memory: &Memory) -> Option<Finding> {
     let found = memory.allocators.iter().filter_map(|allocator| {
         let usage = memory.usage(allocator, None);
         judge(&allocator.name, &usage, allocator.capacity)
     });
-    Ok(found.min_by_key(|finding| finding.name))
+    found.min_by_key(|finding| finding.name)
 }
 
 fn judge(name: &str, usage: &Usage, capacity: Option<i64>) -> Option<Finding> {

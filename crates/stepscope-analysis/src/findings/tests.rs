@@ -7,7 +7,7 @@ use super::*;
 fn found(drawing: &str) -> Vec<(&'static str, i64)> {
     let trace = drawing::trace(drawing);
     let survey = Survey::of(&trace, None, &Cancel::default()).unwrap();
-    findings(&survey, &Cancel::default())
+    findings(&survey, &Memory::default(), &Cancel::default())
         .unwrap()
         .into_iter()
         .inspect(|finding| {

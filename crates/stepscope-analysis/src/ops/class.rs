@@ -21,6 +21,21 @@ pub(crate) fn is_operator(category: &str) -> bool {
     category.eq_ignore_ascii_case("cpu_op") || category.eq_ignore_ascii_case("operator")
 }
 
+/// Work of a device in torch's profiler, of any age.
+fn is_kineto_work(category: &str) -> bool {
+    const WORK: [&str; 8] = [
+        "kernel",
+        "concurrent_kernel",
+        "gpu_memcpy",
+        "memcpy",
+        "gpu_memset",
+        "memset",
+        "gpu_user_annotation",
+        "cuda_sync",
+    ];
+    WORK.iter().any(|work| category.eq_ignore_ascii_case(work))
+}
+
 /// Operation and type of a slice of TensorFlow's executor, named `dense/MatMul:MatMul`; a stage of
 /// `tf.data` is its own name, of type `Dataset`.
 pub(super) fn tensorflow<'a>(name: &'a str, category: &str) -> Option<(&'a str, &'a str)> {
@@ -91,6 +106,8 @@ pub(super) fn verdict(
             TrackKind::DeviceQueue if ASIDE.iter().any(|start| track.name.starts_with(start)) => {
                 Verdict::No
             }
+            // kineto names no HLO operation: reading the arguments of each of its kernels is in vain.
+            TrackKind::DeviceQueue if is_kineto_work(category) => Verdict::No,
             TrackKind::DeviceQueue => Verdict::IfHlo,
             _ if may_be_instruction(name, category) => Verdict::IfHlo,
             _ => Verdict::No,

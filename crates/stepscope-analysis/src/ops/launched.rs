@@ -56,6 +56,7 @@ pub(super) fn launched(
 ) -> Result<FxHashMap<NameId, Launched>, Cancelled> {
     let devices = Devices::of(trace, cancel)?;
     let launches = Launches::of(trace, &devices, cancel)?;
+    let operator = operator_categories(trace);
     let queues = devices.list.iter().flat_map(|device| &device.queues);
     let pieces =
         parallel::pieces(queues.map(|queue| (queue.track, 0..trace.slices(queue.track).len())));
@@ -74,7 +75,7 @@ pub(super) fn launched(
                 let Some(launch) = launches.get(piece.track, index) else {
                     continue;
                 };
-                operators(trace, launch, &mut seen);
+                operators(trace, &operator, launch, &mut seen);
                 for (place, name) in seen.iter().enumerate() {
                     let sum = sums.entry(*name).or_default();
                     if place == 0 {
@@ -96,15 +97,22 @@ pub(super) fn launched(
     Ok(sums)
 }
 
+/// By the number of a text: whether it is a category of operators.
+fn operator_categories(trace: &Trace) -> Vec<bool> {
+    (0..trace.name_count())
+        .map(|name| is_operator(trace.name(NameId(u32::try_from(name).unwrap_or(u32::MAX)))))
+        .collect()
+}
+
 /// Names of the operators around a host call, innermost first.
-fn operators(trace: &Trace, launch: EventId, found: &mut Vec<NameId>) {
+fn operators(trace: &Trace, operator: &[bool], launch: EventId, found: &mut Vec<NameId>) {
     found.clear();
     let Some((on, mut index)) = trace.place_of_slice(launch) else {
         return;
     };
     let slices = trace.slices(on);
     while index < slices.len() {
-        if is_operator(trace.name(slices.category.get(index))) {
+        if operator.get(slices.category.get(index).index()) == Some(&true) {
             found.push(slices.name[index]);
         }
         index = slices.parent[index] as usize;

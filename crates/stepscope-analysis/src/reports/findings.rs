@@ -4,6 +4,7 @@ use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
 use crate::findings::{Finding, MOST, findings};
+use crate::memory::Memory;
 use crate::parallel::Cancel;
 use crate::report::{Column, Report, Table, Unit};
 use crate::reports::Options;
@@ -20,7 +21,8 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             "stepscope.start_trace(logdir)  # before the loop, and stop_trace() after it",
         ));
     }
-    let found = findings(&survey, cancel)?;
+    let memory = Memory::read(trace, cancel)?;
+    let found = findings(&survey, &memory, cancel)?;
     let mut report = Report::new(KIND);
     report.sentence = match found.first() {
         Some(first) => format!("{}.", first.title),

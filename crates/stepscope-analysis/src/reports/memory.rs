@@ -1,12 +1,12 @@
 //! [`memory`](crate::memory) as a report.
 
 use rustc_hash::FxHashMap;
-use stepscope_model::{Cancelled, Time, TrackKind};
+use stepscope_model::{ArgValue, Cancelled, NameId, Time, TrackKind};
 use stepscope_store::Trace;
 
 use crate::memory::owners::{Category, Owners, Phase};
 use crate::memory::{Allocator, Memory, Record, Usage};
-use crate::parallel::Cancel;
+use crate::parallel::{self, Cancel};
 use crate::report::{Column, Report, Table, Unit, bytes, duration, run_start, since_start_ns};
 use crate::reports::Options;
 
@@ -43,33 +43,30 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     }
     report.table = match options.by.as_deref() {
         Some("stack") => {
-            let stacks = stacks(trace, &memory);
-            grouped(&memory, options, &usages, "stack", "Stack", |at, _| {
-                stacks[at].clone()
-            })
+            let (stack_of, stacks) = stacks(trace, &memory, cancel)?;
+            let by = ("stack", "Stack", &stacks[..]);
+            grouped(&memory, options, &usages, by, |at, _| stack_of[at])
         }
         Some("allocator") => allocators(trace, &memory, &usages, start),
         Some("category") => {
             let owners = Owners::of(trace);
-            grouped(
-                &memory,
-                options,
-                &usages,
-                "category",
-                "For what (estimated)",
-                |_, record| {
-                    let file = memory.file_of(trace, record);
-                    let category = owners.category(file, record);
-                    category.map_or("", Category::title).to_owned()
-                },
-            )
+            let (of, categories) = numbered(&memory, |record| {
+                let file = memory.file_of(trace, record);
+                let category = owners.category(file, record);
+                category.map_or("", Category::title).to_owned()
+            });
+            let by = ("category", "For what (estimated)", &categories[..]);
+            grouped(&memory, options, &usages, by, |at, _| of[at])
         }
-        Some("layer") => grouped(&memory, options, &usages, "layer", "Layer", |_, record| {
-            memory.caller(trace, record).layer
-        }),
-        _ => grouped(&memory, options, &usages, "op", "Operator", |_, record| {
-            memory.op(record).to_owned()
-        }),
+        Some("layer") => {
+            let (of, layers) = numbered(&memory, |record| memory.caller(trace, record).layer);
+            let by = ("layer", "Layer", &layers[..]);
+            grouped(&memory, options, &usages, by, |at, _| of[at])
+        }
+        _ => {
+            let by = ("op", "Operator", &memory.ops[..]);
+            grouped(&memory, options, &usages, by, |_, record| record.op)
+        }
     };
     report.table.cut(options.top);
     let list = options.top.min(LIST);
@@ -218,17 +215,16 @@ struct Sums {
     never_freed: i64,
 }
 
-/// Rows by what `key` says of each record: its operator, its stack.
+/// Rows by what `key` says of each record, an index into the texts: its operator, its stack.
 fn grouped(
     memory: &Memory,
     options: &Options,
     usages: &[Usage],
-    column: &'static str,
-    title: &'static str,
-    key: impl Fn(usize, &Record) -> String,
+    (column, title, texts): (&'static str, &'static str, &[String]),
+    key: impl Fn(usize, &Record) -> u32,
 ) -> Table {
-    let mut positions: FxHashMap<(usize, String), usize> = FxHashMap::default();
-    let mut rows: Vec<(usize, String, Sums)> = Vec::new();
+    let mut positions: FxHashMap<(usize, u32), usize> = FxHashMap::default();
+    let mut rows: Vec<(usize, &str, Sums)> = Vec::new();
     for (at, record) in memory.records.iter().enumerate() {
         let range = options.range.as_ref();
         if range.is_some_and(|range| !range.contains(&record.at)) {
@@ -236,9 +232,10 @@ fn grouped(
         }
         let name = key(at, record);
         let position = *positions
-            .entry((record.allocator, name.clone()))
+            .entry((record.allocator, name))
             .or_insert_with(|| {
-                rows.push((record.allocator, name, Sums::default()));
+                let text = texts.get(name as usize).map_or("", String::as_str);
+                rows.push((record.allocator, text, Sums::default()));
                 rows.len() - 1
             });
         let sums = &mut rows[position].2;
@@ -264,7 +261,7 @@ fn grouped(
         b.2.at_peak
             .cmp(&a.2.at_peak)
             .then(b.2.allocated.cmp(&a.2.allocated))
-            .then_with(|| (a.0, &a.1).cmp(&(b.0, &b.1)))
+            .then_with(|| (a.0, a.1).cmp(&(b.0, b.1)))
     });
     let mut table = Table::new(vec![
         Column::new(column, title, Unit::Text),
@@ -426,45 +423,122 @@ fn lists(
     }
 }
 
-/// The stack of each record, the innermost first: as the file spells it, or the Python functions
-/// that were open.
-fn stacks(trace: &Trace, memory: &Memory) -> Vec<String> {
-    memory
-        .records
-        .iter()
-        .map(|record| {
-            let mut spelled = None;
-            // What cannot be read is not known.
-            let _ = trace.args(record.event, &mut |key, value| {
-                if let ("Call stack" | "Call Stack", stepscope_model::ArgValue::Str(text)) =
-                    (key, value)
-                {
-                    spelled = Some(text.trim_end_matches(';').replace(';', " < "));
-                }
-            });
-            spelled.unwrap_or_else(|| open_functions(trace, record))
+/// The number of each record's text, and the texts.
+fn numbered(memory: &Memory, text: impl Fn(&Record) -> String) -> (Vec<u32>, Vec<String>) {
+    let mut texts: Vec<String> = Vec::new();
+    let mut known: FxHashMap<String, u32> = FxHashMap::default();
+    let numbers = memory.records.iter().map(|record| {
+        let next = u32::try_from(texts.len()).unwrap_or(u32::MAX);
+        *known.entry(text(record)).or_insert_with_key(|text| {
+            texts.push(text.clone());
+            next
         })
-        .collect()
+    });
+    (numbers.collect(), texts)
 }
 
-fn open_functions(trace: &Trace, record: &Record) -> String {
+/// A stack as it was found.
+#[derive(PartialEq, Eq, Hash)]
+enum Stack {
+    /// As the file spells it.
+    Spelled(String),
+    /// Python functions that were open, the innermost first.
+    Open(Vec<NameId>),
+}
+
+/// What one thread has found: stacks, and numbers of stacks by parts of the records.
+#[derive(Default)]
+struct Stacks {
+    numbers: FxHashMap<Stack, u32>,
+    parts: Vec<(usize, Vec<u32>)>,
+}
+
+/// The number of each record's stack, and the texts of the stacks, the innermost function first: as
+/// the file spells it, or the Python functions that were open.
+fn stacks(
+    trace: &Trace,
+    memory: &Memory,
+    cancel: &Cancel,
+) -> Result<(Vec<u32>, Vec<String>), Cancelled> {
+    let jobs: Vec<(usize, &[Record])> = memory.records.chunks(1 << 12).enumerate().collect();
+    let size = memory.records.len().saturating_mul(16);
+    let found = parallel::scan_items(
+        &jobs,
+        size,
+        cancel,
+        Stacks::default,
+        |found, (part, records)| {
+            let numbers = records.iter().map(|record| {
+                let next = u32::try_from(found.numbers.len()).unwrap_or(u32::MAX);
+                *found.numbers.entry(stack(trace, record)).or_insert(next)
+            });
+            let numbers = numbers.collect();
+            found.parts.push((*part, numbers));
+        },
+    )?;
+    let mut texts: Vec<String> = Vec::new();
+    let mut known: FxHashMap<String, u32> = FxHashMap::default();
+    let mut parts: Vec<(usize, Vec<u32>)> = Vec::new();
+    for mut thread in found {
+        let mut renamed = vec![0; thread.numbers.len()];
+        for (stack, number) in thread.numbers {
+            let text = match stack {
+                Stack::Spelled(text) => text,
+                Stack::Open(names) => {
+                    let names: Vec<&str> = names.iter().map(|name| trace.name(*name)).collect();
+                    names.join(" < ")
+                }
+            };
+            let next = u32::try_from(texts.len()).unwrap_or(u32::MAX);
+            renamed[number as usize] = *known.entry(text).or_insert_with_key(|text| {
+                texts.push(text.clone());
+                next
+            });
+        }
+        for (_, numbers) in &mut thread.parts {
+            for number in numbers {
+                *number = renamed[*number as usize];
+            }
+        }
+        parts.append(&mut thread.parts);
+    }
+    parts.sort_unstable_by_key(|(part, _)| *part);
+    let numbers = parts.into_iter().flat_map(|(_, numbers)| numbers).collect();
+    Ok((numbers, texts))
+}
+
+fn stack(trace: &Trace, record: &Record) -> Stack {
+    let mut spelled = None;
+    // What cannot be read is not known.
+    let _ = trace.args(record.event, &mut |key, value| {
+        if let ("Call stack" | "Call Stack", ArgValue::Str(text)) = (key, value) {
+            spelled = Some(text.trim_end_matches(';').replace(';', " < "));
+        }
+    });
+    spelled.map_or_else(
+        || Stack::Open(open_functions(trace, record)),
+        Stack::Spelled,
+    )
+}
+
+fn open_functions(trace: &Trace, record: &Record) -> Vec<NameId> {
+    let mut frames = Vec::new();
     let Some(event) = trace.event(record.event) else {
-        return String::new();
+        return frames;
     };
     let slices = trace.slices(event.track);
     let begun = slices.start.partition_point(|start| *start <= record.at);
-    let mut frames = Vec::new();
     let mut index = begun.wrapping_sub(1);
     while index < slices.len() {
-        let name = trace.name(slices.name[index]);
+        let name = slices.name[index];
         let category = trace.name(slices.category.get(index));
-        let python = category == "python_function" || name.starts_with('$');
+        let python = category == "python_function" || trace.name(name).starts_with('$');
         if python && slices.end(index) >= record.at {
             frames.push(name);
         }
         index = slices.parent[index] as usize;
     }
-    frames.join(" < ")
+    frames
 }
 
 /// Counters whose unit is bytes or whose name speaks of memory.

@@ -35,7 +35,8 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         report.section("environment", "Environment", environment(trace));
         return Ok(report);
     }
-    let found = findings(&survey, cancel)?;
+    let memory = Memory::read(trace, cancel)?;
+    let found = findings(&survey, &memory, cancel)?;
     let (by, operations) = first_look(trace, Split::None, range, cancel)?;
     let sum = survey.sum();
     let all = sum.sum().as_ns_f64();
@@ -70,7 +71,6 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         Unit::Share,
         sum.input.as_ns_f64() / all,
     );
-    let memory = Memory::read(trace, cancel)?;
     let fullest = memory
         .allocators
         .iter()
