@@ -17,7 +17,7 @@
 
 use std::ops::Range;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{Cancelled, Dur, NameId, Time, TrackId};
 use stepscope_store::{EventId, Trace};
 
@@ -257,6 +257,11 @@ pub fn kernels(
         launches,
         by,
         range,
+        repeated: launches.repeated(trace),
+        graph_names: (0..trace.name_count())
+            .map(|name| NameId(u32::try_from(name).unwrap_or(u32::MAX)))
+            .filter(|name| launches_graph(trace.name(*name)))
+            .collect(),
     };
     let parts = parallel::scan(&pieces, cancel, Part::default, |part, piece| {
         for index in piece.indexes.clone() {
@@ -288,8 +293,25 @@ pub fn kernels(
         .graphs
         .sort_unstable_by_key(|graph| (std::cmp::Reverse(graph.total_ps), graph.launch));
     found.delays_ps.sort_unstable();
-    for (place, track) in queues {
-        let lengths = queue_lengths(trace, devices, launches, track, range);
+    let numbered: Vec<(usize, TrackId)> = queues
+        .iter()
+        .enumerate()
+        .map(|(number, (_, track))| (number, *track))
+        .collect();
+    let size = queues
+        .iter()
+        .map(|(_, track)| trace.slices(*track).len())
+        .sum();
+    let lengths =
+        parallel::scan_items(&numbered, size, cancel, Vec::new, |out, (number, track)| {
+            out.push((
+                *number,
+                queue_lengths(trace, devices, launches, *track, range),
+            ));
+        })?;
+    let mut lengths: Vec<_> = lengths.into_iter().flatten().collect();
+    lengths.sort_unstable_by_key(|(number, _)| *number);
+    for ((place, track), (_, lengths)) in queues.into_iter().zip(lengths) {
         let count = sums.counts.get(&track).copied().unwrap_or(0);
         if count > 0 {
             found.streams.push(Stream {
@@ -322,6 +344,10 @@ struct Scan<'a> {
     launches: &'a Launches,
     by: By,
     range: &'a Range<Time>,
+    /// Calls that launched several slices.
+    repeated: FxHashSet<EventId>,
+    /// Names of calls that launch graphs.
+    graph_names: FxHashSet<NameId>,
 }
 
 /// What one thread has seen.
@@ -406,9 +432,10 @@ impl Scan<'_> {
         let launch = self.launches.get(track, index);
         let call = launch.and_then(|launch| {
             let (track, index) = self.trace.place_of_slice(launch)?;
-            Some(self.trace.slices(track).end(index))
+            let slices = self.trace.slices(track);
+            Some((slices.end(index), *slices.name.get(index)?))
         });
-        let delay = call.map(|call| Dur::from_ps(start.since(call).ps().max(0)));
+        let delay = call.map(|(call, _)| Dur::from_ps(start.since(call).ps().max(0)));
         let is_copy = matches!(work, Work::Memcpy | Work::Memset);
         let config = (is_copy || self.by == By::Shape).then(|| Config::of(self.trace, id));
         let key = self.key(work, name, track, launch, config.as_ref());
@@ -428,7 +455,11 @@ impl Scan<'_> {
                 bytes,
             );
         }
-        if let Some(launch) = launch {
+        // Nearly all calls launch one slice: no graph, nothing to remember.
+        let graph = call.is_some_and(|(_, name)| self.graph_names.contains(&name));
+        if let Some(launch) = launch
+            && (graph || self.repeated.contains(&launch))
+        {
             let graph = part.graphs.entry(launch).or_insert(Graph {
                 launch,
                 count: 0,
@@ -521,7 +552,7 @@ fn queue_lengths(
     range: &Range<Time>,
 ) -> Lengths {
     let slices = trace.slices(track);
-    let mut changes: Vec<(Time, i8)> = Vec::new();
+    let (mut calls, mut begins): (Vec<Time>, Vec<Time>) = (Vec::new(), Vec::new());
     let mut found = Lengths::default();
     for index in trace.candidates(track, range.clone()) {
         let (start, end) = (slices.start[index], slices.end(index));
@@ -534,15 +565,33 @@ fn queue_lengths(
         });
         if let Some(call) = call {
             found.launched += 1;
-            changes.push((call, -1));
-            changes.push((start, 1));
+            calls.push(call);
+            begins.push(start);
         }
     }
+    // Both are nearly in order, which this sort is quick with.
+    calls.sort();
+    begins.sort();
     // At one moment, what is launched comes before what begins.
-    changes.sort_unstable();
+    let mut calls = calls.into_iter().peekable();
+    let mut begins = begins.into_iter().peekable();
     let mut length = 0_i64;
-    for (_, change) in changes {
-        length -= i64::from(change);
+    loop {
+        match (calls.peek(), begins.peek()) {
+            (Some(call), Some(begin)) if call <= begin => {
+                calls.next();
+                length += 1;
+            }
+            (_, Some(_)) => {
+                begins.next();
+                length -= 1;
+            }
+            (Some(_), None) => {
+                calls.next();
+                length += 1;
+            }
+            (None, None) => break,
+        }
         found.changes += 1;
         found.sum += i128::from(length);
         found.max = found.max.max(u64::try_from(length).unwrap_or(0));

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{ArgValue, Cancelled, NameId, TrackId, TrackKind};
 use stepscope_store::{EventId, Trace};
 
@@ -65,6 +65,22 @@ impl Launches {
     pub fn get(&self, track: TrackId, index: usize) -> Option<EventId> {
         let launch = *self.by_track.get(&track)?.get(index)?;
         (launch != NONE).then_some(EventId(launch))
+    }
+
+    /// Launches of more than one slice.
+    pub(crate) fn repeated(&self, trace: &Trace) -> FxHashSet<EventId> {
+        let mut seen = vec![0_u64; (trace.event_count() as usize).div_ceil(64)];
+        let mut repeated = FxHashSet::default();
+        for launch in self.by_track.values().flatten().filter(|id| **id != NONE) {
+            if let Some(word) = seen.get_mut(*launch as usize / 64) {
+                let bit = 1 << (launch % 64);
+                if *word & bit != 0 {
+                    repeated.insert(EventId(*launch));
+                }
+                *word |= bit;
+            }
+        }
+        repeated
     }
 
     /// Links what has no link by the numbers in the arguments, file by file.

@@ -210,7 +210,7 @@ pub fn ops(trace: &Trace, query: &OpsQuery, cancel: &Cancel) -> Result<OpReport,
     } else {
         hlo::Catalogue::default()
     };
-    let collected = collect::collect(trace, query, &catalogue, cancel)?;
+    let collected = collect::collect(trace, query, &catalogue, collect::PART, cancel)?;
     let mut report = rows::finish(trace, query, &catalogue, collected);
     if query.by == By::Framework && query.split == Split::None && query.range.is_none() {
         launched::add(trace, &mut report, cancel)?;

@@ -24,6 +24,9 @@ use stepscope_model::{
 };
 use stepscope_store::{FileSink, FileSpec, Trace, TraceBuilder};
 
+/// Rows of a table, as the command line shows them.
+const TOP: usize = 25;
+
 /// A sink for one more copy of a trace that was poured already.
 struct Copy {
     sink: FileSink,
@@ -259,6 +262,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
             let options = Options {
                 by: by.map(str::to_owned),
+                top: TOP,
                 ..Options::default()
             };
             // The peak from here on; where the system does not know how, it is that of the whole run.

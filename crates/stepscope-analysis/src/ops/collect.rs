@@ -8,11 +8,13 @@
     reason = "a trace and its tracks are called what they are"
 )]
 
+use std::collections::hash_map::Entry;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use rustc_hash::FxHashMap;
 use stepscope_model::{ArgValue, Cancelled, Dur, NameId, SliceKind, Time, TrackId, TrackKind};
-use stepscope_store::{EventId, Trace, Track};
+use stepscope_store::{EventId, Slices, Trace, Track};
 
 use super::class::{self, Verdict};
 use super::hlo::{self, Catalogue};
@@ -44,6 +46,7 @@ pub(super) struct Tag {
 #[derive(Clone, Debug)]
 pub(super) struct Sums {
     pub(super) name: NameId,
+    category: NameId,
     pub(super) kind: SliceKind,
     pub(super) track: TrackId,
     pub(super) tag: Tag,
@@ -65,37 +68,120 @@ pub(super) struct Collected {
     pub(super) arguments_lost: bool,
 }
 
+/// Sums the slices of the class; tracks are cut into pieces of `part` slices, whatever lies in what.
 pub(super) fn collect(
     trace: &Trace,
     query: &OpsQuery,
     catalogue: &Catalogue,
+    part: usize,
     cancel: &Cancel,
 ) -> Result<Collected, Cancelled> {
     let window = query.range.clone().unwrap_or_else(|| whole(trace));
-    // Nesting is followed from the front: a track is one piece.
-    let pieces: Vec<parallel::Piece> = trace
+    let lines: Vec<Line<'_>> = trace
         .tracks()
         .iter()
         .filter(|track| class::can_hold(query.by, track))
-        .map(|track| parallel::Piece {
-            track: track.id,
-            indexes: trace.candidates(track.id, window.clone()),
+        .map(|track| Line {
+            track,
+            slices: trace.slices(track.id),
+            whole: trace.candidates(track.id, window.clone()),
+            firsts: OnceLock::new(),
         })
-        .filter(|piece| !piece.indexes.is_empty())
+        .filter(|line| !line.whole.is_empty())
         .collect();
-    let parts = parallel::scan(
-        &pieces,
+    let mut parts: Vec<(usize, Range<usize>)> = Vec::new();
+    for (number, line) in lines.iter().enumerate() {
+        let cuts = line.whole.clone().step_by(part);
+        parts
+            .extend(cuts.map(|from| (number, from..line.whole.end.min(from.saturating_add(part)))));
+    }
+    let size = lines.iter().map(|line| line.whole.len()).sum();
+    let found = parallel::scan_items(
+        &parts,
+        size,
         cancel,
         || Worker::new(trace, query, catalogue, window.clone()),
-        |worker, piece| worker.track(piece, cancel),
+        |worker, (line, part)| worker.part(&lines[*line], part, cancel),
     )?;
     cancel.check()?;
-    let mut found = Collected::default();
-    for part in parts {
-        found.sums.extend(part.done);
-        found.arguments_lost |= part.arguments_lost;
+    let mut all = Collected::default();
+    for worker in found {
+        all.sums.extend(worker.done);
+        all.arguments_lost |= worker.arguments_lost;
     }
-    Ok(found)
+    if parts.len() > lines.len() {
+        all.sums = united(all.sums);
+    }
+    Ok(all)
+}
+
+/// Slices of a track that are one piece of work.
+pub(super) const PART: usize = 1 << 19;
+
+/// A track that can hold the class.
+struct Line<'a> {
+    track: &'a Track,
+    slices: Slices<'a>,
+    /// What may lie in the window.
+    whole: Range<usize>,
+    /// See [`Line::first`].
+    firsts: OnceLock<Vec<u32>>,
+}
+
+impl Line<'_> {
+    /// The first slice of a name without a category.
+    fn first(&self, names: usize, name: NameId) -> Option<usize> {
+        let firsts = self.firsts.get_or_init(|| {
+            let mut firsts = vec![NONE; names];
+            for index in self.whole.clone().rev() {
+                if self.slices.category.get(index) == NameId::EMPTY
+                    && let Some(first) = firsts.get_mut(self.slices.name[index].index())
+                {
+                    *first = u32::try_from(index).unwrap_or(NONE);
+                }
+            }
+            firsts
+        });
+        let first = *firsts.get(name.index())?;
+        (first != NONE).then_some(first as usize)
+    }
+}
+
+/// The sums of whole tracks, of those of their parts.
+fn united(parts: Vec<Sums>) -> Vec<Sums> {
+    let mut places: FxHashMap<(TrackId, NameId, NameId, Tag), usize> = FxHashMap::default();
+    let mut all: Vec<Sums> = Vec::new();
+    for part in parts {
+        let key = (part.track, part.name, part.category, part.tag.clone());
+        match places.entry(key) {
+            Entry::Vacant(place) => {
+                place.insert(all.len());
+                all.push(part);
+            }
+            Entry::Occupied(place) => all[*place.get()].add(part),
+        }
+    }
+    all
+}
+
+impl Sums {
+    /// Adds those of another part of the track.
+    fn add(&mut self, mut other: Self) {
+        let longer = (other.max, std::cmp::Reverse(other.longest))
+            > (self.max, std::cmp::Reverse(self.longest));
+        if other.count > 0 && (self.count == 0 || longer) {
+            self.max = other.max;
+            self.longest = other.longest;
+        }
+        self.count += other.count;
+        self.total_ps += other.total_ps;
+        self.self_ps += other.self_ps;
+        self.device_ps = self
+            .device_ps
+            .zip(other.device_ps)
+            .map(|(own, others)| own + others);
+        self.times.append(&mut other.times);
+    }
 }
 
 /// All of a trace, with what ends at its last moment.
@@ -174,58 +260,107 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Sums one track.
-    fn track(&mut self, piece: &parallel::Piece, cancel: &Cancel) {
-        let Some(track) = self.trace.tracks().get(piece.track.index()) else {
-            return;
+    /// Sums a part of one track.
+    fn part(&mut self, line: &Line<'_>, part: &Range<usize>, cancel: &Cancel) {
+        let mut nest = Nest {
+            base: part.start,
+            len: part.len(),
+            innermost: vec![NONE; part.len()],
+            sum_of: vec![NONE; part.len()],
+            outside: FxHashMap::default(),
+            indexes: Vec::new(),
+            around: Around::default(),
+            modules: Cursor::of_modules(self.trace, line.track),
         };
-        let slices = self.trace.slices(piece.track);
-        let base = piece.indexes.start;
-        let mut modules = Cursor::of_modules(self.trace, track);
-        let stacks = self.query.split == Split::Stack || self.query.by == By::Module;
-        // For each slice from `base` on: the innermost operation of the class at it, itself included.
-        let mut innermost = vec![NONE; piece.indexes.len()];
-        let mut sum_of = vec![NONE; piece.indexes.len()];
-        let mut around = Around::default();
-        let own_clock = class::is_xla_ops(track)
-            && self.query.range.is_none()
-            && piece.indexes.len() <= MOST_CLOCKED;
-        for index in piece.indexes.clone() {
+        for index in part.clone() {
             if index % (1 << 16) == 0 && cancel.check().is_err() {
                 return;
             }
-            let at = index - base;
-            let (start, dur) = (slices.start[index], slices.dur[index]);
-            let (name, category) = (slices.name[index], slices.category.get(index));
-            let parent = slices.parent[index] as usize;
-            let parent_at = parent.checked_sub(base).filter(|at| *at < innermost.len());
-            let enclosing = parent_at.map_or(NONE, |at| innermost[at]);
-            innermost[at] = enclosing;
-            if stacks {
-                around.enter(at, parent_at, || self.is_around(name, category), name);
+            let outer = self.outer(line, &mut nest, index);
+            self.slice(line, &mut nest, (index - part.start, index), outer, true);
+        }
+        self.flush();
+    }
+
+    /// Place of the slice around this one. What encloses the part from before its begin gets a place
+    /// behind it and is not counted: the part that it lies in does.
+    fn outer(&mut self, line: &Line<'_>, nest: &mut Nest<'_>, index: usize) -> Option<usize> {
+        let parent = |index: usize| *line.slices.parent.get(index).unwrap_or(&NONE) as usize;
+        let outer = parent(index);
+        if let Some(at) = outer.checked_sub(nest.base) {
+            return (at < nest.len).then_some(at);
+        }
+        if outer < line.whole.start {
+            return None;
+        }
+        if let Some(at) = nest.outside.get(&outer) {
+            return Some(*at);
+        }
+        let mut missing = vec![outer];
+        let mut next = parent(outer);
+        while (line.whole.start..nest.base).contains(&next) && !nest.outside.contains_key(&next) {
+            missing.push(next);
+            next = parent(next);
+        }
+        let mut around = nest.outside.get(&next).copied();
+        for index in missing.into_iter().rev() {
+            let at = nest.len + nest.indexes.len();
+            nest.indexes.push(index);
+            nest.innermost.push(NONE);
+            nest.sum_of.push(NONE);
+            self.slice(line, nest, (at, index), around, false);
+            nest.outside.insert(index, at);
+            around = Some(at);
+        }
+        around
+    }
+
+    /// Takes the slice `index`, whose place is `at`, inside of the one at `outer`.
+    #[inline]
+    fn slice(
+        &mut self,
+        line: &Line<'_>,
+        nest: &mut Nest<'_>,
+        (at, index): (usize, usize),
+        outer: Option<usize>,
+        counts: bool,
+    ) {
+        let slices = &line.slices;
+        let (start, dur) = (slices.start[index], slices.dur[index]);
+        let (name, category) = (slices.name[index], slices.category.get(index));
+        let enclosing = outer.map_or(NONE, |at| nest.innermost[at]);
+        nest.innermost[at] = enclosing;
+        if self.query.split == Split::Stack || self.query.by == By::Module {
+            nest.around
+                .enter(at, outer, || self.is_around(name, category), name);
+        }
+        let info = self.info(line, name, category);
+        let state = self.names[info as usize].state;
+        if state == State::No {
+            return;
+        }
+        let Some(clipped) = clip(start, dur, &self.window) else {
+            return;
+        };
+        let tag = match state {
+            State::No => return,
+            State::Fixed(tag) => Some(tag),
+            State::Each { only_hlo } => {
+                let path = nest.around.path(nest.around.chain(at));
+                self.tag_of(only_hlo, slices.id(index), path)
             }
-            let info = self.info(track, name, category, slices.id(index));
-            let state = self.names[info as usize].state;
-            if state == State::No {
-                continue;
+            State::Placed => {
+                let module = nest.modules.as_mut().and_then(|modules| modules.at(start));
+                let chain = nest.around.chain(at);
+                Some(self.placed_tag(module, chain, &nest.around))
             }
-            let Some(clipped) = clip(start, dur, &self.window) else {
-                continue;
-            };
-            let tag = match state {
-                State::No => continue,
-                State::Fixed(tag) => Some(tag),
-                State::Each { only_hlo } => {
-                    let path = around.path(around.chain(at));
-                    self.tag_of(only_hlo, slices.id(index), path)
-                }
-                State::Placed => {
-                    let module = modules.as_mut().and_then(|modules| modules.at(start));
-                    Some(self.placed_tag(module, around.chain(at), &around))
-                }
-            };
-            let Some(tag) = tag else { continue };
-            let sum = self.sum(info, tag, piece.track);
+        };
+        let Some(tag) = tag else { return };
+        let sum = self.sum(info, tag, line.track.id);
+        if counts {
+            let own_clock = class::is_xla_ops(line.track)
+                && self.query.range.is_none()
+                && line.whole.len() <= MOST_CLOCKED;
             let sums = &mut self.sums[sum as usize];
             sums.count += 1;
             sums.total_ps += i128::from(clipped.ps());
@@ -243,20 +378,19 @@ impl<'a> Worker<'a> {
                 sums.max = clipped;
                 sums.longest = slices.id(index);
             }
-            if let Some(outer) = sum_of.get(enclosing as usize).copied()
+            if let Some(outer) = nest.sum_of.get(enclosing as usize).copied()
                 && let Some(outer) = self.sums.get_mut(outer as usize)
             {
                 // A child may reach beyond its parent by the nesting's tolerance.
                 let until = slices
-                    .end(enclosing as usize + base)
+                    .end(nest.index(enclosing))
                     .min(start.saturating_add(dur));
                 let covered = clip(start, until.since(start), &self.window);
                 outer.self_ps -= i128::from(covered.map_or(0, Dur::ps));
             }
-            sum_of[at] = sum;
-            innermost[at] = u32::try_from(at).unwrap_or(NONE);
         }
-        self.flush();
+        nest.sum_of[at] = sum;
+        nest.innermost[at] = u32::try_from(at).unwrap_or(NONE);
     }
 
     /// Whether a slice is a part of the paths that rows are told apart by.
@@ -280,9 +414,9 @@ impl<'a> Worker<'a> {
         self.done.append(&mut self.sums);
     }
 
-    /// The name and category at hand; `event` is its first slice.
+    /// The name and category at hand.
     #[inline]
-    fn info(&mut self, track: &Track, name: NameId, category: NameId, event: EventId) -> u32 {
+    fn info(&mut self, line: &Line<'_>, name: NameId, category: NameId) -> u32 {
         let mut at = self.by_name.get(name.index()).copied().unwrap_or(NONE);
         let first = at;
         while let Some(info) = self.names.get(at as usize) {
@@ -292,7 +426,7 @@ impl<'a> Worker<'a> {
             at = info.next;
         }
         let new = u32::try_from(self.names.len()).unwrap_or(NONE);
-        let (state, kind) = self.judge(track, name, category, event);
+        let (state, kind) = self.judge(line, name, category);
         self.names.push(NameInfo {
             name,
             category,
@@ -308,13 +442,8 @@ impl<'a> Worker<'a> {
     }
 
     /// Finds out what slices of a name are.
-    fn judge(
-        &mut self,
-        track: &Track,
-        name: NameId,
-        category: NameId,
-        event: EventId,
-    ) -> (State, SliceKind) {
+    fn judge(&mut self, line: &Line<'_>, name: NameId, category: NameId) -> (State, SliceKind) {
+        let track = line.track;
         let kind = self.trace.kind(track.id, name, category);
         let text = self.trace.name(name);
         let category = self.trace.name(category);
@@ -330,7 +459,10 @@ impl<'a> Worker<'a> {
                 State::Each { only_hlo: true }
             }
             Verdict::IfHlo => {
-                let tag = self.read(event);
+                // Only names without a category come here; their first slice on the track decides.
+                let first = line.first(self.trace.name_count(), name);
+                let tag = first.map(|first| self.read(line.slices.id(first)));
+                let tag = tag.unwrap_or_default();
                 // Host calls that launch an operation name it too; only what bears its name runs it.
                 let own = hlo::name_and_opcode(text).0;
                 if tag.hlo_op.as_deref() == Some(own) {
@@ -393,11 +525,12 @@ impl<'a> Worker<'a> {
         if entry.last.0 == tag {
             return entry.last.1;
         }
-        let (name, kind) = (entry.name, entry.kind);
+        let (name, category, kind) = (entry.name, entry.category, entry.kind);
         let next = u32::try_from(self.sums.len()).unwrap_or(NONE);
         let sum = *self.by_tag.entry((info, tag)).or_insert_with(|| {
             self.sums.push(Sums {
                 name,
+                category,
                 kind,
                 track,
                 tag: self.tags.get(tag as usize).cloned().unwrap_or_default(),
@@ -462,6 +595,33 @@ pub(super) fn read_tag(trace: &Trace, event: EventId) -> (Tag, bool) {
     (tag, lost)
 }
 
+/// How the slices of a part lie in each other. Places are counted from the part's begin; behind it
+/// stand slices from before that enclose some of it.
+struct Nest<'a> {
+    base: usize,
+    len: usize,
+    /// The innermost operation of the class at each slice, itself included.
+    innermost: Vec<u32>,
+    sum_of: Vec<u32>,
+    /// Places of what lies before the part, by index.
+    outside: FxHashMap<usize, usize>,
+    /// Their indexes.
+    indexes: Vec<usize>,
+    around: Around,
+    modules: Option<Cursor<'a>>,
+}
+
+impl Nest<'_> {
+    /// Index of the slice at a place.
+    fn index(&self, at: u32) -> usize {
+        let at = at as usize;
+        match at.checked_sub(self.len) {
+            Some(outside) => self.indexes.get(outside).copied().unwrap_or(usize::MAX),
+            None => at + self.base,
+        }
+    }
+}
+
 /// What lies around each slice of a track: chains of names, each a number.
 #[derive(Default)]
 struct Around {
@@ -493,7 +653,9 @@ impl Around {
         } else {
             outer
         };
-        self.chains.resize(at + 1, NONE);
+        if self.chains.len() <= at {
+            self.chains.resize(at + 1, NONE);
+        }
         self.chains[at] = chain;
     }
 
@@ -539,9 +701,16 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// The last program that began at or before `time` (which never goes back).
+    /// The last program that began at or before `time`, which rarely goes back.
     fn at(&mut self, time: Time) -> Option<NameId> {
         let slices = self.trace.slices(self.track);
+        let last = self
+            .next
+            .checked_sub(1)
+            .and_then(|last| slices.start.get(last));
+        if last.is_some_and(|last| *last > time) {
+            self.next = slices.start.partition_point(|start| *start <= time);
+        }
         while slices
             .start
             .get(self.next)

@@ -128,3 +128,66 @@ fn nothing_is_nothing() {
     let (_, found) = first_look(&trace, Split::None, None, &Cancel::default()).unwrap();
     assert_eq!((found.rows.len(), found.self_ps), (0, 0));
 }
+
+proptest::proptest! {
+    /// However tracks are cut into pieces of work, the rows are the same to the last digit.
+    #[test]
+    fn pieces_make_no_difference(
+        moves in proptest::collection::vec((proptest::bool::ANY, 0..6_usize, 0..50_i64), 1..120),
+        part in 1..40_usize,
+        window in proptest::option::of((0..1_000_i64, 1..1_000_i64)),
+    ) {
+        // Python functions, modules and labels inside each other.
+        const NAMES: [(&str, &str); 6] = [
+            ("a.py(1): f", "python_function"),
+            ("nn.Module: Net_0", "python_function"),
+            ("nn.Module: Linear_0", "python_function"),
+            ("aten::mm", "cpu_op"),
+            ("aten::add", "cpu_op"),
+            ("forward", "user_annotation"),
+        ];
+        let mut builder = TraceBuilder::new();
+        let mut sink = builder.file(FileSpec::default());
+        sink.epoch(Epoch::default());
+        let track = sink.track("main");
+        let mut open: Vec<(i64, usize)> = Vec::new();
+        let mut now = 0;
+        let mut close = |begun: i64, now: i64, name: usize| {
+            let (name, category) = NAMES[name];
+            let (name, category) = (sink.name(name), sink.name(category));
+            let (start, dur) = (Time::from_ps(begun), Dur::from_ps(now - begun));
+            sink.slice(track, SliceIn { start, dur, name, category, ..SliceIn::default() });
+        };
+        for (down, name, length) in moves {
+            if down && open.len() < 9 {
+                open.push((now, name));
+            } else if let Some((begun, name)) = open.pop() {
+                close(begun, now, name);
+            }
+            now += length;
+        }
+        while let Some((begun, name)) = open.pop() {
+            close(begun, now, name);
+        }
+        builder.add(sink);
+        let trace = builder.finish();
+        let range = window.map(|(from, length)| Time::from_ps(from)..Time::from_ps(from + length));
+        for (by, split) in [
+            (By::Framework, Split::None),
+            (By::Framework, Split::Shapes),
+            (By::Framework, Split::Stack),
+            (By::Module, Split::None),
+            (By::Label, Split::Stack),
+            (By::Python, Split::None),
+        ] {
+            let query = OpsQuery { by, split, range: range.clone() };
+            let rows = |part: usize| {
+                let catalogue = hlo::Catalogue::default();
+                let cancel = Cancel::default();
+                let found = collect::collect(&trace, &query, &catalogue, part, &cancel).unwrap();
+                rows::finish(&trace, &query, &catalogue, found)
+            };
+            proptest::prop_assert_eq!(rows(part), rows(usize::MAX), "{:?} {:?}", by, split);
+        }
+    }
+}

@@ -119,10 +119,15 @@ fn gaps(trace: &Trace, devices: &Devices<'_>, found: &Idle, top: usize) -> Table
         Column::new("next", "Work after it", Unit::Event),
         Column::new("launch", "Its launch", Unit::Event),
     ]);
-    let mut order: Vec<&Gap> = found.gaps.iter().collect();
-    order.sort_by_key(|gap| (std::cmp::Reverse(gap.dur()), gap.start));
+    let key = |(number, gap): &(usize, &Gap)| (std::cmp::Reverse(gap.dur()), gap.start, *number);
+    let mut order: Vec<(usize, &Gap)> = found.gaps.iter().enumerate().collect();
     table.left_out = order.len().saturating_sub(top) as u64;
-    for gap in order.into_iter().take(top) {
+    if top < order.len() {
+        order.select_nth_unstable_by_key(top, key);
+        order.truncate(top);
+    }
+    order.sort_unstable_by_key(key);
+    for (_, gap) in order {
         let [host, launch, sync, input, communication, unknown] = gap.causes;
         let device = devices.list.get(gap.device);
         let next = gap.next.and_then(|next| name_of(trace, next));

@@ -396,7 +396,13 @@ fn lists(
         ("never_freed", "Never freed", Some(kept)),
     ] {
         let Some(mut rows) = rows else { continue };
-        rows.sort_by_key(|record| (std::cmp::Reverse(record.bytes), record.at, record.event));
+        let left_out = rows.len().saturating_sub(most) as u64;
+        let key = |record: &Record| (std::cmp::Reverse(record.bytes), record.at, record.event);
+        if most < rows.len() {
+            rows.select_nth_unstable_by_key(most, key);
+            rows.truncate(most);
+        }
+        rows.sort_by_key(key);
         let mut table = Table::new(vec![
             Column::new("size_bytes", "Size", Unit::Bytes),
             Column::new("op", "Operator", Unit::Text),
@@ -405,8 +411,8 @@ fn lists(
             Column::new("freed_at_ns", "Freed at", Unit::Ns),
             Column::new("event", "Event", Unit::Event),
         ]);
-        table.left_out = rows.len().saturating_sub(most) as u64;
-        for record in rows.iter().take(most) {
+        table.left_out = left_out;
+        for record in &rows {
             table.push([
                 record.bytes.into(),
                 memory.op(record).into(),
