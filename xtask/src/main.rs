@@ -38,7 +38,7 @@ stepscope's own commands
   cargo xtask check
       fmt, clippy, layers, words, docs, and lint and types of the viewer and of the
       Python package
-  cargo xtask bench [spans|open|windows|reports|capture|python] ...
+  cargo xtask bench [spans|open|windows|reports|large|capture|python] ...
       ratios against peers measured in the same run; writes
       benches/RESULTS.md, where what was not measured stays
   cargo xtask fuzz [TARGET] [--seconds 60]

@@ -72,7 +72,10 @@ impl Moments {
     /// Moments of this set that are not in the other.
     pub(crate) fn without(&self, other: &Self) -> Self {
         let mut parts = Vec::new();
-        let mut at = 0;
+        // A few moments against all of a long recording's: what lies before them is not walked over.
+        let mut at = self.parts.first().map_or(0, |first| {
+            other.parts.partition_point(|cut| cut.1 <= first.0)
+        });
         for (start, end) in &self.parts {
             let mut from = *start;
             while other.parts.get(at).is_some_and(|cut| cut.1 <= from) {
