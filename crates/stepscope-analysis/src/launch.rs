@@ -71,7 +71,9 @@ impl Launches {
     pub(crate) fn repeated(&self, trace: &Trace) -> FxHashSet<EventId> {
         let mut seen = vec![0_u64; (trace.event_count() as usize).div_ceil(64)];
         let mut repeated = FxHashSet::default();
-        for launch in self.by_track.values().flatten().filter(|id| **id != NONE) {
+        // What is seen twice does not depend on the order of the tracks.
+        let launches = self.by_track.values().flatten();
+        launches.filter(|id| **id != NONE).for_each(|launch| {
             if let Some(word) = seen.get_mut(*launch as usize / 64) {
                 let bit = 1 << (launch % 64);
                 if *word & bit != 0 {
@@ -79,7 +81,7 @@ impl Launches {
                 }
                 *word |= bit;
             }
-        }
+        });
         repeated
     }
 

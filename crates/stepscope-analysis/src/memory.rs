@@ -398,18 +398,18 @@ impl<'a> Reader<'a> {
     }
 
     /// Finds the records of one track.
-    fn find(&self, track: TrackId, file: usize, found: &mut Vec<Place>) {
+    fn find(&self, on: TrackId, file: usize, found: &mut Vec<Place>) {
         let trace = self.trace;
         let mut add = |event, at, sort| {
             found.push(Place {
-                track,
+                track: on,
                 file,
                 event,
                 at,
                 sort,
             });
         };
-        let instants = trace.instants(track);
+        let instants = trace.instants(on);
         for (index, at) in instants.at.iter().enumerate() {
             if let Some(sort) = record_name(trace.name(instants.name[index])) {
                 let number = u32::try_from(index).unwrap_or(u32::MAX);
@@ -420,7 +420,7 @@ impl<'a> Reader<'a> {
         if self.wanted.is_empty() {
             return;
         }
-        let slices = trace.slices(track);
+        let slices = trace.slices(on);
         for index in 0..slices.len() {
             if self.wanted.contains(slices.name[index])
                 && let Some(sort) = record_name(trace.name(slices.name[index]))

@@ -487,7 +487,9 @@ fn stacks(
     let mut parts: Vec<(usize, Vec<u32>)> = Vec::new();
     for mut thread in found {
         let mut renamed = vec![0; thread.numbers.len()];
-        for (stack, number) in thread.numbers {
+        let mut stacks: Vec<(Stack, u32)> = thread.numbers.into_iter().collect();
+        stacks.sort_unstable_by_key(|(_, number)| *number);
+        for (stack, number) in stacks {
             let text = match stack {
                 Stack::Spelled(text) => text,
                 Stack::Open(names) => {
