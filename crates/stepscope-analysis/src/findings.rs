@@ -13,7 +13,7 @@
 //! | `copies` | bucket exposed copy is at least 5 % | that bucket |
 //! | `compile` | bucket `compile` is at least 2 %, the first step left out where there are several | that |
 //! | `host` | a device is there, and `host + idle` are at least 15 % | these buckets |
-//! | `kernels` | half of the kernels are below 5 us, and gaps below 20 us between them are at least 5 % | these gaps |
+//! | `kernels` | half of the kernels are below 5 µs, and gaps below 20 µs between them are at least 5 % | these gaps |
 //! | `syncs` | the step's thread waits for the device (synchronise calls, `.item()`) at least 2 %, while no device works | that wait |
 //! | `uneven` | outliers lose at least 3 % against the median | their loss |
 //! | `ranks` | one rank works at least 5 % longer than the median rank, communication left out | the difference |

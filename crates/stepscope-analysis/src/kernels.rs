@@ -23,6 +23,8 @@ use stepscope_store::{EventId, Trace};
 
 use crate::device::{Devices, Work};
 use crate::launch::{Config, Launches, launches_graph, operation};
+use crate::ops::hlo::Catalogue;
+use crate::ops::{framework_op_of, percentile};
 use crate::parallel::{self, Cancel};
 
 /// What rows put together.
@@ -51,6 +53,9 @@ pub struct Key {
     pub track: Option<TrackId>,
     /// Name of the operation that launched them.
     pub operation: Option<NameId>,
+    /// Place in [`Kernels::ops`] of the framework operation of a compiled program that they run,
+    /// where rows are operations.
+    pub op: Option<u32>,
     /// Grid, block, registers and shared memory.
     pub shape: Option<Shape>,
 }
@@ -89,6 +94,10 @@ pub struct Row {
     pub launched: u64,
     /// Sum of their launch delays, picoseconds.
     pub delay_ps: i128,
+    /// Median time, of times kept to seven digits; 0 before all are known.
+    pub p50_ns: f64,
+    /// As [`Row::p50_ns`], the time that 95 % of them do not exceed.
+    pub p95_ns: f64,
     /// Sum of the squares of their times.
     squares_ps2: i128,
 }
@@ -105,6 +114,8 @@ impl Row {
             longest: EventId(u32::MAX),
             launched: 0,
             delay_ps: 0,
+            p50_ns: 0.0,
+            p95_ns: 0.0,
             squares_ps2: 0,
         }
     }
@@ -229,6 +240,8 @@ pub struct Kernels {
     pub graphs: Vec<Graph>,
     /// Launch delays, sorted: picoseconds from the end of the call to the begin of the work.
     pub delays_ps: Vec<i64>,
+    /// Names of framework operations, see [`Key::op`].
+    pub ops: Vec<String>,
 }
 
 /// Sums up what ran on the devices in `range`.
@@ -251,8 +264,14 @@ pub fn kernels(
             .iter()
             .map(|(_, track)| (*track, trace.candidates(*track, range.clone()))),
     );
+    let catalogue = if by == By::Operation {
+        Catalogue::of(trace)
+    } else {
+        Catalogue::default()
+    };
     let scan = Scan {
         trace,
+        catalogue: &catalogue,
         devices,
         launches,
         by,
@@ -273,7 +292,17 @@ pub fn kernels(
         sums.merge(part);
     }
     let mut found = Kernels {
-        rows: sums.rows.into_values().collect(),
+        rows: sums
+            .rows
+            .into_iter()
+            .map(|(key, mut row)| {
+                let mut times = sums.times.remove(&key).unwrap_or_default();
+                row.p50_ns = percentile(&mut times, 0.5);
+                row.p95_ns = percentile(&mut times, 0.95);
+                row
+            })
+            .collect(),
+        ops: sums.ops,
         copies: sums.copies.into_values().collect(),
         graphs: sums
             .graphs
@@ -340,6 +369,7 @@ pub fn name_of(trace: &Trace, id: EventId) -> Option<NameId> {
 
 struct Scan<'a> {
     trace: &'a Trace,
+    catalogue: &'a Catalogue,
     devices: &'a Devices<'a>,
     launches: &'a Launches,
     by: By,
@@ -354,6 +384,10 @@ struct Scan<'a> {
 #[derive(Default)]
 struct Part {
     rows: FxHashMap<Key, Row>,
+    /// Every time of a row, nanoseconds.
+    times: FxHashMap<Key, Vec<f32>>,
+    ops: Vec<String>,
+    op_numbers: FxHashMap<String, u32>,
     copies: FxHashMap<NameId, Copies>,
     graphs: FxHashMap<EventId, Graph>,
     counts: FxHashMap<TrackId, u64>,
@@ -361,13 +395,33 @@ struct Part {
 }
 
 impl Part {
-    fn merge(&mut self, other: Self) {
+    /// The number of an operation's name.
+    fn op(&mut self, name: String) -> u32 {
+        if let Some(number) = self.op_numbers.get(&name) {
+            return *number;
+        }
+        let number = u32::try_from(self.ops.len()).unwrap_or(u32::MAX);
+        self.ops.push(name.clone());
+        self.op_numbers.insert(name, number);
+        number
+    }
+
+    fn merge(&mut self, mut other: Self) {
+        let ops: Vec<u32> = other.ops.drain(..).map(|name| self.op(name)).collect();
+        let own = |key: Key| Key {
+            op: key.op.and_then(|op| ops.get(op as usize).copied()),
+            ..key
+        };
         // Sums: the order of the entries makes no difference.
         other.rows.into_iter().for_each(|(key, row)| {
+            let key = own(key);
             self.rows
                 .entry(key)
                 .or_insert_with(|| Row::new(key, row.work))
                 .merge(&row);
+        });
+        other.times.into_iter().for_each(|(key, times)| {
+            self.times.entry(own(key)).or_default().extend(times);
         });
         other.copies.into_iter().for_each(|(name, copies)| {
             let sum = self.copies.entry(name).or_insert_with(|| no_copies(name));
@@ -438,11 +492,25 @@ impl Scan<'_> {
         let delay = call.map(|(call, _)| Dur::from_ps(start.since(call).ps().max(0)));
         let is_copy = matches!(work, Work::Memcpy | Work::Memset);
         let config = (is_copy || self.by == By::Shape).then(|| Config::of(self.trace, id));
-        let key = self.key(work, name, track, launch, config.as_ref());
+        let mut key = self.key(work, name, track, launch, config.as_ref());
+        if let Some(op) = self.compiled_operation(track, id) {
+            key = Key {
+                op: Some(part.op(op)),
+                ..Key::default()
+            };
+        }
         part.rows
             .entry(key)
             .or_insert_with(|| Row::new(key, work))
             .add(id, work, dur, delay);
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "seven digits of a time are enough for a percentile"
+        )]
+        part.times
+            .entry(key)
+            .or_default()
+            .push(dur.as_ns_f64() as f32);
         *part.counts.entry(track).or_default() += 1;
         part.delays.extend(delay.map(Dur::ps));
         if is_copy {
@@ -470,6 +538,19 @@ impl Scan<'_> {
             graph.total_ps += i128::from(dur.ps());
             graph.span = (graph.span.0.min(start), graph.span.1.max(end));
         }
+    }
+
+    /// The framework operation of the compiled program that a slice runs, where rows are operations.
+    fn compiled_operation(&self, track: TrackId, event: EventId) -> Option<String> {
+        if self.by != By::Operation {
+            return None;
+        }
+        let file = self.trace.tracks().get(track.index())?.file;
+        // Only these name operations of compiled programs: others need not be asked event by event.
+        let format = &self.trace.files().get(file)?.spec.format;
+        (format == "xspace")
+            .then(|| framework_op_of(self.trace, self.catalogue, event))
+            .flatten()
     }
 
     fn key(

@@ -63,6 +63,8 @@ pub struct Allocator {
     pub name: String,
     /// Host of the file.
     pub host: String,
+    /// Index into [`Trace::files`].
+    pub file: usize,
     /// Rank of the file.
     pub rank: Option<u32>,
     /// The device that it serves; `None` for the host.
@@ -223,6 +225,20 @@ impl Memory {
             }
         }
         usage
+    }
+
+    /// Most in use at once within `range`, with what programs reserve; what was in use when it began
+    /// counts. `None` when nothing was recorded up to its end.
+    pub fn peak_in(&self, allocator: &Allocator, range: &Range<Time>) -> Option<i64> {
+        let at = |number: &u32| self.records.get(*number as usize);
+        let before = |time: Time| {
+            let earlier = |number: &u32| at(number).is_some_and(|record| record.at < time);
+            allocator.records.partition_point(earlier)
+        };
+        let (from, to) = (before(range.start), before(range.end));
+        let from = from.saturating_sub(1);
+        let within = allocator.records.get(from..to.max(from))?;
+        within.iter().filter_map(at).map(Record::used).max()
     }
 
     /// Allocations of one allocator that were alive at `at`, the largest first, and the bytes in use
@@ -501,6 +517,7 @@ impl<'a> Reader<'a> {
             self.found.allocators.push(Allocator {
                 device: device_of(&name),
                 name,
+                file: place.file,
                 host: facts.map(|spec| spec.host.clone()).unwrap_or_default(),
                 rank: facts.and_then(|spec| spec.rank),
                 absolute: true,

@@ -43,6 +43,7 @@ use stepscope_store::{EventId, Trace};
 use crate::parallel::Cancel;
 
 pub(crate) use class::is_operator;
+pub(crate) use rows::{framework_op_of, percentile};
 
 /// What the operations are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -167,6 +168,11 @@ pub struct OpRow {
     /// Sum by the device's own clock (`device_duration_ps`), where every occurrence has it. The
     /// timeline shows device times put onto the host's clock, which stretches them a little.
     pub device_ps: Option<i128>,
+    /// Part of the sum of [`OpRow::device_ps`] over the rows that have it.
+    pub device_share: Option<f64>,
+    /// Of a framework operation that compiled programs ran: how often the one of its HLO operations
+    /// ran that ran most often. That is XProf's `#Occurrences`.
+    pub xprof_count: Option<u64>,
     /// Device time of what it launched, operators inside included; `None` where no device work is
     /// linked to operators.
     pub launched_ps: Option<i128>,

@@ -19,6 +19,7 @@ use stepscope_model::{Cancelled, Dur, Time};
 use stepscope_store::Trace;
 
 use crate::device::{Devices, Times};
+use crate::memory::{Allocator, Memory};
 use crate::parallel::Cancel;
 use crate::steps::breakdown::{Stretch, breakdown};
 use crate::steps::{StepRow, steps};
@@ -98,6 +99,10 @@ pub struct Cell {
     pub start: Time,
     /// Values in the order of [`Measure::ALL`].
     pub values: [Dur; 6],
+    /// Most memory in use at once, bytes, as the rank's allocators recorded it: of the device where
+    /// it has one and its allocations are in the file, else of the host. Several allocators of one
+    /// rank have their highest each, of which this is the largest.
+    pub peak_bytes: Option<i64>,
     /// Which of them are outliers among the ranks at this step.
     pub outliers: [bool; 6],
 }
@@ -118,6 +123,12 @@ impl Ranks {
         median(values.map(|cell| cell.values[measure as usize]))
     }
 
+    /// Most memory in use at once, bytes, over all steps of a rank.
+    pub fn peak_bytes(&self, rank: usize) -> Option<i64> {
+        let own = self.cells.iter().filter(|cell| cell.rank == rank);
+        own.filter_map(|cell| cell.peak_bytes).max()
+    }
+
     /// How many steps of a rank are outliers in a measure.
     pub fn outliers(&self, rank: usize, measure: Measure) -> usize {
         self.cells
@@ -136,6 +147,7 @@ pub fn ranks(
 ) -> Result<Ranks, Cancelled> {
     let mut found = Ranks::default();
     let marked = steps(trace).steps;
+    let memory = Memory::read(trace, cancel)?;
     for file in 0..trace.files().len() {
         let own: Vec<&StepRow> = marked
             .iter()
@@ -177,6 +189,7 @@ pub fn ranks(
                 device,
                 name: name(trace, devices, file, device),
             });
+            let allocators = allocators(&memory, file, device);
             for (place, (range, parts)) in ranges.iter().zip(&parts).enumerate() {
                 let length = range.end.since(range.start);
                 let values = match times.and_then(|times| times.get(place)) {
@@ -202,6 +215,10 @@ pub fn ranks(
                     step: number(place),
                     start: range.start,
                     values,
+                    peak_bytes: allocators
+                        .iter()
+                        .filter_map(|allocator| memory.peak_in(allocator, range))
+                        .max(),
                     outliers: [false; 6],
                 });
             }
@@ -221,6 +238,17 @@ pub fn ranks(
         .cells
         .sort_by_key(|cell| (cell.step, cell.rank, cell.start));
     Ok(found)
+}
+
+/// The allocators whose memory a rank is judged by.
+fn allocators(memory: &Memory, file: usize, device: Option<u32>) -> Vec<&Allocator> {
+    let of = |device: Option<u32>| -> Vec<&Allocator> {
+        let own = memory.allocators.iter();
+        own.filter(|allocator| allocator.file == file && allocator.device == device)
+            .collect()
+    };
+    let own = of(device);
+    if own.is_empty() { of(None) } else { own }
 }
 
 /// From the first to the last moment of a file's tracks.
@@ -296,6 +324,7 @@ mod tests {
             step: Some(1),
             start: Time::ZERO,
             values: [Dur::from_ps(ms * 1_000_000_000); 6],
+            peak_bytes: None,
             outliers: [false; 6],
         };
         let mut cells = vec![cell(0, 100), cell(1, 101), cell(2, 99), cell(3, 140)];

@@ -331,7 +331,7 @@ pub fn duration(ns: f64) -> String {
     let (value, unit) = match ns.abs() {
         size if size >= 1e9 => (ns / 1e9, "s"),
         size if size >= 1e6 => (ns / 1e6, "ms"),
-        size if size >= 1e3 => (ns / 1e3, "us"),
+        size if size >= 1e3 => (ns / 1e3, "µs"),
         _ => (ns, "ns"),
     };
     format!("{} {unit}", significant(value))
@@ -341,7 +341,8 @@ pub fn duration(ns: f64) -> String {
 pub fn bytes(number: f64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if number.abs() < 999.5 {
-        return format!("{number} B");
+        let digits = usize::from(number.fract() != 0.0);
+        return format!("{number:.digits$} B");
     }
     let mut value = number / 1024.0;
     let mut step = 0;
@@ -402,6 +403,8 @@ mod tests {
         assert_eq!(bytes(999.0), "999 B");
         assert_eq!(bytes(3_039_638.0), "2.90 MiB");
         assert_eq!(bytes(1_023_900.0), "0.98 MiB");
+        assert_eq!(bytes(401.574), "401.6 B");
+        assert_eq!(duration(1_500.0), "1.50 µs");
         assert_eq!(share(0.2344), "23.4 %");
     }
 

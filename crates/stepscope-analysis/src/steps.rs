@@ -26,7 +26,8 @@
 //! devices can exceed 1: there are several of them.
 //!
 //! Where nobody marked steps, what repeats most regularly is offered as *derived* steps (module `derived`).
-//! What a step's time went into is [`breakdown`]; figures of their lengths are [`times`].
+//! What a step's time went into is [`breakdown`]; figures of their lengths are [`times`]; what XProf
+//! takes for their lengths is [`xprof`].
 //!
 //! Cost: one pass over the slices, `log(steps)` each.
 
@@ -36,6 +37,7 @@ mod labels;
 mod marks;
 mod roots;
 pub mod times;
+pub mod xprof;
 
 use rustc_hash::FxHashMap;
 use stepscope_model::{Dur, Time, TrackKind};

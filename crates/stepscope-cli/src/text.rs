@@ -119,7 +119,7 @@ pub fn clean_line(line: &str) -> String {
     parts.join("\t")
 }
 
-/// `3.04 MB`, in powers of ten.
+/// `3.04 MiB`, in powers of 1024.
 pub fn bytes(number: u64) -> String {
     report::bytes(number as f64)
 }

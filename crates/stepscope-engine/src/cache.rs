@@ -33,8 +33,9 @@ use crate::open::{Imported, ImportedFile};
 use crate::scan::FoundRun;
 use crate::source::{LazySource, NoSource, SourceSpec};
 
-/// Raise it whenever a reader, the store or the image gives other results for the same file.
-pub(crate) const VERSION: u32 = 2;
+/// Changes whenever a reader, the store or the image may give other results for the same file: a hash
+/// of their sources, made when this is built (`build.rs`).
+pub(crate) const VERSION: &str = env!("STEPSCOPE_READERS");
 /// Runs that need less reading than this are read again each time.
 pub(crate) const MIN_BYTES: u64 = 8 << 20;
 /// How much the folder may hold.
@@ -73,7 +74,7 @@ fn user_dir(variable: &str, below_home: &str) -> Option<PathBuf> {
 /// What is kept beside the image.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
-    version: u32,
+    version: String,
     /// Length of the image, so that a cut file is seen.
     image_bytes: u64,
     /// Hash of the image (of a large one: of samples), so that a damaged one is seen.
@@ -198,7 +199,7 @@ pub(crate) struct Kept {
 
 fn key(run: &FoundRun, limits: &Limits) -> String {
     let mut text = Vec::new();
-    text.extend_from_slice(&VERSION.to_le_bytes());
+    text.extend_from_slice(VERSION.as_bytes());
     for limit in [
         limits.max_inflated_bytes,
         limits.max_inflate_ratio,
@@ -288,9 +289,16 @@ fn load(file: &Arc<TraceFile>, run: &FoundRun, limits: &Limits) -> Option<Import
 }
 
 fn format_of(code: &str) -> Option<Format> {
-    [Format::XSpace, Format::ChromeJson, Format::Perfetto]
-        .into_iter()
-        .find(|format| format.code() == code)
+    [
+        Format::XSpace,
+        Format::ChromeJson,
+        Format::Perfetto,
+        Format::RocprofJson,
+        Format::Pstats,
+        Format::LightningReport,
+    ]
+    .into_iter()
+    .find(|format| format.code() == code)
 }
 
 /// The image begins on a page, so that its columns are aligned.
@@ -320,7 +328,7 @@ fn write_to(path: &Path, kept: &Kept) -> io::Result<()> {
     }
     let mut file = options.open(path)?;
     let mut note = Note {
-        version: VERSION,
+        version: VERSION.to_owned(),
         // Its true value has at most as many digits; the note is padded to this length.
         image_bytes: u64::MAX,
         image_hash: crate::hash::bytes(&[]).hex(),
@@ -492,6 +500,13 @@ mod tests {
         let refused = keep_upload(dir.path(), "big", 9, &mut &b"0123456789"[..]).unwrap_err();
         assert_eq!(refused.to_string(), "it is larger than 9 bytes");
         assert!(!dir.path().join("uploads/big").exists());
+    }
+
+    #[test]
+    fn what_readers_do_is_part_of_the_version() {
+        assert_eq!(VERSION.len(), 16, "{VERSION}");
+        assert!(VERSION.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        assert_ne!(VERSION, "cbf29ce484222325", "nothing was hashed");
     }
 
     #[test]

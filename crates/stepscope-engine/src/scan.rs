@@ -379,7 +379,11 @@ impl Walk<'_> {
             (Evidence::Content, Format::ChromeJson) if has_events(path) => Content::Trace,
             (
                 Evidence::Content,
-                Format::XSpace | Format::Perfetto | Format::Pstats | Format::LightningReport,
+                Format::XSpace
+                | Format::Perfetto
+                | Format::RocprofJson
+                | Format::Pstats
+                | Format::LightningReport,
             ) => Content::Trace,
             (Evidence::Content, Format::ChromeJson) => Content::Nothing,
             (Evidence::Content, _) => Content::NotReadable,

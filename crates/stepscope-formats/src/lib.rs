@@ -22,6 +22,8 @@ pub mod chrome;
 pub mod hlo;
 #[cfg(feature = "perfetto")]
 pub mod perfetto;
+#[cfg(feature = "rocprof")]
+pub mod rocprof;
 #[cfg(feature = "xplane")]
 pub mod xplane;
 
@@ -49,6 +51,8 @@ pub fn read<S: EventSink>(
         Format::ChromeJson => chrome::read(bytes, context, sink),
         #[cfg(feature = "perfetto")]
         Format::Perfetto => perfetto::read(bytes, context, sink),
+        #[cfg(feature = "rocprof")]
+        Format::RocprofJson => rocprof::read(bytes, context, sink),
         #[cfg(feature = "profiles")]
         Format::Pstats => profiles::read_pstats(bytes, context, sink),
         #[cfg(feature = "profiles")]
@@ -71,6 +75,8 @@ pub fn arg_source(
         Format::ChromeJson => chrome::arg_source(bytes, context),
         #[cfg(feature = "perfetto")]
         Format::Perfetto => perfetto::arg_source(bytes, context),
+        #[cfg(feature = "rocprof")]
+        Format::RocprofJson => Ok(rocprof::arg_source(bytes)),
         #[cfg(feature = "profiles")]
         Format::Pstats | Format::LightningReport => Ok(profiles::arg_source()),
         other => Err(FormatError::NotReadable { format: other }),

@@ -7,6 +7,7 @@ use stepscope_store::{EventId, Trace};
 use super::{Kind, Part, Participant};
 use crate::device::{Devices, Work};
 use crate::launch::Launches;
+use crate::ops::hlo::{Catalogue, Known};
 use crate::parallel::{self, Cancel};
 
 /// What the arguments of a collective say, as torch writes them.
@@ -19,6 +20,8 @@ struct Said {
     out_elements: Option<u64>,
     dtype: String,
     dims: Option<u64>,
+    /// What comes out, as a compiled program says it.
+    result_bytes: Option<u64>,
     device: Option<u32>,
 }
 
@@ -75,10 +78,14 @@ impl Said {
         self.in_elements = self.in_elements.or(other.in_elements);
         self.out_elements = self.out_elements.or(other.out_elements);
         self.dims = self.dims.or(other.dims);
+        self.result_bytes = self.result_bytes.or(other.result_bytes);
         self
     }
 
     fn bytes(&self, kind: Kind) -> Option<u64> {
+        if self.result_bytes.is_some() {
+            return self.result_bytes;
+        }
         let size = element_bytes(&self.dtype)?;
         let inside = self.in_elements.or(self.dims)?;
         let outside = self.out_elements.unwrap_or(inside);
@@ -111,11 +118,14 @@ fn first_type(types: &str) -> String {
 /// Bytes of an element of a type, as torch and XLA name them.
 fn element_bytes(dtype: &str) -> Option<u64> {
     Some(match dtype.to_ascii_lowercase().as_str() {
-        "float" | "float32" | "int" | "int32" | "uint32" | "f32" => 4,
-        "double" | "float64" | "long" | "long int" | "int64" | "uint64" | "complexfloat" => 8,
-        "half" | "bfloat16" | "float16" | "short" | "int16" | "uint16" | "bf16" => 2,
-        "byte" | "char" | "signed char" | "unsigned char" | "bool" | "int8" | "uint8"
-        | "float8_e4m3fn" | "float8_e5m2" | "float8_e4m3fnuz" | "float8_e5m2fnuz" => 1,
+        "float" | "float32" | "int" | "int32" | "uint32" | "f32" | "s32" | "u32" => 4,
+        "double" | "float64" | "long" | "long int" | "int64" | "uint64" | "complexfloat"
+        | "f64" | "s64" | "u64" | "c64" => 8,
+        "half" | "bfloat16" | "float16" | "short" | "int16" | "uint16" | "bf16" | "f16" | "s16"
+        | "u16" => 2,
+        "byte" | "char" | "signed char" | "unsigned char" | "bool" | "int8" | "uint8" | "s8"
+        | "u8" | "pred" | "float8_e4m3fn" | "float8_e5m2" | "float8_e4m3fnuz"
+        | "float8_e5m2fnuz" => 1,
         "complexdouble" => 16,
         _ => return None,
     })
@@ -225,18 +235,61 @@ fn is_host_collective(name: &str) -> bool {
         .any(|start| name.starts_with(start))
 }
 
-/// Whether a host slice of this name is a collective that XLA's CPU threads run.
+/// Whether this is the opcode of a collective, or the name of an instruction that XLA named after it.
 fn is_instruction(name: &str) -> bool {
     const KNOWN: &[&str] = &[
         "all-reduce",
         "all-gather",
         "reduce-scatter",
         "all-to-all",
+        "ragged-all-to-all",
         "collective-permute",
         "collective-broadcast",
     ];
     let base = name.split('.').next().unwrap_or(name);
     KNOWN.contains(&base)
+}
+
+/// What the compiled programs of a file say about the collective that this instruction is: JAX names
+/// instructions after its own functions (`psum`, `all_gather.3`), so the name alone does not tell.
+fn instruction<'a>(catalogue: &'a Catalogue, file: usize, name: &str) -> Option<&'a Known> {
+    catalogue
+        .find_by_name(file, name)
+        .filter(|known| is_instruction(&known.category))
+}
+
+/// What an instruction that XLA's CPU threads run says: its kind, and how much comes out of it.
+fn compiled(known: &Known) -> Said {
+    let (dtype, _) = known.shape.split_once('[').unwrap_or_default();
+    Said {
+        name: known.category.clone(),
+        dtype: dtype.trim_start_matches('(').to_owned(),
+        result_bytes: shape_bytes(&known.shape),
+        ..Said::default()
+    }
+}
+
+/// Bytes of a result: `f32[32,8]`, or the sum over `(f32[8], s32[])`.
+fn shape_bytes(shape: &str) -> Option<u64> {
+    let mut sum = 0_u64;
+    let mut any = false;
+    let mut rest = shape.trim_start_matches('(');
+    while let Some((dtype, after)) = rest.split_once('[') {
+        let (dims, after) = after.split_once(']')?;
+        let size = element_bytes(dtype.trim_start_matches([',', ' ', '(']))?;
+        let mut product = size;
+        for number in dims.split(',').filter(|number| !number.is_empty()) {
+            product = product.checked_mul(number.trim().parse().ok()?)?;
+        }
+        sum = sum.checked_add(product)?;
+        any = true;
+        // A layout may follow.
+        rest = match after.strip_prefix('{') {
+            Some(layout) => layout.split_once('}')?.1,
+            None => after,
+        };
+    }
+    any.then_some(sum)
 }
 
 /// Collectives on threads, in files whose devices show none.
@@ -252,10 +305,14 @@ pub(super) fn on_hosts(
         .map(|device| device.file)
         .collect();
     let mut any = false;
+    let catalogue = Catalogue::of(trace);
+    let files = 0..trace.files().len();
     let names: Vec<bool> = (0..trace.name_count())
         .map(|name| {
             let name = trace.name(NameId(u32::try_from(name).unwrap_or(u32::MAX)));
-            let wanted = is_host_collective(name) || is_instruction(name);
+            let known = |file| instruction(&catalogue, file, name).is_some();
+            let wanted =
+                is_host_collective(name) || is_instruction(name) || files.clone().any(known);
             any |= wanted;
             wanted
         })
@@ -281,16 +338,36 @@ pub(super) fn on_hosts(
             let name = slices.name.get(index).map(|name| names.get(name.index()));
             let length = slices.dur.get(index).copied().unwrap_or(Dur::ZERO);
             if name.flatten() == Some(&true) && length > Dur::ZERO {
-                let mut part = part(trace, who, (piece.track, index), Said::default());
+                let name = slices.name.get(index).map_or("", |name| trace.name(*name));
+                let known = instruction(&catalogue, who.file, name);
+                if known.is_none() && !is_host_collective(name) && !is_instruction(name) {
+                    // Another file's programs call one so.
+                    continue;
+                }
+                let said = known.map(compiled).unwrap_or_default();
+                let mut part = part(trace, who, (piece.track, index), said);
                 if part.group.is_empty() {
-                    let name = slices.name.get(index).map_or("", |name| trace.name(*name));
                     name.clone_into(&mut part.group);
                 }
-                out.push(part);
+                out.push((part, known.is_some()));
             }
         }
     })?;
-    Ok(found.into_iter().flatten().collect())
+    let mut found: Vec<(Part, bool)> = found.into_iter().flatten().collect();
+    scattered(&mut found);
+    Ok(found.into_iter().map(|(part, _)| part).collect())
+}
+
+/// What is scattered is counted by what goes in: as often what comes out as there are participants.
+fn scattered(parts: &mut [(Part, bool)]) {
+    let everybody: FxHashSet<Participant> = parts.iter().map(|(part, _)| part.who).collect();
+    for (part, compiled) in parts {
+        if *compiled && part.kind == Kind::ReduceScatter {
+            let own = everybody.iter().filter(|who| who.file == part.who.file);
+            let n = part.group_size.map_or(own.count() as u64, u64::from);
+            part.bytes = part.bytes.and_then(|bytes| bytes.checked_mul(n));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -311,6 +388,51 @@ mod tests {
         assert_eq!(first_type("[\"c10::BFloat16\"]"), "BFloat16");
         assert_eq!(element_bytes("BFloat16"), Some(2));
         assert_eq!(element_bytes(""), None);
+    }
+
+    #[test]
+    fn results_of_instructions_have_sizes() {
+        for (shape, expected) in [
+            ("f32[32,8]", Some(1_024)),
+            ("f32[]", Some(4)),
+            ("(f32[8], s32[])", Some(36)),
+            ("(bf16[2,2]{1,0}, u8[3]{0})", Some(11)),
+            ("token", None),
+            ("opaque[3]", None),
+            ("f32[99999999999,99999999999]", None),
+        ] {
+            assert_eq!(shape_bytes(shape), expected, "{shape}");
+        }
+        let known = |category: &str| Known {
+            category: category.to_owned(),
+            shape: "f32[4,2]{1,0}".to_owned(),
+            ..Known::default()
+        };
+        let said = compiled(&known("all-gather"));
+        assert_eq!(
+            (said.dtype.as_str(), said.bytes(Kind::AllGather)),
+            ("f32", Some(32))
+        );
+    }
+
+    #[test]
+    fn what_is_scattered_is_counted_by_what_goes_in() {
+        let part = |device| Part {
+            who: Participant { file: 0, device },
+            event: EventId(device),
+            start: Time::ZERO,
+            end: Time::ZERO,
+            kind: Kind::ReduceScatter,
+            group: String::new(),
+            group_size: None,
+            bytes: Some(100),
+            dtype: String::new(),
+            hidden: None,
+        };
+        let mut parts = vec![(part(0), true), (part(1), true), (part(2), false)];
+        scattered(&mut parts);
+        let bytes: Vec<_> = parts.iter().map(|(part, _)| part.bytes).collect();
+        assert_eq!(bytes, [Some(300), Some(300), Some(100)]);
     }
 
     #[test]

@@ -96,7 +96,7 @@ pub(super) fn kernels(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<Fin
     Ok(Some(Finding {
         name: "kernels",
         title: format!(
-            "{small} of {all} kernels are below 5 us; the gaps between them: {} ({})",
+            "{small} of {all} kernels are below 5 µs; the gaps between them: {} ({})",
             per_step(survey, stake),
             share(part(survey, stake))
         ),

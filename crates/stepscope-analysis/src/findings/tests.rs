@@ -89,3 +89,108 @@ fn a_healthy_run_has_no_findings() {
     assert_eq!(found(drawing), []);
     assert_eq!(found("main | a"), []);
 }
+
+#[test]
+fn copies_in_the_open_are_found() {
+    // The copy goes from 6 to 22; the computation ends at 10, the step at 21.
+    let drawing = "
+        main          | step0----------------
+                      | Run
+        gpu/7 #device | matmul----
+        gpu/8 #device |       MemcpyDtoH------
+        ";
+    assert_eq!(found(drawing), [("copies", 11)]);
+    // Behind computation it costs nothing.
+    let hidden = "
+        main          | step0----------------
+                      | Run
+        gpu/7 #device | matmul---------------
+        gpu/8 #device |       MemcpyDtoH-----
+        ";
+    assert_eq!(found(hidden), []);
+}
+
+#[test]
+fn many_small_kernels_are_found() {
+    // 20 kernels of 3 us, 2 us apart: 19 gaps.
+    let kernels = ["k--"; 20].join("  ");
+    let step = format!("step0{}", "-".repeat(95));
+    let drawing = format!("\n main | {step}\n | Run\n gpu/7 #device | {kernels}\n");
+    let all = found(&drawing);
+    assert!(all.contains(&("kernels", 38)), "{all:?}");
+    // Nineteen are no pattern, and large ones are not small.
+    for kernels in [["k--"; 19].join("  "), ["k-----"; 20].join("  ")] {
+        let drawing = format!("\n main | {step}\n | Run\n gpu/7 #device | {kernels}\n");
+        let all = found(&drawing);
+        assert!(all.iter().all(|(name, _)| *name != "kernels"), "{all:?}");
+    }
+}
+
+#[test]
+fn garbage_collection_is_found() {
+    let drawing = "
+        main | step0--------------------
+             | dot--------gc--------
+        ";
+    assert_eq!(found(drawing), [("gc", 10)]);
+    let rare = format!(
+        "\n main | step0{}\n | dot{}gc\n",
+        "-".repeat(295),
+        "-".repeat(290)
+    );
+    assert_eq!(found(&rare), [], "below a hundredth of the steps");
+}
+
+/// Two ranks with two steps of 100 us, in which they compute for so long.
+fn two_ranks(work: [i64; 2]) -> stepscope_store::Trace {
+    use stepscope_model::{Epoch, EventSink as _, SliceIn, Time};
+    use stepscope_store::{FileSpec, TraceBuilder};
+    let mut builder = TraceBuilder::new();
+    for (rank, work) in (0_u32..).zip(work) {
+        let mut sink = builder.file(FileSpec {
+            host: format!("host{rank}"),
+            rank: Some(rank),
+            ..FileSpec::default()
+        });
+        sink.epoch(Epoch::default());
+        let track = sink.track("main");
+        for step in 0..2 {
+            for (text, us, number) in [("step", 100, Some(step)), ("dot", work, None)] {
+                let name = sink.name(text);
+                sink.slice(
+                    track,
+                    SliceIn {
+                        start: Time::from_ps(step * 100_000_000),
+                        dur: Dur::from_ps(us * 1_000_000),
+                        name,
+                        step: number,
+                        ..SliceIn::default()
+                    },
+                );
+            }
+        }
+        builder.add(sink);
+    }
+    builder.finish()
+}
+
+#[test]
+fn a_slow_rank_is_found() {
+    let found = |work| {
+        let trace = two_ranks(work);
+        let survey = Survey::of(&trace, None, &Cancel::default()).unwrap();
+        findings(&survey, &Cancel::default()).unwrap()
+    };
+    // 50 us of work where the median (of two, the lower one) is 30: twice 20 us.
+    let slow = found([30, 50]);
+    let [ranks] = slow.as_slice() else {
+        panic!("{slow:?}")
+    };
+    assert_eq!((ranks.name, ranks.stake.ps()), ("ranks", 40_000_000));
+    assert_eq!(
+        ranks.title,
+        "rank 1 works 20.0 µs longer per step than the median rank"
+    );
+    assert_eq!(ranks.evidence.len(), 2, "its two steps");
+    assert_eq!(found([30, 34]), [], "below a twentieth of a step");
+}

@@ -14,6 +14,9 @@ pub(super) enum Verdict {
     Yes,
     /// Its arguments tell: it is one if it has an HLO operation.
     IfHlo,
+    /// Its arguments tell: its whole name is that of an operation of TensorFlow, of which the type is
+    /// shown; otherwise as [`Verdict::IfHlo`].
+    IfLong,
 }
 
 /// Framework operators in torch's profiler, of any age.
@@ -55,6 +58,16 @@ pub(super) fn tensorflow<'a>(name: &'a str, category: &str) -> Option<(&'a str, 
             .chars()
             .all(|letter| word(letter) || "./>-".contains(letter));
     (typed && named).then_some((op, kind))
+}
+
+/// Whether a name may be what is shown of an operation of TensorFlow: its type (`MatMul`, `_Recv`), or
+/// the last part of a stage of `tf.data`.
+fn may_be_shown_type(name: &str) -> bool {
+    name.starts_with("Iterator::")
+        || name.starts_with(|first: char| first.is_ascii_uppercase() || first == '_')
+            && name
+                .chars()
+                .all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
 }
 
 /// The line of a device that runs HLO operations one after the other.
@@ -116,6 +129,13 @@ pub(super) fn verdict(
     let yes = |is: bool| if is { Verdict::Yes } else { Verdict::No };
     match by {
         By::Framework if is_operator(category) => Verdict::Yes,
+        By::Framework
+            if track.kind == TrackKind::Thread
+                && category.is_empty()
+                && may_be_shown_type(name) =>
+        {
+            Verdict::IfLong
+        }
         By::Framework
             if track.kind == TrackKind::Thread && tensorflow(name, category).is_some() =>
         {
@@ -238,6 +258,20 @@ mod tests {
             "ThunkExecutor::Execute",
         ] {
             assert_eq!(tensorflow(name, ""), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_of_an_operation_is_a_word() {
+        for (name, expected) in [
+            ("MatMul", true),
+            ("_HostRecv", true),
+            ("Iterator::Prefetch", true),
+            ("wrapped_tanh", false),
+            ("ExecutorState::Process", false),
+            ("dense/MatMul:MatMul", false),
+        ] {
+            assert_eq!(may_be_shown_type(name), expected, "{name}");
         }
     }
 

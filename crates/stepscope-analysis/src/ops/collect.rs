@@ -35,6 +35,8 @@ pub(super) struct Tag {
     pub(super) category: Option<String>,
     /// Argument `source`.
     pub(super) source: Option<String>,
+    /// The whole name, where the slice shows only the type of an operation of TensorFlow.
+    pub(super) long_name: Option<String>,
     /// Where rows are split by them.
     pub(super) shapes: Option<String>,
     /// Path of modules around it, outermost first, ending with its own; or, where rows are split by
@@ -211,6 +213,8 @@ enum State {
     /// Each slice's arguments tell its tag, and whether it is of the class where that asks for an HLO
     /// operation.
     Each { only_hlo: bool },
+    /// Each slice's arguments tell its whole name, and so whether it is of the class.
+    Long,
     /// Of the class; the tag depends on what runs at the time or lies around it.
     Placed,
 }
@@ -349,6 +353,10 @@ impl<'a> Worker<'a> {
                 let path = nest.around.path(nest.around.chain(at));
                 self.tag_of(only_hlo, slices.id(index), path)
             }
+            State::Long => {
+                let path = nest.around.path(nest.around.chain(at));
+                self.long_tag(slices.id(index), path)
+            }
             State::Placed => {
                 let module = nest.modules.as_mut().and_then(|modules| modules.at(start));
                 let chain = nest.around.chain(at);
@@ -449,8 +457,19 @@ impl<'a> Worker<'a> {
         let category = self.trace.name(category);
         let by = self.query.by;
         let split = self.query.split != Split::None;
-        let state = match class::verdict(by, track, text, category, kind) {
+        let mut verdict = class::verdict(by, track, text, category, kind);
+        if verdict == Verdict::IfLong {
+            verdict = if operation_of(&self.read(event)).is_some() {
+                Verdict::IfLong
+            } else if class::tensorflow(text, category).is_some() {
+                Verdict::Yes
+            } else {
+                Verdict::IfHlo
+            };
+        }
+        let state = match verdict {
             Verdict::No => State::No,
+            Verdict::IfLong => State::Long,
             Verdict::Yes if class::is_xla_ops(track) => State::Placed,
             Verdict::Yes if self.query.split == Split::Shapes => State::Each { only_hlo: false },
             Verdict::Yes if split || by == By::Module => State::Placed,
@@ -483,6 +502,7 @@ impl<'a> Worker<'a> {
     /// The tag that a slice's arguments give; `None` where they say that it is none of the class.
     fn tag_of(&mut self, only_hlo: bool, event: EventId, around: Vec<NameId>) -> Option<u32> {
         let mut tag = self.read(event);
+        tag.long_name = None;
         let compiled = tag.hlo_op.is_some();
         if only_hlo && !compiled {
             return None;
@@ -492,6 +512,19 @@ impl<'a> Worker<'a> {
         }
         tag.around = around;
         Some(self.number(tag))
+    }
+
+    /// The tag that a slice's whole name gives; `None` where that is no operation of TensorFlow.
+    fn long_tag(&mut self, event: EventId, around: Vec<NameId>) -> Option<u32> {
+        let mut tag = self.read(event);
+        operation_of(&tag)?;
+        tag.shapes = tag.shapes.filter(|_| self.query.split == Split::Shapes);
+        Some(self.number(Tag {
+            long_name: tag.long_name,
+            shapes: tag.shapes,
+            around,
+            ..Tag::default()
+        }))
     }
 
     /// The tag of a slice by the program that runs at its time and by what lies around it.
@@ -556,6 +589,11 @@ impl<'a> Worker<'a> {
     }
 }
 
+/// Operation and type that a slice's whole name says, as [`class::tensorflow`].
+pub(super) fn operation_of(tag: &Tag) -> Option<(&str, &str)> {
+    class::tensorflow(tag.long_name.as_deref()?, "")
+}
+
 /// A slice's length by the device's own clock, picoseconds: its place on the timeline is that clock put
 /// onto the host's, which stretches it a little.
 fn device_clock(trace: &Trace, event: EventId) -> Option<i64> {
@@ -577,6 +615,7 @@ pub(super) fn read_tag(trace: &Trace, event: EventId) -> (Tag, bool) {
     let lost = trace
         .args(event, &mut |key, value| match (key, value) {
             ("hlo_op", ArgValue::Str(text)) => tag.hlo_op = Some(text.to_owned()),
+            ("long_name", ArgValue::Str(text)) => tag.long_name = Some(text.to_owned()),
             ("hlo_module", ArgValue::Str(text)) => module = Some(text.to_owned()),
             ("program_id", ArgValue::Int(id)) => program_id = Some(id.cast_unsigned()),
             ("program_id", ArgValue::Uint(id)) => program_id = Some(id),

@@ -98,6 +98,18 @@ impl Catalogue {
         programs.known.get(*at as usize)
     }
 
+    /// The instruction of this name, if all programs of the file that have one mean the same kind of
+    /// operation by it: for slices that do not say their program.
+    pub fn find_by_name(&self, file: usize, instruction: &str) -> Option<&Known> {
+        let programs = self.files.get(file)?;
+        let mut places = programs.instructions.get(instruction)?.iter();
+        let known = |place: &(u32, u32)| programs.known.get(place.1 as usize);
+        let first = known(places.next()?)?;
+        places
+            .all(|place| known(place).is_some_and(|other| other.category == first.category))
+            .then_some(first)
+    }
+
     /// The only program of the file that has this instruction, as `name(id)`; `None` when there are
     /// several or none.
     pub fn only_program(&self, file: usize, instruction: &str) -> Option<String> {

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{ArgValue, TrackKind};
 use stepscope_store::{EventId, Trace};
 
-use super::collect::{Collected, Sums, Tag, read_tag};
+use super::collect::{Collected, Sums, Tag, operation_of, read_tag};
 use super::hlo::{self, Catalogue, Known};
 use super::{By, OpReport, OpRow, OpsQuery, Split, class};
 
@@ -31,6 +31,8 @@ struct Draft {
     category: String,
     shapes: Option<String>,
     source: Option<String>,
+    /// Slices of each HLO operation of a framework operation, by program and name.
+    by_hlo: FxHashMap<(Option<String>, String), u64>,
 }
 
 /// What a sum is called, and what is known of it.
@@ -68,6 +70,12 @@ pub(super) fn finish(
     if report.self_ps > 0 {
         for row in &mut rows {
             row.share = row.self_ps as f64 / report.self_ps as f64;
+        }
+    }
+    let device_ps: i128 = rows.iter().filter_map(|row| row.device_ps).sum();
+    if device_ps > 0 {
+        for row in &mut rows {
+            row.device_share = row.device_ps.map(|ps| ps as f64 / device_ps as f64);
         }
     }
     rows.sort_by(|a, b| {
@@ -120,13 +128,11 @@ fn add(
     } else {
         let category = trace.slices(sums.track).category;
         let category = trace.name(category.get(sums.index(trace)));
-        let tensorflow = class::tensorflow(text, category).filter(|_| query.by == By::Framework);
+        let tensorflow = operation_of(&sums.tag)
+            .or_else(|| class::tensorflow(text, category))
+            .filter(|_| query.by == By::Framework);
         Identity {
             name: match tensorflow {
-                // Stages of tf.data are shown by their last part.
-                Some((op, "Dataset")) => {
-                    long_name(trace, sums.longest).unwrap_or_else(|| op.to_owned())
-                }
                 Some((op, _)) => op.to_owned(),
                 None => plain_name(trace, query.by, &sums, text),
             },
@@ -158,7 +164,15 @@ fn add(
         By::Module => "module".to_owned(),
         _ => sums.kind.label().to_owned(),
     });
+    let by_hlo = if compiled && matches!(query.by, By::Framework | By::NeuronFramework) {
+        let instruction = sums.tag.hlo_op.as_deref().unwrap_or(text);
+        let name = hlo::name_and_opcode(instruction).0.to_owned();
+        std::iter::once(((sums.tag.program.clone(), name), sums.count)).collect()
+    } else {
+        FxHashMap::default()
+    };
     let draft = Draft {
+        by_hlo,
         most_ps: sums.self_ps,
         sums,
         category,
@@ -181,6 +195,9 @@ impl Draft {
             self.most_ps = other.most_ps;
             self.category = other.category;
             self.sums.kind = other.sums.kind;
+        }
+        for (hlo_op, count) in other.by_hlo {
+            *self.by_hlo.entry(hlo_op).or_default() += count;
         }
         let (mine, others) = (&mut self.sums, &mut other.sums);
         mine.count += others.count;
@@ -231,6 +248,21 @@ fn plain_name(trace: &Trace, by: By, sums: &Sums, text: &str) -> String {
         By::Action => class::action(text).unwrap_or(text).to_owned(),
         _ => text.to_owned(),
     }
+}
+
+/// The framework operation that a slice of a device belongs to, where its arguments name an operation
+/// of a compiled program: the `op_name` of that, as [`By::Framework`] has it.
+pub(crate) fn framework_op_of(
+    trace: &Trace,
+    catalogue: &Catalogue,
+    event: EventId,
+) -> Option<String> {
+    let (track, index) = trace.place_of_slice(event)?;
+    let (tag, _) = read_tag(trace, event);
+    tag.hlo_op.as_ref()?;
+    let file = trace.tracks().get(track.index())?.file;
+    let text = trace.name(*trace.slices(track).name.get(index)?);
+    Some(compiled_identity(By::Framework, catalogue, file, text, tag).name)
 }
 
 /// The name and details of an operation of a compiled program.
@@ -327,6 +359,7 @@ fn row(trace: &Trace, by: By, key: Key, draft: Draft) -> OpRow {
         category,
         shapes,
         source,
+        by_hlo,
         ..
     } = draft;
     OpRow {
@@ -344,6 +377,8 @@ fn row(trace: &Trace, by: By, key: Key, draft: Draft) -> OpRow {
         total_ps: sums.total_ps,
         self_ps: sums.self_ps,
         device_ps: sums.device_ps,
+        device_share: None,
+        xprof_count: by_hlo.into_values().max(),
         launched_ps: None,
         launched_self_ps: None,
         share: 0.0,
@@ -352,18 +387,6 @@ fn row(trace: &Trace, by: By, key: Key, draft: Draft) -> OpRow {
         source,
         kind: sums.kind,
     }
-}
-
-/// The whole name of an event that is shown by a shorter one.
-fn long_name(trace: &Trace, event: EventId) -> Option<String> {
-    let mut name = None;
-    // Without arguments the shorter one must do.
-    let _ = trace.args(event, &mut |key, value| {
-        if let ("long_name", ArgValue::Str(text)) = (key, value) {
-            name = Some(text.to_owned());
-        }
-    });
-    name
 }
 
 /// Shapes of the inputs of one occurrence, as torch records them.
@@ -381,7 +404,7 @@ fn input_shapes(trace: &Trace, event: EventId) -> Option<String> {
 }
 
 /// As [`crate::steps::percentile`]; 0 of no values. Reorders the values.
-fn percentile(values: &mut [f32], p: f64) -> f64 {
+pub(crate) fn percentile(values: &mut [f32], p: f64) -> f64 {
     let Some(last) = values.len().checked_sub(1) else {
         return 0.0;
     };

@@ -13,6 +13,8 @@ use stepscope_store::Trace;
 use crate::device::{Devices, Work};
 use crate::kernels::{By, Kernels, Row, Shape, kernels, name_of, uses_tensor_cores};
 use crate::launch::{Config, Launches, dims_text, operation};
+use crate::ops::framework_op_of;
+use crate::ops::hlo::Catalogue;
 use crate::parallel::Cancel;
 use crate::report::{
     Cell, Column, Report, Table, Unit, duration, run_start, share, since_start_ns,
@@ -100,7 +102,7 @@ fn summary(trace: &Trace, found: &Kernels, report: &mut Report) {
             "The devices worked {} in {count} pieces; {} of it was {}.",
             duration(total_ns),
             share(first.total_ps as f64 / 1e3 / total_ns),
-            label(trace, first)
+            label(trace, found, first)
         ),
         _ => "Nothing ran on the devices in this range.".to_owned(),
     };
@@ -114,8 +116,11 @@ fn summary(trace: &Trace, found: &Kernels, report: &mut Report) {
     }
 }
 
-fn label(trace: &Trace, row: &Row) -> String {
+fn label(trace: &Trace, found: &Kernels, row: &Row) -> String {
     let key = &row.key;
+    if let Some(op) = key.op.and_then(|op| found.ops.get(op as usize)) {
+        return op.clone();
+    }
     let track = || {
         key.track
             .and_then(|track| trace.tracks().get(track.index()))
@@ -149,6 +154,8 @@ fn rows(trace: &Trace, launches: &Launches, found: &Kernels, by: By, top: usize)
         Column::new("count", "Launches", Unit::Count),
         Column::new("total_ns", "Total", Unit::Ns),
         Column::new("mean_ns", "Mean", Unit::Ns),
+        Column::new("p50_ns", "p50", Unit::Ns),
+        Column::new("p95_ns", "p95", Unit::Ns),
         Column::new("min_ns", "Min", Unit::Ns),
         Column::new("max_ns", "Max", Unit::Ns),
         Column::new("deviation_ns", "Deviation", Unit::Ns),
@@ -161,9 +168,11 @@ fn rows(trace: &Trace, launches: &Launches, found: &Kernels, by: By, top: usize)
         Column::new("tensor_cores", "Tensor cores", Unit::Flag),
         Column::new("stream", "Stream", Unit::Text),
         Column::new("operation", "Launched by", Unit::Text),
+        Column::new("framework_op", "Operation", Unit::Text),
         Column::new("launch_delay_ns", "Launch delay", Unit::Ns),
         Column::new("longest", "Longest", Unit::Event),
     ]);
+    let catalogue = Catalogue::of(trace);
     let total = total_ps(found).max(1) as f64;
     table.left_out = found.rows.len().saturating_sub(top) as u64;
     for row in found.rows.iter().take(top) {
@@ -186,13 +195,16 @@ fn rows(trace: &Trace, launches: &Launches, found: &Kernels, by: By, top: usize)
         let name = row.key.name.map(|name| trace.name(name));
         let only = |cell: Cell| if one_name { cell } else { Cell::Empty };
         table.push([
-            name.map_or_else(|| label(trace, row), str::to_owned).into(),
+            name.map_or_else(|| label(trace, found, row), str::to_owned)
+                .into(),
             (one_name || by == By::Work)
                 .then(|| row.work.as_str())
                 .into(),
             row.count.into(),
             (row.total_ps as f64 / 1e3).into(),
             row.mean_ns().into(),
+            row.p50_ns.into(),
+            row.p95_ns.into(),
             row.min.into(),
             row.max.into(),
             row.deviation_ns().into(),
@@ -214,6 +226,7 @@ fn rows(trace: &Trace, launches: &Launches, found: &Kernels, by: By, top: usize)
             ),
             stream.map(|track| track.name.as_str()).into(),
             caller.into(),
+            framework_op_of(trace, &catalogue, row.longest).into(),
             row.mean_delay_ns().into(),
             row.longest.into(),
         ]);

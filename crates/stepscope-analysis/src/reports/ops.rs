@@ -136,6 +136,8 @@ pub(super) fn columns() -> Vec<Column> {
         Column::new("device_total_ns", "Device total", Unit::Ns),
         Column::new("device_self_ns", "Device self", Unit::Ns),
         Column::new("device_clock_ns", "By the device's clock", Unit::Ns),
+        Column::new("device_clock_share", "Share by that clock", Unit::Share),
+        Column::new("xprof_count", "Count in XProf", Unit::Count),
         Column::new("shapes", "Shapes", Unit::Text),
         Column::new("source", "Source", Unit::Text),
         Column::new("stack", "Stack", Unit::Text),
@@ -164,6 +166,8 @@ pub(super) fn rows<'a>(found: impl ExactSizeIterator<Item = &'a OpRow>, top: usi
             row.launched_ps.map(ns).into(),
             row.launched_self_ps.map(ns).into(),
             row.device_ps.map(ns).into(),
+            row.device_share.into(),
+            row.xprof_count.into(),
             row.shapes.clone().into(),
             row.source.clone().into(),
             if row.stack.is_empty() {

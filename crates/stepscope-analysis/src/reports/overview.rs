@@ -99,7 +99,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     report.table = findings_report::table(&survey, &found);
     report.table.cut(options.top.min(MOST));
     if survey.has_steps() {
-        let mut series = steps_report::by_step(&survey);
+        let mut series = steps_report::by_step(&survey, cancel)?;
         series.cut(MOST_STEPS);
         report.section("steps", "Step times", series);
     }

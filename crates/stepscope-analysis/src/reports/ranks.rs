@@ -62,6 +62,12 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             .notes
             .push("Ranks without marked steps are measured over their whole recording.".to_owned());
     }
+    if found.cells.iter().all(|cell| cell.peak_bytes.is_none()) {
+        report.notes.push(
+            "No allocations are in this run; torch.profiler.profile(profile_memory=True) records them."
+                .to_owned(),
+        );
+    }
     report.notes.push(
         "A value is an outlier when it is farther from the median of the ranks at this step than \
          three scaled median deviations and 5 % of the step."
@@ -105,6 +111,9 @@ fn sentence(found: &Ranks) -> String {
     }
 }
 
+/// Of the memory that a rank used.
+const PEAK: Column = Column::new("peak_memory_bytes", "Peak memory", Unit::Bytes);
+
 fn by_step(trace: &Trace, found: &Ranks) -> Table {
     let start = run_start(trace);
     let mut columns = vec![
@@ -114,6 +123,7 @@ fn by_step(trace: &Trace, found: &Ranks) -> Table {
     ];
     columns
         .extend(Measure::ALL.map(|measure| Column::new(measure.key(), measure.title(), Unit::Ns)));
+    columns.push(PEAK);
     columns.push(Column::new("outlier", "Outlier in", Unit::Text));
     let mut table = Table::new(columns);
     for cell in &found.cells {
@@ -134,6 +144,7 @@ fn by_step(trace: &Trace, found: &Ranks) -> Table {
             exposed.into(),
             idle.into(),
             input.into(),
+            cell.peak_bytes.into(),
             (!outlier.is_empty()).then(|| outlier.join(", ")).into(),
         ]);
     }
@@ -147,6 +158,7 @@ fn by_rank(found: &Ranks) -> Table {
     ];
     columns
         .extend(Measure::ALL.map(|measure| Column::new(measure.key(), measure.title(), Unit::Ns)));
+    columns.push(PEAK);
     columns.push(Column::new("outliers", "Outliers", Unit::Count));
     let mut table = Table::new(columns);
     for (rank, facts) in found.ranks.iter().enumerate() {
@@ -165,6 +177,7 @@ fn by_rank(found: &Ranks) -> Table {
             median(Measure::ExposedCommunication),
             median(Measure::Idle),
             median(Measure::Input),
+            found.peak_bytes(rank).into(),
             outliers.into(),
         ]);
     }

@@ -8,7 +8,7 @@ use crate::report::{
     Cell, Column, Report, Table, Unit, duration, run_start, share, since_start_ns,
 };
 use crate::reports::Options;
-use crate::steps::{StepOptions, StepReport, step_report};
+use crate::steps::{StepOptions, StepReport, step_report, xprof};
 use crate::survey::Survey;
 
 const KIND: &str = "steps";
@@ -79,7 +79,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         found.derived.clone(),
     );
     if options.by.as_deref() == Some("step") {
-        report.table = by_step(&survey);
+        report.table = by_step(&survey, cancel)?;
         report.table.cut(options.top);
         report.notes.clone_from(&found.notes);
     } else {
@@ -138,8 +138,9 @@ fn by_label(found: &StepReport) -> Table {
 }
 
 /// One row for each step, with what its time went into.
-pub(super) fn by_step(survey: &Survey<'_>) -> Table {
+pub(super) fn by_step(survey: &Survey<'_>, cancel: &Cancel) -> Result<Table, Cancelled> {
     let found = &survey.steps;
+    let theirs = xprof::lengths(survey.trace, &survey.devices, found, cancel)?;
     let start = run_start(survey.trace);
     let mut columns = vec![
         Column::new("step", "Step", Unit::Number),
@@ -153,6 +154,7 @@ pub(super) fn by_step(survey: &Survey<'_>) -> Table {
         Column::new("communication_ns", "communication", Unit::Ns),
         Column::new("copy_ns", "copy", Unit::Ns),
         Column::new("device_step_ns", "Step on the device", Unit::Ns),
+        Column::new("xprof_step_ns", "Step in XProf", Unit::Ns),
         Column::new("outlier", "Outlier", Unit::Flag),
         Column::new("unfinished", "Unfinished", Unit::Flag),
         Column::new("event", "Marker", Unit::Event),
@@ -160,7 +162,7 @@ pub(super) fn by_step(survey: &Survey<'_>) -> Table {
     let mut table = Table::new(columns);
     let limit = found.times.outlier_ns;
     let mut parts = survey.breakdown.parts.iter();
-    for step in &found.steps {
+    for (step, xprof) in found.steps.iter().zip(theirs) {
         // Unfinished steps were not broken down.
         let parts = if step.unfinished { None } else { parts.next() };
         let mut row: Vec<Cell> = vec![
@@ -175,11 +177,12 @@ pub(super) fn by_step(survey: &Survey<'_>) -> Table {
         row.push(parts.map(|parts| parts.communication).into());
         row.push(parts.map(|parts| parts.copy).into());
         row.push(step.device.into());
+        row.push(xprof.into());
         let long = limit.is_some_and(|limit| step.dur.as_ns_f64() >= limit);
         row.push((long && !step.unfinished).into());
         row.push(step.unfinished.into());
         row.push(step.event.into());
         table.rows.push(row);
     }
-    table
+    Ok(table)
 }

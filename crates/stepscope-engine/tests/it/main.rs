@@ -8,10 +8,12 @@
 )]
 
 mod device;
+mod hta;
 mod memory;
 mod reports;
 mod torch_tables;
 mod traces;
+mod xprof;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

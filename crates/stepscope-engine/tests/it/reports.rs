@@ -11,7 +11,7 @@ use stepscope_engine::analysis::reports::{self, KINDS, Options};
 
 use crate::traces::{below, folder, open};
 
-fn report(run: &Run, kind: &str, by: Option<&str>) -> Value {
+pub(crate) fn report(run: &Run, kind: &str, by: Option<&str>) -> Value {
     let options = Options {
         by: by.map(str::to_owned),
         ..Options::default()
@@ -20,7 +20,7 @@ fn report(run: &Run, kind: &str, by: Option<&str>) -> Value {
     serde_json::to_value(&report).unwrap()
 }
 
-fn number(value: &Value) -> f64 {
+pub(crate) fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or(0.0)
 }
 
@@ -147,7 +147,7 @@ fn shares_of_operations_add_up() {
 }
 
 /// A file of figures, inflated where it is packed.
-fn figures(path: &Path) -> Value {
+pub(crate) fn figures(path: &Path) -> Value {
     let bytes = std::fs::read(path).unwrap();
     let text = if path.extension().is_some_and(|end| end == "gz") {
         let mut text = String::new();
@@ -162,7 +162,7 @@ fn figures(path: &Path) -> Value {
 }
 
 /// Rows of one of XProf's tables, by the ids of its columns.
-fn table(table: &Value) -> Vec<BTreeMap<String, Value>> {
+pub(crate) fn table(table: &Value) -> Vec<BTreeMap<String, Value>> {
     let ids: Vec<&str> = table["cols"]
         .as_array()
         .into_iter()
@@ -201,7 +201,7 @@ fn tool(truth: &Path, name: &str) -> Option<Value> {
 }
 
 /// The runs of a log folder that XSpace files make.
-fn spaces(path: &Path) -> Vec<Run> {
+pub(crate) fn spaces(path: &Path) -> Vec<Run> {
     below(path, |file| file.to_string_lossy().ends_with(".xplane.pb"))
         .iter()
         .flat_map(|file| open(file))

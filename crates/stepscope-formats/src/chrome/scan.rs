@@ -14,7 +14,7 @@ use super::mask;
 
 /// Why scanning could not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
+pub(crate) enum Stop {
     /// The text ended first.
     End,
     /// Something at this byte is not JSON.
@@ -23,24 +23,24 @@ pub(super) enum Stop {
 
 /// Bytes `start..end` of the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Span {
-    pub(super) start: usize,
-    pub(super) end: usize,
+pub(crate) struct Span {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
 }
 
 impl Span {
-    pub(super) fn of(self, bytes: &[u8]) -> &[u8] {
+    pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
         bytes.get(self.start..self.end).unwrap_or_default()
     }
 
-    pub(super) fn len(self) -> usize {
+    pub(crate) fn len(self) -> usize {
         self.end.saturating_sub(self.start)
     }
 }
 
 /// What sort of value was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Sort {
+pub(crate) enum Sort {
     /// There is none.
     #[default]
     Missing,
@@ -59,18 +59,18 @@ pub(super) enum Sort {
 
 /// A value and where it stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Value {
-    pub(super) sort: Sort,
-    pub(super) span: Span,
+pub(crate) struct Value {
+    pub(crate) sort: Sort,
+    pub(crate) span: Span,
     /// Deepest nesting within: 0 for strings and scalars, 1 for a list of scalars.
-    pub(super) depth: u32,
+    pub(crate) depth: u32,
     /// Whether a container holds bytes above 127.
-    pub(super) non_ascii: bool,
+    pub(crate) non_ascii: bool,
 }
 
 impl Value {
     /// Whether there is no value, or it says `null`.
-    pub(super) fn is_null(&self, bytes: &[u8]) -> bool {
+    pub(crate) fn is_null(&self, bytes: &[u8]) -> bool {
         match self.sort {
             Sort::Missing => true,
             Sort::Scalar => self.span.of(bytes) == b"null",
@@ -79,7 +79,7 @@ impl Value {
     }
 
     /// The text of a string or scalar as it stands, quotes taken off.
-    pub(super) fn raw<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+    pub(crate) fn raw<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         match self.sort {
             Sort::Str { .. } | Sort::Scalar => Some(self.span.of(bytes)),
             _ => None,
@@ -87,19 +87,19 @@ impl Value {
     }
 
     /// Whether a container has nothing in it.
-    pub(super) fn is_empty_container(&self, bytes: &[u8]) -> bool {
+    pub(crate) fn is_empty_container(&self, bytes: &[u8]) -> bool {
         matches!(self.sort, Sort::Object | Sort::Array)
             && skip_space(bytes, self.span.start + 1) + 1 == self.span.end
     }
 }
 
-pub(super) const fn is_space(byte: u8) -> bool {
+pub(crate) const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
 }
 
 /// First byte at or after `at` that is no white space.
 #[inline]
-pub(super) fn skip_space(bytes: &[u8], mut at: usize) -> usize {
+pub(crate) fn skip_space(bytes: &[u8], mut at: usize) -> usize {
     while let Some(byte) = bytes.get(at) {
         if !is_space(*byte) {
             break;
@@ -111,7 +111,7 @@ pub(super) fn skip_space(bytes: &[u8], mut at: usize) -> usize {
 
 /// The byte at `at`, or [`Stop::End`].
 #[inline]
-pub(super) fn byte_at(bytes: &[u8], at: usize) -> Result<u8, Stop> {
+pub(crate) fn byte_at(bytes: &[u8], at: usize) -> Result<u8, Stop> {
     bytes.get(at).copied().ok_or(Stop::End)
 }
 
@@ -122,7 +122,7 @@ pub(super) fn byte_at(bytes: &[u8], at: usize) -> Result<u8, Stop> {
     reason = "measured: a call per field costs a fifth of the reading"
 )]
 #[inline(always)]
-pub(super) fn string(bytes: &[u8], at: usize) -> Result<(Span, bool), Stop> {
+pub(crate) fn string(bytes: &[u8], at: usize) -> Result<(Span, bool), Stop> {
     let mut escaped = false;
     let mut here = at;
     while let Some(block) = bytes.get(here..).and_then(<[u8]>::first_chunk::<16>) {
@@ -171,7 +171,7 @@ pub(super) fn string(bytes: &[u8], at: usize) -> Result<(Span, bool), Stop> {
     reason = "measured: a call per field costs a fifth of the reading"
 )]
 #[inline(always)]
-pub(super) fn value(bytes: &[u8], at: usize) -> Result<(Value, usize), Stop> {
+pub(crate) fn value(bytes: &[u8], at: usize) -> Result<(Value, usize), Stop> {
     match byte_at(bytes, at)? {
         b'"' => {
             let (span, escaped) = string(bytes, at + 1)?;

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 
 /// A string's text, and whether anything in it had to be replaced or guessed.
 #[derive(Debug)]
-pub(super) struct Text<'a> {
-    pub(super) text: Cow<'a, str>,
-    pub(super) repaired: bool,
+pub(crate) struct Text<'a> {
+    pub(crate) text: Cow<'a, str>,
+    pub(crate) repaired: bool,
 }
 
 /// What stands between two quotes.
-pub(super) fn unescape(raw: &[u8], escaped: bool) -> Text<'_> {
+pub(crate) fn unescape(raw: &[u8], escaped: bool) -> Text<'_> {
     if !escaped {
         return plain(Cow::Borrowed(raw));
     }

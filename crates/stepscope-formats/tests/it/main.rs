@@ -16,6 +16,8 @@ mod detect;
 mod perfetto;
 #[cfg(feature = "profiles")]
 mod profiles;
+#[cfg(feature = "rocprof")]
+mod rocprof;
 mod traces;
 #[cfg(feature = "perfetto")]
 mod wire;

@@ -92,6 +92,61 @@ fn kernels_equal_tracelens_where_it_links_them() {
     );
 }
 
+/// rocprofv3's own JSON. `TraceLens` calls microseconds milliseconds here, and nanoseconds microseconds.
+#[test]
+fn kernels_of_rocprofv3_equal_tracelens() {
+    let Some(folder) = traces::folder() else {
+        return;
+    };
+    let run = one(&folder.join("torch_gpu/rocprofv3_kernels.json.gz"));
+    let truth = folder.join("torch_gpu/rocprofv3_kernels.truth");
+    let cancel = Cancel::default();
+    let devices = Devices::of(&run.trace, &cancel).unwrap();
+    let [device] = devices.list.as_slice() else {
+        panic!("{} devices", devices.list.len())
+    };
+    assert_eq!(device.ordinal, 0);
+    let times = devices
+        .times_in(device, device.span.clone(), &cancel)
+        .unwrap();
+    let timeline = traces::csv(&truth.join("gpu_timeline.csv"));
+    let busy = timeline.iter().find(|row| row["type"] == "busy_time");
+    let off = times.busy().as_ns_f64() / 1e6 - number(&busy.unwrap()["time ms"]);
+    assert!(off.abs() < 1e-3, "{off} ms");
+    // It cuts names before their templates and arguments.
+    let ours = by_name(&run);
+    for row in traces::csv(&truth.join("kernel_summary.csv")) {
+        let name = row["name"].trim_end_matches(".kd");
+        let same = |full: &str| {
+            let at = full.find(name);
+            at.is_some_and(|at| {
+                let before = full[..at].chars().last();
+                let after = full[at + name.len()..].chars().next();
+                let word = |letter: Option<char>| {
+                    letter.is_some_and(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+                };
+                !word(before) && !word(after)
+            })
+        };
+        let (mut count, mut total) = (0, 0.0);
+        for (_, sum) in ours.iter().filter(|(full, _)| same(full)) {
+            count += sum.0;
+            total += sum.1;
+        }
+        // A name may be an argument of another template, too.
+        assert!(count >= number(&row["Count"]) as u64, "{name}: {count}");
+        if count == number(&row["Count"]) as u64 {
+            let theirs = number(&row["Total Kernel Time (ms)"]);
+            assert!(
+                (total - theirs).abs() < 1e-3 * count as f64,
+                "{name}: {total}"
+            );
+        }
+    }
+    let all: u64 = ours.values().map(|sum| sum.0).sum();
+    assert_eq!(all, 43_915);
+}
+
 #[test]
 fn kernels_of_xspaces_equal_xprof() {
     let Some(folder) = traces::folder() else {

@@ -1,0 +1,265 @@
+//! HTA's launch statistics, kernel breakdown, copies and temporal breakdown, by its definitions and to
+//! its rounding: a begin is rounded up to a whole microsecond, an end down.
+
+#![allow(
+    clippy::similar_names,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "traces have tracks, and the whole numbers in the peers' texts are exact"
+)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use stepscope_analysis::device::{Devices, Work};
+use stepscope_analysis::kernels::{By, kernels};
+use stepscope_analysis::launch::{Config, Launches};
+use stepscope_analysis::parallel::Cancel;
+use stepscope_engine::Run;
+use stepscope_model::{Dur, TrackId};
+
+use crate::reports::{number, report};
+use crate::traces;
+
+fn value(text: &str) -> f64 {
+    text.parse().unwrap_or(f64::NAN)
+}
+
+/// Files of figures of one kind, with the trace of the one rank that they are about.
+fn of_one_rank(folder: &Path, file: &str) -> Vec<(PathBuf, PathBuf)> {
+    let name = |path: &Path| {
+        path.file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+    };
+    traces::below(folder, |path| {
+        name(path).is_some_and(|name| name.starts_with(file))
+    })
+    .into_iter()
+    .filter_map(|path| {
+        let truth = path.parent()?.parent()?;
+        if truth.ends_with("dlrm8.truth") {
+            let trace = folder.join("torch_multirank/dlrm8/dlrm_rank0.pt.trace.json.gz");
+            return name(&path)?
+                .ends_with("_rank0.csv")
+                .then_some((trace, path));
+        }
+        Some((traces::trace_of(truth)?, path))
+    })
+    .collect()
+}
+
+fn first(path: &Path) -> Run {
+    let mut runs = traces::open(path);
+    assert_eq!(runs.len(), 1, "{}", path.display());
+    runs.remove(0)
+}
+
+/// Begin and end of a slice as HTA has them, microseconds on the file's own clock.
+fn whole_us(run: &Run, track: TrackId, index: usize) -> (i128, i128) {
+    const US: i128 = 1_000_000;
+    let slices = run.trace.slices(track);
+    let origin = i128::from(run.trace.files()[0].epoch.origin_ns) * 1_000;
+    let begin = origin + i128::from(slices.start[index].ps());
+    let end = origin + i128::from(slices.end(index).ps());
+    (-(-begin).div_euclid(US), end.div_euclid(US))
+}
+
+#[test]
+fn launch_statistics_equal_hta() {
+    let Some(folder) = traces::folder() else {
+        return;
+    };
+    let (mut compared, mut files) = (0, 0);
+    for (path, figures) in of_one_rank(&folder, "hta_kernel_launch_stats_rank") {
+        let rows = traces::csv(&figures);
+        // Its times of MTIA are no launches of kernels.
+        if rows.is_empty() || path.to_string_lossy().contains("mtia") {
+            continue;
+        }
+        let run = first(&path);
+        let trace = &run.trace;
+        let cancel = Cancel::default();
+        let devices = Devices::of(trace, &cancel).unwrap();
+        let launches = Launches::of(trace, &devices, &cancel).unwrap();
+        // Length of the call and of the work, and the delay, by the number that joins them.
+        let mut ours: BTreeMap<i64, Vec<[i128; 3]>> = BTreeMap::new();
+        for queue in devices.list.iter().flat_map(|device| &device.queues) {
+            let slices = trace.slices(queue.track);
+            for index in 0..slices.len() {
+                let call = launches.get(queue.track, index);
+                let place = call.and_then(|call| trace.place_of_slice(call));
+                let joined = Config::of(trace, slices.id(index)).correlation;
+                let (Some((track, at)), Some(joined)) = (place, joined) else {
+                    continue;
+                };
+                let (work, call) = (
+                    whole_us(&run, queue.track, index),
+                    whole_us(&run, track, at),
+                );
+                ours.entry(joined).or_default().push([
+                    call.1 - call.0,
+                    work.1 - work.0,
+                    (work.0 - call.1).max(0),
+                ]);
+            }
+        }
+        for row in rows {
+            let theirs = ["cpu_duration", "gpu_duration", "launch_delay"]
+                .map(|key| value(&row[key]).round() as i128);
+            let joined = value(&row["correlation"]) as i64;
+            let mine = ours.get(&joined).cloned().unwrap_or_default();
+            assert!(
+                mine.contains(&theirs),
+                "{}: {joined}: {mine:?} {theirs:?}",
+                path.display()
+            );
+            compared += 1;
+        }
+        files += 1;
+    }
+    assert!(
+        files >= 14 && compared > 14_000,
+        "{files} files, {compared} launches"
+    );
+}
+
+#[test]
+fn kernel_kinds_and_their_overlaps_equal_hta() {
+    let Some(folder) = traces::folder() else {
+        return;
+    };
+    let run = first(&folder.join("torch_multirank/dlrm8"));
+    let cancel = Cancel::default();
+    let devices = Devices::of(&run.trace, &cancel).unwrap();
+    let (compute, communication) = (&[Work::Compute][..], &[Work::Communication][..]);
+    let memory = &[Work::Memcpy, Work::Memset][..];
+    let mut sums: BTreeMap<&str, Dur> = BTreeMap::new();
+    for device in &devices.list {
+        let times = devices
+            .times_in(device, device.span.clone(), &cancel)
+            .unwrap();
+        let all = [compute, communication, memory];
+        // Only of this kind, and of exactly these two.
+        let only = |one: usize| {
+            let others: Vec<Work> = (0..3)
+                .filter(|at| *at != one)
+                .flat_map(|at| all[at])
+                .copied()
+                .collect();
+            times.any_without(all[one], &others)
+        };
+        let both = |one: usize, other: usize, third: usize| {
+            let beside: Vec<Work> = [all[other], all[third]].concat();
+            let with = times.any_without(all[one], all[third]);
+            let without = times.any_without(all[one], &beside);
+            Dur::from_ps(with.ps() - without.ps())
+        };
+        for (kind, dur) in [
+            ("COMPUTATION", only(0)),
+            ("COMMUNICATION", only(1)),
+            ("MEMORY", only(2)),
+            ("COMPUTATION overlapping COMMUNICATION", both(0, 1, 2)),
+            ("COMMUNICATION overlapping MEMORY", both(1, 2, 0)),
+            ("COMPUTATION overlapping MEMORY", both(0, 2, 1)),
+        ] {
+            let sum = sums.entry(kind).or_default();
+            *sum = sum.saturating_add(dur);
+        }
+    }
+    let path = folder.join("torch_multirank/dlrm8.truth/hta/hta_gpu_kernel_breakdown_0.csv");
+    let rows = traces::csv(&path);
+    let all: f64 = rows.iter().map(|row| value(&row["sum"])).sum();
+    for row in &rows {
+        let mine = sums[row["kernel_type"].as_str()].as_ns_f64() / 1e3;
+        assert_eq!(mine.round() as i64, value(&row["sum"]) as i64, "{row:?}");
+        let share = (mine / all * 1e3).round() / 10.0;
+        assert!(
+            (share - value(&row["percentage"])).abs() < 0.051,
+            "{row:?} {share}"
+        );
+    }
+    assert_eq!(rows.len(), 5);
+}
+
+#[test]
+fn kernels_of_each_rank_equal_hta() {
+    let Some(folder) = traces::folder() else {
+        return;
+    };
+    let path = folder.join("torch_multirank/dlrm8.truth/hta/hta_gpu_kernel_breakdown_1.csv");
+    let figures = traces::csv(&path);
+    let mut compared = 0;
+    for rank in 0..8 {
+        let run = first(&folder.join(format!(
+            "torch_multirank/dlrm8/dlrm_rank{rank}.pt.trace.json.gz"
+        )));
+        let ours = report(&run, "kernels", Some("name"));
+        let rows = ours["rows"].as_array().unwrap();
+        let own = figures.iter().filter(|row| row["rank"] == rank.to_string());
+        // The small ones stand together under one name.
+        for row in own.filter(|row| row["name"] != "others") {
+            let what = format!("rank {rank} {}", row["name"]);
+            let mine = rows
+                .iter()
+                .find(|mine| mine["name"] == row["name"].as_str());
+            let mine = mine.unwrap_or_else(|| panic!("no {what}"));
+            for (own, theirs) in [
+                ("total_ns", "sum (us)"),
+                ("max_ns", "max (us)"),
+                ("min_ns", "min (us)"),
+                ("mean_ns", "mean (us)"),
+                ("deviation_ns", "stddev"),
+            ] {
+                let theirs = value(&row[theirs]);
+                if theirs.is_finite() && !(own == "deviation_ns" && mine["count"] == 1) {
+                    let mine = number(&mine[own]) / 1e3;
+                    assert!(
+                        (mine - theirs).abs() < 1e-6 * theirs.max(1.0),
+                        "{what} {own}: {mine} {theirs}"
+                    );
+                }
+            }
+            compared += 1;
+        }
+    }
+    assert!(compared > 60, "{compared} kernels");
+}
+
+#[test]
+fn rates_of_copies_equal_hta() {
+    let Some(folder) = traces::folder() else {
+        return;
+    };
+    let path = folder.join("torch_multirank/dlrm8.truth/hta/hta_memory_bw_summary.csv");
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut compared = 0;
+    for line in text.lines().skip(3) {
+        let cells: Vec<&str> = line.split(',').collect();
+        let run = first(&folder.join(format!(
+            "torch_multirank/dlrm8/dlrm_rank{}.pt.trace.json.gz",
+            cells[0]
+        )));
+        let trace = &run.trace;
+        let cancel = Cancel::default();
+        let devices = Devices::of(trace, &cancel).unwrap();
+        let launches = Launches::of(trace, &devices, &cancel).unwrap();
+        let found = kernels(trace, &devices, &launches, By::Name, &trace.span(), &cancel).unwrap();
+        let copies = found
+            .copies
+            .iter()
+            .find(|copies| trace.name(copies.name).starts_with(cells[1]))
+            .unwrap_or_else(|| panic!("{line}"));
+        assert_eq!(copies.sized, value(cells[2]) as u64, "{line}");
+        let best = copies.best_rate.unwrap() / 1e9;
+        let most = value(cells[9]);
+        assert!((best - most).abs() < 1e-9 * most, "{line}: {best}");
+        // Its mean is over the copies, each alike; ours over the bytes, between its extremes.
+        let rate = copies.rate().unwrap() / 1e9;
+        assert!(
+            value(cells[5]) - 1e-9 <= rate && rate <= most + 1e-9,
+            "{line}: {rate}"
+        );
+        compared += 1;
+    }
+    assert!(compared >= 5, "{compared}");
+}

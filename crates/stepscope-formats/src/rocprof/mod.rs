@@ -1,0 +1,70 @@
+//! rocprofv3's own JSON (`--output-format json`), as `rocprofiler-sdk` of ROCm 6.2 and newer writes it.
+//!
+//! One object, `rocprofiler-sdk-tool`: a list with an entry for each process, of which `metadata`,
+//! `agents`, `strings` and `kernel_symbols` say what the numbers in `buffer_records` mean. What
+//! becomes of each record stands in `docs/formats/rocprofv3.md`.
+//!
+//! Reading order: [`read`], then `facts` (first pass: everything but the records), `pour` (second
+//! pass: the records), `args`; below them `walk`.
+
+mod args;
+mod facts;
+mod pour;
+mod walk;
+
+use std::sync::Arc;
+
+use stepscope_model::{ArgSource, Diagnostic, EventSink, ReadContext, SharedBytes};
+
+use crate::FormatError;
+use walk::Fault;
+
+/// Reads a whole file into `sink`; `bytes` is the uncompressed text.
+///
+/// # Errors
+///
+/// When no process is in it, or the reading was cancelled. Of a text that ends early, or is damaged
+/// further in, what came before is poured, and a diagnostic says so.
+pub fn read<S: EventSink>(
+    bytes: &SharedBytes,
+    context: &ReadContext,
+    sink: &mut S,
+) -> Result<(), FormatError> {
+    let text: &[u8] = (**bytes).as_ref();
+    let (processes, outcome) = facts::read(text);
+    let stopped = match (outcome, processes.is_empty()) {
+        (Ok(()), false) => None,
+        (Ok(()), true) => return Err(malformed("no process in rocprofiler-sdk-tool", 0)),
+        (Err(Fault::Stop(stop)), _) => Some(stop),
+        (Err(Fault::Cancelled), _) => return Err(FormatError::Cancelled),
+    };
+    let source = sink.source(arg_source(bytes));
+    match pour::pour(text, &processes, source, context, sink) {
+        Err(Fault::Cancelled) => return Err(FormatError::Cancelled),
+        Ok(0) if stopped.is_some() => {
+            return Err(malformed("no records", walk::place(stopped, text)));
+        }
+        Ok(_) | Err(Fault::Stop(_)) => {}
+    }
+    if let Some(stop) = stopped {
+        let what = match stop {
+            crate::chrome::scan::Stop::End => Diagnostic::Truncated,
+            crate::chrome::scan::Stop::Damaged(_) => Diagnostic::Unreadable,
+        };
+        let at = walk::place(stopped, text);
+        sink.diagnose(what, 1, &format!("reading ended at byte {at}"));
+    }
+    Ok(())
+}
+
+fn malformed(reason: &str, offset: u64) -> FormatError {
+    FormatError::Malformed {
+        reason: reason.to_owned(),
+        offset,
+    }
+}
+
+/// The argument source of a file that has been read before.
+pub fn arg_source(bytes: &SharedBytes) -> Arc<dyn ArgSource> {
+    Arc::new(args::Source::new(bytes))
+}

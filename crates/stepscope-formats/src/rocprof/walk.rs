@@ -1,0 +1,138 @@
+//! Walking JSON from front to back, into what is asked for only.
+
+use stepscope_model::Cancelled;
+
+use crate::chrome::scan::{self, Sort, Stop, Value, byte_at, skip_space};
+use crate::chrome::text::unescape;
+
+/// Why walking ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The text.
+    Stop(Stop),
+    /// The user.
+    Cancelled,
+}
+
+impl From<Stop> for Fault {
+    fn from(stop: Stop) -> Self {
+        Self::Stop(stop)
+    }
+}
+
+impl From<Cancelled> for Fault {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
+}
+
+/// Where reading ended.
+pub(super) fn place(stop: Option<Stop>, bytes: &[u8]) -> u64 {
+    match stop {
+        Some(Stop::Damaged(at)) => at as u64,
+        _ => bytes.len() as u64,
+    }
+}
+
+/// Calls `visit` with the key of each member of the object at `at` and where its value begins;
+/// `visit` returns where the value ends, and so does this.
+pub(super) fn object(
+    bytes: &[u8],
+    at: usize,
+    visit: &mut dyn FnMut(&[u8], usize) -> Result<usize, Fault>,
+) -> Result<usize, Fault> {
+    if byte_at(bytes, at)? != b'{' {
+        return Err(Stop::Damaged(at).into());
+    }
+    let mut here = skip_space(bytes, at + 1);
+    loop {
+        match byte_at(bytes, here)? {
+            b'}' => return Ok(here + 1),
+            b',' => here = skip_space(bytes, here + 1),
+            b'"' => {
+                let (key, _) = scan::string(bytes, here + 1)?;
+                let colon = skip_space(bytes, key.end + 1);
+                if byte_at(bytes, colon)? != b':' {
+                    return Err(Stop::Damaged(colon).into());
+                }
+                let end = visit(key.of(bytes), skip_space(bytes, colon + 1))?;
+                here = skip_space(bytes, end);
+            }
+            _ => return Err(Stop::Damaged(here).into()),
+        }
+    }
+}
+
+/// As [`object`], for the elements of the list at `at`. What is no list is passed over.
+pub(super) fn list(
+    bytes: &[u8],
+    at: usize,
+    visit: &mut dyn FnMut(usize) -> Result<usize, Fault>,
+) -> Result<usize, Fault> {
+    if byte_at(bytes, at)? != b'[' {
+        return skip(bytes, at);
+    }
+    let mut here = skip_space(bytes, at + 1);
+    loop {
+        match byte_at(bytes, here)? {
+            b']' => return Ok(here + 1),
+            b',' => here = skip_space(bytes, here + 1),
+            _ => here = skip_space(bytes, visit(here)?),
+        }
+    }
+}
+
+/// Passes over a value.
+pub(super) fn skip(bytes: &[u8], at: usize) -> Result<usize, Fault> {
+    Ok(value(bytes, at)?.1)
+}
+
+/// A whole value, and the byte after it.
+pub(super) fn value(bytes: &[u8], at: usize) -> Result<(Value, usize), Fault> {
+    Ok(scan::value(bytes, at)?)
+}
+
+/// The members of a small object, whole. What is no object has none.
+pub(super) fn members(
+    bytes: &[u8],
+    at: usize,
+    visit: &mut dyn FnMut(&[u8], &Value),
+) -> Result<usize, Fault> {
+    if byte_at(bytes, at)? != b'{' {
+        return skip(bytes, at);
+    }
+    object(bytes, at, &mut |key, at| {
+        let (value, end) = value(bytes, at)?;
+        visit(key, &value);
+        Ok(end)
+    })
+}
+
+/// A whole number.
+pub(super) fn whole(bytes: &[u8], value: &Value) -> Option<u64> {
+    let digits = std::str::from_utf8(value.raw(bytes)?).ok()?;
+    digits.parse().ok()
+}
+
+/// A text.
+pub(super) fn text(bytes: &[u8], value: &Value) -> Option<String> {
+    match value.sort {
+        Sort::Str { escaped } => Some(unescape(value.span.of(bytes), escaped).text.into_owned()),
+        _ => None,
+    }
+}
+
+/// The number under `key` in an object, as `handle` in `{"handle":16}`.
+pub(super) fn inner(bytes: &[u8], value: &Value, key: &[u8]) -> Option<u64> {
+    if value.sort != Sort::Object {
+        return None;
+    }
+    let mut found = None;
+    // The value was scanned whole before.
+    let _ = members(bytes, value.span.start, &mut |own, value| {
+        if own == key {
+            found = whole(bytes, value);
+        }
+    });
+    found
+}
