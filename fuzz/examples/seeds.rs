@@ -44,6 +44,8 @@ fn main() -> io::Result<()> {
         "array",
         b"[{\"ph\":\"B\",\"ts\":1,\"name\":\"a\"},{\"ph\":\"E\",\"ts\":2}]",
     )?;
+    put("rocprof", "whole", ROCPROF)?;
+    put("detect", "rocprof", ROCPROF)?;
     put("detect", "pstats", b"\xfb\x29\x03\xfa\x01a")?;
     put("pstats", "whole", &statistics())?;
     put("report_text", "simple", SIMPLE)?;
@@ -61,6 +63,17 @@ const ADVANCED: &[u8] = b"Profiler Report\nProfile stats for: a rank: 1\n  3 fun
     0.1 seconds\n\n   ncalls  tottime  percall  cumtime  percall filename:lineno(function)\n  3/2  0.1  0.1  0.1  \
     0.1 a.py:1(f)\n\nProfile stats for: records\n------  ------  ------\n  Name  Self CPU  # of Calls\n------  \
     ------  ------\n  op  1.5us  2\n------  ------  ------\nSelf CPU time total: 1.5us\n";
+
+const ROCPROF: &[u8] = br#"{"rocprofiler-sdk-tool":[{"metadata":{"node":{"hostname":"a"},"pid":1,"init_time":5,
+    "command":["b"]},"agents":[{"id":{"handle":2},"type":2,"name":"c","logical_node_type_id":0}],"strings":{
+    "buffer_records":[{"kind":"d","operations":["e","f"]}],"marker_api":[{"key":3,"value":"g"}]},
+    "kernel_symbols":[{"kernel_id":4,"kernel_name":"h","arch_vgpr_count":8}],"buffer_records":{"kernel_dispatch":[
+    {"kind":0,"operation":1,"thread_id":1,"correlation_id":{"internal":6},"start_timestamp":7,"end_timestamp":9,
+    "dispatch_info":{"agent_id":{"handle":2},"queue_id":{"handle":1},"kernel_id":4,"workgroup_size":{"x":8,"y":1,"z":1},
+    "grid_size":{"x":64,"y":1,"z":1}}}],"hip_api":[{"kind":0,"operation":1,"thread_id":1,"correlation_id":
+    {"internal":6},"start_timestamp":6,"end_timestamp":7}],"marker_api":[{"correlation_id":{"internal":3},
+    "thread_id":1,"start_timestamp":5,"end_timestamp":9}],"memory_copy":[{"kind":0,"operation":0,
+    "start_timestamp":8,"end_timestamp":9,"dst_agent_id":{"handle":2},"bytes":16}]}}]}"#;
 
 /// A function that calls itself.
 fn statistics() -> Vec<u8> {

@@ -689,3 +689,6 @@ pub fn uses_tensor_cores(name: &str) -> bool {
     ];
     PARTS.iter().any(|part| name.contains(part)) || (name.contains("Cijk_") && name.contains("_MI"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -337,6 +337,50 @@ mod tests {
     }
 
     #[test]
+    fn memory_is_that_of_the_device_where_it_is_recorded() {
+        use crate::memory::Record;
+        use stepscope_store::EventId;
+        let record = |at: i64, allocator: usize, in_use: i64, stack: i64| Record {
+            at: Time::from_ps(at),
+            event: EventId(0),
+            allocator,
+            bytes: 1,
+            in_use,
+            reserved: None,
+            stack,
+            op: 0,
+            freed: None,
+            tracked: false,
+        };
+        let allocator = |device: Option<u32>, records: &[u32]| Allocator {
+            device,
+            records: records.to_vec(),
+            ..Allocator::default()
+        };
+        let memory = Memory {
+            allocators: vec![allocator(None, &[0]), allocator(Some(1), &[1, 2, 3])],
+            records: vec![
+                record(5, 0, 7, 0),
+                record(10, 1, 100, 0),
+                record(20, 1, 300, 50),
+                record(30, 1, 200, 0),
+            ],
+            ..Memory::default()
+        };
+        let peak = |device: u32, from: i64, to: i64| {
+            let range = Time::from_ps(from)..Time::from_ps(to);
+            let own = allocators(&memory, 0, Some(device));
+            let peaks = own.iter().filter_map(|own| memory.peak_in(own, &range));
+            peaks.max()
+        };
+        assert_eq!(peak(1, 0, 40), Some(350), "with what programs reserve");
+        assert_eq!(peak(1, 12, 15), Some(100), "from before");
+        assert_eq!(peak(1, 25, 40), Some(350), "still in use at the begin");
+        assert_eq!(peak(1, 0, 10), None);
+        assert_eq!(peak(0, 0, 40), Some(7), "the host's, for want of its own");
+    }
+
+    #[test]
     fn medians_of_nothing_and_of_even_numbers() {
         assert_eq!(median(std::iter::empty()), None);
         let values = [4, 1, 3, 2].map(Dur::from_ps);

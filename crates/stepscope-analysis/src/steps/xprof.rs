@@ -153,3 +153,112 @@ fn of_device(
     }
     keep(open);
 }
+
+#[cfg(test)]
+mod tests {
+    use stepscope_model::{
+        Epoch, EventSink as _, FlowDirection, FlowKey, SliceFlow, SliceIn, TrackPatch,
+    };
+    use stepscope_store::{FileSpec, TraceBuilder};
+
+    use super::*;
+    use crate::steps::steps;
+
+    const US: i64 = 1_000_000;
+
+    /// Two steps of 9 ms, 10 ms apart, and device work: begin, length, and whether its launch is
+    /// known, which is 1 ms earlier.
+    fn lengths_of(format: &str, work: &[(i64, i64, bool)]) -> Vec<Option<i64>> {
+        let mut builder = TraceBuilder::new();
+        let mut sink = builder.file(FileSpec {
+            format: format.to_owned(),
+            ..FileSpec::default()
+        });
+        sink.epoch(Epoch::default());
+        let (host, device) = (sink.track("main"), sink.track("gpu/7"));
+        sink.describe(
+            device,
+            TrackPatch {
+                kind: Some(TrackKind::DeviceQueue),
+                device: Some(0),
+                ..TrackPatch::default()
+            },
+        );
+        let [train, call, kernel, flows] =
+            ["train", "cuLaunchKernel", "gemm", "launch"].map(|name| sink.name(name));
+        let slice = |start: i64, us: i64, name| SliceIn {
+            start: Time::from_ps(start * US),
+            dur: Dur::from_ps(us * US),
+            name,
+            ..SliceIn::default()
+        };
+        for step in 0..2 {
+            let mark = slice(step * 10_000, 9_000, train);
+            sink.slice(
+                host,
+                SliceIn {
+                    step: Some(step),
+                    ..mark
+                },
+            );
+        }
+        for (id, (start, us, launched)) in (0_u64..).zip(work) {
+            let end = |direction| SliceFlow {
+                key: FlowKey {
+                    category: flows,
+                    id,
+                },
+                direction,
+            };
+            let (from, to) = ([end(FlowDirection::Out)], [end(FlowDirection::In)]);
+            let work = slice(*start, *us, kernel);
+            if *launched {
+                let call = slice(*start - 1_000, 10, call);
+                sink.slice(
+                    host,
+                    SliceIn {
+                        flows: &from,
+                        ..call
+                    },
+                );
+                sink.slice(device, SliceIn { flows: &to, ..work });
+            } else {
+                sink.slice(device, work);
+            }
+        }
+        builder.add(sink);
+        let trace = builder.finish();
+        let cancel = Cancel::default();
+        let devices = Devices::of(&trace, &cancel).unwrap();
+        let found = lengths(&trace, &devices, &steps(&trace), &cancel).unwrap();
+        found
+            .into_iter()
+            .map(|length| length.map(|length| length.ps() / US))
+            .collect()
+    }
+
+    #[test]
+    fn a_step_of_a_gpu_reaches_over_what_nobody_claims() {
+        // As in XProf's synthetic example: from 2 to 11.75 ms, from 12 to 18.5 ms.
+        let work = [
+            (1_500, 250, false),
+            (2_000, 6_500, true),
+            (11_500, 250, false),
+            (12_000, 6_500, true),
+        ];
+        assert_eq!(lengths_of("xspace", &work), [Some(9_750), Some(6_500)]);
+        assert_eq!(
+            lengths_of("chrome-json", &work),
+            [None, None],
+            "XProf does not read it"
+        );
+    }
+
+    #[test]
+    fn without_device_work_the_marker_counts() {
+        assert_eq!(lengths_of("xspace", &[]), [Some(9_000), Some(9_000)]);
+        // Of the second step none is known.
+        let first = [(2_000, 500, true)];
+        assert_eq!(lengths_of("xspace", &first), [Some(500), Some(9_000)]);
+    }
+}

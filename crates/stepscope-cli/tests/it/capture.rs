@@ -149,7 +149,7 @@ fn both_shapes(port: u16) {
         "{first}"
     );
     assert!(
-        first.contains(" events, ") && first.ends_with("KiB)"),
+        first.contains(" events, ") && first.ends_with("B)"),
         "{first}"
     );
     assert_eq!(second, format!("look at it: stepscope {}", logs.display()));

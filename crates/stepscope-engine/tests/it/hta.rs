@@ -263,3 +263,44 @@ fn rates_of_copies_equal_hta() {
     }
     assert!(compared >= 5, "{compared}");
 }
+
+#[test]
+fn the_temporal_breakdown_equals_hta() {
+    let Some(folder) = traces::folder() else {
+        return;
+    };
+    let run = first(&folder.join("torch_multirank/dlrm8"));
+    let cancel = Cancel::default();
+    let devices = Devices::of(&run.trace, &cancel).unwrap();
+    let truth = folder.join("torch_multirank/dlrm8.truth/hta");
+    let rows = traces::csv(&truth.join("hta_temporal_breakdown.csv"));
+    let overlaps = traces::csv(&truth.join("hta_comm_comp_overlap.csv"));
+    assert_eq!((rows.len(), overlaps.len(), devices.list.len()), (8, 8, 8));
+    for ((device, row), overlap) in devices.list.iter().zip(&rows).zip(&overlaps) {
+        let times = devices
+            .times_in(device, device.span.clone(), &cancel)
+            .unwrap();
+        let all = times.range.as_ns_f64();
+        let other = times.busy().as_ns_f64() - times.compute().as_ns_f64();
+        for (kind, ns) in [
+            ("idle", times.idle().as_ns_f64()),
+            ("compute", times.compute().as_ns_f64()),
+            ("non_compute", other),
+        ] {
+            assert!(
+                (ns / 1e3 - value(&row[&format!("{kind}_time(us)")])).abs() < 1e-9,
+                "{kind} of {row:?}: {ns}"
+            );
+            // Two digits; it keeps what was rounded apart, so the last one may be off.
+            let theirs = value(&row[&format!("{kind}_time_pctg")]);
+            assert!(
+                (ns / all * 100.0 - theirs).abs() < 0.0151,
+                "{kind} of {row:?}"
+            );
+        }
+        assert!((all / 1e3 - value(&row["kernel_time(us)"])).abs() < 1e-9);
+        let hidden = times.hidden_communication().as_ns_f64() / times.communication().as_ns_f64();
+        let theirs = value(&overlap["comp_comm_overlap_pctg"]);
+        assert!((hidden * 100.0 - theirs).abs() < 0.0051, "{overlap:?}");
+    }
+}

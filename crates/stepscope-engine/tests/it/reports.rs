@@ -8,6 +8,7 @@ use serde_json::Value;
 use stepscope_engine::Run;
 use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::analysis::reports::{self, KINDS, Options};
+use stepscope_model::Dur;
 
 use crate::traces::{below, folder, open};
 
@@ -59,7 +60,7 @@ fn every_report_of_every_trace_is_whole() {
                         continue;
                     }
                     assert_ne!(found["sentence"], "", "{what}");
-                    assert!(!found.to_string().contains("NaN"), "{what}");
+                    is_plain(&found, &what);
                     let keys: Vec<&str> = found["columns"]
                         .as_array()
                         .unwrap()
@@ -74,6 +75,69 @@ fn every_report_of_every_trace_is_whole() {
         }
     }
     assert!(seen > 90, "only {seen} runs were opened");
+}
+
+/// No text says `NaN` or `inf`; numbers that are none are empty in JSON, and there they are counted
+/// as missing by those who read them.
+fn is_plain(value: &Value, what: &str) {
+    match value {
+        Value::String(text) => {
+            let words = text.split(|letter: char| !letter.is_alphanumeric());
+            // Names of functions and operations are the program's own.
+            let mut words = words.filter(|_| text.len() < 200);
+            assert!(
+                !words.any(|word| word == "NaN" || word == "inf"),
+                "{what}: {text}"
+            );
+        }
+        Value::Array(values) => values.iter().for_each(|value| is_plain(value, what)),
+        Value::Object(fields) => fields.values().for_each(|value| is_plain(value, what)),
+        _ => {}
+    }
+}
+
+/// Ranges in which nothing is, that have no length, or that cut everything in pieces.
+#[test]
+fn every_report_of_any_range_is_whole() {
+    let Some(folder) = folder() else { return };
+    let mut seen = 0;
+    for path in files(&folder) {
+        // Of the large ones others of the same writer stand for all.
+        if std::fs::metadata(&path).unwrap().len() > 300_000 {
+            continue;
+        }
+        for run in open(&path) {
+            let span = run.trace.span();
+            let at = |share: i64| {
+                let length = span.end.since(span.start).ps();
+                span.start.saturating_add(Dur::from_ps(length / 8 * share))
+            };
+            let ranges = [
+                at(3)..at(3),
+                at(3)..at(3).saturating_add(Dur::from_ps(1)),
+                at(3)..at(5),
+                at(20)..at(30),
+            ];
+            for kind in KINDS {
+                for range in &ranges {
+                    let options = Options {
+                        range: Some(range.clone()),
+                        ..Options::default()
+                    };
+                    let what = format!("{} of {} in {range:?}", kind.name, path.display());
+                    let made = reports::make(&run.trace, kind.name, &options, &Cancel::default());
+                    let found = serde_json::to_value(made.unwrap()).unwrap();
+                    is_plain(&found, &what);
+                    for share in found["rows"].as_array().into_iter().flatten() {
+                        let share = share["share"].as_f64().unwrap_or(0.0);
+                        assert!(share.is_finite() && share >= -1e-9, "{what}");
+                    }
+                    seen += 1;
+                }
+            }
+        }
+    }
+    assert!(seen > 2_000, "only {seen} reports were made");
 }
 
 #[test]

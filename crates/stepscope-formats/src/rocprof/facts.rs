@@ -5,6 +5,9 @@ use rustc_hash::FxHashMap;
 use super::walk::{self, Fault};
 use crate::chrome::scan::skip_space;
 
+/// Most processes of a file; others are passed over.
+const MAX_PROCESSES: usize = 4_096;
+
 /// A device, or the host's processor.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Agent {
@@ -52,11 +55,13 @@ pub(super) fn read(bytes: &[u8]) -> (Vec<Process>, Result<(), Fault>) {
             return walk::skip(bytes, at);
         }
         walk::list(bytes, at, &mut |at| {
-            found.push(Process::default());
-            match found.last_mut() {
-                Some(process) if bytes.get(at) == Some(&b'{') => process.read(bytes, at),
-                _ => walk::skip(bytes, at),
+            if bytes.get(at) != Some(&b'{') || found.len() >= MAX_PROCESSES {
+                return walk::skip(bytes, at);
             }
+            let mut process = Process::default();
+            let read = process.read(bytes, at);
+            found.push(process);
+            read
         })
     });
     (found, walked.map(|_| ()))

@@ -115,7 +115,7 @@ pub(super) fn pour<S: EventSink>(
         unix_ns: None,
     });
     context.advance(0)?;
-    let mut poured = 0;
+    let mut count = 0;
     let mut outcome = Ok(());
     for process in processes {
         facts(process, sink);
@@ -135,7 +135,7 @@ pub(super) fn pour<S: EventSink>(
         if let Some(at) = process.records {
             outcome = pourer.records(at).map(|_| ());
         }
-        poured += pourer.tally.poured;
+        count += pourer.tally.poured;
         pourer.tally.tell(sink);
         if outcome.is_err() {
             break;
@@ -143,7 +143,7 @@ pub(super) fn pour<S: EventSink>(
     }
     match outcome {
         Err(Fault::Cancelled) => Err(Fault::Cancelled),
-        _ => Ok(poured),
+        _ => Ok(count),
     }
 }
 

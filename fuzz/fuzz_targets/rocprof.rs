@@ -1,0 +1,8 @@
+//! The reader of rocprofv3's JSON: see `stepscope_fuzz::check`.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use stepscope_formats::Format;
+
+fuzz_target!(|bytes: &[u8]| stepscope_fuzz::check(Format::RocprofJson, bytes));
