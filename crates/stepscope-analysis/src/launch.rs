@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use stepscope_model::{ArgValue, Cancelled, NameId, TrackId, TrackKind};
+use stepscope_model::{ArgValue, Cancelled, Dur, NameId, TrackId, TrackKind};
 use stepscope_store::{EventId, Trace};
 
 use crate::device::Devices;
@@ -57,8 +57,41 @@ impl Launches {
         for (track, _, links) in found {
             launches.by_track.entry(track).or_default().extend(links);
         }
+        let doubtful = launches.take_doubtful(trace);
         launches.by_number(trace, devices, cancel)?;
+        for (track, index, link) in doubtful {
+            if let Some(place) = launches.place(track, index)
+                && *place == NONE
+            {
+                *place = link;
+            }
+        }
         Ok(launches)
+    }
+
+    /// Takes out links from slices without length that launch nothing: writers with clocks of whole
+    /// microseconds put them at the moment at which the launch beside them begins.
+    fn take_doubtful(&mut self, trace: &Trace) -> Vec<(TrackId, usize, u32)> {
+        let mut found = Vec::new();
+        for (track, links) in &mut self.by_track {
+            for (index, link) in links.iter_mut().enumerate() {
+                let Some((on, at)) = trace.place_of_slice(EventId(*link)) else {
+                    continue;
+                };
+                let slices = trace.slices(on);
+                let empty = slices.dur.get(at).is_some_and(|dur| *dur == Dur::ZERO);
+                let name = slices.name.get(at).filter(|_| empty);
+                if name.is_some_and(|name| !launches_work(trace.name(*name))) {
+                    found.push((*track, index, *link));
+                    *link = NONE;
+                }
+            }
+        }
+        found
+    }
+
+    fn place(&mut self, track: TrackId, index: usize) -> Option<&mut u32> {
+        self.by_track.get_mut(&track)?.get_mut(index)
     }
 
     /// The launch of a slice.
@@ -132,11 +165,7 @@ impl Launches {
                 },
             )?;
             for (track, index, call) in linked.into_iter().flatten() {
-                if let Some(link) = self
-                    .by_track
-                    .get_mut(&track)
-                    .and_then(|links| links.get_mut(index))
-                {
+                if let Some(link) = self.place(track, index) {
                     *link = call;
                 }
             }

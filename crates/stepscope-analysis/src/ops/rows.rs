@@ -196,9 +196,10 @@ impl Draft {
             self.category = other.category;
             self.sums.kind = other.sums.kind;
         }
-        for (hlo_op, count) in other.by_hlo {
+        // Sums: the order of the entries makes no difference.
+        other.by_hlo.into_iter().for_each(|(hlo_op, count)| {
             *self.by_hlo.entry(hlo_op).or_default() += count;
-        }
+        });
         let (mine, others) = (&mut self.sums, &mut other.sums);
         mine.count += others.count;
         mine.total_ps += others.total_ps;

@@ -29,7 +29,7 @@ use crate::launch::Launches;
 use crate::parallel::Cancel;
 
 /// The length that XProf gives each step, in their order. `None` for steps that it does not know
-/// (of other files than XSpaces, derived ones, unfinished ones).
+/// (of other files than `XSpace`s, derived ones, unfinished ones).
 pub fn lengths(
     trace: &Trace,
     devices: &Devices<'_>,

@@ -230,7 +230,7 @@ impl<S: EventSink> Pourer<'_, S> {
                 }
                 let (record, end) = Record::read(bytes, at)?;
                 self.record(&record, at, category, category_name);
-                if self.tally.poured % OFTEN == 0 {
+                if self.tally.poured.is_multiple_of(OFTEN) {
                     self.context.advance((end.max(done) - done) as u64)?;
                     done = end;
                 }
@@ -315,12 +315,11 @@ impl<S: EventSink> Pourer<'_, S> {
             return *name;
         }
         let symbol = self.process.kernels.get(&kernel);
-        let name = match symbol.filter(|symbol| !symbol.name.is_empty()) {
-            Some(symbol) => self.sink.name(&symbol.name),
-            None => {
-                self.tally.no_name += 1;
-                self.sink.name(&format!("kernel {kernel}"))
-            }
+        let name = if let Some(symbol) = symbol.filter(|symbol| !symbol.name.is_empty()) {
+            self.sink.name(&symbol.name)
+        } else {
+            self.tally.no_name += 1;
+            self.sink.name(&format!("kernel {kernel}"))
         };
         self.kernels.insert(kernel, name);
         name
@@ -337,12 +336,11 @@ impl<S: EventSink> Pourer<'_, S> {
             .and_then(|kind| self.process.operations.get(kind))
             .and_then(|names| names.get(usize::try_from(record.operation).ok()?))
             .filter(|name| !name.is_empty());
-        match named {
-            Some(name) => self.sink.name(name),
-            None => {
-                self.tally.no_name += 1;
-                self.sink.name(&format!("{category} {}", record.operation))
-            }
+        if let Some(name) = named {
+            self.sink.name(name)
+        } else {
+            self.tally.no_name += 1;
+            self.sink.name(&format!("{category} {}", record.operation))
         }
     }
 

@@ -34,13 +34,12 @@ pub(super) fn place(stop: Option<Stop>, bytes: &[u8]) -> u64 {
     }
 }
 
+/// Where a part of the text ends, or why that cannot be told.
+pub(super) type End = Result<usize, Fault>;
+
 /// Calls `visit` with the key of each member of the object at `at` and where its value begins;
 /// `visit` returns where the value ends, and so does this.
-pub(super) fn object(
-    bytes: &[u8],
-    at: usize,
-    visit: &mut dyn FnMut(&[u8], usize) -> Result<usize, Fault>,
-) -> Result<usize, Fault> {
+pub(super) fn object(bytes: &[u8], at: usize, visit: &mut dyn FnMut(&[u8], usize) -> End) -> End {
     if byte_at(bytes, at)? != b'{' {
         return Err(Stop::Damaged(at).into());
     }
@@ -64,11 +63,7 @@ pub(super) fn object(
 }
 
 /// As [`object`], for the elements of the list at `at`. What is no list is passed over.
-pub(super) fn list(
-    bytes: &[u8],
-    at: usize,
-    visit: &mut dyn FnMut(usize) -> Result<usize, Fault>,
-) -> Result<usize, Fault> {
+pub(super) fn list(bytes: &[u8], at: usize, visit: &mut dyn FnMut(usize) -> End) -> End {
     if byte_at(bytes, at)? != b'[' {
         return skip(bytes, at);
     }
@@ -83,7 +78,7 @@ pub(super) fn list(
 }
 
 /// Passes over a value.
-pub(super) fn skip(bytes: &[u8], at: usize) -> Result<usize, Fault> {
+pub(super) fn skip(bytes: &[u8], at: usize) -> End {
     Ok(value(bytes, at)?.1)
 }
 
@@ -93,11 +88,7 @@ pub(super) fn value(bytes: &[u8], at: usize) -> Result<(Value, usize), Fault> {
 }
 
 /// The members of a small object, whole. What is no object has none.
-pub(super) fn members(
-    bytes: &[u8],
-    at: usize,
-    visit: &mut dyn FnMut(&[u8], &Value),
-) -> Result<usize, Fault> {
+pub(super) fn members(bytes: &[u8], at: usize, visit: &mut dyn FnMut(&[u8], &Value)) -> End {
     if byte_at(bytes, at)? != b'{' {
         return skip(bytes, at);
     }
