@@ -73,7 +73,8 @@ impl Launches {
     /// microseconds put them at the moment at which the launch beside them begins.
     fn take_doubtful(&mut self, trace: &Trace) -> Vec<(TrackId, usize, u32)> {
         let mut found = Vec::new();
-        for (track, links) in &mut self.by_track {
+        // Each is put back by its place: the order makes no difference.
+        self.by_track.iter_mut().for_each(|(track, links)| {
             for (index, link) in links.iter_mut().enumerate() {
                 let Some((on, at)) = trace.place_of_slice(EventId(*link)) else {
                     continue;
@@ -86,7 +87,7 @@ impl Launches {
                     *link = NONE;
                 }
             }
-        }
+        });
         found
     }
 

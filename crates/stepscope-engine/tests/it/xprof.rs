@@ -1,6 +1,11 @@
 //! Every number that XProf gives for the XSpace files of the folder of real traces, and for two
 //! synthetic ones beside it, against ours.
 
+#![allow(
+    clippy::float_cmp,
+    reason = "counts are whole numbers, in XProf's tables too"
+)]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
