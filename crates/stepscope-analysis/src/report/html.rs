@@ -320,8 +320,8 @@ fn shown_cell(cell: &Cell, unit: Unit) -> String {
 
 fn shown_number(number: f64, whole: Option<i64>, unit: Unit) -> String {
     match unit {
-        Unit::Ns => super::duration(number).replace(" us", " µs"),
-        Unit::Us => super::duration(number * 1e3).replace(" us", " µs"),
+        Unit::Ns => super::duration(number),
+        Unit::Us => super::duration(number * 1e3),
         Unit::Bytes => super::bytes(number),
         Unit::BytesPerSecond => format!("{}/s", super::bytes(number)),
         Unit::Share => super::share(number),
