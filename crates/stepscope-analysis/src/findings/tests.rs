@@ -179,7 +179,7 @@ fn a_slow_rank_is_found() {
     let found = |work| {
         let trace = two_ranks(work);
         let survey = Survey::of(&trace, None, &Cancel::default()).unwrap();
-        findings(&survey, &Cancel::default()).unwrap()
+        findings(&survey, &Memory::default(), &Cancel::default()).unwrap()
     };
     // 50 us of work where the median (of two, the lower one) is 30: twice 20 us.
     let slow = found([30, 50]);

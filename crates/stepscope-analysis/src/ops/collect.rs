@@ -459,7 +459,10 @@ impl<'a> Worker<'a> {
         let split = self.query.split != Split::None;
         let mut verdict = class::verdict(by, track, text, category, kind);
         if verdict == Verdict::IfLong {
-            verdict = if operation_of(&self.read(event)).is_some() {
+            // As below, the first slice on the track decides.
+            let first = line.first(self.trace.name_count(), name);
+            let tag = first.map(|first| self.read(line.slices.id(first)));
+            verdict = if tag.as_ref().and_then(operation_of).is_some() {
                 Verdict::IfLong
             } else if class::tensorflow(text, category).is_some() {
                 Verdict::Yes
@@ -481,7 +484,8 @@ impl<'a> Worker<'a> {
                 // Only names without a category come here; their first slice on the track decides.
                 let first = line.first(self.trace.name_count(), name);
                 let tag = first.map(|first| self.read(line.slices.id(first)));
-                let tag = tag.unwrap_or_default();
+                let mut tag = tag.unwrap_or_default();
+                tag.long_name = None;
                 // Host calls that launch an operation name it too; only what bears its name runs it.
                 let own = hlo::name_and_opcode(text).0;
                 if tag.hlo_op.as_deref() == Some(own) {
