@@ -270,7 +270,11 @@ fn every_framework_operation_is_that_of_xprof() {
                 number(&row["total_self_time"]),
                 &what,
             );
-            assert_eq!(mine["category"], row["type"], "{what}");
+            // It knows no type where the colon behind the operation is missing.
+            assert!(
+                mine["category"] == row["type"] || row["type"] == "Unknown",
+                "{what}"
+            );
             let theirs = if device {
                 on_device += 1;
                 number(&row["device_total_self_time_percent"])
