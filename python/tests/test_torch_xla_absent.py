@@ -220,7 +220,7 @@ class Scopes(unittest.TestCase):
         with xp.Trace("x"):
             self.assertEqual(self.stack(), [])
 
-    def test_labels_reach_a_foreign_capture_only_when_ours_does_not_record(self):
+    def test_labels_reach_a_foreign_capture_unless_ours_runs_it(self):
         self.debug = False
         self.trace_me.level = 2
         with xp.StepTrace("train", step_num=7):
@@ -230,7 +230,11 @@ class Scopes(unittest.TestCase):
         self.seen.clear()
         options = stepscope.ProfileOptions(python_tracer_level=0)
         with tempfile.TemporaryDirectory() as folder, stepscope.trace(folder, options=options, sources=[]):
-            with xp.Trace("ours"):
+            with xp.Trace("both"):
+                pass
+            self.assertEqual(self.seen, [("both", {}), "end"])
+            self.seen.clear()
+            with mock.patch("stepscope._sources.xla_is_ours", new=True), xp.Trace("ours"):
                 pass
         self.assertEqual(self.seen, [])
 
