@@ -89,6 +89,13 @@ fn close(ours_ns: f64, theirs_us: f64, what: &str) {
     );
 }
 
+/// Total and self time of an operation, as XProf has them.
+fn same_times(mine: &Value, row: &BTreeMap<String, Value>, what: &str) {
+    for (ours, theirs) in [("total_ns", "total_time"), ("self_ns", "total_self_time")] {
+        close(on_device_clock(mine, ours), number(&row[theirs]), what);
+    }
+}
+
 /// XProf sums the device's own clock where there is one; nothing nests there.
 fn on_device_clock(row: &Value, key: &str) -> f64 {
     match &row["device_clock_ns"] {
@@ -199,16 +206,7 @@ fn every_hlo_operation_is_that_of_xprof() {
                 number(&row["occurrences"]),
                 "{what}"
             );
-            close(
-                on_device_clock(mine, "total_ns"),
-                number(&row["total_time"]),
-                &what,
-            );
-            close(
-                on_device_clock(mine, "self_ns"),
-                number(&row["total_self_time"]),
-                &what,
-            );
+            same_times(mine, row, &what);
             let theirs = number(&row["total_self_time"]) / all;
             assert!((share(mine) - theirs).abs() < 1e-5, "{what}");
             assert_eq!(mine["category"], row["category"], "{what}");
@@ -260,16 +258,7 @@ fn every_framework_operation_is_that_of_xprof() {
             };
             assert_eq!(count, theirs, "{what}");
             assert!(count * 2.0 >= number(&row["occurrences"]), "{what}");
-            close(
-                on_device_clock(mine, "total_ns"),
-                number(&row["total_time"]),
-                &what,
-            );
-            close(
-                on_device_clock(mine, "self_ns"),
-                number(&row["total_self_time"]),
-                &what,
-            );
+            same_times(mine, row, &what);
             // It knows no type where the colon behind the operation is missing.
             assert!(
                 mine["category"] == row["type"] || row["type"] == "Unknown",
