@@ -8,8 +8,23 @@ import { bindAddressBar } from './address-bar.ts';
 import { bindKeyboard } from './keyboard.ts';
 import { bindLiveData } from './live-data.ts';
 import { Shell } from './shell.tsx';
-import './style.css';
-import './report-pages.css';
+// In this order: later sheets refine earlier ones.
+import './style/base.css';
+import './style/controls.css';
+import './style/frame.css';
+import './style/combo-box.css';
+import './style/dialogs.css';
+import './style/capture.css';
+import './style/notices.css';
+import './style/states.css';
+import './style/runs.css';
+import './style/tables.css';
+import './style/timeline.css';
+import './style/drawer.css';
+import './style/motion.css';
+import './style/report-pages.css';
+import './style/charts.css';
+import './style/reports.css';
 
 const root = document.getElementById('app');
 if (root === null) throw new Error('the page has no element "app"');
