@@ -16,6 +16,7 @@ from recorded import record, run_python
 
 import stepscope
 import stepscope.torch_xla as xp
+from stepscope import _core
 
 
 class Labels(unittest.TestCase):
@@ -154,8 +155,10 @@ class Scopes(unittest.TestCase):
         module.sync = sync
         self.debug = True
         self.enterContext(mock.patch.dict(sys.modules, {"torch_xla": module}))
-        self.enterContext(mock.patch.object(xp, "_names_operations", xp._NotThere()))
-        self.enterContext(mock.patch.object(xp, "_xla_level", xp._Never()))
+        self.enterContext(mock.patch.multiple(xp, _names_operations=None, _xla_level=None))
+        # It is looked for anew, and so it is when the stand-in has gone.
+        _core.forget_xla()
+        self.addCleanup(_core.forget_xla)
 
     if sys.version_info < (3, 11):
 

@@ -43,9 +43,9 @@ pub(crate) struct Annotation {
 /// Adds the two types to the module.
 pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
-    let trace = make_type(py, c"stepscope._core.Trace", texts::TRACE, new_span, None)?;
+    let trace = make_type(py, c"stepscope._core.Trace", texts::TRACE, new_span, &[])?;
     let name = c"stepscope._core.StepTrace";
-    let step = make_type(py, name, texts::STEP_TRACE, new_step, Some(&trace))?;
+    let step = make_type(py, name, texts::STEP_TRACE, new_step, &[&trace])?;
     module.add("Trace", trace)?;
     module.add("StepTrace", step)
 }
@@ -61,9 +61,9 @@ fn make_type<'py>(
     name: &'static CStr,
     text: &'static CStr,
     new: New,
-    base: Option<&Bound<'py, PyAny>>,
+    bases: &[&Bound<'py, PyAny>],
 ) -> PyResult<Bound<'py, PyAny>> {
-    make_type_with(py, name, text, new, base, &[])
+    make_type_with(py, name, text, new, bases, &[])
 }
 
 /// Makes a type, with more slots.
@@ -72,7 +72,7 @@ pub(crate) fn make_type_with<'py>(
     name: &'static CStr,
     text: &'static CStr,
     new: New,
-    base: Option<&Bound<'py, PyAny>>,
+    bases: &[&Bound<'py, PyAny>],
     more: &[ffi::PyType_Slot],
 ) -> PyResult<Bound<'py, PyAny>> {
     let mut slots = vec![
@@ -80,12 +80,12 @@ pub(crate) fn make_type_with<'py>(
         slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
         slot(ffi::Py_tp_doc, text.as_ptr().cast_mut().cast()),
     ];
-    if base.is_none() {
+    if bases.is_empty() {
         let methods = Methods {
             enter,
             exit,
             set_metadata,
-            is_enabled,
+            is_enabled: IsEnabled::Plain(is_enabled),
         };
         // Lives as long as the type: for ever.
         let getters: &'static mut [ffi::PyGetSetDef] = Box::leak(Box::new(getters()));
@@ -104,9 +104,10 @@ pub(crate) fn make_type_with<'py>(
         flags: u32::try_from(flags)?,
         slots: slots.as_mut_ptr(),
     };
-    let bases = match base {
-        Some(base) => PyTuple::new(py, [base])?.into_ptr(),
-        None => ptr::null_mut(),
+    let bases = if bases.is_empty() {
+        ptr::null_mut()
+    } else {
+        PyTuple::new(py, bases)?.into_ptr()
     };
     // SAFETY: the spec is complete and its tables live for ever; `bases` is a tuple of ours or null.
     unsafe {
@@ -116,7 +117,7 @@ pub(crate) fn make_type_with<'py>(
     }
 }
 
-fn slot(number: c_int, function: *mut c_void) -> ffi::PyType_Slot {
+pub(crate) fn slot(number: c_int, function: *mut c_void) -> ffi::PyType_Slot {
     ffi::PyType_Slot {
         slot: number,
         pfunc: function,
@@ -128,7 +129,41 @@ pub(crate) struct Methods {
     pub(crate) enter: ffi::PyCFunction,
     pub(crate) exit: ffi::PyCFunctionFast,
     pub(crate) set_metadata: ffi::PyCFunctionWithKeywords,
-    pub(crate) is_enabled: ffi::PyCFunction,
+    pub(crate) is_enabled: IsEnabled,
+}
+
+/// `is_enabled`, a static method.
+pub(crate) enum IsEnabled {
+    /// It takes nothing.
+    Plain(ffi::PyCFunction),
+    /// It takes a level.
+    OfLevel(ffi::PyCFunctionWithKeywords),
+}
+
+impl IsEnabled {
+    fn definition(&self) -> ffi::PyMethodDef {
+        let (ml_meth, ml_flags, text) = match *self {
+            Self::Plain(function) => {
+                let function = ffi::PyMethodDefPointer {
+                    PyCFunction: function,
+                };
+                (function, ffi::METH_NOARGS, texts::IS_ENABLED)
+            }
+            Self::OfLevel(function) => {
+                let function = ffi::PyMethodDefPointer {
+                    PyCFunctionWithKeywords: function,
+                };
+                let flags = ffi::METH_VARARGS | ffi::METH_KEYWORDS;
+                (function, flags, texts::IS_ENABLED_OF_LEVEL)
+            }
+        };
+        ffi::PyMethodDef {
+            ml_name: c"is_enabled".as_ptr(),
+            ml_meth,
+            ml_flags: ml_flags | ffi::METH_STATIC,
+            ml_doc: text.as_ptr(),
+        }
+    }
 }
 
 impl Methods {
@@ -159,14 +194,7 @@ impl Methods {
                 ml_flags: ffi::METH_VARARGS | ffi::METH_KEYWORDS,
                 ml_doc: texts::SET_METADATA.as_ptr(),
             },
-            ffi::PyMethodDef {
-                ml_name: c"is_enabled".as_ptr(),
-                ml_meth: ffi::PyMethodDefPointer {
-                    PyCFunction: self.is_enabled,
-                },
-                ml_flags: ffi::METH_NOARGS | ffi::METH_STATIC,
-                ml_doc: texts::IS_ENABLED.as_ptr(),
-            },
+            self.is_enabled.definition(),
             ffi::PyMethodDef::zeroed(),
         ]));
         slot(ffi::Py_tp_methods, table.as_mut_ptr().cast())
@@ -375,7 +403,8 @@ pub(crate) unsafe extern "C" fn enter(
     object: *mut ffi::PyObject,
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    if stepscope::span::is_wanted() {
+    // The one word tells for both kinds that nobody wants anything.
+    if stepscope::span::is_step_wanted() {
         // SAFETY: see `new_span`.
         unsafe { enter_on(object.cast()) };
     }
@@ -383,8 +412,12 @@ pub(crate) unsafe extern "C" fn enter(
     unsafe { ffi::Py_NewRef(object) }
 }
 
-/// `__enter__` while recording.
+/// `__enter__` while something is wanted: spans, or only steps.
 unsafe fn enter_on(annotation: *mut Annotation) {
+    // SAFETY: by the caller.
+    if !unsafe { is_step(annotation) } && !stepscope::span::is_wanted() {
+        return;
+    }
     // SAFETY: called from the interpreter, which holds the lock.
     let py = unsafe { Python::assume_attached() };
     threads::greet(py);
@@ -615,6 +648,21 @@ unsafe extern "C" fn call(
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: see `new_span`.
+    unsafe { call_with(object, args, keywords, "stepscope._decorate") }
+}
+
+/// The decorator: the function `decorate` of a module of ours, given the type, the name, the keywords and
+/// the function.
+///
+/// # Safety
+/// As for a type's slot for calls.
+pub(crate) unsafe fn call_with(
+    object: *mut ffi::PyObject,
+    args: *mut ffi::PyObject,
+    keywords: *mut ffi::PyObject,
+    module: &str,
+) -> *mut ffi::PyObject {
+    // SAFETY: by the caller.
     let result = unsafe {
         let py = Python::assume_attached();
         let annotation = object.cast::<Annotation>();
@@ -626,7 +674,7 @@ unsafe extern "C" fn call(
         let alone = args.len() == 1 && (keywords.is_null() || ffi::PyDict_Size(keywords) == 0);
         let result = if alone {
             args.get_item(0).and_then(|function| {
-                py.import("stepscope._decorate")?
+                py.import(module)?
                     .getattr("decorate")?
                     .call1((class, name, metadata, function))
             })

@@ -6,8 +6,8 @@
 //!               -> stepscope (the recorder), stepscope-engine (reading), stepscope-cli (the command)
 //! ```
 //!
-//! Reading order: this file, `annotation` (`mirror`: also into jaxlib's recorder; `pjrt`:
-//! ours as a part of jaxlib's captures), `values`, `threads`, `session`, `calls`, `call_stats`,
+//! Reading order: this file, `annotation` (`mirror`: also into jaxlib's recorder; `xla`: names
+//! for PyTorch/XLA's operations; `pjrt`: ours as a part of jaxlib's captures), `values`, `threads`, `session`, `flight`, `calls`, `call_stats`,
 //! `sampling`, `remote`, `read`, `torch`, `command`. What is typed and documented for users stands in `python/src/stepscope`; the stub
 //! `_core.pyi` there is compared with this module by the package's tests.
 //!
@@ -18,6 +18,7 @@ mod annotation;
 mod call_stats;
 mod calls;
 mod command;
+mod flight;
 mod mirror;
 mod neuron;
 mod pjrt;
@@ -30,6 +31,7 @@ mod threads;
 mod torch;
 mod values;
 mod viewer;
+mod xla;
 
 use pyo3::prelude::*;
 
@@ -39,6 +41,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     annotation::add_to(module)?;
     mirror::add_to(module)?;
+    xla::add_to(module)?;
+    module.add_function(wrap_pyfunction!(xla::forget_xla, module)?)?;
     module.add_function(wrap_pyfunction!(mirror::jax_is_ours, module)?)?;
     module.add_function(wrap_pyfunction!(pjrt::jax_collector, module)?)?;
     module.add_function(wrap_pyfunction!(pjrt::jax_collector_registered, module)?)?;
@@ -52,6 +56,11 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(session::is_recording, module)?)?;
     module.add_function(wrap_pyfunction!(session::counter, module)?)?;
     module.add_function(wrap_pyfunction!(session::instant, module)?)?;
+    module.add_function(wrap_pyfunction!(flight::start_flight, module)?)?;
+    module.add_function(wrap_pyfunction!(flight::stop_flight, module)?)?;
+    module.add_function(wrap_pyfunction!(flight::save_last, module)?)?;
+    module.add_function(wrap_pyfunction!(flight::take_last, module)?)?;
+    module.add_function(wrap_pyfunction!(flight::flight_status, module)?)?;
     module.add_function(wrap_pyfunction!(calls::start_calls, module)?)?;
     module.add_function(wrap_pyfunction!(calls::stop_calls, module)?)?;
     module.add_function(wrap_pyfunction!(calls::forget_calls, module)?)?;

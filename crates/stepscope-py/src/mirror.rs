@@ -17,7 +17,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::annotation::{self, Annotation, Methods, make_type_with};
+use crate::annotation::{self, Annotation, IsEnabled, Methods, make_type_with};
 use crate::{pjrt, texts};
 
 /// jaxlib's annotation type, once it was found; never given back.
@@ -35,14 +35,14 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         enter,
         exit,
         set_metadata,
-        is_enabled,
+        is_enabled: IsEnabled::Plain(is_enabled),
     };
     let trace = make_type_with(
         py,
         c"stepscope._core.TraceAnnotation",
         texts::TRACE_ANNOTATION,
         annotation::new_span,
-        Some(&base),
+        &[&base],
         &[methods.slot()],
     )?;
     let step = make_type_with(
@@ -50,7 +50,7 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         c"stepscope._core.StepTraceAnnotation",
         texts::STEP_TRACE_ANNOTATION,
         annotation::new_step,
-        Some(&trace),
+        &[&trace],
         &[],
     )?;
     module.add("TraceAnnotation", trace)?;

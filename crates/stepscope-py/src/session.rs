@@ -9,7 +9,7 @@ use stepscope::open::instant_with;
 use stepscope::span::is_wanted;
 use stepscope::{
     AddedContent, Addition, Additions, HostTracerLevel, MirrorError, Mirrors, SessionError,
-    SessionOptions,
+    SessionOptions, StopReport,
 };
 
 use crate::{threads, values};
@@ -110,8 +110,14 @@ pub(crate) fn stop(
     let report = py
         .detach(|| stepscope::stop_trace_with(&additions(&gathered, warnings)))
         .map_err(|error| raised(py, &error))?;
+    report_fields(py, report)
+}
+
+/// What was written, by name.
+pub(crate) fn report_fields(py: Python<'_>, report: StopReport) -> PyResult<Bound<'_, PyDict>> {
     let fields = PyDict::new(py);
-    fields.set_item("path", report.path)?;
+    let path = Some(report.path).filter(|path| !path.as_os_str().is_empty());
+    fields.set_item("path", path)?;
     fields.set_item("trace_json", report.trace_json)?;
     fields.set_item("spans", report.spans)?;
     fields.set_item("unfinished", report.unfinished)?;
@@ -178,7 +184,7 @@ pub(crate) fn instant(name: &Bound<'_, PyString>, metadata: Option<&Bound<'_, Py
 }
 
 /// The package's exception for an error of the recorder.
-fn raised(py: Python<'_>, error: &SessionError) -> PyErr {
+pub(crate) fn raised(py: Python<'_>, error: &SessionError) -> PyErr {
     let (class, text) = match error {
         SessionError::AlreadyRecording { .. } | SessionError::CaptureRunning => (
             "SessionActiveError",
@@ -189,12 +195,19 @@ fn raised(py: Python<'_>, error: &SessionError) -> PyErr {
         SessionError::NotRecording | SessionError::NotYours => {
             ("NoSessionError", format!("No profile started: {error}"))
         }
-        SessionError::BadName { .. } | SessionError::BadLevel { .. } => {
-            ("OptionValueError", error.to_string())
+        SessionError::BadName { .. }
+        | SessionError::BadLevel { .. }
+        | SessionError::BadFlight { .. } => ("OptionValueError", error.to_string()),
+        SessionError::FlightRunning | SessionError::TraceRunning { .. } => {
+            ("SessionActiveError", error.to_string())
+        }
+        SessionError::NoFlight | SessionError::FlightPaused => {
+            ("NoSessionError", error.to_string())
         }
         SessionError::NotADirectory { .. }
         | SessionError::NotWritable { .. }
         | SessionError::NoSpace { .. }
+        | SessionError::NotSaved { .. }
         | SessionError::NotWritten { .. } => ("LogDirectoryError", error.to_string()),
         _ => ("SessionError", error.to_string()),
     };

@@ -92,6 +92,58 @@ Examples
 ...         train_step()
 ";
 
+/// Of `XlaTrace`.
+pub(crate) const XLA_TRACE: &CStr = c"Trace(name, /, **metadata)
+--
+
+Make a block, or each call of a function, a slice, and name XLA's operations after it.
+
+Parameters
+----------
+name
+    The slice's name.
+**metadata
+    Arguments of the slice: int, float, bool and str keep their types.
+
+Notes
+-----
+Operations are named where PyTorch/XLA keeps names, that is with ``XLA_IR_DEBUG=1`` or
+``XLA_HLO_DEBUG=1`` in the environment before it is imported; elsewhere ``torch_xla.sync()`` inside of the
+block is fine. JAX's named scope is entered, too, where the program has imported JAX.
+
+Examples
+--------
+>>> with xp.Trace(\"forward\"):
+...     with xp.Trace(\"dense\", rows=32):
+...         y = dense(x)
+";
+
+/// Of `XlaStepTrace`.
+pub(crate) const XLA_STEP_TRACE: &CStr = c"StepTrace(name, step_num=None, **metadata)
+--
+
+Make a block one numbered step; ``torch_xla.sync()`` runs at its end, as part of it.
+
+Parameters
+----------
+name
+    Name of the step; XProf counts those that begin with ``train`` or ``test``.
+step_num
+    The step's number.
+**metadata
+    Further arguments, as for `Trace`.
+
+Notes
+-----
+When the block and the end's ``sync`` both raise, the block's exception is seen.
+
+Examples
+--------
+>>> for n, (data, target) in enumerate(loader):
+...     with xp.StepTrace(\"train\", step_num=n):
+...         train_step(data, target)
+";
+
 /// Of `set_metadata`.
 pub(crate) const SET_METADATA: &CStr = c"set_metadata($self, /, **metadata)
 --
@@ -103,6 +155,12 @@ pub(crate) const IS_ENABLED: &CStr = c"is_enabled()
 --
 
 Tell whether something is being recorded: worth asking before an argument is computed.";
+
+/// Of `is_enabled` of `XlaTrace`.
+pub(crate) const IS_ENABLED_OF_LEVEL: &CStr = c"is_enabled(level=1)
+--
+
+Tell whether somebody records labels of this level, here or in PyTorch/XLA's own recorder.";
 
 /// Of `name`.
 pub(crate) const NAME: &CStr = c"The slice's name.";

@@ -6,16 +6,17 @@
 use std::sync::atomic::Ordering;
 
 use crate::layout::{
-    FLAG_ARGS, FLAG_NAMED_BY_TEXT, KIND_INSTANT, KIND_SPAN, KIND_STEP, meta, meta_kind,
+    FLAG_ARGS, FLAG_NAMED_BY_TEXT, KIND_INSTANT, KIND_SPAN, KIND_STEP, meta, meta_kind, meta_name,
 };
 use crate::mirror;
 use crate::names;
 use crate::region::regions;
 use crate::ring::{
-    LEVEL_MASK, MIRRORED, OpenSlot, PUSHED, STATE, WANTED, Writer, session, this_thread,
-    with_writer,
+    LEVEL_MASK, MIRRORED, OpenSlot, PUSHED, STATE, STEP_STATE, WANTED, WATCHED, Writer, session,
+    this_thread, with_writer,
 };
 use crate::span::{ArgValue, put_text, put_value};
+use crate::steps;
 
 /// An argument whose name is known at run time only.
 pub type NamedArg<'a> = (&'a str, ArgValue<'a>);
@@ -57,6 +58,9 @@ impl NameNumber {
     }
 }
 
+/// Bits of a span's state: more has to be done when it ends than to write.
+const FOR_OTHERS: u32 = PUSHED | WATCHED;
+
 /// What [`OpenSpan::add`] changes of the third word.
 const ADDED: u64 = meta(0, 0, FLAG_ARGS, 0);
 
@@ -81,15 +85,20 @@ impl OpenSpan {
         thread: 0,
     };
 
-    /// Begins a span, [`OpenSpan::NONE`] when nothing is being recorded.
+    /// Begins a span, [`OpenSpan::NONE`] when nobody wants it: nothing is being recorded, and if it is
+    /// a step, nobody watches how long steps take.
     #[inline]
     pub fn begin(name: &str, kind: SpanKind, args: &[NamedArg<'_>]) -> Self {
-        let state = STATE.load(Ordering::Relaxed);
-        if state & WANTED == 0 {
+        let word = match kind {
+            SpanKind::Span => &STATE,
+            SpanKind::Step => &STEP_STATE,
+        };
+        let state = word.load(Ordering::Relaxed);
+        if state & (WANTED | WATCHED) == 0 {
             return Self::NONE;
         }
-        if state & MIRRORED != 0 {
-            return begin_mirrored(state, name, kind, args);
+        if state & (MIRRORED | WATCHED) != 0 {
+            return begin_for_others(state, name, kind, args);
         }
         begin_as(state, names::intern(name), name, kind, args)
     }
@@ -119,7 +128,7 @@ impl OpenSpan {
     /// Whether its session still records, or it has begun in another tool.
     #[inline]
     pub fn is_open(&self) -> bool {
-        self.state & PUSHED != 0 || self.is_recorded()
+        self.state & FOR_OTHERS != 0 || self.is_recorded()
     }
 
     #[inline]
@@ -130,7 +139,7 @@ impl OpenSpan {
     /// The session that it began in.
     #[inline]
     fn session(&self) -> u32 {
-        self.state & !PUSHED
+        self.state & !FOR_OTHERS
     }
 
     /// Whether it is a span at all, and not [`OpenSpan::NONE`].
@@ -162,8 +171,8 @@ impl OpenSpan {
     /// [`end_elsewhere`](Self::end_elsewhere).
     #[inline]
     pub fn end(self) -> Result<(), Self> {
-        if self.state & PUSHED != 0 {
-            return self.end_mirrored();
+        if self.state & FOR_OTHERS != 0 {
+            return self.end_for_others();
         }
         // What began in a session that has ended was written by that session.
         if !self.is_recorded() {
@@ -184,11 +193,17 @@ impl OpenSpan {
     }
 
     #[cold]
-    fn end_mirrored(mut self) -> Result<(), Self> {
-        if self.thread == this_thread() {
-            mirror::end(self.begin);
-        } else {
-            mirror::end_elsewhere(self.thread, self.begin);
+    fn end_for_others(mut self) -> Result<(), Self> {
+        if self.state & PUSHED != 0 {
+            if self.thread == this_thread() {
+                mirror::end(self.begin);
+            } else {
+                mirror::end_elsewhere(self.thread, self.begin);
+            }
+        }
+        if self.state & WATCHED != 0 {
+            let end = crate::clock::ticks(self.session());
+            steps::ended(self.begin, end, meta_name(self.meta));
         }
         self.state = self.session();
         self.end()
@@ -231,24 +246,36 @@ impl OpenSpan {
     }
 }
 
-/// Begins a span in other tools, and in the session if there is one.
+/// Begins a span that is mirrored, or a step that somebody watches, and in the session if there is one.
 #[cold]
-fn begin_mirrored(state: u32, name: &str, kind: SpanKind, args: &[NamedArg<'_>]) -> OpenSpan {
-    let state = state & !MIRRORED;
-    let mut span = if state & LEVEL_MASK == 0 {
+fn begin_for_others(state: u32, name: &str, kind: SpanKind, args: &[NamedArg<'_>]) -> OpenSpan {
+    let session = state & !(MIRRORED | WATCHED);
+    let id = names::intern(name);
+    let mut span = if session & LEVEL_MASK == 0 {
         OpenSpan::NONE
     } else {
-        begin_as(state, names::intern(name), name, kind, args)
+        begin_as(session, id, name, kind, args)
     };
-    if span.begin == 0 {
-        span.begin = crate::clock::ticks(state);
+    if span.state == 0 && state & WATCHED != 0 {
+        (span.begin, span.state) = steps::begin_unrecorded();
+        span.meta = meta(id, kind.bits(), 0, 0);
+    } else if span.begin == 0 {
+        span.begin = crate::clock::ticks(session);
+    }
+    if span.thread == 0 {
         span.thread = this_thread();
     }
     let number = args.iter().find_map(|(name, value)| match value {
         ArgValue::Int(number) if kind == SpanKind::Step && *name == "step_num" => Some(*number),
         _ => None,
     });
-    if mirror::begin(name, span.begin, number) {
+    if state & WATCHED != 0 {
+        span.state |= WATCHED;
+        if let Some(number) = number {
+            steps::began(span.begin, number);
+        }
+    }
+    if state & MIRRORED != 0 && mirror::begin(name, span.begin, number) {
         span.state |= PUSHED;
     }
     span

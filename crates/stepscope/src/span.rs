@@ -273,6 +273,13 @@ pub fn is_wanted() -> bool {
     STATE.load(Ordering::Relaxed) & WANTED != 0
 }
 
+/// As [`is_wanted`], for steps: somebody may want to know how long they take. When it is false, so is
+/// [`is_wanted`].
+#[inline]
+pub fn is_step_wanted() -> bool {
+    STEP_STATE.load(Ordering::Relaxed) & (WANTED | WATCHED) != 0
+}
+
 /// Begins a span in other tools, and in the session if there is one.
 #[cold]
 #[inline(never)]

@@ -41,12 +41,22 @@ from stepscope._sources import SourceReport
 
 if TYPE_CHECKING:
     from stepscope import read as read
+    from stepscope._flight import (
+        FlightStatus,
+        SlowStep,
+        flight_status,
+        save_last,
+        start_flight,
+        stop_flight,
+        write_last,
+    )
     from stepscope.read import open as open
 
 # `open` is not in it: a star import must not hide the built-in one.
 __all__ = [
     "CaptureError",
     "CaptureReport",
+    "FlightStatus",
     "HostReport",
     "LogDirectoryError",
     "NoSessionError",
@@ -60,6 +70,7 @@ __all__ = [
     "ServerError",
     "SessionActiveError",
     "SessionError",
+    "SlowStep",
     "SourceReport",
     "StepTrace",
     "StepscopeError",
@@ -73,25 +84,44 @@ __all__ = [
     "capture",
     "counter",
     "discard_trace",
+    "flight_status",
     "flush_trace",
     "instant",
     "is_recording",
+    "save_last",
     "set_mirror",
+    "start_flight",
     "start_server",
     "start_trace",
+    "stop_flight",
     "stop_server",
     "stop_trace",
     "trace",
+    "write_last",
 ]
 
 if os.environ.get("STEPSCOPE_MIRROR"):
     set_mirror(os.environ["STEPSCOPE_MIRROR"])
 
 
+# What programs that only record do not pay for: where it is, by its name.
+_LATER = {
+    **dict.fromkeys(("FlightStatus", "SlowStep", "flight_status", "save_last"), "stepscope._flight"),
+    **dict.fromkeys(("start_flight", "stop_flight", "write_last"), "stepscope._flight"),
+    "open": "stepscope.read",
+    "read": "stepscope.read",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """Give what reads traces, which programs that only record do not pay for."""
-    if name in ("open", "read"):
-        module = importlib.import_module("stepscope.read")
-        return module if name == "read" else module.open
+    """Give what is imported when it is first used."""
+    if name in _LATER:
+        module = importlib.import_module(_LATER[name])
+        return module if name == "read" else getattr(module, name)
     message = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(message)
+
+
+def __dir__() -> list[str]:
+    """List these names, too."""
+    return sorted({*globals(), *_LATER})

@@ -57,7 +57,7 @@ class Timeline:
 
     def begin_recording(self) -> None:
         """Record into the log directory, unless the program records already."""
-        if self.log_dir is not None and not self._records and not _core.is_recording():
+        if self.log_dir is not None and not self._records and not _session.records():
             start_trace(self.log_dir, options=self.options)
             self._records = True
             self._steps.clear()
@@ -72,7 +72,7 @@ class Timeline:
         if self._records:
             self._records = False
             # The program may have stopped it itself.
-            if _core.is_recording():
+            if _session.records():
                 stop_trace()
 
     def begin(self, action: str) -> None:

@@ -139,6 +139,86 @@ class StepTraceAnnotation(TraceAnnotation):
 
     def __new__(cls, name: str, **metadata: object) -> Self: ...
 
+class XlaTrace(Trace):
+    """
+    Make a block, or each call of a function, a slice, and name XLA's operations after it.
+
+    Parameters
+    ----------
+    name
+        The slice's name.
+    **metadata
+        Arguments of the slice: int, float, bool and str keep their types.
+
+    Notes
+    -----
+    Operations are named where PyTorch/XLA keeps names, that is with ``XLA_IR_DEBUG=1`` or
+    ``XLA_HLO_DEBUG=1`` in the environment before it is imported; elsewhere ``torch_xla.sync()`` inside of the
+    block is fine. JAX's named scope is entered, too, where the program has imported JAX.
+
+    Examples
+    --------
+    >>> with xp.Trace("forward"):
+    ...     with xp.Trace("dense", rows=32):
+    ...         y = dense(x)
+    """
+
+    def __new__(cls, name: str, **metadata: object) -> Self: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None: ...
+    def __call__(self, function: _Function, /) -> _Function: ...
+    def set_metadata(self, **metadata: object) -> None:
+        """Add arguments to the slice that is open."""
+    @staticmethod
+    def is_enabled(level: int = 1) -> bool:
+        """Tell whether somebody records labels of this level, here or in PyTorch/XLA's own recorder."""
+
+class XlaStepTrace(StepTrace, XlaTrace):
+    """
+    Make a block one numbered step; ``torch_xla.sync()`` runs at its end, as part of it.
+
+    Parameters
+    ----------
+    name
+        Name of the step; XProf counts those that begin with ``train`` or ``test``.
+    step_num
+        The step's number.
+    **metadata
+        Further arguments, as for `Trace`.
+
+    Notes
+    -----
+    When the block and the end's ``sync`` both raise, the block's exception is seen.
+
+    Examples
+    --------
+    >>> for n, (data, target) in enumerate(loader):
+    ...     with xp.StepTrace("train", step_num=n):
+    ...         train_step(data, target)
+    """
+
+    def __new__(cls, name: str, step_num: int | None = None, **metadata: object) -> Self: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None: ...
+    def set_metadata(self, **metadata: object) -> None:
+        """Add arguments to the slice that is open."""
+    @staticmethod
+    def is_enabled(level: int = 1) -> bool:
+        """Tell whether somebody records labels of this level, here or in PyTorch/XLA's own recorder."""
+
+def forget_xla() -> None: ...
 def counter(name: str, value: float) -> None:
     """
     Record one sample of a counter. NaN and infinities are left out.
@@ -177,6 +257,23 @@ def start(
 def set_mirrors(to: str) -> list[str]: ...
 def end() -> None: ...
 def stop(gathered: Sequence[tuple[str, bytes]], warnings: Sequence[str]) -> dict[str, Any]: ...
+def start_flight(
+    log_dir: str | os.PathLike[str] | None,
+    *,
+    keep_last_s: float,
+    max_bytes: int,
+    host_tracer_level: int,
+    buffer_bytes: int,
+    host_name: str | None,
+    facts: Sequence[tuple[str, str]],
+    save_on_signal: int | None,
+    signal_at_most_every_s: float,
+    slow_step: tuple[float, float, int, float] | None,
+) -> None: ...
+def stop_flight() -> None: ...
+def save_last(last_s: float) -> dict[str, Any]: ...
+def take_last(last_s: float) -> tuple[bytes, dict[str, Any]]: ...
+def flight_status() -> tuple[float, int, int, int, bool] | None: ...
 def advice(text: str) -> str | None: ...
 def jax_is_ours(ours: bool) -> None: ...
 def jax_collector(wanted: bool) -> Any: ...

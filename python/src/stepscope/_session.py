@@ -86,6 +86,7 @@ class _AfterStop:
 
 # Samples that are missed now and then change no picture.
 _MAX_MISSED_SHARE = 0.1
+_FEW_MISSED = 5
 _after_stop = _AfterStop()
 _installed = False
 _installed_in_child: int | None = None
@@ -99,6 +100,9 @@ _calls_of_capture = False
 _sampling_of_capture = False
 # What records is for a trace of torch's, beside kineto.
 is_for_torch = False
+# What the flight recorder has besides spans, while there is one: its options, and whether it is on now.
+_flight_options: ProfileOptions | None = None
+_flight_calls = _flight_sampling = False
 # Recording and the tracing of calls start and stop together.
 _lock = _thread.RLock()
 _busy = False
@@ -108,7 +112,7 @@ _PATIENCE_S = 60.0
 _Result = TypeVar("_Result")
 
 
-def _alone(work: Callable[[], _Result]) -> _Result:
+def alone(work: Callable[[], _Result]) -> _Result:
     """Do one thing at a time. A signal's handler that interrupts it on its own thread cannot wait."""
     global _busy
     with _lock:
@@ -191,7 +195,7 @@ def start_trace(
 
     def start() -> list[str]:
         global _skipped, _sessions
-        if _skipped is not None or (wanted and _core.is_recording()):
+        if _skipped is not None or (wanted and records()):
             raise SessionActiveError(_ALREADY)
         if wanted and (here.rank or 0) not in wanted:
             _sessions += 1
@@ -210,7 +214,7 @@ def start_trace(
         )
         return [*notes, *group.warnings]
 
-    for note in _alone(start):
+    for note in alone(start):
         warnings.warn(note, StepscopeWarning, stacklevel=2)
 
 
@@ -227,26 +231,31 @@ def _start(
     """Start ours, then the others', then the calls: what starting takes is in nobody's recording."""
     global _after_stop, _sessions
     session, host = options.session_id or os.environ.get("STEPSCOPE_SESSION_ID"), options.host_name
-    if here.several and not _core.is_recording():
+    if here.several and not records():
         _sessions += 1
         if not session:
             # Where the directory cannot be written, the start itself says why.
             with contextlib.suppress(OSError):
                 session = agree(log_dir, here, _sessions)
         host = host or f"{os.uname().nodename}_rank{here.rank}"
-    _core.start(
-        log_dir,
-        host_tracer_level=options.host_tracer_level,
-        crash_safe=options.crash_safe,
-        buffer_bytes=options.buffer_bytes,
-        memory_limit_bytes=options.memory_limit_bytes,
-        session_name=session or None,
-        host_name=host or None,
-        trace_json=perfetto_trace or perfetto_link,
-        facts=_facts(options, here),
-        warnings=notes,
-        mirror=options.mirror,
-    )
+    _pause_flight_python()
+    try:
+        _core.start(
+            log_dir,
+            host_tracer_level=options.host_tracer_level,
+            crash_safe=options.crash_safe,
+            buffer_bytes=options.buffer_bytes,
+            memory_limit_bytes=options.memory_limit_bytes,
+            session_name=session or None,
+            host_name=host or None,
+            trace_json=perfetto_trace or perfetto_link,
+            facts=_facts(options, here),
+            warnings=notes,
+            mirror=options.mirror,
+        )
+    except BaseException:
+        _resume_flight_python()
+        raise
     group = Group(names)
     _after_stop = _AfterStop(perfetto_trace or perfetto_link, perfetto_link, group)
     try:
@@ -257,35 +266,73 @@ def _start(
         _stop_python([])
         group.stop()
         _core.discard()
+        _resume_flight_python()
         raise
     return group
 
 
-def _start_python(options: ProfileOptions, notes: list[str]) -> None:
-    """Trace calls and take samples, as the options say; why not is added to ``notes``."""
+def _start_python(options: ProfileOptions, notes: list[str]) -> tuple[bool, bool]:
+    """Trace calls and take samples, as the options say; whether each is on, and in ``notes`` why not."""
+    calls = sampling = False
     if options.traces_calls:
         reason = _core.start_calls(_OWN_FOLDER)
+        calls = reason is None
         if reason is not None:
             notes.append(
                 f"calls of Python functions are not recorded: {reason}; stop it, or set python_tracer_level=0"
             )
     if options.python_sampling_hz and options.host_tracer_level > 0:
         reason = _core.start_sampling(options.python_sampling_hz, _OWN_FOLDER)
+        sampling = reason is None
         if reason is not None:
             notes.append(f"stacks of Python threads are not sampled: {reason}")
+    return calls, sampling
 
 
 def _stop_python(notes: list[str]) -> None:
     """Stop tracing calls and sampling; what is missing from the recording is added to ``notes``."""
-    _core.stop_calls()
-    _stop_sampling(notes)
+    if not _flight_calls:
+        _core.stop_calls()
+    if not _flight_sampling:
+        _stop_sampling(notes)
+
+
+def begin_flight_python(options: ProfileOptions, notes: list[str]) -> None:
+    """Trace calls and take samples for the flight recorder; why not is added to ``notes``."""
+    global _flight_options, _flight_calls, _flight_sampling
+    _flight_options = options
+    _flight_calls, _flight_sampling = _start_python(options, notes)
+
+
+def end_flight_python() -> None:
+    """Undo `begin_flight_python`."""
+    global _flight_options
+    _pause_flight_python()
+    _flight_options = None
+
+
+def _pause_flight_python() -> None:
+    global _flight_calls, _flight_sampling
+    if _flight_calls:
+        _core.stop_calls()
+    if _flight_sampling:
+        _core.stop_sampling()
+    _flight_calls = _flight_sampling = False
+
+
+def _resume_flight_python() -> None:
+    """Let go on what stopped for the program's own recording, if the flight recorder goes on."""
+    global _flight_calls, _flight_sampling
+    if _flight_options is not None and _core.is_recording() and not records():
+        _flight_calls, _flight_sampling = _start_python(_flight_options, [])
 
 
 def _stop_sampling(notes: list[str]) -> None:
     counts = _core.stop_sampling()
     if counts is not None:
         taken, missed = counts
-        if missed > _MAX_MISSED_SHARE * (taken + missed):
+        few = missed < _FEW_MISSED and taken > 0
+        if missed > _MAX_MISSED_SHARE * (taken + missed) and not few:
             notes.append(
                 f"{missed} of {taken + missed} samples of the Python stacks could not be taken in time: "
                 f"the interpreter's lock was held; what ran then is shown as a part of what ran before"
@@ -300,14 +347,23 @@ def _stop() -> dict[str, Any] | str:
         return note
     state = _after_stop
     _stop_python(state.sources.warnings)
-    if state.gathered is None:
-        # Ours first: what the others do while they stop is not the program's.
-        _core.end()
-        state.gathered = state.sources.stop()
-    fields: dict[str, Any] = _core.stop(state.gathered, state.sources.warnings)
+    try:
+        if state.gathered is None:
+            # Ours first: what the others do while they stop is not the program's.
+            _core.end()
+            state.gathered = state.sources.stop()
+        fields: dict[str, Any] = _core.stop(state.gathered, state.sources.warnings)
+    finally:
+        _resume_flight_python()
     state.gathered = None
     fields["sources"] = state.sources.reports(fields.pop("added"))
     return fields
+
+
+def records() -> bool:
+    """Tell whether something is recorded besides what the flight recorder, which makes room, keeps."""
+    flight = _core.flight_status()
+    return _core.is_recording() and (flight is None or flight[4])
 
 
 def stop_trace() -> StopReport:
@@ -333,7 +389,7 @@ def stop_trace() -> StopReport:
     >>> stepscope.stop_trace().path
     PosixPath('logs/plugins/profile/2026_11_21_08_30_00/HOST.xplane.pb')
     """
-    fields = _alone(_stop)
+    fields = alone(_stop)
     if isinstance(fields, str):
         return StopReport.of_nothing(fields)
     if _after_stop.perfetto_trace and fields["trace_json"] is not None:
@@ -370,10 +426,11 @@ def stop_and_take() -> Gathered:
             return []
         _stop_python([])
         _core.discard()
+        _resume_flight_python()
         gathered, _after_stop.gathered = _after_stop.gathered or [], None
         return [*gathered, *_after_stop.sources.stop()]
 
-    return _alone(take)
+    return alone(take)
 
 
 def flush_trace() -> bool:
@@ -514,11 +571,13 @@ def begin_sampling(hz: int) -> str | None:
 
     def begin() -> str | None:
         global _sampling_of_capture
+        if _flight_sampling:
+            return None
         reason = _core.start_sampling(hz, _OWN_FOLDER)
         _sampling_of_capture = reason is None
         return reason
 
-    return _alone(begin)
+    return alone(begin)
 
 
 def end_sampling(notes: list[str]) -> None:
@@ -530,7 +589,7 @@ def end_sampling(notes: list[str]) -> None:
             _sampling_of_capture = False
             _stop_sampling(notes)
 
-    _alone(end)
+    alone(end)
 
 
 def begin_calls() -> str | None:
@@ -538,11 +597,13 @@ def begin_calls() -> str | None:
 
     def begin() -> str | None:
         global _calls_of_capture
+        if _flight_calls:
+            return None
         reason = _core.start_calls(_OWN_FOLDER)
         _calls_of_capture = reason is None
         return reason
 
-    return _alone(begin)
+    return alone(begin)
 
 
 def end_calls() -> None:
@@ -554,15 +615,16 @@ def end_calls() -> None:
             _calls_of_capture = False
             _core.stop_calls()
 
-    _alone(end)
+    alone(end)
 
 
 def _after_fork_in_child() -> None:
     """Let go of the parent's recording; whoever held the lock is not here."""
     global _lock, _busy, _skipped, _calls_of_capture, _sampling_of_capture
+    global _flight_options, _flight_calls, _flight_sampling
     _lock = _thread.RLock()
-    _busy = _calls_of_capture = _sampling_of_capture = False
-    _skipped = None
+    _busy = _calls_of_capture = _sampling_of_capture = _flight_calls = _flight_sampling = False
+    _skipped = _flight_options = None
     _core.forget_calls()
     _core.forget_sampling()
     _after_stop.sources.forget()
@@ -571,11 +633,13 @@ def _after_fork_in_child() -> None:
 
 def _at_exit() -> None:
     """Write what is being recorded while the interpreter is whole."""
+    global _flight_options
     with contextlib.suppress(StepscopeError):
         _core.stop_server()
     # A stop that another thread has begun is let come to its end.
     held = _lock.acquire(timeout=_PATIENCE_S)
     try:
+        _flight_options = None
         _core.stop_calls()
         _core.stop_sampling()
         _stop()

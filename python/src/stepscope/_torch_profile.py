@@ -31,7 +31,7 @@ class _OwnSpans:
         self._folder: str | None = None
 
     def start(self) -> None:
-        if _core.is_recording():
+        if _session.records():
             # Our own session records; it is not ours to stop.
             return
         self._folder = tempfile.mkdtemp(prefix="stepscope-spans-")

@@ -55,6 +55,15 @@ def look() -> tuple[Any, Any] | None:
     return names_operations, level
 
 
+def place(flag: Any) -> int:
+    """Where a flag of `look` lies in memory; 0 for one that is asked for by a call."""
+    if isinstance(flag, _Asked):
+        return 0
+    import ctypes
+
+    return ctypes.addressof(flag)
+
+
 class _Home:
     """A thread, and the scopes that must be closed on it because others cannot."""
 
@@ -101,15 +110,11 @@ class Under:
 
     __slots__ = ("_home", "_jax", "_label", "_scope")
 
-    met = False
-    """Whether there has ever been one: until then, nobody needs to be asked."""
-
     def __init__(self) -> None:
         self._home: _Home | None = None
         self._scope: Any = None
         self._label: Any = None
         self._jax: Any = None
-        Under.met = True
 
     def name_operations(self, name: str) -> None:
         """Open a scope: operations that are made in it carry its name."""

@@ -23,20 +23,18 @@ import weakref
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stepscope import _core, _remote, _session, _sources
-from stepscope._decorate import decorate
+from stepscope import _core, _decorate, _remote, _session, _sources
+from stepscope._core import XlaStepTrace as StepTrace
+from stepscope._core import XlaTrace as Trace
 from stepscope._errors import StepscopeWarning
 from stepscope._options import ProfileOptions
 from stepscope._remote import CaptureReport, ProfilerServer, capture
 from stepscope._session import stop_trace
-from stepscope._under import Under, look
+from stepscope._under import Under, look, place
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
-    from types import TracebackType
-
-    from typing_extensions import Self
 
     StrPath = str | os.PathLike[str]
     _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -55,171 +53,85 @@ __all__ = [
 ]
 
 _modules = sys.modules
-_enter = _core.Trace.__enter__
-_exit = _core.Trace.__exit__
+
+# PyTorch/XLA's flags, once it has been imported: `value` says whether operations keep the names of the scopes
+# that they were made in, and is the level of labels that its own recorder takes, below 1 when that is off.
+_names_operations: Any = None
+_xla_level: Any = None
 
 
-class _NotThere:
-    """Stands for a flag of PyTorch/XLA until that is imported."""
-
-    @property
-    def value(self) -> bool:
-        """Look whether it has been imported; if so, its own flags are read from now on."""
-        global _names_operations, _xla_level
-        flags = look() if "torch_xla" in _modules else None
-        if flags is None:
-            return False
-        _names_operations, _xla_level = flags
-        # What was asked is asked again at once.
-        return True
-
-
-class _Never:
-    """Stands for a flag that is never set."""
-
-    value = 0
-
-
-# `value` says whether operations keep the names of the scopes that they were made in.
-_names_operations: Any = _NotThere()
-# `value` is the level of labels that PyTorch/XLA's own recorder takes, below 1 when it is off.
-_xla_level: Any = _Never()
-
-
-class Trace(_core.Trace):
+def _look() -> tuple[int, int] | None:
     """
-    Make a block, or each call of a function, a slice, and name XLA's operations after it.
+    Find the flags of a PyTorch/XLA that has been imported whole.
 
-    Parameters
-    ----------
-    name
-        The slice's name.
-    **metadata
-        Arguments of the slice: int, float, bool and str keep their types.
-
-    Notes
-    -----
-    Operations are named where PyTorch/XLA keeps names, that is with ``XLA_IR_DEBUG=1`` or
-    ``XLA_HLO_DEBUG=1`` in the environment before it is imported; elsewhere ``torch_xla.sync()`` inside of the
-    block is fine. JAX's named scope is entered, too, where the program has imported JAX.
-
-    Examples
-    --------
-    >>> with xp.Trace("forward"):
-    ...     with xp.Trace("dense", rows=32):
-    ...         y = dense(x)
+    Returns
+    -------
+    tuple or None
+        Where the two variables lie in memory; 0 for one that has to be asked for by a call.
     """
-
-    __slots__ = ()
-
-    def __enter__(self) -> Self:
-        if _names_operations.value or _xla_level.value > 0 or "jax" in _modules:
-            _enter_under(self)
-        return _enter(self)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None:
-        if Under.met:
-            _leave_under(self)
-        _exit(self, kind, error, traceback)
-
-    def __call__(self, function: _Function, /) -> _Function:
-        """Make each call of the function a slice."""
-        # What waits must not keep a scope open meanwhile: operations of others would get its name.
-        waits = (
-            inspect.isgeneratorfunction(function)
-            or inspect.iscoroutinefunction(function)
-            or inspect.isasyncgenfunction(function)
-        )
-        return decorate(_core.Trace if waits else Trace, self.name, self.metadata, function)
-
-    @staticmethod
-    def is_enabled(level: int = 1) -> bool:
-        """Tell whether somebody records labels of this level, here or in PyTorch/XLA's own recorder."""
-        if _core.is_recording():
-            return True
-        profiler = getattr(getattr(_modules.get("torch_xla"), "_XLAC", None), "profiler", None)
-        return profiler is not None and bool(profiler.TraceMe.is_enabled(level))
+    global _names_operations, _xla_level
+    flags = look()
+    if flags is None:
+        return None
+    _names_operations, _xla_level = flags
+    return place(_names_operations), place(_xla_level)
 
 
-class StepTrace(_core.StepTrace, Trace):
-    """
-    Make a block one numbered step; ``torch_xla.sync()`` runs at its end, as part of it.
+def decorate(
+    annotation: type[_core.Trace], name: str, metadata: dict[str, Any], function: _Function
+) -> _Function:
+    """Make each call of a function a slice."""
+    # What waits must not keep a scope open meanwhile: operations of others would get its name.
+    waits = (
+        inspect.isgeneratorfunction(function)
+        or inspect.iscoroutinefunction(function)
+        or inspect.isasyncgenfunction(function)
+    )
+    if waits and not issubclass(annotation, _core.StepTrace):
+        annotation = _core.Trace
+    return _decorate.decorate(annotation, name, metadata, function)
 
-    Parameters
-    ----------
-    name
-        Name of the step; XProf counts those that begin with ``train`` or ``test``.
-    step_num
-        The step's number.
-    **metadata
-        Further arguments, as for `Trace`.
 
-    Notes
-    -----
-    When the block and the end's ``sync`` both raise, the block's exception is seen.
+def _theirs_is_enabled(level: int) -> bool:
+    """Tell whether PyTorch/XLA's own recorder takes labels of this level."""
+    profiler = getattr(getattr(_modules.get("torch_xla"), "_XLAC", None), "profiler", None)
+    return profiler is not None and bool(profiler.TraceMe.is_enabled(level))
 
-    Examples
-    --------
-    >>> for n, (data, target) in enumerate(loader):
-    ...     with xp.StepTrace("train", step_num=n):
-    ...         train_step(data, target)
-    """
 
-    __slots__ = ()
+def _enter_step(_: _core.Trace) -> None:
+    """Do what a step does before its slice begins."""
+    set_tracer_marked_step(True)
 
-    def __enter__(self) -> Self:
-        set_tracer_marked_step(True)
-        if _names_operations.value or _xla_level.value > 0 or "jax" in _modules:
-            _enter_under(self)
-        return _enter(self)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None:
-        try:
-            if Under.met:
-                # A scope that is open when the step ends is an error there.
-                _leave_scopes(self)
-            xla = _modules.get("torch_xla")
-            if xla is not None:
-                try:
-                    xla.sync()
-                except Exception as syncing:
-                    if error is None:
-                        raise
-                    warnings.warn(
-                        f"torch_xla.sync() at the end of step {self.name!r} failed, too: {syncing}",
-                        StepscopeWarning,
-                        stacklevel=2,
-                    )
-        finally:
-            if Under.met:
-                _leave_under(self)
-            _exit(self, kind, error, traceback)
-
-    def __call__(self, function: _Function, /) -> _Function:
-        """Make each call of the function a step."""
-        return decorate(StepTrace, self.name, self.metadata, function)
+def _leave_step(annotation: _core.Trace, error: BaseException | None) -> None:
+    """Do what a step does before its slice ends."""
+    try:
+        # A scope that is open when the step ends is an error there.
+        _leave_scopes(annotation)
+        xla = _modules.get("torch_xla")
+        if xla is not None:
+            try:
+                xla.sync()
+            except Exception as syncing:
+                if error is None:
+                    raise
+                warnings.warn(
+                    f"torch_xla.sync() at the end of step {annotation.name!r} failed, too: {syncing}",
+                    StepscopeWarning,
+                    stacklevel=2,
+                )
+    finally:
+        _leave_under(annotation)
 
 
 def _enter_under(annotation: _core.Trace) -> None:
     """Enter whatever else takes labels; kept with the annotation until it is left."""
     name = annotation.name
     made = Under()
-    if _names_operations.value:
+    if _names_operations is not None and _names_operations.value:
         made.name_operations(name)
     # Where PyTorch/XLA's recorder is run by ours, its events go into our file, which has the label already.
-    if _xla_level.value > 0 and not _sources.xla_is_ours:
+    if _xla_level is not None and _xla_level.value > 0 and not _sources.xla_is_ours:
         step = {"_r": 1} if isinstance(annotation, _core.StepTrace) else {}
         made.label(name, {**step, **annotation.metadata})
     if "jax" in _modules:

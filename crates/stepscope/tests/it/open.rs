@@ -54,6 +54,39 @@ fn begins_and_ends_in_any_order() {
 }
 
 #[test]
+fn steps_are_watched_whether_or_not_anything_is_recorded() {
+    let _alone = alone();
+    let step = || OpenSpan::begin("train", SpanKind::Step, &[("step_num", ArgValue::Int(7))]);
+    assert!(!step().was_begun());
+    let watch = stepscope::StepWatch::start();
+    let first = step();
+    assert!(first.is_open());
+    assert!(!OpenSpan::begin("no step", SpanKind::Span, &[]).was_begun());
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    let dir = tempfile::tempdir().unwrap();
+    start_trace(dir.path()).unwrap();
+    first.end().unwrap();
+    step().end().unwrap();
+    let other = step();
+    std::thread::spawn(move || {
+        let other = other.end().unwrap_err();
+        other.end_elsewhere("train", &[("step_num", ArgValue::Int(7))]);
+    })
+    .join()
+    .unwrap();
+    let times = watch.times();
+    assert_eq!(times.count, 3);
+    assert!(
+        times.max >= std::time::Duration::from_millis(5),
+        "{times:?}"
+    );
+    drop(watch);
+    step().end().unwrap();
+    let report = stop_trace().unwrap();
+    assert_eq!((report.spans, report.unfinished), (3, 0));
+}
+
+#[test]
 fn ends_on_another_thread_once_and_there() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();

@@ -1,0 +1,251 @@
+"""The flight recorder."""
+
+import contextlib
+import io
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import warnings
+from pathlib import Path
+
+import xspace
+from recorded import files, run_python
+
+import stepscope
+from stepscope import _core
+
+
+def sampled(found):
+    """Slices of the sampler."""
+    return [event for event in found.events if event.line.endswith("(sampled)")]
+
+
+def busy(seconds):
+    """Run Python code for so long."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        sum(range(1_000))
+
+
+class Flight(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.addCleanup(self.stop)
+
+    def stop(self):
+        with contextlib.suppress(stepscope.NoSessionError):
+            stepscope.stop_flight()
+
+    def test_the_last_seconds_are_saved_and_it_goes_on(self):
+        stepscope.start_flight(self.folder, keep_last_s=20)
+        for n in range(3):
+            with stepscope.StepTrace("train", step_num=n), stepscope.Trace("forward", rows=n):
+                pass
+        saved = stepscope.save_last()
+        self.assertEqual((saved.spans, saved.dropped), (6, 0))
+        found = xspace.read(saved.path)
+        self.assertEqual([event.stats["step_num"] for event in found.named("train")], [0, 1, 2])
+        time.sleep(0.2)
+        with stepscope.Trace("late"):
+            pass
+        last = stepscope.save_last(0.1)
+        self.assertNotEqual(last.path, saved.path)
+        found = xspace.read(last.path)
+        self.assertEqual(len(found.named("late")), 1)
+        self.assertEqual(found.named("train"), [])
+        status = stepscope.flight_status()
+        self.assertEqual((status.saves, status.paused), (2, False))
+        self.assertGreater(status.covered_s, 0.1)
+        stepscope.stop_flight()
+        self.assertIsNone(stepscope.flight_status())
+
+    def test_kept_in_memory_and_written_anywhere(self):
+        stepscope.start_flight()
+        with stepscope.Trace("kept"):
+            pass
+        out = io.BytesIO()
+        report = stepscope.write_last(out)
+        self.assertIsNone(report.path)
+        self.assertEqual(report.size_bytes, len(out.getvalue()))
+        path = self.folder / "last.xplane.pb"
+        path.write_bytes(out.getvalue())
+        self.assertEqual(len(xspace.read(path).named("kept")), 1)
+        with self.assertRaisesRegex(ValueError, "write_last"):
+            stepscope.save_last()
+
+    def test_the_program_s_own_recording_pauses_it(self):
+        stepscope.start_flight(self.folder / "flight")
+        options = stepscope.ProfileOptions(python_tracer_level=0)
+        with stepscope.trace(self.folder / "own", options=options, sources=[]) as recording:
+            with stepscope.Trace("inside"):
+                pass
+            self.assertTrue(stepscope.flight_status().paused)
+            with self.assertRaisesRegex(RuntimeError, "pauses"):
+                stepscope.save_last()
+        self.assertEqual(recording.report.spans, 1)
+        self.assertFalse(stepscope.flight_status().paused)
+        with stepscope.Trace("after"):
+            pass
+        found = xspace.read(stepscope.save_last().path)
+        self.assertEqual((len(found.named("inside")), len(found.named("after"))), (0, 1))
+
+    def test_stacks_are_sampled_and_that_goes_on_after_a_pause(self):
+        options = stepscope.ProfileOptions(python_tracer_level=0)
+        stepscope.start_flight(self.folder, python_sampling_hz=500)
+        busy(0.1)
+        first = xspace.read(stepscope.save_last().path)
+        with stepscope.trace(self.folder / "own", options=options, sources=[]) as recording:
+            busy(0.05)
+        busy(0.1)
+        second = xspace.read(stepscope.save_last().path)
+
+        self.assertTrue(sampled(first))
+        self.assertEqual(sampled(xspace.read(recording.report.path)), [])
+        self.assertTrue(sampled(second))
+
+    def test_calls_are_traced_when_asked(self):
+        stepscope.start_flight(self.folder, python_tracer_level=1)
+        busy(0.01)
+        saved = xspace.read(stepscope.save_last().path)
+        self.assertTrue([name for name in saved.names() if name.endswith(" busy")])
+        stepscope.stop_flight()
+        # It is off again.
+        self.assertIsNone(sys.getprofile())
+        self.assertIsNone(_core.start_calls(""))
+        _core.stop_calls()
+
+    def test_a_capture_from_outside_is_taken_from_it(self):
+        stepscope.start_flight(self.folder / "flight", python_sampling_hz=500)
+        server = stepscope.start_server(0)
+        self.addCleanup(stepscope.stop_server)
+        done = threading.Event()
+
+        def work():
+            while not done.is_set():
+                busy(0.01)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            report = stepscope.capture(f"localhost:{server.port}", self.folder, duration_ms=200)
+        finally:
+            done.set()
+            thread.join()
+        self.assertTrue(report.hosts[0].path.exists())
+        # It has taken nothing with it.
+        busy(0.1)
+        found = xspace.read(stepscope.save_last(0.09).path)
+        self.assertTrue(sampled(found))
+
+    def test_a_slow_step_and_a_signal_save(self):
+        stepscope.start_flight(
+            self.folder,
+            save_on_signal=signal.SIGUSR2,
+            slow_step=stepscope.SlowStep(times_median=5, after_steps=3, last_s=1),
+        )
+        for n in range(12):
+            with stepscope.StepTrace("train", step_num=n):
+                time.sleep(0.2 if n == 10 else 0.002)
+        self.wait_for(1)
+        os.kill(os.getpid(), signal.SIGUSR2)
+        self.wait_for(2)
+        because = [xspace.read(path).stats["saved_because"] for path in files(self.folder)]
+        self.assertRegex(because[0], "step 10 .*median")
+        self.assertIn("signal", because[1])
+
+    def wait_for(self, saves):
+        until = time.monotonic() + 20
+        while stepscope.flight_status().saves < saves:
+            self.assertLess(time.monotonic(), until, "nothing was saved")
+            time.sleep(0.01)
+
+    def test_little_memory_is_said(self):
+        stepscope.start_flight(self.folder, keep_last_s=3600, max_bytes=1 << 20)
+        for n in range(200_000):
+            with stepscope.Trace("x", n=n):
+                pass
+        until = time.monotonic() + 20
+        while stepscope.flight_status().size_bytes < 1 << 18 and time.monotonic() < until:
+            time.sleep(0.01)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            report = stepscope.save_last()
+        self.assertIn("raise max_bytes", str([str(one.message) for one in caught]))
+        self.assertLess(report.spans, 200_000)
+
+    def test_what_cannot_be_is_refused(self):
+        for options, error in (
+            ({"keep_last_s": 0}, "keep_last_s is more than 0"),
+            ({"keep_last_s": "30"}, "keep_last_s is float, not str"),
+            ({"keep_last_s": float("nan")}, "keep_last_s"),
+            ({"max_bytes": 1000}, "max_bytes is 1048576 or more, not 1000"),
+            ({"max_bytes": 1e9}, "max_bytes is int, not float"),
+            ({"save_on_signal": signal.SIGUSR2}, "need a log_dir"),
+            ({"save_on_signal": 9999}, "save_on_signal is 1 to"),
+            ({"slow_step": 2.0}, "SlowStep, not float"),
+            ({"slow_step": stepscope.SlowStep()}, "need a log_dir"),
+            ({"host_tracer_level": 0}, "Off"),
+            ({"host_tracer_level": 9}, "host_tracer_level is 0 to 3"),
+            ({"buffer_bytes": 1}, "buffer_bytes"),
+        ):
+            with self.subTest(options=options):
+                with self.assertRaisesRegex((TypeError, ValueError), error) as raised:
+                    stepscope.start_flight(**options)
+                self.assertIsInstance(raised.exception, stepscope.StepscopeError)
+                self.assertIsNone(stepscope.flight_status())
+        with self.assertRaisesRegex(ValueError, "times_median is 1 or more, not 0.5"):
+            stepscope.SlowStep(times_median=0.5)
+        for verb in (stepscope.stop_flight, stepscope.save_last, lambda: stepscope.write_last(io.BytesIO())):
+            with self.assertRaisesRegex(stepscope.NoSessionError, "start_flight"):
+                verb()
+        stepscope.start_flight()
+        with self.assertRaisesRegex(stepscope.SessionActiveError, "stop_flight"):
+            stepscope.start_flight()
+        with self.assertRaisesRegex(ValueError, "last_s is more than 0"):
+            stepscope.save_last(0)
+
+    def test_whatever_ends_the_program(self):
+        program = """
+            import os, signal, sys, time
+            import stepscope
+            stepscope.start_flight(sys.argv[1], python_sampling_hz=200)
+            with stepscope.Trace("work"):
+                time.sleep(0.05)
+            if sys.argv[2] == "kill":
+                time.sleep(0.3)
+                os.kill(os.getpid(), signal.SIGKILL)
+            if sys.argv[2] == "fork":
+                child = os.fork()
+                if not child:
+                    assert stepscope.flight_status() is None
+                    stepscope.start_flight(sys.argv[1] + "/child", python_sampling_hz=200)
+                    with stepscope.Trace("in the child"):
+                        pass
+                    assert stepscope.save_last().spans >= 1
+                    os._exit(0)
+                assert os.waitpid(child, 0)[1] == 0
+                assert not stepscope.flight_status().paused
+            """
+        for end, status, left in (("well", 0, 0), ("kill", -9, 1), ("fork", 0, 0)):
+            with self.subTest(end=end):
+                folder = self.folder / end
+                done = run_python(program, folder, end)
+                self.assertEqual(done.returncode, status, done.stderr)
+                self.assertEqual(done.stderr, "")
+                if left:
+                    # Opening the directory makes a run of what is left.
+                    self.assertEqual(len(stepscope.open(folder)), 1)
+                    (path,) = files(folder)
+                    self.assertEqual(len(xspace.read(path).named("work")), 1)
+                else:
+                    self.assertEqual(files(folder), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
