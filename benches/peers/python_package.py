@@ -1,17 +1,13 @@
 """
-What the package costs beside its peers, each pair in one process: annotations, calls, stopping, importing.
+What the package costs beside its peers, each pair in one process: annotations and importing.
 
     python python_package.py
 
 One JSON line a comparison: {"name", "ns", "peer", "peer_ns"}. CPU time of the thread, the least of several
-rounds; wall time for imports and stops.
+rounds; wall time for imports.
 """
 
-import cProfile
-import ctypes
-import gc
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -82,53 +78,6 @@ def annotations(folder):
     tell("Trace, on", on, "torch record_function, on", torchs_on)
 
 
-def fib(n):
-    return n if n < 2 else fib(n - 1) + fib(n - 2)
-
-
-CALLS = 150_049  # of fib(24)
-
-
-def calls(folder):
-    def timed(begin=lambda: None, end=lambda: None):
-        found = []
-        for _ in range(ROUNDS):
-            begin()
-            begun = time.thread_time_ns()
-            fib(24)
-            took = time.thread_time_ns() - begun
-            end()
-            found.append(took / CALLS)
-        return statistics.median(found)
-
-    plain = timed()
-    profiler = cProfile.Profile()
-    theirs = timed(profiler.enable, profiler.disable) - plain
-    stops = []
-
-    def start():
-        options = stepscope.ProfileOptions()
-        stepscope.start_trace(folder, options=options, sources=[])
-
-    def stop():
-        begun = time.perf_counter_ns()
-        stepscope.stop_trace()
-        stops.append(time.perf_counter_ns() - begun)
-
-    ours = timed(start, stop) - plain
-    tell("a call, traced: added time", ours, "cProfile", theirs)
-    if sys.version_info < (3, 12):
-        # A C function that does nothing and returns 0, for as long as the collector is off.
-        nothing = ctypes.cast(ctypes.pythonapi.PyGC_IsEnabled, ctypes.c_void_p)
-        set_profile = ctypes.pythonapi.PyEval_SetProfile
-        set_profile.argtypes = (ctypes.c_void_p, ctypes.py_object)
-        gc.disable()
-        floor = timed(lambda: set_profile(nothing, None), lambda: set_profile(None, None)) - plain
-        gc.enable()
-        tell("a call, traced: added time", ours, "a C callback that does nothing", floor)
-    tell("stop_trace, 150,000 calls", statistics.median(stops), "the bar", 50e6)
-
-
 def imports():
     def once(code):
         begun = time.perf_counter_ns()
@@ -146,7 +95,6 @@ def imports():
 def main():
     warnings.simplefilter("ignore", stepscope.StepscopeWarning)
     with tempfile.TemporaryDirectory() as folder:
-        calls(folder)
         try:
             annotations(folder)
         except ImportError as missing:

@@ -121,6 +121,30 @@ fn ends(found: &[Interpreter]) -> impl Iterator<Item = &Interpreter> {
 
 /// Runs the package's own tests in an environment of nothing but an interpreter and the wheel.
 fn test_with(one: &Interpreter, builder: &Path, wheel: &Path) -> Result<()> {
+    shell::run(
+        shell::program(alone_with(one, builder, wheel)?)
+            .args(["-B", "-m", "unittest", "discover", "--start-directory"])
+            .arg("python/tests"),
+    )
+}
+
+/// The package in every interpreter of this machine whose minor version is not that of `but`: the
+/// version and the Python of each.
+pub(crate) fn in_other_versions(but: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let Some(builder) = PACKAGE.python()? else {
+        return Ok(Vec::new());
+    };
+    let but = Interpreter::ask(but).map(|one| one.minor());
+    let wheel = wheel(&builder)?;
+    python::interpreters()
+        .iter()
+        .filter(|one| Some(one.minor()) != but)
+        .map(|one| Ok((one.minor(), alone_with(one, &builder, &wheel)?)))
+        .collect()
+}
+
+/// An environment of nothing but an interpreter and the wheel: its Python.
+fn alone_with(one: &Interpreter, builder: &Path, wheel: &Path) -> Result<PathBuf> {
     let folder = shell::target_dir()
         .join("venv")
         .join(format!("package-{}", one.minor()));
@@ -143,11 +167,7 @@ fn test_with(one: &Interpreter, builder: &Path, wheel: &Path) -> Result<()> {
             ])
             .arg(wheel),
     )?;
-    shell::run(
-        shell::program(&python)
-            .args(["-B", "-m", "unittest", "discover", "--start-directory"])
-            .arg("python/tests"),
-    )
+    Ok(python)
 }
 
 /// Puts the package into the environment with all frameworks: its Python; why there is none, if not.
@@ -205,6 +225,42 @@ const UPSTREAM: [(&str, &str); 4] = [
     ("STEPSCOPE_LIGHTNING_TREE", "lightning_profilers.py"),
 ];
 
+/// What those tests need besides the frameworks. In a folder of its own: nobody else pays for it.
+const OF_UPSTREAM: [&str; 10] = [
+    "absl-py==2.5.1",
+    "attrs==26.1.0",
+    "expecttest==0.3.0",
+    "hypothesis==6.170.15",
+    "iniconfig==2.3.1",
+    "pluggy==1.7.0",
+    "portpicker==1.6.0",
+    "psutil==7.2.2",
+    "pytest==9.2.0",
+    "sortedcontainers==2.4.0",
+];
+
+/// Where they are, installed when they are not there yet.
+fn of_upstream(python: &Path) -> Result<PathBuf> {
+    let folder = shell::target_dir().join("venv/of-upstream");
+    let stamp = folder.join("requirements.txt");
+    let wanted = OF_UPSTREAM.join("\n");
+    if std::fs::read_to_string(&stamp).unwrap_or_default() == wanted {
+        return Ok(folder);
+    }
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder)?;
+    }
+    shell::run(
+        shell::program(python)
+            .args(["-m", "pip", "install", "--quiet", "--no-compile"])
+            .args(["--disable-pip-version-check", "--no-deps", "--target"])
+            .arg(&folder)
+            .args(OF_UPSTREAM),
+    )?;
+    std::fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))?;
+    Ok(folder)
+}
+
 /// Runs the tests of the trees that are there, with our names in place of theirs.
 pub(crate) fn test_upstream() -> Result<Outcome> {
     let asked: Vec<&str> = UPSTREAM
@@ -222,12 +278,23 @@ pub(crate) fn test_upstream() -> Result<Outcome> {
         Ok(python) => python,
         Err(outcome) => return Ok(outcome),
     };
+    let packages = match of_upstream(&python) {
+        Ok(packages) => packages,
+        Err(error) => {
+            return Ok(Outcome::NotRun(format!(
+                "pip could not install what upstream's tests need ({error:#}); make its index reachable and \
+                 run it again: {}",
+                OF_UPSTREAM.join(" ")
+            )));
+        }
+    };
     let folder = shell::root().join("tests/upstream");
     let mut failed = Vec::new();
     for script in asked {
         let run = shell::run(
             shell::program(&python)
                 .arg(folder.join(script))
+                .env("PYTHONPATH", &packages)
                 .env("PJRT_DEVICE", "CPU")
                 .env("JAX_PLATFORMS", "cpu"),
         );

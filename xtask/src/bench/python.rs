@@ -1,10 +1,10 @@
 //! The Python package beside what it replaces: every `benches/peers/python_*.py`, a process each, in the
-//! environment with all frameworks.
+//! environment with all frameworks; what needs none of them also in every other `CPython` of this machine.
 //!
 //! A script prints lines of JSON, `{"name", "ns", "peer", "peer_ns"}` or `{"name", "s", "peer", "peer_s"}`;
 //! both figures of a line were taken in one process.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -20,18 +20,32 @@ pub(super) fn measure(results: &mut Results) -> Result<Outcome> {
     };
     let mut rows = Vec::new();
     let mut failed = Vec::new();
-    for script in scripts()? {
-        let mut program = shell::program(&python);
-        program.arg("-W").arg("ignore").arg(&script);
+    let mut run = |python: &Path, version: &str, script: &Path| {
+        let mut program = shell::program(python);
+        program.arg("-W").arg("ignore").arg(script);
         match shell::output(program.env("PJRT_DEVICE", "CPU")) {
-            Ok(text) => rows.extend(text.lines().filter_map(row)),
+            Ok(text) => rows.extend(text.lines().filter_map(|line| row(line, version))),
             Err(error) => failed.push(format!("{}: {error:#}", script.display())),
+        }
+    };
+    let scripts = scripts()?;
+    for script in &scripts {
+        run(&python, "", script);
+    }
+    for (version, python) in package::in_other_versions(&python)? {
+        for script in &scripts {
+            let name = script.file_name().unwrap_or_default();
+            if OF_EVERY_VERSION.iter().any(|other| name == *other) {
+                run(&python, &format!("CPython {version}: "), script);
+            }
         }
     }
     results.table(
         "Python",
         "Each line in one process, peer and ours in turn; per use for annotations and calls, per round of \
-         work for sampling.",
+         work for sampling. Lines that name no version are of the environment with all frameworks (CPython \
+         3.11). No tracer that hears of calls through the interpreter can cost less than callbacks that do \
+         nothing, nor tell times without what those cost that read the clock.",
         &["what", "ours", "peer", "the peer's", "ours / peer"],
         &rows,
     );
@@ -40,6 +54,9 @@ pub(super) fn measure(results: &mut Results) -> Result<Outcome> {
     }
     Ok(Outcome::Ok)
 }
+
+/// Scripts that need no framework, and whose figures depend on the interpreter.
+const OF_EVERY_VERSION: [&str; 2] = ["python_calls.py", "python_sampling.py"];
 
 fn scripts() -> Result<Vec<PathBuf>> {
     let mut found: Vec<PathBuf> = std::fs::read_dir(shell::root().join("benches/peers"))?
@@ -54,7 +71,7 @@ fn scripts() -> Result<Vec<PathBuf>> {
 }
 
 /// Scripts of frameworks print lines of the frameworks' own: those are not ours to read.
-fn row(line: &str) -> Option<Vec<String>> {
+fn row(line: &str, version: &str) -> Option<Vec<String>> {
     let case: Value = serde_json::from_str(line).ok()?;
     let in_ns = |ns: &str, s: &str| {
         let ns = case[ns].as_f64();
@@ -63,7 +80,7 @@ fn row(line: &str) -> Option<Vec<String>> {
     let ours = in_ns("ns", "s")?;
     let peer = in_ns("peer_ns", "peer_s")?;
     Some(vec![
-        case["name"].as_str()?.to_owned(),
+        format!("{version}{}", case["name"].as_str()?),
         shown(ours),
         case["peer"].as_str().unwrap_or("peer").to_owned(),
         shown(peer),
@@ -88,14 +105,18 @@ mod tests {
     fn lines_become_rows() {
         let line = r#"{"name": "Trace", "ns": 50.0, "peer": "TraceMe", "peer_ns": 100.0}"#;
         assert_eq!(
-            row(line).expect("a row"),
+            row(line, "").expect("a row"),
             ["Trace", "50.0 ns", "TraceMe", "100.0 ns", "0.500x"]
+        );
+        assert_eq!(
+            row(line, "CPython 3.10: ").expect("a row")[0],
+            "CPython 3.10: Trace"
         );
         let seconds = r#"{"name": "capture", "s": 0.2, "peer": "theirs", "peer_s": 2}"#;
         assert_eq!(
-            row(seconds).expect("a row"),
+            row(seconds, "").expect("a row"),
             ["capture", "200.00 ms", "theirs", "2.00 s", "0.100x"]
         );
-        assert_eq!(row("a framework's own line"), None);
+        assert_eq!(row("a framework's own line", ""), None);
     }
 }

@@ -23,6 +23,7 @@ mod flight;
 mod mirror;
 mod moment;
 mod open;
+mod threads;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
