@@ -233,6 +233,11 @@ fn is_call(name: &str) -> bool {
     })
 }
 
+/// Whether a name is one of a Python function, by any tracer: as [`is_call`], or as torch writes them.
+pub(crate) fn is_function(name: &str) -> bool {
+    is_call(name) || name.contains(".py(") && name.contains("): ") || name.starts_with("<built-in ")
+}
+
 /// File, line and name as `pstats` has them.
 fn function_of(name: &str) -> (Arc<str>, u32, Arc<str>) {
     let own = |text: &str| (Arc::from("~"), 0, Arc::from(text));

@@ -384,10 +384,10 @@ mod tests {
         assert_eq!(
             shown(&report),
             [
-                "load (other thread): 2 x, 19 us, self 19, 0.79",
                 "fwd (step thread): 2 x, 8 us, self 8, 0.33",
                 "rec (step thread): 2 x, 8 us, self 8, 0.33",
                 "bwd (step thread): 1 x, 3 us, self 3, 0.12",
+                "load (other thread): 2 x, 19 us, self 19, 0.79",
             ]
         );
         assert_eq!(report.times.mean_ns, Some(12_000.0));

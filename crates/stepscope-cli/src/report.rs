@@ -1,18 +1,20 @@
 //! `stepscope report`: the analyses as text.
 
+mod fit;
+mod print;
+
 use std::io::Write;
 
 use stepscope_engine::analysis::parallel::Cancel;
-use stepscope_engine::analysis::report::{Cell, Report, Table, Unit};
+use stepscope_engine::analysis::report::Report;
 use stepscope_engine::analysis::reports::{self, Options, ReportError};
 use stepscope_engine::{Engine, EngineError, EngineOptions, RunSummary};
 
+use self::print::Page;
 use crate::args::{self, Format};
 use crate::error::CliError;
-use crate::text::{self, Align, Grid, clean, short};
+use crate::text::{Align, Grid};
 
-/// Most characters of a cell on a terminal.
-const WIDEST: usize = 60;
 /// In place of a kind: every report.
 const ALL: &str = "all";
 
@@ -68,10 +70,17 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
     let mut report = Report::clone(&*made.map_err(|error| usage(&error))?);
     report.notes.splice(0..0, notes);
     match asked.format {
-        Format::Table => print_table(&opened.name, &report, out)?,
-        Format::Csv => grid(&report.table, Units::InTitles).print_csv(out)?,
-        Format::Md => print_markdown(&report, out)?,
-        Format::Json => print_json(&opened.name, &report, out)?,
+        Format::Table => {
+            let page = Page {
+                width: print::width_of_terminal(),
+                top: asked.top,
+                by: asked.by.as_deref(),
+            };
+            print::text(&opened.name, &report, page, out)?;
+        }
+        Format::Csv => print::csv(&report, out)?,
+        Format::Md => print::markdown(&report, out)?,
+        Format::Json => print::json(&opened.name, &report, out)?,
         // Written above.
         Format::Html => {}
     }
@@ -135,170 +144,16 @@ fn choose(engine: &Engine, asked: &args::Report) -> Result<(RunSummary, Vec<Stri
     Ok((newest, notes))
 }
 
-/// The report as `stepscope report` prints it, for other languages.
-pub fn as_text(name: &str, report: &Report) -> String {
+/// The report as `stepscope report` prints it, for other languages; as wide as it likes unless a
+/// terminal shows it.
+pub fn as_text(name: &str, report: &Report, options: &Options) -> String {
     let mut out = Vec::new();
+    let page = Page {
+        width: print::width_of_terminal(),
+        top: options.top,
+        by: options.by.as_deref(),
+    };
     // Nothing fails to be written into memory.
-    let _ = print_table(name, report, &mut out);
+    let _ = print::text(name, report, page, &mut out);
     String::from_utf8_lossy(&out).into_owned()
-}
-
-fn print_table(name: &str, report: &Report, out: &mut dyn Write) -> Result<(), CliError> {
-    writeln!(out, "{}", short(name, 100))?;
-    if !report.sentence.is_empty() {
-        writeln!(out, "{}", clean(&report.sentence))?;
-    }
-    if !report.summary.is_empty() {
-        let figures: Vec<String> = report
-            .summary
-            .iter()
-            .filter(|scalar| scalar.value != Cell::Empty)
-            .map(|scalar| {
-                let value = shown(&scalar.value, scalar.column.unit, Units::InCells);
-                format!("{} {value}", scalar.column.title)
-            })
-            .collect();
-        writeln!(out, "{}", clean(&figures.join("   ")))?;
-    }
-    if let Some(text) = &report.text {
-        writeln!(out)?;
-        for line in text.lines() {
-            writeln!(out, "{}", text::clean_line(line))?;
-        }
-    }
-    if !report.table.rows.is_empty() && report.text.is_none() {
-        writeln!(out)?;
-        grid(&report.table, Units::InCells).print(out)?;
-        left_out(&report.table, out)?;
-    }
-    for section in &report.sections {
-        if section.table.rows.is_empty() {
-            continue;
-        }
-        writeln!(out, "\n{}", clean(&section.title))?;
-        grid(&section.table, Units::InCells).print(out)?;
-        left_out(&section.table, out)?;
-    }
-    if !report.notes.is_empty() {
-        writeln!(out)?;
-    }
-    for note in &report.notes {
-        writeln!(out, "note: {}", clean(note))?;
-    }
-    Ok(())
-}
-
-fn left_out(table: &Table, out: &mut dyn Write) -> Result<(), CliError> {
-    if table.left_out > 0 {
-        writeln!(
-            out,
-            "  {} more; --top shows more",
-            text::count(table.left_out)
-        )?;
-    }
-    Ok(())
-}
-
-fn print_markdown(report: &Report, out: &mut dyn Write) -> Result<(), CliError> {
-    if !report.sentence.is_empty() {
-        writeln!(out, "{}\n", text::markdown_cell(&report.sentence))?;
-    }
-    if !report.table.columns.is_empty() {
-        grid(&report.table, Units::InCells).print_markdown(out)?;
-    }
-    for section in &report.sections {
-        writeln!(out, "\n**{}**\n", text::markdown_cell(&section.title))?;
-        grid(&section.table, Units::InCells).print_markdown(out)?;
-    }
-    for note in &report.notes {
-        writeln!(out, "\n> {}", text::markdown_cell(note))?;
-    }
-    Ok(())
-}
-
-fn print_json(name: &str, report: &Report, out: &mut dyn Write) -> Result<(), CliError> {
-    let mut answer = serde_json::to_value(report)?;
-    if let Some(fields) = answer.as_object_mut() {
-        fields.insert("run".to_owned(), name.into());
-    }
-    let mut text = serde_json::to_string_pretty(&answer)?;
-    text.push('\n');
-    out.write_all(text::clean_json(&text).as_bytes())?;
-    Ok(())
-}
-
-/// Where units stand.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Units {
-    /// `41.2 ms`.
-    InCells,
-    /// `total_ns` and all digits.
-    InTitles,
-}
-
-fn grid(table: &Table, units: Units) -> Grid {
-    let columns = table
-        .columns
-        .iter()
-        .map(|column| {
-            let title = match units {
-                Units::InCells => &column.title,
-                Units::InTitles => &column.key,
-            };
-            let align = match column.unit {
-                Unit::Text | Unit::Flag => Align::Left,
-                _ => Align::Right,
-            };
-            (title.clone().into_owned(), align)
-        })
-        .collect();
-    let rows = table
-        .rows
-        .iter()
-        .map(|row| {
-            row.iter()
-                .zip(&table.columns)
-                .map(|(cell, column)| shown(cell, column.unit, units))
-                .collect()
-        })
-        .collect();
-    Grid { columns, rows }
-}
-
-/// One cell as text.
-fn shown(cell: &Cell, unit: Unit, units: Units) -> String {
-    match (cell, units) {
-        (Cell::Text(text), Units::InTitles) => text.clone(),
-        (Cell::Text(text), Units::InCells) => short(text, WIDEST),
-        (Cell::Flag(true), Units::InCells) => "yes".to_owned(),
-        (Cell::Empty, _) | (Cell::Flag(false), Units::InCells) => String::new(),
-        (Cell::Flag(flag), Units::InTitles) => flag.to_string(),
-        (Cell::List(cells), _) => {
-            let parts: Vec<String> = cells.iter().map(|cell| shown(cell, unit, units)).collect();
-            match units {
-                Units::InTitles => parts.join(" "),
-                Units::InCells => short(&parts.join(" "), WIDEST),
-            }
-        }
-        (Cell::Int(number), Units::InTitles) => number.to_string(),
-        (Cell::Number(number), Units::InTitles) => number.to_string(),
-        (Cell::Int(number), Units::InCells) => figure(*number as f64, Some(*number), unit),
-        (Cell::Number(number), Units::InCells) => figure(*number, None, unit),
-    }
-}
-
-/// A number for people.
-fn figure(number: f64, whole: Option<i64>, unit: Unit) -> String {
-    match unit {
-        Unit::Ns => text::duration(number),
-        Unit::Us => text::duration(number * 1e3),
-        Unit::Bytes if number >= 0.0 => text::size(number),
-        Unit::BytesPerSecond if number >= 0.0 => format!("{}/s", text::size(number)),
-        Unit::Share => text::share(number),
-        Unit::Count => match whole.and_then(|whole| u64::try_from(whole).ok()) {
-            Some(whole) => text::count(whole),
-            None => text::significant(number),
-        },
-        _ => whole.map_or_else(|| text::significant(number), |whole| whole.to_string()),
-    }
 }

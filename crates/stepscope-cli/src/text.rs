@@ -53,6 +53,21 @@ pub fn short(text: &str, most: usize) -> String {
     cut
 }
 
+/// Cleaned and cut to `most` characters in the middle: names of kernels differ at their ends.
+pub fn short_within(text: &str, most: usize) -> String {
+    let count = text.chars().take(most + 1).count();
+    if count <= most || most < 8 {
+        return short(text, most);
+    }
+    let tail = (most - 1) * 2 / 5;
+    let head = short(text, most - tail);
+    let end = text.char_indices().nth_back(tail.saturating_sub(1));
+    let end = clean(end.map_or("", |(at, _)| &text[at..]));
+    // Written out, the end may have become longer.
+    let skip = end.chars().count().saturating_sub(tail);
+    head.chars().chain(end.chars().skip(skip)).collect()
+}
+
 /// JSON text without characters that act on a terminal. They can only stand inside strings, where
 /// `\u` means the same.
 pub fn clean_json(json: &str) -> Cow<'_, str> {
@@ -276,6 +291,12 @@ mod tests {
         assert_eq!(csv_field("a,\"b\""), "\"a,\"\"b\"\"\"");
         assert_eq!(markdown_cell("a|<b>"), "a\\|\\<b\\>");
         assert_eq!(short(&"x".repeat(10_000_000), 5), "xxxx…");
+        assert_eq!(short_within("void kernel<float, 4>", 12), "void ke…, 4>");
+        assert_eq!(short_within("abc\n", 12), "abc\\n");
+        assert_eq!(
+            short_within(&format!("{}\u{1b}", "é".repeat(20)), 10),
+            "éééééé…x1b"
+        );
     }
 
     #[test]

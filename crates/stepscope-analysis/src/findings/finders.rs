@@ -12,6 +12,8 @@ use stepscope_store::{EventId, Trace};
 use super::{Confidence, Finding};
 use crate::input::is_input;
 use crate::report::{duration, share};
+use crate::steps::StepRow;
+use crate::steps::breakdown::StepParts;
 use crate::survey::Survey;
 
 pub(super) type Finder = fn(&Survey<'_>) -> Option<Finding>;
@@ -307,31 +309,47 @@ fn uneven(survey: &Survey<'_>) -> Option<Finding> {
     outliers.sort_by_key(|step| (std::cmp::Reverse(step.dur), step.event));
     let first = survey.steps.steps.first().map(|step| step.event);
     let only_first = outliers.len() == 1 && outliers.first().map(|step| step.event) == first;
-    Some(Finding {
-        name: "uneven",
-        title: if only_first {
-            format!(
-                "The first step takes {} longer than the median",
-                duration(lost)
-            )
-        } else {
-            format!(
-                "{} of {} steps are outliers: {} lost",
-                outliers.len(),
-                times.count,
-                duration(lost)
-            )
-        },
-        stake,
-        evidence: outliers.iter().take(5).map(|step| step.event).collect(),
-        advice: if only_first {
+    let mostly = mostly(survey, limit);
+    let title = if only_first {
+        format!(
+            "The first step takes {} longer than the median",
+            duration(lost)
+        )
+    } else {
+        format!(
+            "{} of {} steps are outliers: {} lost",
+            outliers.len(),
+            times.count,
+            duration(lost)
+        )
+    };
+    let advice = match mostly {
+        _ if only_first => {
             "Usual for a first step (compilation, allocation, caches): leave it out of comparisons, or \
              warm up before the recording."
-        } else {
+        }
+        Some("compile") => {
+            "These steps compile: warm up before the recording, and keep shapes and Python values that \
+             reach the compiler the same from step to step."
+        }
+        Some("input") => {
+            "These steps wait for data: look at what is loaded there (the first batch of an epoch, a slow \
+             file), and read further ahead with more workers."
+        }
+        _ => {
             "Compare a long step with a usual one on the timeline: checkpoints, validation, garbage \
              collection, a slow batch and other jobs on the machine are the usual causes."
         }
-        .to_owned(),
+    };
+    Some(Finding {
+        name: "uneven",
+        title: match mostly {
+            Some(bucket) => format!("{title}, most of it {}", bucket.replace('_', " ")),
+            None => title,
+        },
+        stake,
+        evidence: outliers.iter().take(5).map(|step| step.event).collect(),
+        advice: advice.to_owned(),
         confidence: if only_first {
             Confidence::Low
         } else {
@@ -339,6 +357,33 @@ fn uneven(survey: &Survey<'_>) -> Option<Finding> {
         },
         page: "steps",
     })
+}
+
+/// The bucket that makes steps of at least `limit` nanoseconds longer than the others: it has six
+/// tenths of what they spend in any bucket beyond the mean of the others. None where no bucket has.
+fn mostly(survey: &Survey<'_>, limit: f64) -> Option<&'static str> {
+    let finished = survey.steps.steps.iter().filter(|step| !step.unfinished);
+    let both = finished.zip(&survey.breakdown.parts);
+    let (long, usual): (Vec<_>, Vec<_>) = both.partition(|(step, _)| step.dur.as_ns_f64() >= limit);
+    let sum = |steps: &[(&StepRow, &StepParts)], bucket: usize| -> f64 {
+        let times = steps.iter().map(|(_, parts)| parts.buckets()[bucket].1);
+        times.map(Dur::as_ns_f64).sum()
+    };
+    let names = survey
+        .breakdown
+        .parts
+        .first()?
+        .buckets()
+        .map(|(name, _)| name);
+    let beyond: Vec<f64> = (0..names.len())
+        .map(|bucket| {
+            let mean = sum(&usual, bucket) / usual.len().max(1) as f64;
+            (sum(&long, bucket) - mean * long.len() as f64).max(0.0)
+        })
+        .collect();
+    let all: f64 = beyond.iter().sum();
+    let most = beyond.iter().zip(names).max_by(|a, b| a.0.total_cmp(b.0))?;
+    (*most.0 > 0.0 && *most.0 >= 0.6 * all).then_some(most.1)
 }
 
 fn ranks(survey: &Survey<'_>) -> Option<Finding> {

@@ -80,6 +80,31 @@ fn one_long_step_among_short_ones_is_found() {
 }
 
 #[test]
+fn what_makes_a_step_long_is_named() {
+    let titled = |drawing: &str| {
+        let trace = drawing::trace(drawing);
+        let survey = Survey::of(&trace, None, &Cancel::default()).unwrap();
+        let found = findings(&survey, &Memory::default(), &Cancel::default()).unwrap();
+        let uneven = found.into_iter().find(|finding| finding.name == "uneven");
+        uneven.map_or_else(String::new, |finding| finding.title)
+    };
+    let compiles = titled(
+        "
+        main | step0-step1-step2-step3-------------------step4-step5-step6-
+             | dot---dot---dot---compile-----------------dot---dot---dot---
+        ",
+    );
+    assert!(compiles.ends_with("most of it compile"), "{compiles}");
+    let both = titled(
+        "
+        main | step0-step1-step2-step3-------------------step4-step5-step6-
+             | dot---dot---dot---compile----dataloader---dot---dot---dot---
+        ",
+    );
+    assert!(both.ends_with("lost"), "{both}");
+}
+
+#[test]
 fn a_healthy_run_has_no_findings() {
     let drawing = "
         main          | step0-------step1-------

@@ -55,14 +55,14 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     };
     report.scalar("steps", "Steps", Unit::Count, times.count);
     for (key, title, value) in [
-        ("mean_ns", "mean", times.mean_ns),
+        ("mean_ns", "Mean", times.mean_ns),
         ("p50_ns", "p50", times.p50_ns),
         ("p90_ns", "p90", times.p90_ns),
         ("p99_ns", "p99", times.p99_ns),
-        ("min_ns", "min", times.min_ns),
-        ("max_ns", "max", times.max_ns),
-        ("deviation_ns", "deviation", times.deviation_ns),
-        ("outlier_ns", "outliers from", times.outlier_ns),
+        ("min_ns", "Min", times.min_ns),
+        ("max_ns", "Max", times.max_ns),
+        ("deviation_ns", "Deviation", times.deviation_ns),
+        ("outlier_ns", "Outliers from", times.outlier_ns),
     ] {
         report.scalar(key, title, Unit::Ns, value);
     }
@@ -92,13 +92,13 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
 
 /// Keys and titles of the buckets, in their order.
 const BUCKETS: [(&str, &str); 7] = [
-    ("compute_ns", "compute"),
-    ("exposed_communication_ns", "exposed communication"),
-    ("exposed_copy_ns", "exposed copy"),
-    ("input_ns", "input"),
-    ("compile_ns", "compile"),
-    ("host_ns", "host"),
-    ("idle_ns", "idle"),
+    ("compute_ns", "Compute"),
+    ("exposed_communication_ns", "Exposed communication"),
+    ("exposed_copy_ns", "Exposed copy"),
+    ("input_ns", "Input wait"),
+    ("compile_ns", "Compile"),
+    ("host_ns", "Host time"),
+    ("idle_ns", "Idle"),
 ];
 
 fn outliers(found: &StepReport) -> usize {
@@ -151,8 +151,8 @@ pub(super) fn by_step(survey: &Survey<'_>, cancel: &Cancel) -> Result<Table, Can
     ];
     columns.extend(BUCKETS.map(|(key, title)| Column::new(key, title, Unit::Ns)));
     columns.extend([
-        Column::new("communication_ns", "communication", Unit::Ns),
-        Column::new("copy_ns", "copy", Unit::Ns),
+        Column::new("communication_ns", "Communication", Unit::Ns),
+        Column::new("copy_ns", "Copy", Unit::Ns),
         Column::new("device_step_ns", "Step on the device", Unit::Ns),
         Column::new("xprof_step_ns", "Step in XProf", Unit::Ns),
         Column::new("outlier", "Outlier", Unit::Flag),

@@ -6,6 +6,7 @@ use stepscope_store::Trace;
 
 use super::marks::Marker;
 use super::{LabelRow, Place, StepOptions, StepReport};
+use crate::calls;
 
 #[derive(Clone, Copy, Default)]
 struct Sums {
@@ -151,16 +152,34 @@ pub(super) fn labels(
             },
         })
         .collect();
+    without_functions(&mut rows, &mut report.notes);
+    // Another thread that waits a whole step long does not explain the step: such rows come last.
     rows.sort_by(|a, b| {
-        (std::cmp::Reverse(a.total), a.place, &a.label).cmp(&(
-            std::cmp::Reverse(b.total),
-            b.place,
-            &b.label,
-        ))
+        let key = |row: &LabelRow| {
+            let elsewhere = row.place == Place::OtherThread;
+            (elsewhere, std::cmp::Reverse(row.total), row.place)
+        };
+        key(a).cmp(&key(b)).then_with(|| a.label.cmp(&b.label))
     });
     report.labels_left_out = rows.len().saturating_sub(options.top);
     rows.truncate(options.top);
     report.labels = rows;
+}
+
+/// Takes out what tracers of Python functions wrote, unless there is nothing else: hundreds of functions
+/// would hide the labels around them.
+fn without_functions(rows: &mut Vec<LabelRow>, notes: &mut Vec<String>) {
+    let all = rows.len();
+    if rows.iter().all(|row| calls::is_function(&row.label)) {
+        return;
+    }
+    rows.retain(|row| !calls::is_function(&row.label));
+    let gone = all - rows.len();
+    if gone > 0 {
+        notes.push(format!(
+            "{gone} Python functions are not among the labels: 'ops --by python' has them"
+        ));
+    }
 }
 
 fn dur(ps: i128) -> Dur {

@@ -222,7 +222,7 @@ fn reports_give_mean_percentiles_and_shares() {
     };
     let table = report(&[]);
     assert!(
-        table.contains("Steps 2   mean 15.0 µs   p50 15.0 µs   p90 19.0 µs"),
+        table.contains("Steps 2   Mean 15.0 µs   p50 15.0 µs   p90 19.0 µs"),
         "{table}"
     );
     assert!(

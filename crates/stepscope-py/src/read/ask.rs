@@ -100,7 +100,7 @@ pub(super) fn report(
     };
     let made = py.detach(|| {
         let report = run.report(kind, &options, &Cancel::default())?;
-        let text = stepscope_cli::report::as_text(&run.name, &report);
+        let text = stepscope_cli::report::as_text(&run.name, &report, &options);
         Ok::<_, ReportError>((serde_json::to_string(&*report), text))
     });
     let (json, text) = made.map_err(|error| {

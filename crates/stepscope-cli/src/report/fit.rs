@@ -1,0 +1,301 @@
+//! A table cut to what a reader at a terminal can use.
+//!
+//! Left out without a word: ids of events (links of the viewer), columns without values, columns
+//! that say the same as one before them. Left out and named: columns of zeros, columns for which
+//! the terminal is too narrow, rows beyond the number that was asked for. CSV, Markdown and JSON
+//! have everything.
+
+use stepscope_engine::analysis::report::{Cell, Column, Table, Unit};
+
+use super::print::{Page, Units, shown, side};
+use crate::text::{Grid, short_within};
+
+/// The first column, which names the row, is not made narrower than this while there are columns to
+/// leave out.
+const NARROW_NAME: usize = 48;
+/// Nor other columns of texts than this.
+const NARROW: usize = 30;
+/// Nor than this in any case.
+const NARROWEST: usize = 16;
+/// So many columns stay, however narrow the terminal is.
+const FEWEST: usize = 5;
+/// Characters between two columns.
+const GAP: usize = 2;
+
+/// See [`fit`].
+pub(super) struct Fitted {
+    pub(super) grid: Grid,
+    /// Titles of columns in which all is zero.
+    pub(super) zero: Vec<String>,
+    /// Titles of columns for which there is no room.
+    pub(super) cut: Vec<String>,
+    /// Rows beyond the number that was asked for.
+    pub(super) rows_cut: usize,
+}
+
+/// One column on its way.
+struct Shown<'a> {
+    column: &'a Column,
+    cells: Vec<String>,
+    width: usize,
+}
+
+/// The table for this page.
+pub(super) fn fit(table: &Table, page: Page<'_>) -> Fitted {
+    let rows = table.rows.get(..page.top).unwrap_or(&table.rows);
+    let mut zero = Vec::new();
+    let mut columns: Vec<Shown<'_>> = Vec::new();
+    let depth = table
+        .columns
+        .iter()
+        .position(|column| column.key == "depth");
+    for (at, column) in table.columns.iter().enumerate() {
+        let cell = |row: &'_ [Cell]| row.get(at).cloned().unwrap_or_default();
+        // A tree is shown by indenting its names.
+        let of_tree = depth.is_some() && ["depth", "parent", "level"].contains(&&*column.key);
+        if column.unit == Unit::Event || of_tree || rows.iter().all(|row| says_nothing(&cell(row)))
+        {
+            continue;
+        }
+        if at > 0 && rows.iter().all(|row| is_zero(&cell(row))) {
+            zero.push(column.title.clone().into_owned());
+            continue;
+        }
+        let mut cells: Vec<String> = rows.iter().map(|row| words(&cell(row), column)).collect();
+        if let (Some(depth), 0) = (depth, at) {
+            for (text, row) in cells.iter_mut().zip(rows) {
+                if let Some(Cell::Int(deep)) = row.get(depth) {
+                    text.insert_str(0, &"  ".repeat(usize::try_from(*deep).unwrap_or(0).min(20)));
+                }
+            }
+        }
+        let again = |other: &Shown<'_>| other.column.unit == Unit::Text && other.cells == cells;
+        if column.unit == Unit::Text && rows.len() > 1 && columns.iter().any(again) {
+            continue;
+        }
+        let width = widest(&column.title, &cells);
+        columns.push(Shown {
+            column,
+            cells,
+            width,
+        });
+    }
+    asked_for_first(&mut columns, page.by);
+    let cut = page.width.map(|width| narrow(&mut columns, width));
+    Fitted {
+        grid: grid(columns, rows.len()),
+        zero,
+        cut: cut.unwrap_or_default(),
+        rows_cut: table.rows.len() - rows.len(),
+    }
+}
+
+/// Rows by shape or stack are told apart by it: it stands beside the name.
+fn asked_for_first(columns: &mut [Shown<'_>], by: Option<&str>) {
+    let Some(by) = by else { return };
+    let told = |shown: &Shown<'_>| match &*shown.column.key {
+        "shapes" | "shape" => by.contains("shape"),
+        "stack" => by.contains("stack"),
+        "source" => by.contains("source"),
+        _ => false,
+    };
+    if let Some(at) = columns.iter().position(told).filter(|at| *at > 1) {
+        columns[1..=at].rotate_right(1);
+    }
+}
+
+/// Makes columns narrower and then fewer until they fit; the titles of those that went.
+fn narrow(columns: &mut Vec<Shown<'_>>, width: usize) -> Vec<String> {
+    let mut cut = Vec::new();
+    shrink(columns, width, NARROW_NAME, NARROW);
+    while over(columns, width) > 0 && columns.len() > FEWEST {
+        if let Some(gone) = columns.pop() {
+            cut.insert(0, gone.column.title.clone().into_owned());
+        }
+    }
+    shrink(columns, width, NARROWEST, NARROWEST);
+    cut
+}
+
+/// Takes characters from the widest columns of texts, down to `name` for the first and `least` for
+/// the others.
+fn shrink(columns: &mut [Shown<'_>], width: usize, name: usize, least: usize) {
+    loop {
+        let too_much = over(columns, width);
+        let texts = columns.iter_mut().enumerate().filter_map(|(at, shown)| {
+            let least = if at == 0 { name } else { least };
+            let spare = shown.width.saturating_sub(least);
+            (shown.column.unit == Unit::Text && spare > 0).then_some((shown, spare))
+        });
+        let widest = texts.max_by_key(|(shown, _)| shown.width);
+        let Some((widest, spare)) = widest.filter(|_| too_much > 0) else {
+            break;
+        };
+        // In steps, so that columns of like width end alike.
+        widest.width -= too_much.min(4).min(spare);
+    }
+    for shown in columns {
+        for cell in &mut shown.cells {
+            if cell.chars().count() > shown.width {
+                *cell = short_within(cell, shown.width);
+            }
+        }
+        shown.width = widest(&shown.column.title, &shown.cells);
+    }
+}
+
+/// Characters by which the columns are too wide.
+fn over(columns: &[Shown<'_>], width: usize) -> usize {
+    let all: usize = columns.iter().map(|shown| shown.width + GAP).sum();
+    all.saturating_sub(width)
+}
+
+fn widest(title: &str, cells: &[String]) -> usize {
+    let cells = cells.iter().map(|cell| cell.chars().count());
+    cells.max().unwrap_or(0).max(title.chars().count())
+}
+
+fn grid(columns: Vec<Shown<'_>>, rows: usize) -> Grid {
+    let titles = columns.iter().map(|shown| {
+        let title = shown.column.title.clone().into_owned();
+        (title, side(shown.column.unit))
+    });
+    let titles = titles.collect();
+    let mut lines: Vec<Vec<String>> = vec![Vec::new(); rows];
+    for shown in columns {
+        for (line, cell) in lines.iter_mut().zip(shown.cells) {
+            line.push(cell);
+        }
+    }
+    Grid {
+        columns: titles,
+        rows: lines,
+    }
+}
+
+/// A cell as text; keys of ours read as words.
+fn words(cell: &Cell, column: &Column) -> String {
+    let text = shown(cell, column.unit, Units::InCells);
+    if column.key == "bucket" {
+        return text.replace('_', " ");
+    }
+    text
+}
+
+fn says_nothing(cell: &Cell) -> bool {
+    match cell {
+        Cell::Empty | Cell::Flag(false) => true,
+        Cell::Text(text) => text.is_empty(),
+        Cell::List(cells) => cells.is_empty(),
+        _ => false,
+    }
+}
+
+fn is_zero(cell: &Cell) -> bool {
+    match cell {
+        Cell::Empty | Cell::Int(0) => true,
+        Cell::Number(number) => *number == 0.0,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new(vec![
+            Column::new("name", "Operation", Unit::Text),
+            Column::new("program", "Program", Unit::Text),
+            Column::new("total_ns", "Total", Unit::Ns),
+            Column::new("copy_ns", "Copy", Unit::Ns),
+            Column::new("mean_ns", "Mean", Unit::Ns),
+            Column::new("p95_ns", "p95", Unit::Ns),
+            Column::new("category", "Category", Unit::Text),
+            Column::new("kind", "Kind", Unit::Text),
+            Column::new("shapes", "Shapes", Unit::Text),
+            Column::new("event", "Longest", Unit::Event),
+        ]);
+        for (name, shape) in [("aten::mm", "[[2, 2]]"), ("aten::add", "[[4], [4]]")] {
+            table.push([
+                name.into(),
+                Cell::Empty,
+                1_500.0.into(),
+                0.0.into(),
+                15.0.into(),
+                20.0.into(),
+                "matmul".into(),
+                "matmul".into(),
+                shape.into(),
+                7_i64.into(),
+            ]);
+        }
+        table
+    }
+
+    fn titles(fitted: &Fitted) -> Vec<&str> {
+        let columns = fitted.grid.columns.iter();
+        columns.map(|(title, _)| title.as_str()).collect()
+    }
+
+    fn page(width: Option<usize>, by: Option<&str>) -> Page<'_> {
+        Page { width, top: 25, by }
+    }
+
+    #[test]
+    fn columns_that_say_nothing_go_and_zeros_are_named() {
+        let fitted = fit(&table(), page(None, None));
+        assert_eq!(
+            titles(&fitted),
+            ["Operation", "Total", "Mean", "p95", "Category", "Shapes"]
+        );
+        assert_eq!(fitted.zero, ["Copy"]);
+        assert!(fitted.cut.is_empty());
+    }
+
+    #[test]
+    fn what_the_rows_are_told_apart_by_stands_beside_the_name() {
+        let fitted = fit(&table(), page(None, Some("framework-shape")));
+        assert_eq!(titles(&fitted)[..2], ["Operation", "Shapes"]);
+    }
+
+    #[test]
+    fn a_narrow_terminal_names_what_it_leaves_out() {
+        let fitted = fit(&table(), page(Some(50), None));
+        assert_eq!(
+            titles(&fitted),
+            ["Operation", "Total", "Mean", "p95", "Category"]
+        );
+        assert_eq!(fitted.cut, ["Shapes"]);
+        let lines = fitted.grid.rows.iter().map(|row| {
+            let cells = row.iter().zip(&fitted.grid.columns);
+            let wide = cells.map(|(cell, (title, _))| cell.len().max(title.len()) + GAP);
+            wide.sum::<usize>()
+        });
+        assert!(lines.max().unwrap() <= 50);
+    }
+
+    #[test]
+    fn rows_beyond_those_asked_for_are_counted() {
+        let few = Page {
+            top: 1,
+            ..page(None, None)
+        };
+        let fitted = fit(&table(), few);
+        assert_eq!((fitted.grid.rows.len(), fitted.rows_cut), (1, 1));
+    }
+
+    #[test]
+    fn a_tree_is_indented() {
+        let mut tree = Table::new(vec![
+            Column::new("name", "Operation", Unit::Text),
+            Column::new("depth", "Depth", Unit::Count),
+            Column::new("total_ns", "Total", Unit::Ns),
+        ]);
+        tree.push(["jit_step".into(), 0_i64.into(), 5.0.into()]);
+        tree.push(["dot".into(), 2_i64.into(), 5.0.into()]);
+        let fitted = fit(&tree, page(None, None));
+        assert_eq!(titles(&fitted), ["Operation", "Total"]);
+        assert_eq!(fitted.grid.rows[1][0], "    dot");
+    }
+}

@@ -1,0 +1,393 @@
+//! A report as text, CSV, Markdown and JSON.
+//!
+//! On a terminal the text is made to fit: see [`fit`](super::fit). What a page shows as a picture
+//! is a picture here as well: the steps of an overview are a line of bars, its findings a list
+//! with the whole advice.
+
+use std::io::{IsTerminal as _, Write};
+
+use stepscope_engine::analysis::report::{Cell, Report, Section, Table, Unit};
+
+use super::fit;
+use crate::error::CliError;
+use crate::text::{self, Align, Grid, clean, short, short_within};
+
+/// Most characters of a cell.
+const WIDEST: usize = 60;
+/// Most characters of a line of figures, of bars and of advice.
+const LINE: usize = 100;
+
+/// What the text is printed on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Page<'a> {
+    /// Characters of a line, where a terminal shows it.
+    pub(super) width: Option<usize>,
+    /// Most rows of a table.
+    pub(super) top: usize,
+    /// What the rows were asked to be.
+    pub(super) by: Option<&'a str>,
+}
+
+/// Characters of a line of the terminal behind standard output.
+pub(super) fn width_of_terminal() -> Option<usize> {
+    if !std::io::stdout().is_terminal() {
+        return None;
+    }
+    let (terminal_size::Width(columns), _) = terminal_size::terminal_size()?;
+    Some(usize::from(columns)).filter(|columns| *columns > 0)
+}
+
+/// For people.
+pub(super) fn text(
+    name: &str,
+    report: &Report,
+    page: Page<'_>,
+    out: &mut dyn Write,
+) -> Result<(), CliError> {
+    writeln!(out, "{}", short(name, LINE))?;
+    if !report.sentence.is_empty() {
+        page.say("", &report.sentence, out)?;
+    }
+    if let Some(missing) = report
+        .missing
+        .as_ref()
+        .filter(|missing| !missing.fix.is_empty())
+    {
+        page.say("To record it: ", &missing.fix, out)?;
+    }
+    for line in figures(report, page.line()) {
+        writeln!(out, "{}", clean(&line))?;
+    }
+    if let Some(text) = &report.text {
+        writeln!(out)?;
+        for line in text.lines() {
+            writeln!(out, "{}", text::clean_line(line))?;
+        }
+    } else if let Some(findings) = Findings::of(&report.table) {
+        findings.print(page.line(), out)?;
+    } else if !report.table.rows.is_empty() {
+        writeln!(out)?;
+        table(&report.table, page, "--top shows more", out)?;
+    }
+    for section in &report.sections {
+        if section.table.rows.is_empty() {
+            continue;
+        }
+        writeln!(out, "\n{}", clean(&section.title))?;
+        if report.kind == "overview" && section.name == "steps" {
+            bars(section, page.line(), out)?;
+            continue;
+        }
+        table(&section.table, page, "--format json has them", out)?;
+    }
+    if !report.notes.is_empty() {
+        writeln!(out)?;
+    }
+    for note in &report.notes {
+        page.say("note: ", note, out)?;
+    }
+    Ok(())
+}
+
+impl Page<'_> {
+    /// Characters of running text.
+    fn line(self) -> usize {
+        self.width.unwrap_or(LINE).clamp(40, LINE)
+    }
+
+    /// A sentence behind `first`. A terminal breaks words; this breaks between them.
+    fn say(self, first: &str, sentence: &str, out: &mut dyn Write) -> Result<(), CliError> {
+        let Some(width) = self.width else {
+            writeln!(out, "{first}{}", clean(sentence))?;
+            return Ok(());
+        };
+        let words = sentence.split(' ').map(|word| clean(word).into_owned());
+        let indent = first.chars().count();
+        let lines = packed(words, " ", width.saturating_sub(indent).max(20));
+        for (at, line) in lines.iter().enumerate() {
+            match at {
+                0 => writeln!(out, "{first}{line}")?,
+                _ => writeln!(out, "{:indent$}{line}", "")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The figures side by side, as many on a line as fit; none is broken.
+fn figures(report: &Report, line: usize) -> Vec<String> {
+    let known = report.summary.iter().filter(|one| one.value != Cell::Empty);
+    let figures = known.map(|one| {
+        let value = shown(&one.value, one.column.unit, Units::InCells);
+        format!("{} {value}", one.column.title)
+    });
+    packed(figures, "   ", line)
+}
+
+/// Parts with `between` between them, as many on a line as fit.
+fn packed(parts: impl Iterator<Item = String>, between: &str, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts {
+        let wide = between.len() + part.chars().count();
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + wide <= most => {
+                line.push_str(between);
+                line.push_str(&part);
+            }
+            _ => lines.push(part),
+        }
+    }
+    lines
+}
+
+/// A table that fits, and what it leaves out.
+fn table(
+    table: &Table,
+    page: Page<'_>,
+    further: &str,
+    out: &mut dyn Write,
+) -> Result<(), CliError> {
+    let fitted = fit::fit(table, page);
+    fitted.grid.print(out)?;
+    if table.left_out > 0 {
+        let count = text::count(table.left_out);
+        writeln!(out, "  {count} more; --top shows more")?;
+    }
+    if fitted.rows_cut > 0 {
+        let count = text::count(fitted.rows_cut as u64);
+        writeln!(out, "  {count} more; {further}")?;
+    }
+    for (said, titles) in [
+        ("all zero", &fitted.zero),
+        ("too wide for here, but in --format csv", &fitted.cut),
+    ] {
+        if !titles.is_empty() {
+            page.say(&format!("  {said}: "), &titles.join(", "), out)?;
+        }
+    }
+    Ok(())
+}
+
+/// What to do first: a list, as advice is longer than a cell.
+struct Findings<'a> {
+    table: &'a Table,
+    advice: usize,
+    title: usize,
+}
+
+impl<'a> Findings<'a> {
+    /// The table, if it is one of findings.
+    fn of(table: &'a Table) -> Option<Self> {
+        let place = |key: &str| table.columns.iter().position(|column| column.key == key);
+        let (advice, title) = (place("advice")?, place("title")?);
+        (!table.rows.is_empty()).then_some(Self {
+            table,
+            advice,
+            title,
+        })
+    }
+
+    fn print(&self, line: usize, out: &mut dyn Write) -> Result<(), CliError> {
+        for (rank, row) in (1..).zip(&self.table.rows) {
+            let words = |at: usize| {
+                row.get(at).map_or(String::new(), |cell| {
+                    shown(cell, Unit::Text, Units::InTitles)
+                })
+            };
+            writeln!(out, "\n{rank:3}. {}", clean(&words(self.title)))?;
+            let figures = self.table.columns.iter().zip(row).filter(|(column, cell)| {
+                let told = ["rank", "name", "title", "advice"].contains(&&*column.key);
+                !told && column.unit != Unit::Event && **cell != Cell::Empty
+            });
+            let figures = figures.map(|(column, cell)| {
+                let value = shown(cell, column.unit, Units::InCells);
+                format!("{} {value}", column.title)
+            });
+            let advice = words(self.advice);
+            let advice = advice.split_whitespace().map(str::to_owned);
+            let told = packed(figures, "   ", line.saturating_sub(5));
+            for text in told
+                .into_iter()
+                .chain(packed(advice, " ", line.saturating_sub(5)))
+            {
+                writeln!(out, "     {}", clean(&text))?;
+            }
+        }
+        if self.table.left_out > 0 {
+            let count = text::count(self.table.left_out);
+            writeln!(out, "  {count} more; --top shows more")?;
+        }
+        Ok(())
+    }
+}
+
+/// Steps as a line of bars: each the longest of as many steps as must share it.
+fn bars(section: &Section, line: usize, out: &mut dyn Write) -> Result<(), CliError> {
+    let key = |column: &stepscope_engine::analysis::report::Column| column.key == "duration_ns";
+    let Some(at) = section.table.columns.iter().position(key) else {
+        return Ok(());
+    };
+    let lengths: Vec<f64> = section
+        .table
+        .rows
+        .iter()
+        .map(|row| match row.get(at) {
+            Some(Cell::Number(ns)) => ns.max(0.0),
+            Some(Cell::Int(ns)) => (*ns as f64).max(0.0),
+            _ => 0.0,
+        })
+        .collect();
+    let mut sorted = lengths.clone();
+    sorted.sort_by(f64::total_cmp);
+    let longest = sorted.last().copied().unwrap_or_default();
+    // One long step must not flatten all others.
+    let full = longest.min(3.0 * sorted.get(sorted.len() / 2).copied().unwrap_or_default());
+    let steps = lengths.len().div_ceil(line.saturating_sub(2).max(1)).max(1);
+    let bars: String = lengths
+        .chunks(steps)
+        .map(|steps| bar(steps.iter().copied().fold(0.0, f64::max), full))
+        .collect();
+    writeln!(out, "  {bars}")?;
+    let each = match steps {
+        1 => "a step each".to_owned(),
+        steps => format!("each the longest of {steps} steps"),
+    };
+    let over = if longest > full {
+        format!(" or more, the longest {}", text::duration(longest))
+    } else {
+        String::new()
+    };
+    writeln!(
+        out,
+        "  {each}; a full bar is {}{over}; 'steps --by step' has the figures",
+        text::duration(full)
+    )?;
+    Ok(())
+}
+
+/// A bar of eight heights.
+fn bar(value: f64, full: f64) -> char {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let part = if full > 0.0 { value / full } else { 0.0 };
+    // The bars that the value reaches over.
+    let height = (1_u8..8)
+        .filter(|eighth| part * 8.0 > f64::from(*eighth))
+        .count();
+    BARS[height]
+}
+
+/// For spreadsheets; units in the titles.
+pub(super) fn csv(report: &Report, out: &mut dyn Write) -> Result<(), CliError> {
+    Ok(grid(&report.table, Units::InTitles).print_csv(out)?)
+}
+
+/// For issues and pages.
+pub(super) fn markdown(report: &Report, out: &mut dyn Write) -> Result<(), CliError> {
+    if !report.sentence.is_empty() {
+        writeln!(out, "{}\n", text::markdown_cell(&report.sentence))?;
+    }
+    if !report.table.columns.is_empty() {
+        grid(&report.table, Units::InCells).print_markdown(out)?;
+    }
+    for section in &report.sections {
+        writeln!(out, "\n**{}**\n", text::markdown_cell(&section.title))?;
+        grid(&section.table, Units::InCells).print_markdown(out)?;
+    }
+    for note in &report.notes {
+        writeln!(out, "\n> {}", text::markdown_cell(note))?;
+    }
+    Ok(())
+}
+
+/// For programs.
+pub(super) fn json(name: &str, report: &Report, out: &mut dyn Write) -> Result<(), CliError> {
+    let mut answer = serde_json::to_value(report)?;
+    if let Some(fields) = answer.as_object_mut() {
+        fields.insert("run".to_owned(), name.into());
+    }
+    let mut text = serde_json::to_string_pretty(&answer)?;
+    text.push('\n');
+    out.write_all(text::clean_json(&text).as_bytes())?;
+    Ok(())
+}
+
+/// Where units stand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Units {
+    /// `41.2 ms`.
+    InCells,
+    /// `total_ns` and all digits.
+    InTitles,
+}
+
+/// How the values of a unit stand in their column.
+pub(super) const fn side(unit: Unit) -> Align {
+    match unit {
+        Unit::Text | Unit::Flag => Align::Left,
+        _ => Align::Right,
+    }
+}
+
+/// The whole table.
+fn grid(table: &Table, units: Units) -> Grid {
+    let columns = table
+        .columns
+        .iter()
+        .map(|column| {
+            let title = match units {
+                Units::InCells => &column.title,
+                Units::InTitles => &column.key,
+            };
+            (title.clone().into_owned(), side(column.unit))
+        })
+        .collect();
+    let rows = table
+        .rows
+        .iter()
+        .map(|row| {
+            row.iter()
+                .zip(&table.columns)
+                .map(|(cell, column)| shown(cell, column.unit, units))
+                .collect()
+        })
+        .collect();
+    Grid { columns, rows }
+}
+
+/// One cell as text.
+pub(super) fn shown(cell: &Cell, unit: Unit, units: Units) -> String {
+    match (cell, units) {
+        (Cell::Text(text), Units::InTitles) => text.clone(),
+        (Cell::Text(text), Units::InCells) => short_within(text, WIDEST),
+        (Cell::Flag(true), Units::InCells) => "yes".to_owned(),
+        (Cell::Empty, _) | (Cell::Flag(false), Units::InCells) => String::new(),
+        (Cell::Flag(flag), Units::InTitles) => flag.to_string(),
+        (Cell::List(cells), _) => {
+            let parts: Vec<String> = cells.iter().map(|cell| shown(cell, unit, units)).collect();
+            match units {
+                Units::InTitles => parts.join(" "),
+                Units::InCells => short(&parts.join(" "), WIDEST),
+            }
+        }
+        (Cell::Int(number), Units::InTitles) => number.to_string(),
+        (Cell::Number(number), Units::InTitles) => number.to_string(),
+        (Cell::Int(number), Units::InCells) => figure(*number as f64, Some(*number), unit),
+        (Cell::Number(number), Units::InCells) => figure(*number, None, unit),
+    }
+}
+
+/// A number for people.
+fn figure(number: f64, whole: Option<i64>, unit: Unit) -> String {
+    match unit {
+        Unit::Ns => text::duration(number),
+        Unit::Us => text::duration(number * 1e3),
+        Unit::Bytes if number >= 0.0 => text::size(number),
+        Unit::BytesPerSecond if number >= 0.0 => format!("{}/s", text::size(number)),
+        Unit::Share => text::share(number),
+        Unit::Count => match whole.and_then(|whole| u64::try_from(whole).ok()) {
+            Some(whole) => text::count(whole),
+            None => text::significant(number),
+        },
+        _ => whole.map_or_else(|| text::significant(number), |whole| whole.to_string()),
+    }
+}
