@@ -1,4 +1,5 @@
 import copy
+import importlib.util
 import pickle
 import unittest
 
@@ -68,6 +69,46 @@ class Options(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, name) as caught:
                 setattr(options, name, value)
             self.assertIsInstance(caught.exception, stepscope.OptionValueError)
+
+    def test_a_log_directory_that_is_none_is_an_error(self):
+        for given, kind, says in (
+            ("", ValueError, "log_dir is empty"),
+            (None, TypeError, "log_dir is a str or a path, not NoneType"),
+            (5, TypeError, "log_dir is a str or a path, not int"),
+        ):
+            for start in (stepscope.start_trace, stepscope.trace(given).__enter__):
+                with self.assertRaisesRegex(kind, says) as raised:
+                    start(given) if start is stepscope.start_trace else start()
+                self.assertIsInstance(raised.exception, stepscope.StepscopeError)
+        self.assertFalse(stepscope.is_recording())
+
+    def test_a_port_that_is_none_is_an_error(self):
+        for given, kind, says in (
+            ("9012", TypeError, "port is int, not str"),
+            (-1, ValueError, "no port -1; give one of"),
+            (2**70, ValueError, "no port"),
+            (99_999_999, RuntimeError, "no port 99999999; give one of"),
+        ):
+            with self.assertRaisesRegex(kind, says) as raised:
+                stepscope.start_server(given)
+            self.assertIsInstance(raised.exception, stepscope.StepscopeError)
+
+    @unittest.skipIf(importlib.util.find_spec("torch"), "torch is here")
+    def test_a_framework_that_is_missing_is_named_with_who_needs_it(self):
+        import stepscope.jax
+        import stepscope.lightning
+        import stepscope.torch
+
+        for use, says in (
+            (stepscope.jax.device_memory_profile, "device_memory_profile needs jax, .* pip install jax"),
+            (stepscope.jax.install, "install needs jax"),
+            (lambda: stepscope.torch.profile, "stepscope.torch.profile needs torch, .* pip install torch"),
+            (lambda: stepscope.torch.schedule, "stepscope.torch.schedule needs torch"),
+            (stepscope.lightning.PyTorchProfiler, "PyTorchProfiler needs torch"),
+            (stepscope.lightning.XLAProfiler, "XLAProfiler needs torch_xla"),
+        ):
+            with self.assertRaisesRegex(ModuleNotFoundError, says):
+                use()
 
     def test_levels_take_what_jax_takes(self):
         import operator

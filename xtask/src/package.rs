@@ -226,7 +226,7 @@ const UPSTREAM: [(&str, &str); 4] = [
 ];
 
 /// What those tests need besides the frameworks. In a folder of its own: nobody else pays for it.
-const OF_UPSTREAM: [&str; 10] = [
+const OF_UPSTREAM: [&str; 11] = [
     "absl-py==2.5.1",
     "attrs==26.1.0",
     "expecttest==0.3.0",
@@ -235,6 +235,7 @@ const OF_UPSTREAM: [&str; 10] = [
     "pluggy==1.7.0",
     "portpicker==1.6.0",
     "psutil==7.2.2",
+    "pygments==2.21.0",
     "pytest==9.2.0",
     "sortedcontainers==2.4.0",
 ];

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stepscope import _core, _session
 from stepscope._errors import OptionTypeError, OptionValueError, StepscopeWarning
-from stepscope._options import ProfileOptions
+from stepscope._options import ProfileOptions, checked_path
 from stepscope._ranks import find
 from stepscope._session import StopReport
 
@@ -137,6 +137,8 @@ def start_flight(
     >>> train()  # a look at the last minute, from a shell: kill -USR2 PID
     >>> stepscope.stop_flight()
     """
+    if log_dir is not None:
+        checked_path("log_dir", log_dir)
     _checked_number("keep_last_s", keep_last_s)
     _checked_number("signal_at_most_every_s", signal_at_most_every_s)
     _checked_whole("max_bytes", max_bytes, low=_LEAST_BYTES)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepscope._errors import OptionNameError, OptionTypeError, OptionValueError
+from stepscope._errors import OptionNameError, OptionTypeError, OptionValueError, ServerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -377,6 +378,32 @@ def of_jax(given: Any) -> ProfileOptions | None:
         if value is not None:
             setattr(made, name, value)
     return made
+
+
+def checked_path(name: str, value: Any) -> str | bytes:
+    """Return the path; an empty one is a variable that nobody has set."""
+    try:
+        path: str | bytes = os.fspath(value)
+    except TypeError:
+        message = f"{name} is a str or a path, not {type(value).__name__} ({value!r})"
+        raise OptionTypeError(message) from None
+    if not path:
+        message = f"{name} is empty; give a directory, such as 'logs', or '.' for the current one"
+        raise OptionValueError(message)
+    return path
+
+
+def checked_port(value: object) -> int:
+    """Return the port. Whether there is such a one the server says."""
+    index = getattr(value, "__index__", None)
+    if index is None or isinstance(value, bool):
+        message = f"port is int, not {type(value).__name__} ({value!r})"
+        raise OptionTypeError(message)
+    port: int = index()
+    if not 0 <= port < 2**32:
+        message = f"there is no port {port}; give one of 1 to 65535, or 0 to have one chosen"
+        raise ServerError(message)
+    return port
 
 
 def checked_ranks(value: object) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from stepscope import _core
 from stepscope._errors import CaptureError, OptionTypeError, StepscopeWarning
-from stepscope._options import ProfileOptions
+from stepscope._options import ProfileOptions, checked_port
 from stepscope._session import install_handlers, program_facts
 from stepscope._sources import Sources, checked, set_along
 
@@ -122,7 +122,7 @@ def start_server(
     names = checked(sources)
     install_handlers()
     address, port = _core.start_server(
-        port,
+        checked_port(port),
         host=host,
         allow_directories=[os.fspath(directory) for directory in allow_directories],
         memory_limit_bytes=memory_limit_bytes,

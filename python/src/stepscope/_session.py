@@ -23,7 +23,7 @@ from stepscope._errors import (
     StepscopeError,
     StepscopeWarning,
 )
-from stepscope._options import ProfileOptions, checked_ranks
+from stepscope._options import ProfileOptions, checked_path, checked_ranks
 from stepscope._ranks import Ranks, agree, find
 from stepscope._sources import Gathered, Group, SourceReport, Sources, after_fork_in_child, checked, imported
 
@@ -183,6 +183,7 @@ def start_trace(
     elif not isinstance(options, ProfileOptions):
         message = f"options is a stepscope.ProfileOptions, not {type(options).__name__}"
         raise OptionTypeError(message)
+    checked_path("log_dir", log_dir)
     names = checked(sources)
     install_handlers()
     notes = [

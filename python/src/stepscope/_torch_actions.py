@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import warnings
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope._actions import LABEL, STEP_FUNCTIONS, Profiler, misconfiguration
 from stepscope._errors import StepscopeWarning
+from stepscope._needs import needed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -29,7 +29,7 @@ _TOO_FEW_STEPS = (
 
 def _of(module: str, name: str) -> Any:
     """Look something up in torch, whose types are not known where it is not installed."""
-    return getattr(importlib.import_module(module), name)
+    return getattr(needed(module, "PyTorchProfiler"), name)
 
 
 def _label(text: str) -> Any:

@@ -27,6 +27,7 @@ from stepscope._core import (
 )
 from stepscope._decorate import decorate
 from stepscope._errors import SessionError, StepscopeError
+from stepscope._needs import needed
 from stepscope._options import ProfileOptions, of_jax
 from stepscope._remote import ProfilerServer, stop_server
 from stepscope._session import stop_trace
@@ -272,7 +273,7 @@ def device_memory_profile(backend: str | None = None) -> bytes:
     --------
     >>> data = profiler.device_memory_profile()
     """
-    data: bytes = import_module("jax._src.profiler").device_memory_profile(backend)
+    data: bytes = needed("jax._src.profiler", "device_memory_profile").device_memory_profile(backend)
     return data
 
 
@@ -324,7 +325,8 @@ def register_subprocess(pid: int, port: int) -> Callable[[], None]:
     --------
     >>> unregister = profiler.register_subprocess(child.pid, 9013)
     """
-    undo: Callable[[], None] = import_module("jax._src.profiler").register_subprocess(pid, port)
+    theirs = needed("jax._src.profiler", "register_subprocess")
+    undo: Callable[[], None] = theirs.register_subprocess(pid, port)
     return undo
 
 
@@ -350,7 +352,7 @@ def install() -> None:
     """
     global _captures_get_our_rows
     # Brings jaxlib's profiler.
-    import_module("jax")
+    needed("jax", "stepscope.jax.install")
     capsule = _core.jax_collector(wanted=True)
     if capsule is not None:
         register = getattr(jaxlib_profiler(), "register_plugin_profiler", None)

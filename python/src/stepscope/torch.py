@@ -16,6 +16,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from stepscope._needs import needed
 from stepscope._torch_table import EventList, FunctionEventAvg, TorchTrace
 
 if TYPE_CHECKING:
@@ -84,9 +85,10 @@ def load(path: str | os.PathLike[str]) -> TorchTrace:
 
 def __getattr__(name: str) -> Any:
     if name == "profile":
+        needed("torch.profiler", "stepscope.torch.profile")
         found: Any = importlib.import_module("stepscope._torch_profile").profile
     elif name in _THEIRS or name in {"_ExperimentalConfig", "_KinetoProfile", "RecordScope", "profiler"}:
-        found = getattr(importlib.import_module(_ELSEWHERE.get(name, "torch.profiler")), name)
+        found = getattr(needed(_ELSEWHERE.get(name, "torch.profiler"), f"stepscope.torch.{name}"), name)
     else:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
