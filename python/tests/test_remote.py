@@ -160,6 +160,35 @@ class Remote(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertTrue(xspace.read(files(self.folder)[0]).named("busy"))
 
+    def test_collect_profile_takes_options_of_profilers_as_jax_s_does(self):
+        from stepscope.collect_profile import arguments
+
+        self.assertEqual(
+            arguments(["9012", "200", "--log_dir", "logs", "--host", "h", "--no_perfetto_link"]),
+            ["9012", "200", "--log_dir", "logs", "--host", "h", "--no_perfetto_link"],
+        )
+        self.assertEqual(
+            arguments(["9012", "--tpu_trace_mode", "TRACE_COMPUTE", "--gpu_enable_nvtx_tracking=true"]),
+            ["9012", "--option", "tpu_trace_mode=TRACE_COMPUTE", "--option", "gpu_enable_nvtx_tracking=true"],
+        )
+        with self.assertRaisesRegex(AttributeError, "did you mean 'python_tracer_level'"):
+            arguments(["9012", "200", "--python_tracer_leve", "0"])
+        self.busy()
+        with stepscope.start_server(0) as server:
+            asked = ["--python_tracer_level", "0", "--python_sampling_hz", "500"]
+            done = subprocess.run(
+                [
+                    *(sys.executable, "-m", "stepscope.collect_profile", str(server.port), "200"),
+                    *("--log_dir", str(self.folder), "--no_perfetto_link", *asked),
+                ],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = {event.line for event in xspace.read(files(self.folder)[0]).events}
+        self.assertTrue([line for line in lines if line.endswith("(sampled)")], lines)
+
     def test_a_program_ends_with_its_server(self):
         done = run_python("import stepscope; stepscope.start_server(0)")
         self.assertEqual((done.returncode, done.stderr), (0, ""))

@@ -120,6 +120,9 @@ def _shown(kinds: tuple[type, ...]) -> str:
 class AdvancedConfiguration(dict[str, "bool | int | str"]):
     """Options of single platforms; a key that does not exist is an error when it is set."""
 
+    KEYS = tuple(_ADVANCED)
+    """What there is."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
         self.update(*args, **kwargs)
