@@ -15,16 +15,16 @@ fn stepscope(home: &Path) -> Command {
     command
 }
 
-fn run(home: &Path, arguments: &[&str]) -> Output {
+pub(crate) fn run(home: &Path, arguments: &[&str]) -> Output {
     stepscope(home).args(arguments).output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 /// Exit code and the one line of the error.
-fn refusal(output: &Output) -> (i32, String) {
+pub(crate) fn refusal(output: &Output) -> (i32, String) {
     let line = text(&output.stderr);
     assert!(
         line.starts_with("error: ") && line.ends_with('\n'),
@@ -35,14 +35,14 @@ fn refusal(output: &Output) -> (i32, String) {
 }
 
 /// Two steps of 10 us on one thread, `work` inside each.
-const TRACE: &str = r#"{"schemaVersion": 1, "traceEvents": [
+pub(crate) const TRACE: &str = r#"{"schemaVersion": 1, "traceEvents": [
  {"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","pid":1,"tid":2,"ts":100,"dur":10,"args":{"External id":1}},
  {"ph":"X","cat":"cpu_op","name":"work","pid":1,"tid":2,"ts":102,"dur":4},
  {"ph":"X","cat":"user_annotation","name":"ProfilerStep#2","pid":1,"tid":2,"ts":110,"dur":20},
  {"ph":"X","cat":"cpu_op","name":"work","pid":1,"tid":2,"ts":111,"dur":16}
 ]}"#;
 
-fn folder_with(files: &[(&str, &str)]) -> tempfile::TempDir {
+pub(crate) fn folder_with(files: &[(&str, &str)]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (name, content) in files {
         let path = dir.path().join(name);
@@ -207,56 +207,6 @@ fn json_has_the_documented_fields() {
         (&track["key"], &track["events"], &track["busy_ns"]),
         (&"1/2".into(), &4.into(), &30_000.into())
     );
-}
-
-#[test]
-fn reports_give_mean_percentiles_and_shares() {
-    let dir = folder_with(&[("t.pt.trace.json", TRACE)]);
-    let path = dir.path().join("t.pt.trace.json");
-    let report = |more: &[&str]| {
-        let mut arguments = vec!["report", path.to_str().unwrap(), "steps"];
-        arguments.extend_from_slice(more);
-        let output = run(dir.path(), &arguments);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        text(&output.stdout)
-    };
-    let table = report(&[]);
-    assert!(
-        table.contains("Steps 2   Mean 15.0 µs   p50 15.0 µs   p90 19.0 µs"),
-        "{table}"
-    );
-    assert!(
-        table.contains("work") && table.contains("66.7 %"),
-        "{table}"
-    );
-    let json: serde_json::Value = serde_json::from_str(&report(&["--format", "json"])).unwrap();
-    assert_eq!(json["report"], "steps");
-    assert_eq!(json["rows"][0]["label"], "work");
-    assert_eq!(json["rows"][0]["total_ns"].as_f64(), Some(20_000.0));
-    assert_eq!(json["summary"]["mean_ns"].as_f64(), Some(15_000.0));
-    assert!(json["notes"].is_array());
-    let by_step = report(&["--format", "csv", "--by", "step"]);
-    let columns = by_step.lines().next().unwrap_or_default();
-    assert!(
-        columns.starts_with("step,host,track,start_ns,duration_ns,compute_ns,"),
-        "{columns}"
-    );
-    assert!(report(&["--format", "md"]).contains("\n| Label |"));
-    for (kind, by, told) in [
-        (
-            "stepps",
-            "label",
-            "no report 'stepps', did you mean 'steps'?",
-        ),
-        ("steps", "colour", "no rows 'colour' in 'steps', there is: "),
-    ] {
-        let arguments = ["report", path.to_str().unwrap(), kind, "--by", by];
-        let (code, said) = refusal(&run(dir.path(), &arguments));
-        assert_eq!(code, 2);
-        assert!(said.contains(told), "{said}");
-    }
-    let list = text(&run(dir.path(), &["report", "list"]).stdout);
-    assert!(list.contains("How long do steps take"), "{list}");
 }
 
 #[test]

@@ -11,4 +11,5 @@
 
 mod capture;
 mod cli;
+mod report;
 mod traces;

@@ -1,0 +1,177 @@
+//! What `stepscope report` prints.
+
+use crate::cli::{TRACE, folder_with, refusal, run, text};
+
+#[test]
+fn reports_give_mean_percentiles_and_shares() {
+    let dir = folder_with(&[("t.pt.trace.json", TRACE)]);
+    let path = dir.path().join("t.pt.trace.json");
+    let report = |more: &[&str]| {
+        let mut arguments = vec!["report", path.to_str().unwrap(), "steps"];
+        arguments.extend_from_slice(more);
+        let output = run(dir.path(), &arguments);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let table = report(&[]);
+    assert!(
+        table.contains("Steps 2   Mean 15.0 µs   p50 15.0 µs   p90 19.0 µs"),
+        "{table}"
+    );
+    assert!(
+        table.contains("work") && table.contains("66.7 %"),
+        "{table}"
+    );
+    let json: serde_json::Value = serde_json::from_str(&report(&["--format", "json"])).unwrap();
+    assert_eq!(json["report"], "steps");
+    assert_eq!(json["rows"][0]["label"], "work");
+    assert_eq!(json["rows"][0]["total_ns"].as_f64(), Some(20_000.0));
+    assert_eq!(json["summary"]["mean_ns"].as_f64(), Some(15_000.0));
+    assert!(json["notes"].is_array());
+    let by_step = report(&["--format", "csv", "--by", "step"]);
+    let columns = by_step.lines().next().unwrap_or_default();
+    assert!(
+        columns.starts_with("step,host,track,start_ns,duration_ns,compute_ns,"),
+        "{columns}"
+    );
+    assert!(report(&["--format", "md"]).contains("\n| Label |"));
+    for (kind, by, told) in [
+        (
+            "stepps",
+            "label",
+            "no report 'stepps', did you mean 'steps'?",
+        ),
+        ("steps", "colour", "no rows 'colour' in 'steps', there is: "),
+    ] {
+        let arguments = ["report", path.to_str().unwrap(), kind, "--by", by];
+        let (code, said) = refusal(&run(dir.path(), &arguments));
+        assert_eq!(code, 2);
+        assert!(said.contains(told), "{said}");
+    }
+    let list = text(&run(dir.path(), &["report", "list"]).stdout);
+    assert!(list.contains("How long do steps take"), "{list}");
+}
+
+/// Twenty steps, one of them ten times as long, that multiply and wait for a kernel with a long name.
+fn uneven() -> String {
+    let mut events = String::new();
+    let mut at = 1_000;
+    for step in 0..20 {
+        let long = if step == 12 { 1_000 } else { 100 };
+        for (category, name, thread, begin, length) in [
+            (
+                "user_annotation",
+                format!("ProfilerStep#{step}"),
+                2,
+                at,
+                long,
+            ),
+            ("cpu_op", "aten::mm".to_owned(), 2, at + 1, 20),
+            (
+                "kernel",
+                format!(
+                    "void gemm_kernel<{}, {}>(float*)",
+                    "float, ".repeat(20),
+                    step % 2
+                ),
+                7,
+                at + 30,
+                40,
+            ),
+        ] {
+            let process = if thread == 7 { 0 } else { 1 };
+            events += &format!(
+                r#"{{"ph":"X","cat":"{category}","name":"{name}","pid":{process},"tid":{thread},"ts":{begin},"dur":{length}}},"#
+            );
+        }
+        at += long;
+    }
+    format!(
+        r#"{{"schemaVersion": 1, "traceEvents": [{}]}}"#,
+        events.trim_end_matches(',')
+    )
+}
+
+#[test]
+fn an_overview_shows_steps_as_bars_and_findings_with_their_whole_advice() {
+    let dir = folder_with(&[("t.pt.trace.json", &uneven())]);
+    let path = dir.path().join("t.pt.trace.json");
+    let path = path.to_str().unwrap();
+    let said = text(&run(dir.path(), &["report", path, "overview"]).stdout);
+    let bars: Vec<char> = said
+        .lines()
+        .map(str::trim)
+        .find(|line| line.starts_with(['▁', '▂', '▃', '▄']))
+        .unwrap_or_else(|| panic!("no bars: {said}"))
+        .chars()
+        .collect();
+    assert_eq!(bars.len(), 20, "{said}");
+    assert_eq!(bars.iter().position(|bar| *bar == '█'), Some(12), "{said}");
+    assert!(said.contains("the longest 1.00 ms"), "{said}");
+    let json = run(
+        dir.path(),
+        &["report", path, "overview", "--format", "json"],
+    );
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for finding in json["rows"].as_array().unwrap() {
+        let advice = finding["advice"].as_str().unwrap();
+        assert!(words(&said).contains(&words(advice)), "{advice}: {said}");
+    }
+}
+
+#[test]
+fn names_are_cut_where_they_are_alike() {
+    let dir = folder_with(&[("t.pt.trace.json", &uneven())]);
+    let path = dir.path().join("t.pt.trace.json");
+    let said = run(dir.path(), &["report", path.to_str().unwrap(), "kernels"]);
+    let said = text(&said.stdout);
+    for end in ["0>(float*)", "1>(float*)"] {
+        let rows = said.lines().filter(|line| line.contains(end));
+        assert_eq!(rows.count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn what_was_not_recorded_comes_with_the_line_that_records_it() {
+    let dir = folder_with(&[("t.pt.trace.json", TRACE)]);
+    let path = dir.path().join("t.pt.trace.json");
+    let said = run(dir.path(), &["report", path.to_str().unwrap(), "memory"]);
+    let said = text(&said.stdout);
+    assert!(said.contains("Not recorded: "), "{said}");
+    assert!(said.contains("To record it: "), "{said}");
+}
+
+#[test]
+fn all_reports_are_one_page_that_needs_nothing_else() {
+    let dir = folder_with(&[("t.pt.trace.json", TRACE)]);
+    let path = dir.path().join("t.pt.trace.json");
+    let path = path.to_str().unwrap();
+    let page = run(dir.path(), &["report", path, "all", "--format", "html"]);
+    assert!(page.status.success(), "{}", text(&page.stderr));
+    let page = text(&page.stdout);
+    assert!(page.starts_with("<!doctype html>"), "{page:.200}");
+    assert!(
+        page.contains("ProfilerStep") || page.contains("work"),
+        "{page:.200}"
+    );
+    for outside in ["http://", "https://", "<script src", "<link"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    let one = run(dir.path(), &["report", path, "steps", "--format", "html"]);
+    assert!(text(&one.stdout).len() < page.len());
+    for (arguments, told) in [
+        (
+            vec!["report", path, "all"],
+            "'all' is one page, say --format html",
+        ),
+        (
+            vec!["report", path, "all", "--format", "html", "--by", "step"],
+            "--by belongs to one kind of report",
+        ),
+    ] {
+        let (code, said) = refusal(&run(dir.path(), &arguments));
+        assert_eq!(code, 2);
+        assert!(said.contains(told), "{said}");
+    }
+}
