@@ -54,42 +54,35 @@ fn reports_give_mean_percentiles_and_shares() {
 
 /// Twenty steps, one of them ten times as long, that multiply and wait for a kernel with a long name.
 fn uneven() -> String {
-    let mut events = String::new();
+    let mut events = Vec::new();
     let mut at = 1_000;
     for step in 0..20 {
         let long = if step == 12 { 1_000 } else { 100 };
-        for (category, name, thread, begin, length) in [
-            (
+        let kernel = format!(
+            "void gemm_kernel<{}{}>(float*)",
+            "float, ".repeat(20),
+            step % 2
+        );
+        events.extend([
+            slice(
                 "user_annotation",
-                format!("ProfilerStep#{step}"),
-                2,
+                &format!("ProfilerStep#{step}"),
+                1,
                 at,
                 long,
             ),
-            ("cpu_op", "aten::mm".to_owned(), 2, at + 1, 20),
-            (
-                "kernel",
-                format!(
-                    "void gemm_kernel<{}, {}>(float*)",
-                    "float, ".repeat(20),
-                    step % 2
-                ),
-                7,
-                at + 30,
-                40,
-            ),
-        ] {
-            let process = if thread == 7 { 0 } else { 1 };
-            events += &format!(
-                r#"{{"ph":"X","cat":"{category}","name":"{name}","pid":{process},"tid":{thread},"ts":{begin},"dur":{length}}},"#
-            );
-        }
+            slice("cpu_op", "aten::mm", 1, at + 1, 20),
+            slice("kernel", &kernel, 0, at + 30, 40),
+        ]);
         at += long;
     }
-    format!(
-        r#"{{"schemaVersion": 1, "traceEvents": [{}]}}"#,
-        events.trim_end_matches(',')
-    )
+    serde_json::json!({"schemaVersion": 1, "traceEvents": events}).to_string()
+}
+
+fn slice(category: &str, name: &str, process: u32, ts: u32, dur: u32) -> serde_json::Value {
+    serde_json::json!({
+        "ph": "X", "cat": category, "name": name, "pid": process, "tid": process + 1, "ts": ts, "dur": dur
+    })
 }
 
 #[test]
