@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use stepscope_model::{ArgValue, Cancelled, Dur, NameId, TrackId, TrackKind};
+use stepscope_model::{ArgKeys, ArgValue, Cancelled, Dur, NameId, TrackId, TrackKind};
 use stepscope_store::{EventId, Trace};
 
 use crate::device::Devices;
@@ -277,11 +277,28 @@ pub struct Config {
     pub correlation: Option<i64>,
 }
 
+/// What [`Config`] takes from the arguments.
+const CONFIG: ArgKeys = ArgKeys::new(&[
+    "grid",
+    "block",
+    "registers per thread",
+    "shared memory",
+    "est. achieved occupancy %",
+    "theoretical_occupancy_pct",
+    "bytes",
+    "size",
+    "correlation",
+    "correlation_id",
+    "kernel_details",
+    "memcpy_details",
+    "memset_details",
+]);
+
 impl Config {
     /// Reads the arguments of one event; about a microsecond. What cannot be read is not known.
     pub fn of(trace: &Trace, id: EventId) -> Self {
         let mut found = Self::default();
-        let read = trace.args(id, &mut |key, value| found.take(key, value));
+        let read = trace.args_of(id, CONFIG, &mut |key, value| found.take(key, value));
         if read.is_err() {
             return Self::default();
         }

@@ -17,7 +17,7 @@ pub mod owners;
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
-use stepscope_model::{ArgValue, Cancelled, NameId, Time, TrackId};
+use stepscope_model::{ArgKeys, ArgValue, Cancelled, NameId, Time, TrackId};
 use stepscope_store::{EventId, Trace};
 
 use crate::names::NameSet;
@@ -90,6 +90,8 @@ pub struct Memory {
     pub records: Vec<Record>,
     /// Operators that allocated; 0 is none.
     pub ops: Vec<String>,
+    /// Whether the file spells out the stack of any record.
+    pub spells_stacks: bool,
 }
 
 /// What an allocator held at one moment, as a curve: columns of equal length.
@@ -145,6 +147,8 @@ struct Said {
     device: Option<i64>,
     name: Option<String>,
     op: Option<String>,
+    /// Whether the Python stack is spelled out.
+    spells: bool,
 }
 
 impl Memory {
@@ -358,7 +362,7 @@ struct Reader<'a> {
 }
 
 /// What holds of each text of the trace, by its number.
-fn by_text(trace: &Trace, holds: impl Fn(&str) -> bool) -> Vec<bool> {
+pub(crate) fn by_text(trace: &Trace, holds: impl Fn(&str) -> bool) -> Vec<bool> {
     (0..trace.name_count())
         .map(|name| holds(trace.name(NameId(u32::try_from(name).unwrap_or(u32::MAX)))))
         .collect()
@@ -452,7 +456,7 @@ impl<'a> Reader<'a> {
         // What cannot be read is not known.
         let _ = self
             .trace
-            .args(place.event, &mut |key, value| said.take(key, value));
+            .args_of(place.event, SAID, &mut |key, value| said.take(key, value));
         let around = match said.op.as_deref() {
             Some("" | "(null)") | None => self.op_around(place.track, place.at),
             Some(_) => None,
@@ -467,6 +471,7 @@ impl<'a> Reader<'a> {
             Sort::Free => said.bytes.or(said.requested).map(|bytes| -bytes),
         };
         let allocator = self.allocator(place, said);
+        self.found.spells_stacks |= said.spells;
         let of = &mut self.found.allocators[allocator];
         of.absolute &= said.allocated.is_some();
         of.addressed &= said.address.is_some();
@@ -603,6 +608,28 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// What [`Said`] takes from the arguments.
+const SAID: ArgKeys = ArgKeys::new(&[
+    "Bytes",
+    "allocation_bytes",
+    "requested_bytes",
+    "Addr",
+    "addr",
+    "Total Allocated",
+    "bytes_allocated",
+    "Total Reserved",
+    "bytes_reserved",
+    "bytes_available",
+    "peak_bytes_in_use",
+    "Device Type",
+    "Device Id",
+    "index_on_host",
+    "allocator_name",
+    "tf_op",
+    "Call stack",
+    "Call Stack",
+]);
+
 impl Said {
     fn take(&mut self, key: &str, value: ArgValue<'_>) {
         let number = match value {
@@ -628,6 +655,7 @@ impl Said {
             "Device Id" | "index_on_host" => self.device = number,
             "allocator_name" => self.name = text(),
             "tf_op" => self.op = text(),
+            "Call stack" | "Call Stack" => self.spells = true,
             _ => {}
         }
     }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use stepscope_formats::{Format, gzip};
 use stepscope_model::{
-    ArgError, ArgSource, ArgValue, Instruction, Limits, ReadContext, SharedBytes,
+    ArgError, ArgKeys, ArgSource, ArgValue, Instruction, Limits, ReadContext, SharedBytes,
 };
 
 use crate::files::{Stamp, TraceFile};
@@ -54,6 +54,20 @@ impl ArgSource for CheckedSource {
         self.check()?;
         let outcome = self.inner.visit(token, visit);
         // A page that vanished meanwhile has given zeros.
+        if self.file.damaged() {
+            return Err(ArgError::SourceChanged);
+        }
+        outcome
+    }
+
+    fn visit_some(
+        &self,
+        token: u64,
+        keys: ArgKeys,
+        visit: &mut dyn FnMut(&str, ArgValue<'_>),
+    ) -> Result<(), ArgError> {
+        self.check()?;
+        let outcome = self.inner.visit_some(token, keys, visit);
         if self.file.damaged() {
             return Err(ArgError::SourceChanged);
         }
@@ -119,6 +133,18 @@ impl ArgSource for LazySource {
     fn visit(&self, token: u64, visit: &mut dyn FnMut(&str, ArgValue<'_>)) -> Result<(), ArgError> {
         match self.made.get_or_init(|| self.make()) {
             Ok(source) => source.visit(token, visit),
+            Err(error) => Err(*error),
+        }
+    }
+
+    fn visit_some(
+        &self,
+        token: u64,
+        keys: ArgKeys,
+        visit: &mut dyn FnMut(&str, ArgValue<'_>),
+    ) -> Result<(), ArgError> {
+        match self.made.get_or_init(|| self.make()) {
+            Ok(source) => source.visit_some(token, keys, visit),
             Err(error) => Err(*error),
         }
     }

@@ -82,6 +82,38 @@ pub enum ArgValue<'a> {
     Bytes(&'a [u8]),
 }
 
+/// Names of the arguments that somebody wants of many events: what bears another is passed over
+/// without being decoded.
+#[derive(Clone, Copy, Debug)]
+pub struct ArgKeys {
+    keys: &'static [&'static str],
+    /// Bit `n % 64`: there is a key of `n` bytes.
+    lengths: u64,
+}
+
+impl ArgKeys {
+    /// These names.
+    pub const fn new(keys: &'static [&'static str]) -> Self {
+        let mut lengths = 0;
+        let mut at = 0;
+        while at < keys.len() {
+            lengths |= 1 << (keys[at].len() % 64);
+            at += 1;
+        }
+        Self { keys, lengths }
+    }
+
+    /// The wanted name that is spelled so; `None` when it is not wanted.
+    #[inline]
+    pub fn find(self, key: &[u8]) -> Option<&'static str> {
+        if self.lengths >> (key.len() % 64) & 1 == 0 {
+            return None;
+        }
+        let same = |wanted: &&&str| wanted.as_bytes() == key;
+        self.keys.iter().find(same).copied()
+    }
+}
+
 /// Fetches arguments of events, long after the file was read.
 pub trait ArgSource: Send + Sync {
     /// Calls `visit` for each argument of `token`, in the file's order.
@@ -89,6 +121,22 @@ pub trait ArgSource: Send + Sync {
     /// A token that no longer makes sense (the file changed or vanished) is an error, never a
     /// panic; what could be read before it has been visited.
     fn visit(&self, token: u64, visit: &mut dyn FnMut(&str, ArgValue<'_>)) -> Result<(), ArgError>;
+
+    /// The same for the arguments that bear one of these names only; a source that can passes over
+    /// the others without decoding them. It may also pass over what is no argument but shown as
+    /// one, such as a field beside `args` of an entry of Chrome JSON.
+    fn visit_some(
+        &self,
+        token: u64,
+        keys: ArgKeys,
+        visit: &mut dyn FnMut(&str, ArgValue<'_>),
+    ) -> Result<(), ArgError> {
+        self.visit(token, &mut |key, value| {
+            if keys.find(key.as_bytes()).is_some() {
+                visit(key, value);
+            }
+        })
+    }
 
     /// Calls `visit` for each instruction of the compiled programs that the file carries, in the
     /// file's order. Most formats carry none.
@@ -124,6 +172,24 @@ impl std::error::Error for ArgError {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn wanted_names_are_found_by_their_whole_spelling() {
+        const KEYS: ArgKeys = ArgKeys::new(&["Input Dims", "grid", ""]);
+        for (key, expected) in [
+            ("grid", Some("grid")),
+            ("Input Dims", Some("Input Dims")),
+            ("", Some("")),
+            ("Grid", None),
+            ("input dims", None),
+            (
+                "gridgridgridgridgridgridgridgridgridgridgridgridgridgridgridgridgrid",
+                None,
+            ),
+        ] {
+            assert_eq!(KEYS.find(key.as_bytes()), expected, "{key}");
+        }
+    }
 
     #[test]
     fn a_reference_keeps_source_and_token() {

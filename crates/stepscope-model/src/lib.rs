@@ -24,7 +24,7 @@ pub mod spelling;
 pub mod time;
 pub mod track;
 
-pub use args::{ArgError, ArgRef, ArgSource, ArgValue, SharedBytes, SourceId};
+pub use args::{ArgError, ArgKeys, ArgRef, ArgSource, ArgValue, SharedBytes, SourceId};
 pub use diagnostic::{Diagnostic, Severity};
 pub use event::{
     FlowBind, FlowDirection, FlowKey, InstantIn, SliceColumns, SliceFlags, SliceFlow, SliceIn,

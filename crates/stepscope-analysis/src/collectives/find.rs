@@ -1,7 +1,7 @@
 //! Where collectives are in a trace, and what their arguments say.
 
 use rustc_hash::FxHashSet;
-use stepscope_model::{ArgValue, Cancelled, Dur, NameId, Time, TrackId, TrackKind};
+use stepscope_model::{ArgKeys, ArgValue, Cancelled, Dur, NameId, Time, TrackId, TrackKind};
 use stepscope_store::{EventId, Trace};
 
 use super::{Kind, Part, Participant};
@@ -25,11 +25,25 @@ struct Said {
     device: Option<u32>,
 }
 
+/// What [`Said`] takes from the arguments.
+const SAID: ArgKeys = ArgKeys::new(&[
+    "Collective name",
+    "In msg nelems",
+    "Out msg nelems",
+    "Group size",
+    "dtype",
+    "Process Group Ranks",
+    "Process Group Name",
+    "Input Dims",
+    "Input type",
+    "device_ordinal",
+]);
+
 impl Said {
     fn read(trace: &Trace, id: EventId) -> Self {
         let mut said = Self::default();
         if trace
-            .args(id, &mut |key, value| said.take(key, value))
+            .args_of(id, SAID, &mut |key, value| said.take(key, value))
             .is_err()
         {
             return Self::default();

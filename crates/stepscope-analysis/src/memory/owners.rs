@@ -16,7 +16,7 @@
 //! A run without a backward pass has no activations or gradients. All of it is an estimate: the file
 //! holds no tensors.
 
-use stepscope_model::Time;
+use stepscope_model::{NameId, Time};
 use stepscope_store::Trace;
 
 use super::{Memory, Record};
@@ -207,6 +207,9 @@ fn passes(pieces: &[(Time, Time)], cuts: &[Time]) -> Spans {
     passes
 }
 
+/// What names of slices of modules begin with.
+pub const MODULE: &str = "nn.Module: ";
+
 /// Whose code asked for memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
@@ -219,25 +222,40 @@ pub struct Caller {
 impl Memory {
     /// Index of the file that a record comes from.
     pub fn file_of(&self, trace: &Trace, record: &Record) -> usize {
-        let event = trace.event(record.event);
-        event
-            .and_then(|event| trace.tracks().get(event.track.index()))
+        let on = trace.track_of(record.event);
+        on.and_then(|on| trace.tracks().get(on.index()))
             .map_or(0, |track| track.file)
+    }
+
+    /// The innermost `nn.Module` around an allocation: the slice's name, with what stands before
+    /// [`Caller::layer`].
+    pub fn module(&self, trace: &Trace, record: &Record) -> Option<NameId> {
+        let slices = trace.slices(trace.track_of(record.event)?);
+        let begun = slices.start.partition_point(|start| *start <= record.at);
+        let mut index = begun.checked_sub(1)?;
+        while index < slices.len() {
+            let name = slices.name[index];
+            if slices.end(index) >= record.at && trace.name(name).starts_with(MODULE) {
+                return Some(name);
+            }
+            index = slices.parent[index] as usize;
+        }
+        None
     }
 
     /// The module and the line around an allocation, on the thread that made it.
     pub fn caller(&self, trace: &Trace, record: &Record) -> Caller {
         let mut caller = Caller::default();
-        let Some(event) = trace.event(record.event) else {
+        let Some(on) = trace.track_of(record.event) else {
             return caller;
         };
-        let slices = trace.slices(event.track);
+        let slices = trace.slices(on);
         let begun = slices.start.partition_point(|start| *start <= record.at);
         let mut index = begun.wrapping_sub(1);
         while index < slices.len() {
             let name = trace.name(slices.name[index]);
             if slices.end(index) >= record.at {
-                if let Some(module) = name.strip_prefix("nn.Module: ") {
+                if let Some(module) = name.strip_prefix(MODULE) {
                     if caller.layer.is_empty() {
                         module.clone_into(&mut caller.layer);
                     }

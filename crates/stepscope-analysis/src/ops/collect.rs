@@ -8,41 +8,25 @@
     reason = "a trace and its tracks are called what they are"
 )]
 
+mod nest;
+mod tag;
+
 use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::sync::OnceLock;
 
 use rustc_hash::FxHashMap;
-use stepscope_model::{ArgValue, Cancelled, Dur, NameId, SliceKind, Time, TrackId, TrackKind};
+use stepscope_model::{Cancelled, Dur, NameId, SliceKind, Time, TrackId, TrackKind};
 use stepscope_store::{EventId, Slices, Trace, Track};
 
+use self::nest::{Around, Cursor, Nest};
+use self::tag::{Shapes, device_clock, read_shapes};
+pub(super) use self::tag::{Tag, operation_of, read_tag};
 use super::class::{self, Verdict};
 use super::hlo::{self, Catalogue};
 use super::{By, OpsQuery, Split};
 use crate::aggregate::clip;
 use crate::parallel::{self, Cancel};
-
-/// What all slices of one sum share.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Tag {
-    /// `jit_step(8)`.
-    pub(super) program: Option<String>,
-    /// The HLO operation, where the slice's own name is not it.
-    pub(super) hlo_op: Option<String>,
-    /// Argument `tf_op`.
-    pub(super) tf_op: Option<String>,
-    /// Argument `hlo_category`.
-    pub(super) category: Option<String>,
-    /// Argument `source`.
-    pub(super) source: Option<String>,
-    /// The whole name, where the slice shows only the type of an operation of TensorFlow.
-    pub(super) long_name: Option<String>,
-    /// Where rows are split by them.
-    pub(super) shapes: Option<String>,
-    /// Path of modules around it, outermost first, ending with its own; or, where rows are split by
-    /// stack, the names of the Python functions around it, outermost first.
-    pub(super) around: Vec<NameId>,
-}
 
 /// Sums over slices, in the making.
 #[derive(Clone, Debug)]
@@ -232,6 +216,10 @@ struct Worker<'a> {
     tag_numbers: FxHashMap<Tag, u32>,
     /// Tags of (program at the time, chain of names around).
     placed: FxHashMap<(Option<NameId>, u32), u32>,
+    /// Tags of shapes alone.
+    by_shapes: FxHashMap<String, u32>,
+    /// The shapes at hand.
+    text: String,
     done: Vec<Sums>,
     arguments_lost: bool,
 }
@@ -259,6 +247,8 @@ impl<'a> Worker<'a> {
             tags: vec![Tag::default()],
             tag_numbers: std::iter::once((Tag::default(), 0)).collect(),
             placed: FxHashMap::default(),
+            by_shapes: FxHashMap::default(),
+            text: String::new(),
             done: Vec::new(),
             arguments_lost: false,
         }
@@ -505,6 +495,13 @@ impl<'a> Worker<'a> {
 
     /// The tag that a slice's arguments give; `None` where they say that it is none of the class.
     fn tag_of(&mut self, only_hlo: bool, event: EventId, around: Vec<NameId>) -> Option<u32> {
+        if !only_hlo && self.query.split == Split::Shapes && around.is_empty() {
+            let read = read_shapes(self.trace, event, &mut self.text);
+            if let Shapes::Only { any, lost } = read {
+                self.arguments_lost |= lost;
+                return Some(if any { self.shapes() } else { 0 });
+            }
+        }
         let mut tag = self.read(event);
         tag.long_name = None;
         let compiled = tag.hlo_op.is_some();
@@ -542,6 +539,19 @@ impl<'a> Worker<'a> {
             ..Tag::default()
         });
         self.placed.insert((module, chain), number);
+        number
+    }
+
+    /// The tag of the shapes at hand and nothing else.
+    fn shapes(&mut self) -> u32 {
+        if let Some(number) = self.by_shapes.get(&self.text) {
+            return *number;
+        }
+        let number = self.number(Tag {
+            shapes: Some(self.text.clone()),
+            ..Tag::default()
+        });
+        self.by_shapes.insert(self.text.clone(), number);
         number
     }
 
@@ -590,178 +600,5 @@ impl<'a> Worker<'a> {
         let (tag, lost) = read_tag(self.trace, event);
         self.arguments_lost |= lost;
         tag
-    }
-}
-
-/// Operation and type that a slice's whole name says, as [`class::tensorflow`].
-pub(super) fn operation_of(tag: &Tag) -> Option<(&str, &str)> {
-    class::tensorflow(tag.long_name.as_deref()?, "")
-}
-
-/// A slice's length by the device's own clock, picoseconds: its place on the timeline is that clock put
-/// onto the host's, which stretches it a little.
-fn device_clock(trace: &Trace, event: EventId) -> Option<i64> {
-    let mut found = None;
-    let read = trace.args(event, &mut |key, value| {
-        if key == "device_duration_ps"
-            && let ArgValue::Int(ps) = value
-        {
-            found = Some(ps);
-        }
-    });
-    read.ok().and(found)
-}
-
-/// What a slice's arguments say about it, and whether they could not be read.
-pub(super) fn read_tag(trace: &Trace, event: EventId) -> (Tag, bool) {
-    let mut tag = Tag::default();
-    let (mut module, mut program_id) = (None, None);
-    let lost = trace
-        .args(event, &mut |key, value| match (key, value) {
-            ("hlo_op", ArgValue::Str(text)) => tag.hlo_op = Some(text.to_owned()),
-            ("long_name", ArgValue::Str(text)) => tag.long_name = Some(text.to_owned()),
-            ("hlo_module", ArgValue::Str(text)) => module = Some(text.to_owned()),
-            ("program_id", ArgValue::Int(id)) => program_id = Some(id.cast_unsigned()),
-            ("program_id", ArgValue::Uint(id)) => program_id = Some(id),
-            ("program_id", ArgValue::Str(text)) => program_id = text.parse().ok(),
-            ("tf_op", ArgValue::Str(text)) if !text.is_empty() => tag.tf_op = Some(text.to_owned()),
-            ("hlo_category", ArgValue::Str(text)) => tag.category = Some(text.to_owned()),
-            ("source", ArgValue::Str(text)) => tag.source = Some(text.to_owned()),
-            ("Input Dims" | "Input dims", ArgValue::Json(text) | ArgValue::Str(text)) => {
-                tag.shapes = Some(text.to_owned());
-            }
-            ("shape_with_layout", ArgValue::Str(text)) => tag.shapes = Some(text.to_owned()),
-            _ => {}
-        })
-        .is_err();
-    tag.program = module.map(|module| hlo::shown(&module, program_id));
-    (tag, lost)
-}
-
-/// How the slices of a part lie in each other. Places are counted from the part's begin; behind it
-/// stand slices from before that enclose some of it.
-struct Nest<'a> {
-    base: usize,
-    len: usize,
-    /// The innermost operation of the class at each slice, itself included.
-    innermost: Vec<u32>,
-    sum_of: Vec<u32>,
-    /// Places of what lies before the part, by index.
-    outside: FxHashMap<usize, usize>,
-    /// Their indexes.
-    indexes: Vec<usize>,
-    around: Around,
-    modules: Option<Cursor<'a>>,
-}
-
-impl Nest<'_> {
-    /// Index of the slice at a place.
-    fn index(&self, at: u32) -> usize {
-        let at = at as usize;
-        match at.checked_sub(self.len) {
-            Some(outside) => self.indexes.get(outside).copied().unwrap_or(usize::MAX),
-            None => at + self.base,
-        }
-    }
-}
-
-/// What lies around each slice of a track: chains of names, each a number.
-#[derive(Default)]
-struct Around {
-    /// Chain of each slice, by its place.
-    chains: Vec<u32>,
-    /// Each chain: the one around it, and its innermost name.
-    links: Vec<(u32, NameId)>,
-    numbers: FxHashMap<(u32, NameId), u32>,
-}
-
-impl Around {
-    /// Takes the slice at `at`; `is_part` says whether it is a part of chains.
-    fn enter(
-        &mut self,
-        at: usize,
-        parent: Option<usize>,
-        is_part: impl FnOnce() -> bool,
-        name: NameId,
-    ) {
-        let outer = parent.map_or(NONE, |parent| {
-            self.chains.get(parent).copied().unwrap_or(NONE)
-        });
-        let chain = if is_part() {
-            let next = u32::try_from(self.links.len()).unwrap_or(NONE);
-            *self.numbers.entry((outer, name)).or_insert_with(|| {
-                self.links.push((outer, name));
-                next
-            })
-        } else {
-            outer
-        };
-        if self.chains.len() <= at {
-            self.chains.resize(at + 1, NONE);
-        }
-        self.chains[at] = chain;
-    }
-
-    /// The chain of a slice; the same for all where none are kept.
-    fn chain(&self, at: usize) -> u32 {
-        self.chains.get(at).copied().unwrap_or(NONE)
-    }
-
-    /// The names of a chain, outermost first.
-    fn path(&self, mut chain: u32) -> Vec<NameId> {
-        let mut names = Vec::new();
-        while let Some((outer, name)) = self.links.get(chain as usize) {
-            names.push(*name);
-            chain = *outer;
-        }
-        names.reverse();
-        names
-    }
-}
-
-/// Which program runs at a time, on the line of programs beside a line of operations.
-struct Cursor<'a> {
-    trace: &'a Trace,
-    track: TrackId,
-    next: usize,
-}
-
-impl<'a> Cursor<'a> {
-    fn of_modules(trace: &'a Trace, track: &Track) -> Option<Self> {
-        if !class::is_xla_ops(track) {
-            return None;
-        }
-        let beside = trace.tracks().iter().find(|other| {
-            other.parent == track.parent
-                && other.file == track.file
-                && class::is_xla_modules(other)
-                && other.name.starts_with("Sparse") == track.name.starts_with("Sparse")
-        })?;
-        Some(Self {
-            trace,
-            track: beside.id,
-            next: 0,
-        })
-    }
-
-    /// The last program that began at or before `time`, which rarely goes back.
-    fn at(&mut self, time: Time) -> Option<NameId> {
-        let slices = self.trace.slices(self.track);
-        let last = self
-            .next
-            .checked_sub(1)
-            .and_then(|last| slices.start.get(last));
-        if last.is_some_and(|last| *last > time) {
-            self.next = slices.start.partition_point(|start| *start <= time);
-        }
-        while slices
-            .start
-            .get(self.next)
-            .is_some_and(|start| *start <= time)
-        {
-            self.next += 1;
-        }
-        let last = self.next.checked_sub(1)?;
-        (slices.end(last) > time || slices.dur[last] == Dur::ZERO).then(|| slices.name[last])
     }
 }

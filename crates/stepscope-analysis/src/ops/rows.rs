@@ -6,7 +6,7 @@
 )]
 
 use rustc_hash::FxHashMap;
-use stepscope_model::{ArgValue, TrackKind};
+use stepscope_model::{ArgKeys, ArgValue, TrackKind};
 use stepscope_store::{EventId, Trace};
 
 use super::collect::{Collected, Sums, Tag, operation_of, read_tag};
@@ -394,10 +394,9 @@ fn row(trace: &Trace, by: By, key: Key, draft: Draft) -> OpRow {
 fn input_shapes(trace: &Trace, event: EventId) -> Option<String> {
     let mut shapes = None;
     // Without arguments there are no shapes to show.
-    let _ = trace.args(event, &mut |key, value| {
-        if let ("Input Dims" | "Input dims", ArgValue::Json(text) | ArgValue::Str(text)) =
-            (key, value)
-        {
+    let keys = ArgKeys::new(&["Input Dims", "Input dims"]);
+    let _ = trace.args_of(event, keys, &mut |_, value| {
+        if let ArgValue::Json(text) | ArgValue::Str(text) = value {
             shapes = Some(text.to_owned());
         }
     });

@@ -1,11 +1,11 @@
 //! [`memory`](crate::memory) as a report.
 
 use rustc_hash::FxHashMap;
-use stepscope_model::{ArgValue, Cancelled, NameId, Time, TrackKind};
+use stepscope_model::{ArgKeys, ArgValue, Cancelled, NameId, Time, TrackKind};
 use stepscope_store::Trace;
 
-use crate::memory::owners::{Category, Owners, Phase};
-use crate::memory::{Allocator, Memory, Record, Usage};
+use crate::memory::owners::{Category, MODULE, Owners, Phase};
+use crate::memory::{Allocator, Memory, Record, Usage, by_text};
 use crate::parallel::{self, Cancel};
 use crate::report::{Column, Report, Table, Unit, bytes, duration, run_start, since_start_ns};
 use crate::reports::Options;
@@ -43,23 +43,39 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     }
     report.table = match options.by.as_deref() {
         Some("stack") => {
-            let (stack_of, stacks) = stacks(trace, &memory, cancel)?;
+            let finder = Finder::new(trace, &memory);
+            let text = |stack| match stack {
+                Stack::Spelled(text) => text,
+                Stack::Open(names) => {
+                    let names: Vec<&str> = names.iter().map(|name| trace.name(*name)).collect();
+                    names.join(" < ")
+                }
+            };
+            let (stack_of, stacks) =
+                numbered(&memory, |record| finder.stack(record), text, cancel)?;
             let by = ("stack", "Stack", &stacks[..]);
             grouped(&memory, options, &usages, by, |at, _| stack_of[at])
         }
         Some("allocator") => allocators(trace, &memory, &usages, start),
         Some("category") => {
             let owners = Owners::of(trace);
-            let (of, categories) = numbered(&memory, |record| {
+            let category = |record: &Record| {
                 let file = memory.file_of(trace, record);
-                let category = owners.category(file, record);
-                category.map_or("", Category::title).to_owned()
-            });
+                owners.category(file, record)
+            };
+            let title =
+                |category: Option<Category>| category.map_or("", Category::title).to_owned();
+            let (of, categories) = numbered(&memory, category, title, cancel)?;
             let by = ("category", "For what (estimated)", &categories[..]);
             grouped(&memory, options, &usages, by, |at, _| of[at])
         }
         Some("layer") => {
-            let (of, layers) = numbered(&memory, |record| memory.caller(trace, record).layer);
+            let layer = |module: Option<NameId>| {
+                let name = module.map_or("", |module| trace.name(module));
+                name.trim_start_matches(MODULE).to_owned()
+            };
+            let module = |record: &Record| memory.module(trace, record);
+            let (of, layers) = numbered(&memory, module, layer, cancel)?;
             let by = ("layer", "Layer", &layers[..]);
             grouped(&memory, options, &usages, by, |at, _| of[at])
         }
@@ -365,23 +381,16 @@ fn lists(
     moment: Option<Time>,
     most: usize,
 ) {
-    let all = |pick: &dyn Fn(usize, &Allocator) -> Vec<Record>| -> Vec<Record> {
+    let alive = |moment: &dyn Fn(usize) -> Time| -> Vec<&Record> {
         let each = memory.allocators.iter().enumerate();
-        each.flat_map(|(at, allocator)| pick(at, allocator))
+        each.flat_map(|(at, allocator)| memory.alive(allocator, moment(at)).0)
             .collect()
     };
-    let alive = |allocator: &Allocator, at: Time| -> Vec<Record> {
-        memory.alive(allocator, at).0.into_iter().copied().collect()
-    };
-    let at_peak = all(&|at, allocator| alive(allocator, usages[at].peak_at));
-    let of_kind = |wanted: fn(&Record) -> bool| {
-        all(&|_, allocator| {
-            memory
-                .of(allocator)
-                .filter(|record| wanted(record))
-                .copied()
-                .collect()
-        })
+    let at_peak = alive(&|at| usages[at].peak_at);
+    let of_kind = |wanted: fn(&Record) -> bool| -> Vec<&Record> {
+        let each = memory.allocators.iter();
+        each.flat_map(|allocator| memory.of(allocator).filter(|record| wanted(record)))
+            .collect()
     };
     let largest = of_kind(|record| record.bytes > 0);
     let kept = of_kind(|record| record.bytes > 0 && record.tracked && record.freed.is_none());
@@ -390,14 +399,14 @@ fn lists(
         (
             "alive",
             "Alive at the begin of the range",
-            moment.map(|at| all(&|_, allocator| alive(allocator, at))),
+            moment.map(|at| alive(&|_| at)),
         ),
         ("largest", "Largest allocations", Some(largest)),
         ("never_freed", "Never freed", Some(kept)),
     ] {
         let Some(mut rows) = rows else { continue };
         let left_out = rows.len().saturating_sub(most) as u64;
-        let key = |record: &Record| (std::cmp::Reverse(record.bytes), record.at, record.event);
+        let key = |record: &&Record| (std::cmp::Reverse(record.bytes), record.at, record.event);
         if most < rows.len() {
             rows.select_nth_unstable_by_key(most, key);
             rows.truncate(most);
@@ -429,20 +438,6 @@ fn lists(
     }
 }
 
-/// The number of each record's text, and the texts.
-fn numbered(memory: &Memory, text: impl Fn(&Record) -> String) -> (Vec<u32>, Vec<String>) {
-    let mut texts: Vec<String> = Vec::new();
-    let mut known: FxHashMap<String, u32> = FxHashMap::default();
-    let numbers = memory.records.iter().map(|record| {
-        let next = u32::try_from(texts.len()).unwrap_or(u32::MAX);
-        *known.entry(text(record)).or_insert_with_key(|text| {
-            texts.push(text.clone());
-            next
-        })
-    });
-    (numbers.collect(), texts)
-}
-
 /// A stack as it was found.
 #[derive(PartialEq, Eq, Hash)]
 enum Stack {
@@ -452,53 +447,44 @@ enum Stack {
     Open(Vec<NameId>),
 }
 
-/// What one thread has found: stacks, and numbers of stacks by parts of the records.
-#[derive(Default)]
-struct Stacks {
-    numbers: FxHashMap<Stack, u32>,
+/// What one thread has found: keys, and their numbers by parts of the records.
+struct Numbered<K> {
+    numbers: FxHashMap<K, u32>,
     parts: Vec<(usize, Vec<u32>)>,
 }
 
-/// The number of each record's stack, and the texts of the stacks, the innermost function first: as
-/// the file spells it, or the Python functions that were open.
-fn stacks(
-    trace: &Trace,
+/// The number of each record's text, and the texts. A record's `key` is found on several threads;
+/// each key is turned into its text once a thread.
+fn numbered<K: Eq + std::hash::Hash + Send>(
     memory: &Memory,
+    key: impl Fn(&Record) -> K + Sync,
+    text: impl Fn(K) -> String,
     cancel: &Cancel,
 ) -> Result<(Vec<u32>, Vec<String>), Cancelled> {
     let jobs: Vec<(usize, &[Record])> = memory.records.chunks(1 << 12).enumerate().collect();
     let size = memory.records.len().saturating_mul(16);
-    let found = parallel::scan_items(
-        &jobs,
-        size,
-        cancel,
-        Stacks::default,
-        |found, (part, records)| {
-            let numbers = records.iter().map(|record| {
-                let next = u32::try_from(found.numbers.len()).unwrap_or(u32::MAX);
-                *found.numbers.entry(stack(trace, record)).or_insert(next)
-            });
-            let numbers = numbers.collect();
-            found.parts.push((*part, numbers));
-        },
-    )?;
+    let empty = || Numbered {
+        numbers: FxHashMap::default(),
+        parts: Vec::new(),
+    };
+    let found = parallel::scan_items(&jobs, size, cancel, empty, |found, (part, records)| {
+        let numbers = records.iter().map(|record| {
+            let next = u32::try_from(found.numbers.len()).unwrap_or(u32::MAX);
+            *found.numbers.entry(key(record)).or_insert(next)
+        });
+        let numbers = numbers.collect();
+        found.parts.push((*part, numbers));
+    })?;
     let mut texts: Vec<String> = Vec::new();
     let mut known: FxHashMap<String, u32> = FxHashMap::default();
     let mut parts: Vec<(usize, Vec<u32>)> = Vec::new();
     for mut thread in found {
         let mut renamed = vec![0; thread.numbers.len()];
-        let mut stacks: Vec<(Stack, u32)> = thread.numbers.into_iter().collect();
-        stacks.sort_unstable_by_key(|(_, number)| *number);
-        for (stack, number) in stacks {
-            let text = match stack {
-                Stack::Spelled(text) => text,
-                Stack::Open(names) => {
-                    let names: Vec<&str> = names.iter().map(|name| trace.name(*name)).collect();
-                    names.join(" < ")
-                }
-            };
+        let mut keys: Vec<(K, u32)> = thread.numbers.into_iter().collect();
+        keys.sort_unstable_by_key(|(_, number)| *number);
+        for (key, number) in keys {
             let next = u32::try_from(texts.len()).unwrap_or(u32::MAX);
-            renamed[number as usize] = *known.entry(text).or_insert_with_key(|text| {
+            renamed[number as usize] = *known.entry(text(key)).or_insert_with_key(|text| {
                 texts.push(text.clone());
                 next
             });
@@ -515,38 +501,59 @@ fn stacks(
     Ok((numbers, texts))
 }
 
-fn stack(trace: &Trace, record: &Record) -> Stack {
-    let mut spelled = None;
-    // What cannot be read is not known.
-    let _ = trace.args(record.event, &mut |key, value| {
-        if let ("Call stack" | "Call Stack", ArgValue::Str(text)) = (key, value) {
-            spelled = Some(text.trim_end_matches(';').replace(';', " < "));
-        }
-    });
-    spelled.map_or_else(
-        || Stack::Open(open_functions(trace, record)),
-        Stack::Spelled,
-    )
+/// Finds stacks.
+struct Finder<'a> {
+    trace: &'a Trace,
+    /// Whether any stack is spelled out.
+    spelled: bool,
+    /// By the number of a text: a slice of this name, or of this category, is a Python function.
+    names: Vec<bool>,
+    categories: Vec<bool>,
 }
 
-fn open_functions(trace: &Trace, record: &Record) -> Vec<NameId> {
-    let mut frames = Vec::new();
-    let Some(event) = trace.event(record.event) else {
-        return frames;
-    };
-    let slices = trace.slices(event.track);
-    let begun = slices.start.partition_point(|start| *start <= record.at);
-    let mut index = begun.wrapping_sub(1);
-    while index < slices.len() {
-        let name = slices.name[index];
-        let category = trace.name(slices.category.get(index));
-        let python = category == "python_function" || trace.name(name).starts_with('$');
-        if python && slices.end(index) >= record.at {
-            frames.push(name);
+impl<'a> Finder<'a> {
+    fn new(trace: &'a Trace, memory: &Memory) -> Self {
+        Self {
+            trace,
+            spelled: memory.spells_stacks,
+            names: by_text(trace, |name| name.starts_with('$')),
+            categories: by_text(trace, |category| category == "python_function"),
         }
-        index = slices.parent[index] as usize;
     }
-    frames
+
+    fn stack(&self, record: &Record) -> Stack {
+        let mut spelled = None;
+        if self.spelled {
+            let keys = ArgKeys::new(&["Call stack", "Call Stack"]);
+            // What cannot be read is not known.
+            let _ = self.trace.args_of(record.event, keys, &mut |_, value| {
+                if let ArgValue::Str(text) = value {
+                    spelled = Some(text.trim_end_matches(';').replace(';', " < "));
+                }
+            });
+        }
+        spelled.map_or_else(|| Stack::Open(self.open_functions(record)), Stack::Spelled)
+    }
+
+    fn open_functions(&self, record: &Record) -> Vec<NameId> {
+        let mut frames = Vec::new();
+        let Some(on) = self.trace.track_of(record.event) else {
+            return frames;
+        };
+        let slices = self.trace.slices(on);
+        let begun = slices.start.partition_point(|start| *start <= record.at);
+        let mut index = begun.wrapping_sub(1);
+        let is = |flags: &[bool], name: NameId| flags.get(name.index()) == Some(&true);
+        while index < slices.len() {
+            let name = slices.name[index];
+            let python = is(&self.categories, slices.category.get(index)) || is(&self.names, name);
+            if python && slices.end(index) >= record.at {
+                frames.push(name);
+            }
+            index = slices.parent[index] as usize;
+        }
+        frames
+    }
 }
 
 /// Counters whose unit is bytes or whose name speaks of memory.

@@ -10,7 +10,7 @@
 )]
 
 use rustc_hash::FxHashSet;
-use stepscope_model::{NameId, SliceFlags, TrackKind};
+use stepscope_model::{ArgKeys, NameId, SliceFlags, TrackKind};
 use stepscope_store::{Trace, Track};
 
 use super::marks::Marker;
@@ -76,6 +76,6 @@ fn is_root(trace: &Trace, event: stepscope_store::EventId, name: NameId) -> bool
     }
     let mut root = false;
     // Arguments that are lost mark nothing.
-    let _ = trace.args(event, &mut |key, _| root |= key == "_r");
+    let _ = trace.args_of(event, ArgKeys::new(&["_r"]), &mut |_, _| root = true);
     root
 }

@@ -3,7 +3,7 @@
 mod memory;
 
 use rustc_hash::FxHashMap;
-use stepscope_model::{ArgValue, Cancelled, NameId, Time, TrackId, TrackKind};
+use stepscope_model::{ArgKeys, ArgValue, Cancelled, NameId, Time, TrackId, TrackKind};
 use stepscope_store::{EventId, FactValue, Trace};
 
 use self::memory::Memory;
@@ -97,6 +97,37 @@ impl FunctionEvents {
         Ok(out)
     }
 }
+
+/// What [`Args`] takes from the arguments, shapes left out.
+const PLAIN: ArgKeys = ArgKeys::new(&[
+    "External id",
+    "external id",
+    "correlation",
+    "Ev Idx",
+    "Sequence number",
+    "Fwd thread id",
+    "Overload name",
+    "Overload Name",
+    "Call stack",
+    "Call Stack",
+]);
+
+/// The same with shapes.
+const WITH_SHAPES: ArgKeys = ArgKeys::new(&[
+    "External id",
+    "external id",
+    "correlation",
+    "Ev Idx",
+    "Sequence number",
+    "Fwd thread id",
+    "Input Dims",
+    "Input dims",
+    "Concrete Inputs",
+    "Overload name",
+    "Overload Name",
+    "Call stack",
+    "Call Stack",
+]);
 
 /// A Python function on a thread, for stacks that the file does not spell out.
 struct Frame {
@@ -290,11 +321,14 @@ impl<'a> FileReader<'a> {
             let event = EventId(instants.first_id.0.saturating_add(number));
             let (mut bytes, mut device) = (0, None);
             // What cannot be read counts as nothing, as torch does with records of other devices.
-            let _ = self.trace.args(event, &mut |key, value| match key {
-                "Bytes" => bytes = whole(value).unwrap_or(0),
-                "Device Type" => device = whole(value).and_then(Device::of_memory),
-                _ => {}
-            });
+            let keys = ArgKeys::new(&["Bytes", "Device Type"]);
+            let _ = self
+                .trace
+                .args_of(event, keys, &mut |key, value| match key {
+                    "Bytes" => bytes = whole(value).unwrap_or(0),
+                    "Device Type" => device = whole(value).and_then(Device::of_memory),
+                    _ => {}
+                });
             self.memory.push(Memory {
                 event,
                 at: *at,
@@ -340,9 +374,10 @@ impl<'a> FileReader<'a> {
         let mut args = Args::default();
         let frontend = matches!(raw.class, Class::Frontend { .. });
         let shapes = frontend && (self.wanted.input_shape || self.flops);
+        let keys = if shapes { WITH_SHAPES } else { PLAIN };
         let _ = self
             .trace
-            .args(raw.event.event, &mut |key, value| match key {
+            .args_of(raw.event.event, keys, &mut |key, value| match key {
                 "External id" | "external id" => args.external = whole(value),
                 "correlation" => args.correlation = whole(value),
                 "Ev Idx" => args.order = whole(value).and_then(|order| u32::try_from(order).ok()),

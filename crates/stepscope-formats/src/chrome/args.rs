@@ -10,13 +10,14 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use stepscope_model::{
-    ArgError, ArgSource, ArgValue, Diagnostic, Epoch, EventSink, FlowBind, InstantIn, NameId,
-    ReadContext, SharedBytes, SliceFlow, SliceIn, SourceId, Time, TrackId, TrackPatch,
+    ArgError, ArgKeys, ArgSource, ArgValue, Diagnostic, Epoch, EventSink, FlowBind, InstantIn,
+    NameId, ReadContext, SharedBytes, SliceFlow, SliceIn, SourceId, Time, TrackId, TrackPatch,
 };
 
 use super::event::{entry, is_standard, members};
 use super::own;
 use super::scan::{Sort, Stop, Value};
+use super::some_args;
 use super::text::unescape;
 
 /// See the module's text.
@@ -62,6 +63,44 @@ impl ArgSource for Source {
         }
         Ok(())
     }
+
+    fn visit_some(
+        &self,
+        token: u64,
+        keys: ArgKeys,
+        visit: &mut dyn FnMut(&str, ArgValue<'_>),
+    ) -> Result<(), ArgError> {
+        let bytes: &[u8] = (*self.bytes).as_ref();
+        let phase = visit_some_of_event(bytes, token, keys, visit)?;
+        if matches!(phase, b'B' | b'b' | b'S')
+            && let Some(end) = self.end_of(token)
+        {
+            visit_some_of_event(bytes, end, keys, visit)?;
+        }
+        Ok(())
+    }
+}
+
+/// As [`visit_event`], for arguments of these names only.
+pub(super) fn visit_some_of_event(
+    bytes: &[u8],
+    token: u64,
+    keys: ArgKeys,
+    visit: &mut dyn FnMut(&str, ArgValue<'_>),
+) -> Result<u8, ArgError> {
+    let at = usize::try_from(token).map_err(|_too_large| ArgError::BadToken)?;
+    let mut wanted = some_args::Wanted::new();
+    if some_args::find(bytes, at, keys, &mut wanted) == Ok(true) {
+        for (key, value) in wanted.iter() {
+            with_value(bytes, &value, |value| visit(key, value));
+        }
+        return Ok(wanted.phase);
+    }
+    visit_event(bytes, token, &mut |key, value| {
+        if keys.find(key.as_bytes()).is_some() {
+            visit(key, value);
+        }
+    })
 }
 
 /// Visits the arguments of the event at `token`; returns its phase.

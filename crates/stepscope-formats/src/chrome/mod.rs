@@ -23,6 +23,7 @@ mod pour;
 mod print;
 mod reader;
 pub(crate) mod scan;
+mod some_args;
 mod tally;
 pub(crate) mod text;
 mod texts;

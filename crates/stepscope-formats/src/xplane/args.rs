@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use stepscope_model::{ArgError, ArgSource, ArgValue, Instruction, SharedBytes};
+use stepscope_model::{ArgError, ArgKeys, ArgSource, ArgValue, Instruction, SharedBytes};
 
 use super::facts::module_name;
 use super::index::{EventMetadata, PlaneIndex, Span, StatMetadata, frame};
@@ -50,6 +50,41 @@ impl XSpaceArgs {
 
 impl ArgSource for XSpaceArgs {
     fn visit(&self, token: u64, visit: &mut dyn FnMut(&str, ArgValue<'_>)) -> Result<(), ArgError> {
+        self.visit_wanted(token, None, visit)
+    }
+
+    fn visit_some(
+        &self,
+        token: u64,
+        keys: ArgKeys,
+        visit: &mut dyn FnMut(&str, ArgValue<'_>),
+    ) -> Result<(), ArgError> {
+        self.visit_wanted(token, Some(keys), visit)
+    }
+
+    fn instructions(&self, visit: &mut dyn FnMut(&Instruction<'_>)) -> Result<(), ArgError> {
+        let file = (*self.bytes).as_ref();
+        if file.len() != self.length {
+            return Err(ArgError::SourceChanged);
+        }
+        for plane in &self.planes {
+            for metadata in plane.events.items() {
+                plane.programs(file, metadata, visit);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl XSpaceArgs {
+    /// Calls `visit` for each argument, or for those of some names.
+    fn visit_wanted(
+        &self,
+        token: u64,
+        keys: Option<ArgKeys>,
+        visit: &mut dyn FnMut(&str, ArgValue<'_>),
+    ) -> Result<(), ArgError> {
+        let wanted = |key: &[u8]| keys.is_none_or(|keys| keys.find(key).is_some());
         let file = (*self.bytes).as_ref();
         if file.len() != self.length {
             return Err(ArgError::SourceChanged);
@@ -80,27 +115,19 @@ impl ArgSource for XSpaceArgs {
             }
         }
         let of_metadata = plane.events.get(metadata_id).map_or(&[][..], |metadata| {
-            if let Some(name) = metadata.long_name(file) {
+            if let Some(name) = metadata.long_name(file).filter(|_| wanted(b"long_name")) {
                 visit("long_name", ArgValue::Str(&String::from_utf8_lossy(name)));
             }
             plane.stats_of(metadata)
         });
         for stat in of_metadata.iter().chain(&stats) {
             let stat = wire::stat(stat.get(file)).or(Err(ArgError::SourceChanged))?;
-            plane.visit_stat(file, stat, visit);
-        }
-        Ok(())
-    }
-
-    fn instructions(&self, visit: &mut dyn FnMut(&Instruction<'_>)) -> Result<(), ArgError> {
-        let file = (*self.bytes).as_ref();
-        if file.len() != self.length {
-            return Err(ArgError::SourceChanged);
-        }
-        for plane in &self.planes {
-            for metadata in plane.events.items() {
-                plane.programs(file, metadata, visit);
+            let named = plane.stats.get(stat.metadata_id);
+            // What has no metadata is named by its number, and nobody wants a number.
+            if keys.is_some() && !named.is_some_and(|named| wanted(named.name.get(file))) {
+                continue;
             }
+            plane.visit_stat(file, stat, visit);
         }
         Ok(())
     }

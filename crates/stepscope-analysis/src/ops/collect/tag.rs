@@ -1,0 +1,118 @@
+//! What the arguments of slices say about the rows that they belong to.
+
+use stepscope_model::{ArgKeys, ArgValue, NameId};
+use stepscope_store::{EventId, Trace};
+
+use crate::ops::{class, hlo};
+
+/// What all slices of one sum share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(in crate::ops) struct Tag {
+    /// `jit_step(8)`.
+    pub(in crate::ops) program: Option<String>,
+    /// The HLO operation, where the slice's own name is not it.
+    pub(in crate::ops) hlo_op: Option<String>,
+    /// Argument `tf_op`.
+    pub(in crate::ops) tf_op: Option<String>,
+    /// Argument `hlo_category`.
+    pub(in crate::ops) category: Option<String>,
+    /// Argument `source`.
+    pub(in crate::ops) source: Option<String>,
+    /// The whole name, where the slice shows only the type of an operation of TensorFlow.
+    pub(in crate::ops) long_name: Option<String>,
+    /// Where rows are split by them.
+    pub(in crate::ops) shapes: Option<String>,
+    /// Path of modules around it, outermost first, ending with its own; or, where rows are split by
+    /// stack, the names of the Python functions around it, outermost first.
+    pub(in crate::ops) around: Vec<NameId>,
+}
+
+/// Operation and type that a slice's whole name says, as [`class::tensorflow`].
+pub(in crate::ops) fn operation_of(tag: &Tag) -> Option<(&str, &str)> {
+    class::tensorflow(tag.long_name.as_deref()?, "")
+}
+
+const CLOCK: ArgKeys = ArgKeys::new(&["device_duration_ps"]);
+
+/// A slice's length by the device's own clock, picoseconds: its place on the timeline is that clock put
+/// onto the host's, which stretches it a little.
+pub(super) fn device_clock(trace: &Trace, event: EventId) -> Option<i64> {
+    let mut found = None;
+    let read = trace.args_of(event, CLOCK, &mut |_, value| {
+        if let ArgValue::Int(ps) = value {
+            found = Some(ps);
+        }
+    });
+    read.ok().and(found)
+}
+
+/// Arguments that [`read_tag`] asks for.
+const KEYS: ArgKeys = ArgKeys::new(&[
+    "hlo_op",
+    "long_name",
+    "hlo_module",
+    "program_id",
+    "tf_op",
+    "hlo_category",
+    "source",
+    "Input Dims",
+    "Input dims",
+    "shape_with_layout",
+]);
+
+/// What a slice's arguments say about it, and whether they could not be read.
+pub(in crate::ops) fn read_tag(trace: &Trace, event: EventId) -> (Tag, bool) {
+    let mut tag = Tag::default();
+    let (mut module, mut program_id) = (None, None);
+    let lost = trace
+        .args_of(event, KEYS, &mut |key, value| match (key, value) {
+            ("hlo_op", ArgValue::Str(text)) => tag.hlo_op = Some(text.to_owned()),
+            ("long_name", ArgValue::Str(text)) => tag.long_name = Some(text.to_owned()),
+            ("hlo_module", ArgValue::Str(text)) => module = Some(text.to_owned()),
+            ("program_id", ArgValue::Int(id)) => program_id = Some(id.cast_unsigned()),
+            ("program_id", ArgValue::Uint(id)) => program_id = Some(id),
+            ("program_id", ArgValue::Str(text)) => program_id = text.parse().ok(),
+            ("tf_op", ArgValue::Str(text)) if !text.is_empty() => tag.tf_op = Some(text.to_owned()),
+            ("hlo_category", ArgValue::Str(text)) => tag.category = Some(text.to_owned()),
+            ("source", ArgValue::Str(text)) => tag.source = Some(text.to_owned()),
+            ("Input Dims" | "Input dims", ArgValue::Json(text) | ArgValue::Str(text)) => {
+                tag.shapes = Some(text.to_owned());
+            }
+            ("shape_with_layout", ArgValue::Str(text)) => tag.shapes = Some(text.to_owned()),
+            _ => {}
+        })
+        .is_err();
+    tag.program = module.map(|module| hlo::shown(&module, program_id));
+    (tag, lost)
+}
+
+/// What [`read_shapes`] found.
+pub(super) enum Shapes {
+    /// Its input's shapes, if they were recorded, are all that the arguments say.
+    Only {
+        /// Whether there are any.
+        any: bool,
+        /// Whether the arguments could not be read.
+        lost: bool,
+    },
+    /// They say more: [`read_tag`] knows what.
+    More,
+}
+
+/// Reads the shapes of a slice's inputs into `text`, which allocates nothing for slices like others.
+pub(super) fn read_shapes(trace: &Trace, event: EventId, text: &mut String) -> Shapes {
+    let (mut any, mut more) = (false, false);
+    let read = trace.args_of(event, KEYS, &mut |key, value| match (key, value) {
+        ("Input Dims" | "Input dims", ArgValue::Json(shapes) | ArgValue::Str(shapes)) => {
+            any = true;
+            text.clear();
+            text.push_str(shapes);
+        }
+        _ => more = true,
+    });
+    if more {
+        return Shapes::More;
+    }
+    let lost = read.is_err();
+    Shapes::Only { any, lost }
+}

@@ -1,0 +1,262 @@
+//! A few arguments of many events: the text of `args` is walked once, and only what is wanted is
+//! decoded.
+//!
+//! [`find`] knows the entries that profilers write: `ph` comes first, `args` is the first field that
+//! is an object, no name in it has an escape, nothing that we wrote ourselves stands behind it. Of
+//! any other it says so, and the entry is read whole. What stands between `ph` and `args` is jumped
+//! over: in JSON, `"args"` with a colon behind it and no backslash in it is a name, never a part of
+//! a text.
+
+use stepscope_model::ArgKeys;
+
+use super::event::OWN;
+use super::scan::{self, Sort, Span, Stop, Value, byte_at, skip_space};
+
+/// Wanted arguments of one entry, at most; one with more is read whole.
+const MOST: usize = 16;
+
+/// Where a wanted argument stands.
+#[derive(Clone, Copy)]
+struct Place {
+    key: &'static str,
+    sort: Sort,
+    span: Span,
+}
+
+/// Where the wanted arguments of one entry stand, in its order.
+pub(super) struct Wanted {
+    found: [Place; MOST],
+    count: usize,
+    /// As [`Entry::phase`](super::event::Entry::phase).
+    pub(super) phase: u8,
+}
+
+impl Wanted {
+    /// None yet.
+    #[inline]
+    pub(super) const fn new() -> Self {
+        const NONE: Place = Place {
+            key: "",
+            sort: Sort::Missing,
+            span: Span { start: 0, end: 0 },
+        };
+        Self {
+            found: [NONE; MOST],
+            count: 0,
+            phase: 0,
+        }
+    }
+
+    /// The arguments.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, Value)> {
+        self.found.iter().take(self.count).map(|place| {
+            let value = Value {
+                sort: place.sort,
+                span: place.span,
+                ..Value::default()
+            };
+            (place.key, value)
+        })
+    }
+}
+
+/// Walks the members of an object from `here`, behind its brace or a comma. `each` gets a key, whether
+/// it has escapes, and where its value begins; it gives the byte after the value, or nothing to stop
+/// the walk. Gives the byte after the object.
+#[allow(
+    clippy::inline_always,
+    reason = "as for `Members`: twice for each event"
+)]
+#[inline(always)]
+fn walk(
+    bytes: &[u8],
+    mut here: usize,
+    mut each: impl FnMut(Span, bool, usize) -> Result<Option<usize>, Stop>,
+) -> Result<Option<usize>, Stop> {
+    loop {
+        here = skip_space(bytes, here);
+        match byte_at(bytes, here)? {
+            b'"' => {}
+            b'}' => return Ok(Some(here + 1)),
+            _ => return Err(Stop::Damaged(here)),
+        }
+        let (key, escaped) = scan::string(bytes, here + 1)?;
+        let colon = skip_space(bytes, key.end + 1);
+        if byte_at(bytes, colon)? != b':' {
+            return Err(Stop::Damaged(colon));
+        }
+        let Some(next) = each(key, escaped, skip_space(bytes, colon + 1))? else {
+            return Ok(None);
+        };
+        let after = skip_space(bytes, next);
+        match byte_at(bytes, after)? {
+            b',' => here = after + 1,
+            b'}' => return Ok(Some(after + 1)),
+            _ => return Err(Stop::Damaged(after)),
+        }
+    }
+}
+
+/// The phase of an entry that begins with it, and the byte after it.
+fn phase(bytes: &[u8], at: usize) -> Option<(u8, usize)> {
+    let rest = bytes.get(skip_space(bytes, at + 1)..)?;
+    let rest = rest.strip_prefix(b"\"ph\"")?;
+    let colon = skip_space(rest, 0);
+    let value = skip_space(rest, colon + 1);
+    match (rest.get(colon)?, rest.get(value..value + 3)?) {
+        (b':', [b'"', phase @ (b'A'..=b'Z' | b'a'..=b'z'), b'"']) => {
+            let after = bytes.len() - rest.len() + value + 3;
+            Some((*phase, after))
+        }
+        _ => None,
+    }
+}
+
+/// The brace of `args`, if that is the first object behind `from`.
+fn args_brace(bytes: &[u8], from: usize) -> Option<usize> {
+    let brace = from + memchr::memchr(b'{', bytes.get(from..)?)?;
+    let before = |at: usize| {
+        let mut at = at;
+        while at > from && scan::is_space(bytes[at - 1]) {
+            at -= 1;
+        }
+        at
+    };
+    let colon = before(brace).checked_sub(1).filter(|at| *at > from)?;
+    let name = before(colon).checked_sub(6).filter(|at| *at > from)?;
+    let named = bytes.get(colon) == Some(&b':') && bytes.get(name..name + 6) == Some(b"\"args\"");
+    (named && bytes.get(name - 1) != Some(&b'\\')).then_some(brace)
+}
+
+/// Finds the wanted arguments of the entry at `at`. Whether that is all of them: an entry of which it
+/// is not must be read whole.
+pub(super) fn find(
+    bytes: &[u8],
+    at: usize,
+    keys: ArgKeys,
+    wanted: &mut Wanted,
+) -> Result<bool, Stop> {
+    if byte_at(bytes, at)? != b'{' {
+        return Ok(false);
+    }
+    let Some((phase, after)) = phase(bytes, at) else {
+        return Ok(false);
+    };
+    wanted.phase = phase;
+    let Some(brace) = args_brace(bytes, after) else {
+        return Ok(false);
+    };
+    let args = walk(bytes, brace + 1, |key, escaped, value_at| {
+        let (value, next) = scan::value(bytes, value_at)?;
+        if escaped {
+            return Ok(None);
+        }
+        if let Some(key) = keys.find(key.of(bytes)) {
+            let Some(place) = wanted.found.get_mut(wanted.count) else {
+                return Ok(None);
+            };
+            *place = Place {
+                key,
+                sort: value.sort,
+                span: value.span,
+            };
+            wanted.count += 1;
+        }
+        Ok(Some(next))
+    })?;
+    let Some(end) = args else {
+        return Ok(false);
+    };
+    let end = skip_space(bytes, end);
+    if bytes.get(end) == Some(&b'}') {
+        return Ok(true);
+    }
+    if byte_at(bytes, end)? != b',' {
+        return Ok(false);
+    }
+    let whole = walk(bytes, end + 1, |key, escaped, value_at| {
+        let name = key.of(bytes);
+        if escaped || name == b"args" || name == b"ph" || name == OWN {
+            return Ok(None);
+        }
+        let (_, next) = scan::value(bytes, value_at)?;
+        Ok(Some(next))
+    })?;
+    Ok(whole.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::args::{visit_event, visit_some_of_event};
+    use super::*;
+
+    const KEYS: ArgKeys = ArgKeys::new(&["External id", "Input Dims", "a"]);
+
+    type Seen = (Option<u8>, Vec<(String, String)>);
+
+    fn whole(text: &str) -> Seen {
+        let mut seen = Vec::new();
+        let phase = visit_event(text.as_bytes(), 0, &mut |key, value| {
+            if KEYS.find(key.as_bytes()).is_some() {
+                seen.push((key.to_owned(), format!("{value:?}")));
+            }
+        });
+        (phase.ok(), seen)
+    }
+
+    fn some(text: &str) -> Seen {
+        let mut seen = Vec::new();
+        let phase = visit_some_of_event(text.as_bytes(), 0, KEYS, &mut |key, value| {
+            seen.push((key.to_owned(), format!("{value:?}")));
+        });
+        (phase.ok(), seen)
+    }
+
+    #[test]
+    fn a_few_arguments_are_those_of_the_whole_entry() {
+        let many = format!(
+            "{{\"ph\":\"X\",\"args\":{{{}}}}}",
+            vec!["\"a\":1"; 40].join(",")
+        );
+        let texts = [
+            (
+                true,
+                r#"{"ph":"X","cat":"c","args":{"External id": 7, "x": {"a": 1}, "Input Dims": [[2, 3], []]},"ts":1}"#,
+            ),
+            (
+                true,
+                "{ \"ph\" : \"X\",\n \"name\": \"a\\\"args\\\":b\", \"args\" :\n { \"a\": 1 } }",
+            ),
+            (
+                false,
+                r#"{"ph":"X","name":"a\"args\":{\"a\":1}","args":{"a":1}}"#,
+            ),
+            (false, r#"{"ph":"X","name":"{","args":{"a":1}}"#),
+            (
+                false,
+                r#"{"ph":"B","args":{"a":"x\n","\u0061":2,"a":null,"a":true,"a":-1.5}}"#,
+            ),
+            (false, r#"{"ph":"X","args":{"a":1},"args":{"a":2}}"#),
+            (false, r#"{"ph":"X","args":null}"#),
+            (false, r#"{"ph":"X","args":[1],"b":3}"#),
+            (false, r#"{"ph":"XY","args":{}}"#),
+            (
+                false,
+                r#"{"ph":"X","args":{"a":"NaN"},"stepscope":{"types":{"a":"float"}}}"#,
+            ),
+            (false, r#"{"\u0070h":"X","args":{"a":1}}"#),
+            (false, "{ }"),
+            (false, many.as_str()),
+        ];
+        for (direct, text) in texts {
+            assert_eq!(some(text), whole(text), "{text}");
+            let found = find(text.as_bytes(), 0, KEYS, &mut Wanted::new());
+            assert_eq!(found == Ok(true), direct, "{text}");
+            // Cut anywhere: the same answer, whatever it is.
+            for cut in 0..text.len() {
+                let cut = text.get(..cut).unwrap_or_default();
+                assert_eq!(some(cut), whole(cut), "{cut}");
+            }
+        }
+    }
+}
