@@ -1,5 +1,7 @@
 //! The share of each label in the steps; the equations stand in the [module above](super).
 
+use std::ops::Range;
+
 use rustc_hash::FxHashMap;
 use stepscope_model::{Dur, NameId, Time, TrackId, TrackKind};
 use stepscope_store::Trace;
@@ -7,12 +9,21 @@ use stepscope_store::Trace;
 use super::marks::Marker;
 use super::{LabelRow, Place, StepOptions, StepReport};
 use crate::calls;
+use crate::parallel::{self, Cancel};
 
 #[derive(Clone, Copy, Default)]
 struct Sums {
     count: u64,
     total_ps: i128,
     self_ps: i128,
+}
+
+impl Sums {
+    fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.total_ps += other.total_ps;
+        self.self_ps += other.self_ps;
+    }
 }
 
 /// Up to this many names, figures lie in arrays: a slice then costs no hashing.
@@ -41,9 +52,32 @@ impl Table {
         }
     }
 
+    fn add(&mut self, other: Self) {
+        match (self, other) {
+            (Self::Dense(sums), Self::Dense(others)) => {
+                for (sums, others) in sums.iter_mut().zip(others) {
+                    for (sum, other) in sums.iter_mut().zip(others) {
+                        sum.add(other);
+                    }
+                }
+            }
+            (sums, others) => {
+                for (name, place, other) in others.entries() {
+                    sums.of(name, place).add(other);
+                }
+            }
+        }
+    }
+
     /// Labels that were seen. A parent that no step counts has no row of its own.
     fn rows(self) -> Vec<(NameId, Place, Sums)> {
-        let mut rows: Vec<(NameId, Place, Sums)> = match self {
+        let mut rows = self.entries();
+        rows.retain(|(_, _, sums)| sums.count > 0);
+        rows
+    }
+
+    fn entries(self) -> Vec<(NameId, Place, Sums)> {
+        match self {
             Self::Dense(sums) => {
                 let places = [Place::StepThread, Place::OtherThread, Place::Device];
                 let of_name = |(at, sums): (usize, [Sums; 3])| {
@@ -59,35 +93,71 @@ impl Table {
                 .into_iter()
                 .map(|((name, place), sums)| (name, place, sums))
                 .collect(),
-        };
-        rows.retain(|(_, _, sums)| sums.count > 0);
-        rows
+        }
     }
 }
 
 /// Up to where each label is counted already, on one track.
 enum Covered {
     /// Where steps do not overlap, one moment a label is enough: what a slice covers of an earlier
-    /// step ends before the next begins. With the number of the track that wrote it, so that nothing
-    /// has to be cleared between tracks.
-    Once(Vec<(u32, Time)>),
+    /// step ends before the next begins. With the number of the job that wrote it, so that nothing
+    /// has to be cleared between jobs; the number of the one at hand stands before them.
+    Once(u32, Vec<(u32, Time)>),
     /// By label and step.
     ByStep(FxHashMap<(NameId, usize), Time>),
 }
 
 impl Covered {
-    fn of(&mut self, name: NameId, step: usize, track: TrackId) -> &mut Time {
+    fn of(&mut self, name: NameId, step: usize) -> &mut Time {
         match self {
-            Self::Once(moments) => {
+            Self::Once(job, moments) => {
                 let (writer, until) = &mut moments[name.index()];
-                if *writer != track.0 {
-                    (*writer, *until) = (track.0, Time::MIN);
+                if *writer != *job {
+                    (*writer, *until) = (*job, Time::MIN);
                 }
                 until
             }
             Self::ByStep(moments) => moments.entry((name, step)).or_insert(Time::MIN),
         }
     }
+}
+
+/// Some of a file's steps on one track: what one thread counts at a time.
+struct Job {
+    track: TrackId,
+    /// Index into the steps by file.
+    file: usize,
+    /// Which of its steps.
+    steps: Range<usize>,
+    device: bool,
+}
+
+/// What one thread has counted.
+struct Counter {
+    sums: Table,
+    /// See [`Covered::Once`].
+    moments: Vec<(u32, Time)>,
+}
+
+/// Pieces of a long track. Each looks again at what is open since before it.
+const PIECES: usize = 4;
+
+/// Cuts the steps on a track into pieces with about as many slices each.
+fn pieces(start: &[Time], steps: &[Marker]) -> Vec<Range<usize>> {
+    let pieces = if start.len() < parallel::PIECE {
+        1
+    } else {
+        PIECES
+    };
+    let mut cuts = vec![0];
+    for piece in 1..pieces {
+        let at = start.get(start.len() / pieces * piece).copied();
+        let begun = |step: &Marker| at.is_some_and(|at| step.start < at);
+        cuts.push(steps.partition_point(begun));
+    }
+    cuts.push(steps.len());
+    cuts.dedup();
+    cuts.windows(2).map(|pair| pair[0]..pair[1]).collect()
 }
 
 pub(super) fn labels(
@@ -101,40 +171,62 @@ pub(super) fn labels(
         .iter()
         .map(|marker| i128::from(marker.end.since(marker.start).ps()))
         .sum();
-    // Markers themselves are no labels, nor are repeated ones on other tracks.
-    let mut marked: FxHashMap<TrackId, Vec<usize>> = FxHashMap::default();
-    for mark in trace.step_marks() {
-        if let Some((track, index)) = trace.place_of_slice(mark.event) {
-            marked.entry(track).or_default().push(index);
+    let mut steps: Vec<Vec<Marker>> = vec![Vec::new(); trace.files().len()];
+    for marker in &counted {
+        if let Some(steps) = steps.get_mut(marker.file) {
+            steps.push(*marker);
         }
     }
-    let names = trace.name_count();
-    let mut sums = Table::new(names);
-    // The number of no track.
-    let mut moments = vec![(u32::MAX, Time::MIN); names.min(MOST_DENSE_NAMES)];
-    for (at, track) in trace.tracks().iter().enumerate() {
-        if track.derived || track.slices == 0 {
+    let marks = Marks::of(trace);
+    let mut jobs = Vec::new();
+    let mut size = 0;
+    for track in trace.tracks() {
+        let own = steps.get(track.file).map_or(&[][..], Vec::as_slice);
+        if track.derived || track.slices == 0 || own.is_empty() {
             continue;
         }
-        let id = TrackId(u32::try_from(at).unwrap_or(u32::MAX));
-        let own: Vec<Marker> = counted
-            .iter()
-            .copied()
-            .filter(|m| m.file == track.file)
-            .collect();
-        let mut marks = marked.remove(&id).unwrap_or_default();
-        marks.sort_unstable();
+        let slices = trace.slices(track.id);
+        size += slices.len();
         let device = matches!(track.kind, TrackKind::DeviceQueue | TrackKind::Steps);
-        let apart = own.windows(2).all(|pair| pair[0].end <= pair[1].start);
-        let mut covered = if apart && moments.len() == names {
-            Covered::Once(std::mem::take(&mut moments))
-        } else {
-            Covered::ByStep(FxHashMap::default())
-        };
-        label_track(trace, id, &own, &marks, device, &mut covered, &mut sums);
-        if let Covered::Once(taken) = covered {
-            moments = taken;
-        }
+        jobs.extend(pieces(slices.start, own).into_iter().map(|steps| Job {
+            track: track.id,
+            file: track.file,
+            steps,
+            device,
+        }));
+    }
+    let apart: Vec<bool> = steps
+        .iter()
+        .map(|own| own.windows(2).all(|pair| pair[0].end <= pair[1].start))
+        .collect();
+    let numbered: Vec<(u32, Job)> = (0..).zip(jobs).collect();
+    let names = trace.name_count();
+    let counters = parallel::scan_items(
+        &numbered,
+        size,
+        &Cancel::default(),
+        || Counter {
+            sums: Table::new(names),
+            // The number of no job.
+            moments: vec![(u32::MAX, Time::MIN); names.min(MOST_DENSE_NAMES)],
+        },
+        |counter, (number, job)| {
+            let mut covered = if apart[job.file] && counter.moments.len() == names {
+                Covered::Once(*number, std::mem::take(&mut counter.moments))
+            } else {
+                Covered::ByStep(FxHashMap::default())
+            };
+            let own = &steps[job.file];
+            label_track(trace, job, own, &marks, &mut covered, &mut counter.sums);
+            if let Covered::Once(_, taken) = covered {
+                counter.moments = taken;
+            }
+        },
+    );
+    let mut sums = Table::new(names);
+    // Nobody cancels it.
+    for counter in counters.unwrap_or_default() {
+        sums.add(counter.sums);
     }
     let mut rows: Vec<LabelRow> = sums
         .rows()
@@ -186,13 +278,45 @@ fn dur(ps: i128) -> Dur {
     Dur::from_ps(i64::try_from(ps).unwrap_or(if ps < 0 { i64::MIN } else { i64::MAX }))
 }
 
-/// Adds what one track's slices spent in the steps of its file.
+/// Where the slices are that mark steps: they are no labels, nor are repeated ones on other tracks.
+struct Marks {
+    /// Their indexes, by track.
+    of: FxHashMap<TrackId, Vec<usize>>,
+    /// By the number of a name: whether any of them bears it.
+    names: Vec<bool>,
+}
+
+impl Marks {
+    fn of(trace: &Trace) -> Self {
+        let mut found = Self {
+            of: FxHashMap::default(),
+            names: vec![false; trace.name_count()],
+        };
+        let mut places = Vec::new();
+        for mark in trace.step_marks() {
+            if let Some((track, index)) = trace.place_of_slice(mark.event) {
+                places.push((track, index));
+                if let Some(name) = trace.slices(track).name.get(index)
+                    && let Some(known) = found.names.get_mut(name.index())
+                {
+                    *known = true;
+                }
+            }
+        }
+        places.sort_unstable();
+        for (track, index) in places {
+            found.of.entry(track).or_default().push(index);
+        }
+        found
+    }
+}
+
+/// Adds what one track's slices spent in some steps of its file.
 fn label_track(
     trace: &Trace,
-    row: TrackId,
+    job: &Job,
     steps: &[Marker],
-    marks: &[usize],
-    device: bool,
+    marks: &Marks,
     covered: &mut Covered,
     sums: &mut Table,
 ) {
@@ -203,7 +327,14 @@ fn label_track(
         let before = reach.last().copied().unwrap_or(Time::MIN);
         reach.push(before.max(step.end));
     }
-    let slices = trace.slices(row);
+    let own = &steps[job.steps.clone()];
+    let (Some(begin), Some(until)) = (
+        own.first().map(|step| step.start),
+        own.iter().map(|step| step.end).max(),
+    ) else {
+        return;
+    };
+    let slices = trace.slices(job.track);
     let whole = steps
         .first()
         .zip(reach.last())
@@ -212,24 +343,36 @@ fn label_track(
     let encloses_all = |index: usize| {
         whole.is_some_and(|(begin, last)| slices.start[index] <= begin && slices.end(index) >= last)
     };
-    for index in 0..slices.start.len() {
+    let on_track = marks.of.get(&job.track).map_or(&[][..], Vec::as_slice);
+    let is_mark = |index: usize, name: NameId| {
+        marks.names.get(name.index()) == Some(&true) && on_track.binary_search(&index).is_ok()
+    };
+    let mut first = job.steps.start;
+    for index in trace.candidates(job.track, begin..until) {
         let start = slices.start[index];
         let end = start.saturating_add(slices.dur[index]);
+        if start < begin && end <= begin {
+            continue;
+        }
         let name = slices.name[index];
-        let is_mark = !marks.is_empty() && marks.binary_search(&index).is_ok();
         let parent = usize::try_from(slices.parent[index])
             .ok()
             .filter(|parent| *parent < slices.start.len());
-        // A slice without length lies in the step that it begins in.
-        let first = reach.partition_point(|reached| *reached <= start);
-        for (number, step) in steps.iter().enumerate().skip(first) {
+        // A slice without length lies in the step that it begins in. Slices come by their begin.
+        while reach.get(first).is_some_and(|reached| *reached <= start) {
+            first += 1;
+        }
+        if first >= job.steps.end {
+            break;
+        }
+        for (number, step) in own.iter().enumerate().skip(first - job.steps.start) {
             if step.start >= end.max(start.saturating_add(Dur::from_ps(1))) {
                 break;
             }
             if step.end <= start {
                 continue;
             }
-            let on_step_track = step.track == row;
+            let on_step_track = step.track == job.track;
             // What encloses the marker comes before it in the track's order.
             let outside = |index: usize| {
                 if on_step_track {
@@ -238,17 +381,17 @@ fn label_track(
                     encloses_all(index)
                 }
             };
-            if is_mark || outside(index) {
+            if outside(index) || is_mark(index, name) {
                 continue;
             }
-            let place = match (on_step_track, device) {
+            let place = match (on_step_track, job.device) {
                 (true, _) => Place::StepThread,
                 (false, true) => Place::Device,
                 (false, false) => Place::OtherThread,
             };
             let (from, to) = (start.max(step.start), end.min(step.end));
             let within_ps = i128::from(to.since(from).ps().max(0));
-            let until = covered.of(name, number, row);
+            let until = covered.of(name, number);
             let entry = sums.of(name, place);
             entry.count += 1;
             entry.self_ps += within_ps;
@@ -257,9 +400,9 @@ fn label_track(
             let Some(parent) = parent else {
                 continue;
             };
-            let counted = marks.binary_search(&parent).is_err() && !outside(parent);
-            if counted {
-                sums.of(slices.name[parent], place).self_ps -= within_ps;
+            let around = slices.name[parent];
+            if !is_mark(parent, around) && !outside(parent) {
+                sums.of(around, place).self_ps -= within_ps;
             }
         }
     }
@@ -273,37 +416,41 @@ mod tests {
 
     use super::*;
 
-    /// Figures of all labels, with either way to remember what is counted.
-    fn figures(trace: &Trace, once: bool) -> Vec<(NameId, Place, u64, i128, i128)> {
+    type Figure = (NameId, Place, u64, i128, i128);
+
+    /// Figures of all labels, with either way to remember what is counted, and with the steps in
+    /// pieces of so many.
+    fn figures(trace: &Trace, once: bool, piece: usize) -> Vec<Figure> {
         let (markers, _) = super::super::marks::markers(trace);
+        let marks = Marks::of(trace);
         let mut sums = Table::Sparse(FxHashMap::default());
-        let mut covered = if once {
-            sums = Table::new(trace.name_count());
-            Covered::Once(vec![(u32::MAX, Time::MIN); trace.name_count()])
-        } else {
-            Covered::ByStep(FxHashMap::default())
-        };
+        let mut moments = vec![(u32::MAX, Time::MIN); trace.name_count()];
+        let mut number = 0;
         for track in trace.tracks() {
-            let mut marks: Vec<usize> = trace
-                .step_marks()
-                .iter()
-                .filter_map(|mark| trace.place_of_slice(mark.event))
-                .filter(|(on, _)| *on == track.id)
-                .map(|(_, index)| index)
-                .collect();
-            marks.sort_unstable();
-            if let Covered::ByStep(moments) = &mut covered {
-                moments.clear();
+            for from in (0..markers.len()).step_by(piece) {
+                let job = Job {
+                    track: track.id,
+                    file: track.file,
+                    steps: from..markers.len().min(from + piece),
+                    device: false,
+                };
+                let mut covered = if once {
+                    Covered::Once(number, std::mem::take(&mut moments))
+                } else {
+                    Covered::ByStep(FxHashMap::default())
+                };
+                number += 1;
+                let mut part = if once {
+                    Table::new(trace.name_count())
+                } else {
+                    Table::Sparse(FxHashMap::default())
+                };
+                label_track(trace, &job, &markers, &marks, &mut covered, &mut part);
+                sums.add(part);
+                if let Covered::Once(_, taken) = covered {
+                    moments = taken;
+                }
             }
-            label_track(
-                trace,
-                track.id,
-                &markers,
-                &marks,
-                false,
-                &mut covered,
-                &mut sums,
-            );
         }
         let mut rows: Vec<_> = sums
             .rows()
@@ -315,7 +462,8 @@ mod tests {
     }
 
     proptest! {
-        /// Where steps lie apart, one moment a label says as much as one for each step.
+        /// Where steps lie apart, one moment a label says as much as one for each step; and steps
+        /// that are counted in pieces say what they say together.
         #[test]
         fn one_moment_a_label_is_enough(
             steps in prop::collection::vec((0..50_i64, 1..300_i64), 1..8),
@@ -340,7 +488,10 @@ mod tests {
             }
             builder.add(sink);
             let trace = builder.finish();
-            prop_assert_eq!(figures(&trace, true), figures(&trace, false));
+            let all = figures(&trace, false, usize::MAX);
+            prop_assert_eq!(&figures(&trace, true, usize::MAX), &all);
+            prop_assert_eq!(&figures(&trace, true, 1), &all);
+            prop_assert_eq!(&figures(&trace, false, 2), &all);
         }
     }
 }
