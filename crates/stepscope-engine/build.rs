@@ -1,5 +1,5 @@
-//! A number for what readers and store make of a file: a hash of their sources, so that nobody has to
-//! remember to throw away cached imports when one of them changes. Built without the workspace around
+//! A number for what readers and store make of a file, and one for what reports are made of it: hashes
+//! of their sources, so that nobody has to remember to throw away what is kept when one of them changes. Built without the workspace around
 //! it (from a registry), the version of the package, which all crates share, says as much.
 
 use std::fs;
@@ -16,18 +16,27 @@ const SOURCES: [&str; 6] = [
     "src/names.rs",
 ];
 
+/// What decides, beside those, which reports a trace gives.
+const ANALYSES: [&str; 1] = ["../stepscope-analysis/src"];
+
 fn main() {
     let mut hash = Fnv::new();
     hash.add(env!("CARGO_PKG_VERSION").as_bytes());
-    for source in SOURCES {
+    add_all(&SOURCES, &mut hash);
+    println!("cargo:rustc-env=STEPSCOPE_READERS={:016x}", hash.0);
+    add_all(&ANALYSES, &mut hash);
+    println!("cargo:rustc-env=STEPSCOPE_ANALYSES={:016x}", hash.0);
+}
+
+fn add_all(sources: &[&str], hash: &mut Fnv) {
+    for source in sources {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
         if path.exists() {
             println!("cargo:rerun-if-changed={source}");
             // What cannot be read cannot be compiled either: the compiler says so better.
-            let _ = add(&path, &mut hash);
+            let _ = add(&path, hash);
         }
     }
-    println!("cargo:rustc-env=STEPSCOPE_READERS={:016x}", hash.0);
 }
 
 /// Adds a file, or all files below a folder in the order of their names.

@@ -13,6 +13,7 @@
 //! the run start ([`run_start`]). A number that is not finite is no number: it is empty (`null`).
 
 pub mod html;
+pub mod image;
 mod wire;
 
 use std::borrow::Cow;
@@ -227,7 +228,7 @@ pub struct Scalar {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Section {
     /// Name in JSON, unique within the report.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// What people read above it.
     pub title: Cow<'static, str>,
     /// Its content.
@@ -308,7 +309,7 @@ impl Report {
         table: Table,
     ) {
         self.sections.push(Section {
-            name,
+            name: Cow::Borrowed(name),
             title: title.into(),
             table,
         });

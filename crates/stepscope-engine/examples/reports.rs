@@ -4,8 +4,9 @@
 //!
 //! Each file becomes one file of the run; its copies follow one another in time, with flow and step
 //! numbers of their own. Arguments are those of the original slices. Prints one JSON object a line:
-//! first the trace, then each report with seconds (wall and processor) and the memory that it took
-//! above what was resident before, at its peak.
+//! first the trace, then each report with seconds (wall and processor), the seconds until the same
+//! process has it again and until another one has it that finds it on disk, and the memory that it
+//! took above what was resident before, at its peak.
 #![allow(
     clippy::print_stdout,
     reason = "a program for people, and for `cargo xtask bench`"
@@ -17,7 +18,7 @@ use std::time::Instant;
 
 use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::analysis::reports::{self, Options};
-use stepscope_engine::{Engine, EngineOptions};
+use stepscope_engine::{Engine, EngineOptions, Run};
 use stepscope_model::{
     ArgSource, ArgValue, Diagnostic, Dur, Epoch, EventSink, FlowBind, FlowKey, InstantIn, NameId,
     Profile, SliceFlow, SliceIn, SourceId, Time, TrackId, TrackPatch,
@@ -220,6 +221,12 @@ fn processor_s() -> f64 {
         / 100.0
 }
 
+/// How long this takes.
+fn seconds<T, E>(work: impl FnOnce() -> Result<T, E>) -> Result<f64, E> {
+    let began = Instant::now();
+    work().map(|_| began.elapsed().as_secs_f64())
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let millions: f64 = arguments
@@ -245,6 +252,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         trace.heap_bytes() as f64 / f64::from(1 << 20),
         memory_mib("VmRSS:")
     );
+    let name_of_trace = format!("measured by {}", std::process::id());
+    let kept = std::env::temp_dir().join(format!("stepscope-reports-{}", std::process::id()));
+    let run = Run::of_trace(&name_of_trace, Arc::new(trace), kept.clone());
     for kind in reports::KINDS {
         let rows: Vec<Option<&str>> = if kind.by.is_empty() {
             vec![None]
@@ -268,15 +278,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             // The peak from here on; where the system does not know how, it is that of the whole run.
             let _ = std::fs::write("/proc/self/clear_refs", "5");
             let (before, used, began) = (memory_mib("VmRSS:"), processor_s(), Instant::now());
-            let report = reports::make(&trace, kind.name, &options, &Cancel::default())?;
+            let report = run.report(kind.name, &options, &Cancel::default())?;
             let (wall, processor) = (began.elapsed().as_secs_f64(), processor_s() - used);
+            let peak_mib = memory_mib("VmHWM:") - before;
+            let again = seconds(|| run.report(kind.name, &options, &Cancel::default()))?;
+            // What another process does once it has the trace: only the disk remembers.
+            let other = Run::of_trace(&name_of_trace, Arc::clone(&run.trace), kept.clone());
+            let later = seconds(|| other.report(kind.name, &options, &Cancel::default()))?;
             println!(
-                "{{\"report\": \"{name}\", \"wall_s\": {wall:.3}, \"processor_s\": {processor:.2}, \"peak_mib\": {:.0}, \"rows\": {}, \"missing\": {}}}",
-                memory_mib("VmHWM:") - before,
+                "{{\"report\": \"{name}\", \"wall_s\": {wall:.3}, \"processor_s\": {processor:.2}, \"again_s\": {again:.6}, \"later_s\": {later:.6}, \"peak_mib\": {peak_mib:.0}, \"rows\": {}, \"missing\": {}}}",
                 report.table.rows.len(),
                 report.missing.is_some()
             );
         }
     }
+    let _ = std::fs::remove_dir_all(&kept);
     Ok(())
 }

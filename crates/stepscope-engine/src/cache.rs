@@ -29,6 +29,7 @@ use stepscope_store::Trace;
 
 use crate::error::RunProblem;
 use crate::files::{Stamp, TraceFile};
+use crate::kept_reports::KeptReports;
 use crate::open::{Imported, ImportedFile};
 use crate::scan::FoundRun;
 use crate::source::{LazySource, NoSource, SourceSpec};
@@ -128,6 +129,16 @@ impl Cache {
         }
     }
 
+    /// Where reports of this run are kept.
+    pub(crate) fn reports(&self, run: &FoundRun, limits: &Limits) -> KeptReports {
+        let files = run.files.iter();
+        KeptReports::new(
+            self.dir.join("reports"),
+            key(run, limits),
+            files.map(|file| (file.path.clone(), file.stamp)).collect(),
+        )
+    }
+
     fn folder(&self) -> PathBuf {
         self.dir.join("imports")
     }
@@ -197,7 +208,7 @@ pub(crate) struct Kept {
     pub(crate) files: Vec<ImportedFile>,
 }
 
-fn key(run: &FoundRun, limits: &Limits) -> String {
+pub(crate) fn key(run: &FoundRun, limits: &Limits) -> String {
     let mut text = Vec::new();
     text.extend_from_slice(VERSION.as_bytes());
     for limit in [
@@ -367,7 +378,7 @@ fn write_to(path: &Path, kept: &Kept) -> io::Result<()> {
 }
 
 /// Remembers that an entry was used.
-fn touch(path: &Path) {
+pub(crate) fn touch(path: &Path) {
     let now = u64::try_from(stepscope_model::clock::unix_now_ns()).unwrap_or(0);
     let times = FileTimes::new().set_modified(UNIX_EPOCH + Duration::from_nanos(now));
     if let Ok(file) = OpenOptions::new().write(true).open(path) {
@@ -377,7 +388,7 @@ fn touch(path: &Path) {
 
 /// Removes what was used longest ago until the folder is below its cap; the entry just written
 /// stays.
-fn evict(folder: &Path, cap_bytes: u64, newest: &Path) {
+pub(crate) fn evict(folder: &Path, cap_bytes: u64, newest: &Path) {
     let Ok(listing) = std::fs::read_dir(folder) else {
         return;
     };

@@ -18,6 +18,7 @@ mod error;
 mod files;
 mod group;
 mod hash;
+mod kept_reports;
 mod names;
 mod open;
 mod open_path;

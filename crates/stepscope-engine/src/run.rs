@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::report::html::{self, Head, Part};
@@ -12,6 +13,7 @@ use stepscope_model::Severity;
 use stepscope_store::Trace;
 
 use crate::error::{EngineError, RunProblem};
+use crate::kept_reports::KeptReports;
 use crate::scan::FoundRun;
 
 /// How far a run has come.
@@ -88,6 +90,8 @@ pub struct Run {
     pub companions: Vec<PathBuf>,
     /// Reports that were made of it.
     pub(crate) reports: Made,
+    /// Where they are kept for other programs and for later, if the run itself is.
+    pub(crate) kept_reports: Option<KeptReports>,
 }
 
 /// Reports by what was asked, the last asked one at the end.
@@ -100,8 +104,31 @@ type Asked = (&'static str, Options);
 /// Reports that are kept at most: a few pages of the viewer, at a few ranges each.
 const KEPT_REPORTS: usize = 64;
 
+/// What is made faster is made again by the next program.
+const WORTH_KEEPING: Duration = Duration::from_millis(20);
+
 impl Run {
-    /// The report of this kind, made now or remembered: a run does not change.
+    /// A run of a trace that lies in memory, for measuring: no files. Its reports are kept in this
+    /// folder, under this name.
+    #[doc(hidden)]
+    pub fn of_trace(name: &str, trace: Arc<Trace>, keep_in: PathBuf) -> Self {
+        Self {
+            id: name.to_owned(),
+            name: name.to_owned(),
+            kinds: Vec::new(),
+            trace,
+            content_hash: String::new(),
+            problems: Vec::new(),
+            from_cache: false,
+            files: Vec::new(),
+            companions: Vec::new(),
+            reports: Made::default(),
+            kept_reports: Some(KeptReports::new(keep_in, name.to_owned(), Vec::new())),
+        }
+    }
+
+    /// The report of this kind, made now or remembered: a run does not change. Of a large run,
+    /// reports that took long are also kept on disk beside its import, for the next program.
     ///
     /// Fails when there is no such kind, when the options do not fit it, or when `cancel` said so.
     pub fn report(
@@ -126,12 +153,33 @@ impl Run {
                 return Ok(report);
             }
         }
-        let report = Arc::new(reports::make(&self.trace, kind, options, cancel)?);
+        let kept_before = self.kept_reports.as_ref();
+        let report = match kept_before.and_then(|kept| kept.load(wanted.0, options)) {
+            Some(report) => Arc::new(report),
+            None => Arc::new(self.make_report(kind, options, cancel)?),
+        };
         let mut kept = made();
         if kept.len() >= KEPT_REPORTS {
             kept.remove(0);
         }
         kept.push((wanted, Arc::clone(&report)));
+        Ok(report)
+    }
+
+    /// Makes a report, and keeps it if that took long.
+    fn make_report(
+        &self,
+        kind: &str,
+        options: &Options,
+        cancel: &Cancel,
+    ) -> Result<Report, ReportError> {
+        let began = Instant::now();
+        let report = reports::make(&self.trace, kind, options, cancel)?;
+        if let Some(kept) = &self.kept_reports
+            && began.elapsed() >= WORTH_KEEPING
+        {
+            kept.store(options, &report);
+        }
         Ok(report)
     }
 

@@ -80,7 +80,7 @@ impl Serialize for SummaryColumns<'_> {
 impl Serialize for Section {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut fields = to.serialize_struct("Section", 5)?;
-        fields.serialize_field("name", self.name)?;
+        fields.serialize_field("name", &self.name)?;
         fields.serialize_field("title", &self.title)?;
         fields.serialize_field("columns", &self.table.columns)?;
         fields.serialize_field("rows", &Rows(&self.table))?;
