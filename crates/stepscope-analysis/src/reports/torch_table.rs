@@ -1,6 +1,6 @@
 //! [`torch`](crate::torch) as a report: `key_averages().table()` from files alone.
 
-use stepscope_model::{Cancelled, Time};
+use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
 use crate::parallel::Cancel;
@@ -20,19 +20,16 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         stack: if by == Some("stack") { FRAMES } else { 0 },
         overload_name: by == Some("overload"),
     };
-    let mut events = FunctionEvents::read(trace, grouping, cancel)?;
-    if let Some(range) = &options.range {
-        events.keep(|event| begin(trace, event.event).is_some_and(|at| range.contains(&at)));
-    }
+    let range = options.range.as_ref();
+    let (events, mut averages) = FunctionEvents::averages(trace, grouping, range, cancel)?;
     cancel.check()?;
-    if events.events.is_empty() {
+    if averages.rows.is_empty() {
         return Ok(Report::missing(
             KIND,
             "no operators of PyTorch lie in this run",
             "with torch.profiler.profile() as prof: ...; prof.export_chrome_trace(\"trace.json\")",
         ));
     }
-    let mut averages = events.key_averages(grouping);
     averages.sort(if averages.has_device_time() {
         SortBy::SelfDeviceTimeTotal
     } else {
@@ -48,13 +45,6 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     report.table.cut(options.top);
     notes(&mut report, &events, grouping);
     Ok(report)
-}
-
-fn begin(trace: &Trace, event: stepscope_store::EventId) -> Option<Time> {
-    match trace.place_of_slice(event) {
-        Some((on, index)) => trace.slices(on).start.get(index).copied(),
-        None => trace.event(event).map(|event| event.start),
-    }
 }
 
 fn describe(report: &mut Report, averages: &KeyAverages) {

@@ -113,11 +113,34 @@ struct Key {
     frames: Box<[u32]>,
 }
 
+/// Sums per key, in the making.
+#[derive(Default)]
+pub(super) struct Sums {
+    positions: FxHashMap<Key, usize>,
+    rows: Vec<KeyAverage>,
+}
+
 impl FunctionEvents {
     /// Sums per key. What is grouped by must have been read: see [`FunctionEvents::read`].
     pub fn key_averages(&self, by: Grouping) -> KeyAverages {
-        let mut positions: FxHashMap<Key, usize> = FxHashMap::default();
-        let mut rows: Vec<KeyAverage> = Vec::new();
+        let mut sums = Sums::default();
+        self.add_to(&mut sums, by);
+        self.summed(sums)
+    }
+
+    /// These sums, with what is known of the events.
+    pub(super) fn summed(&self, sums: Sums) -> KeyAverages {
+        KeyAverages {
+            rows: sums.rows,
+            use_device: self.use_device,
+            profile_memory: self.profile_memory,
+            with_flops: self.with_flops,
+        }
+    }
+
+    /// Adds the events at hand.
+    pub(super) fn add_to(&self, sums: &mut Sums, by: Grouping) {
+        let Sums { positions, rows } = sums;
         for (number, event) in self.events.iter().enumerate() {
             if self.hidden.get(number).copied().unwrap_or(false) {
                 continue;
@@ -137,12 +160,6 @@ impl FunctionEvents {
                 rows.len() - 1
             });
             rows[position].add(self, event);
-        }
-        KeyAverages {
-            rows,
-            use_device: self.use_device,
-            profile_memory: self.profile_memory,
-            with_flops: self.with_flops,
         }
     }
 

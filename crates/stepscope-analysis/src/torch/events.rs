@@ -84,9 +84,13 @@ pub struct FunctionEvent {
     pub is_user_annotation: bool,
     /// Position of the event that encloses it, or [`NO_EVENT`].
     pub parent: u32,
-    pub(super) children: Vec<u32>,
-    /// Lengths of the kernels that it launched, microseconds.
-    pub(super) kernels: Vec<f64>,
+    /// Positions of the first and the last event directly inside it, and of the next one beside it;
+    /// 0 is none, since the first event of all lies in no other.
+    pub(super) first_child: u32,
+    pub(super) last_child: u32,
+    pub(super) next: u32,
+    /// Lengths of the kernels that it launched, added in their order, microseconds.
+    pub(super) kernels_us: f64,
     /// An operator or a label, and no call of a runtime.
     pub(super) is_frontend: bool,
     /// Bytes of host memory allocated less freed while it ran, by any thread.
@@ -198,10 +202,11 @@ impl FunctionEvents {
         &'a self,
         event: &'a FunctionEvent,
     ) -> impl Iterator<Item = &'a FunctionEvent> {
-        event
-            .children
-            .iter()
-            .filter_map(|child| self.events.get(*child as usize))
+        let at = |place: u32| {
+            let some = (place != 0).then_some(place)?;
+            self.events.get(some as usize)
+        };
+        std::iter::successors(at(event.first_child), move |child| at(child.next))
     }
 
     /// Self memory of the host: the event's own, less its children's.

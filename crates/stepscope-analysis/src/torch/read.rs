@@ -1,16 +1,20 @@
 //! From the slices of a trace to torch's function events.
 
+mod args;
 mod memory;
+
+use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 use stepscope_model::{ArgKeys, ArgValue, Cancelled, NameId, Time, TrackId, TrackKind};
 use stepscope_store::{EventId, FactValue, Trace};
 
+use self::args::{Args, NO_ID, NO_STACK};
 use self::memory::Memory;
-use super::averages::Grouping;
+use super::averages::{Grouping, KeyAverages, Sums};
 use super::events::{Device, FunctionEvent, FunctionEvents, NO_EVENT};
 use super::{flops, tree};
-use crate::parallel::{self, Cancel};
+use crate::parallel::Cancel;
 
 /// Utility operators that torch leaves out of its tables.
 const FILTERED: [&str; 8] = [
@@ -36,6 +40,13 @@ const FILTERED_FRAMES: [(&str, &str); 6] = [
     ("_internal/common_utils", "prof_func_call"),
     ("_internal/common_utils", "prof_meth_call"),
 ];
+
+fn begin(trace: &Trace, event: EventId) -> Option<Time> {
+    match trace.place_of_slice(event) {
+        Some((on, index)) => trace.slices(on).start.get(index).copied(),
+        None => trace.event(event).map(|event| event.start),
+    }
+}
 
 /// What an event is, by its category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,58 +107,38 @@ impl FunctionEvents {
         }
         Ok(out)
     }
+
+    /// Reads the events of one file after the other and keeps only their sums: those of all events,
+    /// or of those that begin in `range`. What is returned beside them holds no events.
+    pub fn averages(
+        trace: &Trace,
+        by: Grouping,
+        range: Option<&Range<Time>>,
+        cancel: &Cancel,
+    ) -> Result<(Self, KeyAverages), Cancelled> {
+        let mut out = Self::default();
+        let mut sums = Sums::default();
+        for file in 0..trace.files().len() {
+            FileReader::new(trace, file, by, &mut out).read(cancel)?;
+            if !out.events.is_empty() {
+                out.files.push(file);
+            }
+            if let Some(range) = range {
+                out.keep(|event| begin(trace, event.event).is_some_and(|at| range.contains(&at)));
+            }
+            out.add_to(&mut sums, by);
+            (out.events, out.hidden) = (Vec::new(), Vec::new());
+        }
+        let averages = out.summed(sums);
+        Ok((out, averages))
+    }
 }
-
-/// What [`Args`] takes from the arguments, shapes left out.
-const PLAIN: ArgKeys = ArgKeys::new(&[
-    "External id",
-    "external id",
-    "correlation",
-    "Ev Idx",
-    "Sequence number",
-    "Fwd thread id",
-    "Overload name",
-    "Overload Name",
-    "Call stack",
-    "Call Stack",
-]);
-
-/// The same with shapes.
-const WITH_SHAPES: ArgKeys = ArgKeys::new(&[
-    "External id",
-    "external id",
-    "correlation",
-    "Ev Idx",
-    "Sequence number",
-    "Fwd thread id",
-    "Input Dims",
-    "Input dims",
-    "Concrete Inputs",
-    "Overload name",
-    "Overload Name",
-    "Call stack",
-    "Call Stack",
-]);
 
 /// A Python function on a thread, for stacks that the file does not spell out.
 struct Frame {
     start: Time,
     end: Time,
     name: NameId,
-}
-
-/// What the arguments of one event say.
-#[derive(Default)]
-struct Args {
-    external: Option<i64>,
-    correlation: Option<i64>,
-    order: Option<u32>,
-    sequence: Option<i64>,
-    forward_thread: Option<i64>,
-    dims: String,
-    concrete: String,
-    overload: String,
-    stack: Option<String>,
 }
 
 struct FileReader<'a> {
@@ -341,57 +332,6 @@ impl<'a> FileReader<'a> {
         }
     }
 
-    /// Reads arguments: of all events, or only of those whose order they decide.
-    fn fill_args(&self, raw: &mut [Raw], all: bool, cancel: &Cancel) -> Result<(), Cancelled> {
-        let wanted: Vec<usize> = if all {
-            (0..raw.len()).collect()
-        } else {
-            let mut order: Vec<usize> = (0..raw.len()).collect();
-            order.sort_by(|a, b| by_place(&raw[*a].event, &raw[*b].event));
-            let mut tied = Vec::new();
-            for pair in order.windows(2) {
-                if raw[pair[0]].event.same_place(&raw[pair[1]].event) {
-                    tied.extend_from_slice(pair);
-                }
-            }
-            tied.dedup();
-            tied
-        };
-        let read = &*raw;
-        let pieces = parallel::pieces(std::iter::once((TrackId(0), 0..wanted.len())));
-        let found = parallel::scan(&pieces, cancel, Vec::new, |found, piece| {
-            for index in &wanted[piece.indexes.clone()] {
-                found.push((*index, self.args(&read[*index])));
-            }
-        })?;
-        for (index, args) in found.into_iter().flatten() {
-            raw[index].args = args;
-        }
-        Ok(())
-    }
-
-    fn args(&self, raw: &Raw) -> Args {
-        let mut args = Args::default();
-        let frontend = matches!(raw.class, Class::Frontend { .. });
-        let shapes = frontend && (self.wanted.input_shape || self.flops);
-        let keys = if shapes { WITH_SHAPES } else { PLAIN };
-        let _ = self
-            .trace
-            .args_of(raw.event.event, keys, &mut |key, value| match key {
-                "External id" | "external id" => args.external = whole(value),
-                "correlation" => args.correlation = whole(value),
-                "Ev Idx" => args.order = whole(value).and_then(|order| u32::try_from(order).ok()),
-                "Sequence number" => args.sequence = whole(value),
-                "Fwd thread id" => args.forward_thread = whole(value),
-                "Input Dims" | "Input dims" if shapes => args.dims = json(value),
-                "Concrete Inputs" if shapes => args.concrete = json(value),
-                "Overload name" | "Overload Name" => args.overload = text(value),
-                "Call stack" | "Call Stack" if frontend => args.stack = Some(text(value)),
-                _ => {}
-            });
-        args
-    }
-
     fn note_device(&mut self, raw: &[Raw]) {
         let seen = raw.iter().map(|raw| raw.event.device);
         let of_memory = self.memory.iter().filter_map(|memory| memory.device);
@@ -401,26 +341,29 @@ impl<'a> FileReader<'a> {
         }
     }
 
-    /// Interns what the arguments say and brings the events into torch's order.
+    /// Takes over what the arguments say and brings the events into torch's order.
     fn place(&mut self, raw: &mut [Raw]) {
+        // By the shapes as the file spells them.
+        let mut known: FxHashMap<u32, u32> = FxHashMap::default();
+        let none = self.out.texts.id("[]");
+        known.insert(0, none);
         for raw in raw.iter_mut() {
             let args = &raw.args;
-            raw.event.sequence = args.sequence.unwrap_or(-1);
-            raw.event.forward_thread = args.forward_thread.unwrap_or(0);
-            raw.event.overload = self.out.texts.id(&args.overload);
-            if self.out.with_flops && !args.dims.is_empty() {
-                let name = self.out.texts.get(raw.event.name);
-                raw.event.flops = flops::of(name, &args.dims, &args.concrete);
+            raw.event.sequence = args.sequence;
+            raw.event.forward_thread = args.forward_thread;
+            raw.event.overload = args.overload;
+            raw.event.flops = args.flops;
+            if !self.wanted.input_shape {
+                continue;
             }
-            if matches!(raw.class, Class::Frontend { .. }) && self.wanted.input_shape {
-                let shapes = match args.dims.as_str() {
-                    "" => "[]".to_owned(),
-                    dims => as_python(dims),
-                };
-                raw.event.shapes = self.out.texts.id(&shapes);
-            } else if self.wanted.input_shape {
-                raw.event.shapes = self.out.texts.id("[]");
-            }
+            raw.event.shapes = if matches!(raw.class, Class::Frontend { .. }) {
+                *known.entry(args.dims).or_insert_with(|| {
+                    let shapes = as_python(self.out.texts.get(args.dims));
+                    self.out.texts.id(&shapes)
+                })
+            } else {
+                none
+            };
         }
         raw.sort_by(|a, b| by_place(&a.event, &b.event).then_with(|| rank(a).cmp(&rank(b))));
         if self.wanted.stack > 0 {
@@ -432,17 +375,26 @@ impl<'a> FileReader<'a> {
     fn stacks(&mut self, raw: &mut [Raw]) {
         let mut open: FxHashMap<u32, (usize, Vec<usize>)> = FxHashMap::default();
         let trace = self.trace;
+        // Lists by what the file spells, and by the name of a function whether it is shown.
+        let mut spelled: FxHashMap<u32, u32> = FxHashMap::default();
+        let mut shown: FxHashMap<NameId, Option<u32>> = FxHashMap::default();
         for raw in raw.iter_mut() {
             if raw.event.device != Device::Cpu || raw.class == Class::Memory {
                 continue;
             }
             let mut list = Vec::new();
-            if let Some(stack) = &raw.args.stack {
-                let frames = stack.split(';').map(str::trim);
-                for frame in frames.filter(|frame| !frame.is_empty() && is_shown(frame)) {
-                    list.push(self.out.texts.id(frame));
-                }
-            } else if let Some(frames) = self.frames.get(&raw.event.thread) {
+            if raw.args.stack != NO_STACK {
+                raw.event.stack = *spelled.entry(raw.args.stack).or_insert_with(|| {
+                    let stack = self.out.texts.get(raw.args.stack).to_owned();
+                    let frames = stack.split(';').map(str::trim);
+                    for frame in frames.filter(|frame| !frame.is_empty() && is_shown(frame)) {
+                        list.push(self.out.texts.id(frame));
+                    }
+                    self.out.lists.id(&list)
+                });
+                continue;
+            }
+            if let Some(frames) = self.frames.get(&raw.event.thread) {
                 let (next, stack) = open.entry(raw.event.thread).or_default();
                 while let Some(frame) = frames.get(*next).filter(|frame| frame.start <= raw.start) {
                     while stack
@@ -455,11 +407,12 @@ impl<'a> FileReader<'a> {
                     *next += 1;
                 }
                 for at in stack.iter().rev() {
-                    let frame = &frames[*at];
-                    let text = trace.name(frame.name);
-                    if is_shown(text) {
-                        list.push(self.out.texts.id(text));
-                    }
+                    let name = frames[*at].name;
+                    let frame = shown.entry(name).or_insert_with(|| {
+                        let text = trace.name(name);
+                        is_shown(text).then(|| self.out.texts.id(text))
+                    });
+                    list.extend(*frame);
                 }
             }
             raw.event.stack = self.out.lists.id(&list);
@@ -491,8 +444,14 @@ impl<'a> FileReader<'a> {
             if event.parent != NO_EVENT {
                 event.parent += offset;
             }
-            for child in &mut event.children {
-                *child += offset;
+            for place in [
+                &mut event.first_child,
+                &mut event.last_child,
+                &mut event.next,
+            ] {
+                if *place != 0 {
+                    *place += offset;
+                }
             }
             self.out.events.push(event);
         }
@@ -507,18 +466,18 @@ impl<'a> FileReader<'a> {
         for (index, raw) in raw.iter().enumerate() {
             match raw.class {
                 Class::Frontend { .. } => {
-                    if let Some(id) = raw.args.external {
+                    if let Some(id) = raw.args.external() {
                         by_external.insert(id, index);
                     }
                 }
                 Class::Host => {
-                    if let Some(id) = raw.args.correlation {
+                    if let Some(id) = raw.args.correlation() {
                         by_correlation.insert(id, index);
                     }
                 }
                 Class::Device { .. } => {
                     named |=
-                        raw.args.external.is_some() && raw.args.external != raw.args.correlation;
+                        raw.args.external != NO_ID && raw.args.external != raw.args.correlation;
                 }
                 Class::Python | Class::Memory => {}
             }
@@ -529,7 +488,7 @@ impl<'a> FileReader<'a> {
             let one = &raw[index];
             let operator = one
                 .args
-                .external
+                .external()
                 .filter(|id| named && *id > 0)
                 .and_then(|id| by_external.get(&id).copied());
             match one.class {
@@ -547,7 +506,7 @@ impl<'a> FileReader<'a> {
                 } => {
                     let launch = one
                         .args
-                        .correlation
+                        .correlation()
                         .and_then(|id| by_correlation.get(&id).copied());
                     let length = one.event.end_us - one.event.start_us;
                     let from = operator.or(launch);
@@ -572,10 +531,7 @@ impl<'a> FileReader<'a> {
 
 /// Position among events with the same interval.
 fn rank(raw: &Raw) -> (bool, u32) {
-    (
-        raw.class == Class::Memory,
-        raw.args.order.unwrap_or(u32::MAX),
-    )
+    (raw.class == Class::Memory, raw.args.order)
 }
 
 /// The order of torch's list: by begin, the longest first.
@@ -614,20 +570,6 @@ fn whole(value: ArgValue<'_>) -> Option<i64> {
         ArgValue::Uint(value) => i64::try_from(value).ok(),
         ArgValue::Str(text) => text.trim().parse().ok(),
         _ => None,
-    }
-}
-
-fn text(value: ArgValue<'_>) -> String {
-    match value {
-        ArgValue::Str(text) => text.to_owned(),
-        _ => String::new(),
-    }
-}
-
-fn json(value: ArgValue<'_>) -> String {
-    match value {
-        ArgValue::Json(text) | ArgValue::Str(text) => text.to_owned(),
-        _ => String::new(),
     }
 }
 

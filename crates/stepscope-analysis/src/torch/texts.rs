@@ -31,6 +31,11 @@ impl Texts {
         id
     }
 
+    /// Every text, in the order of its number.
+    pub(super) fn all(&self) -> impl Iterator<Item = &str> {
+        self.texts.iter().map(|text| &**text)
+    }
+
     pub(super) fn get(&self, id: u32) -> &str {
         self.texts.get(id as usize).map_or("", |text| text)
     }

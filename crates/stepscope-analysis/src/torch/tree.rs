@@ -50,7 +50,12 @@ pub(super) fn nest(events: &mut [FunctionEvent]) {
                 stack.pop();
                 continue;
             }
-            parent.children.push(number);
+            let before = std::mem::replace(&mut parent.last_child, number);
+            if before == 0 {
+                parent.first_child = number;
+            } else {
+                events[before as usize].next = number;
+            }
             events[index].parent = *top;
             break;
         }
@@ -73,7 +78,7 @@ pub(super) fn link(events: &mut [FunctionEvent], link: &Link) {
         && event.device == Device::Cpu
         && !event.is_async
     {
-        event.kernels.push(link.length_us);
+        event.kernels_us += link.length_us;
     }
 }
 
@@ -91,17 +96,21 @@ pub(super) fn without_repetitions(mut events: Vec<FunctionEvent>) -> Vec<Functio
                 continue;
             }
             let above = &events[parent as usize];
-            if above.name != events[index].name || above.children.len() != 1 {
+            if above.name != events[index].name || above.first_child != above.last_child {
                 continue;
             }
-            let children = std::mem::take(&mut events[index].children);
-            let kernels = std::mem::take(&mut events[index].kernels);
-            for child in &children {
-                events[*child as usize].parent = parent;
+            let only = &mut events[index];
+            let (first, last) = (only.first_child, only.last_child);
+            (only.first_child, only.last_child) = (0, 0);
+            let kernels_us = std::mem::take(&mut only.kernels_us);
+            let mut child = first;
+            while child != 0 {
+                events[child as usize].parent = parent;
+                child = events[child as usize].next;
             }
             let above = &mut events[parent as usize];
-            above.children = children;
-            above.kernels = kernels;
+            (above.first_child, above.last_child) = (first, last);
+            above.kernels_us = kernels_us;
             gone[index] = true;
             found = true;
         }
@@ -118,18 +127,17 @@ pub(super) fn without_repetitions(mut events: Vec<FunctionEvent>) -> Vec<Functio
         }
     }
     let at = |old: u32| moved.get(old as usize).copied().unwrap_or(NO_EVENT);
-    let mut kept = Vec::with_capacity(next as usize);
-    for (mut event, gone) in events.into_iter().zip(gone) {
-        if gone {
-            continue;
-        }
+    // The first event lies in no other: it stays, and stands for none.
+    let beside = |old: u32| if old == 0 { 0 } else { at(old) };
+    let mut gone = gone.into_iter();
+    events.retain_mut(|event| {
         event.parent = at(event.parent);
-        for child in &mut event.children {
-            *child = at(*child);
-        }
-        kept.push(event);
-    }
-    kept
+        event.first_child = beside(event.first_child);
+        event.last_child = beside(event.last_child);
+        event.next = beside(event.next);
+        !gone.next().unwrap_or(false)
+    });
+    events
 }
 
 /// Kernels of each event of the host and of all below it; the interval itself on a device.
@@ -139,11 +147,14 @@ pub(super) fn device_times(events: &mut [FunctionEvent]) {
         let time = if event.is_async {
             0.0
         } else if event.device == Device::Cpu {
-            let own = event.kernels.iter().fold(0.0, |sum, length| sum + length);
-            let below = event.children.iter().fold(0.0, |sum, child| {
-                sum + events[*child as usize].device_time_us
-            });
-            own + below
+            let mut below = 0.0;
+            let mut child = event.first_child;
+            while child != 0 {
+                let inside = &events[child as usize];
+                below += inside.device_time_us;
+                child = inside.next;
+            }
+            event.kernels_us + below
         } else {
             event.end_us - event.start_us
         };
