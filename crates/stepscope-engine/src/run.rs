@@ -385,3 +385,38 @@ pub(crate) fn problem_of(found: &FoundRun, error: &EngineError) -> RunProblem {
         other => RunProblem::new(&found.files[0].path, other.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use stepscope_model::Time;
+
+    use super::*;
+
+    #[test]
+    fn a_report_that_was_kept_is_not_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let trace = Arc::new(stepscope_store::TraceBuilder::new().finish());
+        let run = |name| Run::of_trace(name, Arc::clone(&trace), dir.path().join("reports"));
+        let options = Options::default();
+        let mut kept = Report::new("steps");
+        "as it was kept".clone_into(&mut kept.sentence);
+        let folder = run("a").kept_reports.unwrap();
+        folder.store(&options, &kept);
+
+        let sentence = |run: &Run, options: &Options| {
+            let report = run.report("steps", options, &Cancel::default());
+            report.unwrap().sentence.clone()
+        };
+        let again = run("a");
+        assert_eq!(sentence(&again, &options), kept.sentence);
+        assert_ne!(sentence(&run("b"), &options), kept.sentence, "another run");
+        let range = Options {
+            range: Some(Time::ZERO..Time::MAX),
+            ..Options::default()
+        };
+        assert_ne!(sentence(&again, &range), kept.sentence, "another question");
+        // The run remembers what the disk has lost.
+        std::fs::remove_dir_all(dir.path().join("reports")).unwrap();
+        assert_eq!(sentence(&again, &options), kept.sentence);
+    }
+}
