@@ -8,12 +8,15 @@
 //! launch delay = start of the work - end of the call that launched it   (0 when it began before)
 //! queue length at a moment = work of the stream that was launched (its call began) and has not begun
 //! rate of a copy = its bytes / its length
+//! rate of the copies of one size = size * count / sum of their lengths
 //! ```
 
 #![allow(
     clippy::similar_names,
     reason = "traces have tracks, and calls launch launches"
 )]
+
+mod copies;
 
 use std::ops::Range;
 
@@ -26,6 +29,9 @@ use crate::launch::{Config, Launches, launches_graph, operation};
 use crate::ops::hlo::Catalogue;
 use crate::ops::{framework_op_of, percentile};
 use crate::parallel::{self, Cancel};
+
+use copies::CopySums;
+pub use copies::{Copies, CopySize};
 
 /// What rows put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,32 +175,6 @@ impl Row {
     }
 }
 
-/// Copies of one kind: a direction, or memory set.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Copies {
-    /// As the file calls it.
-    pub name: NameId,
-    /// How many.
-    pub count: u64,
-    /// Sum of their times, picoseconds.
-    pub total_ps: i128,
-    /// How many said how much they moved.
-    pub sized: u64,
-    /// What those moved.
-    pub bytes: u64,
-    /// Sum of the times of those, picoseconds.
-    pub sized_ps: i128,
-    /// The fastest of them, bytes per second.
-    pub best_rate: Option<f64>,
-}
-
-impl Copies {
-    /// Bytes per second over all that said their size.
-    pub fn rate(&self) -> Option<f64> {
-        (self.sized_ps > 0).then(|| self.bytes as f64 / (self.sized_ps as f64 * 1e-12))
-    }
-}
-
 /// One queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stream {
@@ -234,6 +214,8 @@ pub struct Kernels {
     pub rows: Vec<Row>,
     /// By name, longest total first.
     pub copies: Vec<Copies>,
+    /// By name and size, longest total first.
+    pub copy_sizes: Vec<CopySize>,
     /// Every queue with work, in the order of the trace.
     pub streams: Vec<Stream>,
     /// Graph launches, longest total first.
@@ -291,6 +273,7 @@ pub fn kernels(
     for part in parts {
         sums.merge(part);
     }
+    let (copies, copy_sizes) = std::mem::take(&mut sums.copies).finish();
     let mut found = Kernels {
         rows: sums
             .rows
@@ -303,7 +286,8 @@ pub fn kernels(
             })
             .collect(),
         ops: sums.ops,
-        copies: sums.copies.into_values().collect(),
+        copies,
+        copy_sizes,
         graphs: sums
             .graphs
             .into_values()
@@ -315,9 +299,6 @@ pub fn kernels(
     found
         .rows
         .sort_unstable_by_key(|row| (std::cmp::Reverse(row.total_ps), row.key));
-    found
-        .copies
-        .sort_unstable_by_key(|copies| (std::cmp::Reverse(copies.total_ps), copies.name));
     found
         .graphs
         .sort_unstable_by_key(|graph| (std::cmp::Reverse(graph.total_ps), graph.launch));
@@ -388,7 +369,7 @@ struct Part {
     times: FxHashMap<Key, Vec<f32>>,
     ops: Vec<String>,
     op_numbers: FxHashMap<String, u32>,
-    copies: FxHashMap<NameId, Copies>,
+    copies: CopySums,
     graphs: FxHashMap<EventId, Graph>,
     counts: FxHashMap<TrackId, u64>,
     delays: Vec<i64>,
@@ -423,15 +404,7 @@ impl Part {
         other.times.into_iter().for_each(|(key, times)| {
             self.times.entry(own(key)).or_default().extend(times);
         });
-        other.copies.into_iter().for_each(|(name, copies)| {
-            let sum = self.copies.entry(name).or_insert_with(|| no_copies(name));
-            sum.count += copies.count;
-            sum.total_ps += copies.total_ps;
-            sum.sized += copies.sized;
-            sum.bytes = sum.bytes.saturating_add(copies.bytes);
-            sum.sized_ps += copies.sized_ps;
-            sum.best_rate = better(sum.best_rate, copies.best_rate);
-        });
+        self.copies.merge(other.copies);
         other.graphs.into_iter().for_each(|(launch, graph)| {
             let sum = self.graphs.entry(launch).or_insert(Graph {
                 count: 0,
@@ -446,25 +419,6 @@ impl Part {
             *self.counts.entry(track).or_default() += count;
         });
         self.delays.extend(other.delays);
-    }
-}
-
-fn better(a: Option<f64>, b: Option<f64>) -> Option<f64> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.max(b)),
-        (one, other) => one.or(other),
-    }
-}
-
-const fn no_copies(name: NameId) -> Copies {
-    Copies {
-        name,
-        count: 0,
-        total_ps: 0,
-        sized: 0,
-        bytes: 0,
-        sized_ps: 0,
-        best_rate: None,
     }
 }
 
@@ -515,13 +469,7 @@ impl Scan<'_> {
         part.delays.extend(delay.map(Dur::ps));
         if is_copy {
             let bytes = config.and_then(|config| config.bytes);
-            let whole = end.since(start);
-            add_copy(
-                part.copies.entry(name).or_insert_with(|| no_copies(name)),
-                dur,
-                whole,
-                bytes,
-            );
+            part.copies.take(name, id, dur, end.since(start), bytes);
         }
         // Nearly all calls launch one slice: no graph, nothing to remember.
         let graph = call.is_some_and(|(_, name)| self.graph_names.contains(&name));
@@ -592,21 +540,6 @@ impl Scan<'_> {
                 ..Key::default()
             },
         }
-    }
-}
-
-fn add_copy(copies: &mut Copies, dur: Dur, whole: Dur, bytes: Option<u64>) {
-    copies.count += 1;
-    copies.total_ps += i128::from(dur.ps());
-    let Some(bytes) = bytes else {
-        return;
-    };
-    copies.sized += 1;
-    copies.bytes = copies.bytes.saturating_add(bytes);
-    copies.sized_ps += i128::from(whole.ps());
-    if whole > Dur::ZERO {
-        let rate = bytes as f64 / (whole.ps() as f64 * 1e-12);
-        copies.best_rate = better(copies.best_rate, Some(rate));
     }
 }
 

@@ -12,6 +12,7 @@
 //! in_use(t)  = sum of alive(t) + what was allocated before the recording and is still there
 //! ```
 
+pub mod fragmentation;
 pub mod owners;
 
 use std::ops::Range;
@@ -38,6 +39,8 @@ pub struct Record {
     pub in_use: i64,
     /// Taken from the system or the device afterwards (torch's caching allocators).
     pub reserved: Option<i64>,
+    /// Part of its free memory that is not in the largest free piece, as the allocator says (XLA's).
+    pub fragmentation: Option<f32>,
     /// Set aside for running programs (XLA's), beside what is in use.
     pub stack: i64,
     /// Index into [`Memory::ops`].
@@ -140,6 +143,7 @@ struct Said {
     address: Option<u64>,
     allocated: Option<i64>,
     reserved: Option<i64>,
+    fragmentation: Option<f32>,
     stack: Option<i64>,
     available: Option<i64>,
     peak: Option<i64>,
@@ -243,6 +247,12 @@ impl Memory {
         let from = from.saturating_sub(1);
         let within = allocator.records.get(from..to.max(from))?;
         within.iter().filter_map(at).map(Record::used).max()
+    }
+
+    /// What an allocator had set aside for running programs at `at`, bytes.
+    pub fn stack_at(&self, allocator: &Allocator, at: Time) -> i64 {
+        let records = self.of(allocator).take_while(|record| record.at <= at);
+        records.last().map_or(0, |record| record.stack)
     }
 
     /// Allocations of one allocator that were alive at `at`, the largest first, and the bytes in use
@@ -495,6 +505,7 @@ impl<'a> Reader<'a> {
                 bytes: bytes.unwrap_or(0),
                 in_use: said.allocated.unwrap_or(0),
                 reserved: said.reserved,
+                fragmentation: said.fragmentation,
                 stack: said.stack.unwrap_or(0),
                 op,
                 freed: None,
@@ -649,6 +660,17 @@ impl Said {
             "Total Allocated" | "bytes_allocated" => self.allocated = number,
             "Total Reserved" => self.reserved = number.filter(|reserved| *reserved > 0),
             "bytes_reserved" => self.stack = number,
+            "fragmentation" => {
+                #[allow(
+                    clippy::cast_possible_truncation,
+                    reason = "a part of one needs no more than seven digits"
+                )]
+                let part = match value {
+                    ArgValue::Double(part) => Some(part as f32),
+                    _ => number.map(|part| part as f32),
+                };
+                self.fragmentation = part.filter(|part| (0.0..=1.0).contains(part));
+            }
             "bytes_available" => self.available = number,
             "peak_bytes_in_use" => self.peak = number,
             "Device Type" => self.device_type = number,

@@ -33,7 +33,9 @@ mod class;
 mod collect;
 pub mod hlo;
 mod launched;
+pub mod rates;
 mod rows;
+pub mod trend;
 
 use std::ops::Range;
 
@@ -178,6 +180,10 @@ pub struct OpRow {
     pub launched_ps: Option<i128>,
     /// Device time of what it launched itself.
     pub launched_self_ps: Option<i128>,
+    /// How fast it is, of the whole run, where the file says what it does.
+    pub rates: Option<rates::Rates>,
+    /// Self time that its device's utilisation leaves over, picoseconds.
+    pub wasted_ps: Option<i128>,
     /// 95th percentile of the times, nanoseconds.
     pub p95_ns: f64,
     /// The longest, nanoseconds.
@@ -216,12 +222,22 @@ pub fn ops(trace: &Trace, query: &OpsQuery, cancel: &Cancel) -> Result<OpReport,
     } else {
         hlo::Catalogue::default()
     };
-    let collected = collect::collect(trace, query, &catalogue, collect::PART, cancel)?;
-    let mut report = rows::finish(trace, query, &catalogue, collected);
+    let mut report = ops_of(trace, query, &catalogue, cancel)?;
     if query.by == By::Framework && query.split == Split::None && query.range.is_none() {
         launched::add(trace, &mut report, cancel)?;
     }
     Ok(report)
+}
+
+/// The rows, with the compiled programs of the trace at hand.
+fn ops_of(
+    trace: &Trace,
+    query: &OpsQuery,
+    catalogue: &hlo::Catalogue,
+    cancel: &Cancel,
+) -> Result<OpReport, Cancelled> {
+    let collected = collect::collect(trace, query, catalogue, collect::PART, cancel)?;
+    Ok(rows::finish(trace, query, catalogue, collected))
 }
 
 /// The classes that the trace has, judged by categories, tracks and facts alone: asking for one of

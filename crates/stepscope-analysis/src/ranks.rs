@@ -347,6 +347,7 @@ mod tests {
             bytes: 1,
             in_use,
             reserved: None,
+            fragmentation: None,
             stack,
             op: 0,
             freed: None,

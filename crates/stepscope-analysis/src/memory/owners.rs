@@ -309,6 +309,7 @@ mod tests {
             bytes: 8,
             in_use: 8,
             reserved: None,
+            fragmentation: None,
             stack: 0,
             op: 0,
             freed: freed.map(at),

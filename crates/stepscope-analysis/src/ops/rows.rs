@@ -11,6 +11,7 @@ use stepscope_store::{EventId, Trace};
 
 use super::collect::{Collected, Sums, Tag, operation_of, read_tag};
 use super::hlo::{self, Catalogue, Known};
+use super::rates::{self, Done};
 use super::{By, OpReport, OpRow, OpsQuery, Split, class};
 
 /// What the rows of one key share.
@@ -33,6 +34,8 @@ struct Draft {
     source: Option<String>,
     /// Slices of each HLO operation of a framework operation, by program and name.
     by_hlo: FxHashMap<(Option<String>, String), u64>,
+    /// What its slices do, where all of them say it.
+    done: Option<Done>,
 }
 
 /// What a sum is called, and what is known of it.
@@ -171,8 +174,12 @@ fn add(
     } else {
         FxHashMap::default()
     };
+    let told = class::is_xla_ops(track) && on_device && query.range.is_none();
     let draft = Draft {
         by_hlo,
+        done: told
+            .then(|| rates::done(trace, sums.longest, sums.count))
+            .flatten(),
         most_ps: sums.self_ps,
         sums,
         category,
@@ -196,6 +203,10 @@ impl Draft {
             self.category = other.category;
             self.sums.kind = other.sums.kind;
         }
+        self.done = self.done.zip(other.done).map(|(mut own, others)| {
+            own.add(others);
+            own
+        });
         // Sums: the order of the entries makes no difference.
         other.by_hlo.into_iter().for_each(|(hlo_op, count)| {
             *self.by_hlo.entry(hlo_op).or_default() += count;
@@ -361,9 +372,19 @@ fn row(trace: &Trace, by: By, key: Key, draft: Draft) -> OpRow {
         shapes,
         source,
         by_hlo,
+        done,
         ..
     } = draft;
+    let time = sums.device_ps.unwrap_or(sums.total_ps);
+    let rates = done.and_then(|done| rates::rates(trace, sums.longest, done, time));
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "a part of a time, to the picosecond"
+    )]
+    let left = |part: f64| (sums.self_ps as f64 * (1.0 - part)).round() as i128;
     OpRow {
+        rates,
+        wasted_ps: rates.and_then(|rates| rates.utilisation).map(left),
         p95_ns: percentile(&mut sums.times, 0.95),
         max_ns: sums.max.as_ns_f64(),
         shapes: shapes.or_else(|| match by {

@@ -59,6 +59,10 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     summary(trace, &found, &mut report);
     report.table = rows(trace, &launches, &found, by, options.top);
     report.section("copies", "Copies", copies(trace, &found, options.top));
+    if !found.copy_sizes.is_empty() {
+        let table = copy_sizes(trace, &found, options.top);
+        report.section("copy_sizes", "Copies by size", table);
+    }
     report.section(
         "streams",
         "Streams",
@@ -258,6 +262,42 @@ fn copies(trace: &Trace, found: &Kernels, top: usize) -> Table {
             sized.map(|bytes| bytes as f64 / copies.sized as f64).into(),
             copies.rate().into(),
             copies.best_rate.into(),
+        ]);
+    }
+    table.cut(top);
+    table
+}
+
+/// One row for each size of each direction: what a rate depends on.
+fn copy_sizes(trace: &Trace, found: &Kernels, top: usize) -> Table {
+    let mut table = Table::new(vec![
+        Column::new("name", "Copy", Unit::Text),
+        Column::new("size_bytes", "Size", Unit::Bytes),
+        Column::new("count", "Count", Unit::Count),
+        Column::new("total_ns", "Total", Unit::Ns),
+        Column::new("rate_bytes_per_second", "Rate", Unit::BytesPerSecond),
+        Column::new(
+            "worst_rate_bytes_per_second",
+            "Worst rate",
+            Unit::BytesPerSecond,
+        ),
+        Column::new(
+            "best_rate_bytes_per_second",
+            "Best rate",
+            Unit::BytesPerSecond,
+        ),
+        Column::new("slowest", "Slowest", Unit::Event),
+    ]);
+    for size in &found.copy_sizes {
+        table.push([
+            trace.name(size.name).into(),
+            size.bytes.into(),
+            size.count.into(),
+            (size.total_ps as f64 / 1e3).into(),
+            size.rate().into(),
+            size.worst_rate().into(),
+            size.best_rate().into(),
+            size.slowest.into(),
         ]);
     }
     table.cut(top);

@@ -1,5 +1,7 @@
 //! [`memory`](crate::memory) as a report.
 
+mod fragmentation;
+
 use rustc_hash::FxHashMap;
 use stepscope_model::{ArgKeys, ArgValue, Cancelled, NameId, Time, TrackKind};
 use stepscope_store::Trace;
@@ -92,6 +94,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     }
     let moment = options.range.as_ref().map(|range| range.start);
     lists(&mut report, &memory, &usages, start, moment, list);
+    fragmentation::add(&mut report, trace, &memory, options, list);
     if !counters.rows.is_empty() {
         report.section("counters", "Counters of memory", counters);
     }

@@ -3,6 +3,7 @@
 use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
+use crate::ops::rates::Bound;
 use crate::ops::{By, OpReport, OpRow, OpsQuery, Split, first_look, ops};
 use crate::parallel::Cancel;
 use crate::report::{Cell, Column, Report, Table, Unit, duration, share};
@@ -137,6 +138,11 @@ pub(super) fn columns() -> Vec<Column> {
         Column::new("device_self_ns", "Device self", Unit::Ns),
         Column::new("device_clock_ns", "By the device's clock", Unit::Ns),
         Column::new("device_clock_share", "Share by that clock", Unit::Share),
+        Column::new("utilisation_share", "Utilisation", Unit::Share),
+        Column::new("wasted_ns", "Wasted time", Unit::Ns),
+        Column::new("bytes_per_second", "Memory rate", Unit::BytesPerSecond),
+        Column::new("gflops_per_second", "GFLOP/s", Unit::Number),
+        Column::new("bound_by", "Bound by", Unit::Text),
         Column::new("xprof_count", "Count in XProf", Unit::Count),
         Column::new("shapes", "Shapes", Unit::Text),
         Column::new("source", "Source", Unit::Text),
@@ -167,6 +173,14 @@ pub(super) fn rows<'a>(found: impl ExactSizeIterator<Item = &'a OpRow>, top: usi
             row.launched_self_ps.map(ns).into(),
             row.device_ps.map(ns).into(),
             row.device_share.into(),
+            row.rates.and_then(|rates| rates.utilisation).into(),
+            row.wasted_ps.map(ns).into(),
+            row.rates.map(|rates| rates.bytes_per_second).into(),
+            row.rates.map(|rates| rates.flops_per_second / 1e9).into(),
+            row.rates
+                .and_then(|rates| rates.bound)
+                .map(Bound::as_str)
+                .into(),
             row.xprof_count.into(),
             row.shapes.clone().into(),
             row.source.clone().into(),

@@ -96,6 +96,39 @@ fn same_times(mine: &Value, row: &BTreeMap<String, Value>, what: &str) {
     }
 }
 
+/// Operations and bytes per second, where both of us have them; whether that is so.
+fn same_rates(mine: &Value, row: &BTreeMap<String, Value>, what: &str) -> bool {
+    let (Some(bytes), Some(gflops)) = (
+        mine["bytes_per_second"].as_f64(),
+        mine["gflops_per_second"].as_f64(),
+    ) else {
+        return false;
+    };
+    let near = |ours: f64, theirs: f64| {
+        assert!(
+            (ours - theirs).abs() <= 1e-6 * theirs.abs().max(1e-3),
+            "{what}: {ours}, {theirs}"
+        );
+    };
+    near(gflops, number(&row["model_flop_rate"]));
+    near(
+        bytes / f64::from(1 << 30),
+        number(&row["measured_memory_bw"]),
+    );
+    // What it leaves over, by the equation of the definitions.
+    if let Some(used) = mine["utilisation_share"].as_f64() {
+        let left = number(&mine["self_ns"]) * (1.0 - used);
+        near(number(&mine["wasted_ns"]), left);
+        let bound = if row["bound_by"] == "Compute" {
+            "compute"
+        } else {
+            "memory"
+        };
+        assert_eq!(mine["bound_by"], bound, "{what}");
+    }
+    true
+}
+
 /// XProf sums the device's own clock where there is one; nothing nests there.
 fn on_device_clock(row: &Value, key: &str) -> f64 {
     match &row["device_clock_ns"] {
@@ -171,7 +204,7 @@ fn every_step_is_as_long_as_in_xprof() {
 #[test]
 fn every_hlo_operation_is_that_of_xprof() {
     let Some(folder) = folder() else { return };
-    let mut compared = 0;
+    let (mut compared, mut rates) = (0, 0);
     for pair in pairs(&folder) {
         let theirs: Vec<_> = pair
             .rows("hlo_stats")
@@ -210,10 +243,12 @@ fn every_hlo_operation_is_that_of_xprof() {
             let theirs = number(&row["total_self_time"]) / all;
             assert!((share(mine) - theirs).abs() < 1e-5, "{what}");
             assert_eq!(mine["category"], row["category"], "{what}");
+            rates += usize::from(same_rates(mine, row, &what));
             compared += 1;
         }
     }
     assert!(compared > 35, "only {compared} operations were compared");
+    assert!(rates > 5, "only {rates} rates were compared");
 }
 
 /// `framework_op_stats`: occurrences, total, self time and share, of the device and of the host.

@@ -122,6 +122,7 @@ struct AliveAnswer {
     total: usize,
     total_bytes: i64,
     unknown_bytes: i64,
+    program_bytes: i64,
     groups: Vec<Groups>,
     rows: Vec<AliveRow>,
 }
@@ -202,12 +203,13 @@ fn alive_at(
         None => None,
     };
     let mut alive: Vec<&Record> = Vec::new();
-    let mut unknown_bytes = 0;
+    let (mut unknown_bytes, mut program_bytes) = (0, 0);
     for (id, allocator) in memory.allocators.iter().enumerate() {
         if only.is_none_or(|only| only == id) {
             let (mut rows, unknown) = memory.alive(allocator, at);
             alive.append(&mut rows);
             unknown_bytes += unknown;
+            program_bytes += memory.stack_at(allocator, at);
         }
     }
     alive.sort_by_key(|record| (std::cmp::Reverse(record.bytes), record.at, record.event));
@@ -238,6 +240,7 @@ fn alive_at(
         total: known.len(),
         total_bytes: known.iter().map(|(record, ..)| record.bytes).sum(),
         unknown_bytes,
+        program_bytes,
         groups: groups.into_iter().flatten().collect(),
         rows: known
             .iter()

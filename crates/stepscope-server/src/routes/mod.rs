@@ -8,6 +8,7 @@ mod exporting;
 mod importing;
 mod memory;
 mod notes;
+mod ops;
 mod reports;
 mod runs;
 mod stats;
@@ -57,6 +58,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/runs/{run}/steps", get(stats::steps))
         .route("/runs/{run}/reports/{item}", get(reports::report))
         .route("/runs/{run}/flame", get(stats::flame))
+        .route("/runs/{run}/ops/steps", get(ops::steps))
         .route("/runs/{run}/memory/timeline", get(memory::timeline))
         .route("/runs/{run}/memory/alive", get(memory::alive))
         .route("/runs/{run}/notes", get(notes::get).put(notes::put))

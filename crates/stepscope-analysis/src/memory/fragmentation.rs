@@ -1,0 +1,281 @@
+//! How well allocators use what they took: memory that is held but not in use, and free memory that
+//! does not fit.
+//!
+//! Two things are recorded, by different allocators. Torch's caching allocators (GPUs) say what they
+//! took from the device:
+//!
+//! ```text
+//! unused(t)       = reserved(t) - in_use(t)
+//! unused_share(t) = unused(t) / reserved(t)
+//! mean            = sum of unused_share * the time until the next record / from the first to the last
+//! ```
+//!
+//! A **misfit** is a moment at which such an allocator took more from the device although at least as
+//! many bytes as were asked for were unused: none of the free pieces was large enough, or in the
+//! right pool. XLA's and TensorFlow's allocators say themselves (argument `fragmentation`)
+//!
+//! ```text
+//! fragmentation(t) = part of the free memory that is not in its largest free piece
+//! ```
+
+use std::ops::Range;
+
+use stepscope_model::Time;
+use stepscope_store::EventId;
+
+use super::{Allocator, Memory, Record};
+
+/// Torch's side: what was taken from the device and not in use.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Unused {
+    /// Most of it, bytes.
+    pub most: i64,
+    /// When that was, first.
+    pub at: Time,
+    /// The record after which it was so.
+    pub event: EventId,
+    /// Reserved then.
+    pub reserved: i64,
+    /// Unused when most was in use (the first such moment).
+    pub at_peak: i64,
+    /// Part of what was reserved, over time; `None` when there is one moment only.
+    pub mean_share: Option<f64>,
+    /// How often it took more from the device.
+    pub growths: u64,
+    /// How often of those it is a misfit.
+    pub misfits: u64,
+}
+
+/// XLA's side: what the allocator says of its free memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scattered {
+    /// The highest part.
+    pub most: f64,
+    /// When that was, first.
+    pub at: Time,
+    /// The record that says so.
+    pub event: EventId,
+    /// Over time; `None` when there is one moment only.
+    pub mean: Option<f64>,
+    /// After the last record.
+    pub end: f64,
+}
+
+/// A growth although enough was free.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Misfit {
+    /// Index into [`Memory::allocators`].
+    pub allocator: usize,
+    /// The allocation.
+    pub record: Record,
+    /// Unused before it.
+    pub unused: i64,
+    /// Taken from the device for it.
+    pub grown: i64,
+}
+
+/// What is known of one allocator.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fragmentation {
+    /// Where the file says what was reserved.
+    pub unused: Option<Unused>,
+    /// Where the allocator says it itself.
+    pub scattered: Option<Scattered>,
+    /// In order of time.
+    pub misfits: Vec<Misfit>,
+}
+
+/// A mean over time, in the making.
+#[derive(Default)]
+struct Mean {
+    first: Option<Time>,
+    last: Option<(Time, f64)>,
+    sum: f64,
+}
+
+impl Mean {
+    fn see(&mut self, at: Time, value: f64) {
+        if let Some((before, held)) = self.last {
+            self.sum += held * at.since(before).as_ns_f64();
+        }
+        self.first.get_or_insert(at);
+        self.last = Some((at, value));
+    }
+
+    fn value(&self) -> Option<f64> {
+        let length = self.last?.0.since(self.first?).as_ns_f64();
+        (length > 0.0).then(|| self.sum / length)
+    }
+}
+
+/// What the records of one allocator in `range` (all without one) say. `at` is its index.
+pub fn fragmentation(
+    memory: &Memory,
+    at: usize,
+    allocator: &Allocator,
+    range: Option<&Range<Time>>,
+) -> Fragmentation {
+    let mut found = Fragmentation::default();
+    let (mut shares, mut scattered) = (Mean::default(), Mean::default());
+    // Reserved and in use after the record before, also of one before the range.
+    let mut before: Option<(i64, i64)> = None;
+    let mut peak = i64::MIN;
+    for record in memory.of(allocator) {
+        let inside = range.is_none_or(|range| range.contains(&record.at));
+        if let Some(reserved) = record.reserved {
+            let now = (reserved, record.in_use);
+            if inside {
+                let unused = reserved.saturating_sub(record.in_use);
+                let all = found.unused.get_or_insert(Unused {
+                    most: unused,
+                    at: record.at,
+                    event: record.event,
+                    reserved,
+                    at_peak: unused,
+                    mean_share: None,
+                    growths: 0,
+                    misfits: 0,
+                });
+                if unused > all.most {
+                    (all.most, all.at, all.event, all.reserved) =
+                        (unused, record.at, record.event, reserved);
+                }
+                if record.in_use > peak {
+                    peak = record.in_use;
+                    all.at_peak = unused;
+                }
+                shares.see(record.at, unused as f64 / reserved.max(1) as f64);
+                if let Some((held, used)) = before
+                    && reserved > held
+                    && record.bytes > 0
+                {
+                    all.growths += 1;
+                    if held.saturating_sub(used) >= record.bytes {
+                        all.misfits += 1;
+                        found.misfits.push(Misfit {
+                            allocator: at,
+                            record: *record,
+                            unused: held.saturating_sub(used),
+                            grown: reserved.saturating_sub(held),
+                        });
+                    }
+                }
+            }
+            before = Some(now);
+        }
+        if let Some(part) = record.fragmentation.filter(|_| inside).map(f64::from) {
+            let all = found.scattered.get_or_insert(Scattered {
+                most: part,
+                at: record.at,
+                event: record.event,
+                mean: None,
+                end: part,
+            });
+            if part > all.most {
+                (all.most, all.at, all.event) = (part, record.at, record.event);
+            }
+            all.end = part;
+            scattered.see(record.at, part);
+        }
+    }
+    if let Some(unused) = &mut found.unused {
+        unused.mean_share = shares.value();
+    }
+    if let Some(all) = &mut found.scattered {
+        all.mean = scattered.value();
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record at a microsecond: bytes, in use, reserved, fragmentation.
+    fn record(us: i64, bytes: i64, in_use: i64, reserved: i64, part: f32) -> Record {
+        Record {
+            at: Time::from_ps(us * 1_000_000),
+            event: EventId(u32::try_from(us).unwrap()),
+            allocator: 0,
+            bytes,
+            in_use,
+            reserved: (reserved > 0).then_some(reserved),
+            fragmentation: (part >= 0.0).then_some(part),
+            stack: 0,
+            op: 0,
+            freed: None,
+            tracked: false,
+        }
+    }
+
+    fn of(records: Vec<Record>, range: Option<&Range<Time>>) -> Fragmentation {
+        let memory = Memory {
+            allocators: vec![Allocator {
+                records: (0..u32::try_from(records.len()).unwrap()).collect(),
+                ..Allocator::default()
+            }],
+            records,
+            ops: vec![String::new()],
+        };
+        fragmentation(&memory, 0, &memory.allocators[0], range)
+    }
+
+    #[test]
+    fn what_is_reserved_and_unused_is_weighed_by_time() {
+        let found = of(
+            vec![
+                record(0, 80, 80, 100, -1.0),
+                // Frees: 70 of 100 are unused for a long time.
+                record(10, -50, 30, 100, -1.0),
+                // 60 would fit into 70, but no piece was large enough.
+                record(40, 60, 90, 160, -1.0),
+                // 100 would not fit: not a misfit.
+                record(50, 100, 190, 260, -1.0),
+            ],
+            None,
+        );
+        let unused = found.unused.unwrap();
+        assert_eq!(
+            (unused.most, unused.reserved, unused.at_peak),
+            (70, 100, 70)
+        );
+        assert_eq!(unused.event, EventId(10));
+        assert_eq!((unused.growths, unused.misfits), (2, 1));
+        // 10 us of 0.2, 30 us of 0.7, 10 us of 70/160.
+        let mean = unused.mean_share.unwrap();
+        assert!((mean - (2.0 + 21.0 + 4.375) / 50.0).abs() < 1e-9, "{mean}");
+        let misfit = found.misfits[0];
+        assert_eq!((misfit.unused, misfit.grown), (70, 60));
+        assert_eq!(found.scattered, None);
+    }
+
+    #[test]
+    fn what_allocators_say_themselves_is_taken_from_the_range_alone() {
+        let records = vec![
+            record(0, 1, 1, 0, 0.9),
+            record(10, 1, 2, 0, 0.1),
+            record(20, 1, 3, 0, 0.3),
+            record(40, 1, 4, 0, 0.2),
+        ];
+        let range = Time::from_ps(5_000_000)..Time::from_ps(100_000_000);
+        let found = of(records, Some(&range)).scattered.unwrap();
+        assert!((found.most - 0.3).abs() < 1e-6 && found.event == EventId(20));
+        let mean = found.mean.unwrap();
+        assert!(
+            (mean - (0.1 * 10.0 + 0.3 * 20.0) / 30.0).abs() < 1e-6,
+            "{mean}"
+        );
+        assert!((found.end - 0.2).abs() < 1e-6);
+    }
+
+    #[test]
+    fn nothing_recorded_is_nothing_said() {
+        assert_eq!(
+            of(vec![record(0, 1, 1, 0, -1.0)], None),
+            Fragmentation::default()
+        );
+        let one = of(vec![record(0, 1, 1, 2, 0.5)], None);
+        assert_eq!(one.unused.unwrap().mean_share, None);
+        assert_eq!(one.scattered.unwrap().mean, None);
+    }
+}

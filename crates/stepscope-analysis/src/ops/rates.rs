@@ -1,0 +1,134 @@
+//! How much of its device an operation uses, where the file says what each execution does.
+//!
+//! XLA writes the floating-point operations and the bytes of each instruction to the events of TPU
+//! lines (arguments `model_flops`, else `flops`, and `bytes_accessed`), and the peaks of each device
+//! to its plane. With `time` by the device's own clock where that is recorded:
+//!
+//! ```text
+//! flop rate   = sum over occurrences of their operations / time
+//! byte rate   = sum over occurrences of their bytes / time
+//! utilisation = max(flop rate / peak of the device, byte rate / peak of its memory), at most 1
+//! bound by    = compute when the first is larger, else memory
+//! wasted      = self time * (1 - utilisation)
+//! ```
+//!
+//! What an instruction does is read from its longest occurrence: the file keeps it once for all.
+//! Nothing is said of a range, whose borders cut occurrences, nor of devices that tell no peaks.
+
+use stepscope_model::ArgValue;
+use stepscope_store::{EventId, FactValue, Trace};
+
+/// What the occurrences of some instructions do, summed up.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Done {
+    flops: f64,
+    bytes: f64,
+}
+
+impl Done {
+    pub(super) fn add(&mut self, other: Self) {
+        self.flops += other.flops;
+        self.bytes += other.bytes;
+    }
+}
+
+/// What `count` executions do, as one of them says; `None` when it says nothing.
+pub(super) fn done(trace: &Trace, event: EventId, count: u64) -> Option<Done> {
+    let (mut model, mut flops, mut bytes) = (None, None, None);
+    let number = |value: ArgValue<'_>| match value {
+        ArgValue::Int(value) => Some(value as f64),
+        ArgValue::Uint(value) => Some(value as f64),
+        ArgValue::Double(value) => Some(value),
+        _ => None,
+    };
+    // What cannot be read is not known.
+    let _ = trace.args(event, &mut |key, value| match key {
+        "model_flops" => model = number(value),
+        "flops" => flops = number(value),
+        "bytes_accessed" => bytes = number(value),
+        _ => {}
+    });
+    let flops = model.or(flops);
+    (flops.is_some() || bytes.is_some()).then(|| Done {
+        flops: flops.unwrap_or(0.0) * count as f64,
+        bytes: bytes.unwrap_or(0.0) * count as f64,
+    })
+}
+
+/// What limits an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The device's arithmetic.
+    Compute,
+    /// The rate of its memory.
+    Memory,
+}
+
+impl Bound {
+    /// The word in reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+/// How fast an operation is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// Floating-point operations per second.
+    pub flops_per_second: f64,
+    /// Bytes per second.
+    pub bytes_per_second: f64,
+    /// Part of what the device can do; `None` where its peaks are not in the file.
+    pub utilisation: Option<f64>,
+    /// See [`Bound`]; `None` where the peaks are not in the file.
+    pub bound: Option<Bound>,
+}
+
+/// The rates of what was done in `ps` picoseconds on the device of `event`.
+pub(super) fn rates(trace: &Trace, event: EventId, done: Done, ps: i128) -> Option<Rates> {
+    let seconds = ps as f64 * 1e-12;
+    if ps <= 0 {
+        return None;
+    }
+    let (flops, bytes) = (done.flops / seconds, done.bytes / seconds);
+    let parts = peaks(trace, event).map(|(most_flops, most_bytes)| {
+        (
+            (flops / most_flops).clamp(0.0, 1.0),
+            (bytes / most_bytes).clamp(0.0, 1.0),
+        )
+    });
+    let bound = |(compute, memory): (f64, f64)| {
+        if compute > memory {
+            Bound::Compute
+        } else {
+            Bound::Memory
+        }
+    };
+    Some(Rates {
+        flops_per_second: flops,
+        bytes_per_second: bytes,
+        utilisation: parts.map(|(compute, memory)| compute.max(memory)),
+        bound: parts.filter(|(a, b)| a.max(*b) > 0.0).map(bound),
+    })
+}
+
+/// Operations and bytes per second that the device of an event can do at most, as its plane says.
+fn peaks(trace: &Trace, event: EventId) -> Option<(f64, f64)> {
+    let (line, _) = trace.place_of_slice(event)?;
+    let line = trace.tracks().get(line.index())?;
+    let file = trace.files().get(line.file)?;
+    let device = line.device?;
+    let fact = |name: &str| match file.fact(&format!("device.{device}.{name}"))? {
+        FactValue::Int(value) => Some(*value as f64),
+        FactValue::Uint(value) => Some(*value as f64),
+        FactValue::Double(value) => Some(*value),
+        FactValue::Text(text) => text.parse().ok(),
+        FactValue::Bool(_) => None,
+    };
+    let flops = fact("peak_teraflops_per_second")? * 1e12;
+    let bytes = fact("peak_hbm_bw_gigabytes_per_second")? * 1e9;
+    (flops > 0.0 && bytes > 0.0).then_some((flops, bytes))
+}

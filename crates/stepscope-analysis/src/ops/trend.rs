@@ -1,0 +1,206 @@
+//! One operation over the steps.
+//!
+//! The accounting rule: what a bar says is what [`ops`](super::ops) says of the operation when it is
+//! asked for the bar's range alone, so that the page that is limited to a step and the bar of that
+//! step agree. A step is the range of its number, from the first begin to the last end of the marks
+//! of all hosts; steps that are still open are left out. Where there are more steps than bars,
+//! neighbours share one.
+//!
+//! Cost: the slices of the steps once, and a few milliseconds for each bar.
+
+use std::ops::Range;
+
+use stepscope_model::{Cancelled, Time};
+use stepscope_store::Trace;
+
+use super::{By, OpRow, OpsQuery, Split, hlo, ops_of};
+use crate::parallel::Cancel;
+use crate::steps;
+
+/// Which operation: rows that agree in everything that is said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Which {
+    /// See [`OpRow::name`].
+    pub name: String,
+    /// See [`OpRow::program`].
+    pub program: Option<String>,
+    /// See [`OpRow::on_device`].
+    pub on_device: Option<bool>,
+    /// See [`OpRow::shapes`]; rows are then told apart by it.
+    pub shapes: Option<String>,
+}
+
+impl Which {
+    fn is(&self, row: &OpRow) -> bool {
+        let program = self.program.as_ref();
+        let shapes = self.shapes.as_ref();
+        row.name == self.name
+            && program.is_none_or(|wanted| row.program.as_ref() == Some(wanted))
+            && self.on_device.is_none_or(|wanted| row.on_device == wanted)
+            && shapes.is_none_or(|wanted| row.shapes.as_ref() == Some(wanted))
+    }
+}
+
+/// What the operation took in a step, or in a few neighbours together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bar {
+    /// Numbers of its first and last step.
+    pub numbers: (i64, i64),
+    /// How many steps it holds.
+    pub steps: u64,
+    /// From the first begin to the last end.
+    pub range: Range<Time>,
+    /// Occurrences that touch the range.
+    pub count: u64,
+    /// Sum of their times within the range, picoseconds.
+    pub total_ps: i128,
+    /// Without operations of the class inside, picoseconds.
+    pub self_ps: i128,
+}
+
+/// An operation over the steps.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trend {
+    /// In order of time; empty without steps.
+    pub bars: Vec<Bar>,
+    /// Steps in all.
+    pub steps: u64,
+    /// Set when nobody marked steps: the name whose repetition stands for them.
+    pub derived: Option<String>,
+}
+
+/// The operation of each step, in at most `most` bars.
+pub fn trend(
+    trace: &Trace,
+    by: By,
+    which: &Which,
+    most: usize,
+    cancel: &Cancel,
+) -> Result<Trend, Cancelled> {
+    let found = steps::steps(trace);
+    let mut ranges: Vec<(i64, Range<Time>)> = Vec::new();
+    let mut finished: Vec<_> = found.steps.iter().filter(|step| !step.unfinished).collect();
+    finished.sort_by_key(|step| (step.number, step.start));
+    for step in finished {
+        let (start, end) = (step.start, step.start.saturating_add(step.dur));
+        match ranges.last_mut() {
+            Some((number, range)) if *number == step.number => {
+                *range = range.start.min(start)..range.end.max(end);
+            }
+            _ => ranges.push((step.number, start..end)),
+        }
+    }
+    ranges.sort_by_key(|(number, range)| (range.start, *number));
+    let catalogue = if by.of_programs() {
+        hlo::Catalogue::of(trace)
+    } else {
+        hlo::Catalogue::default()
+    };
+    let split = match &which.shapes {
+        Some(_) => Split::Shapes,
+        None => Split::None,
+    };
+    let mut trend = Trend {
+        bars: Vec::new(),
+        steps: ranges.len() as u64,
+        derived: found.derived,
+    };
+    for group in ranges.chunks(ranges.len().div_ceil(most.max(1)).max(1)) {
+        cancel.check()?;
+        let Some(((first, _), (last, _))) = group.first().zip(group.last()) else {
+            continue;
+        };
+        let begin = group.iter().map(|(_, range)| range.start).min();
+        let end = group.iter().map(|(_, range)| range.end).max();
+        let range = begin.unwrap_or_default()..end.unwrap_or_default();
+        let query = OpsQuery {
+            by,
+            split,
+            range: Some(range.clone()),
+        };
+        let mut bar = Bar {
+            numbers: (*first, *last),
+            steps: group.len() as u64,
+            range,
+            count: 0,
+            total_ps: 0,
+            self_ps: 0,
+        };
+        let report = ops_of(trace, &query, &catalogue, cancel)?;
+        for row in report.rows.iter().filter(|row| which.is(row)) {
+            bar.count += row.count;
+            bar.total_ps += row.total_ps;
+            bar.self_ps += row.self_ps;
+        }
+        trend.bars.push(bar);
+    }
+    Ok(trend)
+}
+
+#[cfg(test)]
+mod tests {
+    use stepscope_store::drawing;
+
+    use super::*;
+
+    /// Numbers, count, total and self in microseconds.
+    fn bars(drawn: &str, most: usize) -> Vec<((i64, i64), u64, i128, i128)> {
+        let which = Which {
+            name: "load".to_owned(),
+            ..Which::default()
+        };
+        let found = trend(
+            &drawing::trace(drawn),
+            By::Label,
+            &which,
+            most,
+            &Cancel::default(),
+        );
+        let bars = found.unwrap().bars.into_iter();
+        bars.map(|bar| {
+            let us = |ps: i128| ps / 1_000_000;
+            (bar.numbers, bar.count, us(bar.total_ps), us(bar.self_ps))
+        })
+        .collect()
+    }
+
+    /// Three steps; one `load` crosses from the second into the third.
+    const DRAWN: &str = "
+        main  | step1-----step2-----step3-----
+        other | load---      load-----------
+              |   read
+        ";
+
+    #[test]
+    fn each_step_has_its_part_and_what_crosses_is_cut() {
+        assert_eq!(
+            bars(DRAWN, 100),
+            [((1, 1), 1, 7, 3), ((2, 2), 1, 7, 7), ((3, 3), 1, 8, 8)]
+        );
+    }
+
+    #[test]
+    fn of_too_many_steps_neighbours_share_a_bar() {
+        assert_eq!(bars(DRAWN, 2), [((1, 2), 2, 14, 10), ((3, 3), 1, 8, 8)]);
+        assert_eq!(bars(DRAWN, 1), [((1, 3), 2, 22, 18)]);
+    }
+
+    #[test]
+    fn what_nobody_ran_has_empty_bars_and_no_steps_have_none() {
+        let which = Which {
+            name: "absent".to_owned(),
+            ..Which::default()
+        };
+        let cancel = Cancel::default();
+        let ask = |drawn: &str| trend(&drawing::trace(drawn), By::Label, &which, 9, &cancel);
+        let found = ask(DRAWN).unwrap();
+        assert!(
+            found
+                .bars
+                .iter()
+                .all(|bar| bar.count == 0 && bar.total_ps == 0)
+        );
+        assert_eq!((found.bars.len(), found.steps), (3, 3));
+        assert_eq!(ask("main | load---").unwrap().bars, []);
+    }
+}

@@ -1,0 +1,92 @@
+//! What the Ops page draws beside its table: one operation over the steps.
+
+use std::sync::Arc;
+
+use axum::extract::State as Shared;
+use axum::response::Response;
+use serde::Serialize;
+use stepscope_analysis::ops::By;
+use stepscope_analysis::ops::trend::{Which, trend};
+use stepscope_analysis::parallel::Cancel;
+
+use crate::params::Params;
+use crate::problem::Problem;
+use crate::reply::{Json, RunRequest, about_run};
+use crate::state::State;
+use crate::view::RunView;
+use crate::wire::ns::Ns;
+
+/// Bars when nothing is said, and at most.
+const DEFAULT_BARS: usize = 120;
+const MAX_BARS: usize = 1_000;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StepsAnswer {
+    by: &'static str,
+    name: String,
+    steps: u64,
+    derived_from: Option<String>,
+    bars: Vec<BarAnswer>,
+}
+
+/// One step, or a few neighbours together.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct BarAnswer {
+    from: i64,
+    to: i64,
+    steps: u64,
+    start_ns: Ns,
+    end_ns: Ns,
+    count: u64,
+    total_ns: Ns,
+    self_ns: Ns,
+}
+
+/// `GET /runs/{run}/ops/steps`
+pub(super) async fn steps(Shared(state): Shared<Arc<State>>, request: RunRequest) -> Response {
+    about_run(&state, request, steps_of).await
+}
+
+fn steps_of(
+    view: &RunView,
+    params: &Params,
+    cancel: &Cancel,
+) -> Result<Json<StepsAnswer>, Problem> {
+    let known = By::ALL.map(|by| (by.as_str(), by));
+    let by = params.choice("by", &known)?;
+    let on_device = params.choice(
+        "place",
+        &[("any", None), ("host", Some(false)), ("device", Some(true))],
+    )?;
+    let which = Which {
+        name: params.required("name")?.to_owned(),
+        program: params.text("program").map(str::to_owned),
+        on_device,
+        shapes: params.text("shapes").map(str::to_owned),
+    };
+    let most = params.number("bars", DEFAULT_BARS, 1..=MAX_BARS)?;
+    let found = trend(&view.run.trace, by, &which, most, cancel)?;
+    let clock = view.clock();
+    Ok(Json(StepsAnswer {
+        by: by.as_str(),
+        name: which.name,
+        steps: found.steps,
+        derived_from: found.derived,
+        bars: found
+            .bars
+            .into_iter()
+            .map(|bar| BarAnswer {
+                from: bar.numbers.0,
+                to: bar.numbers.1,
+                steps: bar.steps,
+                start_ns: clock.show(bar.range.start),
+                end_ns: clock.show(bar.range.end),
+                count: bar.count,
+                total_ns: Ns::from_ps(bar.total_ps),
+                self_ns: Ns::from_ps(bar.self_ps),
+            })
+            .collect(),
+    }))
+}
