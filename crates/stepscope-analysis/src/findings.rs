@@ -19,16 +19,20 @@
 //! | `ranks` | one rank works at least 5 % longer than the median rank, communication left out | the difference |
 //! | `memory` | an allocator's peak is at least 90 % of its capacity | no time: the next larger batch |
 //! | `memory-unused` | 30 % of what an allocator reserves, and 64 MiB, are never used | no time |
+//! | `operation` | fewer than two others; an operation takes at least 2 % | its device time (else its own time), of which a part can be gained |
 //! | `gc` | garbage collection is at least 1 % on the steps' threads | that |
 //!
 //! Buckets are those of [`breakdown`](crate::steps::breakdown).
 
 mod device;
 mod finders;
+mod heaviest;
 mod memory;
 
 use stepscope_model::{Cancelled, Dur};
 use stepscope_store::EventId;
+
+pub use heaviest::{LEAST, fill};
 
 use crate::memory::Memory;
 use crate::parallel::Cancel;

@@ -205,6 +205,18 @@ fn copies(survey: &Survey<'_>) -> Option<Finding> {
     if part(survey, stake) < 0.05 {
         return None;
     }
+    let compiled = survey
+        .trace
+        .files()
+        .iter()
+        .any(|file| file.spec.format == "xspace");
+    let advice = if compiled {
+        "Keep on the device what every step uses (host offloading moves it each time), donate \
+         buffers, and give the compiler work to do beside its copies."
+    } else {
+        "Copy from pinned memory with non_blocking=True on a stream of its own, move data to the \
+         device once, and keep it there."
+    };
     Some(Finding {
         name: "copies",
         title: format!(
@@ -214,10 +226,7 @@ fn copies(survey: &Survey<'_>) -> Option<Finding> {
         ),
         stake,
         evidence: longest_on_devices(survey, SliceKind::Copy),
-        advice:
-            "Copy from pinned memory with non_blocking=True on a stream of its own, move data to \
-                 the device once, and keep it there."
-                .to_owned(),
+        advice: advice.to_owned(),
         confidence: Confidence::High,
         page: "kernels",
     })

@@ -219,3 +219,76 @@ fn a_slow_rank_is_found() {
     assert_eq!(ranks.evidence.len(), 2, "its two steps");
     assert_eq!(found([30, 34]), [], "below a twentieth of a step");
 }
+
+/// An operation that took so many microseconds on a device.
+fn operation(name: &str, us: i64, kind: stepscope_model::SliceKind) -> crate::ops::OpRow {
+    let ps = i128::from(us) * 1_000_000;
+    crate::ops::OpRow {
+        name: name.to_owned(),
+        program: None,
+        category: String::new(),
+        on_device: true,
+        count: 1,
+        total_ps: ps,
+        self_ps: ps,
+        device_ps: None,
+        device_share: None,
+        xprof_count: None,
+        launched_ps: None,
+        launched_self_ps: None,
+        rates: None,
+        wasted_ps: None,
+        p95_ns: 0.0,
+        max_ns: 0.0,
+        share: 0.0,
+        longest: stepscope_store::EventId(0),
+        shapes: None,
+        stack: Vec::new(),
+        source: None,
+        kind,
+    }
+}
+
+#[test]
+fn little_that_stands_out_is_filled_up_with_the_heaviest_operations() {
+    use stepscope_model::SliceKind;
+    let drawing = "
+        main          | step0-----------------------------
+        gpu/7 #device | matmul----------------------------
+        ";
+    let trace = drawing::trace(drawing);
+    let survey = Survey::of(&trace, None, &Cancel::default()).unwrap();
+    let operations = crate::ops::OpReport {
+        rows: vec![
+            operation("wait", 30, SliceKind::Wait),
+            operation("add", 4, SliceKind::Elementwise),
+            operation("dot", 17, SliceKind::MatMul),
+            operation("max", 3, SliceKind::Elementwise),
+        ],
+        ..crate::ops::OpReport::default()
+    };
+    let mut found = Vec::new();
+    fill(&survey, &mut found, &operations);
+    let titles: Vec<_> = found.iter().map(|one| one.title.as_str()).collect();
+    assert_eq!(
+        titles,
+        [
+            "Most device time in one operation: dot, 17.0 µs per step (50.0 %)",
+            "Next: device time of add, 4.00 µs per step (11.8 %)",
+        ]
+    );
+    // What stands out comes first, and two of it are enough.
+    let input = Finding {
+        name: "input",
+        ..found[0].clone()
+    };
+    let mut one = vec![input.clone()];
+    fill(&survey, &mut one, &operations);
+    assert_eq!(
+        (one.len(), one[0].name, one[1].name),
+        (2, "input", "operation")
+    );
+    let mut two = vec![input.clone(), input];
+    fill(&survey, &mut two, &operations);
+    assert_eq!(two.len(), 2);
+}

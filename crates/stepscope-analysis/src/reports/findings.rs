@@ -3,8 +3,9 @@
 use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
-use crate::findings::{Finding, MOST, findings};
+use crate::findings::{Finding, LEAST, MOST, fill, findings};
 use crate::memory::Memory;
+use crate::ops::{Split, first_look};
 use crate::parallel::Cancel;
 use crate::report::{Column, Report, Table, Unit};
 use crate::reports::Options;
@@ -22,7 +23,11 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         ));
     }
     let memory = Memory::read(trace, cancel)?;
-    let found = findings(&survey, &memory, cancel)?;
+    let mut found = findings(&survey, &memory, cancel)?;
+    if found.len() < LEAST {
+        let (_, operations) = first_look(trace, Split::None, options.range.as_ref(), cancel)?;
+        fill(&survey, &mut found, &operations);
+    }
     let mut report = Report::new(KIND);
     report.sentence = match found.first() {
         Some(first) => format!("{}.", first.title),

@@ -7,7 +7,7 @@ use stepscope_model::{Cancelled, Dur};
 use stepscope_store::Trace;
 
 use super::{findings as findings_report, ops as ops_report, steps as steps_report};
-use crate::findings::{MOST, findings};
+use crate::findings::{MOST, fill, findings};
 use crate::memory::Memory;
 use crate::ops::{Split, first_look};
 use crate::parallel::Cancel;
@@ -36,8 +36,9 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         return Ok(report);
     }
     let memory = Memory::read(trace, cancel)?;
-    let found = findings(&survey, &memory, cancel)?;
+    let mut found = findings(&survey, &memory, cancel)?;
     let (by, operations) = first_look(trace, Split::None, range, cancel)?;
+    fill(&survey, &mut found, &operations);
     let sum = survey.sum();
     let all = sum.sum().as_ns_f64();
     let times = &survey.steps.times;
