@@ -88,6 +88,7 @@ export async function fetchAlive(
     total: asNumber(body['total']) ?? rows.length,
     totalBytes: asNumber(body['totalBytes']) ?? 0,
     unknownBytes: asNumber(body['unknownBytes']) ?? 0,
+    programBytes: asNumber(body['programBytes']) ?? 0,
     rows,
     groups: asArray(body['groups']).flatMap((item) => {
       const fields = asObject(item);

@@ -1,6 +1,7 @@
 // reports.ts: the analyses. Answers are kept, so that going back to a page asks nothing again.
 import { Lru } from '../base/lru.ts';
 import { kindsOf, type Report, type ReportKind, reportOf } from '../model/report.ts';
+import { type Trend, trendOf } from '../model/trend.ts';
 import type { TimeRange } from '../model/viewport.ts';
 import { getJson, type RequestOptions } from './client.ts';
 import { timeText } from './server.ts';
@@ -62,3 +63,23 @@ export function fetchKinds(): Promise<readonly ReportKind[]> {
   );
   return kinds;
 }
+
+/** Which operation, as a row of the report tells it. */
+export interface TrendQuery {
+  readonly by: string;
+  readonly name: string;
+  readonly program?: string | undefined;
+  readonly place?: string | undefined;
+  readonly shapes?: string | undefined;
+}
+
+export function trendPath(run: string, v: string, ask: TrendQuery): string {
+  const params = new URLSearchParams();
+  for (const [key, value] of Object.entries(ask)) if (typeof value === 'string') params.set(key, value);
+  params.set('v', v);
+  return `/runs/${encodeURIComponent(run)}/ops/steps?${params}`;
+}
+
+/** One operation over the steps. */
+export const fetchTrend = async (path: string, options: RequestOptions = {}): Promise<Trend> =>
+  trendOf((await getJson(path, options)).body);

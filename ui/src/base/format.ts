@@ -122,7 +122,9 @@ export function formatValue(value: number, unit: string | undefined): string {
   return `${text}${step === 0 ? '' : ` ${DECIMAL[step]}`}${unit === undefined || unit === '' ? '' : ` ${unit}`}`;
 }
 
-export const formatShare = (share: number): string => `${significant(share * 100)} %`;
+/** As percent; what is smaller than anybody cares about is only said to be so. */
+export const formatShare = (share: number): string =>
+  share > 0 && share < 1e-5 ? '< 0.001 %' : `${significant(share * 100)} %`;
 
 /** Of the day or of the calendar, in the reader's own time zone. `nowMs` is given so that tests can hold it still. */
 export function formatRecorded(unixMs: number, nowMs: number): string {

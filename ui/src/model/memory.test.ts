@@ -5,6 +5,7 @@ const ALIVE: AliveAt = {
   atNs: 1,
   total: 7,
   totalBytes: 106,
+  programBytes: 0,
   unknownBytes: 0,
   rows: [
     { op: 'aten::empty', size_bytes: 10 },

@@ -26,6 +26,8 @@ export interface AliveAt {
   readonly totalBytes: number;
   /** In use, but allocated before the recording began. */
   readonly unknownBytes: number;
+  /** Set aside for running programs (XLA on TPUs). */
+  readonly programBytes: number;
   readonly rows: readonly ReportRow[];
   /** Sums of all that is alive, by what is known of it. */
   readonly groups: readonly AliveGroups[];
@@ -65,6 +67,27 @@ export const curveTable = (curve: MemoryCurve): ReportTable => ({
   rows: curve.atNs.map((at, index) => ({
     at_ns: at,
     in_use_bytes: curve.inUseBytes[index],
+    reserved_bytes: curve.reservedBytes?.[index],
+  })),
+  leftOut: 0,
+});
+
+/** What was reserved and not in use; `undefined` when it is not known what was reserved. Pure. */
+export const unusedOf = (curve: MemoryCurve): readonly (number | undefined)[] | undefined =>
+  curve.reservedBytes?.map((reserved, index) => {
+    const inUse = curve.inUseBytes[index];
+    return reserved === undefined || inUse === undefined ? undefined : Math.max(0, reserved - inUse);
+  });
+
+export const unusedTable = (curve: MemoryCurve, unused = unusedOf(curve)): ReportTable => ({
+  columns: [
+    ns('at_ns', 'Time'),
+    { key: 'unused_bytes', title: 'Not in use', unit: 'bytes' },
+    { key: 'reserved_bytes', title: 'Reserved', unit: 'bytes' },
+  ],
+  rows: curve.atNs.map((at, index) => ({
+    at_ns: at,
+    unused_bytes: unused?.[index],
     reserved_bytes: curve.reservedBytes?.[index],
   })),
   leftOut: 0,

@@ -37,3 +37,8 @@ export const partColumns = (
     const column = columns.find((item) => item.unit === 'ns' && wordOf(item.key) === part.id);
     return column === undefined ? [] : [{ column, part }];
   });
+
+/** Colours that stay apart, for things that have no colour of their own. */
+const SERIES = [1, 5, 6, 3, 8, 2, 4, 9] as const;
+
+export const seriesColour = (at: number): string => `var(--ss-kind-${SERIES[Math.max(0, at) % SERIES.length] ?? 0})`;

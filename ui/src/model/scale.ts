@@ -29,3 +29,14 @@ export function median(values: readonly number[]): number | undefined {
   const high = sorted[sorted.length >> 1] ?? 0;
   return sorted.length % 2 === 1 ? high : ((sorted[(sorted.length >> 1) - 1] ?? 0) + high) / 2;
 }
+
+/** Powers of `base` (of ten: each; of two: as few as make sense) that enclose the values, which are above zero. */
+export function powersBetween(values: readonly number[], base: 2 | 10): readonly number[] {
+  const logs = values.filter((value) => value > 0).map((value) => Math.log(value) / Math.log(base));
+  if (logs.length === 0) return [1, base];
+  const low = Math.floor(Math.min(...logs) + 1e-9);
+  const high = Math.max(low + 1, Math.ceil(Math.max(...logs) - 1e-9));
+  const step = Math.max(1, Math.ceil((high - low) / 12));
+  const count = Math.ceil((high - low) / step);
+  return Array.from({ length: count + 1 }, (_, at) => base ** (low + at * step));
+}

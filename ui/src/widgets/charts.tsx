@@ -131,15 +131,18 @@ export function ColumnChart(props: {
   readonly binary?: boolean;
   /** Room for each label below the bars. */
   readonly labelPx?: number;
+  /** Room for the labels of the axis. */
+  readonly axisPx?: number;
   readonly axisTitle?: string;
   readonly onChoose?: ((key: string) => void) | undefined;
 }): JSX.Element {
   const [box, widthPx] = useWidth<HTMLDivElement>();
   const [active, setActive] = useState(0);
+  const axisPx = props.axisPx ?? AXIS_PX;
   const totals = props.columns.map((column) => column.parts.reduce((sum, part) => sum + part.value, 0));
   const ticks = ticksTo(Math.max(0, ...totals), 4, props.binary);
   const top = ticks[ticks.length - 1] ?? 1;
-  const plotPx = Math.max(1, widthPx - AXIS_PX - 4);
+  const plotPx = Math.max(1, widthPx - axisPx - 4);
   const heightPx = props.heightPx - FOOT_PX - 8;
   const y = (value: number) => 8 + heightPx * (1 - value / top);
   const pitch = plotPx / Math.max(1, props.columns.length);
@@ -147,7 +150,7 @@ export function ColumnChart(props: {
   // As many labels as there is room for; bars without one make none.
   let free = 0;
   const labelled = props.columns.flatMap((column, at) => {
-    const x = AXIS_PX + (at + 0.5) * pitch;
+    const x = axisPx + (at + 0.5) * pitch;
     if (column.label === '' || x < free) return [];
     free = x + (props.labelPx ?? 44);
     return [{ key: column.key, label: column.label, x }];
@@ -175,18 +178,18 @@ export function ColumnChart(props: {
             <g key={tick} aria-hidden="true">
               <line
                 class="ss-grid-line"
-                x1={AXIS_PX}
+                x1={axisPx}
                 x2={widthPx}
                 y1={Math.round(y(tick)) + 0.5}
                 y2={Math.round(y(tick)) + 0.5}
               />
-              <text class="ss-axis" x={AXIS_PX - 8} y={y(tick) + 4} text-anchor="end">
+              <text class="ss-axis" x={axisPx - 8} y={y(tick) + 4} text-anchor="end">
                 {props.format(tick)}
               </text>
             </g>
           ))}
           {props.columns.map((column, at) => {
-            const x = AXIS_PX + at * pitch + (pitch - barPx) / 2;
+            const x = axisPx + at * pitch + (pitch - barPx) / 2;
             let below = 0;
             return (
               <g
@@ -201,7 +204,7 @@ export function ColumnChart(props: {
                 onClick={() => props.onChoose?.(column.key)}
               >
                 <title>{column.title}</title>
-                <rect class="ss-column-hit" x={AXIS_PX + at * pitch} y={0} width={pitch} height={heightPx + 8} />
+                <rect class="ss-column-hit" x={axisPx + at * pitch} y={0} width={pitch} height={heightPx + 8} />
                 {column.parts.map((part, part_at) => {
                   if (part.value <= 0) return undefined;
                   const from = y(below);

@@ -12,7 +12,7 @@ export interface HeatCell {
 }
 
 const CELL_PX = 24;
-const LABEL_PX = 96;
+const LABEL_PX = 112;
 const MEDIAN_PX = 72;
 const HEAD_PX = 20;
 

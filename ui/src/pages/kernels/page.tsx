@@ -3,13 +3,14 @@ import type { JSX } from 'preact';
 import { formatDuration, formatShare } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
 import { kernelLabel } from '../../model/kernel.ts';
-import { type ReportTable as Data, nameColumn, numberAt, type Report, textAt } from '../../model/report.ts';
+import { type ReportTable as Data, nameColumn, numberAt, type Report, sectionOf, textAt } from '../../model/report.ts';
 import { BarList } from '../../widgets/charts.tsx';
 import { Figure } from '../../widgets/figure.tsx';
 import { nameView, PageLink } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 import { Notes, type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
 import { HistogramFigure, TabbedTables, type TabTable, tabsOf } from '../shared/tables.tsx';
+import { CopyRates } from './copies.tsx';
 
 const TOP = 5000;
 /** In the report as a whole, on the Reports page. */
@@ -57,15 +58,21 @@ const ORDER = ['rows', 'delays', 'streams', 'copies', 'graphs'];
 
 const placeOf = (tab: TabTable): number => (ORDER.includes(tab.id) ? ORDER.indexOf(tab.id) : ORDER.length);
 
+/** The sizes of copies are drawn above the table of copies. */
 const kernelTabs = (report: Report): readonly TabTable[] =>
-  [...tabsOf(report, 'Kernels')].sort((a, b) => placeOf(a) - placeOf(b));
+  tabsOf(report, 'Kernels')
+    .filter((tab) => tab.id !== 'copy_sizes')
+    .sort((a, b) => placeOf(a) - placeOf(b));
 
 export default function KernelsPage(page: PageProps): JSX.Element {
   const { store, run } = page;
   const scope = useScope(page);
   const asked = useReport(run, scope.ready ? { kind: 'kernels', top: TOP, range: scope.range } : undefined);
+  const sizes = sectionOf(asked.report, 'copy_sizes');
   const above = (tab: TabTable) =>
-    /stream|engine/.test(tab.id) ? (
+    tab.id === 'copies' && sizes !== undefined ? (
+      <CopyRates page={page} table={sizes} />
+    ) : /stream|engine/.test(tab.id) ? (
       <BusyBars table={tab.table} title="Busy" />
     ) : (
       <HistogramFigure title={tab.title} testId={tab.id} table={tab.table} />

@@ -77,7 +77,7 @@ export function Alive({
 function Groups({ page, alive }: { readonly page: PageProps; readonly alive: AliveAt }): JSX.Element {
   const { filter, row } = page.store.view;
   const group = groupOf(alive, row.value);
-  const whole = Math.max(1, alive.totalBytes + Math.max(0, alive.unknownBytes));
+  const whole = Math.max(1, alive.totalBytes + Math.max(0, alive.unknownBytes) + alive.programBytes);
   const text = (bytes: number, count?: number) =>
     [formatBytes(bytes), formatShare(bytes / whole), ...(count === undefined ? [] : [`${count}×`])].join(' · ');
   const rows = (group?.rows ?? []).slice(0, BARS);
@@ -124,6 +124,17 @@ function Groups({ page, alive }: { readonly page: PageProps; readonly alive: Ali
             value: item.bytes,
             text: text(item.bytes, item.count),
           })),
+          ...(alive.programBytes > 0
+            ? [
+                {
+                  key: '\0programs',
+                  label: 'set aside for running programs',
+                  value: alive.programBytes,
+                  text: text(alive.programBytes),
+                  colour: 'var(--ss-kind-3)',
+                },
+              ]
+            : []),
           ...(alive.unknownBytes > 0
             ? [
                 {
@@ -137,7 +148,7 @@ function Groups({ page, alive }: { readonly page: PageProps; readonly alive: Ali
             : []),
         ]}
         onChoose={(name) => {
-          if (name === '' || name === '\0before') return;
+          if (name === '' || name.startsWith('\0')) return;
           // A comma would mean "or".
           const wanted = name.split(',')[0] ?? name;
           filter.value = filter.peek() === wanted ? '' : wanted;

@@ -15,33 +15,35 @@ import { PageHead } from '../shared/page-head.tsx';
 import { Notes, type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
 import { TabbedTables, type TabTable } from '../shared/tables.tsx';
 import { Alive } from './alive.tsx';
+import { Fragmentation } from './fragmentation.tsx';
 
 const TOP = 5000;
 const BINS = 1000;
 
 type MemoryProps = PageProps & { readonly theme: ReadonlySignal<Theme> };
 
-/** The tabs of the page: what is alive, then the report's tables. */
+/** The tabs of the page: what is alive, what is held without use, and the report's tables. */
 export function memoryTabs(report: Report): readonly TabTable[] {
   const known: Readonly<Record<string, readonly [number, string]>> = {
     largest: [1, 'Largest'],
     never_freed: [2, 'Never freed'],
-    at_peak: [4, 'Alive at the peak'],
-    allocators: [5, 'Allocators'],
-    counters: [6, 'Counters'],
+    at_peak: [5, 'Alive at the peak'],
+    allocators: [6, 'Allocators'],
+    counters: [7, 'Counters'],
   };
   const none: ReportTable = { columns: [], rows: [], leftOut: 0 };
   const sections = report.sections
-    .filter((section) => section.name !== 'alive')
+    .filter((section) => !['alive', 'fragmentation', 'misfits'].includes(section.name))
     .map((section) => ({
       id: section.name,
       title: known[section.name]?.[1] ?? section.title,
       table: section,
-      at: known[section.name]?.[0] ?? 7,
+      at: known[section.name]?.[0] ?? 8,
     }));
   return [
     { id: 'alive', title: 'Alive at cursor', table: none, at: 0 },
     ...sections,
+    { id: 'fragmentation', title: 'Fragmentation', table: none, at: 4 },
     ...(report.table.columns.length === 0 ? [] : [{ id: 'churn', title: 'Churn', table: report.table, at: 3 }]),
   ].sort((a, b) => a.at - b.at);
 }
@@ -80,6 +82,8 @@ export default function MemoryPage(page: MemoryProps): JSX.Element {
                   body={(tab) =>
                     tab.id === 'alive' && chosen !== undefined ? (
                       <Alive page={page} curves={curves} curve={chosen} atNs={cursorOf(page, chosen)} />
+                    ) : tab.id === 'fragmentation' ? (
+                      <Fragmentation page={page} report={report} curve={chosen} theme={page.theme} />
                     ) : undefined
                   }
                 />

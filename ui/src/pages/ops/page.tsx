@@ -1,7 +1,7 @@
 // page.tsx: which operations cost most: a table (or a tree), its ten longest as bars, and the chosen row.
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { fetchKinds, fetchReport } from '../../api/reports.ts';
+import { fetchKinds, fetchReport, type TrendQuery } from '../../api/reports.ts';
 import { cellText } from '../../model/cell.ts';
 import {
   type ReportTable as Data,
@@ -12,9 +12,11 @@ import {
   type ReportColumn,
   type ReportRow,
   rowKeys,
+  scalarOf,
   textAt,
 } from '../../model/report.ts';
 import { BarList } from '../../widgets/charts.tsx';
+import { Figure } from '../../widgets/figure.tsx';
 import { ReportTable } from '../../widgets/report-table.tsx';
 import { eventLinkOf, nameView, PageLink } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
@@ -29,6 +31,7 @@ import {
   WithReport,
 } from '../shared/report.tsx';
 import { useTree } from './tree.tsx';
+import { OpTrend } from './trend.tsx';
 
 const TOP = 5000;
 const BARS = 10;
@@ -219,10 +222,13 @@ function Ops({
         />
       </div>
       <aside class="ss-side" aria-label="Details">
-        {chosen === undefined ? undefined : <Chosen page={page} table={table} row={chosen} />}
+        {chosen === undefined ? undefined : <Chosen page={page} report={report} row={chosen} />}
         {cost === undefined || longest.length === 0 ? undefined : (
-          <figure aria-label="The longest" data-testid="chart-top-ops">
-            <h2>The longest, {cost.title.toLowerCase().replace(/ time$/, '')} time</h2>
+          <Figure
+            title={`The longest, ${cost.title.toLowerCase().replace(/ time$/, '')} time`}
+            testId="top-ops"
+            data={{ columns: name === undefined ? [cost] : [name, cost], rows: longest, leftOut: 0 }}
+          >
             <BarList
               label="The longest"
               currentKey={wanted}
@@ -234,7 +240,7 @@ function Ops({
               }))}
               onChoose={choose}
             />
-          </figure>
+          </Figure>
         )}
         <Notes notes={report.notes} />
       </aside>
@@ -299,16 +305,32 @@ function ByChoice({
   );
 }
 
+/** What the trend of a row is asked with; `undefined` for sums, and for the branches of a tree. Pure. */
+export function trendOfRow(report: Report, row: ReportRow, by: string | undefined): TrendQuery | undefined {
+  const kind = scalarOf(report, 'by');
+  const name = textAt(row, 'name');
+  const isBranch = row['level'] !== undefined && row['level'] !== 'op';
+  if (report.kind !== 'ops' || typeof kind !== 'string' || name === undefined || isBranch) return undefined;
+  return {
+    by: kind,
+    name,
+    program: textAt(row, 'program'),
+    place: textAt(row, 'place'),
+    shapes: by === 'shape' ? textAt(row, 'shapes') : undefined,
+  };
+}
+
 /** Everything that is known of a row, and the way to its events. */
 function Chosen({
   page,
-  table,
+  report,
   row,
 }: {
   readonly page: PageProps;
-  readonly table: Data;
+  readonly report: Report;
   readonly row: ReportRow;
 }): JSX.Element {
+  const { table } = report;
   const name = nameColumn(table);
   const title = (name === undefined ? undefined : textAt(row, name.key)) ?? '';
   const link = eventLinkOf(page.store, page.run);
@@ -316,6 +338,7 @@ function Chosen({
     (column) => column !== name && !(column.key === 'kind' && row['kind'] === row['category']),
   );
   const drawn = page.run.tools.find((tool) => tool.id === 'timeline')?.state !== 'unavailable';
+  const ask = trendOfRow(report, row, page.store.view.by.value);
   return (
     <section data-testid="op-details" aria-label={title}>
       <h2>{title}</h2>
@@ -336,6 +359,7 @@ function Chosen({
           Timeline
         </PageLink>
       ) : undefined}
+      {ask === undefined ? undefined : <OpTrend page={page} ask={ask} litName={textAt(row, 'event_name') ?? title} />}
     </section>
   );
 }

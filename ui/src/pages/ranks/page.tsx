@@ -1,10 +1,12 @@
 // page.tsx: which rank is late: a measure for each rank and step, and the collectives with who came last.
 import type { JSX } from 'preact';
-import { useMemo } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
 import { formatCount, plural } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
+import { farthest, pairText, rankFilter, rankRows } from '../../model/ranks.ts';
 import { numberAt, type Report, type ReportColumn, type ReportRow, textAt } from '../../model/report.ts';
 import type { View } from '../../state/address.ts';
+import { announce } from '../../state/commands.ts';
 import { goTo } from '../../state/store.ts';
 import { Figure } from '../../widgets/figure.tsx';
 import { type HeatCell, HeatMap } from '../../widgets/heat-map.tsx';
@@ -12,10 +14,11 @@ import { stepView } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 import { Notes, NotRecorded, type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
 import { TabbedTables, type TabTable } from '../shared/tables.tsx';
+import { measured, Pair } from './pair.tsx';
 
 const TOP = 20_000;
 const COLLECTIVES = 5000;
-/** Ranks in sight at once; the filter finds the others. */
+/** Rows in sight at once; of more ranks each row is some neighbours. */
 const MOST_ROWS = 64;
 const MOST_COLUMNS = 400;
 
@@ -97,35 +100,64 @@ function RankMap({ page, report }: { readonly page: PageProps; readonly report: 
   );
   const measure = measures.find((column) => column.key === store.view.by.value) ?? measures[0];
   const grid = useMemo(() => gridOf(table.rows), [table]);
+  /** The first of two ranks that are to be compared. */
+  const [anchor, setAnchor] = useState<string | undefined>(undefined);
   if (measure === undefined || grid.ranks.length === 0) return undefined;
   const wanted = (store.view.row.value ?? '').trim();
-  const matching = grid.ranks.filter((rank) => wanted === '' || rank.includes(wanted));
-  const ranks = matching.slice(0, MOST_ROWS);
+  const { ranks: matching, pair } = rankFilter(grid.ranks, wanted);
+  const rows = rankRows(grid.ranks, matching, MOST_ROWS);
   const steps = grid.steps.slice(0, MOST_COLUMNS);
+  const limitTo = (text: string | undefined) => {
+    setAnchor(undefined);
+    store.view.row.value = text === '' ? undefined : text;
+  };
   const cell = (row: number, column: number): HeatCell => {
-    const rank = ranks[row] ?? '';
+    const group = rows[row];
     const step = steps[column] ?? '';
-    const found = grid.at.get(`${rank}/${step}`);
-    const value = found === undefined ? undefined : numberAt(found, measure.key);
+    const found = (group?.ranks ?? []).map((rank) => grid.at.get(`${rank}/${step}`));
+    const values = found.flatMap((one) => (one === undefined ? [] : (numberAt(one, measure.key) ?? [])));
+    const value = farthest(values);
     const text = cellText(value, measure.unit);
-    const outlier = standsOut(found, measure);
+    const outlier = found.some((one) => standsOut(one, measure));
+    const many = (group?.ranks.length ?? 0) > 1 ? ', the farthest from the middle of them' : '';
     return {
       value,
       text,
       outlier,
-      title: `${rank}, step ${step}: ${text === '' ? 'not recorded' : text}${outlier ? ', unlike the other ranks' : ''}`,
+      title: `${group?.label ?? ''}, step ${step}: ${text === '' ? 'not recorded' : text}${many}${outlier ? ', unlike the other ranks' : ''}`,
     };
   };
+  const ofRank = (rank: string): ReadonlyMap<string, ReportRow> =>
+    new Map(
+      grid.steps.flatMap((step) => {
+        const row = grid.at.get(`${rank}/${step}`);
+        return row === undefined ? [] : [[step, row] as const];
+      }),
+    );
+  const choose = (row: number, column: number, extend: boolean) => {
+    const group = rows[row];
+    const rank = group?.ranks[0];
+    if (group === undefined || rank === undefined) return;
+    if (group.ranks.length > 1) return limitTo(group.filter);
+    if (!extend) {
+      const limits = rankView(rank, run.hosts);
+      goTo(store, { kind: 'tool', run: run.id, tool: 'timeline' }, { ...stepView(Number(steps[column])), ...limits });
+      return;
+    }
+    if (anchor === undefined || anchor === rank) {
+      setAnchor(rank);
+      announce(`${rank} is chosen; Shift with another rank compares them.`);
+    } else limitTo(pairText(anchor, rank));
+  };
   const left = [
-    ...(matching.length > ranks.length ? [`${formatCount(matching.length - ranks.length)} more ranks`] : []),
     ...(grid.steps.length > steps.length ? [`${formatCount(grid.steps.length - steps.length)} more steps`] : []),
   ];
-  return (
+  const map = (
     <Figure
       title={`${titleOf(measure)} by rank and step`}
       testId="ranks"
       data={table}
-      note={`${plural(grid.ranks.length, 'rank')}, ${plural(grid.steps.length, 'step')}${left.length === 0 ? '' : `; not shown: ${left.join(', ')}`}. A click opens that step of that rank; outlined cells are unlike the other ranks.`}
+      note={`${plural(grid.ranks.length, 'rank')}, ${plural(grid.steps.length, 'step')}${left.length === 0 ? '' : `; not shown: ${left.join(', ')}`}. ${rows.some((row) => row.ranks.length > 1) ? 'Each row is some neighbours, shown by what is out of line; a click opens them.' : `A click opens that step of that rank${grid.ranks.length > 1 ? ', Shift and two clicks compare two ranks' : ''}; outlined cells are unlike the other ranks.`}`}
       tools={
         <>
           <MeasureChoice page={page} measures={measures} measure={measure} />
@@ -136,27 +168,39 @@ function RankMap({ page, report }: { readonly page: PageProps; readonly report: 
               aria-label="Find a rank"
               placeholder="Find a rank"
               value={wanted}
-              onInput={(event) => {
-                store.view.row.value = event.currentTarget.value === '' ? undefined : event.currentTarget.value;
-              }}
+              onInput={(event) => limitTo(event.currentTarget.value)}
             />
           ) : undefined}
+          {wanted === '' || pair !== undefined ? undefined : (
+            <button type="button" class="ss-button ss-small" onClick={() => limitTo(undefined)}>
+              All ranks
+            </button>
+          )}
         </>
       }
     >
       <HeatMap
         label={`${titleOf(measure)} by rank and step`}
-        rows={ranks.map((rank) => ({ key: rank, label: rank }))}
+        rows={rows.map(({ label }) => ({ key: label, label }))}
         columns={steps.map((step) => ({ key: step, label: step }))}
         cell={cell}
         format={(value) => cellText(value, measure.unit)}
-        onChoose={(row, column) => {
-          const step = Number(steps[column]);
-          const limits = rankView(ranks[row] ?? '', run.hosts);
-          goTo(store, { kind: 'tool', run: run.id, tool: 'timeline' }, { ...stepView(step), ...limits });
-        }}
+        onChoose={choose}
       />
     </Figure>
+  );
+  return (
+    <>
+      {map}
+      {pair === undefined ? undefined : (
+        <Pair
+          names={pair}
+          rows={measured(measures, titleOf, ofRank(pair[0]), ofRank(pair[1]))}
+          exportName={`${run.id}-${pair[0]}-${pair[1]}`}
+          onClose={() => limitTo(undefined)}
+        />
+      )}
+    </>
   );
 }
 

@@ -2,7 +2,7 @@
 import type { JSX } from 'preact';
 import type { RunDetail } from '../../model/run.ts';
 import { type Tool, toolOf } from '../../model/tools.ts';
-import { EmptyState } from '../../widgets/states.tsx';
+import { CopyButton, EmptyState } from '../../widgets/states.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 
 export function ToolPage({
@@ -38,15 +38,29 @@ export function ToolPage({
       <EmptyState
         reason={known.built ? 'not-recorded' : 'unsupported'}
         title={known.built ? 'Not recorded' : `${known.title} is coming`}
-        why={reason}
+        why={sentenceOf(reason)}
       >
-        {hint === undefined ? undefined : <p>{hint}</p>}
+        {hint === undefined ? undefined : (
+          <div class="ss-snippet">
+            <p>{known.built ? 'This would record it:' : 'Until then:'}</p>
+            <pre class="ss-code">
+              <code>{hint}</code>
+            </pre>
+            <CopyButton text={hint} />
+          </div>
+        )}
         <button type="button" class="ss-button ss-primary" onClick={onTimeline}>
           Open the timeline
         </button>
       </EmptyState>
     </>
   );
+}
+
+/** `not recorded: no X` -> `No X.` Pure. */
+export function sentenceOf(reason: string): string {
+  const text = reason.replace(/^not recorded: /, '');
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
 }
 
 /** Why a tool is not available for a run, in a sentence. */

@@ -1,0 +1,60 @@
+// ranks.ts: which ranks a map shows: all of them, some that were looked for, or neighbours put together.
+import { bucketed, median } from './scale.ts';
+
+/** What was asked for: a word in the name, places `16-31` in the list, or two ranks to compare, `rank 1 : rank 3`. */
+export interface RankFilter {
+  readonly ranks: readonly string[];
+  /** Both names, when two are compared. */
+  readonly pair: readonly [string, string] | undefined;
+}
+
+const BETWEEN = ' : ';
+
+export const pairText = (a: string, b: string): string => `${a}${BETWEEN}${b}`;
+
+export function rankFilter(all: readonly string[], wanted: string): RankFilter {
+  const text = wanted.trim();
+  const [a, b] = text.split(BETWEEN);
+  if (a !== undefined && b !== undefined && all.includes(a) && all.includes(b) && a !== b)
+    return { ranks: all.filter((rank) => rank === a || rank === b), pair: [a, b] };
+  const places = /^(\d+)-(\d+)$/.exec(text);
+  if (places !== null) {
+    const ranks = all.slice(Number(places[1]), Number(places[2]) + 1);
+    if (ranks.length > 0) return { ranks, pair: undefined };
+  }
+  return { ranks: all.filter((rank) => text === '' || rank.includes(text)), pair: undefined };
+}
+
+/** One row of the map: a rank, or neighbours. */
+export interface RankRow {
+  readonly label: string;
+  readonly ranks: readonly string[];
+  /** What narrows the map to it. */
+  readonly filter: string;
+}
+
+/** As many rows as there is room for; of too many ranks each row is some neighbours. Pure. */
+export function rankRows(all: readonly string[], shown: readonly string[], most: number): readonly RankRow[] {
+  return bucketed(shown, most).map((ranks) => {
+    const first = ranks[0] ?? '';
+    const last = ranks[ranks.length - 1] ?? '';
+    return {
+      label: ranks.length === 1 ? first : `${first} – ${last.replace(/^\D+/, '')}`,
+      ranks,
+      filter: `${all.indexOf(first)}-${all.indexOf(last)}`,
+    };
+  });
+}
+
+/** Of several values the one farthest from their middle, so that what is out of line stays in sight. */
+export function farthest(values: readonly number[]): number | undefined {
+  const middle = median(values);
+  if (middle === undefined) return undefined;
+  return values.reduce((best, value) => (Math.abs(value - middle) > Math.abs(best - middle) ? value : best));
+}
+
+/** B against A in a word: `1.20 ms more ↑`. */
+export function differenceText(change: number, format: (value: number) => string): string {
+  if (change === 0) return 'the same';
+  return `${format(Math.abs(change))} ${change > 0 ? 'more ↑' : 'less ↓'}`;
+}

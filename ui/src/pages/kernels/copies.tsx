@@ -1,0 +1,79 @@
+// copies.tsx: the rate of copies against their size: small ones never get fast, and some directions never do.
+import type { JSX } from 'preact';
+import { cellText } from '../../model/cell.ts';
+import { seriesColour } from '../../model/parts.ts';
+import { numberAt, type ReportRow, type ReportTable, textAt } from '../../model/report.ts';
+import { Figure } from '../../widgets/figure.tsx';
+import { type Dot, Scatter } from '../../widgets/scatter.tsx';
+import { openEvent } from '../shared/links.tsx';
+import type { PageProps } from '../shared/report.tsx';
+
+const RATE = 'rate_bytes_per_second';
+
+export interface CopyDot extends Dot {
+  readonly event: number | undefined;
+}
+
+/** One dot for each size of each direction; and what the colours mean, the directions by their time. Pure. */
+export function copyDots(table: ReportTable): {
+  readonly dots: readonly CopyDot[];
+  readonly directions: readonly string[];
+} {
+  const sums = new Map<string, number>();
+  const usable = table.rows.filter((row) => (numberAt(row, 'size_bytes') ?? 0) > 0 && (numberAt(row, RATE) ?? 0) > 0);
+  for (const row of usable) {
+    const name = textAt(row, 'name') ?? '';
+    sums.set(name, (sums.get(name) ?? 0) + (numberAt(row, 'total_ns') ?? 0));
+  }
+  const directions = [...sums.keys()].sort((a, b) => (sums.get(b) ?? 0) - (sums.get(a) ?? 0) || a.localeCompare(b));
+  const title = (row: ReportRow): string => {
+    const text = (key: string, unit: 'bytes' | 'bytes_per_second' | 'count' | 'ns') => cellText(row[key], unit);
+    return `${textAt(row, 'name') ?? ''}, ${text('size_bytes', 'bytes')}: ${text(RATE, 'bytes_per_second')} (${text('worst_rate_bytes_per_second', 'bytes_per_second')} to ${text('best_rate_bytes_per_second', 'bytes_per_second')}), ${text('count', 'count')} times, ${text('total_ns', 'ns')} in all`;
+  };
+  return {
+    directions,
+    dots: usable.map((row) => ({
+      key: `${textAt(row, 'name') ?? ''} ${numberAt(row, 'size_bytes') ?? 0}`,
+      x: numberAt(row, 'size_bytes') ?? 1,
+      y: numberAt(row, RATE) ?? 1,
+      weight: numberAt(row, 'total_ns') ?? 0,
+      colour: seriesColour(directions.indexOf(textAt(row, 'name') ?? '')),
+      title: title(row),
+      event: numberAt(row, 'slowest'),
+    })),
+  };
+}
+
+export function CopyRates({
+  page,
+  table,
+}: {
+  readonly page: PageProps;
+  readonly table: ReportTable;
+}): JSX.Element | undefined {
+  const { dots, directions } = copyDots(table);
+  if (dots.length === 0) return undefined;
+  return (
+    <Figure
+      title="Rate of copies by their size"
+      testId="copy-rates"
+      data={table}
+      note="The larger a dot, the more time went there. A click shows the slowest of these copies."
+      legend={directions.map((label, at) => ({ label, colour: seriesColour(at) }))}
+    >
+      <Scatter
+        label="Rate of copies by their size"
+        dots={dots}
+        heightPx={260}
+        xTitle="bytes a copy"
+        formatX={(value) => cellText(value, 'bytes')}
+        formatY={(value) => cellText(value, 'bytes_per_second')}
+        binary
+        onChoose={(key) => {
+          const event = dots.find((dot) => dot.key === key)?.event;
+          if (event !== undefined) void openEvent(page.store, page.run, event);
+        }}
+      />
+    </Figure>
+  );
+}

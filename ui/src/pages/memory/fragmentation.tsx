@@ -1,0 +1,90 @@
+// fragmentation.tsx: memory that is held and not in use, over time, and what allocators say of their free memory.
+import type { ReadonlySignal } from '@preact/signals';
+import type { JSX } from 'preact';
+import { useMemo } from 'preact/hooks';
+import { formatBytes } from '../../base/format.ts';
+import type { Theme } from '../../base/theme.ts';
+import { type MemoryCurve, unusedOf, unusedTable } from '../../model/memory.ts';
+import { type Report, sectionOf } from '../../model/report.ts';
+import { Figure } from '../../widgets/figure.tsx';
+import { LineChart } from '../../widgets/line-chart.tsx';
+import { ReportTable } from '../../widgets/report-table.tsx';
+import { eventLinkOf } from '../shared/links.tsx';
+import { NotRecorded, type PageProps } from '../shared/report.tsx';
+
+const MISSING = {
+  reason:
+    'no allocator of this run says what it reserved, nor how its free memory is cut up: allocators of the CPU take what they need and give it back',
+  fix: 'torch.profiler.profile(profile_memory=True)  # with tensors on a GPU; XLA and TensorFlow record it on GPUs and TPUs by themselves',
+};
+
+export function Fragmentation({
+  page,
+  report,
+  curve,
+  theme,
+}: {
+  readonly page: PageProps;
+  readonly report: Report;
+  readonly curve: MemoryCurve | undefined;
+  readonly theme: ReadonlySignal<Theme>;
+}): JSX.Element {
+  const section = sectionOf(report, 'fragmentation');
+  const misfits = sectionOf(report, 'misfits');
+  const unused = useMemo(() => (curve === undefined ? undefined : unusedOf(curve)), [curve]);
+  const lines = useMemo(
+    () =>
+      unused === undefined
+        ? []
+        : [{ label: 'reserved, not in use', values: unused, colour: (of: Theme) => of.warning, filled: true }],
+    [unused],
+  );
+  const table = useMemo(() => (curve === undefined ? undefined : unusedTable(curve)), [curve]);
+  if (section === undefined || section.rows.length === 0) return <NotRecorded missing={MISSING} />;
+  const shared = { eventLink: eventLinkOf(page.store, page.run), plain: true, fit: true };
+  return (
+    <div class="ss-fragmentation">
+      {curve === undefined || table === undefined || lines.length === 0 ? undefined : (
+        <Figure
+          title={`Reserved by ${curve.name}, not in use`}
+          testId="unused"
+          data={table}
+          note="Free pieces that the allocator keeps: for reuse, or too small for what is asked."
+        >
+          <LineChart
+            label={`Reserved by ${curve.name}, not in use, over time`}
+            timesNs={curve.atNs}
+            lines={lines}
+            heightPx={140}
+            theme={theme}
+            format={formatBytes}
+            binary
+            onCursor={(ns) => {
+              page.store.view.at.value = Math.round(ns);
+              page.store.view.tab.value = undefined;
+            }}
+          />
+        </Figure>
+      )}
+      <ReportTable
+        caption="Fragmentation"
+        testId="fragmentation-table"
+        exportName={`${page.run.id}-fragmentation`}
+        table={section}
+        {...shared}
+      />
+      {misfits === undefined ? undefined : (
+        <>
+          <h2>{misfits.title}</h2>
+          <ReportTable
+            caption={misfits.title}
+            testId="misfits-table"
+            exportName={`${page.run.id}-misfits`}
+            table={misfits}
+            {...shared}
+          />
+        </>
+      )}
+    </div>
+  );
+}
