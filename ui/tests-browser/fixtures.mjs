@@ -173,6 +173,69 @@ export function rankTrace(rank) {
   });
 }
 
+/** Copies of three sizes, the smallest first: what a dot says of each. */
+export const COPY_SIZES = [
+  { bytes: 4096, count: 3, ns: 4096, text: /^Memcpy HtoD .*, 4\.00 KiB: 954 MiB\/s .*3 times/ },
+  { bytes: 2 ** 20, count: 2, ns: 104_858, text: /^Memcpy HtoD .*, 1\.00 MiB: 9\.31 GiB\/s .*2 times/ },
+  { bytes: 2 ** 24, count: 1, ns: 838_861, text: /^Memcpy DtoH .*, 16\.0 MiB: 18\.6 GiB\/s .*1 times/ },
+];
+
+/** These copies, and a caching allocator that takes more from the device although 6 MiB are unused. */
+export function copyTrace() {
+  const base = 1_700_000_000;
+  const traceEvents = [
+    { ph: 'M', pid: 100, name: 'process_name', args: { name: 'python' } },
+    { ph: 'M', pid: 0, name: 'process_name', args: { name: 'GPU 0' } },
+    { ph: 'M', pid: 0, tid: 7, name: 'thread_name', args: { name: 'stream 7' } },
+  ];
+  let at = 0;
+  for (const { bytes, count, ns, text } of COPY_SIZES) {
+    const name = text.source.includes('HtoD') ? 'Memcpy HtoD (Pageable -> Device)' : 'Memcpy DtoH (Device -> Pinned)';
+    for (let n = 0; n < count; n += 1) {
+      traceEvents.push({
+        ph: 'X',
+        name,
+        cat: 'gpu_memcpy',
+        pid: 0,
+        tid: 7,
+        ts: base + at / 1000,
+        dur: ns / 1000,
+        args: { stream: 7, device: 0, bytes },
+      });
+      at += ns + 10_000;
+    }
+  }
+  traceEvents.push({ ph: 'X', name: 'aten::empty', cat: 'cpu_op', pid: 100, tid: 1, ts: base, dur: 900, args: {} });
+  let total = 0;
+  for (const [us, address, mib, reservedMib] of [
+    [10, 4096, 6, 8],
+    [20, 8192, 2, 8],
+    [30, 4096, -6, 8],
+    // Unused are 6 MiB, but not in one piece.
+    [40, 16_384, 5, 14],
+  ]) {
+    total += mib * 2 ** 20;
+    traceEvents.push({
+      ph: 'i',
+      s: 't',
+      name: '[memory]',
+      cat: 'cpu_instant_event',
+      pid: 100,
+      tid: 1,
+      ts: base + us,
+      args: {
+        'Total Reserved': reservedMib * 2 ** 20,
+        'Total Allocated': total,
+        Bytes: mib * 2 ** 20,
+        Addr: address,
+        'Device Id': 0,
+        'Device Type': 1,
+      },
+    });
+  }
+  return JSON.stringify({ schemaVersion: 1, traceEvents });
+}
+
 /** Allocations of a program that keeps one of three pieces: torch's `[memory]` points. */
 export function memoryTrace() {
   const traceEvents = [{ ph: 'M', pid: 100, name: 'process_name', args: { name: 'python' } }];
@@ -347,12 +410,15 @@ export function buildFixtures(root) {
   put('pages/operators.pt.trace.json', operatorTrace());
   put('pages/memory.pt.trace.json', memoryTrace());
   put('pages/training.pt.trace.json', trainingMemoryTrace());
+  put('pages/copies.pt.trace.json', copyTrace());
   const more = {
     j: join(TRACES, 'jax_cpu/sharded4/plugins'),
     l: join(TRACES, 'lightning/fit_simple/fit-report.txt'),
+    tpu: join(TRACES, 'xplane_real/tpu_v6e_inference/plugins'),
   };
-  const pages = { j: existsSync(more.j), l: existsSync(more.l) };
+  const pages = { j: existsSync(more.j), l: existsSync(more.l), tpu: existsSync(more.tpu) };
   if (pages.j) cpSync(more.j, join(root, 'pages/jax/plugins'), { recursive: true });
+  if (pages.tpu) cpSync(more.tpu, join(root, 'pages/tpu/plugins'), { recursive: true });
   if (pages.l) put('pages/fit-report.txt', readFileSync(more.l));
   // Z: a compressed trace of which only the first bytes arrived, beside a good one.
   put('faulty/good.pt.trace.json', torch.text);

@@ -90,6 +90,16 @@ export function Table<R>(props: TableProps<R>): JSX.Element {
     };
   }, []);
 
+  // The chosen row is in sight when the page opens, and when it was chosen elsewhere.
+  const current = props.isCurrent === undefined ? -1 : rows.findIndex((row) => props.isCurrent?.(row) === true);
+  useEffect(() => {
+    const box = scroller.current;
+    if (box === null || current < 0 || box.clientHeight === 0) return;
+    const top = current * ROW_PX;
+    const room = box.clientHeight - 2 * ROW_PX;
+    if (top < box.scrollTop || top > box.scrollTop + room) box.scrollTop = Math.max(0, top - room / 2);
+  }, [current]);
+
   const setSort = (column: TableColumn<R>) => {
     const next = {
       column: column.id,

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { copyFileSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { LATE, OPERATORS, RANK_STEPS, RANKS } from '../fixtures.mjs';
+import { COPY_SIZES, LATE, OPERATORS, RANK_STEPS, RANKS } from '../fixtures.mjs';
 import { axe, openPage, runIds, settled, stateOf, timelineOf } from '../harness.mjs';
 
 /** The run whose id holds this word. */
@@ -313,6 +313,149 @@ export const reports = [
     },
   },
   {
+    name: '20c Ops: the chosen operation over the steps; a bar opens that step with the occurrences lit',
+    async run({ pages, browser }) {
+      const { origin } = await pages();
+      const { page, faults } = await openPage(browser, origin);
+      const id = await runOf(page, origin, 'torch');
+      await page.goto(address(origin, id, '/ops?row=aten::mm'));
+      await answered(page);
+      const bars = page.getByTestId('op-trend').locator('[data-bar]');
+      await bars.first().waitFor();
+      assert.equal(await bars.count(), 3);
+      // Each bar says what the page says when it is limited to the step.
+      const limited = await asked(page, id, 'ops', '?t0=10000000&t1=19900000');
+      const row = limited.rows.find((item) => item.name === 'aten::mm');
+      const trend = await page.evaluate(
+        async (run) =>
+          (
+            await fetch(
+              `/api/v1/runs/${encodeURIComponent(run)}/ops/steps?by=framework&name=${encodeURIComponent('aten::mm')}`,
+            )
+          ).json(),
+        id,
+      );
+      assert.deepEqual([trend.bars[1].count, trend.bars[1].totalNs, trend.bars[1].from], [row.count, row.total_ns, 1]);
+      assert.match(await bars.nth(1).getAttribute('aria-label'), /^step 1: 2\.40 ms, self 2\.40 ms, 6 times$/);
+      await page.getByTestId('chart-op-trend').getByRole('button', { name: 'Show as table' }).click();
+      await page.getByRole('table', { name: 'Over the steps' }).waitFor();
+      await page.getByTestId('chart-op-trend').getByRole('button', { name: 'Show as chart' }).click();
+      await bars.first().focus();
+      await page.keyboard.press('ArrowRight');
+      await page.keyboard.press('Enter');
+      await timelineOf(page).waitFor();
+      await settled(page);
+      const { t0, t1 } = await stateOf(page);
+      assert.ok(t0 >= 9_000_000 && t1 <= 21_000_000, `${t0} to ${t1} is not step 1`);
+      assert.match(page.url(), /q=/);
+      assert.deepEqual(faults, []);
+    },
+  },
+  {
+    name: '20d Ops of a TPU run: utilisation, rates and wasted time sort as the report says',
+    async run({ pages, fixtures, browser, notRun }) {
+      if (!fixtures.pages.have.tpu) notRun('no traces folder');
+      const { origin } = await pages();
+      const { page, faults } = await openPage(browser, origin);
+      const id = await runOf(page, origin, 'tpu');
+      await page.goto(address(origin, id, '/ops?by=hlo'));
+      await answered(page);
+      const { rows } = await asked(page, id, 'ops', '?by=hlo');
+      const most = (key) => rows.reduce((best, row) => ((row[key] ?? -1) > (best[key] ?? -1) ? row : best)).name;
+      for (const [title, key] of [
+        ['Total', 'total_ns'],
+        ['Wasted time', 'wasted_ns'],
+        ['Utilisation', 'utilisation_share'],
+      ]) {
+        await page.getByTestId('ops-table').getByRole('button', { name: title, exact: true }).click();
+        assert.equal(await firstRow(page, 'ops-table'), most(key), `by ${title}`);
+      }
+      assert.notEqual(most('utilisation_share'), most('total_ns'), 'the fixture tells the sorts apart');
+      assert.deepEqual(faults, []);
+    },
+  },
+  {
+    name: 'Kernels: copies are drawn by size and rate; a dot opens the slowest of them',
+    async run({ pages, browser }) {
+      const { origin } = await pages();
+      const { page, faults } = await openPage(browser, origin);
+      const id = await runOf(page, origin, 'copies');
+      await page.goto(address(origin, id, '/kernels?tab=copies'));
+      await answered(page);
+      const dots = page.getByTestId('chart-copy-rates').locator('[data-dot]');
+      await dots.first().waitFor();
+      assert.equal(await dots.count(), COPY_SIZES.length);
+      const labels = await dots.evaluateAll((all) => all.map((dot) => dot.getAttribute('aria-label')));
+      COPY_SIZES.forEach(({ text }, at) => {
+        assert.match(labels[at], text, labels[at]);
+      });
+      const report = await asked(page, id, 'kernels');
+      const sizes = report.sections.find((section) => section.name === 'copy_sizes');
+      assert.equal(
+        sizes.rows.reduce((sum, row) => sum + row.count * row.size_bytes, 0),
+        COPY_SIZES.reduce((sum, { bytes, count }) => sum + bytes * count, 0),
+      );
+      await dots.first().focus();
+      await page.keyboard.press('ArrowRight');
+      await page.keyboard.press('Enter');
+      await timelineOf(page).waitFor();
+      await settled(page);
+      const { selected } = await stateOf(page);
+      assert.equal(Number(selected), sizes.rows.find((row) => row.size_bytes === COPY_SIZES[1].bytes).slowest);
+      assert.deepEqual(faults, []);
+    },
+  },
+  {
+    name: 'Memory: fragmentation of what allocators record, and that others record nothing of it',
+    async run({ pages, browser }) {
+      const { origin } = await pages();
+      const { page, faults } = await openPage(browser, origin);
+      const id = await runOf(page, origin, 'copies');
+      await page.goto(address(origin, id, '/memory?tab=fragmentation'));
+      await answered(page);
+      const table = page.getByTestId('fragmentation-table');
+      await table.waitFor();
+      assert.match(await table.locator('tbody tr').first().textContent(), /CUDA 0.*6\.00 MiB/);
+      assert.equal(await page.getByTestId('misfits-table').locator('tbody tr[data-key]').count(), 1);
+      await page.locator('[data-testid="chart-unused"] .ss-line-chart[data-drawn="true"] canvas').waitFor();
+      const none = await runOf(page, origin, 'memory');
+      await page.goto(address(origin, none, '/memory?tab=fragmentation'));
+      await answered(page);
+      const empty = page.getByTestId('empty-state');
+      assert.equal(await empty.getAttribute('data-reason'), 'not-recorded');
+      assert.match(await empty.locator('code').textContent(), /profile_memory=True/);
+      assert.deepEqual(faults, []);
+    },
+  },
+  {
+    name: '22b Ranks: Shift with two ranks compares them, by pointer and by keys, and the address keeps it',
+    async run({ pages, browser }) {
+      const { origin } = await pages();
+      const { page, faults } = await openPage(browser, origin);
+      const id = await runOf(page, origin, 'job');
+      await page.goto(address(origin, id, '/ranks'));
+      await answered(page);
+      const cell = (rank) => page.locator(`[data-row="rank ${rank}"][data-column="2"]`);
+      await cell(0).click({ modifiers: ['Shift'] });
+      await cell(LATE.rank).click({ modifiers: ['Shift'] });
+      const pair = page.getByTestId('rank-pair');
+      await pair.getByRole('heading', { name: `rank ${LATE.rank} against rank 0` }).waitFor();
+      const compute = pair.locator('tbody tr[data-key="compute_ns"]');
+      assert.match(await compute.textContent(), /8\.00 ms13\.0 ms5\.00 ms more ↑1\.6[23] ×/);
+      const link = page.url();
+      await page.goto(link);
+      await pair.waitFor();
+      await pair.getByRole('button', { name: 'All ranks' }).click();
+      assert.equal(await page.getByTestId('chart-ranks').locator('[data-cell]').count(), RANKS * RANK_STEPS);
+      await page.locator('[data-cell="0/0"]').focus();
+      await page.keyboard.press('Shift+Enter');
+      await page.keyboard.press('ArrowDown');
+      await page.keyboard.press('Shift+Enter');
+      await pair.getByRole('heading', { name: 'rank 1 against rank 0' }).waitFor();
+      assert.deepEqual(faults, []);
+    },
+  },
+  {
     name: 'Input pipeline: says whether steps wait, and what would tell',
     async run({ pages, browser }) {
       const { origin } = await pages();
@@ -437,7 +580,8 @@ export const reports = [
           ['torch', ['', '/ops?row=aten::mm', '/kernels', '/kernels?tab=delays', '/reports?by=torch-table', '/memory']],
           ['memory', ['/memory']],
           ['training', ['/memory?at=100000&row=category', '/input']],
-          ['job', ['/ranks', '']],
+          ['copies', ['/kernels?tab=copies', '/memory?tab=fragmentation']],
+          ['job', ['/ranks', '/ranks?row=rank+0+:+rank+3', '']],
         ]) {
           const id = await runOf(page, origin, word);
           for (const rest of rests) {

@@ -106,7 +106,7 @@ fn summary(trace: &Trace, found: &Kernels, report: &mut Report) {
             "The devices worked {} in {count} pieces; {} of it was {}.",
             duration(total_ns),
             share(first.total_ps as f64 / 1e3 / total_ns),
-            label(trace, found, first)
+            spoken(&label(trace, found, first))
         ),
         _ => "Nothing ran on the devices in this range.".to_owned(),
     };
@@ -140,6 +140,23 @@ fn label(trace: &Trace, found: &Kernels, row: &Row) -> String {
     match text.char_indices().nth(80) {
         Some((at, _)) => format!("{}...", &text[..at]),
         None => text.to_owned(),
+    }
+}
+
+/// A kernel's name in a sentence: without what it returns, its parameters and, where that is still
+/// too long, its end.
+fn spoken(name: &str) -> String {
+    const MOST: usize = 60;
+    let name = name.strip_prefix("void ").unwrap_or(name);
+    // Parameters follow the last `>` or the name itself.
+    let from = name.rfind('>').unwrap_or(0);
+    let name = match name.get(from..).and_then(|rest| rest.find('(')) {
+        Some(at) if from + at > 0 && name.contains("::") => &name[..from + at],
+        _ => name.trim_end_matches("..."),
+    };
+    match name.char_indices().nth(MOST) {
+        Some((at, _)) => format!("{}…", &name[..at]),
+        None => name.to_owned(),
     }
 }
 
@@ -391,4 +408,24 @@ fn graphs(trace: &Trace, found: &Kernels, top: usize) -> Table {
     }
     table.cut(top);
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::spoken;
+
+    #[test]
+    fn names_of_kernels_fit_into_sentences() {
+        assert_eq!(
+            spoken("void cudnn::detail::dgrad_engine<float, 512, 6>(int, int, ..."),
+            "cudnn::detail::dgrad_engine<float, 512, 6>"
+        );
+        assert_eq!(spoken("volta_sgemm_64x64_nt"), "volta_sgemm_64x64_nt");
+        assert_eq!(
+            spoken("Memcpy HtoD (Pageable -> Device)"),
+            "Memcpy HtoD (Pageable -> Device)"
+        );
+        let long = format!("void at::native::{}<int>(int)", "a".repeat(80));
+        assert_eq!(spoken(&long).chars().count(), 61);
+    }
 }

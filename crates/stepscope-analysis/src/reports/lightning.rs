@@ -159,6 +159,23 @@ fn sentence(profiles: &[&Profile], rows: usize) -> String {
             row.calls
                 .map_or_else(String::new, |calls| format!(" in {calls} calls")),
         ),
+        None => of_functions(profiles, rows),
+    }
+}
+
+/// Of reports that hold the functions of each action.
+fn of_functions(profiles: &[&Profile], rows: usize) -> String {
+    let longest = profiles
+        .iter()
+        .filter(|profile| profile.kind == ProfileKind::Functions)
+        .filter_map(|profile| Some((profile.total_s.filter(|total| *total > 0.0)?, profile)))
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    match longest {
+        Some((total, profile)) => format!(
+            "{rows} actions; the longest is {} with {}.",
+            profile.name,
+            duration(ns(total))
+        ),
         None => format!("{rows} rows of {} profiles.", profiles.len()),
     }
 }

@@ -35,6 +35,9 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     }
     let mut report = Report::new(KIND);
     report.sentence = sentence(&found);
+    if report.sentence.starts_with("rank ") {
+        report.sentence.replace_range(..1, "R");
+    }
     report.scalar("ranks", "Ranks", Unit::Count, found.ranks.len());
     let steps = found.cells.iter().filter(|cell| cell.rank == 0).count();
     report.scalar("steps", "Steps of the first", Unit::Count, steps);

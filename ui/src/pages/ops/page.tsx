@@ -30,6 +30,7 @@ import {
   useScope,
   WithReport,
 } from '../shared/report.tsx';
+import { CallTree } from './calls.tsx';
 import { useTree } from './tree.tsx';
 import { OpTrend } from './trend.tsx';
 
@@ -158,12 +159,20 @@ function SummedOps(page: PageProps): JSX.Element {
   const scope: Scope = { ready: true, range: undefined, label: undefined };
   const actions = useReport(run, { kind: 'lightning', top: TOP });
   const functions = useReport(run, { kind: 'cprofile', top: TOP });
+  const callers = useReport(run, { kind: 'cprofile', by: 'caller', top: 20_000 });
   const has = { lightning: actions.report?.missing === undefined, cprofile: functions.report?.missing === undefined };
   const present = SUMS.filter(({ by }) => has[by]);
   const by = present.find((item) => item.by === store.view.by.value)?.by ?? present[0]?.by ?? 'lightning';
   return (
     <Frame page={page} scope={scope} asked={by === 'lightning' ? actions : functions}>
-      {(report) => <Ops page={page} report={report} choices={present} />}
+      {(report) => (
+        <Ops
+          page={page}
+          report={report}
+          choices={present}
+          calls={by === 'cprofile' ? callers.report?.table : undefined}
+        />
+      )}
     </Frame>
   );
 }
@@ -172,10 +181,13 @@ function Ops({
   page,
   report,
   choices,
+  calls,
 }: {
   readonly page: PageProps;
   readonly report: Report;
   readonly choices: readonly Choice[];
+  /** Who called whom, of profiles that know it. */
+  readonly calls?: Data | undefined;
 }): JSX.Element {
   const { store } = page;
   const { table } = report;
@@ -188,6 +200,8 @@ function Ops({
   const choose = (key: string | undefined) => {
     store.view.row.value = store.view.row.peek() === key ? undefined : key;
   };
+  // Sums come in the order of their file.
+  const firstSort = report.kind === 'ops' || cost === undefined ? undefined : `${cost.key}:desc`;
   const leaves = tree.isTree ? table.rows.filter((row) => !tree.hasChildren(row)) : table.rows;
   const longest =
     cost === undefined
@@ -203,7 +217,7 @@ function Ops({
           table={useMemo(() => ({ ...table, rows: tree.rows }), [table, tree.rows])}
           keys={keys}
           eventLink={eventLinkOf(store, page.run)}
-          sort={store.view.sort.value}
+          sort={store.view.sort.value ?? firstSort}
           onSort={(sort) => {
             store.view.sort.value = sort;
           }}
@@ -223,6 +237,17 @@ function Ops({
       </div>
       <aside class="ss-side" aria-label="Details">
         {chosen === undefined ? undefined : <Chosen page={page} report={report} row={chosen} />}
+        {chosen === undefined || calls === undefined ? undefined : (
+          <CallTree
+            calls={calls}
+            name={textAt(chosen, 'function') ?? ''}
+            onChoose={(called) => {
+              store.view.row.value = table.rows.flatMap((row) =>
+                textAt(row, 'function') === called ? (keys.get(row) ?? []) : [],
+              )[0];
+            }}
+          />
+        )}
         {cost === undefined || longest.length === 0 ? undefined : (
           <Figure
             title={`The longest, ${cost.title.toLowerCase().replace(/ time$/, '')} time`}

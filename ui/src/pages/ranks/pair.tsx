@@ -82,6 +82,7 @@ export function Pair({
         testId="rank-pair-table"
         exportName={exportName}
         fit
+        minWidthPx={760}
         rows={rows}
         keyOf={(row) => row.measure.key}
         columns={[
