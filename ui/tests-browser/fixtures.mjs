@@ -212,7 +212,7 @@ export function copyTrace() {
     [20, 8192, 2, 8],
     [30, 4096, -6, 8],
     // Unused are 6 MiB, but not in one piece.
-    [40, 16_384, 5, 14],
+    [40, 16_384, 5, 13],
   ]) {
     total += mib * 2 ** 20;
     traceEvents.push({

@@ -442,8 +442,8 @@ export const reports = [
       await pair.getByRole('heading', { name: `rank ${LATE.rank} against rank 0` }).waitFor();
       const compute = pair.locator('tbody tr[data-key="compute_ns"]');
       assert.match(await compute.textContent(), /8\.00 ms13\.0 ms5\.00 ms more ↑1\.6[23] ×/);
-      const link = page.url();
-      await page.goto(link);
+      await page.waitForURL(/row=rank/);
+      await page.goto(page.url());
       await pair.waitFor();
       await pair.getByRole('button', { name: 'All ranks' }).click();
       assert.equal(await page.getByTestId('chart-ranks').locator('[data-cell]').count(), RANKS * RANK_STEPS);
