@@ -4,6 +4,7 @@ mod fit;
 mod print;
 
 use std::io::Write;
+use std::mem::ManuallyDrop;
 
 use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::analysis::report::Report;
@@ -53,9 +54,12 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
     engine.use_cache = !asked.reading.no_cache;
     engine.limits = asked.reading.limits();
     engine.watch = false;
-    let engine = Engine::new(engine)?;
+    engine.keep_at_once = true;
+    // Never dropped: the process ends behind the report, which gives all memory back at once.
+    let engine = ManuallyDrop::new(Engine::new(engine)?);
     let (chosen, mut notes) = choose(&engine, asked)?;
     let opened = crate::progress::of_engine(&engine, || engine.open(&chosen.id))?;
+    let opened = ManuallyDrop::new(opened);
     for problem in &opened.problems {
         notes.push(format!("not whole: {}: {}", problem.file, problem.reason));
     }

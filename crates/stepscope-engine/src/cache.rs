@@ -11,9 +11,12 @@
 //! (10 GB, or `STEPSCOPE_CACHE_BYTES`); what was used longest ago goes first. Writing happens on a
 //! named thread, after the run is already open, into a temporary file that is renamed: a reader
 //! never sees half an image, and two programs that write the same one do no harm. It begins
-//! [`PAUSE`] after the opening, so that it does not compete with the first answers; whoever is
-//! about to end calls [`Cache::wait`], which cuts the pause short. What cannot be written is not
-//! kept, and nobody is bothered with it.
+//! [`PAUSE`] after the opening, so that it does not compete with the first answers; a program that
+//! answers once writes [at once](Cache::without_pause), beside the answer, and calls [`Cache::wait`]
+//! before it ends. What cannot be written is not kept, and nobody is bothered with it.
+//!
+//! An image that is hashed as a whole when it is opened is not awaited on the disk: should the machine
+//! stop before it is there, the hash tells. Of a larger one only samples are hashed, so it is.
 
 use std::fs::{File, FileTimes, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
@@ -145,6 +148,12 @@ impl Cache {
 
     fn path_of(&self, run: &FoundRun, limits: &Limits) -> PathBuf {
         self.folder().join(format!("{}.ssc", key(run, limits)))
+    }
+
+    /// Writes as soon as there is something to write.
+    pub(crate) fn without_pause(self) -> Self {
+        self.writing.hurry.store(true, Ordering::Relaxed);
+        self
     }
 
     /// The run as it was kept; `None` when it was not, or no longer fits. Does not read the
@@ -374,6 +383,9 @@ fn write_to(path: &Path, kept: &Kept) -> io::Result<()> {
     file.write_all(MAGIC)?;
     file.write_all(&(length as u64).to_le_bytes())?;
     file.write_all(&text)?;
+    if crate::hash::is_whole(note.image_bytes) {
+        return Ok(());
+    }
     file.sync_all()
 }
 

@@ -40,6 +40,9 @@ pub struct EngineOptions {
     pub cache_dir: Option<PathBuf>,
     /// Whether imports are kept on disk and taken from there.
     pub use_cache: bool,
+    /// Whether imports are written to the disk beside the first answer; else half a second later, so
+    /// that a viewer's first answers have the machine for themselves.
+    pub keep_at_once: bool,
     /// How deep below each path traces are looked for.
     pub max_depth: usize,
     /// Bounds on what reading one file may cost.
@@ -58,6 +61,7 @@ impl EngineOptions {
             paths,
             cache_dir: None,
             use_cache: true,
+            keep_at_once: false,
             max_depth: Self::MAX_DEPTH,
             limits: Limits::default(),
             watch: true,
@@ -178,10 +182,14 @@ impl Engine {
             }
         }
         let cache_dir = options.cache_dir.clone().or_else(cache::default_dir);
-        let cache = cache_dir
-            .clone()
-            .filter(|_| options.use_cache)
-            .map(Cache::new);
+        let cache =
+            cache_dir
+                .clone()
+                .filter(|_| options.use_cache)
+                .map(|dir| match options.keep_at_once {
+                    true => Cache::new(dir).without_pause(),
+                    false => Cache::new(dir),
+                });
         let (stop, stopped) = sync_channel(0);
         let engine = Arc::new(Self {
             state: Mutex::new(State {

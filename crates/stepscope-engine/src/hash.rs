@@ -60,6 +60,11 @@ pub(crate) fn bytes(bytes: &[u8]) -> Hash {
     hash.finish()
 }
 
+/// Whether [`content`] looks at every one of so many bytes.
+pub(crate) fn is_whole(bytes: u64) -> bool {
+    bytes <= WHOLE_BYTES as u64
+}
+
 /// Hash of one file's content: the whole of a small file; length, head, tail and evenly spread
 /// pieces of a large one.
 pub(crate) fn content(file: &[u8]) -> Hash {

@@ -11,7 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use stepscope_formats::{Format, FormatError, detect, gzip};
+use stepscope_formats::gzip::{GzipProblem, GzipProblemKind};
+use stepscope_formats::{Format, FormatError, chrome, detect, gzip};
 use stepscope_model::{
     ArgSource, ArgValue, Diagnostic, Epoch, EventSink, FlowBind, InstantIn, NameId, Profile,
     ReadContext, SharedBytes, SliceColumns, SliceFlow, SliceIn, SourceId, Time, TrackId,
@@ -20,6 +21,7 @@ use stepscope_model::{
 use stepscope_store::{FactValue, FileSink, FileSpec, Trace, TraceBuilder};
 
 use crate::error::{EngineError, RunProblem};
+use crate::files::growing::Growing;
 use crate::files::{Stamp, TraceFile};
 use crate::hash::{self, Hash};
 use crate::names;
@@ -129,10 +131,11 @@ struct Part {
 }
 
 fn read_all(files: Vec<(&FoundFile, FileSink)>, context: &ReadContext) -> Vec<Part> {
-    if files.len() == 1 || context.threads < 2 {
+    let is_alone = files.len() == 1;
+    if is_alone || context.threads < 2 {
         return files
             .into_iter()
-            .map(|(file, sink)| read_one(file, sink, context))
+            .map(|(file, sink)| read_one(file, sink, context, is_alone))
             .collect();
     }
     let threads = context.threads.min(files.len());
@@ -145,7 +148,7 @@ fn read_all(files: Vec<(&FoundFile, FileSink)>, context: &ReadContext) -> Vec<Pa
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
             let Ok(mut held) = job.lock() else { continue };
             if let Some((file, sink)) = held.0.take() {
-                held.1 = Some(read_one(file, sink, context));
+                held.1 = Some(read_one(file, sink, context, false));
             }
         }
     };
@@ -166,13 +169,14 @@ fn read_all(files: Vec<(&FoundFile, FileSink)>, context: &ReadContext) -> Vec<Pa
         .collect()
 }
 
-fn read_one(found: &FoundFile, sink: FileSink, context: &ReadContext) -> Part {
+fn read_one(
+    found: &FoundFile,
+    sink: FileSink,
+    context: &ReadContext,
+    may_read_early: bool,
+) -> Part {
     let mut part = Part {
-        sink: Watched {
-            inner: sink,
-            file: None,
-            told: Told::default(),
-        },
+        sink: Watched::new(sink),
         stamp: found.stamp,
         format: None,
         hash: hash::bytes(&[]),
@@ -191,13 +195,18 @@ fn read_one(found: &FoundFile, sink: FileSink, context: &ReadContext) -> Part {
     part.hash = hash::content((*file).as_ref());
 
     let compressed = gzip::is_gzip((*file).as_ref());
+    let mut early = None;
+    if compressed && may_read_early {
+        early = read_early(&found.name, (*file).as_ref(), context, &mut part);
+    }
     let bytes: SharedBytes;
     let mut broken_gzip = None;
-    if compressed {
-        let inflated = gzip::inflate((*file).as_ref(), &context.limits, context);
+    if compressed && early.is_none() {
+        let inflated = inflated((*file).as_ref(), context);
         broken_gzip = inflated.problem;
-        if inflated.bytes.is_empty()
-            && let Some(problem) = &inflated.problem
+        bytes = inflated.bytes;
+        if (*bytes).as_ref().is_empty()
+            && let Some(problem) = &broken_gzip
         {
             let reason = problem.to_string();
             part.fail(RunProblem {
@@ -206,19 +215,16 @@ fn read_one(found: &FoundFile, sink: FileSink, context: &ReadContext) -> Part {
             });
             return part;
         }
-        bytes = Arc::new(inflated.bytes);
     } else {
         bytes = Arc::<TraceFile>::clone(&file);
     }
 
-    let all = (*bytes).as_ref();
-    let head = &all[..all.len().min(detect::PREFIX_BYTES)];
-    let outcome = detect::detect(head, &found.name).and_then(|detected| {
+    let read_whole = |part: &mut Part| {
+        let all = (*bytes).as_ref();
+        let head = &all[..all.len().min(detect::PREFIX_BYTES)];
+        let detected = detect::detect(head, &found.name)?;
         let sink = &mut part.sink;
-        detected
-            .format
-            .code()
-            .clone_into(&mut sink.inner.spec_mut().format);
+        tell_format(sink, detected.format);
         // Inflated bytes stay as they are; mapped ones can change.
         sink.file = (!compressed).then(|| Arc::clone(&file));
         if let Some(problem) = &broken_gzip {
@@ -226,7 +232,8 @@ fn read_one(found: &FoundFile, sink: FileSink, context: &ReadContext) -> Part {
         }
         stepscope_formats::read(detected.format, &bytes, context, sink)?;
         Ok(detected.format)
-    });
+    };
+    let outcome = early.unwrap_or_else(|| read_whole(&mut part));
     // From here on only arguments are read, a few at a time.
     file.release();
     match outcome {
@@ -246,6 +253,80 @@ fn read_one(found: &FoundFile, sink: FileSink, context: &ReadContext) -> Part {
         part.problems.push(changed(path));
     }
     part
+}
+
+/// Traces that are smaller when inflated are read when they are whole.
+const EARLY_FROM_BYTES: usize = 4 << 20;
+
+fn tell_format(sink: &mut Watched, format: Format) {
+    let spec = sink.inner.spec_mut();
+    format.code().clone_into(&mut spec.format);
+}
+
+/// Reads a compressed file while it is being inflated, where the format can be read so; `None` when
+/// it is to be read as a whole: nothing was poured then.
+fn read_early(
+    name: &str,
+    compressed: &[u8],
+    context: &ReadContext,
+    part: &mut Part,
+) -> Option<Result<Format, FormatError>> {
+    let room = gzip::room_for(compressed, &context.limits)?;
+    if context.threads < 2 || room < EARLY_FROM_BYTES {
+        return None;
+    }
+    let head = gzip::inflate_prefix(compressed, detect::PREFIX_BYTES);
+    let format = detect::detect(&head, name).ok()?.format;
+    if format != Format::ChromeJson {
+        return None;
+    }
+    let (text, mut writer) = Growing::with_room(room)?;
+    let before = part.sink.inner.spec_mut().clone();
+    let sink = &mut part.sink;
+    tell_format(sink, format);
+    let fill = move || {
+        let problem = gzip::inflate_into(&mut writer, compressed, &context.limits, context);
+        problem.is_none()
+    };
+    match chrome::read_arriving(&text, fill, context, sink) {
+        Ok(true) => Some(Ok(format)),
+        // Damaged or unusual: read as a whole, so that what is said of it does not depend on timing.
+        Ok(false) => {
+            part.sink = Watched::new(TraceBuilder::new().file(before));
+            None
+        }
+        Err(error) => Some(Err(error)),
+    }
+}
+
+/// A compressed file, inflated.
+pub(crate) struct InflatedFile {
+    pub(crate) bytes: SharedBytes,
+    pub(crate) problem: Option<GzipProblem>,
+}
+
+/// Inflates a whole file.
+pub(crate) fn inflated(compressed: &[u8], context: &ReadContext) -> InflatedFile {
+    let limits = &context.limits;
+    if let Some(room) = gzip::room_for(compressed, limits)
+        && room >= EARLY_FROM_BYTES
+        && let Some((text, mut writer)) = Growing::with_room(room)
+    {
+        let problem = gzip::inflate_into(&mut writer, compressed, limits, context);
+        drop(writer);
+        // What did not fit may fit into memory that moves.
+        if problem.is_none_or(|problem| problem.kind != GzipProblemKind::OutOfMemory) {
+            return InflatedFile {
+                bytes: text,
+                problem,
+            };
+        }
+    }
+    let inflated = gzip::inflate(compressed, limits, context);
+    InflatedFile {
+        bytes: Arc::new(inflated.bytes),
+        problem: inflated.problem,
+    }
 }
 
 /// What is said of a file that changed under us.
@@ -330,6 +411,16 @@ struct Watched {
     inner: FileSink,
     file: Option<Arc<TraceFile>>,
     told: Told,
+}
+
+impl Watched {
+    fn new(inner: FileSink) -> Self {
+        Self {
+            inner,
+            file: None,
+            told: Told::default(),
+        }
+    }
 }
 
 impl EventSink for Watched {

@@ -11,6 +11,7 @@ use stepscope_model::{
 };
 
 use crate::files::{Stamp, TraceFile};
+use crate::open;
 
 /// A file is looked at again when the last look is older than this.
 const LOOK_AGAIN_MS: i64 = 100;
@@ -117,8 +118,7 @@ impl LazySource {
         let context = ReadContext::new(self.spec.limits);
         let unreadable = |_| ArgError::SourceChanged;
         if gzip::is_gzip((*file).as_ref()) {
-            let inflated = gzip::inflate((*file).as_ref(), &self.spec.limits, &context);
-            let bytes: SharedBytes = Arc::new(inflated.bytes);
+            let bytes = open::inflated((*file).as_ref(), &context).bytes;
             return stepscope_formats::arg_source(self.spec.format, &bytes, &context)
                 .map_err(unreadable);
         }

@@ -138,9 +138,73 @@ pub fn is_gzip(prefix: &[u8]) -> bool {
 ///
 /// Progress is counted in compressed bytes.
 pub fn inflate(compressed: &[u8], limits: &Limits, context: &ReadContext) -> Inflated {
+    let mut bytes = Vec::new();
+    if let Some(room) = room_for(compressed, limits) {
+        // If there is not so much memory, growing in small steps may still go far enough.
+        let _ = bytes.try_reserve_exact(room);
+    }
+    let problem = inflate_into(&mut bytes, compressed, limits, context);
+    bytes.shrink_to_fit();
+    Inflated { bytes, problem }
+}
+
+/// Room in which what comes out can be expected to fit: the size at the end of the stream, believed
+/// up to 64 times the compressed size and up to the limit, and what a last step may need.
+pub fn room_for(compressed: &[u8], limits: &Limits) -> Option<usize> {
+    let size = compressed.last_chunk::<4>()?;
+    let claimed = u64::from(u32::from_le_bytes(*size));
+    let believed = claimed
+        .min((compressed.len() as u64).saturating_mul(HINT_RATIO))
+        .min(limits.max_inflated_bytes);
+    usize::try_from(believed).ok()?.checked_add(ROOM_BYTES)
+}
+
+/// Where inflated bytes go.
+pub trait Target {
+    /// How many bytes there are.
+    fn len(&self) -> usize;
+
+    /// Whether there is nothing yet.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Shows at most `most` bytes of room behind them, and at least one, to `fill`, which says how
+    /// many at their beginning hold content now. Gives these; `None` when there is no room.
+    fn put(&mut self, most: usize, fill: impl FnOnce(&mut [u8]) -> usize) -> Option<&[u8]>;
+}
+
+impl Target for Vec<u8> {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn put(&mut self, most: usize, fill: impl FnOnce(&mut [u8]) -> usize) -> Option<&[u8]> {
+        let begin = self.len();
+        if self.capacity() - begin < most
+            && self.try_reserve_exact((begin / 4).max(most)).is_err()
+            && self.try_reserve_exact(most).is_err()
+        {
+            return None;
+        }
+        // Only the room is cleared: the library's own way of appending to a vector clears all of its
+        // spare capacity at every call.
+        self.resize(begin + most, 0);
+        let count = fill(self.get_mut(begin..).unwrap_or_default());
+        self.truncate(begin.saturating_add(count));
+        self.get(begin..)
+    }
+}
+
+/// Inflates as [`inflate`] does, behind what `target` holds; the first problem.
+pub fn inflate_into<T: Target>(
+    target: &mut T,
+    compressed: &[u8],
+    limits: &Limits,
+    context: &ReadContext,
+) -> Option<GzipProblem> {
     let bound = usize::try_from(limits.max_inflated_bytes).unwrap_or(usize::MAX - 1);
-    let mut state = Inflater::new(compressed, bound.min(usize::MAX - 1));
-    state.reserve_hint();
+    let mut state = Inflater::new(compressed, bound.min(usize::MAX - 1), target);
     let outcome = state.run(|from, to, out_bytes| {
         if context.advance((to - from) as u64).is_err() {
             return Err(GzipProblemKind::Cancelled);
@@ -156,44 +220,40 @@ pub fn inflate(compressed: &[u8], limits: &Limits, context: &ReadContext) -> Inf
         Ok(()) => None,
     };
     // An early wrong checksum is what the user should hear of; what stopped the reading counts more.
-    let problem = match (problem, state.earlier) {
+    match (problem, state.earlier) {
         (Some(now), Some(earlier)) if !now.is_limit() => Some(earlier),
         (now, earlier) => now.or(earlier),
-    };
-    state.out.shrink_to_fit();
-    Inflated {
-        bytes: state.out,
-        problem,
     }
 }
 
 /// Inflates at most the first `most` bytes, for looking at a file's format. Damage only makes the
 /// result shorter.
 pub fn inflate_prefix(compressed: &[u8], most: usize) -> Vec<u8> {
-    let mut state = Inflater::new(compressed, most.min(usize::MAX - 1));
+    let mut out = Vec::new();
+    let mut state = Inflater::new(compressed, most.min(usize::MAX - 1), &mut out);
     // The end is found by a limit or by damage: neither matters to somebody who looks.
     let _ = state.run(|_, _, _| Ok(()));
-    state.out
+    out
 }
 
 /// One pass over the members of a stream.
-struct Inflater<'a> {
+struct Inflater<'a, T> {
     compressed: &'a [u8],
     /// Next compressed byte.
     at: usize,
-    out: Vec<u8>,
+    out: &'a mut T,
     /// Most bytes that may come out.
     bound: usize,
     /// A problem that did not stop the inflating.
     earlier: Option<GzipProblem>,
 }
 
-impl<'a> Inflater<'a> {
-    fn new(compressed: &'a [u8], bound: usize) -> Self {
+impl<'a, T: Target> Inflater<'a, T> {
+    fn new(compressed: &'a [u8], bound: usize, out: &'a mut T) -> Self {
         Self {
             compressed,
             at: 0,
-            out: Vec::new(),
+            out,
             bound,
             earlier: None,
         }
@@ -205,22 +265,6 @@ impl<'a> Inflater<'a> {
             offset: self.at as u64,
             inflated_bytes: self.out.len() as u64,
         }
-    }
-
-    /// Takes the size at the end of the stream as a hint; without it the buffer just grows.
-    fn reserve_hint(&mut self) {
-        let Some(size) = self.compressed.last_chunk::<4>() else {
-            return;
-        };
-        let claimed = u64::from(u32::from_le_bytes(*size));
-        let believed = claimed.min((self.compressed.len() as u64).saturating_mul(HINT_RATIO));
-        let Ok(believed) = usize::try_from(believed) else {
-            return;
-        };
-        // If there is not so much memory, growing in small steps may still go far enough.
-        let _ = self
-            .out
-            .try_reserve_exact(believed.min(self.bound).saturating_add(ROOM_BYTES));
     }
 
     /// Inflates member after member. `step` hears of each step: first compressed byte, first byte
@@ -253,20 +297,27 @@ impl<'a> Inflater<'a> {
         let mut sum = Crc::new();
         let member_start = self.out.len();
         loop {
-            let room = self.make_room()?;
             let from = self.at;
             let until = self.compressed.len().min(from.saturating_add(STEP_BYTES));
             let input = self.compressed.get(from..until).unwrap_or_default();
             let out_before = self.out.len();
-            let (taken, status) = step_into(inflate, input, &mut self.out, room);
+            let left = self.bound.saturating_sub(out_before);
+            // One byte past the bound is allowed, so that a stream of exactly that size can reach its
+            // end.
+            let room = ROOM_BYTES.min(left + 1);
+            let mut stepped = (0, 0, Ok(Status::Ok));
+            let put = self.out.put(room, |room| {
+                stepped = step_to(inflate, input, room);
+                stepped.1.min(left)
+            });
+            sum.update(put.ok_or(GzipProblemKind::OutOfMemory)?);
+            let (taken, given, status) = stepped;
             self.at += taken;
-            if self.out.len() > self.bound {
-                self.out.truncate(self.bound);
+            if given > left {
                 return Err(GzipProblemKind::TooLarge {
                     limit: self.bound as u64,
                 });
             }
-            sum.update(self.out.get(out_before..).unwrap_or_default());
             match status {
                 Err(_) => return Err(GzipProblemKind::BadData),
                 Ok(Status::StreamEnd) => {
@@ -312,45 +363,36 @@ impl<'a> Inflater<'a> {
         self.at += 8;
         Ok(())
     }
+}
 
-    /// Sees to room for a step, and says how much that is. One byte past the bound is allowed, so
-    /// that a stream of exactly that size can reach its end.
-    fn make_room(&mut self) -> Result<usize, GzipProblemKind> {
-        let most = (self.bound + 1).saturating_sub(self.out.len());
-        let room = ROOM_BYTES.min(most);
-        if self.out.capacity() - self.out.len() >= room {
-            return Ok(room);
-        }
-        let wanted = (self.out.len() / 4).max(room).min(most);
-        let reserved =
-            self.out.try_reserve_exact(wanted).is_ok() || self.out.try_reserve_exact(room).is_ok();
-        if reserved {
-            Ok(room)
-        } else {
-            Err(GzipProblemKind::OutOfMemory)
-        }
-    }
+/// Inflates into `room`. Gives the bytes taken and those that came out.
+fn step_to(
+    inflate: &mut Decompress,
+    input: &[u8],
+    room: &mut [u8],
+) -> (usize, usize, Result<Status, DecompressError>) {
+    let (in_before, out_before) = (inflate.total_in(), inflate.total_out());
+    let status = inflate.decompress(input, room, FlushDecompress::None);
+    let since = |now: u64, before: u64| usize::try_from(now - before).unwrap_or(0);
+    let taken = since(inflate.total_in(), in_before);
+    let given = since(inflate.total_out(), out_before);
+    (taken, given, status)
 }
 
 /// Inflates into at most `room` bytes behind what `out` holds. Gives the bytes taken.
-///
-/// Only the room is cleared beforehand: the library's own way of appending to a vector clears all
-/// of its spare capacity at every call.
 pub(crate) fn step_into(
     inflate: &mut Decompress,
     input: &[u8],
     out: &mut Vec<u8>,
     room: usize,
 ) -> (usize, Result<Status, DecompressError>) {
-    let (in_before, out_before) = (inflate.total_in(), inflate.total_out());
-    let begin = out.len();
-    out.resize(begin + room, 0);
-    let target = out.get_mut(begin..).unwrap_or_default();
-    let status = inflate.decompress(input, target, FlushDecompress::None);
-    let given = usize::try_from(inflate.total_out() - out_before).unwrap_or(0);
-    out.truncate(begin + given);
-    let taken = usize::try_from(inflate.total_in() - in_before).unwrap_or(0);
-    (taken, status)
+    let mut stepped = (0, 0, Ok(Status::Ok));
+    // Without room nothing is taken and nothing given: the caller sees that it is stuck.
+    let _ = out.put(room, |room| {
+        stepped = step_to(inflate, input, room);
+        stepped.1
+    });
+    (stepped.0, stepped.2)
 }
 
 /// Length of the member header at the start of `bytes`.
@@ -490,9 +532,7 @@ mod tests {
         let mut file = gz(&content);
         let end = file.len();
         file[end - 4..].fill(0xff);
-        let mut state = Inflater::new(&file, usize::MAX - 1);
-        state.reserve_hint();
-        assert!(state.out.capacity() < 1 << 20);
+        assert!(room_for(&file, &Limits::default()).unwrap() < 1 << 20);
         assert_eq!(
             read(&file).problem.unwrap().kind,
             GzipProblemKind::WrongSize

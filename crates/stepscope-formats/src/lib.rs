@@ -6,6 +6,7 @@
 //!
 //! Reading order: [`detect`] (which format is it?), [`gzip`], then one folder per format.
 
+pub mod arriving;
 pub mod detect;
 mod error;
 pub mod gzip;

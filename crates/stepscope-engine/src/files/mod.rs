@@ -11,6 +11,7 @@
 //! Only regular files are opened. A named pipe would wait for a writer, a device has side effects
 //! and a directory has no bytes: each is refused in one sentence.
 
+pub(crate) mod growing;
 #[cfg(unix)]
 mod guard;
 

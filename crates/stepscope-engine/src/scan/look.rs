@@ -16,7 +16,7 @@ pub(super) const SNIFF_BYTES: usize = 64 << 10;
 /// common with traces; a list of runs must not fill with it. (Named by the user, such a file is
 /// opened all the same.)
 pub(super) fn has_events(path: &Path) -> bool {
-    let contains = |head: &[u8], word: &[u8]| head.windows(word.len()).any(|part| part == word);
+    let contains = |head: &[u8], word: &[u8]| memchr::memmem::find(head, word).is_some();
     [SNIFF_BYTES, detect::PREFIX_BYTES].into_iter().any(|most| {
         head_of(path, most).is_ok_and(|head| {
             let is_list = head.trim_ascii_start().first() == Some(&b'[');

@@ -67,6 +67,8 @@ pub(super) enum Ended {
     CutBetween(usize),
     /// Nothing more can be made sense of from here.
     Lost(usize),
+    /// The element here needs to be looked at when the text is whole; nothing was taken of it.
+    Unclear(usize),
 }
 
 /// What a part left behind, besides what is in the sink.
@@ -110,6 +112,8 @@ pub(super) struct Pourer<'a, S: EventSink> {
     last_thread: Option<(Span, Span, usize)>,
     key: String,
     search_budget: usize,
+    /// Whether there may be more text than the plan has.
+    is_growing: bool,
 }
 
 impl<'a, S: EventSink> Pourer<'a, S> {
@@ -123,13 +127,24 @@ impl<'a, S: EventSink> Pourer<'a, S> {
             poured: Poured::default(),
             last_thread: None,
             key: String::new(),
-            search_budget: (256 << 20) + plan.bytes.len().saturating_mul(8),
+            search_budget: search_budget(plan.bytes),
+            is_growing: false,
         }
+    }
+
+    /// The text is longer now; what was there before is the same. While it `is_growing`, an element
+    /// that is not plainly whole is left alone.
+    pub(super) fn see(&mut self, bytes: &'a [u8], is_growing: bool) {
+        self.plan.bytes = bytes;
+        self.names.see(bytes);
+        self.categories.see(bytes);
+        self.search_budget = search_budget(bytes);
+        self.is_growing = is_growing;
     }
 
     /// Reads elements from `from` until one begins at or behind `limit`.
     pub(super) fn run(&mut self, from: usize, limit: usize) -> Result<Ended, Cancelled> {
-        let bytes = self.plan.bytes;
+        let bytes: &'a [u8] = self.plan.bytes;
         let mut at = from;
         let mut told = from;
         let mut entry = Entry::default();
@@ -142,32 +157,37 @@ impl<'a, S: EventSink> Pourer<'a, S> {
                 self.plan.context.advance((at - told) as u64)?;
                 told = at;
             }
-            let next = if bytes.get(at) == Some(&b'{') {
-                event::read_entry(bytes, at, &mut entry).map(|()| {
+            let is_object = bytes.get(at) == Some(&b'{');
+            let end = if is_object {
+                event::read_entry(bytes, at, &mut entry).map(|()| entry.end)
+            } else {
+                scan::value(bytes, at).map(|(_, end)| end)
+            };
+            let next = end.and_then(|end| next_element(bytes, end));
+            if self.is_growing && next.is_err() {
+                self.plan.context.advance((at - told) as u64)?;
+                return Ok(Ended::Unclear(at));
+            }
+            if end.is_ok() {
+                if is_object {
                     self.poured.entries += 1;
                     self.take(&entry);
-                    entry.end
-                })
-            } else {
-                scan::value(bytes, at).map(|(_, end)| {
+                } else {
                     self.poured.tally.note(Note::NotObject, at);
-                    end
-                })
+                }
+            }
+            let stop = match next {
+                Ok(Next::Element(next)) => {
+                    at = next;
+                    continue;
+                }
+                Ok(Next::Closed(end)) => {
+                    self.plan.context.advance((end - told) as u64)?;
+                    return Ok(Ended::Closed(end));
+                }
+                Err(stop) => stop,
             };
-            let (stop, after) = match next {
-                Err(stop) => (stop, None),
-                Ok(end) => match next_element(bytes, end) {
-                    Ok(Next::Element(next)) => {
-                        at = next;
-                        continue;
-                    }
-                    Ok(Next::Closed(end)) => {
-                        self.plan.context.advance((end - told) as u64)?;
-                        return Ok(Ended::Closed(end));
-                    }
-                    Err(stop) => (stop, Some(end)),
-                },
-            };
+            let after = end.ok();
             if let (Stop::End, Some(end)) = (stop, after) {
                 return Ok(Ended::CutBetween(end));
             }
@@ -591,6 +611,11 @@ impl<'a, S: EventSink> Pourer<'a, S> {
             }
         }
     }
+}
+
+/// Bytes that may be looked at in vain while whole entries are looked for in damaged text.
+const fn search_budget(bytes: &[u8]) -> usize {
+    (256 << 20) + bytes.len().saturating_mul(8)
 }
 
 /// The text of a `pid` or `tid`: numbers as they stand, strings unescaped, `None` for a missing

@@ -40,25 +40,45 @@ pub(super) fn read<S: EventSink>(
     sink: &mut S,
 ) -> Result<(), FormatError> {
     let bytes: &[u8] = (**shared).as_ref();
-    let mut outline = Outline::open(bytes)?;
-    let first_list = outline.list;
+    let outline = Outline::open(bytes)?;
     let origin = Origin::find(bytes, &outline);
-    sink.epoch(origin.epoch);
     let source = Source::new(shared);
-    let source_id = sink.source(source.clone());
     let plan = Plan {
         bytes,
         context,
-        origin_ps: i128::from(origin.epoch.origin_ns) * 1_000,
-        source: source_id,
+        origin_ps: origin.ps(),
+        source: sink.source(source.clone()),
         steps: steps_of(bytes, &outline.top),
     };
+    read_from(plan, sink, outline, origin, &source, Vec::new())
+}
+
+/// Reads a file whose outline is known; of the first list, some parts may have been read.
+pub(super) fn read_from<S: EventSink>(
+    plan: Plan<'_>,
+    sink: &mut S,
+    mut outline: Outline,
+    origin: Origin,
+    source: &Source,
+    parts: Vec<Part<S>>,
+) -> Result<(), FormatError> {
+    let (bytes, context) = (plan.bytes, plan.context);
+    let first_list = outline.list;
+    sink.epoch(origin.epoch);
     context.advance(first_list.min(bytes.len()) as u64)?;
 
     let mut poured = Poured::default();
     let mut list = Some(first_list);
+    let mut parts = Some(parts).filter(|parts| !parts.is_empty());
     while let Some(at) = list {
-        let (part, ended) = pour_list(plan, sink, at)?;
+        let known = match parts.take() {
+            Some(parts) => chain(plan, sink, at, parts)?,
+            None => None,
+        };
+        let (part, ended) = match known {
+            Some(done) => done,
+            None => pour_list(plan, sink, at)?,
+        };
         poured.append(sink, part);
         list = outline.go_on(bytes, ended, &mut poured);
     }
@@ -74,11 +94,11 @@ pub(super) fn read<S: EventSink>(
             offset: first_list as u64,
         });
     }
-    finish(plan, sink, &outline, &origin, poured, &source);
+    finish(plan, sink, &outline, &origin, poured, source);
     Ok(())
 }
 
-fn steps_of(bytes: &[u8], top: &TopLevel) -> Steps {
+pub(super) fn steps_of(bytes: &[u8], top: &TopLevel) -> Steps {
     if own::is_ours(bytes, top) {
         Steps::OwnOnly
     } else if torch::is_torch(bytes, top) {
@@ -96,7 +116,7 @@ pub(super) fn ends_of(shared: &SharedBytes) -> Result<Vec<(u64, u64)>, FormatErr
     let plan = Plan {
         bytes,
         context: &context,
-        origin_ps: i128::from(Origin::find(bytes, &outline).epoch.origin_ns) * 1_000,
+        origin_ps: Origin::find(bytes, &outline).ps(),
         source: SourceId(0),
         steps: Steps::OwnOnly,
     };
@@ -112,17 +132,17 @@ pub(super) fn ends_of(shared: &SharedBytes) -> Result<Vec<(u64, u64)>, FormatErr
 }
 
 /// What is known of a file before and after its list of events.
-struct Outline {
+pub(super) struct Outline {
     /// Members of the outermost object, except lists of events.
-    top: TopLevel,
+    pub(super) top: TopLevel,
     /// First byte behind the opening bracket of the list.
-    list: usize,
+    pub(super) list: usize,
     /// Whether the file is a bare list.
     is_bare: bool,
     /// Said of a text that ends early.
     cut: Option<(Cut, usize)>,
     /// Where the members before the list are no JSON; the list was then found by its name.
-    damaged_head: Option<usize>,
+    pub(super) damaged_head: Option<usize>,
 }
 
 /// What comes after members of the outermost object.
@@ -149,7 +169,7 @@ fn malformed(reason: &str, offset: usize) -> FormatError {
 }
 
 impl Outline {
-    fn open(bytes: &[u8]) -> Result<Self, FormatError> {
+    pub(super) fn open(bytes: &[u8]) -> Result<Self, FormatError> {
         let text = match bytes {
             [0xef, 0xbb, 0xbf, ..] => 3,
             [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [b'{' | b'[', 0, ..] | [0, b'{' | b'[', ..] => {
@@ -254,7 +274,7 @@ impl Outline {
                 }
                 return None;
             }
-            Ended::Lost(_) => return None,
+            Ended::Lost(_) | Ended::Unclear(_) => return None,
         };
         if self.is_bare {
             note_rest(bytes, behind, poured);
@@ -319,12 +339,17 @@ fn list_by_name(bytes: &[u8], from: usize) -> Option<usize> {
 }
 
 /// What `Time::ZERO` stands for.
-struct Origin {
-    epoch: Epoch,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    pub(super) epoch: Epoch,
 }
 
 impl Origin {
-    fn find(bytes: &[u8], outline: &Outline) -> Self {
+    pub(super) fn ps(self) -> i128 {
+        i128::from(self.epoch.origin_ns) * 1_000
+    }
+
+    pub(super) fn find(bytes: &[u8], outline: &Outline) -> Self {
         if let Some(epoch) = own::epoch(bytes, &outline.top) {
             return Self { epoch };
         }
@@ -452,11 +477,33 @@ fn pour_list<S: EventSink>(
 }
 
 /// One part that was read into a fork.
-struct Part<S> {
-    from: usize,
-    fork: S,
-    poured: Poured,
-    ended: Ended,
+pub(super) struct Part<S> {
+    pub(super) from: usize,
+    /// The next part was begun here.
+    pub(super) limit: usize,
+    pub(super) fork: S,
+    pub(super) poured: Poured,
+    pub(super) ended: Ended,
+}
+
+impl<S: EventSink> Part<S> {
+    /// Reads elements from `from` until one begins at or behind `limit`.
+    pub(super) fn read(
+        plan: Plan<'_>,
+        (from, limit): (usize, usize),
+        mut fork: S,
+    ) -> Result<Self, Cancelled> {
+        let mut pourer = Pourer::new(plan, &mut fork);
+        let ended = pourer.run(from, limit)?;
+        let poured = pourer.poured;
+        Ok(Self {
+            from,
+            limit,
+            fork,
+            poured,
+            ended,
+        })
+    }
 }
 
 /// Reads parts in parallel; `None` if the result would depend on where the parts begin.
@@ -476,18 +523,6 @@ fn pour_parts<S: EventSink>(
     }
     let limits = starts.iter().skip(1).copied().chain([usize::MAX]);
     let jobs: Vec<_> = starts.iter().copied().zip(limits).collect();
-    let read_part = |(from, limit): (usize, usize), mut fork: S| {
-        let mut part = Pourer::new(plan, &mut fork);
-        let ended = part.run(from, limit)?;
-        let poured = part.poured;
-        Ok(Part {
-            from,
-            fork,
-            poured,
-            ended,
-        })
-    };
-    let read_part = &read_part;
     let results: Vec<Result<Part<S>, Cancelled>> = std::thread::scope(|scope| {
         let running: Vec<_> = jobs
             .iter()
@@ -496,7 +531,7 @@ fn pour_parts<S: EventSink>(
                 let job = *job;
                 std::thread::Builder::new()
                     .name("chrome-reader".to_owned())
-                    .spawn_scoped(scope, move || read_part(job, fork))
+                    .spawn_scoped(scope, move || Part::read(plan, job, fork))
             })
             .collect();
         running
@@ -507,28 +542,40 @@ fn pour_parts<S: EventSink>(
                     Ok(Ok(result)) => result,
                     Ok(Err(panic)) => std::panic::resume_unwind(panic),
                     // No thread to be had: this one does it.
-                    Err(_no_thread) => read_part(*job, sink.fork()),
+                    Err(_no_thread) => Part::read(plan, *job, sink.fork()),
                 },
             )
             .collect()
     });
 
-    // Only a chain of parts that begin where the one before ended is a reading of this text.
+    let parts = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+    chain(plan, sink, at, parts)
+}
+
+/// Puts together what was read in parts, the first of them from `at`: only a chain of parts that
+/// begin where the one before ended is a reading of this text. A part that does not is read again;
+/// `None` if the result would depend on where the parts begin.
+fn chain<S: EventSink>(
+    plan: Plan<'_>,
+    sink: &mut S,
+    at: usize,
+    parts: Vec<Part<S>>,
+) -> Result<Option<(Poured, Ended)>, Cancelled> {
     let mut chain: Vec<Part<S>> = Vec::new();
     let mut ended = Ended::Handed(at);
-    for (result, (_, limit)) in results.into_iter().zip(&jobs) {
+    for part in parts {
         let Ended::Handed(expected) = ended else {
             break;
         };
-        if expected >= *limit {
+        let limit = part.limit;
+        if expected >= limit {
             continue;
         }
-        let part = result?;
         let part = if part.from == expected {
             part
         } else {
             drop(part);
-            read_part((expected, *limit), sink.fork())?
+            Part::read(plan, (expected, limit), sink.fork())?
         };
         ended = part.ended;
         chain.push(part);

@@ -1,5 +1,6 @@
 //! Chrome JSON: real files against their reference figures, broken files, properties.
 
+mod arriving;
 mod broken;
 mod phases;
 mod random;
