@@ -182,14 +182,14 @@ impl Engine {
             }
         }
         let cache_dir = options.cache_dir.clone().or_else(cache::default_dir);
-        let cache =
-            cache_dir
-                .clone()
-                .filter(|_| options.use_cache)
-                .map(|dir| match options.keep_at_once {
-                    true => Cache::new(dir).without_pause(),
-                    false => Cache::new(dir),
-                });
+        let cache = cache_dir.clone().filter(|_| options.use_cache).map(|dir| {
+            let cache = Cache::new(dir);
+            if options.keep_at_once {
+                cache.without_pause()
+            } else {
+                cache
+            }
+        });
         let (stop, stopped) = sync_channel(0);
         let engine = Arc::new(Self {
             state: Mutex::new(State {

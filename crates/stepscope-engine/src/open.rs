@@ -9,7 +9,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use stepscope_formats::gzip::{GzipProblem, GzipProblemKind};
 use stepscope_formats::{Format, FormatError, chrome, detect, gzip};
@@ -195,13 +195,19 @@ fn read_one(
     part.hash = hash::content((*file).as_ref());
 
     let compressed = gzip::is_gzip((*file).as_ref());
-    let mut early = None;
+    let mut early = Early::None;
     if compressed && may_read_early {
         early = read_early(&found.name, (*file).as_ref(), context, &mut part);
     }
+    let mut outcome = None;
     let bytes: SharedBytes;
     let mut broken_gzip = None;
-    if compressed && early.is_none() {
+    if let Early::Read(read) = early {
+        outcome = Some(read);
+        bytes = Arc::<TraceFile>::clone(&file);
+    } else if let Early::Inflated(text) = early {
+        bytes = text;
+    } else if compressed {
         let inflated = inflated((*file).as_ref(), context);
         broken_gzip = inflated.problem;
         bytes = inflated.bytes;
@@ -233,7 +239,7 @@ fn read_one(
         stepscope_formats::read(detected.format, &bytes, context, sink)?;
         Ok(detected.format)
     };
-    let outcome = early.unwrap_or_else(|| read_whole(&mut part));
+    let outcome = outcome.unwrap_or_else(|| read_whole(&mut part));
     // From here on only arguments are read, a few at a time.
     file.release();
     match outcome {
@@ -263,39 +269,51 @@ fn tell_format(sink: &mut Watched, format: Format) {
     format.code().clone_into(&mut spec.format);
 }
 
-/// Reads a compressed file while it is being inflated, where the format can be read so; `None` when
-/// it is to be read as a whole: nothing was poured then.
-fn read_early(
-    name: &str,
-    compressed: &[u8],
-    context: &ReadContext,
-    part: &mut Part,
-) -> Option<Result<Format, FormatError>> {
-    let room = gzip::room_for(compressed, &context.limits)?;
+/// What came of reading a file while it was being inflated.
+enum Early {
+    /// Nothing: it is to be inflated and read.
+    None,
+    /// It is whole and to be read.
+    Inflated(SharedBytes),
+    /// It was read.
+    Read(Result<Format, FormatError>),
+}
+
+/// Reads a compressed file while it is being inflated, where the format can be read so. Unless it was
+/// read, nothing was poured.
+fn read_early(name: &str, compressed: &[u8], context: &ReadContext, part: &mut Part) -> Early {
+    let room = gzip::room_for(compressed, &context.limits).unwrap_or(0);
     if context.threads < 2 || room < EARLY_FROM_BYTES {
-        return None;
+        return Early::None;
     }
     let head = gzip::inflate_prefix(compressed, detect::PREFIX_BYTES);
-    let format = detect::detect(&head, name).ok()?.format;
-    if format != Format::ChromeJson {
-        return None;
-    }
-    let (text, mut writer) = Growing::with_room(room)?;
+    let format = detect::detect(&head, name).map(|detected| detected.format);
+    let (Ok(Format::ChromeJson), Some((text, mut writer))) = (format, Growing::with_room(room))
+    else {
+        return Early::None;
+    };
     let before = part.sink.inner.spec_mut().clone();
     let sink = &mut part.sink;
-    tell_format(sink, format);
-    let fill = move || {
+    tell_format(sink, Format::ChromeJson);
+    let is_whole = AtomicBool::new(false);
+    let fill = || {
         let problem = gzip::inflate_into(&mut writer, compressed, &context.limits, context);
+        drop(writer);
+        is_whole.store(problem.is_none(), Ordering::Relaxed);
         problem.is_none()
     };
     match chrome::read_arriving(&text, fill, context, sink) {
-        Ok(true) => Some(Ok(format)),
+        Ok(true) => Early::Read(Ok(Format::ChromeJson)),
         // Damaged or unusual: read as a whole, so that what is said of it does not depend on timing.
         Ok(false) => {
             part.sink = Watched::new(TraceBuilder::new().file(before));
-            None
+            if is_whole.load(Ordering::Relaxed) {
+                Early::Inflated(text)
+            } else {
+                Early::None
+            }
         }
-        Err(error) => Some(Err(error)),
+        Err(error) => Early::Read(Err(error)),
     }
 }
 

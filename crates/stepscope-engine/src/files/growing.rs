@@ -122,7 +122,8 @@ mod tests {
     #[test]
     fn readers_see_what_was_put_and_hear_the_end() {
         let (text, mut writer) = Growing::with_room(1 << 20).unwrap();
-        let reader = std::thread::spawn(move || {
+        let reader = std::thread::Builder::new().name("reader".to_owned());
+        let reader = reader.spawn(move || {
             let mut seen = 0;
             while text.wait_beyond(seen) {
                 let bytes: &[u8] = (*text).as_ref();
@@ -136,7 +137,7 @@ mod tests {
             assert!(put(&mut writer, &[7; 1_000]));
         }
         drop(writer);
-        assert_eq!(reader.join().unwrap(), 1_000_000);
+        assert_eq!(reader.unwrap().join().unwrap(), 1_000_000);
     }
 
     #[test]

@@ -55,6 +55,101 @@ fn options(logs: &Path, home: &Path) -> EngineOptions {
     }
 }
 
+/// Compresses as `gzip` does.
+fn gzipped(text: &str) -> Vec<u8> {
+    use std::io::Write as _;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(4));
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// What a run of one file is, and what is said of it.
+fn told(folder: &Path, name: &str, content: &[u8]) -> String {
+    let logs = folder.join(name.replace('.', "_"));
+    std::fs::create_dir_all(&logs).unwrap();
+    std::fs::write(logs.join(name), content).unwrap();
+    let mut options = options(&logs, folder);
+    options.use_cache = false;
+    let engine = Engine::new(options).unwrap();
+    let run = engine.open(&engine.runs()[0].id).unwrap();
+    let last = EventId(u32::try_from(run.trace.slice_count()).unwrap() - 1);
+    let mut args = Vec::new();
+    run.trace
+        .args(last, &mut |key, value| {
+            args.push(format!("{key} {value:?}"));
+        })
+        .unwrap();
+    let said: Vec<_> = run
+        .trace
+        .diagnostics()
+        .iter()
+        .map(|one| (one.what, one.count))
+        .collect();
+    let problems = run.problems.iter().map(|problem| problem.reason.clone());
+    format!(
+        "{} slices, {:?}, {args:?}, {said:?}, {:?}",
+        run.trace.slice_count(),
+        run.trace.span(),
+        problems.collect::<Vec<_>>()
+    )
+}
+
+#[test]
+fn a_compressed_trace_is_what_the_same_trace_is_uncompressed() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = trace(90_000, "forward").replacen("\"ts\":0", "\"ts\":1.5", 1);
+    assert!(text.len() > 5 << 20);
+    let plain = told(dir.path(), "plain.trace.json", text.as_bytes());
+    assert!(plain.starts_with("90000 slices"), "{plain}");
+    let whole = gzipped(&text);
+    assert_eq!(told(dir.path(), "whole.trace.json.gz", &whole), plain);
+
+    // A text that begins at zero is read when it is whole.
+    let zero = trace(90_000, "forward");
+    let plain = told(dir.path(), "zero.trace.json", zero.as_bytes());
+    assert_eq!(
+        told(dir.path(), "zero_z.trace.json.gz", &gzipped(&zero)),
+        plain
+    );
+
+    // A text that is cut inside a sound stream.
+    let cut = &text[..text.len() - 1_000];
+    let plain = told(dir.path(), "cut.trace.json", cut.as_bytes());
+    assert!(plain.contains("Truncated"), "{plain}");
+    assert_eq!(
+        told(dir.path(), "cut_z.trace.json.gz", &gzipped(cut)),
+        plain
+    );
+
+    // A stream that is cut still shows its beginning; its last bytes claim some size.
+    let mut broken = whole[..whole.len() * 3 / 4].to_vec();
+    broken.extend((6_u32 << 20).to_le_bytes());
+    let found = told(dir.path(), "broken.trace.json.gz", &broken);
+    assert!(
+        found.contains("gzip") && found.contains("BadCompression"),
+        "{found}"
+    );
+    let slices: u32 = found.split(' ').next().unwrap().parse().unwrap();
+    assert!((50_000..90_000).contains(&slices), "{found}");
+
+    // A wrong checksum is said, and everything is kept.
+    let mut wrong = whole.clone();
+    let end = wrong.len();
+    wrong[end - 8] ^= 1;
+    let found = told(dir.path(), "wrong.trace.json.gz", &wrong);
+    assert!(found.contains("wrong gzip checksum"), "{found}");
+    assert!(found.starts_with("90000 slices"), "{found}");
+
+    // One that claims less than it holds is inflated all the same.
+    let mut less = whole;
+    less[end - 4..].copy_from_slice(&(5_u32 << 20).to_le_bytes());
+    let found = told(dir.path(), "less.trace.json.gz", &less);
+    assert!(
+        found.contains("wrong gzip size") && found.starts_with("90000 slices"),
+        "{found}"
+    );
+}
+
 fn first_arg(run: &stepscope_engine::Run) -> Result<Option<i64>, ArgError> {
     let mut found = None;
     run.trace.args(EventId(0), &mut |_, value| {

@@ -69,12 +69,12 @@ impl Head {
 
 /// Where events of one file go.
 #[derive(Clone, Copy)]
-struct Into<'a> {
+struct Early<'a> {
     context: &'a ReadContext,
     source: SourceId,
 }
 
-impl<'a> Into<'a> {
+impl<'a> Early<'a> {
     fn plan(self, bytes: &'a [u8], head: Head) -> Plan<'a> {
         Plan {
             bytes,
@@ -97,7 +97,7 @@ pub(super) fn read<S: EventSink, T: Arriving + 'static>(
 ) -> Result<bool, FormatError> {
     let shared: SharedBytes = Arc::<T>::clone(text);
     let source = Source::new(&shared);
-    let into = Into {
+    let into = Early {
         context,
         source: sink.source(source.clone()),
     };
@@ -177,14 +177,14 @@ fn split(bytes: &[u8], place: usize) -> usize {
 /// Reads behind the filling thread; `None` when the text does not become whole.
 fn pour_behind<S: EventSink>(
     text: &dyn Arriving,
-    into: Into<'_>,
+    into: Early<'_>,
     head: Head,
     place: &AtomicUsize,
     said: &Receiver<usize>,
     mut fork: S,
 ) -> Result<Option<Part<S>>, Cancelled> {
     let bytes: &[u8] = text.as_ref();
-    let mut pourer = Pourer::new(into.plan(bytes, head), &mut fork);
+    let mut behind = Pourer::new(into.plan(bytes, head), &mut fork);
     let mut at = head.list;
     let early = loop {
         place.store(at, Ordering::Relaxed);
@@ -192,9 +192,9 @@ fn pour_behind<S: EventSink>(
             break None;
         }
         let bytes: &[u8] = text.as_ref();
-        pourer.see(bytes, true);
+        behind.see(bytes, true);
         let limit = (bytes.len() - MARGIN_BYTES).min(at + GRAIN_BYTES);
-        match pourer.run(at, limit)? {
+        match behind.run(at, limit)? {
             Ended::Handed(next) => at = next,
             Ended::Unclear(next) => {
                 at = next;
@@ -213,12 +213,12 @@ fn pour_behind<S: EventSink>(
     } else {
         usize::MAX
     };
-    pourer.see(bytes, false);
+    behind.see(bytes, false);
     let ended = match early {
         Some(ended) => ended,
-        None => pourer.run(at, limit)?,
+        None => behind.run(at, limit)?,
     };
-    let poured = pourer.poured;
+    let poured = behind.poured;
     Ok(Some(Part {
         from: head.list,
         limit,

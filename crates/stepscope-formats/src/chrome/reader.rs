@@ -493,9 +493,9 @@ impl<S: EventSink> Part<S> {
         (from, limit): (usize, usize),
         mut fork: S,
     ) -> Result<Self, Cancelled> {
-        let mut pourer = Pourer::new(plan, &mut fork);
-        let ended = pourer.run(from, limit)?;
-        let poured = pourer.poured;
+        let mut part = Pourer::new(plan, &mut fork);
+        let ended = part.run(from, limit)?;
+        let poured = part.poured;
         Ok(Self {
             from,
             limit,
