@@ -216,6 +216,7 @@ mod tests {
             }],
             records,
             ops: vec![String::new()],
+            ..Memory::default()
         };
         fragmentation(&memory, 0, &memory.allocators[0], range)
     }
