@@ -35,7 +35,7 @@ use stepscope_store::EventId;
 pub use heaviest::{LEAST, fill};
 
 use crate::memory::Memory;
-use crate::parallel::Cancel;
+use crate::parallel::{self, Cancel};
 use crate::survey::Survey;
 
 /// How sure a finding is.
@@ -88,11 +88,11 @@ pub fn findings(
     memory: &Memory,
     cancel: &Cancel,
 ) -> Result<Vec<Finding>, Cancelled> {
-    let mut found = Vec::new();
-    for finder in finders::ALL {
-        cancel.check()?;
+    let slices = usize::try_from(survey.trace.slice_count()).unwrap_or(usize::MAX);
+    let each = parallel::scan_items(finders::ALL, slices, cancel, Vec::new, |found, finder| {
         found.extend(finder(survey));
-    }
+    })?;
+    let mut found: Vec<Finding> = each.into_iter().flatten().collect();
     found.extend(device::kernels(survey, cancel)?);
     found.extend(device::syncs(survey, cancel)?);
     found.extend(memory::judged(memory));

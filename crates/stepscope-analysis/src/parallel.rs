@@ -114,6 +114,29 @@ pub(crate) fn scan_items<T: Sync, A: Send>(
     results.into_iter().collect()
 }
 
+/// Two analyses at once, each of which may spread itself over threads where it can.
+pub(crate) fn both<A, B: Send>(
+    one: impl FnOnce() -> Result<A, Cancelled>,
+    other: impl FnOnce() -> Result<B, Cancelled> + Send,
+) -> Result<(A, B), Cancelled> {
+    let slot = std::sync::Mutex::new(Some(other));
+    let take = || slot.lock().ok().and_then(|mut slot| slot.take());
+    std::thread::scope(|scope| {
+        let helper = std::thread::Builder::new()
+            .name("stepscope-scan".to_owned())
+            .spawn_scoped(scope, || take().map(|other| other()));
+        let first = one();
+        let second = match helper {
+            Ok(helper) => helper
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            // No thread to be had: one after the other.
+            Err(_) => take().map(|other| other()),
+        };
+        Ok((first?, second.ok_or(Cancelled)??))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

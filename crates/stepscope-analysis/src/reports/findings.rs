@@ -6,7 +6,7 @@ use stepscope_store::Trace;
 use crate::findings::{Finding, LEAST, MOST, fill, findings};
 use crate::memory::Memory;
 use crate::ops::{Split, first_look};
-use crate::parallel::Cancel;
+use crate::parallel::{self, Cancel};
 use crate::report::{Column, Report, Table, Unit};
 use crate::reports::Options;
 use crate::survey::Survey;
@@ -14,7 +14,10 @@ use crate::survey::Survey;
 const KIND: &str = "findings";
 
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
-    let survey = Survey::of(trace, options.range.as_ref(), cancel)?;
+    let (survey, memory) = parallel::both(
+        || Survey::of(trace, options.range.as_ref(), cancel),
+        || Memory::read(trace, cancel),
+    )?;
     if survey.stretches.is_empty() {
         return Ok(Report::missing(
             KIND,
@@ -22,7 +25,6 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             "stepscope.start_trace(logdir)  # before the loop, and stop_trace() after it",
         ));
     }
-    let memory = Memory::read(trace, cancel)?;
     let mut found = findings(&survey, &memory, cancel)?;
     if found.len() < LEAST {
         let (_, operations) = first_look(trace, Split::None, options.range.as_ref(), cancel)?;

@@ -10,7 +10,7 @@ use super::{findings as findings_report, ops as ops_report, steps as steps_repor
 use crate::findings::{MOST, fill, findings};
 use crate::memory::Memory;
 use crate::ops::{Split, first_look};
-use crate::parallel::Cancel;
+use crate::parallel::{self, Cancel};
 use crate::report::{Column, Report, Table, Unit, duration, share};
 use crate::reports::Options;
 use crate::steps::breakdown::StepParts;
@@ -25,7 +25,13 @@ const MOST_STEPS: usize = 2_000;
 
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
     let range = options.range.as_ref();
-    let survey = Survey::of(trace, range, cancel)?;
+    let (survey, (memory, (by, operations))) = parallel::both(
+        || Survey::of(trace, range, cancel),
+        || {
+            let memory = Memory::read(trace, cancel)?;
+            Ok((memory, first_look(trace, Split::None, range, cancel)?))
+        },
+    )?;
     if survey.stretches.is_empty() {
         let mut report = Report::missing(
             KIND,
@@ -35,9 +41,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         report.section("environment", "Environment", environment(trace));
         return Ok(report);
     }
-    let memory = Memory::read(trace, cancel)?;
     let mut found = findings(&survey, &memory, cancel)?;
-    let (by, operations) = first_look(trace, Split::None, range, cancel)?;
     fill(&survey, &mut found, &operations);
     let sum = survey.sum();
     let all = sum.sum().as_ns_f64();
