@@ -313,7 +313,11 @@ class Patience(unittest.TestCase):
     def open_in_child(self, code, **streams):
         import subprocess
 
-        prelude = "import sys, stepscope, threading, time, os, signal\n"
+        # A test started in the background by a shell inherits that Ctrl-C is ignored.
+        prelude = (
+            "import sys, stepscope, threading, time, os, signal\n"
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        )
         return subprocess.Popen([sys.executable, "-c", prelude + code, str(self.path)], text=True, **streams)
 
     def test_ctrl_c_ends_a_reading(self):
