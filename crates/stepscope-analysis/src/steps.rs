@@ -39,7 +39,7 @@ mod roots;
 pub mod times;
 pub mod xprof;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{Dur, Time, TrackKind};
 use stepscope_store::{EventId, FactValue, Trace};
 
@@ -226,6 +226,14 @@ fn report_of(trace: &Trace, found: &Found) -> StepReport {
             "no steps are marked in this run; these are derived: each run of {name:?}, which repeats most regularly"
         ));
         report.notes.extend(how_to_mark(trace).into_iter().skip(1));
+    }
+    let files: FxHashSet<usize> = markers.iter().map(|marker| marker.file).collect();
+    if files.len() > 1 {
+        report.notes.push(format!(
+            "{} steps are those of {} ranks or hosts, each counted on its own",
+            markers.len(),
+            files.len()
+        ));
     }
     let unfinished = markers.iter().filter(|marker| marker.unfinished).count();
     if unfinished > 0 {
