@@ -360,6 +360,15 @@ pub fn share(of_one: f64) -> String {
     format!("{:.1} %", of_one * 100.0)
 }
 
+/// A name that fits into a sentence: its first sixty characters.
+pub fn in_sentence(name: &str) -> String {
+    const MOST: usize = 60;
+    match name.char_indices().nth(MOST) {
+        Some((at, _)) => format!("{}…", &name[..at]),
+        None => name.to_owned(),
+    }
+}
+
 /// Three significant digits, none after a point from 100 on.
 pub fn significant(value: f64) -> String {
     match value.abs() {

@@ -21,7 +21,7 @@
 use std::fs::{File, FileTimes, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -327,26 +327,39 @@ fn image_offset(note_bytes: u64) -> u64 {
 }
 
 fn write(path: &Path, kept: &Kept) -> io::Result<()> {
+    write_whole(path, |file, temporary| write_to(file, temporary, kept))
+}
+
+/// Makes a file of the cache that appears whole: it is written aside, where `fill` finds it, and then
+/// renamed.
+pub(crate) fn write_whole(
+    path: &Path,
+    fill: impl FnOnce(&mut File, &Path) -> io::Result<()>,
+) -> io::Result<()> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
-    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-    let outcome = write_to(&temporary, kept).and_then(|()| std::fs::rename(&temporary, path));
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let temporary = path.with_extension(format!("{}-{number}.tmp", std::process::id()));
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        // Traces and reports can hold what others should not see.
+        options.mode(0o600);
+    }
+    let outcome = options
+        .open(&temporary)
+        .and_then(|mut file| fill(&mut file, &temporary))
+        .and_then(|()| std::fs::rename(&temporary, path));
     if outcome.is_err() {
         let _ = std::fs::remove_file(&temporary);
     }
     outcome
 }
 
-fn write_to(path: &Path, kept: &Kept) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        // Traces can hold what others should not see.
-        options.mode(0o600);
-    }
-    let mut file = options.open(path)?;
+fn write_to(file: &mut File, path: &Path, kept: &Kept) -> io::Result<()> {
     let mut note = Note {
         version: VERSION.to_owned(),
         // Its true value has at most as many digits; the note is padded to this length.
@@ -364,7 +377,7 @@ fn write_to(path: &Path, kept: &Kept) -> io::Result<()> {
     let length = serde_json::to_vec(&note)?.len();
     let from = image_offset(length as u64);
     file.seek(SeekFrom::Start(from))?;
-    let mut out = BufWriter::with_capacity(1 << 20, &mut file);
+    let mut out = BufWriter::with_capacity(1 << 20, &mut *file);
     kept.trace.save(&mut out)?;
     out.flush()?;
     drop(out);

@@ -11,10 +11,8 @@
 //!
 //! Reports of a range are not kept: whoever drags one asks for hundreds.
 
-use std::fs::OpenOptions;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::io::Write;
+use std::path::PathBuf;
 
 use stepscope_analysis::report::{Report, image};
 use stepscope_analysis::reports::Options;
@@ -90,7 +88,7 @@ impl KeptReports {
         let bytes = encoded(report, &asked);
         if bytes.len() <= MOST_BYTES
             && self.files.iter().all(unchanged)
-            && write(&path, &bytes).is_ok()
+            && cache::write_whole(&path, |file, _| file.write_all(&bytes)).is_ok()
         {
             cache::evict(&self.folder, CAP_BYTES, &path);
         }
@@ -121,32 +119,10 @@ fn decoded(bytes: &[u8], asked: &str) -> Option<Report> {
     (of == asked.as_bytes()).then(|| image::from_bytes(report))?
 }
 
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let folder = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let temporary = path.with_extension(format!("{}-{number}.tmp", std::process::id()));
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        // Reports can hold what others should not see.
-        options.mode(0o600);
-    }
-    let outcome = options
-        .open(&temporary)
-        .and_then(|mut file| file.write_all(bytes))
-        .and_then(|()| std::fs::rename(&temporary, path));
-    if outcome.is_err() {
-        let _ = std::fs::remove_file(&temporary);
-    }
-    outcome
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn report(sentence: &str) -> Report {

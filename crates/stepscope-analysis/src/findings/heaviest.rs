@@ -5,9 +5,10 @@ use stepscope_model::{Dur, SliceKind};
 use super::finders::{part, per_step};
 use super::{Confidence, Finding};
 use crate::ops::{OpReport, OpRow};
-use crate::report::share;
+use crate::report::{in_sentence, share};
 use crate::survey::Survey;
 
+const NAME: &str = "operation";
 /// Fewer findings than this are filled up.
 pub const LEAST: usize = 2;
 /// Below this part of the time an operation is not worth a look.
@@ -43,16 +44,22 @@ pub fn fill(survey: &Survey<'_>, found: &mut Vec<Finding>, operations: &OpReport
         if part(survey, stake) < SMALLEST || part(survey, stake) > 1.0 {
             continue;
         }
+        let whose = if launched || row.on_device {
+            "device"
+        } else {
+            "own"
+        };
+        let is_next = found.last().is_some_and(|last| last.name == NAME);
+        let leads = if is_next {
+            format!("Next: {whose} time of")
+        } else {
+            format!("Most {whose} time in one operation:")
+        };
         found.push(Finding {
-            name: "operation",
+            name: NAME,
             title: format!(
-                "Most {} time in one operation: {}, {} ({})",
-                if launched || row.on_device {
-                    "device"
-                } else {
-                    "own"
-                },
-                shown(&row.name),
+                "{leads} {}, {} ({})",
+                in_sentence(&row.name),
                 per_step(survey, stake),
                 share(part(survey, stake))
             ),
@@ -62,15 +69,6 @@ pub fn fill(survey: &Survey<'_>, found: &mut Vec<Finding>, operations: &OpReport
             confidence: Confidence::Low,
             page: "ops",
         });
-    }
-    if let [.., first, second] = &mut found[..]
-        && first.name == "operation"
-        && second.name == "operation"
-    {
-        second.title = second.title.replacen("Most ", "Next: ", 1);
-        second.title = second
-            .title
-            .replacen(" time in one operation:", " time of", 1);
     }
 }
 
@@ -85,15 +83,6 @@ fn works(row: &OpRow) -> bool {
             | SliceKind::Wait
             | SliceKind::UserLabel
     ) && !row.name.starts_with("ProfilerStep#")
-}
-
-/// A name that fits into a title.
-fn shown(name: &str) -> String {
-    const MOST: usize = 60;
-    match name.char_indices().nth(MOST) {
-        Some((at, _)) => format!("{}…", &name[..at]),
-        None => name.to_owned(),
-    }
 }
 
 const fn advice(kind: SliceKind) -> &'static str {

@@ -17,7 +17,7 @@ use crate::ops::framework_op_of;
 use crate::ops::hlo::Catalogue;
 use crate::parallel::Cancel;
 use crate::report::{
-    Cell, Column, Report, Table, Unit, duration, run_start, share, since_start_ns,
+    Cell, Column, Report, Table, Unit, duration, in_sentence, run_start, share, since_start_ns,
 };
 use crate::reports::Options;
 
@@ -146,7 +146,6 @@ fn label(trace: &Trace, found: &Kernels, row: &Row) -> String {
 /// A kernel's name in a sentence: without what it returns, its parameters and, where that is still
 /// too long, its end.
 fn spoken(name: &str) -> String {
-    const MOST: usize = 60;
     let name = name.strip_prefix("void ").unwrap_or(name);
     // Parameters follow the last `>` or the name itself.
     let from = name.rfind('>').unwrap_or(0);
@@ -154,10 +153,7 @@ fn spoken(name: &str) -> String {
         Some(at) if from + at > 0 && name.contains("::") => &name[..from + at],
         _ => name.trim_end_matches("..."),
     };
-    match name.char_indices().nth(MOST) {
-        Some((at, _)) => format!("{}…", &name[..at]),
-        None => name.to_owned(),
-    }
+    in_sentence(name)
 }
 
 /// Of sorted values, the one that `percent` of them do not exceed.

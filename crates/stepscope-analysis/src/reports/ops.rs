@@ -6,7 +6,7 @@ use stepscope_store::Trace;
 use crate::ops::rates::Bound;
 use crate::ops::{By, OpReport, OpRow, OpsQuery, Split, first_look, ops};
 use crate::parallel::Cancel;
-use crate::report::{Cell, Column, Report, Table, Unit, duration, share};
+use crate::report::{Cell, Column, Report, Table, Unit, duration, in_sentence, share};
 use crate::reports::Options;
 
 const KIND: &str = "ops";
@@ -88,7 +88,7 @@ fn sentence(by: By, found: &OpReport) -> String {
             by.title(),
             duration(ns(found.self_ps)),
             duration(ns(launched)),
-            shortened(&first.name),
+            in_sentence(&first.name),
             share(own as f64 / launched as f64)
         );
     }
@@ -97,20 +97,9 @@ fn sentence(by: By, found: &OpReport) -> String {
         found.rows.len(),
         by.title(),
         duration(ns(found.self_ps)),
-        shortened(&first.name),
+        in_sentence(&first.name),
         share(first.share)
     )
-}
-
-/// A name that fits into a sentence.
-pub(super) fn shortened(name: &str) -> String {
-    const MOST: usize = 60;
-    if name.chars().count() <= MOST {
-        return name.to_owned();
-    }
-    let mut short: String = name.chars().take(MOST - 1).collect();
-    short.push('…');
-    short
 }
 
 fn ns(ps: i128) -> f64 {

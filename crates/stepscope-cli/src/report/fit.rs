@@ -50,18 +50,17 @@ pub(super) fn fit(table: &Table, page: Page<'_>) -> Fitted {
         .iter()
         .position(|column| column.key == "depth");
     for (at, column) in table.columns.iter().enumerate() {
-        let cell = |row: &'_ [Cell]| row.get(at).cloned().unwrap_or_default();
+        let column_cells = || rows.iter().map(|row| row.get(at).unwrap_or(&Cell::Empty));
         // A tree is shown by indenting its names.
         let of_tree = depth.is_some() && ["depth", "parent", "level"].contains(&&*column.key);
-        if column.unit == Unit::Event || of_tree || rows.iter().all(|row| says_nothing(&cell(row)))
-        {
+        if column.unit == Unit::Event || of_tree || column_cells().all(says_nothing) {
             continue;
         }
-        if at > 0 && rows.iter().all(|row| is_zero(&cell(row))) {
+        if at > 0 && column_cells().all(is_zero) {
             zero.push(column.title.clone().into_owned());
             continue;
         }
-        let mut cells: Vec<String> = rows.iter().map(|row| words(&cell(row), column)).collect();
+        let mut cells: Vec<String> = column_cells().map(|cell| words(cell, column)).collect();
         if let (Some(depth), 0) = (depth, at) {
             for (text, row) in cells.iter_mut().zip(rows) {
                 if let Some(Cell::Int(deep)) = row.get(depth) {
