@@ -380,6 +380,7 @@ fn step_to(
 }
 
 /// Inflates into at most `room` bytes behind what `out` holds. Gives the bytes taken.
+#[cfg(feature = "perfetto")]
 pub(crate) fn step_into(
     inflate: &mut Decompress,
     input: &[u8],

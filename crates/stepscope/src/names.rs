@@ -1,10 +1,11 @@
 //! Names: every text that labels events, numbered once per process.
 //!
 //! A static name keeps its number in itself. A name made at run time is looked up in a table that
-//! is read without a lock. Registering a new one takes a lock that is never waited for long, and
-//! memory that does not come from the program's allocator: a thread may register a name inside a
-//! signal handler, whatever it interrupted. Whoever does not get a number (the lock is taken, the
-//! table is full, the text is long) writes the text itself beside the event instead.
+//! is read without a lock. Registering a new one takes a lock that knows its holder, and memory that
+//! does not come from the program's allocator: a thread may register a name inside a signal handler,
+//! whatever it interrupted. Whoever does not get a number (a handler that interrupted the holder, a
+//! holder that a debugger stopped, a full table, a long text) writes the text itself beside the event
+//! instead; so a text may have no number now and one later.
 //!
 //! While a crash-safe session runs, each name is also written to the session's name table
 //! ([`publish_all`]) before its number can appear in any record.
@@ -18,11 +19,12 @@
 )]
 
 use std::hash::Hasher;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::layout::{NAMES_BYTES, NAMES_HEAD};
 use crate::os;
+use crate::ring::this_thread;
 
 /// Longest text that gets a number, in bytes.
 const MAX_NAME_BYTES: usize = 1_024;
@@ -69,6 +71,25 @@ impl StaticName {
     }
 }
 
+/// What an argument is called whose name has no number.
+static ARGUMENT: StaticName = StaticName::new("argument");
+
+/// Gives numbers to the names that a recording cannot do without, while there are some left.
+pub(crate) fn prepare() {
+    for name in [&ARGUMENT, &crate::span::STEP_NUM] {
+        name.id();
+    }
+}
+
+/// The number of an argument's name: 0 would make its value the name of the event.
+#[inline]
+pub(crate) fn of_argument(number: u32) -> u32 {
+    match number {
+        0 => ARGUMENT.id(),
+        number => number,
+    }
+}
+
 /// A registered text; never freed, never changed.
 struct Entry {
     hash: u64,
@@ -88,7 +109,8 @@ static SLOTS: [AtomicPtr<Entry>; TABLE] = [const { AtomicPtr::new(std::ptr::null
 static BY_ID: [AtomicPtr<Entry>; MAX_NAMES] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_NAMES];
 static COUNT: AtomicUsize = AtomicUsize::new(1);
-static LOCK: AtomicBool = AtomicBool::new(false);
+/// Who is adding a name ([`this_thread`]), 0 while nobody is.
+static LOCK: AtomicUsize = AtomicUsize::new(0);
 static FREE_AT: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static FREE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
@@ -135,20 +157,32 @@ fn add(text: &str, hash: u64) -> u32 {
     if text.len() > MAX_NAME_BYTES {
         return 0;
     }
-    // Another thread holds the lock for less than a microsecond; a handler that interrupted the
-    // holder would wait for ever.
-    for _ in 0..200 {
-        if LOCK
-            .compare_exchange(false, true, Ordering::SeqCst, Ordering::Relaxed)
-            .is_ok()
-        {
-            let id = add_locked(text, hash);
-            LOCK.store(false, Ordering::Release);
-            return id;
-        }
-        std::hint::spin_loop();
+    if !lock() {
+        return 0;
     }
-    0
+    let id = add_locked(text, hash);
+    LOCK.store(0, Ordering::Release);
+    id
+}
+
+/// Takes the lock; `false` in a handler that interrupted its holder, and when it takes too long.
+///
+/// The holder needs less than a microsecond, unless it has lost its processor: then sleeping gives it
+/// one, whatever the priorities. Nothing here is forbidden to a signal handler.
+fn lock() -> bool {
+    const SPINS: u32 = 200;
+    const SLEEPS: u32 = 1_000;
+    const SLEEP: Duration = Duration::from_micros(100);
+    let own = this_thread();
+    for attempt in 0..SPINS + SLEEPS {
+        match LOCK.compare_exchange(0, own, Ordering::SeqCst, Ordering::Relaxed) {
+            Ok(_) => return true,
+            Err(holder) if holder == own => return false,
+            Err(_) if attempt < SPINS => std::hint::spin_loop(),
+            Err(_) => std::thread::sleep(SLEEP),
+        }
+    }
+    false
 }
 
 fn add_locked(text: &str, hash: u64) -> u32 {
@@ -245,7 +279,7 @@ pub(crate) fn unpublish() -> bool {
     SESSION_TABLE.store(std::ptr::null_mut(), Ordering::SeqCst);
     // Whoever writes has looked for the table with the lock held.
     let begun = Instant::now();
-    while LOCK.load(Ordering::SeqCst) {
+    while LOCK.load(Ordering::SeqCst) != 0 {
         if begun.elapsed() > Duration::from_secs(1) {
             return false;
         }
@@ -299,11 +333,11 @@ pub(crate) fn read_table<'a>(table: &'a [u8], mut found: impl FnMut(u32, &'a [u8
 /// In a child after a fork: whoever held the lock is not here.
 pub(crate) fn after_fork_in_child() {
     SESSION_TABLE.store(std::ptr::null_mut(), Ordering::SeqCst);
-    if LOCK.load(Ordering::Acquire) {
+    if LOCK.load(Ordering::Acquire) != 0 {
         // Where the free memory begins and how much it is may not fit together.
         FREE_BYTES.store(0, Ordering::Relaxed);
     }
-    LOCK.store(false, Ordering::Release);
+    LOCK.store(0, Ordering::Release);
 }
 
 #[cfg(test)]
@@ -339,14 +373,7 @@ mod tests {
                 .map(|_| {
                     scope.spawn(|| {
                         (0..500)
-                            .map(|n| {
-                                loop {
-                                    let id = intern(&format!("names::thread {n}"));
-                                    if id != 0 {
-                                        break id;
-                                    }
-                                }
-                            })
+                            .map(|n| intern(&format!("names::thread {n}")))
                             .collect()
                     })
                 })
@@ -354,6 +381,24 @@ mod tests {
             handles.into_iter().map(|h| h.join().unwrap()).collect()
         });
         assert!(ids.windows(2).all(|pair| pair[0] == pair[1]));
+        assert!(!ids[0].contains(&0));
+    }
+
+    #[test]
+    fn a_holder_without_a_processor_is_waited_for_but_not_by_its_own_handler() {
+        let _alone = alone();
+        assert!(lock());
+        let begun = Instant::now();
+        assert_eq!(intern("names::in a handler"), 0);
+        assert!(begun.elapsed() < Duration::from_millis(50), "no wait");
+        let other = std::thread::scope(|scope| {
+            let other = scope.spawn(|| intern("names::in a handler"));
+            std::thread::sleep(Duration::from_millis(20));
+            LOCK.store(0, Ordering::SeqCst);
+            other.join().unwrap()
+        });
+        assert_ne!(other, 0);
+        assert_eq!(intern("names::in a handler"), other);
     }
 
     #[test]
@@ -361,12 +406,12 @@ mod tests {
         let _alone = alone();
         assert!(unpublish());
         // Another test may hold the lock for a microsecond.
-        while LOCK.swap(true, Ordering::SeqCst) {}
+        assert!(lock());
         let waits = std::thread::scope(|scope| {
             let waiting = scope.spawn(unpublish);
             std::thread::sleep(Duration::from_millis(20));
             let waits = !waiting.is_finished();
-            LOCK.store(false, Ordering::SeqCst);
+            LOCK.store(0, Ordering::SeqCst);
             waits && waiting.join().unwrap()
         });
         assert!(waits);

@@ -356,16 +356,11 @@ pub(crate) fn put_value(writer: Writer<'_>, key: u64, name: u32, flags: u8, valu
         ArgValue::Double(value) => (ARG_DOUBLE, value.to_bits()),
         ArgValue::Bool(value) => (ARG_BOOL, u64::from(value)),
         ArgValue::Str(text) => {
-            // Number 0 means a name, so an argument whose name got no number is called so.
-            let name = if name == 0 {
-                names::intern("argument")
-            } else {
-                name
-            };
-            return put_text(writer, key, name, flags, text);
+            return put_text(writer, key, names::of_argument(name), flags, text);
         }
     };
-    writer.record([key, bits, meta(name, KIND_ARG, flags | form, 0)]);
+    let meta = meta(names::of_argument(name), KIND_ARG, flags | form, 0);
+    writer.record([key, bits, meta]);
 }
 
 /// Writes a text; name number 0 makes it the name of the event with this key.

@@ -11,10 +11,12 @@ use super::{PROCESS, guarded, process, stop_trace};
 use crate::ring::exit;
 use crate::{names, steps, triggers};
 
-/// Handlers for fork, exit and ends of threads; once per process.
+/// Handlers for fork, exit and ends of threads, and the names that no recording can do without; once
+/// per process.
 pub(super) fn install() {
     static ONCE: Once = Once::new();
     exit::prepare();
+    names::prepare();
     ONCE.call_once(|| {
         // SAFETY: functions without captured state, for the life of the process.
         unsafe {

@@ -75,7 +75,8 @@ fn wanted(state: u32, level: Level) -> bool {
 /// ```
 ///
 /// So a span without fields is entered and left without a look-up. Two such spans of one callsite
-/// have the same id: when they overlap on one thread, the one entered last is taken to end first.
+/// are the same ([`SpanId::key_of_stay`]): when they overlap on one thread, the one entered last is
+/// taken to end first. Their ids differ when the name got its number in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SpanId(u64);
 
@@ -105,6 +106,14 @@ impl SpanId {
     fn plain_name(self) -> Option<u32> {
         let name = (self.0 & LOW_MASK) >> 1;
         (self.0 & 1 == 0 && name != 0).then_some(name as u32)
+    }
+
+    /// What tells apart the spans that a thread is in.
+    fn key_of_stay(self) -> u64 {
+        match self.0 & 1 {
+            0 => self.0 & !LOW_MASK,
+            _ => self.0,
+        }
     }
 
     fn key(self) -> Option<u64> {
@@ -190,7 +199,7 @@ fn enter_mirrored(state: u32, id: SpanId) {
     let Some(callsite) = id.callsite() else {
         return;
     };
-    mirror::begin_while_mirrored(callsite.metadata().name(), id.0);
+    mirror::begin_while_mirrored(callsite.metadata().name(), id.key_of_stay());
     let state = state & !MIRRORED;
     if state & LEVEL_MASK >= 2 {
         enter_with_look_up(state, id);
@@ -201,7 +210,7 @@ fn enter_mirrored(state: u32, id: SpanId) {
 #[cold]
 #[inline(never)]
 fn exit_mirrored(state: u32, id: SpanId) {
-    mirror::end(id.0);
+    mirror::end(id.key_of_stay());
     let state = state & !MIRRORED;
     if state & LEVEL_MASK >= 2 {
         exit_by_search(state, id);
@@ -261,7 +270,7 @@ fn exit_by_search(state: u32, id: SpanId) {
         }
         for index in (0..depth).rev() {
             if let Some([begin, held, meta]) = writer.slot(index)
-                && held == id.0
+                && SpanId(held).key_of_stay() == id.key_of_stay()
             {
                 writer.close(Writer::slot_at(index), begin, end, meta);
                 return;
@@ -297,5 +306,21 @@ fn event(event: &Event<'_>) {
     let state = state & !MIRRORED;
     if state & LEVEL_MASK >= 2 {
         with_writer(state, |writer| visit::put_event(writer, event));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stay_is_known_again_when_its_name_got_its_number_meanwhile() {
+        let of = |callsite: u64, low: u64| SpanId(callsite << LOW_BITS | low).key_of_stay();
+        // Without a number, with one.
+        assert_eq!(of(3, 0), of(3, 7 << 1));
+        assert_ne!(of(3, 7 << 1), of(4, 7 << 1));
+        // With arguments: the key counts.
+        assert_ne!(of(3, 9), of(3, 11));
+        assert_ne!(of(3, 9), of(3, 0));
     }
 }
