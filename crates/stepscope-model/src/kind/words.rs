@@ -521,13 +521,56 @@ pub(super) const HLO_WORDS: &[&str] = &[
 ];
 
 pub(super) fn find(table: &[(SliceKind, &[Match])], name: &str) -> Option<SliceKind> {
+    let pairs = Pairs::of(name);
     table
         .iter()
-        .find(|(_, patterns)| patterns.iter().any(|pattern| pattern.is_in(name)))
+        .find(|(_, patterns)| {
+            let found = |pattern: &Match| pairs.may_have(pattern.text()) && pattern.is_in(name);
+            patterns.iter().any(found)
+        })
         .map(|(kind, _)| *kind)
 }
 
+/// The pairs of neighbours in a name: they rule out nearly every pattern without a further look.
+struct Pairs([u64; 16]);
+
+impl Pairs {
+    fn of(name: &str) -> Self {
+        let mut pairs = [0; 16];
+        for pair in name.as_bytes().windows(2) {
+            let (word, bit) = Self::place(pair[0], pair[1]);
+            pairs[word] |= bit;
+        }
+        Self(pairs)
+    }
+
+    /// Five bits of each: the same for letters of either case.
+    const fn place(first: u8, second: u8) -> (usize, u64) {
+        let (first, second) = (first as usize & 31, second as usize & 31);
+        (first >> 1, 1 << (first << 5 & 32 | second))
+    }
+
+    /// `false` when the pattern's first or last pair is missing.
+    fn may_have(&self, pattern: &str) -> bool {
+        let has = |first: u8, second: u8| {
+            let (word, bit) = Self::place(first, second);
+            self.0[word] & bit != 0
+        };
+        match pattern.as_bytes() {
+            [first, second, .., third, fourth] => has(*first, *second) && has(*third, *fourth),
+            [first, second, ..] => has(*first, *second),
+            _ => true,
+        }
+    }
+}
+
 impl Match {
+    fn text(&self) -> &'static str {
+        match self {
+            Part(text) | Start(text) | Word(text) => text,
+        }
+    }
+
     fn is_in(&self, name: &str) -> bool {
         match self {
             Part(part) => contains(name, part),
@@ -557,4 +600,27 @@ fn positions<'n>(name: &'n str, part: &'n str) -> impl Iterator<Item = usize> + 
     let first = part.as_bytes().first().copied().unwrap_or(0);
     (0..name.len())
         .filter(move |at| name[*at].to_ascii_lowercase() == first && begins(&name[*at..], part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_rule_out_no_pattern_that_is_there() {
+        for (_, patterns) in [LABELS, RUNTIME_CALLS, WORK, HOST].into_iter().flatten() {
+            for pattern in *patterns {
+                let text = pattern.text();
+                let upper = text.to_ascii_uppercase();
+                for name in [text, &upper, &format!("{text} x"), &format!("{upper}(int)")] {
+                    assert!(
+                        Pairs::of(name).may_have(text) && pattern.is_in(name),
+                        "{name}"
+                    );
+                }
+            }
+        }
+        assert!(!Pairs::of("void at::native::vectorized").may_have("nccl"));
+        assert!(!Pairs::of("").may_have("nccl"));
+    }
 }
