@@ -236,6 +236,25 @@ export function copyTrace() {
   return JSON.stringify({ schemaVersion: 1, traceEvents });
 }
 
+export const WARM_STEPS = 12;
+/** The first step, which compiles, and the others. */
+export const WARM = { firstNs: 900_000_000, otherNs: 10_000_000 };
+
+/** Steps of which the first is much longer than the others. */
+export function warmTrace() {
+  const traceEvents = [{ ph: 'M', pid: 100, name: 'process_name', args: { name: 'python' } }];
+  let at = 0;
+  for (let step = 0; step < WARM_STEPS; step += 1) {
+    const ns = step === 0 ? WARM.firstNs : WARM.otherNs + step * 100_000;
+    const add = (name, cat, fromNs, durNs) =>
+      traceEvents.push({ ph: 'X', name, cat, pid: 100, tid: 1, ts: 1_700_000_000 + fromNs / 1000, dur: durNs / 1000 });
+    add(`ProfilerStep#${step}`, 'user_annotation', at, ns);
+    add('aten::mm', 'cpu_op', at + 1_000_000, ns - 2_000_000);
+    at += ns + 100_000;
+  }
+  return JSON.stringify({ schemaVersion: 1, traceEvents });
+}
+
 /** Allocations of a program that keeps one of three pieces: torch's `[memory]` points. */
 export function memoryTrace() {
   const traceEvents = [{ ph: 'M', pid: 100, name: 'process_name', args: { name: 'python' } }];
@@ -411,6 +430,7 @@ export function buildFixtures(root) {
   put('pages/memory.pt.trace.json', memoryTrace());
   put('pages/training.pt.trace.json', trainingMemoryTrace());
   put('pages/copies.pt.trace.json', copyTrace());
+  put('pages/warm.pt.trace.json', warmTrace());
   const more = {
     j: join(TRACES, 'jax_cpu/sharded4/plugins'),
     l: join(TRACES, 'lightning/fit_simple/fit-report.txt'),

@@ -7,6 +7,7 @@ import { findChromium, launch, startServer } from './harness.mjs';
 import { capture } from './probes/capture.mjs';
 import { navigation } from './probes/navigation.mjs';
 import { pages } from './probes/pages.mjs';
+import { readable } from './probes/readable.mjs';
 import { reports } from './probes/reports.mjs';
 import { safety } from './probes/safety.mjs';
 import { speed } from './probes/speed.mjs';
@@ -60,7 +61,7 @@ let failed = 0;
 let passed = 0;
 const started = performance.now();
 try {
-  for (const probe of [...pages, ...reports, ...capture, ...navigation, ...tracks, ...safety, ...speed]) {
+  for (const probe of [...pages, ...reports, ...readable, ...capture, ...navigation, ...tracks, ...safety, ...speed]) {
     if (words.length > 0 && !words.some((word) => probe.name.toLowerCase().includes(word))) continue;
     const begin = performance.now();
     try {

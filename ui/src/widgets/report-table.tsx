@@ -150,6 +150,7 @@ export function ReportTable(props: ReportTableProps): JSX.Element {
       title: column.title,
       exportTitle: column.key,
       numeric: isNumeric(column.unit),
+      pinned: column === name,
       ...(column === name ? {} : { width: `${widthOf(column, table.rows)}px` }),
       value: (row) => cellValue(row[column.key]),
       cell: (row) => props.cell?.(row, column) ?? drawn(row, column, props.eventLink),

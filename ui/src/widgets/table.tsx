@@ -1,6 +1,7 @@
 // table.tsx: the one table. Draws only the rows in view, sorts by click or key, exports what it holds as CSV.
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { plural } from '../base/format.ts';
 import { download, toCsv } from './download.ts';
 
 export interface TableColumn<R> {
@@ -17,6 +18,8 @@ export interface TableColumn<R> {
   readonly exportTitle?: string;
   /** What the heading says when pointed at. */
   readonly hint?: string;
+  /** Stays in sight while the others scroll sideways: what a row is called. */
+  readonly pinned?: boolean;
 }
 
 export interface Sort {
@@ -45,6 +48,26 @@ export interface TableProps<R> {
 
 const ROW_PX = 26;
 const OVERSCAN = 12;
+/** A column that lacks less than this is in sight. */
+const CUT_PX = 4;
+
+/** What lies beside the part that is in sight. */
+interface Sides {
+  readonly isScrolled: boolean;
+  /** Columns that are cut at the right, or beyond it. */
+  readonly beyond: number;
+}
+
+const ALL_IN_SIGHT: Sides = { isScrolled: false, beyond: 0 };
+
+function sidesOf(box: HTMLElement): Sides {
+  const right = box.scrollLeft + box.clientWidth + CUT_PX;
+  const heads = [...box.querySelectorAll<HTMLElement>('thead th:not(.ss-pinned)')];
+  return {
+    isScrolled: box.scrollLeft > CUT_PX,
+    beyond: box.clientWidth === 0 ? 0 : heads.filter((head) => head.offsetLeft + head.offsetWidth > right).length,
+  };
+}
 
 /** Orders rows by a column's value; text by locale, numbers by size, what is empty last. Pure and stable. */
 export function sortRows<R>(rows: readonly R[], column: TableColumn<R> | undefined, descending: boolean): readonly R[] {
@@ -58,10 +81,14 @@ export function sortRows<R>(rows: readonly R[], column: TableColumn<R> | undefin
   });
 }
 
+const cellClass = <R,>(column: TableColumn<R>): string =>
+  `${column.numeric === true ? 'ss-num' : ''} ${column.pinned === true ? 'ss-pinned' : ''}`.trim();
+
 export function Table<R>(props: TableProps<R>): JSX.Element {
   const scroller = useRef<HTMLDivElement>(null);
   const [first, setFirst] = useState(0);
   const [visible, setVisible] = useState(60);
+  const [sides, setSides] = useState(ALL_IN_SIGHT);
   const [ownSort, setOwnSort] = useState<Sort | undefined>(undefined);
   const sort = props.sort ?? ownSort;
   const rows =
@@ -79,6 +106,8 @@ export function Table<R>(props: TableProps<R>): JSX.Element {
     const measure = () => {
       setFirst(Math.max(0, Math.floor(box.scrollTop / ROW_PX) - OVERSCAN));
       setVisible(Math.ceil(Math.max(box.clientHeight, 200) / ROW_PX) + 2 * OVERSCAN);
+      const now = sidesOf(box);
+      setSides((before) => (before.beyond === now.beyond && before.isScrolled === now.isScrolled ? before : now));
     };
     measure();
     box.addEventListener('scroll', measure, { passive: true });
@@ -88,7 +117,16 @@ export function Table<R>(props: TableProps<R>): JSX.Element {
       box.removeEventListener('scroll', measure);
       watcher.disconnect();
     };
-  }, []);
+  }, [props.columns.length, props.minWidthPx]);
+
+  /** On to the columns that are cut; from the last one back to the first. */
+  const scrollOn = () => {
+    const box = scroller.current;
+    if (box === null) return;
+    const pinnedPx = box.querySelector<HTMLElement>('thead th.ss-pinned')?.offsetWidth ?? 0;
+    const left = sides.beyond === 0 ? 0 : box.scrollLeft + Math.max(120, box.clientWidth - pinnedPx - 60);
+    box.scrollTo({ left });
+  };
 
   // The chosen row is in sight when the page opens, and when it was chosen elsewhere.
   const current = props.isCurrent === undefined ? -1 : rows.findIndex((row) => props.isCurrent?.(row) === true);
@@ -135,6 +173,18 @@ export function Table<R>(props: TableProps<R>): JSX.Element {
       <div class="ss-table-tools">
         {props.tools}
         <span class="ss-grow" />
+        {sides.beyond > 0 || sides.isScrolled ? (
+          <button
+            type="button"
+            class="ss-chip"
+            data-testid="more-columns"
+            data-beyond={sides.beyond}
+            title="The table scrolls sideways: Shift with the wheel, the arrow keys, or a click here"
+            onClick={scrollOn}
+          >
+            {sides.beyond > 0 ? `${plural(sides.beyond, 'more column')} →` : '← first columns'}
+          </button>
+        ) : undefined}
         {props.note === undefined ? undefined : <span class="ss-quiet">{props.note}</span>}
         <button
           type="button"
@@ -153,60 +203,70 @@ export function Table<R>(props: TableProps<R>): JSX.Element {
           Export
         </button>
       </div>
-      <div class="ss-table-scroll" ref={scroller} tabIndex={0} role="group" aria-label={`${props.caption}, scrollable`}>
-        <table
-          data-testid={props.testId}
-          aria-rowcount={rows.length + 1}
-          style={props.minWidthPx === undefined ? {} : { minWidth: `${props.minWidthPx}px` }}
+      <div
+        class={`ss-table-box ${sides.beyond > 0 ? 'ss-table-cut' : ''} ${sides.isScrolled ? 'ss-table-scrolled' : ''}`}
+      >
+        <div
+          class="ss-table-scroll"
+          ref={scroller}
+          tabIndex={0}
+          role="group"
+          aria-label={`${props.caption}, scrollable`}
         >
-          <caption class="ss-hidden">{props.caption}</caption>
-          <thead>
-            <tr>
-              {props.columns.map((column) => (
-                <th
-                  key={column.id}
-                  scope="col"
-                  class={column.numeric === true ? 'ss-num' : ''}
-                  title={column.hint}
-                  style={column.width === undefined ? {} : { width: column.width }}
-                  aria-sort={sort?.column !== column.id ? 'none' : sort.descending ? 'descending' : 'ascending'}
-                >
-                  {column.sortable === false ? (
-                    column.title
-                  ) : (
-                    <button type="button" class="ss-sort" onClick={() => setSort(column)}>
-                      {column.title}
-                      <span aria-hidden="true" class="ss-sort-mark">
-                        {sort?.column !== column.id ? '' : sort.descending ? '↓' : '↑'}
-                      </span>
-                    </button>
-                  )}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {from > 0 ? <tr aria-hidden="true" style={{ height: `${from * ROW_PX}px` }} /> : undefined}
-            {shown.map((row, at) => (
-              <tr
-                key={props.keyOf(row)}
-                data-key={props.keyOf(row)}
-                aria-rowindex={from + at + 2}
-                class={`${props.onRow === undefined ? '' : 'ss-row-link'} ${props.isCurrent?.(row) === true ? 'ss-current' : ''}`}
-                tabIndex={props.onRow === undefined ? -1 : 0}
-                onClick={() => props.onRow?.(row)}
-                onKeyDown={(event) => onKeyDown(event, row)}
-              >
+          <table
+            data-testid={props.testId}
+            aria-rowcount={rows.length + 1}
+            style={props.minWidthPx === undefined ? {} : { minWidth: `${props.minWidthPx}px` }}
+          >
+            <caption class="ss-hidden">{props.caption}</caption>
+            <thead>
+              <tr>
                 {props.columns.map((column) => (
-                  <td key={column.id} class={column.numeric === true ? 'ss-num' : ''}>
-                    {column.cell?.(row) ?? column.value(row)}
-                  </td>
+                  <th
+                    key={column.id}
+                    scope="col"
+                    class={cellClass(column)}
+                    title={column.hint}
+                    style={column.width === undefined ? {} : { width: column.width }}
+                    aria-sort={sort?.column !== column.id ? 'none' : sort.descending ? 'descending' : 'ascending'}
+                  >
+                    {column.sortable === false ? (
+                      column.title
+                    ) : (
+                      <button type="button" class="ss-sort" onClick={() => setSort(column)}>
+                        {column.title}
+                        <span aria-hidden="true" class="ss-sort-mark">
+                          {sort?.column !== column.id ? '' : sort.descending ? '↓' : '↑'}
+                        </span>
+                      </button>
+                    )}
+                  </th>
                 ))}
               </tr>
-            ))}
-            {below > 0 ? <tr aria-hidden="true" style={{ height: `${below * ROW_PX}px` }} /> : undefined}
-          </tbody>
-        </table>
+            </thead>
+            <tbody>
+              {from > 0 ? <tr aria-hidden="true" style={{ height: `${from * ROW_PX}px` }} /> : undefined}
+              {shown.map((row, at) => (
+                <tr
+                  key={props.keyOf(row)}
+                  data-key={props.keyOf(row)}
+                  aria-rowindex={from + at + 2}
+                  class={`${props.onRow === undefined ? '' : 'ss-row-link'} ${props.isCurrent?.(row) === true ? 'ss-current' : ''}`}
+                  tabIndex={props.onRow === undefined ? -1 : 0}
+                  onClick={() => props.onRow?.(row)}
+                  onKeyDown={(event) => onKeyDown(event, row)}
+                >
+                  {props.columns.map((column) => (
+                    <td key={column.id} class={cellClass(column)}>
+                      {column.cell?.(row) ?? column.value(row)}
+                    </td>
+                  ))}
+                </tr>
+              ))}
+              {below > 0 ? <tr aria-hidden="true" style={{ height: `${below * ROW_PX}px` }} /> : undefined}
+            </tbody>
+          </table>
+        </div>
       </div>
     </div>
   );

@@ -3,36 +3,8 @@ import assert from 'node:assert/strict';
 import { copyFileSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { COPY_SIZES, LATE, OPERATORS, RANK_STEPS, RANKS } from '../fixtures.mjs';
-import { axe, openPage, runIds, settled, stateOf, timelineOf } from '../harness.mjs';
-
-/** The run whose id holds this word. */
-async function runOf(page, origin, word) {
-  await page.goto(origin);
-  await page.getByTestId('run-row').first().waitFor();
-  const id = (await runIds(page)).find((run) => run.includes(word));
-  assert.ok(id, `no run with "${word}": ${(await runIds(page)).join(', ')}`);
-  return id;
-}
-
-const address = (origin, run, rest = '') => `${origin}/run/${encodeURIComponent(run)}${rest}`;
-
-const answered = (page) =>
-  page.waitForFunction(
-    () =>
-      document.querySelector('.ss-answer') !== null && document.querySelector('.ss-answer[aria-busy="true"]') === null,
-    undefined,
-    { timeout: 20_000 },
-  );
-
-const firstRow = (page, table) =>
-  page.getByTestId(table).locator('tbody tr[data-key]').first().getAttribute('data-key');
-
-/** A report as the server tells it, for what the page must show. */
-const asked = (page, run, kind, query = '') =>
-  page.evaluate(
-    async ([id, name, rest]) => (await fetch(`/api/v1/runs/${encodeURIComponent(id)}/reports/${name}${rest}`)).json(),
-    [run, kind, query],
-  );
+import { axe, openPage, settled, stateOf, timelineOf } from '../harness.mjs';
+import { address, answered, asked, firstRow, runOf } from '../report-pages.mjs';
 
 export const reports = [
   {

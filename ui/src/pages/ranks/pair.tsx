@@ -86,7 +86,7 @@ export function Pair({
         rows={rows}
         keyOf={(row) => row.measure.key}
         columns={[
-          { id: 'measure', title: 'Measure', value: (row) => row.title },
+          { id: 'measure', title: 'Measure', pinned: true, value: (row) => row.title },
           { id: 'a', title: a, numeric: true, value: (row) => row.a ?? '', cell: (row) => value(row, row.a) },
           { id: 'b', title: b, numeric: true, value: (row) => row.b ?? '', cell: (row) => value(row, row.b) },
           {

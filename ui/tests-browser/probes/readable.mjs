@@ -1,0 +1,99 @@
+// readable.mjs: what makes the pages of reports readable: nothing is cut off unseen, and numbers lead to their evidence.
+import assert from 'node:assert/strict';
+import { WARM, WARM_STEPS } from '../fixtures.mjs';
+import { asked, visit } from '../report-pages.mjs';
+
+/** Where a table's parts lie: the place it scrolls in, its name cell, its last heading. */
+const layout = (page, testId) =>
+  page.evaluate((id) => {
+    const table = document.querySelector(`[data-testid="${id}"]`);
+    const place = table.closest('.ss-table-scroll').getBoundingClientRect();
+    const edges = (element) => {
+      const { left, right } = element.getBoundingClientRect();
+      return { left, right };
+    };
+    return {
+      place: { left: place.left, right: place.right },
+      name: edges(table.querySelector('tbody td.ss-pinned')),
+      last: edges(table.querySelector('thead th:last-child')),
+      page: { scroll: document.documentElement.scrollWidth, width: window.innerWidth },
+    };
+  }, testId);
+
+export const readable = [
+  {
+    name: 'Tables wider than their place say so, scroll within it, and keep the name of the row in sight',
+    async run(context) {
+      for (const [width, word, rest, testId] of [
+        [1440, 'job', '/kernels', 'kernels-table'],
+        [1024, 'job', '/ranks', 'collectives-table'],
+        [1024, 'job', '/ops', 'ops-table'],
+      ]) {
+        const { page, faults } = await visit(context, word, rest, { viewport: { width, height: 900 } });
+        const more = page.getByTestId('more-columns');
+        await more.waitFor();
+        const beyond = Number(await more.getAttribute('data-beyond'));
+        assert.ok(beyond > 0);
+        assert.match(await more.textContent(), new RegExp(`^${beyond} more columns? →$`));
+        const before = await layout(page, testId);
+        assert.ok(before.last.right > before.place.right, `${rest}: the table is not wider than its place`);
+        for (let tries = 0; tries < 10 && !(await more.textContent()).startsWith('←'); tries += 1) {
+          await more.click();
+          await page.waitForTimeout(100);
+        }
+        assert.equal(await more.getAttribute('data-beyond'), '0');
+        const after = await layout(page, testId);
+        assert.ok(after.last.right <= after.place.right + 4, `${rest}: the last column is not in sight`);
+        assert.ok(
+          after.name.left >= after.place.left - 1 && after.name.right <= after.place.right,
+          `${rest}: the name is out of sight`,
+        );
+        assert.ok(after.page.scroll <= after.page.width, `${rest}: the page itself scrolls sideways`);
+        await more.click();
+        await page.waitForFunction(
+          (id) => document.querySelector(`[data-testid="${id}"]`).closest('.ss-table-scroll').scrollLeft === 0,
+          testId,
+        );
+        assert.deepEqual(faults, []);
+      }
+      // Where everything has its place nothing is said.
+      const { page } = await visit(context, 'operators', '/ops', { viewport: { width: 2200, height: 900 } });
+      await page.getByTestId('ops-table').waitFor();
+      assert.equal(await page.getByTestId('more-columns').count(), 0);
+    },
+  },
+  {
+    name: 'One long first step does not flatten the others: its bar is cut, which shows, and tells its value',
+    async run(context) {
+      const { page, faults, id } = await visit(context, 'warm', '');
+      const chart = page.getByTestId('chart-steps');
+      const bars = chart.locator('[data-bar]');
+      assert.equal(await bars.count(), WARM_STEPS);
+      assert.equal(await chart.locator('[data-cut]').count(), 1);
+      const first = bars.first();
+      assert.equal(await first.getAttribute('data-cut'), '');
+      assert.match(await first.getAttribute('aria-label'), new RegExp(`^Step 0: ${WARM.firstNs / 1e6} ms, `));
+      assert.equal(await first.locator('.ss-tear').count(), 1);
+      assert.equal(await chart.locator('.ss-cut-value').textContent(), `${WARM.firstNs / 1e6} ms`);
+      assert.match(await chart.textContent(), /1 bar cut at the jagged line/);
+      const heights = await bars.evaluateAll((all) =>
+        all.map((bar) => {
+          const boxes = [...bar.querySelectorAll('rect:not(.ss-column-hit):not(.ss-outlier)')].map((part) =>
+            part.getBoundingClientRect(),
+          );
+          return Math.max(...boxes.map((box) => box.bottom)) - Math.min(...boxes.map((box) => box.top));
+        }),
+      );
+      assert.ok(
+        heights.slice(1).every((height) => height > 60),
+        `the others are flat: ${heights.join(', ')}`,
+      );
+      // As a table every figure is whole.
+      await chart.getByRole('button', { name: 'Show as table' }).click();
+      const { sections } = await asked(page, id, 'overview');
+      const rows = sections.find((section) => section.name === 'steps').rows;
+      assert.equal(Math.max(...rows.map((row) => row.duration_ns)), WARM.firstNs);
+      assert.deepEqual(faults, []);
+    },
+  },
+];
