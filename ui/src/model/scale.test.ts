@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { partColumns } from './parts.ts';
-import { bucketed, median, niceStep, ticksTo } from './scale.ts';
+import { bucketed, median, niceStep, robustTop, ticksTo } from './scale.ts';
 
 it('cuts axes at round numbers', () => {
   expect(niceStep(41.2, 4)).toBe(20);
@@ -8,6 +8,18 @@ it('cuts axes at round numbers', () => {
   expect(ticksTo(40, 4)).toEqual([0, 10, 20, 30, 40]);
   expect(niceStep(3000, 3, true)).toBe(1024);
   expect(ticksTo(0, 4)).toEqual([0, 1]);
+});
+
+it('is not led by one long value, but by what comes often', () => {
+  expect(robustTop([900, 10, 11, 12])).toBe(12);
+  expect(robustTop([900, 300, 10, 11, 12, 10, 11, 12])).toBe(12);
+  expect(robustTop([20, 10, 11, 12])).toBe(20);
+  expect(robustTop([900, 10])).toBe(900);
+  expect(robustTop([5])).toBe(5);
+  expect(robustTop([])).toBe(0);
+  // Every tenth step also evaluates: that is no exception.
+  expect(robustTop(Array.from({ length: 200 }, (_, at) => (at % 10 === 0 ? 500 : 10)))).toBe(500);
+  expect(robustTop([0, 0, 0, 7])).toBe(7);
 });
 
 it('groups neighbours without losing one', () => {

@@ -16,6 +16,38 @@ export function ticksTo(max: number, count: number, binary = false): readonly nu
   return Array.from({ length: last + 1 }, (_, at) => at * step);
 }
 
+/** A bar that is this many times as long as the next one flattens the others. */
+const FLATTENING = 2.5;
+
+/**
+ * How far an axis must reach so that the usual values can be read: the largest value, but for the few (two, one among
+ * fewer than eight, none among two; one in a hundred of many) that stand more than {@link FLATTENING} times above the
+ * next one. Pure.
+ */
+export function robustTop(values: readonly number[]): number {
+  const falling = [...values].sort((a, b) => b - a);
+  const count = falling.length;
+  const most = count < 3 ? 0 : Math.max(count < 8 ? 1 : 2, Math.ceil(count / 100));
+  let top = falling[0] ?? 0;
+  for (let at = 1; at <= most; at += 1) {
+    const next = falling[at] ?? 0;
+    if (next > 0 && (falling[at - 1] ?? 0) > FLATTENING * next) top = next;
+  }
+  return top;
+}
+
+const BAR_TICKS = 4;
+
+/** The axis of a bar chart, and which bars reach beyond it. Pure. */
+export function barScale(
+  values: readonly number[],
+  how: { readonly cutsTall?: boolean; readonly binary?: boolean } = {},
+): { readonly ticks: readonly number[]; readonly top: number; readonly isCut: readonly boolean[] } {
+  const ticks = ticksTo(how.cutsTall === true ? robustTop(values) : Math.max(0, ...values), BAR_TICKS, how.binary);
+  const top = ticks[ticks.length - 1] ?? 1;
+  return { ticks, top, isCut: values.map((value) => value > top * (1 + 1e-9)) };
+}
+
 /** Puts `items` into at most `most` groups of neighbours of equal size. */
 export function bucketed<T>(items: readonly T[], most: number): readonly (readonly T[])[] {
   const size = Math.max(1, Math.ceil(items.length / Math.max(1, most)));

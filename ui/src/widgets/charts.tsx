@@ -1,7 +1,7 @@
 // charts.tsx: bars of all sorts as plain SVG and boxes. Whatever can be clicked can be reached by keys.
 import type { ComponentChildren, JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import { ticksTo } from '../model/scale.ts';
+import { barScale } from '../model/scale.ts';
 import { useWidth } from './figure.tsx';
 
 export interface BarRow {
@@ -121,6 +121,21 @@ export interface Column {
 
 const AXIS_PX = 64;
 const FOOT_PX = 18;
+/** Above the plot: for the top label of the axis, and for the values of bars that are cut. */
+const HEAD_PX = 8;
+const CUT_HEAD_PX = 22;
+/** Room for the value above a bar that is cut. */
+const CUT_LABEL_PX = 56;
+
+/** The jagged line where a bar is cut. */
+function tear(x: number, y: number, widthPx: number): string {
+  const teeth = Math.max(2, Math.round(widthPx / 4));
+  const points = Array.from(
+    { length: teeth + 1 },
+    (_, at) => `${x - 1 + ((widthPx + 2) * at) / teeth},${y + (at % 2 === 0 ? 0 : 4)}`,
+  );
+  return points.join(' ');
+}
 
 /** Standing bars, each a stack of parts. Arrow keys go along them, Enter chooses. */
 export function ColumnChart(props: {
@@ -134,17 +149,19 @@ export function ColumnChart(props: {
   /** Room for the labels of the axis. */
   readonly axisPx?: number;
   readonly axisTitle?: string;
+  /** Bars far above all others are cut, and say so, so that the others can be read. */
+  readonly cutsTall?: boolean;
   readonly onChoose?: ((key: string) => void) | undefined;
 }): JSX.Element {
   const [box, widthPx] = useWidth<HTMLDivElement>();
   const [active, setActive] = useState(0);
   const axisPx = props.axisPx ?? AXIS_PX;
   const totals = props.columns.map((column) => column.parts.reduce((sum, part) => sum + part.value, 0));
-  const ticks = ticksTo(Math.max(0, ...totals), 4, props.binary);
-  const top = ticks[ticks.length - 1] ?? 1;
+  const { ticks, top, isCut } = barScale(totals, props);
+  const headPx = isCut.includes(true) ? CUT_HEAD_PX : HEAD_PX;
   const plotPx = Math.max(1, widthPx - axisPx - 4);
-  const heightPx = props.heightPx - FOOT_PX - 8;
-  const y = (value: number) => 8 + heightPx * (1 - value / top);
+  const heightPx = props.heightPx - FOOT_PX - headPx;
+  const y = (value: number) => headPx + heightPx * (1 - Math.min(value, top) / top);
   const pitch = plotPx / Math.max(1, props.columns.length);
   const barPx = Math.max(1, Math.min(56, pitch - (pitch > 6 ? 2 : pitch > 3 ? 1 : 0)));
   // As many labels as there is room for; bars without one make none.
@@ -154,6 +171,14 @@ export function ColumnChart(props: {
     if (column.label === '' || x < free) return [];
     free = x + (props.labelPx ?? 44);
     return [{ key: column.key, label: column.label, x }];
+  });
+  let freeAbove = 0;
+  const cutValues = props.columns.flatMap((column, at) => {
+    const middle = axisPx + (at + 0.5) * pitch;
+    const x = Math.max(axisPx + CUT_LABEL_PX / 2, Math.min(widthPx - CUT_LABEL_PX / 2, middle));
+    if (isCut[at] !== true || x < freeAbove) return [];
+    freeAbove = x + CUT_LABEL_PX;
+    return [{ key: column.key, text: props.format(totals[at] ?? 0), x }];
   });
   const move = (event: KeyboardEvent) => {
     const step = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
@@ -195,6 +220,7 @@ export function ColumnChart(props: {
               <g
                 key={column.key}
                 data-bar={column.key}
+                data-cut={isCut[at] === true ? '' : undefined}
                 class={props.onChoose === undefined ? 'ss-column' : 'ss-column ss-column-link'}
                 role={props.onChoose === undefined ? 'img' : 'button'}
                 aria-label={column.title}
@@ -204,7 +230,7 @@ export function ColumnChart(props: {
                 onClick={() => props.onChoose?.(column.key)}
               >
                 <title>{column.title}</title>
-                <rect class="ss-column-hit" x={axisPx + at * pitch} y={0} width={pitch} height={heightPx + 8} />
+                <rect class="ss-column-hit" x={axisPx + at * pitch} y={0} width={pitch} height={heightPx + headPx} />
                 {column.parts.map((part, part_at) => {
                   if (part.value <= 0) return undefined;
                   const from = y(below);
@@ -216,7 +242,7 @@ export function ColumnChart(props: {
                       x={x}
                       y={to}
                       width={barPx}
-                      height={Math.max(0.5, from - to)}
+                      height={Math.max(isCut[at] === true ? 0 : 0.5, from - to)}
                       style={{ fill: part.colour }}
                     />
                   );
@@ -227,12 +253,18 @@ export function ColumnChart(props: {
                     x={x - 1}
                     y={y(totals[at] ?? 0) - 1}
                     width={barPx + 2}
-                    height={(heightPx * (totals[at] ?? 0)) / top + 2}
+                    height={(heightPx * Math.min(totals[at] ?? 0, top)) / top + 2}
                   />
                 ) : undefined}
+                {isCut[at] === true ? <polyline class="ss-tear" points={tear(x, headPx + 6, barPx)} /> : undefined}
               </g>
             );
           })}
+          {cutValues.map(({ key, text, x }) => (
+            <text key={key} aria-hidden="true" class="ss-axis ss-cut-value" x={x} y={12} text-anchor="middle">
+              {text}
+            </text>
+          ))}
           {labelled.map(({ key, label, x }) => (
             <text key={key} aria-hidden="true" class="ss-axis" x={x} y={props.heightPx - 4} text-anchor="middle">
               {label}

@@ -74,6 +74,7 @@ export function OpTrend({
           heightPx={120}
           labelPx={36}
           axisPx={52}
+          cutsTall
           format={formatDuration}
           columns={value.bars.map((bar) => ({
             key: String(bar.startNs),

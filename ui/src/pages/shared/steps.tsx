@@ -1,9 +1,9 @@
 // steps.tsx: one bar a step, stacked by what the time went to. A click opens the step in the timeline.
 import type { JSX } from 'preact';
-import { formatDuration } from '../../base/format.ts';
+import { formatDuration, plural } from '../../base/format.ts';
 import { partColour, partColumns } from '../../model/parts.ts';
 import { numberAt, type ReportRow, type ReportTable, textAt } from '../../model/report.ts';
-import { bucketed } from '../../model/scale.ts';
+import { barScale, bucketed } from '../../model/scale.ts';
 import { goTo } from '../../state/store.ts';
 import { type Column, ColumnChart } from '../../widgets/charts.tsx';
 import { Figure } from '../../widgets/figure.tsx';
@@ -80,6 +80,8 @@ export function StepBars({
   derivedFrom,
 }: PageProps & { readonly table: ReportTable; readonly derivedFrom: string | undefined }): JSX.Element {
   const { bars, perBar } = stepColumns(table);
+  const lengths = bars.map((bar) => bar.parts.reduce((sum, part) => sum + part.value, 0));
+  const cut = barScale(lengths, { cutsTall: true }).isCut.filter(Boolean).length;
   const parts = partColumns(table.columns).filter(({ column }) =>
     table.rows.some((row) => (numberAt(row, column.key) ?? 0) > 0),
   );
@@ -93,6 +95,7 @@ export function StepBars({
         ...(derivedFrom === undefined ? [] : [`Derived from the repeated ${derivedFrom}.`]),
         ...(perBar > 1 ? [`Each bar is the slowest of ${perBar} steps.`] : []),
         ...(bars.some((bar) => bar.outlined) ? ['Outlined: much longer than the others.'] : []),
+        ...(cut === 0 ? [] : [`${plural(cut, 'bar')} cut at the jagged line: far longer than the others.`]),
         'A click opens the step.',
       ].join(' ')}
       {...(derivedFrom === undefined ? {} : { tools: <span class="ss-badge">derived</span> })}
@@ -102,6 +105,7 @@ export function StepBars({
         label="Step times"
         columns={bars}
         heightPx={180}
+        cutsTall
         format={formatDuration}
         onChoose={(key) => {
           const row = bars[Number(key)]?.row ?? {};
