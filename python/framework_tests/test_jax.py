@@ -53,6 +53,8 @@ class Names(unittest.TestCase):
                 self.assertEqual(getattr(options, name), getattr(ours.ProfileOptions(), name), name)
 
     def test_wrong_options_are_errors_that_name_the_right_one(self):
+        import jax
+
         import stepscope.jax as ours
 
         options = ours.ProfileOptions()
@@ -64,6 +66,10 @@ class Names(unittest.TestCase):
             options.advanced_configuration = {"tpu_trace_mode": "TRACE_COMPUTE_AND_SINC"}
         with self.assertRaises(TypeError):
             ours.start_trace("nowhere", profiler_options=3)
+        mistyped = jax.profiler.ProfileOptions()
+        mistyped.python_tracer_levl = 0
+        with self.assertRaisesRegex(AttributeError, "did you mean 'python_tracer_level'"):
+            ours.start_trace("nowhere", profiler_options=mistyped)
 
     def test_importing_it_imports_no_jax(self):
         told = run_program("import sys, json, stepscope.jax; print(json.dumps('jax' in sys.modules))")
@@ -377,18 +383,28 @@ class InCapturesOfOthers(unittest.TestCase):
                         options.advanced_configuration = {"profile_subprocesses": True}
                         with profiler.trace(sys.argv[1], profiler_options=options) as recording:
                             time.sleep(0.5)
-                        undo()
                     finally:
                         child.kill(); child.wait()
-                    found.append([child.pid, planes(recording.report.path), told(recording.report)])
+                    with profiler.trace(sys.argv[1], profiler_options=options) as without:
+                        pass
+                    undo()
+                    with profiler.trace(sys.argv[1], profiler_options=options) as undone:
+                        pass
+                    found.append([
+                        child.pid, planes(recording.report.path), told(recording.report),
+                        without.report.warnings, undone.report.warnings,
+                    ])
                 print(json.dumps(found))
                 """
             ),
             self.folder,
         )
-        for pid, planes, report in told:
+        for pid, planes, report, without, undone in told:
             plane = f"/host:CPU [{pid}]"
             self.assertIn(plane, planes, report)
+            self.assertEqual(report["warnings"], [])
+            self.assertIn(f"the registered process {pid} gave nothing", " ".join(without))
+            self.assertEqual(undone, [])
             self.assertGreater(len(events({plane: planes[plane]}, "in the child")), 5)
 
     def test_remote_captures_by_jax_itself(self):

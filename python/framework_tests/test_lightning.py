@@ -165,6 +165,8 @@ class Trainers(Folder):
             if name.startswith(STEPS)
         }
         self.assertEqual(recorded, {k: len(v) for k, v in profiler.recorded_durations.items()})
+        # What PyTorch's profiler takes would be in the durations.
+        self.assertFalse([name for name in found.names() if name.startswith("aten::")])
         fit.validate(BoringModel(), verbose=False)
         self.assertTrue((self.folder / "validate-run.txt").exists())
         self.assertEqual(len(files(self.folder / "logs")), 2)
@@ -352,6 +354,7 @@ class Example(Folder):
             self.assertIn("FIT Profiler Report", text)
             self.assertTrue(name == "pytorch" or "my_custom_action" in text)
         self.assertEqual(len(files(self.folder / "logs")), 3)
+        self.assertNotIn("StepscopeWarning", done.stderr)
 
 
 class Packages(unittest.TestCase):

@@ -16,7 +16,7 @@ import xspace
 from recorded import files, run_python
 
 import stepscope
-from stepscope import _core
+from stepscope import _core, neuron
 
 
 def sampled(found):
@@ -142,6 +142,21 @@ class Flight(unittest.TestCase):
         busy(0.1)
         found = xspace.read(stepscope.save_last(0.09).path)
         self.assertTrue(sampled(found))
+
+    def test_a_neuron_profile_has_its_first_work_although_something_is_recorded_already(self):
+        stepscope.start_flight(self.folder / "flight")
+        for number in range(3):
+            with warnings.catch_warnings():
+                # There is no Neuron device.
+                warnings.simplefilter("ignore", stepscope.StepscopeWarning)
+                with neuron.profile(
+                    0, 20_000, self.folder / "plugin", "trace", delete_working=False
+                ) as profiling:
+                    with stepscope.Trace("first"):
+                        pass
+                    time.sleep(0.05)
+            found = xspace.read(profiling.report.xspace)
+            self.assertEqual(len(found.named("first")), 1, f"{number}: {profiling.report}")
 
     def test_a_slow_step_and_a_signal_save(self):
         stepscope.start_flight(

@@ -58,7 +58,9 @@ class Timeline:
     def begin_recording(self) -> None:
         """Record into the log directory, unless the program records already."""
         if self.log_dir is not None and not self._records and not _session.records():
-            start_trace(self.log_dir, options=self.options)
+            # So do the frameworks' profilers, which keep a whole run's operations in memory besides; and
+            # there is only one of PyTorch's.
+            start_trace(self.log_dir, options=self.options, sources=[])
             self._records = True
             self._steps.clear()
 

@@ -376,7 +376,12 @@ def of_jax(given: Any) -> ProfileOptions | None:
         message = f"profiler_options is a ProfileOptions, not {type(given).__name__}"
         raise OptionTypeError(message)
     made = ProfileOptions()
-    for name in (*_FIELDS, "advanced_configuration"):
+    known = (*_FIELDS, "advanced_configuration")
+    # JAX's class takes any attribute, so that a typo in it has no effect.
+    for name in getattr(given, "__dict__", {}):
+        if name not in known and not name.startswith("_"):
+            raise _unknown("option", name, known)  # noqa: EM101 - no message
+    for name in known:
         value = getattr(given, name, None)
         if value is not None:
             setattr(made, name, value)

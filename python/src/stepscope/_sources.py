@@ -63,6 +63,10 @@ class Source(Protocol):
         ...
 
 
+children: dict[int, int] = {}
+"""Ports of the profiler servers of processes that were registered with JAX, by process id."""
+
+
 class _Jax:
     """jaxlib's XLA session: what XLA does on the host and on devices."""
 
@@ -72,6 +76,7 @@ class _Jax:
         self._session: Any = None
         self._profiler: Any = None
         self._expects_devices = False
+        self._expects_children = False
 
     def start(self, options: ProfileOptions) -> list[str]:
         self._profiler = profiler = jaxlib_profiler()
@@ -93,6 +98,7 @@ class _Jax:
                 # A server's of ours alone.
                 if key != "python_sampling_hz"
             }
+        self._expects_children = options.advanced_configuration.get("profile_subprocesses") is True
         notes = self._describe(profiler)
         theirs.raise_error_on_start_failure = options.raise_error_on_start_failure
         # A second session of the process is no error before it is stopped.
@@ -151,6 +157,13 @@ class _Jax:
                 "missing (on NVIDIA GPUs libcupti: pip install nvidia-cuda-cupti-cu12), or another "
                 "profiler holds it"
             )
+        if self._expects_children:
+            notes += [
+                f"jax: the registered process {pid} gave nothing: its profiler server on port {port} does "
+                "not answer, or recorded nothing; when it has ended, undo its registration"
+                for pid, port in children.items()
+                if f"/host:CPU [{pid}]".encode() not in data
+            ]
         return data, notes
 
 
@@ -381,12 +394,18 @@ def _explained(error: BaseException) -> str:
 _along_lock = _thread.allocate_lock()
 _along: Group | None = None
 _along_names: tuple[str, ...] | None = None
+_begun = 0
 
 
 def set_along(names: tuple[str, ...] | None) -> None:
     """Set the sources of captures through the server."""
     global _along_names
     _along_names = names
+
+
+def begun() -> int:
+    """How many captures of the server's have begun, with all that goes along with them."""
+    return _begun
 
 
 def begin_along(
@@ -398,7 +417,7 @@ def begin_along(
     """Begin to record with a capture of the server's. Called by the native half."""
     from stepscope._session import begin_calls, begin_sampling
 
-    global _along
+    global _along, _begun
     group = Group(_along_names)
     with _along_lock:
         _along = group
@@ -417,6 +436,7 @@ def begin_along(
         reason = begin_sampling(python_sampling_hz)
         if reason is not None:
             group.warnings.append(f"stacks of Python threads are not sampled: {reason}")
+    _begun += 1
 
 
 def pause_along() -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stepscope import _core, _remote, _session
+from stepscope import _core, _remote, _session, _sources
 from stepscope._core import (
     ProfileData,
     ProfileEvent,
@@ -302,7 +302,8 @@ def register_subprocess(pid: int, port: int) -> Callable[[], None]:
     Record a child process along: its profiler server is asked whenever this process is recorded.
 
     Takes part when ``advanced_configuration["profile_subprocesses"]`` is True; the child's threads are then
-    on the plane ``/host:CPU [PID]``. Its server may be ours or JAX's.
+    on the plane ``/host:CPU [PID]``. Its server may be ours or JAX's. A child that gives nothing is a
+    warning.
 
     Parameters
     ----------
@@ -327,7 +328,13 @@ def register_subprocess(pid: int, port: int) -> Callable[[], None]:
     """
     theirs = needed("jax._src.profiler", "register_subprocess")
     undo: Callable[[], None] = theirs.register_subprocess(pid, port)
-    return undo
+    _sources.children[pid] = port
+
+    def unregister() -> None:
+        _sources.children.pop(pid, None)
+        undo()
+
+    return unregister
 
 
 def install() -> None:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepscope import _core, _remote
+from stepscope import _core, _remote, _sources
 from stepscope._errors import (
     CaptureError,
     OptionNameError,
@@ -281,6 +281,7 @@ class profile:
             except ServerError as error:
                 capture.notes.append(f"port {port} is served already, and was captured from ({error})")
         ours = own is not None or capture.server is not None
+        before = _sources.begun()
         begun = threading.Event()
 
         def work() -> None:
@@ -302,9 +303,12 @@ class profile:
         capture.thread = threading.Thread(target=work, name="stepscope-neuron", daemon=True)
         capture.thread.start()
         begun.wait()
-        # The block's first work belongs to the profile; a server that nobody can ask is found out below.
+        # The block's first work belongs to the profile, XLA's part of it too; that something is recorded says
+        # nothing, since it may be the flight recorder. A server that nobody can ask is found out below.
         deadline = time.monotonic() + _CONNECT_MS / 1_000
-        while ours and not _core.is_recording() and capture.thread.is_alive() and time.monotonic() < deadline:
+        while ours and _sources.begun() == before and capture.thread.is_alive():
+            if time.monotonic() > deadline:
+                break
             time.sleep(0.005)
         return capture
 
