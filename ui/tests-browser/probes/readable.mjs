@@ -1,6 +1,7 @@
 // readable.mjs: what makes the pages of reports readable: nothing is cut off unseen, and numbers lead to their evidence.
 import assert from 'node:assert/strict';
 import { WARM, WARM_STEPS } from '../fixtures.mjs';
+import { settled, stateOf, timelineOf } from '../harness.mjs';
 import { asked, visit } from '../report-pages.mjs';
 
 /** Where a table's parts lie: the place it scrolls in, its name cell, its last heading. */
@@ -93,6 +94,39 @@ export const readable = [
       const { sections } = await asked(page, id, 'overview');
       const rows = sections.find((section) => section.name === 'steps').rows;
       assert.equal(Math.max(...rows.map((row) => row.duration_ns)), WARM.firstNs);
+      assert.deepEqual(faults, []);
+    },
+  },
+  {
+    name: 'Numbers of sentences lead to their evidence: a step, an event, a row',
+    async run(context) {
+      const { page, faults, id, to } = await visit(context, 'torch', '');
+      const sentence = page.getByTestId('page-summary');
+      const report = await asked(page, id, 'overview');
+      assert.equal(await sentence.textContent(), report.sentence);
+      const steps = report.sections.find((section) => section.name === 'steps').rows;
+      assert.match(await sentence.getByRole('link').first().textContent(), /^9\.90 ms$/);
+      await sentence.getByRole('link').first().click();
+      await timelineOf(page).waitFor();
+      await settled(page);
+      const { t0, t1 } = await stateOf(page);
+      const step = steps.find((row) => row.start_ns >= t0 && row.start_ns + row.duration_ns <= t1);
+      assert.ok(step !== undefined && t1 - t0 < 1.2 * step.duration_ns, `${t0} to ${t1} is no step`);
+      // A finding's number selects the event that it is about.
+      await to('');
+      const first = page.getByTestId('findings').locator('li[data-finding]').first();
+      const name = await first.getAttribute('data-finding');
+      const evidence = report.rows.find((row) => row.name === name).evidence[0];
+      await first.getByRole('heading').getByRole('link').first().click();
+      await timelineOf(page).waitFor();
+      await settled(page);
+      assert.equal(Number((await stateOf(page)).selected), evidence);
+      // What is said of an operation chooses its row.
+      await to('/ops');
+      const said = page.getByTestId('page-summary');
+      const [, operation] = /most of (?:it|that) (\S+) \(/.exec(await said.textContent());
+      await said.getByRole('link').last().click();
+      await page.getByTestId('op-details').getByRole('heading', { name: operation }).waitFor();
       assert.deepEqual(faults, []);
     },
   },

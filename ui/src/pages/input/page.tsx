@@ -9,9 +9,10 @@ import { Figure } from '../../widgets/figure.tsx';
 import { CopyButton } from '../../widgets/states.tsx';
 import { eventLinkOf, nameView } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
-import { Notes, type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
+import { type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
 import { StepBars } from '../shared/steps.tsx';
 import { TabbedTables, tabsOf } from '../shared/tables.tsx';
+import { Notes, summaryOf } from '../shared/told.tsx';
 
 const TOP = 2000;
 const MOST_STAGES = 12;
@@ -31,7 +32,7 @@ export default function InputPage(page: PageProps): JSX.Element {
     <>
       <PageHead
         title="Input pipeline"
-        summary={asked.report?.sentence ?? 'Do steps wait for input?'}
+        summary={summaryOf(page, asked.report, 'Do steps wait for input?')}
         side={<RangeChip store={store} scope={scope} />}
       />
       <div class="ss-page">
@@ -51,7 +52,11 @@ export default function InputPage(page: PageProps): JSX.Element {
                   table={() => ({ eventLink: eventLinkOf(store, run) })}
                 />
               </div>
-              <Notes notes={report.notes.filter((note) => !note.startsWith('with stepscope.Trace('))} />
+              <Notes
+                page={page}
+                report={report}
+                notes={report.notes.filter((note) => !note.startsWith('with stepscope.Trace('))}
+              />
             </>
           )}
         </WithReport>

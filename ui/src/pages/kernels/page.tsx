@@ -8,8 +8,9 @@ import { BarList } from '../../widgets/charts.tsx';
 import { Figure } from '../../widgets/figure.tsx';
 import { nameView, PageLink } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
-import { Notes, type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
+import { type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
 import { HistogramFigure, TabbedTables, type TabTable, tabsOf } from '../shared/tables.tsx';
+import { Notes, summaryOf } from '../shared/told.tsx';
 import { CopyRates } from './copies.tsx';
 
 const TOP = 5000;
@@ -81,7 +82,7 @@ export default function KernelsPage(page: PageProps): JSX.Element {
     <div class="ss-page-frame">
       <PageHead
         title="Kernels"
-        summary={asked.report?.sentence ?? 'Which device kernels run, how often and how well?'}
+        summary={summaryOf(page, asked.report, 'Which device kernels run, how often and how well?')}
         side={<RangeChip store={store} scope={scope} />}
       />
       <div class="ss-page ss-page-full">
@@ -116,7 +117,7 @@ export default function KernelsPage(page: PageProps): JSX.Element {
                     : {}
                 }
               />
-              <Notes notes={report.notes} />
+              <Notes page={page} report={report} />
             </>
           )}
         </WithReport>

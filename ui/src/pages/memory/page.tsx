@@ -12,8 +12,9 @@ import { Figure } from '../../widgets/figure.tsx';
 import { type Line, LineChart } from '../../widgets/line-chart.tsx';
 import { PageLink } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
-import { Notes, type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
+import { type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
 import { TabbedTables, type TabTable } from '../shared/tables.tsx';
+import { Notes, summaryOf } from '../shared/told.tsx';
 import { Alive } from './alive.tsx';
 import { Fragmentation } from './fragmentation.tsx';
 
@@ -66,7 +67,7 @@ export default function MemoryPage(page: MemoryProps): JSX.Element {
     <>
       <PageHead
         title="Memory"
-        summary={asked.report?.sentence ?? 'What is in memory over time, and what is alive at the peak?'}
+        summary={summaryOf(page, asked.report, 'What is in memory over time, and what is alive at the peak?')}
         side={<RangeChip store={store} scope={scope} />}
       />
       <div class="ss-page">
@@ -88,7 +89,7 @@ export default function MemoryPage(page: MemoryProps): JSX.Element {
                   }
                 />
               </div>
-              <Notes notes={report.notes} />
+              <Notes page={page} report={report} />
             </>
           )}
         </WithReport>

@@ -22,7 +22,6 @@ import { eventLinkOf, nameView, PageLink } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 import {
   type Asked,
-  Notes,
   type PageProps,
   RangeChip,
   type Scope,
@@ -30,6 +29,7 @@ import {
   useScope,
   WithReport,
 } from '../shared/report.tsx';
+import { Notes, summaryOf } from '../shared/told.tsx';
 import { CallTree } from './calls.tsx';
 import { useTree } from './tree.tsx';
 import { OpTrend } from './trend.tsx';
@@ -109,7 +109,7 @@ function Frame({
     <div class="ss-page-frame">
       <PageHead
         title="Ops"
-        summary={asked.report?.sentence ?? 'Which operations cost most, and which waste most?'}
+        summary={summaryOf(page, asked.report, 'Which operations cost most, and which waste most?')}
         side={<RangeChip store={page.store} scope={scope} />}
       />
       <div class="ss-page ss-page-full">
@@ -267,7 +267,7 @@ function Ops({
             />
           </Figure>
         )}
-        <Notes notes={report.notes} />
+        <Notes page={page} report={report} />
       </aside>
     </div>
   );

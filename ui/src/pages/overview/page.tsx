@@ -4,18 +4,10 @@ import { cellExact, cellText } from '../../model/cell.ts';
 import { type ReportScalar, scalarOf, sectionOf } from '../../model/report.ts';
 import { PageLink } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
-import { Notes, type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
+import { type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
 import { NoSteps, StepBars } from '../shared/steps.tsx';
+import { Notes, pageOfFigure, summaryOf } from '../shared/told.tsx';
 import { Environment, Findings, TimeParts, TopOps } from './parts.tsx';
-
-/** Where the number of a card is explained. */
-const CARD_PAGES: readonly (readonly [RegExp, string])[] = [
-  [/^input/, 'input'],
-  [/memory|bytes/, 'memory'],
-  [/communication|rank/, 'ranks'],
-  [/kernel|busy|idle|device/, 'kernels'],
-  [/^ops|host|compute/, 'ops'],
-];
 
 const MOST_CARDS = 6;
 
@@ -56,12 +48,10 @@ export function cardsOf(summary: readonly ReportScalar[]): readonly CardOf[] {
 function Card({ scalar, beside, page }: CardOf & { readonly page: PageProps }): JSX.Element {
   const text = cellText(scalar.value, scalar.unit);
   const [, value = text, unit = ''] = /^([-\d.,]+) (.+)$/.exec(text) ?? [];
-  const wanted = CARD_PAGES.find(([pattern]) => pattern.test(scalar.key))?.[1] ?? 'timeline';
-  const isUsable = page.run.tools.find((tool) => tool.id === wanted)?.state !== 'unavailable';
   return (
     <PageLink
       {...page}
-      tool={isUsable ? wanted : 'timeline'}
+      tool={pageOfFigure(page.run, scalar.key)}
       class="ss-figure-card"
       title={cellExact(scalar.value, scalar.unit) ?? `Show what is behind ${scalar.title}`}
     >
@@ -95,7 +85,7 @@ export default function OverviewPage(page: PageProps): JSX.Element {
     <>
       <PageHead
         title="Overview"
-        summary={report?.sentence ?? 'Adding up what was recorded.'}
+        summary={summaryOf(page, report, 'Adding up what was recorded.')}
         side={<RangeChip store={store} scope={scope} />}
       />
       <div class="ss-page" data-testid="overview">
@@ -121,7 +111,7 @@ export default function OverviewPage(page: PageProps): JSX.Element {
                 <div class="ss-columns">
                   <div>
                     <Findings {...page} table={found.table} />
-                    <Notes notes={markers.rest} />
+                    <Notes page={page} report={found} notes={markers.rest} />
                   </div>
                   <div>
                     <TimeParts section={sectionOf(found, 'time')} />

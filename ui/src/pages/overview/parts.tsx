@@ -2,6 +2,7 @@
 import type { JSX } from 'preact';
 import { formatBytes, formatDuration, formatShare } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
+import type { Evidence } from '../../model/evidence.ts';
 import { partColour, partOf } from '../../model/parts.ts';
 import {
   eventsAt,
@@ -20,6 +21,7 @@ import { goTo } from '../../state/store.ts';
 import { BarList, WholeBar } from '../../widgets/charts.tsx';
 import { eventLinkOf, PageLink } from '../shared/links.tsx';
 import type { PageProps } from '../shared/report.tsx';
+import { ToldBy } from '../shared/told.tsx';
 
 function Finding({ row, page }: { readonly row: ReportRow; readonly page: PageProps }): JSX.Element {
   const { store, run } = page;
@@ -31,11 +33,20 @@ function Finding({ row, page }: { readonly row: ReportRow; readonly page: PagePr
   const tool = toolOf(textAt(row, 'page') ?? '');
   const events = eventsAt(row, 'evidence').slice(0, 3);
   const link = eventLinkOf(store, run);
+  const [first] = events;
+  const evidence: Evidence | undefined =
+    first !== undefined
+      ? { kind: 'event', id: first }
+      : tool === undefined
+        ? undefined
+        : { kind: 'figure', key: tool.id };
   const sure = textAt(row, 'confidence');
   const advice = textAt(row, 'advice');
   return (
     <li data-finding={textAt(row, 'name')}>
-      <h3>{title}</h3>
+      <h3>
+        <ToldBy page={page} text={title} evidence={evidence} />
+      </h3>
       <span class="ss-cost">
         {cost === undefined || isTold ? '' : `${formatDuration(cost)}${perStep === undefined ? '' : ' per step'}`}
         {share === undefined || isTold ? undefined : <small> · {formatShare(share)}</small>}

@@ -12,8 +12,9 @@ import { Figure } from '../../widgets/figure.tsx';
 import { type HeatCell, HeatMap } from '../../widgets/heat-map.tsx';
 import { stepView } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
-import { Notes, NotRecorded, type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
+import { NotRecorded, type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
 import { TabbedTables, type TabTable } from '../shared/tables.tsx';
+import { Notes, summaryOf, Told } from '../shared/told.tsx';
 import { measured, Pair } from './pair.tsx';
 
 const TOP = 20_000;
@@ -67,7 +68,7 @@ export default function RanksPage(page: PageProps): JSX.Element {
     <>
       <PageHead
         title="Ranks"
-        summary={measured.report?.sentence ?? 'Which rank is late, and what does it cost?'}
+        summary={summaryOf(page, measured.report, 'Which rank is late, and what does it cost?')}
         side={<RangeChip store={store} scope={scope} />}
       />
       <div class="ss-page">
@@ -75,7 +76,7 @@ export default function RanksPage(page: PageProps): JSX.Element {
           {(report) => (
             <>
               <RankMap page={page} report={report} />
-              <Notes notes={report.notes} />
+              <Notes page={page} report={report} />
             </>
           )}
         </WithReport>
@@ -261,7 +262,9 @@ function Collectives({
     <section class="ss-panel ss-collectives" aria-label="Collectives" data-testid="collectives">
       <div class="ss-panel-head">
         <h2>Collectives</h2>
-        <span class="ss-quiet">{one.sentence}</span>
+        <span class="ss-quiet">
+          <Told page={page} report={one} text={one.sentence} />
+        </span>
       </div>
       <TabbedTables
         page={page}
@@ -269,7 +272,7 @@ function Collectives({
         tabs={tabs}
         table={(tab) => (tab.id === 'rows' ? { testId: 'collectives-table' } : {})}
       />
-      <Notes notes={one.notes} />
+      <Notes page={page} report={one} />
     </section>
   );
 }

@@ -11,8 +11,9 @@ import { download } from '../../widgets/download.ts';
 import { CopyButton } from '../../widgets/states.tsx';
 import { eventLinkOf } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
-import { Notes, type PageProps, RangeChip, type Scope, useReport, useScope, WithReport } from '../shared/report.tsx';
+import { type PageProps, RangeChip, type Scope, useReport, useScope, WithReport } from '../shared/report.tsx';
 import { TabbedTables, tabsOf } from '../shared/tables.tsx';
+import { Notes, Told } from '../shared/told.tsx';
 import { PerfettoPanel } from './perfetto.tsx';
 
 const TOP = 5000;
@@ -152,7 +153,9 @@ function OneReport({
                   Download text
                 </button>
               </div>
-              <p>{report.sentence}</p>
+              <p>
+                <Told page={page} report={report} text={report.sentence} />
+              </p>
               {report.text === undefined ? (
                 <div class="ss-report-tables">
                   <TabbedTables
@@ -173,7 +176,7 @@ function OneReport({
                   {report.text}
                 </pre>
               )}
-              <Notes notes={report.notes} />
+              <Notes page={page} report={report} />
             </>
           );
         }}

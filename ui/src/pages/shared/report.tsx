@@ -182,14 +182,3 @@ export function WithReport({
     </div>
   );
 }
-
-export function Notes({ notes }: { readonly notes: readonly string[] }): JSX.Element | undefined {
-  if (notes.length === 0) return undefined;
-  return (
-    <ul class="ss-report-notes">
-      {notes.map((note) => (
-        <li key={note}>{note}</li>
-      ))}
-    </ul>
-  );
-}
