@@ -12,7 +12,20 @@ from pathlib import Path
 from recorded import run_python
 
 import stepscope
+import stepscope.jax
+import stepscope.lightning
+import stepscope.neuron
+import stepscope.read
+import stepscope.torch
+import stepscope.torch_xla
 from stepscope import _core
+
+FACES = (
+    *(stepscope.jax, stepscope.lightning, stepscope.neuron),
+    *(stepscope.read, stepscope.torch, stepscope.torch_xla),
+)
+# Classes that programs use as they use functions.
+VERBS = {"Trace", "StepTrace", "TraceAnnotation", "StepTraceAnnotation", "trace", "profile"}
 
 PEERS = os.environ.get("STEPSCOPE_PEERS_PYTHON")
 
@@ -28,6 +41,27 @@ class Package(unittest.TestCase):
             thing = getattr(stepscope, name)
             if callable(thing):
                 self.assertTrue(inspect.getdoc(thing), name)
+
+    def test_every_function_of_every_face_has_its_parameters_and_an_example(self):
+        looked_at = 0
+        for module in (stepscope, *FACES):
+            for name in module.__all__:
+                if module is stepscope.torch and name in stepscope.torch._THEIRS:
+                    continue
+                # The last needs torch itself.
+                if (module, name) == (stepscope.torch, "profile"):
+                    continue
+                thing = getattr(module, name)
+                is_verb = isinstance(thing, type) and name in VERBS
+                if not is_verb and not inspect.isroutine(thing):
+                    continue
+                text = inspect.getdoc(thing)
+                self.assertRegex(text, r"(?m)^Examples\n-{8}\n>>> ", name)
+                parameters = inspect.signature(thing).parameters
+                if parameters and module is not stepscope.torch_xla:
+                    self.assertRegex(text, r"(?m)^Parameters\n-{10}\n", name)
+                looked_at += 1
+        self.assertGreater(looked_at, 45)
 
     def test_editors_and_help_say_the_same(self):
         tree = ast.parse(Path(_core.__file__).with_name("_core.pyi").read_text())

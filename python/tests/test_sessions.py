@@ -142,6 +142,8 @@ class Sessions(InAFolder):
             warnings.simplefilter("always")
             with stepscope.trace(self.folder, options=options) as recording:
                 pass
+        # Once, and where the program began it.
+        self.assertEqual([one.filename for one in seen], [__file__])
         self.assertIn("duration_ms has no effect", str(seen[0].message))
         self.assertIn("duration_ms has no effect", xspace.read(recording.report.path).warnings[0])
 

@@ -150,12 +150,24 @@ pub(crate) fn flush(py: Python<'_>) -> bool {
 }
 
 /// Tell whether something is being recorded in this process.
+///
+/// Examples
+/// --------
+/// >>> if stepscope.is_recording():
+/// ...     stepscope.instant("state", detail=expensive())
 #[pyfunction]
 pub(crate) fn is_recording() -> bool {
     stepscope::is_recording()
 }
 
 /// Record one sample of a counter. NaN and infinities are left out.
+///
+/// Parameters
+/// ----------
+/// name
+///     The counter's name.
+/// value
+///     The sample, in whatever unit the counter has.
 ///
 /// Examples
 /// --------
@@ -169,7 +181,14 @@ pub(crate) fn counter(name: &Bound<'_, PyString>, value: f64) {
     }
 }
 
-/// Record a point in time on this thread's track, with arguments as for `Trace`.
+/// Record a point in time on this thread's track.
+///
+/// Parameters
+/// ----------
+/// name
+///     What happened.
+/// **metadata
+///     Arguments, as for `Trace`.
 ///
 /// Examples
 /// --------

@@ -388,6 +388,10 @@ class PassThroughProfiler(Profiler):
     ----------
     dirpath, filename, log_dir, options
         As for `Profiler`.
+
+    Examples
+    --------
+    >>> trainer = Trainer(profiler=PassThroughProfiler(log_dir="logs"))
     """
 
     def start(self, action_name: str) -> None:

@@ -223,6 +223,13 @@ def counter(name: str, value: float) -> None:
     """
     Record one sample of a counter. NaN and infinities are left out.
 
+    Parameters
+    ----------
+    name
+        The counter's name.
+    value
+        The sample, in whatever unit the counter has.
+
     Examples
     --------
     >>> stepscope.counter("loss", 0.25)
@@ -230,7 +237,14 @@ def counter(name: str, value: float) -> None:
 
 def instant(name: str, /, **metadata: object) -> None:
     """
-    Record a point in time on this thread's track, with arguments as for `Trace`.
+    Record a point in time on this thread's track.
+
+    Parameters
+    ----------
+    name
+        What happened.
+    **metadata
+        Arguments, as for `Trace`.
 
     Examples
     --------
@@ -238,7 +252,14 @@ def instant(name: str, /, **metadata: object) -> None:
     """
 
 def is_recording() -> bool:
-    """Tell whether something is being recorded in this process."""
+    """
+    Tell whether something is being recorded in this process.
+
+    Examples
+    --------
+    >>> if stepscope.is_recording():
+    ...     stepscope.instant("state", detail=expensive())
+    """
 
 def start(
     log_dir: str | os.PathLike[str],

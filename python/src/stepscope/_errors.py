@@ -1,5 +1,13 @@
 """What goes wrong: every exception is a `StepscopeError` and the class that programs catch today."""
 
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
+_OWN_FOLDER = str(Path(__file__).parent) + "/"
+
 
 class StepscopeError(Exception):
     """Anything that this package raises on purpose."""
@@ -55,3 +63,11 @@ class OptionValueError(StepscopeError, ValueError):
 
 class StepscopeWarning(UserWarning):
     """A recording goes on, but something that was asked for is missing from it."""
+
+
+def warn(note: str) -> None:
+    """Warn of something missing, at the line of the program that called this package."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN_FOLDER):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(note, StepscopeWarning, stacklevel=level)

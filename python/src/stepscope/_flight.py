@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import os
 import signal
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stepscope import _core, _session
-from stepscope._errors import OptionTypeError, OptionValueError, StepscopeWarning
+from stepscope._errors import OptionTypeError, OptionValueError, warn
 from stepscope._options import ProfileOptions, checked_path
 from stepscope._ranks import find
 from stepscope._session import StopReport
@@ -182,7 +181,7 @@ def start_flight(
         return notes
 
     for note in _session.alone(start):
-        warnings.warn(note, StepscopeWarning, stacklevel=2)
+        warn(note)
 
 
 def stop_flight() -> None:
@@ -288,7 +287,7 @@ def _told(fields: dict[str, Any]) -> StopReport:
     del fields["added"]
     report = StopReport(**fields)
     for note in report.warnings:
-        warnings.warn(note, StepscopeWarning, stacklevel=3)
+        warn(note)
     return report
 
 

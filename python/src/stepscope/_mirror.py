@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-
 from stepscope import _core
-from stepscope._errors import StepscopeWarning
+from stepscope._errors import warn
 from stepscope._options import checked_mirror
 
 
@@ -37,4 +35,4 @@ def set_mirror(to: str) -> None:
     >>> stepscope.set_mirror("nvtx")
     """
     for note in _core.set_mirrors(checked_mirror(to)):
-        warnings.warn(note, StepscopeWarning, stacklevel=2)
+        warn(note)

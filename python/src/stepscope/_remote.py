@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepscope import _core
-from stepscope._errors import CaptureError, OptionTypeError, StepscopeWarning
+from stepscope._errors import CaptureError, OptionTypeError, warn
 from stepscope._options import ProfileOptions, checked_port
 from stepscope._session import install_handlers, program_facts
 from stepscope._sources import Sources, checked, set_along
@@ -157,6 +156,10 @@ def stop_server() -> None:
     ------
     ServerError
         There is none (also a `RuntimeError` and a `ValueError`).
+
+    Examples
+    --------
+    >>> stepscope.stop_server()
     """
     global _listening
     _listening = None
@@ -257,5 +260,5 @@ def capture(
     if len(failed) == len(hosts):
         raise CaptureError("; ".join(failed))
     for failure in failed:
-        warnings.warn(failure, StepscopeWarning, stacklevel=2)
+        warn(failure)
     return CaptureReport(told["session"], told["folder"], hosts)

@@ -9,7 +9,6 @@ import os
 import platform
 import shutil
 import sys
-import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,7 +20,7 @@ from stepscope._errors import (
     SessionActiveError,
     SessionError,
     StepscopeError,
-    StepscopeWarning,
+    warn,
 )
 from stepscope._options import ProfileOptions, checked_path, checked_ranks
 from stepscope._ranks import Ranks, agree, find
@@ -82,6 +81,8 @@ class _AfterStop:
     sources: Group = field(default_factory=lambda: Group(()))
     # What the sources gave, kept until the file is written.
     gathered: Gathered | None = None
+    # What was said on screen when it started.
+    told: frozenset[str] = frozenset()
 
 
 # Samples that are missed now and then change no picture.
@@ -213,10 +214,12 @@ def start_trace(
             perfetto_link=create_perfetto_link,
             perfetto_trace=create_perfetto_trace,
         )
-        return [*notes, *group.warnings]
+        found = [*notes, *group.warnings]
+        _after_stop.told = frozenset(found)
+        return found
 
     for note in alone(start):
-        warnings.warn(note, StepscopeWarning, stacklevel=2)
+        warn(note)
 
 
 def _start(
@@ -397,7 +400,8 @@ def stop_trace() -> StopReport:
         fields["trace_json"] = _renamed_for_perfetto(fields["trace_json"])
     report = StopReport(**fields)
     for note in report.warnings:
-        warnings.warn(note, StepscopeWarning, stacklevel=2)
+        if note not in _after_stop.told:
+            warn(note)
     if _after_stop.perfetto_link and report.trace_json is not None:
         from stepscope._perfetto_link import serve_once
 
@@ -413,6 +417,12 @@ def discard_trace() -> None:
     ------
     NoSessionError
         Nothing is being recorded (also a `RuntimeError`).
+
+    Examples
+    --------
+    >>> stepscope.start_trace("logs")
+    >>> warm_up()
+    >>> stepscope.discard_trace()
     """
     stop_and_take()
 
@@ -445,15 +455,28 @@ def flush_trace() -> bool:
     -------
     bool
         False when nothing is being recorded, or the journal did not take it in time.
+
+    Examples
+    --------
+    >>> stepscope.flush_trace()
+    True
     """
     return _core.flush()
 
 
 class trace(contextlib.ContextDecorator):
     """
-    Record a block; stopped and written also when the block raises.
+    Record a block; stopped and written also when the block raises. Also a decorator.
 
-    Takes what `start_trace` takes, and raises what `start_trace` and `stop_trace` raise. Also a decorator.
+    Parameters
+    ----------
+    log_dir, options, create_perfetto_link, create_perfetto_trace, sources, ranks
+        As for `start_trace`.
+
+    Raises
+    ------
+    StepscopeError
+        What `start_trace` and `stop_trace` raise.
 
     Attributes
     ----------
@@ -513,7 +536,7 @@ class trace(contextlib.ContextDecorator):
             # What the block raised is what the caller has to see.
             if error is None:
                 raise
-            warnings.warn(str(stopping), StepscopeWarning, stacklevel=2)
+            warn(str(stopping))
 
 
 def place(options: ProfileOptions) -> Ranks:

@@ -105,6 +105,10 @@ class ScheduleWrapper:
     ----------
     schedule
         What says, for the number of a step, what the profiler does in it.
+
+    Examples
+    --------
+    >>> steps = ScheduleWrapper(torch.profiler.schedule(wait=1, warmup=1, active=3))
     """
 
     def __init__(self, schedule: Callable[[int], Any]) -> None:

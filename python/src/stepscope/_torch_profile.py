@@ -95,10 +95,20 @@ class profile(theirs.profile):
     """
     Profile as ``torch.profiler.profile`` does, with results that can be used.
 
-    The arguments are torch's own. What differs: a trace can be exported as often as one likes, and after
+    What differs: a trace can be exported as often as one likes, and after
     ``key_averages``; ``with_stack=True`` alone fills stacks, so that ``group_by_stack_n`` and
     ``export_stacks`` work; averages are computed natively from the exported trace, many times faster; spans
     of `stepscope.Trace` lie in the exported trace too.
+
+    Parameters
+    ----------
+    *args, **kwargs
+        Those of the torch that is installed.
+
+    Raises
+    ------
+    AssertionError
+        What torch itself does not accept.
 
     Examples
     --------

@@ -154,9 +154,12 @@ def stop_and_get_fdo_profile() -> bytes:
 
 class trace(_session.trace):
     """
-    Record a block; stopped and written also when the block raises.
+    Record a block; stopped and written also when the block raises. Also a decorator.
 
-    Takes what `start_trace` takes. Also a decorator.
+    Parameters
+    ----------
+    log_dir, create_perfetto_link, create_perfetto_trace, profiler_options, sources
+        As for `start_trace`.
 
     Attributes
     ----------

@@ -18,7 +18,6 @@ import subprocess
 import sys
 import threading
 import time
-import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +31,7 @@ from stepscope._errors import (
     ServerError,
     SessionActiveError,
     StepscopeError,
-    StepscopeWarning,
+    warn,
 )
 from stepscope._options import ProfileOptions, nearest
 
@@ -232,7 +231,7 @@ class profile:
             self.report = self._file_captured()
         self._begun_s = 0.0
         for note in self.report.warnings:
-            warnings.warn(note, StepscopeWarning, stacklevel=2)
+            warn(note)
 
     def _set_environment(self) -> None:
         os.environ.setdefault("NEURON_PROFILE", "profile/")

@@ -487,7 +487,14 @@ class ReportKind:
 
 
 def report_kinds() -> tuple[ReportKind, ...]:
-    """Name all reports that there are."""
+    """
+    Name all reports that there are.
+
+    Examples
+    --------
+    >>> [kind.name for kind in stepscope.read.report_kinds()][:2]
+    ['overview', 'findings']
+    """
     return tuple(
         ReportKind(name, title, question, tuple(by)) for name, title, question, by in _core.report_kinds()
     )

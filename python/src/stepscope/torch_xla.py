@@ -158,6 +158,11 @@ def trace_me(scope: str) -> Callable[[_Function], _Function]:
 
     Generators and coroutine functions stay what they are, and their whole run is one slice.
 
+    Parameters
+    ----------
+    scope
+        The slice's name.
+
     Examples
     --------
     >>> @xp.trace_me("load")
@@ -170,7 +175,18 @@ _marked_step = False
 
 
 def set_tracer_marked_step(value: bool) -> None:  # noqa: FBT001 - as programs call it
-    """Say whether a `StepTrace` marks the end of the step, so that ``MpDeviceLoader`` does not."""
+    """
+    Say whether a `StepTrace` marks the end of the step, so that ``MpDeviceLoader`` does not.
+
+    Parameters
+    ----------
+    value
+        True when it does.
+
+    Examples
+    --------
+    >>> xp.set_tracer_marked_step(True)
+    """
     global _marked_step
     _marked_step = value
     # The loader asks there. Where our names have been put into that module, it asks here.
@@ -180,7 +196,14 @@ def set_tracer_marked_step(value: bool) -> None:  # noqa: FBT001 - as programs c
 
 
 def get_tracer_marked_step() -> bool:
-    """Tell what `set_tracer_marked_step` said last, or ``MpDeviceLoader``."""
+    """
+    Tell what `set_tracer_marked_step` said last, or ``MpDeviceLoader``.
+
+    Examples
+    --------
+    >>> xp.get_tracer_marked_step()
+    False
+    """
     theirs = _modules.get("torch_xla.debug.profiler")
     if theirs is None or theirs.get_tracer_marked_step is get_tracer_marked_step:
         return _marked_step
@@ -373,6 +396,11 @@ def trace(
 def trace_detached(*args: Any, **kwargs: Any) -> Future[CaptureReport]:
     """
     Do what `trace` does on a thread of its own, so that the program goes on.
+
+    Parameters
+    ----------
+    *args, **kwargs
+        As for `trace`.
 
     Returns
     -------
