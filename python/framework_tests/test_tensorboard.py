@@ -211,6 +211,107 @@ class TensorBoard(unittest.TestCase):
         self.assertNotIn("Traceback", "".join(self.board.said))
 
 
+class Browser:
+    """A Chromium, driven over two pipes (its DevTools protocol, a NUL after each message)."""
+
+    def __init__(self, program):
+        self.home = tempfile.mkdtemp()
+        read, self._to = os.pipe()
+        self._from, write = os.pipe()
+        flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking"
+        # A shell puts the pipes where Chromium looks for them.
+        script = f'exec "$0" {flags} --remote-debugging-pipe --user-data-dir="$1" 3<&{read} 4>&{write}'
+        self.process = subprocess.Popen(
+            ["/bin/bash", "-c", script, program, self.home],
+            pass_fds=(read, write),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "HOME": self.home},
+        )
+        os.close(read)
+        os.close(write)
+        self._rest = b""
+        self._number = 0
+        self._session = {}
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = {
+            "sessionId": self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        }
+
+    def call(self, method, **parameters):
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": parameters, **self._session}
+        os.write(self._to, json.dumps(message).encode() + b"\0")
+        while True:
+            while b"\0" not in self._rest:
+                came = os.read(self._from, 1 << 16)
+                assert came, "the browser has ended"
+                self._rest += came
+            line, _, self._rest = self._rest.partition(b"\0")
+            answer = json.loads(line)
+            if answer.get("id") == self._number:
+                return answer["result"]
+
+    def until(self, expression, seconds=60):
+        """What an expression gives, once it is something."""
+        end = time.monotonic() + seconds
+        while True:
+            found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"]
+            if found.get("value") or time.monotonic() > end:
+                return found.get("value")
+            time.sleep(0.2)
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        os.close(self._to)
+        os.close(self._from)
+        shutil.rmtree(self.home, ignore_errors=True)
+
+
+def chromium():
+    """Path of one, or None."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = (shutil.which(name) for name in (os.environ.get("STEPSCOPE_CHROMIUM", ""), *names) if name)
+    return next((path for path in found if path), None)
+
+
+class InABrowser(unittest.TestCase):
+    def test_the_tab_shows_the_steps_of_a_run_and_its_timeline(self):
+        program = chromium()
+        if program is None:
+            self.skipTest("no Chromium; name one in STEPSCOPE_CHROMIUM")
+        with tempfile.TemporaryDirectory() as folder:
+            with stepscope.trace(folder, options=stepscope.ProfileOptions(python_tracer_level=0)) as run:
+                for n in range(3):
+                    with stepscope.StepTrace("train", step_num=n), stepscope.Trace("forward"):
+                        time.sleep(0.01)
+            with contextlib.closing(Board(folder)) as board, contextlib.closing(Browser(program)) as browser:
+                if b"assets/" not in board.ask(PREFIX + "/app/")[2]:
+                    self.skipTest("the viewer is not built in")
+                browser.call("Page.navigate", url=f"http://localhost:{board.port}/#stepscope")
+                # TensorBoard's page has the tab, and in it a frame of its own address.
+                frame = "document.querySelector('iframe')?.contentDocument"
+                shown = f"({frame}?.body?.innerText ?? '')"
+                name = run.report.path.parent.name
+                self.assertTrue(
+                    browser.until(f"{shown}.includes({json.dumps(name)})"), browser.until(shown, 1)
+                )
+                tabs = "[...document.querySelectorAll('[role=tab]')].map((tab) => tab.innerText).join()"
+                self.assertIn("STEPSCOPE", browser.until(tabs).upper())
+                self.assertEqual(browser.until(f"{frame}.title.includes('stepscope')"), True)
+                # A click on the run shows its steps, another one its timeline.
+                for words, found in (
+                    (f"includes({json.dumps(name)})", f"{shown}.includes('Steps take')"),
+                    ("trim() === 'Timeline'", f"{frame}.querySelector('canvas')?.width > 0"),
+                ):
+                    link = f"[...{frame}.querySelectorAll('a')].find((one) => one.innerText.{words})"
+                    browser.until(f"({link}.click(), true)", 5)
+                    self.assertTrue(browser.until(found), browser.until(shown, 1))
+                self.assertNotIn("Traceback", "".join(board.said))
+
+
 class Elsewhere(unittest.TestCase):
     def test_a_prefix_and_a_log_directory_that_comes_later(self):
         with tempfile.TemporaryDirectory() as folder:
