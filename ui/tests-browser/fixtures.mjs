@@ -255,6 +255,30 @@ export function warmTrace() {
   return JSON.stringify({ schemaVersion: 1, traceEvents });
 }
 
+/** A loop that nobody marked: what repeats. */
+export const PATTERN = { name: 'train_batch', times: 6 };
+
+export function patternTrace() {
+  const traceEvents = [{ ph: 'M', pid: 100, name: 'process_name', args: { name: 'python' } }];
+  for (let n = 0; n < PATTERN.times; n += 1) {
+    const ts = 1_700_000_000 + n * 10_000;
+    traceEvents.push({ ph: 'X', name: PATTERN.name, cat: 'user_annotation', pid: 100, tid: 1, ts, dur: 9000 });
+    traceEvents.push({ ph: 'X', name: 'aten::mm', cat: 'cpu_op', pid: 100, tid: 1, ts: ts + 1000, dur: 5000 });
+  }
+  return JSON.stringify({ schemaVersion: 1, traceEvents });
+}
+
+/** A recording that ends before the first step does. */
+export function shortTrace() {
+  const ts = 1_700_000_000;
+  const traceEvents = [
+    { ph: 'M', pid: 100, name: 'process_name', args: { name: 'python' } },
+    { ph: 'B', name: 'ProfilerStep#0', cat: 'user_annotation', pid: 100, tid: 1, ts },
+    { ph: 'X', name: 'aten::mm', cat: 'cpu_op', pid: 100, tid: 1, ts: ts + 1000, dur: 5000 },
+  ];
+  return JSON.stringify({ schemaVersion: 1, traceEvents });
+}
+
 /** Allocations of a program that keeps one of three pieces: torch's `[memory]` points. */
 export function memoryTrace() {
   const traceEvents = [{ ph: 'M', pid: 100, name: 'process_name', args: { name: 'python' } }];
@@ -431,6 +455,8 @@ export function buildFixtures(root) {
   put('pages/training.pt.trace.json', trainingMemoryTrace());
   put('pages/copies.pt.trace.json', copyTrace());
   put('pages/warm.pt.trace.json', warmTrace());
+  put('pages/pattern.pt.trace.json', patternTrace());
+  put('pages/short.pt.trace.json', shortTrace());
   const more = {
     j: join(TRACES, 'jax_cpu/sharded4/plugins'),
     l: join(TRACES, 'lightning/fit_simple/fit-report.txt'),

@@ -260,10 +260,11 @@ mod tests {
     use stepscope_store::drawing;
 
     use super::*;
+    use crate::reports::Options;
 
     fn verdict(drawing: &str) -> (Verdict, Vec<String>) {
         let trace = drawing::trace(drawing);
-        let survey = Survey::of(&trace, None, &Cancel::default()).unwrap();
+        let survey = Survey::of(&trace, &Options::default(), &Cancel::default()).unwrap();
         let found = input(&survey, &Cancel::default()).unwrap();
         let stages = found.stages.iter().map(|stage| {
             let place = if stage.on_step_thread {

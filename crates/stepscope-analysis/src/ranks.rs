@@ -21,8 +21,8 @@ use stepscope_store::Trace;
 use crate::device::{Devices, Times};
 use crate::memory::{Allocator, Memory};
 use crate::parallel::Cancel;
+use crate::steps::StepRow;
 use crate::steps::breakdown::{Stretch, breakdown};
-use crate::steps::{StepRow, steps};
 
 /// What is measured, all of them times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -138,18 +138,18 @@ impl Ranks {
     }
 }
 
-/// Measures every rank at every step that touches `range`.
+/// Measures every rank at every one of the `steps` that touches `range`.
 pub fn ranks(
     trace: &Trace,
     devices: &Devices<'_>,
+    steps: &[StepRow],
     range: &Range<Time>,
     cancel: &Cancel,
 ) -> Result<Ranks, Cancelled> {
     let mut found = Ranks::default();
-    let marked = steps(trace).steps;
     let memory = Memory::read(trace, cancel)?;
     for file in 0..trace.files().len() {
-        let own: Vec<&StepRow> = marked
+        let own: Vec<&StepRow> = steps
             .iter()
             .filter(|step| step.file == file && !step.unfinished)
             .filter(|step| {

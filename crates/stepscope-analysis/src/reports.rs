@@ -35,6 +35,8 @@ pub struct Options {
     pub top: usize,
     /// Only what lies in this range, cut to it. `None`: the whole run.
     pub range: Option<Range<Time>>,
+    /// Only steps that the program marked: what repeats does not stand for them.
+    pub marked_only: bool,
 }
 
 impl Default for Options {
@@ -43,6 +45,7 @@ impl Default for Options {
             by: None,
             top: usize::MAX,
             range: None,
+            marked_only: false,
         }
     }
 }

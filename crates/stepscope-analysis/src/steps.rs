@@ -119,6 +119,8 @@ pub struct StepReport {
     pub times: StepTimes,
     /// Set when nobody marked steps: the name whose repetition is offered instead.
     pub derived: Option<String>,
+    /// Set when nobody marked steps and derived ones were not wanted: the name that could stand for them.
+    pub pattern: Option<String>,
     /// By total, largest first.
     pub labels: Vec<LabelRow>,
     /// Labels beyond the number that was asked for.
@@ -144,6 +146,8 @@ impl StepReport {
 pub struct StepOptions {
     /// Most labels; the rest is counted in [`StepReport::labels_left_out`].
     pub top: usize,
+    /// See [`steps_of`].
+    pub marked_only: bool,
 }
 /// How many steps the run has: those of the file that marks most.
 pub fn step_count(trace: &Trace) -> u64 {
@@ -174,32 +178,44 @@ struct Found {
     repeated: Vec<stepscope_model::TrackId>,
     /// The name that repeats, where nobody marked steps.
     derived: Option<String>,
+    /// The same, where it was not to stand for steps.
+    pattern: Option<String>,
 }
 
-fn find(trace: &Trace) -> Found {
+fn find(trace: &Trace, marked_only: bool) -> Found {
     let (markers, repeated) = markers(trace);
     let mut found = Found {
         markers,
         repeated,
         derived: None,
+        pattern: None,
     };
     if found.markers.is_empty()
         && let Some(derived) = derived::derive(trace)
     {
-        found.markers = derived.markers;
-        found.derived = Some(derived.name);
+        if marked_only {
+            found.pattern = Some(derived.name);
+        } else {
+            found.markers = derived.markers;
+            found.derived = Some(derived.name);
+        }
     }
     found
 }
 
 /// Steps and their times, without labels.
 pub fn steps(trace: &Trace) -> StepReport {
-    report_of(trace, &find(trace))
+    steps_of(trace, false)
+}
+
+/// The same; with `marked_only` what repeats is named and no more.
+pub fn steps_of(trace: &Trace, marked_only: bool) -> StepReport {
+    report_of(trace, &find(trace, marked_only))
 }
 
 /// Steps, their times, and the share of each label.
 pub fn step_report(trace: &Trace, options: StepOptions) -> StepReport {
-    let found = find(trace);
+    let found = find(trace, options.marked_only);
     let mut report = report_of(trace, &found);
     if !found.markers.is_empty() {
         labels(trace, &found.markers, options, &mut report);
@@ -215,6 +231,7 @@ fn report_of(trace: &Trace, found: &Found) -> StepReport {
         times: times_of(markers),
         steps: rows.collect(),
         derived: found.derived.clone(),
+        pattern: found.pattern.clone(),
         ..StepReport::default()
     };
     if markers.is_empty() {
@@ -336,7 +353,10 @@ mod tests {
 
     use super::*;
 
-    const ALL: StepOptions = StepOptions { top: usize::MAX };
+    const ALL: StepOptions = StepOptions {
+        top: usize::MAX,
+        marked_only: false,
+    };
 
     fn shown(report: &StepReport) -> Vec<String> {
         let us = |dur: Dur| dur.ps() / 1_000_000;

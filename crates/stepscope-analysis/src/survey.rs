@@ -12,8 +12,9 @@ use stepscope_store::{Trace, Track};
 
 use crate::device::{Devices, Times};
 use crate::parallel::Cancel;
+use crate::reports::Options;
 use crate::steps::breakdown::{Breakdown, StepParts, Stretch, breakdown};
-use crate::steps::{StepReport, steps};
+use crate::steps::{StepReport, steps_of};
 
 /// A first look at a run.
 pub struct Survey<'a> {
@@ -33,14 +34,11 @@ pub struct Survey<'a> {
 }
 
 impl<'a> Survey<'a> {
-    /// Looks.
-    pub fn of(
-        trace: &'a Trace,
-        range: Option<&Range<Time>>,
-        cancel: &Cancel,
-    ) -> Result<Self, Cancelled> {
+    /// Looks at what the options ask for.
+    pub fn of(trace: &'a Trace, options: &Options, cancel: &Cancel) -> Result<Self, Cancelled> {
+        let range = options.range.as_ref();
         let devices = Devices::of(trace, cancel)?;
-        let mut steps = steps(trace);
+        let mut steps = steps_of(trace, options.marked_only);
         if let Some(range) = range {
             steps.cut(range);
         }
@@ -154,16 +152,97 @@ fn join(a: Range<Time>, b: Range<Time>) -> Range<Time> {
 fn extent(trace: &Trace, track: &Track) -> Option<Range<Time>> {
     let slices = trace.slices(track.id);
     let first = *slices.start.first()?;
-    // What began first on the outermost level need not end last: look at that level only.
-    let mut last = first;
-    for index in 0..slices.len() {
-        if slices.depth[index] == 0
-            && !trace
-                .slice_flags(track.id, index)
-                .contains(SliceFlags::UNFINISHED)
-        {
-            last = last.max(slices.end(index));
-        }
-    }
+    let open = |index| {
+        let flags = trace.slice_flags(track.id, index);
+        flags.contains(SliceFlags::UNFINISHED)
+    };
+    // What began first on the outermost level need not end last: look at that level only, and where
+    // something there was still open, at what it holds.
+    let outermost = |index: &usize| slices.depth[*index] == 0;
+    let is_open = (0..slices.len()).filter(outermost).any(open);
+    let last = (0..slices.len())
+        .filter(|index| (is_open || outermost(index)) && !open(*index))
+        .map(|index| slices.end(index))
+        .fold(first, Time::max);
     (last > first).then_some(first..last.max(first.saturating_add(Dur::ZERO)))
+}
+
+#[cfg(test)]
+mod tests {
+    use stepscope_model::{EventSink, SliceIn};
+    use stepscope_store::{FileSpec, TraceBuilder, drawing};
+
+    use super::*;
+    use crate::reports;
+
+    const US: i64 = 1_000_000;
+
+    /// A step that is open when the recording ends, 90 us after its begin, and what ran in it.
+    fn begun() -> Trace {
+        let mut builder = TraceBuilder::new();
+        let mut sink = builder.file(FileSpec::default());
+        sink.epoch(stepscope_model::Epoch::default());
+        let track = sink.track("main");
+        for (name, start, dur, open) in [("step", 0, 90, true), ("work", 10, 50, false)] {
+            let name = sink.name(name);
+            sink.slice(
+                track,
+                SliceIn {
+                    start: Time::from_ps(start * US),
+                    dur: Dur::from_ps(dur * US),
+                    name,
+                    step: open.then_some(0),
+                    flags: if open {
+                        SliceFlags::UNFINISHED
+                    } else {
+                        SliceFlags::NONE
+                    },
+                    ..SliceIn::default()
+                },
+            );
+        }
+        builder.add(sink);
+        builder.finish()
+    }
+
+    #[test]
+    fn what_is_still_open_reaches_as_far_as_what_it_holds() {
+        let trace = begun();
+        let survey = Survey::of(&trace, &Options::default(), &Cancel::default()).unwrap();
+        assert!(!survey.has_steps());
+        assert_eq!(
+            survey.stretches[0].range,
+            Time::ZERO..Time::from_ps(60 * US)
+        );
+        let overview = reports::make(&trace, "overview", &Options::default(), &Cancel::default());
+        let sentence = overview.unwrap().sentence;
+        assert!(
+            sentence.starts_with("The recording is shorter than a step: the one that began"),
+            "{sentence}"
+        );
+    }
+
+    #[test]
+    fn what_repeats_stands_for_steps_unless_only_marked_ones_count() {
+        let trace = drawing::trace(
+            "
+            main | batch-----  batch-----  batch-----  batch-----
+            ",
+        );
+        let asked = |marked_only| {
+            let options = Options {
+                marked_only,
+                ..Options::default()
+            };
+            let survey = Survey::of(&trace, &options, &Cancel::default()).unwrap();
+            (
+                survey.steps.steps.len(),
+                survey.steps.derived,
+                survey.steps.pattern,
+            )
+        };
+        let name = || Some("batch".to_owned());
+        assert_eq!(asked(false), (4, name(), None));
+        assert_eq!(asked(true), (0, None, name()));
+    }
 }

@@ -39,7 +39,7 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
     let options = Options {
         by: asked.by.clone(),
         top: asked.top,
-        range: None,
+        ..Options::default()
     };
     match kind {
         Some(kind) => kind.check(&options).map_err(|error| usage(&error))?,

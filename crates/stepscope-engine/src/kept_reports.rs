@@ -53,7 +53,11 @@ impl KeptReports {
             return None;
         }
         let by = options.by.as_deref().unwrap_or_default();
-        let asked = format!("{VERSION} {} {kind} {} {by}", self.run_key, options.top);
+        let steps = if options.marked_only { "marked" } else { "any" };
+        let asked = format!(
+            "{VERSION} {} {kind} {} {steps} {by}",
+            self.run_key, options.top
+        );
         let key = crate::hash::bytes(asked.as_bytes()).hex();
         Some((asked, self.folder.join(format!("{key}.ssr"))))
     }

@@ -11,6 +11,8 @@ export interface ReportQuery {
   readonly by?: string | undefined;
   readonly top?: number | undefined;
   readonly range?: TimeRange | undefined;
+  /** Only steps that the program marked. */
+  readonly markedOnly?: boolean;
 }
 
 /** The query of a report's address; also what tells two answers apart. */
@@ -22,6 +24,7 @@ export function reportPath(run: string, v: string, ask: ReportQuery): string {
     params.set('t0', timeText(ask.range.startNs));
     params.set('t1', timeText(ask.range.endNs));
   }
+  if (ask.markedOnly === true) params.set('steps', 'marked');
   params.set('v', v);
   return `/runs/${encodeURIComponent(run)}/reports/${encodeURIComponent(ask.kind)}?${params}`;
 }

@@ -64,6 +64,8 @@ export interface View {
   readonly at: number | undefined;
   /** Show the quiet tracks too. */
   readonly quiet: boolean;
+  /** Only steps that the program marked: what repeats does not stand for them. */
+  readonly markedOnly: boolean;
   /** `undefined`: as chosen before. */
   readonly theme: 'light' | 'dark' | undefined;
 }
@@ -92,6 +94,7 @@ export const EMPTY_VIEW: View = {
   row: undefined,
   at: undefined,
   quiet: false,
+  markedOnly: false,
   theme: undefined,
 };
 
@@ -197,6 +200,7 @@ export function parseAddress(path: string, search: string): Address {
     row: params.get('row') ?? undefined,
     at: numberOf(params.get('at')),
     quiet: params.get('quiet') === '1',
+    markedOnly: params.get('derived') === 'off',
     theme: oneOf(['light', 'dark'] as const, params.get('theme')),
   };
   const run = params.get('run');
@@ -257,6 +261,7 @@ export function formatAddress({ place, view }: Address): string {
     if (view.row !== undefined) params.set('row', view.row);
     if (view.at !== undefined) params.set('at', timeText(view.at));
     if (view.quiet) params.set('quiet', '1');
+    if (view.markedOnly) params.set('derived', 'off');
   }
   if (view.filter !== '') params.set('filter', view.filter);
   if (view.theme !== undefined) params.set('theme', view.theme);

@@ -45,6 +45,7 @@ export function createStore(): Store {
     row: signal<View['row']>(undefined),
     at: signal<View['at']>(undefined),
     quiet: signal(false),
+    markedOnly: signal(false),
     theme: signal<View['theme']>(undefined),
   };
   const snapshot = (): View => {

@@ -1,6 +1,6 @@
 // readable.mjs: what makes the pages of reports readable: nothing is cut off unseen, and numbers lead to their evidence.
 import assert from 'node:assert/strict';
-import { WARM, WARM_STEPS } from '../fixtures.mjs';
+import { PATTERN, WARM, WARM_STEPS } from '../fixtures.mjs';
 import { settled, stateOf, timelineOf } from '../harness.mjs';
 import { asked, visit } from '../report-pages.mjs';
 
@@ -127,6 +127,48 @@ export const readable = [
       const [, operation] = /most of (?:it|that) (\S+) \(/.exec(await said.textContent());
       await said.getByRole('link').last().click();
       await page.getByTestId('op-details').getByRole('heading', { name: operation }).waitFor();
+      assert.deepEqual(faults, []);
+    },
+  },
+  {
+    name: 'Steps that nobody marked are called derived, can be turned off and on, and the address keeps it',
+    async run(context) {
+      const { page, faults, id, to } = await visit(context, 'pattern', '');
+      const chart = page.getByTestId('chart-steps');
+      assert.equal(await chart.locator('[data-bar]').count(), PATTERN.times);
+      assert.match(await page.getByTestId('page-summary').textContent(), /^Derived steps take/);
+      assert.match(await chart.textContent(), /No steps are marked; these are derived from the repeated train_batch/);
+      await chart.getByRole('button', { name: 'Do not use them' }).click();
+      const none = page.getByTestId('empty-state');
+      await none.waitFor();
+      await page.waitForURL(/derived=off/);
+      assert.match(await none.textContent(), /train_batch repeats and could stand for them/);
+      assert.match(await page.getByTestId('page-summary').textContent(), /^No steps are marked/);
+      assert.deepEqual(
+        (await asked(page, id, 'overview', '?steps=marked')).sections.map(({ name }) => name).slice(0, 1),
+        ['time'],
+      );
+      // Other pages follow, and say so; a reload keeps it.
+      await to('/input?derived=off');
+      await page.getByTestId('marked-chip').waitFor();
+      assert.equal(await page.getByTestId('chart-steps').count(), 0);
+      await to('?derived=off');
+      await page.getByRole('button', { name: 'Use repeated pattern as steps' }).click();
+      await chart.waitFor();
+      assert.equal(await chart.locator('[data-bar]').count(), PATTERN.times);
+      assert.equal(await page.getByTestId('marked-chip').count(), 0);
+      assert.deepEqual(faults, []);
+    },
+  },
+  {
+    name: 'A recording that is shorter than a step is called so',
+    async run(context) {
+      const { page, faults } = await visit(context, 'short', '');
+      const note = page.getByTestId('shorter-than-step');
+      await note.waitFor();
+      assert.match(await note.textContent(), /1 step began and none ended within 6\.00 ms/);
+      assert.match(await page.getByTestId('page-summary').textContent(), /^The recording is shorter than a step/);
+      assert.equal(await page.getByTestId('chart-steps').count(), 0);
       assert.deepEqual(faults, []);
     },
   },

@@ -3,10 +3,11 @@
 use stepscope_store::drawing;
 
 use super::*;
+use crate::reports::Options;
 
 fn found(drawing: &str) -> Vec<(&'static str, i64)> {
     let trace = drawing::trace(drawing);
-    let survey = Survey::of(&trace, None, &Cancel::default()).unwrap();
+    let survey = Survey::of(&trace, &Options::default(), &Cancel::default()).unwrap();
     findings(&survey, &Memory::default(), &Cancel::default())
         .unwrap()
         .into_iter()
@@ -83,7 +84,7 @@ fn one_long_step_among_short_ones_is_found() {
 fn what_makes_a_step_long_is_named() {
     let titled = |drawing: &str| {
         let trace = drawing::trace(drawing);
-        let survey = Survey::of(&trace, None, &Cancel::default()).unwrap();
+        let survey = Survey::of(&trace, &Options::default(), &Cancel::default()).unwrap();
         let found = findings(&survey, &Memory::default(), &Cancel::default()).unwrap();
         let uneven = found.into_iter().find(|finding| finding.name == "uneven");
         uneven.map_or_else(String::new, |finding| finding.title)
@@ -203,7 +204,7 @@ fn two_ranks(work: [i64; 2]) -> stepscope_store::Trace {
 fn a_slow_rank_is_found() {
     let found = |work| {
         let trace = two_ranks(work);
-        let survey = Survey::of(&trace, None, &Cancel::default()).unwrap();
+        let survey = Survey::of(&trace, &Options::default(), &Cancel::default()).unwrap();
         findings(&survey, &Memory::default(), &Cancel::default()).unwrap()
     };
     // 50 us of work where the median (of two, the lower one) is 30: twice 20 us.
@@ -257,7 +258,7 @@ fn little_that_stands_out_is_filled_up_with_the_heaviest_operations() {
         gpu/7 #device | matmul----------------------------
         ";
     let trace = drawing::trace(drawing);
-    let survey = Survey::of(&trace, None, &Cancel::default()).unwrap();
+    let survey = Survey::of(&trace, &Options::default(), &Cancel::default()).unwrap();
     let operations = crate::ops::OpReport {
         rows: vec![
             operation("wait", 30, SliceKind::Wait),

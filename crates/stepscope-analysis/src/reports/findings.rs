@@ -15,7 +15,7 @@ const KIND: &str = "findings";
 
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
     let (survey, memory) = parallel::both(
-        || Survey::of(trace, options.range.as_ref(), cancel),
+        || Survey::of(trace, options, cancel),
         || Memory::read(trace, cancel),
     )?;
     if survey.stretches.is_empty() {

@@ -12,7 +12,7 @@ use crate::survey::Survey;
 const KIND: &str = "input";
 
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
-    let survey = Survey::of(trace, options.range.as_ref(), cancel)?;
+    let survey = Survey::of(trace, options, cancel)?;
     if survey.stretches.is_empty() {
         return Ok(Report::missing(
             KIND,

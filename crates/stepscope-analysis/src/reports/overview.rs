@@ -26,7 +26,7 @@ const MOST_STEPS: usize = 2_000;
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
     let range = options.range.as_ref();
     let (survey, (memory, (by, operations))) = parallel::both(
-        || Survey::of(trace, range, cancel),
+        || Survey::of(trace, options, cancel),
         || {
             let memory = Memory::read(trace, cancel)?;
             Ok((memory, first_look(trace, Split::None, range, cancel)?))
@@ -54,6 +54,12 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         "Derived from",
         Unit::Text,
         survey.steps.derived.clone(),
+    );
+    report.scalar(
+        "pattern",
+        "Repeats",
+        Unit::Text,
+        survey.steps.pattern.clone(),
     );
     report.scalar("step_p50_ns", "Step time", Unit::Ns, times.p50_ns);
     report.scalar("step_p90_ns", "p90", Unit::Ns, times.p90_ns);
@@ -103,7 +109,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     );
     report.table = findings_report::table(&survey, &found);
     report.table.cut(options.top.min(MOST));
-    if survey.has_steps() {
+    if !survey.steps.steps.is_empty() {
         let mut series = steps_report::by_step(&survey, cancel)?;
         series.cut(MOST_STEPS);
         report.section("steps", "Step times", series);
@@ -128,7 +134,15 @@ fn sentence(survey: &Survey<'_>, sum: &StepParts) -> String {
             };
             format!("{what} take {} (p90 {}).", duration(p50), duration(p90))
         }
-        _ => "No steps are marked.".to_owned(),
+        _ => match survey.steps.steps.len() {
+            0 => "No steps are marked.".to_owned(),
+            1 => "The recording is shorter than a step: the one that began did not end.".to_owned(),
+            began => {
+                format!(
+                    "The recording is shorter than a step: of the {began} that began none ended."
+                )
+            }
+        },
     };
     if let Some(busy) = survey.device_busy() {
         let _ = write!(

@@ -9,6 +9,7 @@ use crate::ranks::{Measure, Ranks, ranks};
 use crate::report::{Column, Report, Table, Unit, duration, run_start, since_start_ns};
 use crate::reports::Options;
 use crate::reports::kernels::range_of;
+use crate::steps::steps_of;
 
 const KIND: &str = "ranks";
 
@@ -17,7 +18,8 @@ pub(super) const BY: &[&str] = &["step", "rank", "measure"];
 
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
     let devices = Devices::of(trace, cancel)?;
-    let found = ranks(trace, &devices, &range_of(trace, options), cancel)?;
+    let steps = steps_of(trace, options.marked_only).steps;
+    let found = ranks(trace, &devices, &steps, &range_of(trace, options), cancel)?;
     if found.ranks.is_empty() {
         return Ok(Report::missing(
             KIND,

@@ -15,7 +15,7 @@ const KIND: &str = "steps";
 
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
     cancel.check()?;
-    let survey = Survey::of(trace, options.range.as_ref(), cancel)?;
+    let survey = Survey::of(trace, options, cancel)?;
     let found = &survey.steps;
     if found.steps.is_empty() {
         let mut notes = found.notes.iter();
@@ -83,7 +83,13 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         report.table.cut(options.top);
         report.notes.clone_from(&found.notes);
     } else {
-        let labelled = step_report(trace, StepOptions { top: options.top });
+        let labelled = step_report(
+            trace,
+            StepOptions {
+                top: options.top,
+                marked_only: options.marked_only,
+            },
+        );
         report.table = by_label(&labelled);
         report.notes = labelled.notes;
     }

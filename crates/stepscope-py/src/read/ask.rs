@@ -97,6 +97,7 @@ pub(super) fn report(
         by,
         top: top.unwrap_or(usual.top),
         range: (window != (None, None)).then(|| window_of(&run.trace, window)),
+        ..usual
     };
     let made = py.detach(|| {
         let report = run.report(kind, &options, &Cancel::default())?;

@@ -231,7 +231,10 @@ impl RunData {
 
     /// Steps: number, host, track's key, start, duration (picoseconds), unfinished.
     fn steps<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let options = analysis::steps::StepOptions { top: 0 };
+        let options = analysis::steps::StepOptions {
+            top: 0,
+            marked_only: false,
+        };
         let report = py.detach(|| analysis::steps::step_report(&self.run.trace, options));
         let rows = report.steps.into_iter().map(|step| {
             (

@@ -136,9 +136,9 @@ async fn page(
     top: usize,
 ) -> Result<String, Problem> {
     let options = Options {
-        by: None,
         top,
         range: window,
+        ..Options::default()
     };
     let cancel = Arc::new(Cancel::default());
     let _stop = StopOnDrop(Arc::clone(&cancel));

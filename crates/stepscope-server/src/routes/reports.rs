@@ -78,5 +78,6 @@ fn options(view: &RunView, params: &Params) -> Result<Options, Problem> {
         by: params.text("by").map(str::to_owned),
         top: params.number("top", DEFAULT_ROWS, 1..=MAX_ROWS)?,
         range: ranged.then(|| params.window(view)).transpose()?,
+        marked_only: params.choice("steps", &[("any", false), ("marked", true)])?,
     })
 }

@@ -24,10 +24,10 @@ export const markerOf = (notes: readonly string[]): string | undefined =>
 export default function InputPage(page: PageProps): JSX.Element {
   const { store, run } = page;
   const scope = useScope(page);
-  const range = scope.range;
-  const asked = useReport(run, scope.ready ? { kind: 'input', top: TOP, range } : undefined);
-  const steps = useReport(run, scope.ready ? { kind: 'steps', by: 'step', top: TOP, range } : undefined);
-  const findings = useReport(run, scope.ready ? { kind: 'findings', range } : undefined);
+  const { range, markedOnly } = scope;
+  const asked = useReport(run, scope.ready ? { kind: 'input', top: TOP, range, markedOnly } : undefined);
+  const steps = useReport(run, scope.ready ? { kind: 'steps', by: 'step', top: TOP, range, markedOnly } : undefined);
+  const findings = useReport(run, scope.ready ? { kind: 'findings', range, markedOnly } : undefined);
   return (
     <>
       <PageHead

@@ -156,7 +156,7 @@ function TracedOps(page: PageProps): JSX.Element {
 /** What other profilers added up: no times, so nothing to limit or to show in a timeline. */
 function SummedOps(page: PageProps): JSX.Element {
   const { store, run } = page;
-  const scope: Scope = { ready: true, range: undefined, label: undefined };
+  const scope: Scope = { ready: true, range: undefined, label: undefined, markedOnly: false };
   const actions = useReport(run, { kind: 'lightning', top: TOP });
   const functions = useReport(run, { kind: 'cprofile', top: TOP });
   const callers = useReport(run, { kind: 'cprofile', by: 'caller', top: 20_000 });

@@ -1,11 +1,11 @@
 // page.tsx: how long steps take, what to look at first, and where the time goes.
 import type { JSX } from 'preact';
 import { cellExact, cellText } from '../../model/cell.ts';
-import { type ReportScalar, scalarOf, sectionOf } from '../../model/report.ts';
+import { type Cell, type ReportScalar, scalarOf, sectionOf } from '../../model/report.ts';
 import { PageLink } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 import { type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
-import { NoSteps, StepBars } from '../shared/steps.tsx';
+import { NoSteps, ShorterThanStep, StepBars } from '../shared/steps.tsx';
 import { Notes, pageOfFigure, summaryOf } from '../shared/told.tsx';
 import { Environment, Findings, TimeParts, TopOps } from './parts.tsx';
 
@@ -76,10 +76,15 @@ export function markersOf(notes: readonly string[]): {
   return { lines, rest: notes.filter((note, index) => index !== at && !lines.includes(note)) };
 }
 
+const wordOf = (cell: Cell): string | undefined => (typeof cell === 'string' && cell !== '' ? cell : undefined);
+
 export default function OverviewPage(page: PageProps): JSX.Element {
   const { store, run } = page;
   const scope = useScope(page);
-  const asked = useReport(run, scope.ready ? { kind: 'overview', range: scope.range } : undefined);
+  const asked = useReport(
+    run,
+    scope.ready ? { kind: 'overview', range: scope.range, markedOnly: scope.markedOnly } : undefined,
+  );
   const { report } = asked;
   return (
     <>
@@ -92,7 +97,6 @@ export default function OverviewPage(page: PageProps): JSX.Element {
         <WithReport asked={asked} what="Adding up">
           {(found) => {
             const steps = sectionOf(found, 'steps');
-            const derived = scalarOf(found, 'derived_from');
             const markers = markersOf(found.notes);
             return (
               <>
@@ -104,9 +108,11 @@ export default function OverviewPage(page: PageProps): JSX.Element {
                   </div>
                 )}
                 {steps === undefined || steps.rows.length === 0 ? (
-                  <NoSteps {...page} lines={markers.lines} />
+                  <NoSteps {...page} lines={markers.lines} pattern={wordOf(scalarOf(found, 'pattern'))} />
+                ) : steps.rows.every((row) => row['unfinished'] === true) ? (
+                  <ShorterThanStep {...page} began={steps.rows.length} />
                 ) : (
-                  <StepBars {...page} table={steps} derivedFrom={typeof derived === 'string' ? derived : undefined} />
+                  <StepBars {...page} table={steps} derivedFrom={wordOf(scalarOf(found, 'derived_from'))} />
                 )}
                 <div class="ss-columns">
                   <div>

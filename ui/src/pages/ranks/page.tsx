@@ -57,7 +57,10 @@ const titleOf = (measure: ReportColumn): string => (measure.key === 'step_ns' ? 
 export default function RanksPage(page: PageProps): JSX.Element {
   const { store, run } = page;
   const scope = useScope(page);
-  const measured = useReport(run, scope.ready ? { kind: 'ranks', top: TOP, range: scope.range } : undefined);
+  const measured = useReport(
+    run,
+    scope.ready ? { kind: 'ranks', top: TOP, range: scope.range, markedOnly: scope.markedOnly } : undefined,
+  );
   const range = scope.range;
   const one = useReport(
     run,

@@ -130,7 +130,10 @@ function OneReport({
   readonly scope: Scope;
 }): JSX.Element {
   const { run, store } = page;
-  const asked = useReport(run, scope.ready ? { kind: kind.name, top: TOP, range: scope.range } : undefined);
+  const asked = useReport(
+    run,
+    scope.ready ? { kind: kind.name, top: TOP, range: scope.range, markedOnly: scope.markedOnly } : undefined,
+  );
   const shown = asked.report?.kind === kind.name ? asked : { ...asked, report: undefined };
   return (
     <section class="ss-panel" aria-label={kind.title} data-testid="report" data-kind={shown.report?.kind}>

@@ -24,11 +24,13 @@ export interface Scope {
   readonly ready: boolean;
   readonly range: TimeRange | undefined;
   readonly label: string | undefined;
+  readonly markedOnly: boolean;
 }
 
 /** The area, else the step, that was chosen in the timeline or in the address. */
 export function useScope({ store, run }: PageProps): Scope {
   const area = store.view.area.value;
+  const markedOnly = store.view.markedOnly.value;
   const wanted = store.view.steps.value;
   const [steps, setSteps] = useState<readonly Step[] | undefined>(undefined);
   const needed = area === undefined && wanted !== undefined;
@@ -49,12 +51,13 @@ export function useScope({ store, run }: PageProps): Scope {
       ready: true,
       range: { startNs: area.startNs, endNs: area.endNs },
       label: formatRange(area.startNs, area.endNs),
+      markedOnly,
     };
   }
-  if (wanted === undefined) return { ready: true, range: undefined, label: undefined };
-  if (steps === undefined) return { ready: false, range: undefined, label: undefined };
+  if (wanted === undefined) return { ready: true, range: undefined, label: undefined, markedOnly };
+  if (steps === undefined) return { ready: false, range: undefined, label: undefined, markedOnly };
   const inside = steps.filter((step) => step.n >= wanted.from && step.n <= wanted.to);
-  if (inside.length === 0) return { ready: true, range: undefined, label: undefined };
+  if (inside.length === 0) return { ready: true, range: undefined, label: undefined, markedOnly };
   return {
     ready: true,
     range: {
@@ -62,26 +65,44 @@ export function useScope({ store, run }: PageProps): Scope {
       endNs: Math.max(...inside.map((step) => step.startNs + step.durNs)),
     },
     label: wanted.from === wanted.to ? `step ${wanted.from}` : `steps ${wanted.from}–${wanted.to}`,
+    markedOnly,
   };
 }
 
 /** Says what the figures are limited to; a click lifts it. */
-export function RangeChip({ store, scope }: { readonly store: Store; readonly scope: Scope }): JSX.Element | undefined {
-  if (scope.label === undefined) return undefined;
+export function RangeChip({ store, scope }: { readonly store: Store; readonly scope: Scope }): JSX.Element {
   return (
-    <button
-      type="button"
-      class="ss-chip"
-      data-testid="range-chip"
-      title="Every figure is limited to this; click for the whole run"
-      onClick={() => {
-        if (store.view.area.peek() !== undefined) store.view.area.value = undefined;
-        else store.view.steps.value = undefined;
-      }}
-    >
-      Range: {scope.label}
-      <Icon name="close" />
-    </button>
+    <>
+      {scope.markedOnly ? (
+        <button
+          type="button"
+          class="ss-chip"
+          data-testid="marked-chip"
+          title="What repeats does not stand for steps that nobody marked; click to let it"
+          onClick={() => {
+            store.view.markedOnly.value = false;
+          }}
+        >
+          Only marked steps
+          <Icon name="close" />
+        </button>
+      ) : undefined}
+      {scope.label === undefined ? undefined : (
+        <button
+          type="button"
+          class="ss-chip"
+          data-testid="range-chip"
+          title="Every figure is limited to this; click for the whole run"
+          onClick={() => {
+            if (store.view.area.peek() !== undefined) store.view.area.value = undefined;
+            else store.view.steps.value = undefined;
+          }}
+        >
+          Range: {scope.label}
+          <Icon name="close" />
+        </button>
+      )}
+    </>
   );
 }
 

@@ -92,13 +92,38 @@ export function StepBars({
       testId="steps"
       data={table}
       note={[
-        ...(derivedFrom === undefined ? [] : [`Derived from the repeated ${derivedFrom}.`]),
+        ...(derivedFrom === undefined
+          ? []
+          : [`No steps are marked; these are derived from the repeated ${derivedFrom}.`]),
         ...(perBar > 1 ? [`Each bar is the slowest of ${perBar} steps.`] : []),
         ...(bars.some((bar) => bar.outlined) ? ['Outlined: much longer than the others.'] : []),
         ...(cut === 0 ? [] : [`${plural(cut, 'bar')} cut at the jagged line: far longer than the others.`]),
         'A click opens the step.',
       ].join(' ')}
-      {...(derivedFrom === undefined ? {} : { tools: <span class="ss-badge">derived</span> })}
+      {...(derivedFrom === undefined
+        ? {}
+        : {
+            tools: (
+              <>
+                <span
+                  class="ss-badge"
+                  tabIndex={0}
+                  title={`No steps are marked: each run of ${derivedFrom}, which repeats most regularly, stands for one`}
+                >
+                  derived
+                </span>
+                <button
+                  type="button"
+                  class="ss-button ss-small"
+                  onClick={() => {
+                    store.view.markedOnly.value = true;
+                  }}
+                >
+                  Do not use them
+                </button>
+              </>
+            ),
+          })}
       legend={parts.map(({ part }) => ({ label: part.label, colour: partColour(part) }))}
     >
       <ColumnChart
@@ -132,16 +157,39 @@ export function StepBars({
 }
 
 /** Which marker would make steps, and what works without one. */
-export function NoSteps({ store, run, lines }: PageProps & { readonly lines: readonly string[] }): JSX.Element {
+export function NoSteps({
+  store,
+  run,
+  lines,
+  pattern,
+}: PageProps & {
+  readonly lines: readonly string[];
+  /** What repeats and could stand for steps. */
+  readonly pattern: string | undefined;
+}): JSX.Element {
   return (
     <section class="ss-panel ss-no-steps" data-testid="empty-state" data-reason="not-recorded" aria-label="Step times">
       <div class="ss-panel-head">
         <h2>No steps</h2>
         <span class="ss-quiet">
-          No steps are marked in this run, and no pattern repeats that could stand for them.
+          No steps are marked in this run
+          {pattern === undefined
+            ? ', and no pattern repeats that could stand for them.'
+            : `; ${pattern} repeats and could stand for them.`}
           {lines.length === 0 ? '' : ' A marker in the loop would make them:'}
         </span>
         <span class="ss-grow" />
+        {pattern === undefined ? undefined : (
+          <button
+            type="button"
+            class="ss-button ss-small"
+            onClick={() => {
+              store.view.markedOnly.value = false;
+            }}
+          >
+            Use repeated pattern as steps
+          </button>
+        )}
         <PageLink store={store} run={run} tool="timeline" class="ss-button ss-small">
           Select a range by hand
         </PageLink>
@@ -156,6 +204,32 @@ export function NoSteps({ store, run, lines }: PageProps & { readonly lines: rea
           </div>
         );
       })}
+    </section>
+  );
+}
+
+/** Steps began, and none of them ended before the recording did. */
+export function ShorterThanStep({
+  store,
+  run,
+  began,
+}: PageProps & {
+  readonly began: number;
+}): JSX.Element {
+  return (
+    <section class="ss-panel ss-warning-panel" role="note" aria-label="Step times" data-testid="shorter-than-step">
+      <div class="ss-panel-head">
+        <h2>Shorter than a step</h2>
+        <span class="ss-grow" />
+        <PageLink store={store} run={run} tool="timeline" class="ss-button ss-small">
+          Timeline
+        </PageLink>
+      </div>
+      <p>
+        {plural(began, 'step')} began and none ended within {formatDuration(run.durationNs)}, so nothing can be said of
+        a step. Record for longer than a step takes, better for several: a longer duration in <em>Capture profile</em>,
+        or a later <code>stop_trace()</code>.
+      </p>
     </section>
   );
 }
