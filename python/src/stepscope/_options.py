@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -102,10 +101,17 @@ _ADVANCED_MOST = {
 }
 
 
+def _close(name: object, known: Iterable[str]) -> list[str]:
+    """Find the one that is spelt most like it."""
+    import difflib
+
+    return difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)
+
+
 def nearest(name: object, known: Iterable[str]) -> str:
     """Name the right one that is nearest, or all of them."""
     known = sorted(known)
-    near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
+    near = _close(name, known)
     return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
 
 
@@ -158,7 +164,7 @@ class AdvancedConfiguration(dict[str, "bool | int | str"]):
             message = f"{key} is {_shown(kinds)}, not {type(value).__name__} ({value!r})"
             raise OptionTypeError(message)
         if key == "tpu_trace_mode" and value not in _TPU_MODES:
-            near = difflib.get_close_matches(str(value), _TPU_MODES, n=1, cutoff=0.5)
+            near = _close(value, _TPU_MODES)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(_TPU_MODES)}"
             message = f"no tpu_trace_mode {value!r}; {hint}"
             raise OptionValueError(message)

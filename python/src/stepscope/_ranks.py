@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import time
@@ -153,6 +152,8 @@ def agree(log_dir: str | os.PathLike[str], ranks: Ranks, number: int, now: float
     OSError
         The directory cannot be written.
     """
+    import hashlib
+
     now = time.time() if now is None else now
     profiles = Path(log_dir) / "plugins" / "profile"
     notes = profiles / ".stepscope-sessions"

@@ -6,8 +6,6 @@ import _thread
 import atexit
 import contextlib
 import os
-import platform
-import shutil
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -560,7 +558,7 @@ def program_facts(here: Ranks | None = None) -> list[tuple[str, str]]:
     """Collect what the file says about the program and this process's place in it."""
     here = find() if here is None else here
     badges = {"jax": "kind.JAX", "torch": "kind.PyTorch", "torch_xla": "kind.XLA"}
-    facts = [("kind.Python", "true"), ("python_version", platform.python_version())]
+    facts = [("kind.Python", "true"), ("python_version", sys.version.split()[0])]
     facts.extend((badges[name], "true") for name in imported())
     for name in ("rank", "world_size", "local_rank"):
         value = getattr(here, name)
@@ -688,6 +686,8 @@ def _renamed_for_perfetto(path: Path) -> Path:
             continue
         except OSError:
             # A file system without links.
+            import shutil
+
             shutil.copyfile(path, new)
         path.unlink()
         return new

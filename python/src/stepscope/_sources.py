@@ -12,7 +12,6 @@ import _thread
 import contextlib
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -250,6 +249,8 @@ class _Torch:
         except RuntimeError as error:
             message = "the program's own torch.profiler took over meanwhile"
             raise RuntimeError(message) from error
+        import tempfile
+
         handle, path = tempfile.mkstemp(prefix="stepscope-", suffix=".json")
         os.close(handle)
         try:
