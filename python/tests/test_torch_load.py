@@ -103,6 +103,20 @@ class Load(unittest.TestCase):
             self.assertEqual(mm.cuda_time_total, 30)
         self.assertEqual(mm.cpu_time_str, "20.000us")
 
+    def test_rows_are_added_as_torch_adds_them(self):
+        one, other = self.rows()["aten::mm"], self.rows()["aten::mm"]
+        one += other
+        self.assertEqual((one.count, one.cpu_time_total, one.device_time_total), (2, 40, 60))
+        self.assertEqual((one.cpu_time, one.input_shapes), (20, other.input_shapes))
+        self.assertIs(one.add(other), one)
+        self.assertEqual(one.count, 3)
+        with self.assertRaises(ValueError):
+            one.add(self.rows()["gemm"])
+        # All rows, operators and kernels alike.
+        total = stepscope.torch.load(self.path).key_averages().total_average()
+        self.assertEqual((total.key, total.count, total.self_device_time_total), ("Total", 5, 60))
+        self.assertEqual((total.cpu_parent, total.cpu_children), (None, None))
+
     def test_shapes(self):
         self.assertEqual(self.rows(group_by_input_shape=True)["aten::mm"].input_shapes, [[2, 3], [3, 4]])
 

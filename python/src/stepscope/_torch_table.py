@@ -24,6 +24,13 @@ _METRICS = [
 ]
 
 
+_SUMS = (
+    *("count", "flops"),
+    *("cpu_time_total", "self_cpu_time_total", "device_time_total", "self_device_time_total"),
+    *("cpu_memory_usage", "self_cpu_memory_usage", "device_memory_usage", "self_device_memory_usage"),
+)
+
+
 def _of_device(name: str) -> str:
     """Name an attribute as torch does since 2.3."""
     return name.replace("cuda", "device").replace("xpu", "device").replace("privateuse1", "device")
@@ -50,6 +57,9 @@ class FunctionEventAvg:
         self.node_id = -1
         self.is_remote = False
         self.is_legacy = False
+        # Averages are no tree, in torch either.
+        self.cpu_children: Any = None
+        self.cpu_parent: Any = None
         (
             self.key,
             self.count,
@@ -96,6 +106,36 @@ class FunctionEventAvg:
     def device_time(self) -> float:
         """Mean time on devices, in microseconds."""
         return float(self.device_time_total / self.count) if self.count else 0.0
+
+    def add(self, other: FunctionEventAvg) -> FunctionEventAvg:
+        """
+        Add another row's figures to this one's. Names and shapes stay; a table prints rows as they were.
+
+        Parameters
+        ----------
+        other
+            A row of the same name, of another rank or another cycle perhaps.
+
+        Returns
+        -------
+        FunctionEventAvg
+            This row.
+
+        Examples
+        --------
+        >>> ranks[0].add(ranks[1]).cpu_time_total
+        """
+        if not isinstance(other, FunctionEventAvg) or other.key != self.key:
+            message = f"only another row of {self.key!r} can be added to it, not {other!r}"
+            raise QueryError(message)
+        self._add(other)
+        return self
+
+    def _add(self, other: FunctionEventAvg) -> None:
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    __iadd__ = add
 
     def __getattr__(self, name: str) -> Any:
         if name.endswith("_str") and not name.startswith("_"):
@@ -192,40 +232,24 @@ class EventList(list[FunctionEventAvg]):
 
     def total_average(self) -> FunctionEventAvg:
         """Sum all rows into one, named ``Total``."""
-        times = [0.0] * 4
-        memory = [0] * 4
-        count = flops = 0
-        for row in self:
-            count += row.count
-            flops += row.flops
-            for at, name in enumerate(
-                ("cpu_time_total", "self_cpu_time_total", "device_time_total", "self_device_time_total")
-            ):
-                times[at] += getattr(row, name)
-            for at, name in enumerate(
-                (
-                    "cpu_memory_usage",
-                    "self_cpu_memory_usage",
-                    "device_memory_usage",
-                    "self_device_memory_usage",
-                )
-            ):
-                memory[at] += getattr(row, name)
-        whole: tuple[Any, ...] = (
+        nothing: tuple[Any, ...] = (
             "Total",
-            count,
+            0,
             "CPU",
             False,
             False,
             False,
-            tuple(times),
-            tuple(memory),
-            flops,
+            (0.0,) * 4,
+            (0,) * 4,
+            0,
             "",
             "",
             [],
         )
-        return FunctionEventAvg(whole, -1, self._averages.use_device())
+        whole = FunctionEventAvg(nothing, -1, self._averages.use_device())
+        for row in self:
+            whole._add(row)
+        return whole
 
 
 class TorchTrace:
