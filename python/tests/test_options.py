@@ -75,6 +75,7 @@ class Options(unittest.TestCase):
             ("", ValueError, "log_dir is empty"),
             (None, TypeError, "log_dir is a str or a path, not NoneType"),
             (5, TypeError, "log_dir is a str or a path, not int"),
+            (b"logs", TypeError, "log_dir is a str or a path, not bytes"),
         ):
             for start in (stepscope.start_trace, stepscope.trace(given).__enter__):
                 with self.assertRaisesRegex(kind, says) as raised:

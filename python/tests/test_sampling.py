@@ -80,6 +80,28 @@ class Shares(unittest.TestCase):
         self.assertTrue(inside.name.startswith("$test_sampling.py:"))
         self.assertTrue(inside.parent.name.endswith(" work"))
 
+    def test_the_main_thread_is_known_by_name_without_threading(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = run_python(
+                """
+                import sys, time, stepscope
+                def spin(seconds):
+                    until = time.perf_counter() + seconds
+                    while time.perf_counter() < until: pass
+                options = stepscope.ProfileOptions(python_sampling_hz=200)
+                with stepscope.trace(sys.argv[1], options=options):
+                    spin(0.2)
+                    print("threading" in sys.modules)
+                    import threading
+                    spin(0.2)
+                """,
+                folder,
+            )
+            self.assertEqual(done.stdout.strip(), "False", done.stderr)
+            run = stepscope.open(folder, use_cache=False).run
+        rows = [track.name for track in run.tracks if any("spin" in one.name for one in track.slices)]
+        self.assertEqual(rows, ["MainThread (sampled)"])
+
     def test_another_thread(self):
         def program():
             thread = threading.Thread(target=work, name="worker")

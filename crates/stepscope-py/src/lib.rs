@@ -39,6 +39,7 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = true)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    sampling::know_main_thread();
     annotation::add_to(module)?;
     mirror::add_to(module)?;
     xla::add_to(module)?;

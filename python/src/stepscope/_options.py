@@ -394,13 +394,15 @@ def of_jax(given: Any) -> ProfileOptions | None:
     return made
 
 
-def checked_path(name: str, value: Any) -> str | bytes:
+def checked_path(name: str, value: Any) -> str:
     """Return the path; an empty one is a variable that nobody has set."""
     try:
-        path: str | bytes = os.fspath(value)
+        path = os.fspath(value)
     except TypeError:
+        path = None
+    if not isinstance(path, str):
         message = f"{name} is a str or a path, not {type(value).__name__} ({value!r})"
-        raise OptionTypeError(message) from None
+        raise OptionTypeError(message)
     if not path:
         message = f"{name} is empty; give a directory, such as 'logs', or '.' for the current one"
         raise OptionValueError(message)

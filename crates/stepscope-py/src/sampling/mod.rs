@@ -27,6 +27,7 @@ use pyo3::prelude::*;
 
 use crate::calls::Locked;
 use clock::Sampler;
+pub(crate) use stacks::know_main_thread;
 
 static SAMPLER: Locked<Option<Sampler>> = Locked::new(None);
 

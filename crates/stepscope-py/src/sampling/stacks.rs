@@ -6,6 +6,7 @@
 #![allow(unsafe_code, reason = "walks over the interpreter's frames")]
 
 use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -19,6 +20,21 @@ use crate::values;
 
 /// Deeper frames are left out; the outermost go first.
 const MAX_DEPTH: usize = 1_000;
+
+/// Identifier of the process's first thread; 0 while it is not known.
+static MAIN: AtomicU64 = AtomicU64::new(0);
+
+/// Stands for its object in `threading`, which a program may import late or never.
+const MAIN_OBJECT: usize = 1;
+
+/// Remembers the calling thread, if it is the process's first. Called when this library is loaded.
+pub(crate) fn know_main_thread() {
+    // SAFETY: asks for the calling thread's numbers.
+    let (ident, native_id) = unsafe { (libc::pthread_self(), libc::gettid()) };
+    if u32::try_from(native_id) == Ok(std::process::id()) {
+        MAIN.store(ident, Ordering::Relaxed);
+    }
+}
 
 /// One thread's stack at one moment.
 pub(super) struct Stack {
@@ -154,7 +170,12 @@ fn read(py: Python<'_>, functions: Functions, current_frames: &Bound<'_, PyAny>)
         let thread = active
             .as_ref()
             .and_then(|active| active.get_item(&ident).ok().flatten());
-        let object = thread.as_ref().map_or(0, |thread| thread.as_ptr() as usize);
+        let is_main = number == MAIN.load(Ordering::Relaxed);
+        let object = match &thread {
+            _ if is_main => MAIN_OBJECT,
+            Some(thread) => thread.as_ptr() as usize,
+            None => 0,
+        };
         let is_new = KNOWN.with(py, |known| {
             known
                 .as_mut()
@@ -162,7 +183,7 @@ fn read(py: Python<'_>, functions: Functions, current_frames: &Bound<'_, PyAny>)
         });
         stacks.push(Stack {
             thread: (number, object),
-            introduction: is_new.then(|| introduce(number, thread.as_ref())),
+            introduction: is_new.then(|| introduce(number, is_main, thread.as_ref())),
             // SAFETY: a frame, borrowed from the dictionary.
             frames: unsafe { walk(py, functions, frame.as_ptr().cast()) },
         });
@@ -250,16 +271,23 @@ fn active_threads(py: Python<'_>) -> Option<Bound<'_, PyDict>> {
     active.cast_into::<PyDict>().ok()
 }
 
-fn introduce(ident: u64, thread: Option<&Bound<'_, PyAny>>) -> Introduction {
+fn introduce(ident: u64, is_main: bool, thread: Option<&Bound<'_, PyAny>>) -> Introduction {
     let name = thread
         .and_then(|thread| thread.getattr("_name").ok())
         .and_then(|name| name.cast_into::<PyString>().ok())
-        .map_or_else(
-            || format!("thread {ident}"),
-            |name| values::text(&name).into_owned(),
-        );
+        .map(|name| values::text(&name).into_owned());
     let native_id = thread
         .and_then(|thread| thread.getattr("_native_id").ok())
         .and_then(|id| id.extract().ok());
-    Introduction { name, native_id }
+    Introduction {
+        name: name.unwrap_or_else(|| {
+            if is_main {
+                // As `threading` would call it.
+                "MainThread".to_owned()
+            } else {
+                format!("thread {ident}")
+            }
+        }),
+        native_id: native_id.or_else(|| is_main.then(std::process::id)),
+    }
 }
