@@ -21,6 +21,7 @@ mod intervals;
 pub mod kernels;
 pub mod launch;
 pub mod memory;
+pub mod mfu;
 pub mod names;
 pub mod ops;
 pub mod parallel;

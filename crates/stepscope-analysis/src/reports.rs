@@ -11,6 +11,7 @@ mod input;
 mod kernels;
 mod lightning;
 mod memory;
+mod mfu;
 mod ops;
 mod overview;
 mod ranks;
@@ -148,6 +149,13 @@ pub const KINDS: &[Kind] = &[
         question: "Which rank is slow, and at what?",
         by: ranks::BY,
         make: ranks::make,
+    },
+    Kind {
+        name: "mfu",
+        title: "Use of arithmetic",
+        question: "What part of its devices' arithmetic does it use (MFU)?",
+        by: &[],
+        make: mfu::make,
     },
     Kind {
         name: "memory",

@@ -26,3 +26,20 @@ mod tree;
 pub use averages::{Grouping, KeyAverage, KeyAverages};
 pub use events::{Device, FunctionEvent, FunctionEvents, NO_EVENT};
 pub use table::{SortBy, TableOptions, TimeUnit, UnknownSort};
+
+/// Names of the operators whose floating-point operations [`flops_of`] knows.
+pub(crate) const COUNTED: [&str; 7] = [
+    "aten::mm",
+    "aten::addmm",
+    "aten::bmm",
+    "aten::baddbmm",
+    "aten::mul",
+    "aten::add",
+    "aten::conv2d",
+];
+
+/// Floating-point operations of one call, from the arguments `Input Dims` and `Concrete Inputs` of
+/// its event as they stand in the file; 0 where they do not say.
+pub(crate) fn flops_of(name: &str, dims: &str, concrete: &str) -> u64 {
+    flops::of(name, dims, concrete)
+}

@@ -66,6 +66,8 @@ export interface View {
   readonly quiet: boolean;
   /** Only steps that the program marked: what repeats does not stand for them. */
   readonly markedOnly: boolean;
+  /** What a device can do at most, TFLOP/s, as the user says. */
+  readonly peak: number | undefined;
   /** `undefined`: as chosen before. */
   readonly theme: 'light' | 'dark' | undefined;
 }
@@ -95,6 +97,7 @@ export const EMPTY_VIEW: View = {
   at: undefined,
   quiet: false,
   markedOnly: false,
+  peak: undefined,
   theme: undefined,
 };
 
@@ -129,6 +132,8 @@ function numberOf(text: string | null): number | undefined {
   const value = Number(text);
   return Number.isFinite(value) ? value : undefined;
 }
+
+const above = (value: number | undefined): number | undefined => (value !== undefined && value > 0 ? value : undefined);
 
 /** `12.5-30`; the start may be negative. */
 function parseRange(text: string | null): TimeRange | undefined {
@@ -201,6 +206,7 @@ export function parseAddress(path: string, search: string): Address {
     at: numberOf(params.get('at')),
     quiet: params.get('quiet') === '1',
     markedOnly: params.get('derived') === 'off',
+    peak: above(numberOf(params.get('peak'))),
     theme: oneOf(['light', 'dark'] as const, params.get('theme')),
   };
   const run = params.get('run');
@@ -262,6 +268,7 @@ export function formatAddress({ place, view }: Address): string {
     if (view.at !== undefined) params.set('at', timeText(view.at));
     if (view.quiet) params.set('quiet', '1');
     if (view.markedOnly) params.set('derived', 'off');
+    if (view.peak !== undefined) params.set('peak', String(view.peak));
   }
   if (view.filter !== '') params.set('filter', view.filter);
   if (view.theme !== undefined) params.set('theme', view.theme);

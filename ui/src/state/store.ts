@@ -46,6 +46,7 @@ export function createStore(): Store {
     at: signal<View['at']>(undefined),
     quiet: signal(false),
     markedOnly: signal(false),
+    peak: signal<View['peak']>(undefined),
     theme: signal<View['theme']>(undefined),
   };
   const snapshot = (): View => {

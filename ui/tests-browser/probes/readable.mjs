@@ -1,7 +1,7 @@
 // readable.mjs: what makes the pages of reports readable: nothing is cut off unseen, and numbers lead to their evidence.
 import assert from 'node:assert/strict';
 import { PATTERN, WARM, WARM_STEPS } from '../fixtures.mjs';
-import { settled, stateOf, timelineOf } from '../harness.mjs';
+import { near, settled, stateOf, timelineOf } from '../harness.mjs';
 import { asked, visit } from '../report-pages.mjs';
 
 /** Where a table's parts lie: the place it scrolls in, its name cell, its last heading. */
@@ -170,6 +170,34 @@ export const readable = [
       assert.match(await page.getByTestId('page-summary').textContent(), /^The recording is shorter than a step/);
       assert.equal(await page.getByTestId('chart-steps').count(), 0);
       assert.deepEqual(faults, []);
+    },
+  },
+  {
+    name: 'Overview: the use of arithmetic is told, or what is missing to tell it and how to give it',
+    async run(context) {
+      const { page, faults, id } = await visit(context, 'torch', '');
+      const card = page.getByTestId('mfu');
+      await card.waitFor();
+      // Six products of matrices in each of three steps.
+      const rate = (18 * 2 * 32 * 784 * 128) / (3 * 9_900_000e-9);
+      const report = await asked(page, id, 'mfu');
+      near(report.summary.teraflops_per_second * 1e12, rate, 1e-6, 'rate');
+      assert.equal(await card.getAttribute('data-state'), 'no-peak');
+      assert.match(
+        await card.textContent(),
+        /^MFU est\.3\.89 GFLOP\/scomputed from shapes; the peak is not in the files/,
+      );
+      await card.getByRole('spinbutton', { name: 'Peak of a device, TFLOP/s' }).fill('0.01');
+      await page.keyboard.press('Enter');
+      await page.waitForURL(/peak=0\.01/);
+      await page.waitForFunction(() => document.querySelector('[data-testid="mfu"]').dataset.state === 'own-peak');
+      assert.match(await card.textContent(), /38\.9 %3\.89 GFLOP\/s of 10\.0 GFLOP\/s, computed from shapes/);
+      assert.deepEqual(faults, []);
+      const none = await visit(context, 'operators', '');
+      const missing = none.page.getByTestId('mfu');
+      await missing.waitFor();
+      assert.equal(await missing.getAttribute('data-state'), 'not-recorded');
+      assert.match(await missing.locator('code').textContent(), /record_shapes=True/);
     },
   },
 ];

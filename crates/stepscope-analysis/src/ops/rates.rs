@@ -20,12 +20,17 @@ use stepscope_store::{EventId, FactValue, Trace};
 
 /// What the occurrences of some instructions do, summed up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Done {
+pub(crate) struct Done {
     flops: f64,
     bytes: f64,
 }
 
 impl Done {
+    /// Its floating-point operations, where there are some.
+    pub(crate) fn counted_flops(self) -> Option<f64> {
+        (self.flops > 0.0).then_some(self.flops)
+    }
+
     pub(super) fn add(&mut self, other: Self) {
         self.flops += other.flops;
         self.bytes += other.bytes;
@@ -33,7 +38,7 @@ impl Done {
 }
 
 /// What `count` executions do, as one of them says; `None` when it says nothing.
-pub(super) fn done(trace: &Trace, event: EventId, count: u64) -> Option<Done> {
+pub(crate) fn done(trace: &Trace, event: EventId, count: u64) -> Option<Done> {
     let (mut model, mut flops, mut bytes) = (None, None, None);
     let number = |value: ArgValue<'_>| match value {
         ArgValue::Int(value) => Some(value as f64),

@@ -7,6 +7,7 @@ import { PageHead } from '../shared/page-head.tsx';
 import { type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
 import { NoSteps, ShorterThanStep, StepBars } from '../shared/steps.tsx';
 import { Notes, pageOfFigure, summaryOf } from '../shared/told.tsx';
+import { MfuCard } from './mfu.tsx';
 import { Environment, Findings, TimeParts, TopOps } from './parts.tsx';
 
 const MOST_CARDS = 6;
@@ -86,6 +87,13 @@ export default function OverviewPage(page: PageProps): JSX.Element {
     scope.ready ? { kind: 'overview', range: scope.range, markedOnly: scope.markedOnly } : undefined,
   );
   const { report } = asked;
+  // Counting reads the arguments of every operation: the page does not wait for it.
+  const counted = useReport(
+    run,
+    report === undefined || report.missing !== undefined || !scope.ready
+      ? undefined
+      : { kind: 'mfu', range: scope.range, markedOnly: scope.markedOnly },
+  );
   return (
     <>
       <PageHead
@@ -105,6 +113,7 @@ export default function OverviewPage(page: PageProps): JSX.Element {
                     {cardsOf(found.summary).map((card) => (
                       <Card key={card.scalar.key} {...card} page={page} />
                     ))}
+                    {counted.report === undefined ? undefined : <MfuCard page={page} report={counted.report} />}
                   </div>
                 )}
                 {steps === undefined || steps.rows.length === 0 ? (

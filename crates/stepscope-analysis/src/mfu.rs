@@ -1,0 +1,316 @@
+//! Model FLOPs utilisation: what part of its devices' arithmetic a program uses.
+//!
+//! ```text
+//! rate = floating-point operations that begin in the stretches / sum of the stretches' lengths
+//! MFU  = operations that begin in the stretches / sum over stretches of (length * peaks of the file's devices)
+//! ```
+//! Stretches are the steps, and without steps each file's recording. Operations are XLA's own count
+//! for each execution on a device (arguments `model_flops`, else `flops`; only of executions that
+//! hold no others, so that the body of a loop counts once), and for PyTorch those of the operators
+//! that torch counts, computed from their shapes: matrix products, convolutions, sums and products
+//! of elements. Backward passes of convolutions and kernels that no such operator launched are not
+//! counted, so that figure is a lower bound.
+//!
+//! The peak of a device is what its plane says, else what its maker states for dense matrix products
+//! in 16 bits, by its name. Without devices of its own a file counts as one.
+
+use std::ops::Range;
+
+use stepscope_model::{ArgValue, Cancelled, Dur, Time, TrackKind};
+use stepscope_store::{FactValue, Trace};
+
+use crate::ops::rates;
+use crate::parallel::Cancel;
+use crate::survey::Survey;
+use crate::torch::{COUNTED, flops_of};
+
+/// Who counted the operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// XLA, for each execution.
+    ByXla,
+    /// We, from the shapes of operators.
+    FromShapes,
+}
+
+impl Counted {
+    /// The words in reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ByXla => "counted by XLA",
+            Self::FromShapes => "computed from shapes",
+        }
+    }
+}
+
+/// What [`mfu`] found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Mfu {
+    /// Operations in the stretches.
+    pub flops: f64,
+    /// Who counted them; `None`: nobody.
+    pub counted: Option<Counted>,
+    /// Sum of the stretches' lengths.
+    pub time: Dur,
+    /// Sum over stretches of their seconds times the devices of their file.
+    pub device_seconds: f64,
+    /// The same times the peak of each device: what could have been done. `None` where the peak of
+    /// some device is not known.
+    pub possible: Option<f64>,
+    /// Names of the devices and where their peaks are from, each once.
+    pub peaks: Vec<String>,
+}
+
+impl Mfu {
+    /// Part of what could have been done.
+    pub fn share(&self) -> Option<f64> {
+        let possible = self.possible.filter(|possible| *possible > 0.0)?;
+        self.counted.map(|_| self.flops / possible)
+    }
+}
+
+/// Dense matrix products in 16 bits, operations per second, as the makers state them. The first name
+/// that is part of the device's counts.
+const PEAKS: &[(&str, f64)] = &[
+    ("H100 PCIe", 756e12),
+    ("H100 NVL", 835e12),
+    ("H100", 989e12),
+    ("H200", 989e12),
+    ("B200", 2250e12),
+    ("A100", 312e12),
+    ("A800", 312e12),
+    ("A10G", 70e12),
+    ("A10", 125e12),
+    ("A40", 149.7e12),
+    ("L40S", 362e12),
+    ("L4", 121e12),
+    ("V100", 125e12),
+    ("T4", 65e12),
+    ("MI300X", 1307.4e12),
+    ("MI325X", 1307.4e12),
+    ("MI300A", 980.6e12),
+    // One of the two dies of a card, which is one device to programs.
+    ("MI250X", 191.5e12),
+    ("MI250", 181e12),
+    ("MI210", 181e12),
+    ("MI100", 184.6e12),
+];
+
+/// Counts operations, and looks for the peaks.
+pub fn mfu(survey: &Survey<'_>, cancel: &Cancel) -> Result<Mfu, Cancelled> {
+    let trace = survey.trace;
+    let mut found = Mfu {
+        time: survey
+            .stretches
+            .iter()
+            .map(|stretch| stretch.range.end.since(stretch.range.start))
+            .fold(Dur::ZERO, Dur::saturating_add),
+        ..Mfu::default()
+    };
+    if let Some(flops) = by_xla(survey, cancel)? {
+        (found.flops, found.counted) = (flops, Some(Counted::ByXla));
+    } else if let Some(flops) = from_shapes(survey, cancel)? {
+        (found.flops, found.counted) = (flops, Some(Counted::FromShapes));
+    }
+    let mut possible = Some(0.0);
+    for stretch in &survey.stretches {
+        let seconds = stretch.range.end.since(stretch.range.start).as_ns_f64() * 1e-9;
+        let own = survey.devices.list.iter();
+        let own: Vec<u32> = own
+            .filter(|device| device.file == stretch.file)
+            .map(|device| device.ordinal)
+            .collect();
+        found.device_seconds += seconds * own.len().max(1) as f64;
+        if own.is_empty() {
+            possible = None;
+        }
+        for ordinal in own {
+            let peak = peak(trace, stretch.file, ordinal);
+            possible = possible
+                .zip(peak.as_ref())
+                .map(|(sum, (peak, _))| sum + peak * seconds);
+            if let Some((_, from)) = peak
+                && !found.peaks.contains(&from)
+            {
+                found.peaks.push(from);
+            }
+        }
+    }
+    found.possible = possible;
+    Ok(found)
+}
+
+/// The stretches of one file, in their order.
+struct Within(Vec<Range<Time>>);
+
+impl Within {
+    fn of(survey: &Survey<'_>, file: usize) -> Self {
+        let own = survey.stretches.iter();
+        let mut own: Vec<Range<Time>> = own
+            .filter(|stretch| stretch.file == file)
+            .map(|stretch| stretch.range.clone())
+            .collect();
+        own.sort_by_key(|range| range.start);
+        Self(own)
+    }
+
+    /// Whether something began in one of them: steps of a file do not overlap.
+    fn contains(&self, start: Time) -> bool {
+        let after = self.0.partition_point(|range| range.start <= start);
+        after > 0 && start < self.0[after - 1].end
+    }
+}
+
+fn by_xla(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<f64>, Cancelled> {
+    let trace = survey.trace;
+    let mut sum = None;
+    for track in trace.tracks() {
+        if track.kind != TrackKind::DeviceQueue || track.derived || track.slices == 0 {
+            continue;
+        }
+        cancel.check()?;
+        let slices = trace.slices(track.id);
+        let within = Within::of(survey, track.file);
+        // The file keeps what an instruction does once, for its name: one occurrence is asked.
+        let mut known = rustc_hash::FxHashMap::default();
+        for index in 0..slices.len() {
+            let holds_others = slices
+                .depth
+                .get(index + 1)
+                .is_some_and(|next| *next > slices.depth[index]);
+            if holds_others || !within.contains(slices.start[index]) {
+                continue;
+            }
+            let flops = *known.entry(slices.name[index]).or_insert_with(|| {
+                rates::done(trace, slices.id(index), 1).and_then(rates::Done::counted_flops)
+            });
+            if let Some(flops) = flops {
+                *sum.get_or_insert(0.0) += flops;
+            }
+        }
+    }
+    Ok(sum.filter(|sum| *sum > 0.0))
+}
+
+fn from_shapes(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<f64>, Cancelled> {
+    let trace = survey.trace;
+    let mut sum = 0.0;
+    let mut counted = rustc_hash::FxHashMap::default();
+    let (mut dims, mut concrete) = (String::new(), String::new());
+    for track in trace.tracks() {
+        if track.kind != TrackKind::Thread || track.derived || track.slices == 0 {
+            continue;
+        }
+        cancel.check()?;
+        let slices = trace.slices(track.id);
+        let within = Within::of(survey, track.file);
+        for index in 0..slices.len() {
+            let name = slices.name[index];
+            let is_counted = *counted
+                .entry(name)
+                .or_insert_with(|| COUNTED.contains(&trace.name(name)));
+            if !is_counted || !within.contains(slices.start[index]) {
+                continue;
+            }
+            dims.clear();
+            concrete.clear();
+            // What cannot be read is not counted.
+            let _ = trace.args(slices.id(index), &mut |key, value| {
+                if let ArgValue::Json(text) | ArgValue::Str(text) = value {
+                    match key {
+                        "Input Dims" | "Input dims" => dims.push_str(text),
+                        "Concrete Inputs" => concrete.push_str(text),
+                        _ => {}
+                    }
+                }
+            });
+            sum += flops_of(trace.name(name), &dims, &concrete) as f64;
+        }
+    }
+    Ok((sum > 0.0).then_some(sum))
+}
+
+/// Operations per second of a device, and the words for where that is from.
+fn peak(trace: &Trace, file: usize, ordinal: u32) -> Option<(f64, String)> {
+    let file = trace.files().get(file)?;
+    let fact = |name: &str| file.fact(&format!("device.{ordinal}.{name}"));
+    let name = fact("name").map(ToString::to_string).unwrap_or_default();
+    let told = match fact("peak_teraflops_per_second") {
+        Some(FactValue::Int(value)) => Some(*value as f64),
+        Some(FactValue::Uint(value)) => Some(*value as f64),
+        Some(FactValue::Double(value)) => Some(*value),
+        Some(FactValue::Text(text)) => text.parse().ok(),
+        _ => None,
+    };
+    if let Some(told) = told.filter(|told| *told > 0.0) {
+        return Some((
+            told * 1e12,
+            format!("{name}: {told} TFLOP/s, as the file says"),
+        ));
+    }
+    let (_, peak) = PEAKS.iter().find(|(known, _)| is_called(&name, known))?;
+    let said = peak / 1e12;
+    Some((
+        *peak,
+        format!("{name}: {said} TFLOP/s, as its maker states for dense products in 16 bits"),
+    ))
+}
+
+/// Whether all words of `known` are in the name, in their order and whole: `L4` is no `L40S`.
+fn is_called(name: &str, known: &str) -> bool {
+    let words: Vec<&str> = name.split([' ', '-', '_']).collect();
+    let known: Vec<&str> = known.split(' ').collect();
+    words.windows(known.len()).any(|window| window == known)
+}
+
+#[cfg(test)]
+mod tests {
+    use stepscope_store::drawing;
+
+    use super::*;
+    use crate::reports::Options;
+
+    #[test]
+    fn names_of_devices_are_told_apart() {
+        let first = |name: &str| {
+            PEAKS
+                .iter()
+                .find(|(known, _)| is_called(name, known))
+                .map(|(known, _)| *known)
+        };
+        assert_eq!(first("NVIDIA H100 80GB HBM3"), Some("H100"));
+        assert_eq!(first("NVIDIA H100 PCIe"), Some("H100 PCIe"));
+        assert_eq!(first("NVIDIA A100-SXM4-40GB"), Some("A100"));
+        assert_eq!(first("AMD Instinct MI300X"), Some("MI300X"));
+        assert_eq!(first("NVIDIA L40S"), Some("L40S"));
+        assert_eq!(first("NVIDIA L4"), Some("L4"));
+        assert_eq!(first("NVIDIA GeForce RTX 4090"), None);
+    }
+
+    #[test]
+    fn nothing_counted_is_nothing_said() {
+        let trace = drawing::trace("main | step0----");
+        let survey = Survey::of(&trace, &Options::default(), &Cancel::default()).unwrap();
+        let found = mfu(&survey, &Cancel::default()).unwrap();
+        assert_eq!(
+            (found.counted, found.share(), found.flops),
+            (None, None, 0.0)
+        );
+    }
+
+    #[test]
+    fn the_share_is_what_was_done_of_what_could_be() {
+        let found = Mfu {
+            flops: 3e12,
+            counted: Some(Counted::ByXla),
+            possible: Some(12e12),
+            ..Mfu::default()
+        };
+        assert_eq!(found.share(), Some(0.25));
+        let unknown = Mfu {
+            possible: None,
+            ..found
+        };
+        assert_eq!(unknown.share(), None);
+    }
+}

@@ -1,0 +1,98 @@
+//! [`mfu`](crate::mfu) as a report.
+
+use stepscope_model::Cancelled;
+use stepscope_store::Trace;
+
+use crate::mfu::{Counted, mfu};
+use crate::parallel::Cancel;
+use crate::report::{Report, Unit, duration, share, significant};
+use crate::reports::Options;
+use crate::survey::Survey;
+
+const KIND: &str = "mfu";
+
+pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
+    let survey = Survey::of(trace, options, cancel)?;
+    let found = mfu(&survey, cancel)?;
+    let Some(counted) = found.counted else {
+        return Ok(Report::missing(
+            KIND,
+            "no file of this run counts floating-point operations, or holds the shapes to compute them from",
+            "torch.profiler.profile(record_shapes=True); XLA counts them on TPUs by itself",
+        ));
+    };
+    let seconds = found.time.as_ns_f64() * 1e-9;
+    let rate = found.flops / seconds;
+    let mut report = Report::new(KIND);
+    let per = if survey.has_steps() {
+        "step"
+    } else {
+        "recording"
+    };
+    report.sentence = match found.share() {
+        Some(part) => {
+            if part < 0.001 {
+                "Less than 0.1 % of the devices' arithmetic is used".to_owned()
+            } else {
+                format!("{} of the devices' arithmetic is used", share(part))
+            }
+        }
+        None => "The peak of the devices is not known".to_owned(),
+    };
+    report.sentence = format!(
+        "{}: {}/s, {} in a {per} of {}, {}.",
+        report.sentence,
+        operations(rate),
+        operations(found.flops / survey.count()),
+        duration(found.time.as_ns_f64() / survey.count()),
+        counted.as_str(),
+    );
+    report.scalar("mfu_share", "MFU", Unit::Share, found.share());
+    report.scalar("teraflops_per_second", "TFLOP/s", Unit::Number, rate / 1e12);
+    report.scalar(
+        "teraflop_per_step",
+        "TFLOP per step",
+        Unit::Number,
+        survey
+            .has_steps()
+            .then(|| found.flops / survey.count() / 1e12),
+    );
+    // Devices that work side by side: the mean over the stretches.
+    let devices = found.device_seconds / seconds;
+    report.scalar("devices", "Devices", Unit::Number, devices);
+    report.scalar(
+        "peak_teraflops_per_second",
+        "Peak of a device",
+        Unit::Number,
+        found
+            .possible
+            .map(|all| (all / found.device_seconds / 1e9).round() / 1e3),
+    );
+    report.scalar("counted", "Counted", Unit::Text, counted.as_str());
+    report.notes.extend(found.peaks);
+    if counted == Counted::FromShapes {
+        report.notes.push(
+            "Operations are computed from the shapes of those operators that torch counts: products of matrices, \
+             convolutions, sums and products of elements. Backward passes of convolutions are not among them."
+                .to_owned(),
+        );
+    }
+    if found.possible.is_none() {
+        report.notes.push(
+            "The peak of the devices is not in the files, and their names are not among those that are known."
+                .to_owned(),
+        );
+    }
+    Ok(report)
+}
+
+/// A number of operations in a sentence: `1.81 TFLOP`.
+fn operations(number: f64) -> String {
+    let (scale, prefix) = match number {
+        size if size >= 1e15 => (1e15, "P"),
+        size if size >= 1e12 => (1e12, "T"),
+        size if size >= 1e9 => (1e9, "G"),
+        _ => (1e6, "M"),
+    };
+    format!("{} {prefix}FLOP", significant(number / scale))
+}

@@ -1,0 +1,110 @@
+// mfu.tsx: the card that says what part of the devices' arithmetic is used, or what is missing to say it.
+import type { JSX } from 'preact';
+import { formatShare, formatValue } from '../../base/format.ts';
+import { type Report, scalarOf } from '../../model/report.ts';
+import { CopyButton } from '../../widgets/states.tsx';
+import { PageLink } from '../shared/links.tsx';
+import type { PageProps } from '../shared/report.tsx';
+import { pageOfFigure } from '../shared/told.tsx';
+
+export interface MfuTold {
+  /** Part of what the devices can do; `undefined`: their peak is not known. */
+  readonly share: number | undefined;
+  /** The peak was typed by the user. */
+  readonly isOwnPeak: boolean;
+  readonly rate: number;
+  /** Of one device, TFLOP/s. */
+  readonly peak: number | undefined;
+  readonly devices: number;
+  readonly counted: string;
+}
+
+/** What the report says, with the user's own peak of a device (TFLOP/s) in place of the report's. Pure. */
+export function mfuOf(report: Report, ownPeak: number | undefined): MfuTold | undefined {
+  const number = (key: string) => {
+    const value = scalarOf(report, key);
+    return typeof value === 'number' ? value : undefined;
+  };
+  const rate = number('teraflops_per_second');
+  if (rate === undefined) return undefined;
+  const devices = Math.max(number('devices') ?? 1, 1e-9);
+  const told = number('mfu_share');
+  const counted = scalarOf(report, 'counted');
+  return {
+    share: ownPeak === undefined ? told : rate / (ownPeak * devices),
+    isOwnPeak: ownPeak !== undefined,
+    rate,
+    peak: ownPeak ?? number('peak_teraflops_per_second'),
+    devices,
+    counted: typeof counted === 'string' ? counted : '',
+  };
+}
+
+/** `1.81 TFLOP/s` of a number of them in TFLOP/s. */
+const rateText = (rate: number): string => formatValue(rate * 1e12, 'FLOP/s').replace(/ ([kMGTP]) /, ' $1');
+
+const isTyped = (text: string): boolean => Number.isFinite(Number(text)) && Number(text) > 0;
+
+function PeakField({ store }: PageProps): JSX.Element {
+  const { peak } = store.view;
+  return (
+    <label class="ss-peak">
+      <span>Peak of a device, TFLOP/s</span>
+      <input
+        type="number"
+        min="0"
+        step="any"
+        class="ss-filter"
+        value={peak.value ?? ''}
+        onChange={(event) => {
+          const text = event.currentTarget.value;
+          peak.value = isTyped(text) ? Number(text) : undefined;
+        }}
+      />
+    </label>
+  );
+}
+
+export function MfuCard({ page, report }: { readonly page: PageProps; readonly report: Report }): JSX.Element {
+  const { missing } = report;
+  const told = mfuOf(report, page.store.view.peak.value);
+  if (missing !== undefined || told === undefined) {
+    return (
+      <div class="ss-figure-card" data-testid="mfu" data-state="not-recorded">
+        <span class="ss-card-title">MFU</span>
+        <span class="ss-card-beside">Not known: operations were neither counted nor can they be computed.</span>
+        {missing === undefined || missing.fix === '' ? undefined : (
+          <details>
+            <summary class="ss-card-beside">What would record them</summary>
+            <code class="ss-code">{missing.fix}</code> <CopyButton text={missing.fix} />
+          </details>
+        )}
+      </div>
+    );
+  }
+  const { share, rate, peak, counted, isOwnPeak } = told;
+  const figure = share === undefined ? rateText(rate) : formatShare(share);
+  const [, value = figure, unit = ''] = /^(.*\d) (.+)$/.exec(figure) ?? [];
+  return (
+    <div
+      class="ss-figure-card"
+      data-testid="mfu"
+      data-state={share === undefined ? 'no-peak' : isOwnPeak ? 'own-peak' : 'known'}
+      title={[report.sentence, ...report.notes].join('\n')}
+    >
+      <span class="ss-card-title">
+        MFU <span class="ss-badge">est.</span>
+      </span>
+      <PageLink {...page} tool={pageOfFigure(page.run, 'ops')} class="ss-card-value" title={report.sentence}>
+        {value}
+        <small> {unit}</small>
+      </PageLink>
+      <span class="ss-card-beside">
+        {share === undefined
+          ? `${counted}; the peak is not in the files`
+          : `${rateText(rate)} of ${rateText((peak ?? 0) * told.devices)}, ${counted}`}
+      </span>
+      {share === undefined || isOwnPeak ? <PeakField {...page} /> : undefined}
+    </div>
+  );
+}
