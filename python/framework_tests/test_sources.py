@@ -141,6 +141,9 @@ class Sources(unittest.TestCase):
         data = Path(told["path"]).read_bytes()
         for argument in (b"Input Dims", b"External id", b"cpu_op"):
             self.assertIn(argument, data)
+        # Not what kineto says of its own, temporary file, nor that there is no GPU.
+        for noise in (b"/stepscope-", b"gpuGetDeviceCount"):
+            self.assertNotIn(noise, data)
 
     def test_several_frameworks_in_one_file_and_a_choice_of_them(self):
         told = run_program(

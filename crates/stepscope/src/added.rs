@@ -149,6 +149,17 @@ fn from_chrome(bytes: &[u8]) -> io::Result<Vec<u8>> {
     sink.finish(Vec::new())
 }
 
+/// What kineto's file says of itself, and this one is ours: its clock, its name (a temporary file), and the
+/// errors that are warnings here.
+const OF_THE_FILE: &[&str] = &[
+    "writer",
+    "displayTimeUnit",
+    "schemaVersion",
+    "baseTimeNanoseconds",
+    "traceName",
+    "ERROR",
+];
+
 /// Rows in which kineto tells of itself: the interval that was recorded, and its ends.
 fn is_bookkeeping(plane: &GraftPlane<'_>) -> bool {
     plane.record().is_some_and(|record| {
@@ -181,8 +192,7 @@ impl<'a> Grafts<'a> {
             if matches!(space, Cow::Owned(_)) {
                 graft.planes.retain(|plane| !is_bookkeeping(plane));
                 for plane in &mut graft.planes {
-                    // The file is ours.
-                    plane.without = &["writer", "displayTimeUnit", "schemaVersion"];
+                    plane.without = OF_THE_FILE;
                     if plane.name == HOST_PLANE {
                         plane.name = format!("{OTHER_HOST_PLANE}{name}");
                     }
