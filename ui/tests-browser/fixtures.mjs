@@ -173,6 +173,26 @@ export function rankTrace(rank) {
   });
 }
 
+export const LONG_STEPS = 1000;
+/** The one step that is out of line, on rank 1. */
+export const LONG_LATE = 777;
+
+/** One rank of two over many steps. */
+export function longTrace(rank) {
+  const traceEvents = [{ ph: 'M', pid: 100, name: 'process_name', args: { name: 'python' } }];
+  for (let step = 0; step < LONG_STEPS; step += 1) {
+    const ts = 1_700_000_000 + step * 1000;
+    const dur = rank === 1 && step === LONG_LATE ? 990 : 500 + (step % 5);
+    traceEvents.push({ ph: 'X', name: `ProfilerStep#${step}`, cat: 'user_annotation', pid: 100, tid: 1, ts, dur });
+    traceEvents.push({ ph: 'X', name: 'aten::mm', cat: 'cpu_op', pid: 100, tid: 1, ts: ts + 10, dur: dur - 50 });
+  }
+  return JSON.stringify({
+    schemaVersion: 1,
+    distributedInfo: { backend: 'nccl', rank, world_size: 2, pg_count: 1 },
+    traceEvents,
+  });
+}
+
 /** Copies of three sizes, the smallest first: what a dot says of each. */
 export const COPY_SIZES = [
   { bytes: 4096, count: 3, ns: 4096, text: /^Memcpy HtoD .*, 4\.00 KiB: 954 MiB\/s .*3 times/ },
@@ -450,6 +470,7 @@ export function buildFixtures(root) {
   if (have.n) cpSync(real.n, join(root, 'main/neuron/plugins'), { recursive: true });
   for (let rank = 0; rank < RANKS; rank += 1) put(`pages/job/step_rank${rank}.pt.trace.json`, rankTrace(rank));
   put('pages/torch.pt.trace.json', torch.text);
+  for (const rank of [0, 1]) put(`pages/thousand/step_rank${rank}.pt.trace.json`, longTrace(rank));
   put('pages/operators.pt.trace.json', operatorTrace());
   put('pages/memory.pt.trace.json', memoryTrace());
   put('pages/training.pt.trace.json', trainingMemoryTrace());

@@ -46,6 +46,20 @@ export function rankRows(all: readonly string[], shown: readonly string[], most:
   });
 }
 
+/** One column of the map: a step, or neighbours. */
+export interface StepColumn {
+  readonly label: string;
+  readonly steps: readonly string[];
+}
+
+/** As many columns as there is room for; of too many steps each column is some neighbours. Pure. */
+export const stepColumnsOf = (steps: readonly string[], most: number): readonly StepColumn[] =>
+  bucketed(steps, most).map((group) => {
+    const first = group[0] ?? '';
+    const last = group[group.length - 1] ?? '';
+    return { label: group.length === 1 ? first : `${first}–${last}`, steps: group };
+  });
+
 /** Of several values the one farthest from their middle, so that what is out of line stays in sight. */
 export function farthest(values: readonly number[]): number | undefined {
   const middle = median(values);

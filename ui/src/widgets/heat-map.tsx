@@ -34,7 +34,8 @@ export function HeatMap(props: {
   const spread = Math.max(...values) - least;
   const shade = (value: number): number => (spread > 0 ? 0.1 + 0.75 * ((value - least) / spread) : 0.3);
   const cellPx = Math.max(3, Math.min(96, (widthPx - LABEL_PX - MEDIAN_PX) / Math.max(1, columns)));
-  const every = Math.max(1, Math.ceil(40 / cellPx));
+  const longest = Math.max(...props.columns.map((column) => column.label.length));
+  const every = Math.max(1, Math.ceil(Math.max(40, longest * 7 + 8) / cellPx));
   const heightPx = HEAD_PX + (rows + 1) * CELL_PX + 8;
   const choose = (row: number, column: number, extend: boolean) => props.onChoose(row, column, extend);
   const onKeyDown = (event: KeyboardEvent) => {

@@ -1,6 +1,6 @@
 // readable.mjs: what makes the pages of reports readable: nothing is cut off unseen, and numbers lead to their evidence.
 import assert from 'node:assert/strict';
-import { PATTERN, WARM, WARM_STEPS } from '../fixtures.mjs';
+import { LONG_LATE, LONG_STEPS, PATTERN, WARM, WARM_STEPS } from '../fixtures.mjs';
 import { near, settled, stateOf, timelineOf } from '../harness.mjs';
 import { asked, visit } from '../report-pages.mjs';
 
@@ -198,6 +198,28 @@ export const readable = [
       await missing.waitFor();
       assert.equal(await missing.getAttribute('data-state'), 'not-recorded');
       assert.match(await missing.locator('code').textContent(), /record_shapes=True/);
+    },
+  },
+  {
+    name: 'Ranks over a thousand steps: none is cut off, each column is some of them, and the one out of line stays',
+    async run(context) {
+      const { page, faults } = await visit(context, 'thousand', '/ranks');
+      const map = page.getByTestId('chart-ranks');
+      await map.waitFor();
+      const perColumn = LONG_STEPS / 200;
+      assert.equal(await map.locator('[data-cell]').count(), 2 * 200);
+      assert.match(await map.textContent(), new RegExp(`2 ranks, 1,000 steps\\. Each column is ${perColumn} steps`));
+      const from = Math.floor(LONG_LATE / perColumn) * perColumn;
+      const cell = map.locator(`[data-row="rank 1"][data-column="${from}–${from + perColumn - 1}"]`);
+      assert.match(await cell.getAttribute('aria-label'), /: 990 µs, the farthest from the middle of them$/);
+      assert.equal(await map.locator(`[data-column="${LONG_STEPS - perColumn}–${LONG_STEPS - 1}"]`).count(), 2);
+      await cell.click();
+      await timelineOf(page).waitFor();
+      await page.waitForURL(new RegExp(`step=${from}-${from + perColumn - 1}`));
+      await settled(page);
+      const { t0, t1 } = await stateOf(page);
+      assert.ok(t0 <= LONG_LATE * 1e6 && t1 >= LONG_LATE * 1e6 + 990_000 && t1 - t0 < 20e6, `${t0} to ${t1}`);
+      assert.deepEqual(faults, []);
     },
   },
 ];

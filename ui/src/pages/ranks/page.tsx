@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { formatCount, plural } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
-import { farthest, pairText, rankFilter, rankRows } from '../../model/ranks.ts';
+import { farthest, pairText, rankFilter, rankRows, stepColumnsOf } from '../../model/ranks.ts';
 import { numberAt, type Report, type ReportColumn, type ReportRow, textAt } from '../../model/report.ts';
 import type { View } from '../../state/address.ts';
 import { announce } from '../../state/commands.ts';
@@ -17,11 +17,12 @@ import { TabbedTables, type TabTable } from '../shared/tables.tsx';
 import { Notes, summaryOf, Told } from '../shared/told.tsx';
 import { measured, Pair } from './pair.tsx';
 
-const TOP = 20_000;
+const TOP = 100_000;
 const COLLECTIVES = 5000;
 /** Rows in sight at once; of more ranks each row is some neighbours. */
 const MOST_ROWS = 64;
-const MOST_COLUMNS = 400;
+/** Columns in sight at once; of more steps each column is some neighbours. */
+const MOST_COLUMNS = 200;
 
 interface Grid {
   readonly ranks: readonly string[];
@@ -110,25 +111,28 @@ function RankMap({ page, report }: { readonly page: PageProps; readonly report: 
   const wanted = (store.view.row.value ?? '').trim();
   const { ranks: matching, pair } = rankFilter(grid.ranks, wanted);
   const rows = rankRows(grid.ranks, matching, MOST_ROWS);
-  const steps = grid.steps.slice(0, MOST_COLUMNS);
+  const columns = stepColumnsOf(grid.steps, MOST_COLUMNS);
+  const perColumn = columns[0]?.steps.length ?? 1;
   const limitTo = (text: string | undefined) => {
     setAnchor(undefined);
     store.view.row.value = text === '' ? undefined : text;
   };
   const cell = (row: number, column: number): HeatCell => {
     const group = rows[row];
-    const step = steps[column] ?? '';
-    const found = (group?.ranks ?? []).map((rank) => grid.at.get(`${rank}/${step}`));
+    const of = columns[column];
+    const found = (group?.ranks ?? []).flatMap((rank) =>
+      (of?.steps ?? []).map((step) => grid.at.get(`${rank}/${step}`)),
+    );
     const values = found.flatMap((one) => (one === undefined ? [] : (numberAt(one, measure.key) ?? [])));
     const value = farthest(values);
     const text = cellText(value, measure.unit);
     const outlier = found.some((one) => standsOut(one, measure));
-    const many = (group?.ranks.length ?? 0) > 1 ? ', the farthest from the middle of them' : '';
+    const many = (group?.ranks.length ?? 0) > 1 || perColumn > 1 ? ', the farthest from the middle of them' : '';
     return {
       value,
       text,
       outlier,
-      title: `${group?.label ?? ''}, step ${step}: ${text === '' ? 'not recorded' : text}${many}${outlier ? ', unlike the other ranks' : ''}`,
+      title: `${group?.label ?? ''}, ${(of?.steps.length ?? 1) > 1 ? 'steps' : 'step'} ${of?.label ?? ''}: ${text === '' ? 'not recorded' : text}${many}${outlier ? ', unlike the other ranks' : ''}`,
     };
   };
   const ofRank = (rank: string): ReadonlyMap<string, ReportRow> =>
@@ -145,7 +149,9 @@ function RankMap({ page, report }: { readonly page: PageProps; readonly report: 
     if (group.ranks.length > 1) return limitTo(group.filter);
     if (!extend) {
       const limits = rankView(rank, run.hosts);
-      goTo(store, { kind: 'tool', run: run.id, tool: 'timeline' }, { ...stepView(Number(steps[column])), ...limits });
+      const steps = columns[column]?.steps ?? [];
+      const span = { from: Number(steps[0]), to: Number(steps[steps.length - 1]) };
+      goTo(store, { kind: 'tool', run: run.id, tool: 'timeline' }, { ...stepView(span.from), steps: span, ...limits });
       return;
     }
     if (anchor === undefined || anchor === rank) {
@@ -153,15 +159,24 @@ function RankMap({ page, report }: { readonly page: PageProps; readonly report: 
       announce(`${rank} is chosen; Shift with another rank compares them.`);
     } else limitTo(pairText(anchor, rank));
   };
-  const left = [
-    ...(grid.steps.length > steps.length ? [`${formatCount(grid.steps.length - steps.length)} more steps`] : []),
-  ];
+  const note = [
+    `${plural(grid.ranks.length, 'rank')}, ${plural(grid.steps.length, 'step')}.`,
+    ...(table.leftOut > 0
+      ? [`Not shown: ${plural(table.leftOut, 'more value')}; choose a range in the timeline.`]
+      : []),
+    ...(perColumn > 1
+      ? [`Each column is ${formatCount(perColumn)} steps, shown by the one that is out of line; a click opens them.`]
+      : []),
+    rows.some((row) => row.ranks.length > 1)
+      ? 'Each row is some neighbours, shown by what is out of line; a click opens them.'
+      : `A click opens that step of that rank${grid.ranks.length > 1 ? ', Shift and two clicks compare two ranks' : ''}; outlined cells are unlike the other ranks.`,
+  ].join(' ');
   const map = (
     <Figure
       title={`${titleOf(measure)} by rank and step`}
       testId="ranks"
       data={table}
-      note={`${plural(grid.ranks.length, 'rank')}, ${plural(grid.steps.length, 'step')}${left.length === 0 ? '' : `; not shown: ${left.join(', ')}`}. ${rows.some((row) => row.ranks.length > 1) ? 'Each row is some neighbours, shown by what is out of line; a click opens them.' : `A click opens that step of that rank${grid.ranks.length > 1 ? ', Shift and two clicks compare two ranks' : ''}; outlined cells are unlike the other ranks.`}`}
+      note={note}
       tools={
         <>
           <MeasureChoice page={page} measures={measures} measure={measure} />
@@ -186,7 +201,7 @@ function RankMap({ page, report }: { readonly page: PageProps; readonly report: 
       <HeatMap
         label={`${titleOf(measure)} by rank and step`}
         rows={rows.map(({ label }) => ({ key: label, label }))}
-        columns={steps.map((step) => ({ key: step, label: step }))}
+        columns={columns.map(({ label }) => ({ key: label, label }))}
         cell={cell}
         format={(value) => cellText(value, measure.unit)}
         onChoose={choose}
