@@ -1,6 +1,6 @@
 // resource.ts: a keyed memo of server data. The latest key wins; what was there stays visible while the next loads.
 import { type ReadonlySignal, signal } from '@preact/signals';
-import { type Problem, toProblem } from './client.ts';
+import { Problem, toProblem } from './client.ts';
 import { isAbort } from './gate.ts';
 
 export interface Loaded<T> {
@@ -15,10 +15,15 @@ export interface Resource<T> {
   readonly state: ReadonlySignal<Loaded<T>>;
   /** Starts the request unless this key is loaded or on its way. */
   load(key: string, fetcher: (signal: AbortSignal) => Promise<T>): void;
+  /** Gives up what is on its way; says so as a problem of code `cancelled`. */
+  cancel(): void;
   /** Asks again with the same fetcher. */
   reload(): void;
   clear(): void;
 }
+
+const cancelled = (): Problem =>
+  new Problem('Cancelled', 'You stopped it before the answer was there.', undefined, undefined, 0, 'cancelled');
 
 export function createResource<T>(): Resource<T> {
   const empty: Loaded<T> = { key: undefined, value: undefined, problem: undefined, loading: false };
@@ -48,6 +53,13 @@ export function createResource<T>(): Resource<T> {
     state,
     load(key, fetcher) {
       if (state.peek().key !== key) start(key, fetcher);
+    },
+    cancel() {
+      const { key, value, loading } = state.peek();
+      if (!loading) return;
+      inFlight?.abort();
+      inFlight = undefined;
+      state.value = { key, value, problem: cancelled(), loading: false };
     },
     reload() {
       const { key } = state.peek();

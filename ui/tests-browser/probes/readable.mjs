@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { LONG_LATE, LONG_STEPS, PATTERN, WARM, WARM_STEPS } from '../fixtures.mjs';
 import { near, settled, stateOf, timelineOf } from '../harness.mjs';
-import { asked, visit } from '../report-pages.mjs';
+import { address, answered, asked, visit } from '../report-pages.mjs';
 
 /** Where a table's parts lie: the place it scrolls in, its name cell, its last heading. */
 const layout = (page, testId) =>
@@ -219,6 +219,39 @@ export const readable = [
       await settled(page);
       const { t0, t1 } = await stateOf(page);
       assert.ok(t0 <= LONG_LATE * 1e6 && t1 >= LONG_LATE * 1e6 + 990_000 && t1 - t0 < 20e6, `${t0} to ${t1}`);
+      assert.deepEqual(faults, []);
+    },
+  },
+  {
+    name: 'Loading: nothing at first, then a line, after 2 s the phase in numbers and Cancel, which stops the request',
+    async run(context) {
+      const { page, faults, origin, id } = await visit(context, 'torch', '/ops');
+      for (const [rest, kind] of [
+        ['', 'overview'],
+        ['/kernels', 'kernels'],
+        ['/ops?by=label', 'ops'],
+      ]) {
+        const pattern = `**/reports/${kind}?**`;
+        let held = 0;
+        await page.route(pattern, () => {
+          held += 1;
+        });
+        await page.goto(address(origin, id, rest));
+        const status = page.locator('.ss-loading');
+        await status.waitFor();
+        assert.equal(await status.getByRole('button').count(), 0, `${kind}: Cancel is there at once`);
+        await status.getByRole('button', { name: 'Cancel' }).waitFor({ timeout: 4000 });
+        assert.match(await status.textContent(), /adding up [\d,]+ events/);
+        assert.equal(held, 1, kind);
+        const stopped = page.waitForEvent('requestfailed', (request) => request.url().includes(`/reports/${kind}`));
+        await status.getByRole('button', { name: 'Cancel' }).click();
+        await stopped;
+        await page.getByTestId('cancelled').waitFor();
+        await page.unroute(pattern);
+        await page.getByRole('button', { name: 'Ask again' }).click();
+        await answered(page);
+        assert.equal(await page.getByTestId('cancelled').count(), 0);
+      }
       assert.deepEqual(faults, []);
     },
   },

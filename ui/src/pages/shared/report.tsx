@@ -5,7 +5,7 @@ import type { Problem } from '../../api/client.ts';
 import { fetchReport, keptReport, type ReportQuery, reportPath } from '../../api/reports.ts';
 import { createResource } from '../../api/resource.ts';
 import { fetchSteps } from '../../api/server.ts';
-import { formatRange } from '../../base/format.ts';
+import { formatRange, plural } from '../../base/format.ts';
 import type { Report } from '../../model/report.ts';
 import type { RunDetail, Step } from '../../model/run.ts';
 import type { TimeRange } from '../../model/viewport.ts';
@@ -111,7 +111,10 @@ export interface Asked {
   readonly report: Report | undefined;
   readonly problem: Problem | undefined;
   readonly loading: boolean;
+  /** What takes its time, with numbers. */
+  readonly phase: string;
   again(): void;
+  cancel(): void;
 }
 
 /** A report, asked when something in the question changes. `undefined`: not yet. */
@@ -131,7 +134,12 @@ export function useReport(run: RunDetail, ask: ReportQuery | undefined): Asked {
     report: kept ?? value,
     problem: at === key ? problem : undefined,
     loading: kept === undefined && (loading || at !== key),
+    phase: `adding up ${plural(
+      run.sources.reduce((sum, source) => sum + source.events, 0),
+      'event',
+    )}`,
     again: () => resource.reload(),
+    cancel: () => resource.cancel(),
   };
 }
 
@@ -183,6 +191,17 @@ export function WithReport({
       />
     );
   }
+  if (problem?.code === 'cancelled') {
+    return (
+      <div class="ss-empty" data-testid="cancelled">
+        <h2>{problem.title}</h2>
+        <p>{problem.detail}</p>
+        <button type="button" class="ss-button" onClick={asked.again}>
+          Ask again
+        </button>
+      </div>
+    );
+  }
   if (problem !== undefined) {
     return (
       <ProblemState problem={problem}>
@@ -192,9 +211,17 @@ export function WithReport({
       </ProblemState>
     );
   }
-  if (report === undefined) return <Loading what={what} phase="adding up events" />;
+  const waiting = (
+    <Loading what={what} phase={asked.phase}>
+      <button type="button" class="ss-button ss-small" onClick={asked.cancel}>
+        Cancel
+      </button>
+    </Loading>
+  );
+  if (report === undefined) return waiting;
   return (
     <div class={loading ? 'ss-answer ss-dim' : 'ss-answer'} aria-busy={loading}>
+      {loading ? waiting : undefined}
       {report.missing === undefined ? (
         children(report)
       ) : (
