@@ -1,8 +1,9 @@
 //! The averages that `torch.profiler` prints, from a trace file alone.
 //!
-//! [`FunctionEvents::read`] puts the events of kineto's files together by torch's own rules (tree per
-//! thread, kernels through the operators that launched them, memory by time),
-//! [`FunctionEvents::key_averages`] groups them, [`KeyAverages::table`] prints them. The rules as
+//! [`averages`] puts the events of kineto's files together by torch's own rules (tree per thread,
+//! kernels through the operators that launched them, memory by time) and groups them,
+//! [`KeyAverages::table`] prints them, [`stacks`] is torch's `export_stacks`. Of an event only the
+//! figures that are added are kept; its times and its name stay in the trace. The rules as
 //! equations: `docs/reference/definitions.md`, "torch tables". For one thread, with children by
 //! containment of intervals:
 //!
@@ -16,15 +17,19 @@
 //! are torch's to the last bit and its texts to the character.
 
 mod averages;
-mod events;
+mod device;
 mod flops;
+mod lane;
+mod merge;
 mod read;
 mod table;
 mod texts;
 mod tree;
+mod what;
 
 pub use averages::{Grouping, KeyAverage, KeyAverages};
-pub use events::{Device, FunctionEvent, FunctionEvents, NO_EVENT};
+pub use device::Device;
+pub use read::{averages, stacks};
 pub use table::{SortBy, TableOptions, TimeUnit, UnknownSort};
 
 /// Names of the operators whose floating-point operations [`flops_of`] knows.

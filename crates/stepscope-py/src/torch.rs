@@ -7,38 +7,36 @@ use pyo3::types::PyBytes;
 use stepscope_engine::Run;
 use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::analysis::torch::{
-    FunctionEvents, Grouping, KeyAverage, KeyAverages, TableOptions, TimeUnit,
+    self, Grouping, KeyAverage, KeyAverages, TableOptions, TimeUnit,
 };
 use stepscope_formats::chrome;
 
 use crate::read::RunData;
 
-/// What was read last, and with which arguments.
-type Last = Option<(Grouping, Arc<FunctionEvents>)>;
-
-/// The function events of one run.
+/// The averages of one run.
 #[pyclass(frozen, module = "stepscope._core")]
 pub(crate) struct TorchEvents {
     run: Arc<Run>,
-    last: Mutex<Last>,
+    /// What was asked last.
+    last: Mutex<Option<(Grouping, Arc<KeyAverages>)>>,
 }
 
 impl TorchEvents {
-    fn events(&self, wanted: Grouping) -> Arc<FunctionEvents> {
+    fn of(&self, by: Grouping) -> Arc<KeyAverages> {
         let mut last = match self.last.lock() {
             Ok(last) => last,
             Err(poisoned) => poisoned.into_inner(),
         };
-        if let Some((had, events)) = last.as_ref()
-            && *had == wanted
+        if let Some((had, averages)) = last.as_ref()
+            && *had == by
         {
-            return Arc::clone(events);
+            return Arc::clone(averages);
         }
         // Nobody else can cancel it.
-        let events = FunctionEvents::read(&self.run.trace, wanted, &Cancel::default());
-        let events = Arc::new(events.unwrap_or_default());
-        *last = Some((wanted, Arc::clone(&events)));
-        events
+        let averages = torch::averages(&self.run.trace, by, None, &Cancel::default());
+        let averages = Arc::new(averages.unwrap_or_default());
+        *last = Some((by, Arc::clone(&averages)));
+        averages
     }
 }
 
@@ -66,30 +64,27 @@ impl TorchEvents {
             stack,
             overload_name,
         };
-        let averages = py.detach(|| self.events(by).key_averages(by));
+        let averages = py.detach(|| self.of(by));
         TorchAverages { averages }
     }
 
     /// Folded stacks with self time on the host, or on devices, in whole microseconds.
     #[pyo3(signature = (*, device))]
     fn stacks(&self, py: Python<'_>, device: bool) -> String {
-        let by = Grouping {
-            stack: usize::MAX,
-            ..Grouping::default()
-        };
-        py.detach(|| self.events(by).export_stacks(device))
+        let stacks = py.detach(|| torch::stacks(&self.run.trace, device, &Cancel::default()));
+        stacks.unwrap_or_default()
     }
 
     /// What a reader of the figures must know, one sentence each.
     fn notes(&self, py: Python<'_>) -> Vec<String> {
-        py.detach(|| self.events(Grouping::default()).notes.clone())
+        py.detach(|| self.of(Grouping::default()).notes.clone())
     }
 }
 
 /// Rows, and the table made of them.
 #[pyclass(frozen, module = "stepscope._core")]
 pub(crate) struct TorchAverages {
-    averages: KeyAverages,
+    averages: Arc<KeyAverages>,
 }
 
 /// Key, count, device, whether async, whether a label, whether inside another event; times and

@@ -6,7 +6,7 @@ use stepscope_store::Trace;
 use crate::parallel::Cancel;
 use crate::report::{Cell, Column, Report, Table, Unit, duration};
 use crate::reports::Options;
-use crate::torch::{FunctionEvents, Grouping, KeyAverage, KeyAverages, SortBy, TableOptions};
+use crate::torch::{self, Grouping, KeyAverage, KeyAverages, SortBy, TableOptions};
 
 const KIND: &str = "torch-table";
 
@@ -21,7 +21,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         overload_name: by == Some("overload"),
     };
     let range = options.range.as_ref();
-    let (events, mut averages) = FunctionEvents::averages(trace, grouping, range, cancel)?;
+    let mut averages = torch::averages(trace, grouping, range, cancel)?;
     cancel.check()?;
     if averages.rows.is_empty() {
         return Ok(Report::missing(
@@ -43,7 +43,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     }));
     report.table = rows(&averages, grouping);
     report.table.cut(options.top);
-    notes(&mut report, &events, grouping);
+    notes(&mut report, &averages, grouping);
     Ok(report)
 }
 
@@ -84,8 +84,8 @@ fn describe(report: &mut Report, averages: &KeyAverages) {
     report.scalar("calls", "Calls", Unit::Count, calls);
 }
 
-fn notes(report: &mut Report, events: &FunctionEvents, grouping: Grouping) {
-    report.notes.append(&mut events.notes.clone());
+fn notes(report: &mut Report, events: &KeyAverages, grouping: Grouping) {
+    report.notes.extend_from_slice(&events.notes);
     if events.files.len() > 1 {
         report.notes.push(format!(
             "{} files of the run are summed up",

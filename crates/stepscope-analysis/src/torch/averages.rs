@@ -1,8 +1,10 @@
 //! Function events put together by name, and by what else is asked.
 
+use std::collections::hash_map::Entry;
+
 use rustc_hash::FxHashMap;
 
-use super::events::{Device, FunctionEvent, FunctionEvents, NO_EVENT};
+use super::device::Device;
 
 /// What events are told apart by, besides name, device and whether they are labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,22 +77,22 @@ impl KeyAverage {
         self.device_time_total / self.count.max(1) as f64
     }
 
-    /// Adds one event.
-    fn add(&mut self, events: &FunctionEvents, event: &FunctionEvent) {
-        self.count += 1;
-        self.cpu_time_total += event.cpu_time_total();
-        self.device_time_total += event.device_time_total();
-        self.self_cpu_time_total += events.self_cpu_time(event);
-        self.self_device_time_total += events.self_device_time(event);
-        self.cpu_memory_usage += event.cpu_memory_usage;
-        self.device_memory_usage += event.device_memory_usage;
-        self.self_cpu_memory_usage += events.self_cpu_memory(event);
-        self.self_device_memory_usage += events.self_device_memory(event);
-        self.flops = self.flops.saturating_add(event.flops);
+    /// Adds the sums of another file.
+    fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.cpu_time_total += other.cpu_time_total;
+        self.self_cpu_time_total += other.self_cpu_time_total;
+        self.device_time_total += other.device_time_total;
+        self.self_device_time_total += other.self_device_time_total;
+        self.cpu_memory_usage += other.cpu_memory_usage;
+        self.self_cpu_memory_usage += other.self_cpu_memory_usage;
+        self.device_memory_usage += other.device_memory_usage;
+        self.self_device_memory_usage += other.self_device_memory_usage;
+        self.flops = self.flops.saturating_add(other.flops);
     }
 }
 
-/// What [`FunctionEvents::key_averages`] found, in the order of each key's first event.
+/// What [`averages`](super::averages) found, in the order of each key's first event.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KeyAverages {
     /// The rows.
@@ -101,86 +103,46 @@ pub struct KeyAverages {
     pub profile_memory: bool,
     /// The column of operations is shown.
     pub with_flops: bool,
+    /// Files that hold such events, in the run's order.
+    pub files: Vec<usize>,
+    /// What a reader must know.
+    pub notes: Vec<String>,
 }
 
-#[derive(PartialEq, Eq, Hash)]
-struct Key {
-    name: u32,
-    device: Device,
-    is_user_annotation: bool,
-    overload: u32,
-    shapes: u32,
-    frames: Box<[u32]>,
-}
+/// What tells rows of several files apart.
+type Key = (String, Device, bool, String, String, Vec<String>);
 
-/// Sums per key, in the making.
+/// The averages of one file after the other, in the making.
 #[derive(Default)]
 pub(super) struct Sums {
-    positions: FxHashMap<Key, usize>,
+    places: FxHashMap<Key, usize>,
     rows: Vec<KeyAverage>,
 }
 
-impl FunctionEvents {
-    /// Sums per key. What is grouped by must have been read: see [`FunctionEvents::read`].
-    pub fn key_averages(&self, by: Grouping) -> KeyAverages {
-        let mut sums = Sums::default();
-        self.add_to(&mut sums, by);
-        self.summed(sums)
-    }
-
-    /// These sums, with what is known of the events.
-    pub(super) fn summed(&self, sums: Sums) -> KeyAverages {
-        KeyAverages {
-            rows: sums.rows,
-            use_device: self.use_device,
-            profile_memory: self.profile_memory,
-            with_flops: self.with_flops,
-        }
-    }
-
-    /// Adds the events at hand.
-    pub(super) fn add_to(&self, sums: &mut Sums, by: Grouping) {
-        let Sums { positions, rows } = sums;
-        for (number, event) in self.events.iter().enumerate() {
-            if self.hidden.get(number).copied().unwrap_or(false) {
-                continue;
+impl Sums {
+    /// Adds the rows of one more file.
+    pub(super) fn add(&mut self, rows: Vec<KeyAverage>) {
+        for row in rows {
+            let key = (
+                row.key.clone(),
+                row.device,
+                row.is_user_annotation,
+                row.input_shapes.clone(),
+                row.overload_name.clone(),
+                row.stack.clone(),
+            );
+            match self.places.entry(key) {
+                Entry::Vacant(place) => {
+                    place.insert(self.rows.len());
+                    self.rows.push(row);
+                }
+                Entry::Occupied(place) => self.rows[*place.get()].add(&row),
             }
-            let frames = self.lists.get(event.stack);
-            let frames = &frames[..frames.len().min(by.stack)];
-            let key = Key {
-                name: event.name,
-                device: event.device,
-                is_user_annotation: event.is_user_annotation,
-                overload: if by.overload_name { event.overload } else { 0 },
-                shapes: if by.input_shape { event.shapes } else { 0 },
-                frames: frames.into(),
-            };
-            let position = *positions.entry(key).or_insert_with(|| {
-                rows.push(self.first(event, by));
-                rows.len() - 1
-            });
-            rows[position].add(self, event);
         }
     }
 
-    /// A row with all that is no sum.
-    fn first(&self, event: &FunctionEvent, by: Grouping) -> KeyAverage {
-        let text = |wanted: bool, text: &str| if wanted { text } else { "" }.to_owned();
-        KeyAverage {
-            key: self.name(event).to_owned(),
-            is_async: event.is_async,
-            is_user_annotation: event.is_user_annotation,
-            device: event.device,
-            input_shapes: text(by.input_shape, self.input_shapes(event)),
-            overload_name: text(by.overload_name, self.overload_name(event)),
-            stack: self
-                .stack(event)
-                .take(by.stack)
-                .map(str::to_owned)
-                .collect(),
-            has_parent: event.parent != NO_EVENT,
-            ..KeyAverage::default()
-        }
+    pub(super) fn rows(self) -> Vec<KeyAverage> {
+        self.rows
     }
 }
 
@@ -190,6 +152,8 @@ impl KeyAverages {
     pub fn without_rows(&self) -> Self {
         Self {
             rows: Vec::new(),
+            notes: Vec::new(),
+            files: Vec::new(),
             ..*self
         }
     }

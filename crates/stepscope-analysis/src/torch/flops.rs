@@ -60,6 +60,20 @@ fn unquoted(text: &str) -> &str {
     text.trim_matches('"')
 }
 
+/// Whether torch counts the operations of calls of this name.
+pub(super) fn counts(name: &str) -> bool {
+    const COUNTED: [&str; 7] = [
+        "aten::mm",
+        "aten::addmm",
+        "aten::bmm",
+        "aten::baddbmm",
+        "aten::mul",
+        "aten::add",
+        "aten::conv2d",
+    ];
+    COUNTED.contains(&name)
+}
+
 /// Operations of one call; 0 where torch counts none or the shapes do not say.
 pub(super) fn of(name: &str, dims: &str, concrete: &str) -> u64 {
     count(name, dims, concrete)

@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use stepscope_analysis::parallel::Cancel;
-use stepscope_analysis::torch::{
-    FunctionEvents, Grouping, KeyAverage, KeyAverages, SortBy, TableOptions,
-};
+use stepscope_analysis::torch::{self, Grouping, KeyAverage, KeyAverages, SortBy, TableOptions};
 use stepscope_engine::Run;
 
 /// The run in this file.
@@ -31,8 +29,7 @@ const BY_NAME: Grouping = Grouping {
 };
 
 fn averages(run: &Run, by: Grouping) -> KeyAverages {
-    let events = FunctionEvents::read(&run.trace, by, &Cancel::default()).unwrap();
-    events.key_averages(by)
+    torch::averages(&run.trace, by, None, &Cancel::default()).unwrap()
 }
 
 /// The generated files that torch's own averages lie beside.
@@ -192,13 +189,9 @@ fn stacks_equal_those_of_torch() {
     };
     for name in ["cpu_stack", "cpu_memstack"] {
         let run = open(&traces.join(format!("torch_cpu/{name}.pt.trace.json.gz")));
-        let by = Grouping {
-            stack: usize::MAX,
-            ..BY_NAME
-        };
-        let events = FunctionEvents::read(&run.trace, by, &Cancel::default()).unwrap();
+        let stacks = torch::stacks(&run.trace, false, &Cancel::default()).unwrap();
         let truth = traces.join(format!("torch_cpu/{name}.truth/stacks.txt"));
         let truth = std::fs::read_to_string(truth).unwrap();
-        assert_eq!(events.export_stacks(false), truth, "{name}");
+        assert_eq!(stacks, truth, "{name}");
     }
 }

@@ -1,32 +1,26 @@
-//! Arguments of events, read on several threads.
+//! What the arguments of operators say, read on several threads.
 
-use stepscope_model::{ArgKeys, ArgValue, Cancelled, TrackId};
+use rustc_hash::FxHashMap;
+use stepscope_model::{ArgKeys, ArgValue, Cancelled};
+use stepscope_store::{EventId, Trace};
 
-use super::{Class, FileReader, Raw, by_place, whole};
+use super::{Shared, whole};
 use crate::parallel::{self, Cancel};
+use crate::torch::averages::Grouping;
 use crate::torch::flops;
+use crate::torch::lane::{self, Lane};
 use crate::torch::texts::Texts;
 
-/// What [`Args`] takes from the arguments, shapes left out.
-const PLAIN: ArgKeys = ArgKeys::new(&[
-    "External id",
-    "external id",
-    "correlation",
-    "Ev Idx",
+const SHAPES: ArgKeys = ArgKeys::new(&["Input Dims", "Input dims"]);
+const WITH_FLOPS: ArgKeys = ArgKeys::new(&["Input Dims", "Input dims", "Concrete Inputs"]);
+const OVERLOAD: ArgKeys = ArgKeys::new(&["Overload name", "Overload Name"]);
+const STACK: ArgKeys = ArgKeys::new(&[
     "Sequence number",
     "Fwd thread id",
-    "Overload name",
-    "Overload Name",
     "Call stack",
     "Call Stack",
 ]);
-
-/// The same with shapes.
-const WITH_SHAPES: ArgKeys = ArgKeys::new(&[
-    "External id",
-    "external id",
-    "correlation",
-    "Ev Idx",
+const ALL: ArgKeys = ArgKeys::new(&[
     "Sequence number",
     "Fwd thread id",
     "Input Dims",
@@ -38,146 +32,197 @@ const WITH_SHAPES: ArgKeys = ArgKeys::new(&[
     "Call Stack",
 ]);
 
-/// What the arguments of one event say. Texts are numbers of [`Texts`], 0 for the empty one.
-#[derive(Clone, Copy)]
-pub(super) struct Args {
-    /// [`NO_ID`] without one, as the next.
-    pub(super) external: i64,
-    pub(super) correlation: i64,
-    pub(super) sequence: i64,
-    pub(super) forward_thread: i64,
-    pub(super) flops: u64,
-    pub(super) order: u32,
-    pub(super) dims: u32,
-    pub(super) overload: u32,
-    /// [`NO_STACK`] when it is not spelled out.
-    pub(super) stack: u32,
-}
-
-pub(super) const NO_ID: i64 = i64::MIN;
+/// In place of a stack that is not spelled out.
 pub(super) const NO_STACK: u32 = u32::MAX;
 
-impl Default for Args {
-    fn default() -> Self {
-        Self {
-            external: NO_ID,
-            correlation: NO_ID,
-            sequence: -1,
-            forward_thread: 0,
-            flops: 0,
-            order: u32::MAX,
-            dims: 0,
-            overload: 0,
-            stack: NO_STACK,
-        }
-    }
+/// In place of the sequence number of an operator that no gradient is for: torch's -1.
+pub(super) const NO_SEQUENCE: u32 = u32::MAX;
+
+/// The lower half of a number.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "within one recording, numbers that count are told apart by it"
+)]
+fn low(number: i64) -> u32 {
+    number as u32
 }
 
-impl Args {
-    pub(super) fn external(&self) -> Option<i64> {
-        Some(self.external).filter(|id| *id != NO_ID)
-    }
-
-    pub(super) fn correlation(&self) -> Option<i64> {
-        Some(self.correlation).filter(|id| *id != NO_ID)
-    }
+/// What the arguments of one event say. Texts are numbers of [`Texts`], 0 for the empty one.
+#[derive(Clone, Copy)]
+struct Args {
+    dims: u32,
+    overload: u32,
+    /// [`NO_STACK`] when it is not spelled out.
+    stack: u32,
+    sequence: (u32, u32),
 }
 
-/// What one thread has read: arguments of events one after the other, by the place of the first.
+const NOTHING: Args = Args {
+    dims: 0,
+    overload: 0,
+    stack: NO_STACK,
+    sequence: (NO_SEQUENCE, 0),
+};
+
+/// What one thread has read: of pieces of lanes.
 #[derive(Default)]
 struct Reading {
     texts: Texts,
-    parts: Vec<(usize, Vec<Args>)>,
+    parts: Vec<Part>,
     concrete: String,
 }
 
-impl FileReader<'_> {
-    /// Reads arguments: of all events, or only of those whose order they decide.
-    pub(super) fn fill_args(
-        &mut self,
-        raw: &mut [Raw],
-        all: bool,
-        cancel: &Cancel,
-    ) -> Result<(), Cancelled> {
-        let mut tied = Vec::new();
-        if !all {
-            let mut order: Vec<usize> = (0..raw.len()).collect();
-            order.sort_by(|a, b| by_place(&raw[*a].event, &raw[*b].event));
-            for pair in order.windows(2) {
-                if raw[pair[0]].event.same_place(&raw[pair[1]].event) {
-                    tied.extend_from_slice(pair);
-                }
-            }
-            tied.dedup();
-        }
-        let count = if all { raw.len() } else { tied.len() };
-        let place = |number: usize| if all { number } else { tied[number] };
-        let (read, this) = (&*raw, &*self);
-        let pieces = parallel::pieces(std::iter::once((TrackId(0), 0..count)));
-        let found = parallel::scan(&pieces, cancel, Reading::default, |reading, piece| {
-            let numbers = piece.indexes.clone();
-            let args = numbers
-                .map(|number| this.args(&read[place(number)], reading))
-                .collect();
-            reading.parts.push((piece.indexes.start, args));
-        })?;
-        for reading in found {
-            let texts: Vec<u32> = reading
-                .texts
-                .all()
-                .map(|text| self.out.texts.id(text))
-                .collect();
-            let own = |text: u32| texts.get(text as usize).copied().unwrap_or(text);
-            for (from, args) in reading.parts {
-                for (number, args) in (from..).zip(args) {
-                    raw[place(number)].args = Args {
-                        dims: own(args.dims),
-                        overload: own(args.overload),
-                        stack: own(args.stack),
-                        ..args
-                    };
-                }
-            }
-        }
-        Ok(())
-    }
+/// The columns of a piece; those that are not wanted are empty.
+#[derive(Default)]
+struct Part {
+    lane: usize,
+    from: usize,
+    dims: Vec<u32>,
+    overload: Vec<u32>,
+    stack: Vec<u32>,
+    sequence: Vec<(u32, u32)>,
+    flops: Vec<(u32, u64)>,
+}
 
-    fn args(&self, raw: &Raw, reading: &mut Reading) -> Args {
-        let mut args = Args::default();
-        let frontend = matches!(raw.class, Class::Frontend { .. });
-        let shapes = frontend && (self.wanted.input_shape || self.flops);
-        let keys = if shapes { WITH_SHAPES } else { PLAIN };
-        let Reading {
-            texts, concrete, ..
-        } = reading;
-        concrete.clear();
-        let mut id_of = |text: Option<&str>| text.map_or(0, |text| texts.id(text));
-        let _ = self
-            .trace
-            .args_of(raw.event.event, keys, &mut |key, value| match key {
-                "External id" | "external id" => args.external = whole(value).unwrap_or(NO_ID),
-                "correlation" => args.correlation = whole(value).unwrap_or(NO_ID),
-                "Ev Idx" => {
-                    let order = whole(value).and_then(|order| u32::try_from(order).ok());
-                    args.order = order.unwrap_or(u32::MAX);
-                }
-                "Sequence number" => args.sequence = whole(value).unwrap_or(-1),
-                "Fwd thread id" => args.forward_thread = whole(value).unwrap_or(0),
-                "Input Dims" | "Input dims" => args.dims = id_of(json(value)),
-                "Concrete Inputs" => {
-                    concrete.clear();
-                    concrete.push_str(json(value).unwrap_or_default());
-                }
-                "Overload name" | "Overload Name" => args.overload = id_of(text(value)),
-                "Call stack" | "Call Stack" if frontend => args.stack = id_of(text(value)),
-                _ => {}
-            });
-        if (self.flops || self.out.with_flops) && args.dims != 0 {
-            let name = self.out.texts.get(raw.event.name);
-            args.flops = flops::of(name, texts.get(args.dims), concrete);
-        }
-        args
+/// Fills what is grouped by, and operations where they are counted. The column of stacks gets those
+/// that the file spells out.
+pub(super) fn fill(
+    trace: &Trace,
+    wanted: Grouping,
+    with_flops: bool,
+    lanes: &mut [Lane<'_>],
+    shared: &mut Shared,
+    cancel: &Cancel,
+) -> Result<(), Cancelled> {
+    if !(wanted.needs_args() || with_flops) {
+        return Ok(());
     }
+    let read = &*lanes;
+    let pieces = lane::pieces(read, |lane| lane.has_host);
+    let found = parallel::scan(&pieces, cancel, Reading::default, |reading, piece| {
+        let lane = &read[piece.track.index()];
+        let mut part = Part {
+            lane: piece.track.index(),
+            from: piece.indexes.start,
+            ..Part::default()
+        };
+        for at in piece.indexes.clone() {
+            let what = lane.what[at];
+            let name = if with_flops && what.is_frontend() {
+                Some(trace.name(lane.name(at))).filter(|name| flops::counts(name))
+            } else {
+                None
+            };
+            let args = if what.is_frontend() && (wanted.needs_args() || name.is_some()) {
+                args(trace, lane.ids[at], wanted, name.is_some(), reading)
+            } else {
+                NOTHING
+            };
+            if wanted.input_shape {
+                part.dims.push(args.dims);
+            }
+            if wanted.overload_name {
+                part.overload.push(args.overload);
+            }
+            if wanted.stack > 0 {
+                part.stack.push(args.stack);
+                part.sequence.push(args.sequence);
+            }
+            if let Some(name) = name.filter(|_| args.dims != 0) {
+                let flops = flops::of(name, reading.texts.get(args.dims), &reading.concrete);
+                if flops > 0 {
+                    part.flops
+                        .push((u32::try_from(at).unwrap_or(u32::MAX), flops));
+                }
+            }
+        }
+        reading.parts.push(part);
+    })?;
+    let mut parts = Vec::new();
+    // By the shapes as the file spells them.
+    let mut shapes: FxHashMap<Box<str>, u32> = FxHashMap::default();
+    for reading in found {
+        let own: Vec<u32> = reading
+            .texts
+            .all()
+            .map(|text| shared.texts.id(text))
+            .collect();
+        let shown: Vec<u32> = if wanted.input_shape {
+            let mut shown = |dims: &str| {
+                if let Some(shapes) = shapes.get(dims) {
+                    return *shapes;
+                }
+                let text = super::as_python(dims);
+                let number = match text.as_str() {
+                    "[]" => 0,
+                    shapes => shared.shapes.id(shapes),
+                };
+                shapes.insert(dims.into(), number);
+                number
+            };
+            reading.texts.all().map(&mut shown).collect()
+        } else {
+            Vec::new()
+        };
+        for mut part in reading.parts {
+            for (column, numbers) in [
+                (&mut part.dims, &shown),
+                (&mut part.overload, &own),
+                (&mut part.stack, &own),
+            ] {
+                for text in column {
+                    *text = numbers.get(*text as usize).copied().unwrap_or(*text);
+                }
+            }
+            parts.push(part);
+        }
+    }
+    parts.sort_unstable_by_key(|part| (part.lane, part.from));
+    for part in parts {
+        let lane = &mut lanes[part.lane];
+        lane.shapes.extend(part.dims);
+        lane.overload.extend(part.overload);
+        lane.stack.extend(part.stack);
+        lane.sequence.extend(part.sequence);
+        lane.flops.extend(part.flops);
+    }
+    Ok(())
+}
+
+fn args(trace: &Trace, id: u32, wanted: Grouping, flops: bool, reading: &mut Reading) -> Args {
+    let mut args = NOTHING;
+    let keys = match (
+        wanted.input_shape || flops,
+        wanted.overload_name,
+        wanted.stack > 0,
+    ) {
+        (true, false, false) if flops => WITH_FLOPS,
+        (true, false, false) => SHAPES,
+        (false, true, false) => OVERLOAD,
+        (false, false, true) => STACK,
+        _ => ALL,
+    };
+    let Reading {
+        texts, concrete, ..
+    } = reading;
+    concrete.clear();
+    // What cannot be read says nothing.
+    let _ = trace.args_of(EventId(id), keys, &mut |key, value| match key {
+        "Sequence number" => args.sequence.0 = whole(value).map_or(NO_SEQUENCE, low),
+        "Fwd thread id" => args.sequence.1 = whole(value).map_or(0, low),
+        "Input Dims" | "Input dims" => args.dims = json(value).map_or(0, |dims| texts.id(dims)),
+        "Concrete Inputs" => {
+            concrete.clear();
+            concrete.push_str(json(value).unwrap_or_default());
+        }
+        "Overload name" | "Overload Name" => {
+            args.overload = text(value).map_or(0, |text| texts.id(text));
+        }
+        "Call stack" | "Call Stack" => args.stack = text(value).map_or(0, |text| texts.id(text)),
+        _ => {}
+    });
+    args
 }
 
 fn text(value: ArgValue<'_>) -> Option<&str> {

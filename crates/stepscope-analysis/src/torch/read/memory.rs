@@ -1,115 +1,297 @@
 //! Allocations, as torch gives them to operators.
 
-use stepscope_model::Time;
-use stepscope_store::EventId;
+use stepscope_model::{ArgKeys, Cancelled, NameId, Time};
+use stepscope_store::{EventId, Trace};
 
-use super::{Args, Class, FileReader, MEMORY, OUT_OF_MEMORY, Raw, microseconds};
-use crate::torch::events::{Device, FunctionEvent, NO_EVENT};
+use super::whole;
+use crate::parallel::{self, Cancel};
+use crate::torch::device::Device;
+use crate::torch::lane::{self, Collected, Lane, Moment, NO_EVENT};
+use crate::torch::what::Words;
 
 /// One `[memory]` or `[OutOfMemory]` instant.
-pub(super) struct Memory {
-    pub(super) event: EventId,
-    pub(super) at: Time,
-    pub(super) bytes: i64,
-    pub(super) device: Option<Device>,
-    pub(super) thread: u32,
-    pub(super) is_oom: bool,
-    pub(super) used: bool,
+struct Record {
+    id: u32,
+    lane: u32,
+    name: NameId,
+    at: Time,
+    bytes: i64,
+    device: Option<Device>,
+    is_oom: bool,
 }
 
-impl FileReader<'_> {
-    /// Memory by time, whatever thread allocated it, as torch does: within the interval as it is
-    /// after a division and a multiplication in floating point.
-    pub(super) fn attribute_memory(&mut self, raw: &mut [Raw]) {
-        if self.memory.is_empty() {
-            return;
-        }
-        let Some(facts) = self.trace.files().get(self.file) else {
-            return;
-        };
-        let unix = facts.epoch.unix_ns.unwrap_or(facts.epoch.origin_ns);
-        let absolute = |time: Time| {
-            let own = time.since(Time::ZERO.saturating_add(facts.shift));
-            unix.saturating_add(own.ps().div_euclid(1_000))
-        };
-        let at: Vec<i64> = self
-            .memory
+/// The records of one file, by time.
+pub(super) struct Records {
+    list: Vec<Record>,
+    /// When each was, nanoseconds since 1970.
+    at: Vec<i64>,
+    /// Bytes of the host and of devices up to each.
+    sums: Vec<[i64; 2]>,
+}
+
+/// What instants say.
+pub(super) struct Instants {
+    pub(super) records: Records,
+    /// When the profiler began.
+    pub(super) begin: Option<Time>,
+}
+
+/// Reads the instants of a file.
+pub(super) fn read(
+    trace: &Trace,
+    file: usize,
+    words: &Words,
+    collected: &Collected<'_>,
+    cancel: &Cancel,
+) -> Result<Instants, Cancelled> {
+    const KEYS: ArgKeys = ArgKeys::new(&["Bytes", "Device Type"]);
+    let of_file = (0..)
+        .zip(&collected.lane_of)
+        .filter(|(_, lane)| **lane != NO_EVENT);
+    let pieces = parallel::pieces(of_file.map(|(number, _)| {
+        let on = stepscope_model::TrackId(number);
+        (on, 0..trace.instants(on).at.len())
+    }));
+    let found = parallel::scan(
+        &pieces,
+        cancel,
+        || (Vec::new(), Vec::new()),
+        |(list, begins), piece| {
+            let instants = trace.instants(piece.track);
+            for index in piece.indexes.clone() {
+                let (at, name) = (instants.at[index], instants.name[index]);
+                let number = u32::try_from(index).unwrap_or(u32::MAX);
+                let id = instants.first_id.0.saturating_add(number);
+                if words.is_begin(name) {
+                    begins.push((id, at));
+                }
+                let Some(is_oom) = words.memory(name) else {
+                    continue;
+                };
+                let (mut bytes, mut device) = (0, None);
+                // What cannot be read counts as nothing, as torch does with records of other devices.
+                let _ = trace.args_of(EventId(id), KEYS, &mut |key, value| match key {
+                    "Bytes" => bytes = whole(value).unwrap_or(0),
+                    _ => device = whole(value).and_then(Device::of_memory),
+                });
+                list.push(Record {
+                    id,
+                    lane: collected.lane_of[piece.track.index()],
+                    name,
+                    at,
+                    bytes,
+                    device,
+                    is_oom,
+                });
+            }
+        },
+    )?;
+    let (mut list, mut begins) = (Vec::new(), Vec::new());
+    for (records, times) in found {
+        list.extend(records);
+        begins.extend(times);
+    }
+    list.sort_unstable_by_key(|record| (record.at, record.id));
+    let (mut at, mut sums) = (Vec::new(), Vec::new());
+    if let Some(facts) = trace.files().get(file).filter(|_| !list.is_empty()) {
+        let clock = Clock::of(facts);
+        at = list
             .iter()
-            .map(|memory| absolute(memory.at))
+            .map(|record| clock.absolute(record.at))
             .collect();
-        let mut cpu = vec![0_i64];
-        let mut device = vec![0_i64];
-        for memory in &self.memory {
-            let counts = !memory.is_oom;
-            let (mut on_cpu, mut on_device) = (0, 0);
-            match memory.device {
-                Some(Device::Cpu) if counts => on_cpu = memory.bytes,
-                Some(_) if counts => on_device = memory.bytes,
-                _ => {}
+        let mut sum = [0; 2];
+        sums.push(sum);
+        for record in &list {
+            if !record.is_oom {
+                sum[0] += record.on_cpu();
+                sum[1] += record.on_device();
             }
-            cpu.push(cpu[cpu.len() - 1] + on_cpu);
-            device.push(device[device.len() - 1] + on_device);
+            sums.push(sum);
         }
-        let mut covered = vec![0_i32; at.len() + 1];
-        for raw in raw.iter_mut().filter(|raw| raw.event.device == Device::Cpu) {
-            if raw.class == Class::Memory {
-                continue;
-            }
-            let (start, end) = (blurred(absolute(raw.start)), blurred(absolute(raw.end)));
-            let from = at.partition_point(|at| i128::from(*at) < start);
-            let to = at.partition_point(|at| i128::from(*at) <= end).max(from);
-            raw.event.cpu_memory_usage = cpu[to] - cpu[from];
-            raw.event.device_memory_usage = device[to] - device[from];
-            covered[from] += 1;
-            covered[to] -= 1;
-        }
-        let mut open = 0;
-        for (memory, change) in self.memory.iter_mut().zip(covered) {
-            open += change;
-            memory.used = open > 0;
+    }
+    Ok(Instants {
+        records: Records { list, at, sums },
+        begin: begins.into_iter().max().map(|(_, at)| at),
+    })
+}
+
+impl Record {
+    fn on_cpu(&self) -> i64 {
+        match self.device {
+            Some(Device::Cpu) => self.bytes,
+            _ => 0,
         }
     }
 
-    /// A stand-in for each memory record, in case no operator covers it.
-    pub(super) fn memory_events(&mut self, zero: Time, raw: &mut Vec<Raw>) {
-        let shapes = if self.wanted.input_shape { "[]" } else { "" };
-        let shapes = self.out.texts.id(shapes);
-        for memory in &self.memory {
-            let name = if memory.is_oom { OUT_OF_MEMORY } else { MEMORY };
-            let at = microseconds(memory.at, zero);
-            let on_cpu = memory.device == Some(Device::Cpu);
-            let on_device = memory.device.is_some() && !on_cpu;
-            raw.push(Raw {
-                event: FunctionEvent {
-                    event: memory.event,
-                    name: self.out.texts.id(name),
-                    shapes,
-                    start_us: at,
-                    end_us: at,
-                    thread: memory.thread,
-                    parent: NO_EVENT,
-                    sequence: -1,
-                    cpu_memory_usage: if on_cpu { memory.bytes } else { 0 },
-                    device_memory_usage: if on_device { memory.bytes } else { 0 },
-                    ..FunctionEvent::default()
-                },
-                start: memory.at,
-                end: memory.at,
-                class: Class::Memory,
-                args: Args::default(),
-            });
+    fn on_device(&self) -> i64 {
+        match self.device {
+            None | Some(Device::Cpu) => 0,
+            Some(_) => self.bytes,
         }
     }
+}
+
+/// Absolute nanoseconds of a file's times.
+struct Clock {
+    unix: i64,
+    zero: Time,
+}
+
+impl Clock {
+    fn of(facts: &stepscope_store::FileFacts) -> Self {
+        Self {
+            unix: facts.epoch.unix_ns.unwrap_or(facts.epoch.origin_ns),
+            zero: Time::ZERO.saturating_add(facts.shift),
+        }
+    }
+
+    fn absolute(&self, time: Time) -> i64 {
+        let own = time.since(self.zero);
+        self.unix.saturating_add(own.ps().div_euclid(1_000))
+    }
+}
+
+impl Records {
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(super) fn earliest(&self) -> Option<Time> {
+        self.list.first().map(|record| record.at)
+    }
+
+    /// The first device that memory was recorded of.
+    pub(super) fn device(&self) -> Option<Device> {
+        let mut devices = self.list.iter().filter_map(|record| record.device);
+        devices.find(|device| *device != Device::Cpu)
+    }
+
+    /// Gives memory to events by time, whatever thread allocated it, as torch does: within the interval
+    /// as it is after a division and a multiplication in floating point. What no event covers stands
+    /// for itself.
+    pub(super) fn attribute(
+        &self,
+        facts: &stepscope_store::FileFacts,
+        lanes: &mut [Lane<'_>],
+        cancel: &Cancel,
+    ) -> Result<(), Cancelled> {
+        let clock = Clock::of(facts);
+        let read = &*lanes;
+        let pieces = lane::pieces(read, |lane| lane.has_host);
+        let found = parallel::scan(
+            &pieces,
+            cancel,
+            || (vec![0_i32; self.at.len() + 1], Vec::new()),
+            |(covered, parts), piece| {
+                let lane = &read[piece.track.index()];
+                let mut memory = Vec::with_capacity(piece.indexes.len());
+                let mut near = 0;
+                for at in piece.indexes.clone() {
+                    if lane.what[at].on_device() {
+                        memory.push([0; 2]);
+                        continue;
+                    }
+                    let (start, end) = lane.times(at);
+                    let (start, end) =
+                        (blurred(clock.absolute(start)), blurred(clock.absolute(end)));
+                    let from = leap(&self.at, near, |at| at < start);
+                    let to = leap(&self.at, from, |at| at <= end).max(from);
+                    near = from;
+                    let (before, after) = (self.sums[from], self.sums[to]);
+                    memory.push([after[0] - before[0], after[1] - before[1]]);
+                    covered[from] += 1;
+                    covered[to] -= 1;
+                }
+                parts.push((piece.track, piece.indexes.start, memory));
+            },
+        )?;
+        let mut covered = vec![0_i32; self.at.len() + 1];
+        let mut parts = Vec::new();
+        for (by, of_lanes) in found {
+            for (sum, by) in covered.iter_mut().zip(by) {
+                *sum += by;
+            }
+            parts.extend(of_lanes);
+        }
+        parts.sort_unstable_by_key(|(lane, from, _)| (*lane, *from));
+        for (number, _, memory) in parts {
+            lanes[number.index()].memory.extend(memory);
+        }
+        let mut open = 0;
+        let mut alone: Vec<Vec<Moment>> = lanes.iter().map(|_| Vec::new()).collect();
+        for (record, change) in self.list.iter().zip(covered) {
+            open += change;
+            if open == 0 || record.is_oom {
+                alone[record.lane as usize].push(Moment {
+                    id: record.id,
+                    at: record.at,
+                    name: record.name,
+                    on_cpu: record.on_cpu(),
+                    on_device: record.on_device(),
+                });
+            }
+        }
+        for (lane, moments) in lanes.iter_mut().zip(alone) {
+            if !moments.is_empty() {
+                lane.place_moments(moments);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The first of `sorted` for which `before` does not hold; mostly near `near`.
+fn leap(sorted: &[i64], near: usize, before: impl Fn(i64) -> bool) -> usize {
+    let holds = |at: usize| sorted.get(at).is_some_and(|value| before(*value));
+    let (mut from, mut step) = (near, 1);
+    if near > 0 && !holds(near - 1) {
+        return sorted.partition_point(|value| before(*value));
+    }
+    while holds(from + step - 1) {
+        from += step;
+        step *= 2;
+    }
+    let to = sorted.len().min(from + step);
+    let rest = sorted.get(from..to).unwrap_or_default();
+    from + rest.partition_point(|value| before(*value))
 }
 
 /// `ns / 1000 * 1000` in floating point, with Python's exact division of whole numbers.
-fn blurred(ns: i64) -> i128 {
+fn blurred(ns: i64) -> i64 {
     let (whole, rest) = (ns.div_euclid(1_000), ns.rem_euclid(1_000));
     let us = whole as f64 + rest as f64 / 1_000.0;
     #[allow(
         clippy::cast_possible_truncation,
-        reason = "nanoseconds since 1970 are far below 2^127, and whole at this size"
+        reason = "nanoseconds since 1970, and whole at this size"
     )]
-    let back = (us * 1_000.0).round() as i128;
+    let back = (us * 1_000.0).round() as i64;
     back
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leap_ends_where_a_search_among_all_does() {
+        let sorted = [-5, 1, 1, 1, 4, 9, 9, 12, 30, 31, 32, 33, 90];
+        for near in 0..=sorted.len() {
+            for value in -6..95 {
+                let expected = sorted.partition_point(|at| *at < value);
+                assert_eq!(
+                    leap(&sorted, near, |at| at < value),
+                    expected,
+                    "{near} {value}"
+                );
+            }
+        }
+        assert_eq!(leap(&[], 0, |_| true), 0);
+    }
+
+    #[test]
+    fn borders_move_as_in_floating_point() {
+        assert_eq!(blurred(1_234_567), 1_234_567);
+        let ns = 1_700_000_000_123_456_789;
+        assert!((blurred(ns) - ns).abs() <= 256);
+    }
 }

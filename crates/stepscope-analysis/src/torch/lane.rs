@@ -1,0 +1,485 @@
+//! The events of one thread, in torch's order.
+
+use std::cmp::Reverse;
+
+use rustc_hash::FxHashMap;
+use stepscope_model::{ArgKeys, Cancelled, NameId, Time, TrackId, TrackKind};
+use stepscope_store::{EventId, Slices, Trace};
+
+use super::what::{What, Words};
+use crate::parallel::{self, Cancel};
+
+/// In place of an event's position: there is none.
+pub(super) const NO_EVENT: u32 = u32::MAX;
+
+/// A record of memory that no operator covers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) id: u32,
+    pub(super) at: Time,
+    pub(super) name: NameId,
+    pub(super) on_cpu: i64,
+    pub(super) on_device: i64,
+}
+
+/// The events of one thread (or of one queue of a device), by begin, the longest first. Their times
+/// and names stay in the columns of the trace; what is not needed is empty.
+pub(super) struct Lane<'a> {
+    /// The tracks that events are on, by the id of their first slice.
+    pub(super) parts: Vec<(TrackId, Slices<'a>)>,
+    /// The same and those of other threads, where events came from there.
+    pub(super) foreign: Vec<(TrackId, Slices<'a>)>,
+    /// By number.
+    moments: Vec<Moment>,
+    /// Their numbers in the trace.
+    pub(super) ids: Vec<u32>,
+    pub(super) what: Vec<What>,
+    pub(super) has_host: bool,
+    pub(super) has_device: bool,
+    pub(super) has_python: bool,
+    /// Position of the event that encloses each, or [`NO_EVENT`]; empty where that is not known.
+    pub(super) parent: Vec<u32>,
+    /// Lengths of the kernels that each launched, added in their order, microseconds; later, those
+    /// of all below it, too.
+    pub(super) device_us: Vec<f64>,
+    pub(super) self_cpu_us: Vec<f64>,
+    pub(super) self_device_us: Vec<f64>,
+    /// Bytes of host memory and of devices, allocated less freed while each ran, by any thread.
+    pub(super) memory: Vec<[i64; 2]>,
+    pub(super) self_memory: Vec<[i64; 2]>,
+    /// Numbers of texts and of lists.
+    pub(super) shapes: Vec<u32>,
+    pub(super) overload: Vec<u32>,
+    pub(super) stack: Vec<u32>,
+    /// Links of an operator and its backward function: sequence number and torch's number of the
+    /// forward operator's thread, the lower half of each: within one recording they are as good.
+    pub(super) sequence: Vec<(u32, u32)>,
+    /// Operations of those that are counted, by position.
+    pub(super) flops: Vec<(u32, u64)>,
+}
+
+fn within<'s, 'a>(part: &'s (TrackId, Slices<'a>), id: u32) -> Option<(&'s Slices<'a>, usize)> {
+    let index = id.checked_sub(part.1.first_id.0)? as usize;
+    (index < part.1.len()).then_some((&part.1, index))
+}
+
+fn among<'s, 'a>(parts: &'s [(TrackId, Slices<'a>)], id: u32) -> Option<(&'s Slices<'a>, usize)> {
+    let after = parts.partition_point(|(_, part)| part.first_id.0 <= id);
+    within(parts.get(after.checked_sub(1)?)?, id)
+}
+
+impl<'a> Lane<'a> {
+    fn new() -> Self {
+        Self {
+            parts: Vec::new(),
+            foreign: Vec::new(),
+            moments: Vec::new(),
+            ids: Vec::new(),
+            what: Vec::new(),
+            has_host: false,
+            has_device: false,
+            has_python: false,
+            parent: Vec::new(),
+            device_us: Vec::new(),
+            self_cpu_us: Vec::new(),
+            self_device_us: Vec::new(),
+            memory: Vec::new(),
+            self_memory: Vec::new(),
+            shapes: Vec::new(),
+            overload: Vec::new(),
+            stack: Vec::new(),
+            sequence: Vec::new(),
+            flops: Vec::new(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// The columns that hold an event, and its place in them; `None` for a record of memory.
+    #[inline]
+    fn place(&self, id: u32) -> Option<(&Slices<'a>, usize)> {
+        let own = match self.parts.as_slice() {
+            [only] => within(only, id),
+            parts => among(parts, id),
+        };
+        if own.is_some() || self.foreign.is_empty() {
+            return own;
+        }
+        among(&self.foreign, id)
+    }
+
+    fn moment(&self, id: u32) -> Option<&Moment> {
+        let at = self.moments.binary_search_by_key(&id, |moment| moment.id);
+        self.moments.get(at.ok()?)
+    }
+
+    #[inline(never)]
+    fn times_of(&self, id: u32) -> (Time, Time) {
+        if let Some((slices, index)) = self.place(id) {
+            return (slices.start[index], slices.end(index));
+        }
+        let at = self.moment(id).map_or(Time::MIN, |moment| moment.at);
+        (at, at)
+    }
+
+    /// The columns of a thread that has one track, as most do.
+    #[inline]
+    fn only(&self, id: u32) -> Option<(&Slices<'a>, usize)> {
+        let [(_, only)] = self.parts.as_slice() else {
+            return None;
+        };
+        Some((only, id.wrapping_sub(only.first_id.0) as usize))
+    }
+
+    /// Begin and end of the event at a position.
+    #[inline]
+    pub(super) fn times(&self, at: usize) -> (Time, Time) {
+        let id = self.ids[at];
+        if let Some((slices, index)) = self.only(id)
+            && let (Some(start), Some(dur)) = (slices.start.get(index), slices.dur.get(index))
+        {
+            return (*start, start.saturating_add(*dur));
+        }
+        self.times_of(id)
+    }
+
+    /// Begin of the event at a position.
+    #[inline]
+    pub(super) fn start(&self, at: usize) -> Time {
+        let id = self.ids[at];
+        if let Some((slices, index)) = self.only(id)
+            && let Some(start) = slices.start.get(index)
+        {
+            return *start;
+        }
+        self.times_of(id).0
+    }
+
+    /// Name of the event at a position.
+    #[inline]
+    pub(super) fn name(&self, at: usize) -> NameId {
+        let id = self.ids[at];
+        if let Some((slices, index)) = self.only(id)
+            && let Some(name) = slices.name.get(index)
+        {
+            return *name;
+        }
+        self.name_of(id)
+    }
+
+    #[inline(never)]
+    fn name_of(&self, id: u32) -> NameId {
+        match self.place(id) {
+            Some((slices, index)) => slices.name[index],
+            None => self.moment(id).map_or(NameId::EMPTY, |moment| moment.name),
+        }
+    }
+
+    /// Position of an event that begins at `start`; `near` is where to begin to look.
+    pub(super) fn find(&self, id: u32, start: Time, near: usize) -> Option<usize> {
+        let count = self.len();
+        let near = near.min(count);
+        // Borders of what may be the first that begins at or after `start`, ever further away.
+        let (mut from, mut to, mut step) = (near, near, 1);
+        while to < count && self.start(to) < start {
+            from = to + 1;
+            to = count.min(to + step);
+            step *= 2;
+        }
+        step = 1;
+        while from > 0 && self.start(from - 1) >= start {
+            to = from - 1;
+            from = from.saturating_sub(step);
+            step *= 2;
+        }
+        while from < to {
+            let middle = from + (to - from) / 2;
+            if self.start(middle) < start {
+                from = middle + 1;
+            } else {
+                to = middle;
+            }
+        }
+        (from..count)
+            .take_while(|at| self.start(*at) == start)
+            .find(|at| self.ids[*at] == id)
+    }
+
+    /// Puts events of other threads, or records of memory, between the others: behind those with the
+    /// same interval.
+    pub(super) fn insert(&mut self, mut events: Vec<(u32, What)>) {
+        let place = |lane: &Self, (id, what): (u32, What)| {
+            let (start, end) = lane.times_of(id);
+            (start, Reverse(end), what.is_memory())
+        };
+        events.sort_by_cached_key(|event| (place(self, *event), event.0));
+        let count = self.len() + events.len();
+        let (mut ids, mut whats) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let mut from = 0;
+        for event in events {
+            let here = place(self, event);
+            // Few are put among many: each is looked for.
+            let step = {
+                let (mut low, mut high) = (from, self.len());
+                while low < high {
+                    let middle = low + (high - low) / 2;
+                    if place(self, (self.ids[middle], self.what[middle])) <= here {
+                        low = middle + 1;
+                    } else {
+                        high = middle;
+                    }
+                }
+                low
+            };
+            ids.extend_from_slice(&self.ids[from..step]);
+            whats.extend_from_slice(&self.what[from..step]);
+            ids.push(event.0);
+            whats.push(event.1);
+            from = step;
+        }
+        ids.extend_from_slice(&self.ids[from..]);
+        whats.extend_from_slice(&self.what[from..]);
+        (self.ids, self.what) = (ids, whats);
+        self.note();
+    }
+
+    /// Puts records of memory between the events, and their bytes between the others'.
+    pub(super) fn place_moments(&mut self, mut moments: Vec<Moment>) {
+        let events = moments
+            .iter()
+            .map(|moment| (moment.id, What::MEMORY))
+            .collect();
+        moments.sort_unstable_by_key(|moment| moment.id);
+        self.moments = moments;
+        let before = std::mem::take(&mut self.ids);
+        let bytes = std::mem::take(&mut self.memory);
+        self.ids.clone_from(&before);
+        self.insert(events);
+        let mut of_events = before.iter().zip(bytes).peekable();
+        let mut memory = Vec::with_capacity(self.len());
+        for id in &self.ids {
+            match of_events.next_if(|(event, _)| *event == id) {
+                Some((_, bytes)) => memory.push(bytes),
+                None => memory.push(
+                    self.moment(*id)
+                        .map_or([0; 2], |moment| [moment.on_cpu, moment.on_device]),
+                ),
+            }
+        }
+        self.memory = memory;
+    }
+
+    fn set(&mut self, mut events: Vec<(u32, What)>) {
+        events.sort_by_cached_key(|(id, _)| {
+            let (start, end) = self.times_of(*id);
+            (start, Reverse(end), *id)
+        });
+        self.ids = events.iter().map(|(id, _)| *id).collect();
+        self.what = events.iter().map(|(_, what)| *what).collect();
+        self.note();
+    }
+
+    /// Notes what sorts of events there are, after they changed.
+    fn note(&mut self) {
+        self.parent = Vec::new();
+        self.has_host = self.what.iter().any(|what| !what.on_device());
+        self.has_device = self.what.iter().any(|what| what.on_device());
+    }
+
+    /// Takes out the events at these positions, which ascend.
+    pub(super) fn remove(&mut self, positions: &[u32]) {
+        let mut next = positions.iter().peekable();
+        let mut kept = Vec::with_capacity(self.len());
+        for (at, event) in (0..).zip(self.ids.iter().copied().zip(self.what.iter().copied())) {
+            if next.next_if_eq(&&at).is_none() {
+                kept.push(event);
+            }
+        }
+        (self.ids, self.what) = kept.into_iter().unzip();
+        self.note();
+    }
+}
+
+/// What some lanes were made of.
+pub(super) struct Collected<'a> {
+    pub(super) lanes: Vec<Lane<'a>>,
+    /// The lane of each track of the trace.
+    pub(super) lane_of: Vec<u32>,
+}
+
+/// The slices of one file that are events of torch, by thread.
+pub(super) fn collect<'a>(
+    trace: &'a Trace,
+    file: usize,
+    words: &Words,
+    cancel: &Cancel,
+) -> Result<Collected<'a>, Cancelled> {
+    let mut lanes: Vec<Lane<'a>> = Vec::new();
+    let mut lane_of = vec![NO_EVENT; trace.tracks().len()];
+    let mut threads: FxHashMap<(Option<i64>, Option<i64>), u32> = FxHashMap::default();
+    let mut ranges = Vec::new();
+    for track in trace.tracks() {
+        if track.file != file || track.derived || track.kind == TrackKind::Group {
+            continue;
+        }
+        let next = u32::try_from(lanes.len()).unwrap_or(NO_EVENT);
+        let lane = *threads.entry((track.pid, track.tid)).or_insert(next);
+        if lane == next {
+            lanes.push(Lane::new());
+        }
+        lane_of[track.id.index()] = lane;
+        let slices = trace.slices(track.id);
+        if !slices.is_empty() {
+            lanes[lane as usize].parts.push((track.id, slices));
+            ranges.push((track.id, 0..slices.len()));
+        }
+    }
+    let pieces = parallel::pieces(ranges.into_iter());
+    let found = parallel::scan(&pieces, cancel, Vec::new, |out, piece| {
+        let slices = trace.slices(piece.track);
+        let (mut ids, mut whats) = (Vec::new(), Vec::new());
+        let mut has_python = false;
+        for index in piece.indexes.clone() {
+            let what = words.what(slices.name[index], slices.category.get(index));
+            if what == What::NONE || what == What::PYTHON {
+                has_python |= what == What::PYTHON;
+                continue;
+            }
+            ids.push(slices.id(index).0);
+            whats.push(what);
+        }
+        out.push((piece.track, piece.indexes.start, ids, whats, has_python));
+    })?;
+    let mut found: Vec<_> = found.into_iter().flatten().collect();
+    found.sort_unstable_by_key(|(track, from, ..)| (*track, *from));
+    let mut sizes = vec![0; lanes.len()];
+    for (track, _, ids, ..) in &found {
+        sizes[lane_of[track.index()] as usize] += ids.len();
+    }
+    for (lane, size) in lanes.iter_mut().zip(sizes) {
+        lane.ids.reserve_exact(size);
+        lane.what.reserve_exact(size);
+    }
+    for (track, _, ids, what, has_python) in found {
+        let lane = &mut lanes[lane_of[track.index()] as usize];
+        lane.ids.extend(ids);
+        lane.what.extend(what);
+        lane.has_python |= has_python;
+    }
+    for lane in &mut lanes {
+        if lane.parts.len() > 1 {
+            let events = lane.ids.drain(..).zip(lane.what.drain(..)).collect();
+            lane.set(events);
+        } else {
+            lane.note();
+        }
+    }
+    Ok(Collected { lanes, lane_of })
+}
+
+/// Does `work` for each lane, several at a time, the longest first.
+pub(super) fn each<T: Send>(
+    lanes: &[Lane<'_>],
+    cancel: &Cancel,
+    work: impl Fn(usize, &Lane<'_>) -> T + Sync,
+) -> Result<Vec<T>, Cancelled> {
+    let mut order: Vec<usize> = (0..lanes.len()).collect();
+    order.sort_by_key(|at| Reverse(lanes[*at].len()));
+    let size = lanes.iter().map(Lane::len).sum();
+    let found = parallel::scan_items(&order, size, cancel, Vec::new, |out, at| {
+        out.push((*at, work(*at, &lanes[*at])));
+    })?;
+    let mut found: Vec<_> = found.into_iter().flatten().collect();
+    found.sort_unstable_by_key(|(at, _)| *at);
+    Ok(found.into_iter().map(|(_, found)| found).collect())
+}
+
+/// Pieces of lanes: the number of the lane stands for the track.
+pub(super) fn pieces(
+    lanes: &[Lane<'_>],
+    wanted: impl Fn(&Lane<'_>) -> bool,
+) -> Vec<parallel::Piece> {
+    let ranges = (0..).zip(lanes).filter(|(_, lane)| wanted(lane));
+    parallel::pieces(ranges.map(|(number, lane)| (TrackId(number), 0..lane.len())))
+}
+
+/// Where an event stands in the recorder's own order; the last without it.
+pub(super) fn recorded(trace: &Trace, id: u32) -> u32 {
+    const INDEX: ArgKeys = ArgKeys::new(&["Ev Idx"]);
+    let mut order = u32::MAX;
+    // What cannot be read stands at the end.
+    let _ = trace.args_of(EventId(id), INDEX, &mut |_, value| {
+        let value = super::read::whole(value).and_then(|order| u32::try_from(order).ok());
+        order = value.unwrap_or(u32::MAX);
+    });
+    order
+}
+
+/// Brings events with the same interval into the recorder's order.
+pub(super) fn order_ties(
+    trace: &Trace,
+    lanes: &mut [Lane<'_>],
+    cancel: &Cancel,
+) -> Result<(), Cancelled> {
+    let read = &*lanes;
+    let pieces = pieces(read, |_| true);
+    let found = parallel::scan(&pieces, cancel, Vec::new, |out, piece| {
+        let lane = &read[piece.track.index()];
+        let interval = |at: usize| (at < lane.len()).then(|| lane.times(at));
+        let (from, to) = (piece.indexes.start, piece.indexes.end);
+        let mut before = from.checked_sub(1).and_then(interval);
+        let mut here = interval(from);
+        let mut ties = Vec::new();
+        for at in from..to {
+            let after = interval(at + 1);
+            if here == before || here == after {
+                ties.push((at, recorded(trace, lane.ids[at])));
+            }
+            (before, here) = (here, after);
+        }
+        out.push((piece.track, from, ties));
+    })?;
+    let mut found: Vec<_> = found.into_iter().flatten().collect();
+    found.sort_unstable_by_key(|(lane, from, _)| (*lane, *from));
+    let mut run: Vec<(u32, u32, What)> = Vec::new();
+    for of_lane in found.chunk_by(|a, b| a.0 == b.0) {
+        let Some(lane) = of_lane
+            .first()
+            .and_then(|(number, ..)| lanes.get_mut(number.index()))
+        else {
+            continue;
+        };
+        let ties: Vec<(usize, u32)> = of_lane
+            .iter()
+            .flat_map(|(_, _, ties)| ties.iter().copied())
+            .collect();
+        let mut from = 0;
+        while let Some((first, _)) = ties.get(from) {
+            let interval = lane.times(*first);
+            let mut to = from;
+            while ties
+                .get(to)
+                .is_some_and(|(at, _)| *at == first + (to - from) && lane.times(*at) == interval)
+            {
+                to += 1;
+            }
+            run.clear();
+            run.extend(
+                ties[from..to]
+                    .iter()
+                    .map(|(at, order)| (*order, lane.ids[*at], lane.what[*at])),
+            );
+            if !run.is_sorted_by_key(|(order, ..)| *order) {
+                run.sort_by_key(|(order, ..)| *order);
+                for ((at, _), (_, id, what)) in ties[from..to].iter().zip(&run) {
+                    lane.ids[*at] = *id;
+                    lane.what[*at] = *what;
+                }
+            }
+            from = to;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,476 @@
+//! Which operator launched each piece of device work.
+//!
+//! Kineto numbers operators (`External id`) and calls of the runtime (`correlation`), and device work
+//! bears both numbers. Where the file's own link leads from the work to its call, only the numbers
+//! there and of the operators around it are read; what is not proved so is looked for among the
+//! numbers of all.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use stepscope_model::{ArgKeys, Cancelled};
+use stepscope_store::{EventId, Trace};
+
+use super::whole;
+use crate::parallel::{self, Cancel};
+use crate::torch::lane::{self, Lane, NO_EVENT};
+use crate::torch::merge;
+
+const NUMBERS: ArgKeys = ArgKeys::new(&["External id", "external id", "correlation"]);
+const EXTERNAL: ArgKeys = ArgKeys::new(&["External id", "external id"]);
+const CORRELATION: ArgKeys = ArgKeys::new(&["correlation"]);
+
+/// In place of a number that an event does not have.
+const NO_ID: i64 = i64::MIN;
+
+/// Operators around a call that are asked for their numbers, at most.
+const MOST_AROUND: usize = 32;
+
+/// The numbers of one event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Numbers {
+    external: i64,
+    correlation: i64,
+}
+
+const NO_NUMBERS: Numbers = Numbers {
+    external: NO_ID,
+    correlation: NO_ID,
+};
+
+fn numbers(trace: &Trace, id: u32, keys: ArgKeys) -> Numbers {
+    let mut found = NO_NUMBERS;
+    // What cannot be read has no number.
+    let _ = trace.args_of(EventId(id), keys, &mut |key, value| {
+        let number = whole(value).unwrap_or(NO_ID);
+        if key == "correlation" {
+            found.correlation = number;
+        } else {
+            found.external = number;
+        }
+    });
+    found
+}
+
+/// Position of an event: its lane, and the place there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Position {
+    pub(super) lane: u32,
+    pub(super) at: u32,
+}
+
+pub(super) const NOWHERE: Position = Position {
+    lane: NO_EVENT,
+    at: NO_EVENT,
+};
+
+fn position(lane: usize, at: usize) -> Position {
+    Position {
+        lane: u32::try_from(lane).unwrap_or(NO_EVENT),
+        at: u32::try_from(at).unwrap_or(NO_EVENT),
+    }
+}
+
+/// Columns of lanes, joined from what pieces of them gave.
+fn joined<T>(lanes: &[Lane<'_>], found: Vec<Vec<(usize, usize, Vec<T>)>>) -> Vec<Vec<T>> {
+    let mut parts: Vec<_> = found.into_iter().flatten().collect();
+    parts.sort_unstable_by_key(|(lane, from, _)| (*lane, *from));
+    let mut columns: Vec<Vec<T>> = lanes.iter().map(|_| Vec::new()).collect();
+    for (lane, _, part) in parts {
+        columns[lane].extend(part);
+    }
+    columns
+}
+
+/// The numbers of device work.
+pub(super) struct Work {
+    /// Of each lane with such work.
+    numbers: Vec<Vec<Numbers>>,
+    /// Whether the file says the numbers of operators; old and some newer files repeat the
+    /// correlation in their place.
+    pub(super) named: bool,
+}
+
+impl Work {
+    pub(super) fn read(
+        trace: &Trace,
+        lanes: &[Lane<'_>],
+        cancel: &Cancel,
+    ) -> Result<Self, Cancelled> {
+        let pieces = lane::pieces(lanes, |lane| lane.has_device);
+        let found = parallel::scan(&pieces, cancel, Vec::new, |out, piece| {
+            let lane = &lanes[piece.track.index()];
+            let part = piece.indexes.clone().map(|at| {
+                if lane.what[at].on_device() {
+                    numbers(trace, lane.ids[at], NUMBERS)
+                } else {
+                    NO_NUMBERS
+                }
+            });
+            let part: Vec<Numbers> = part.collect();
+            out.push((piece.track.index(), piece.indexes.start, part));
+        })?;
+        let numbers = joined(lanes, found);
+        let named = numbers
+            .iter()
+            .flatten()
+            .any(|own| own.external != NO_ID && own.external != own.correlation);
+        Ok(Self { numbers, named })
+    }
+}
+
+/// The last event, in torch's order, that bears each of the wanted numbers.
+fn bearers(
+    trace: &Trace,
+    lanes: &[Lane<'_>],
+    wanted: &FxHashSet<i64>,
+    external: bool,
+    cancel: &Cancel,
+) -> Result<FxHashMap<i64, Position>, Cancelled> {
+    if wanted.is_empty() {
+        return Ok(FxHashMap::default());
+    }
+    let place = |of: Position| merge::Place::of(trace, &lanes[of.lane as usize], of.at as usize);
+    let put = |found: &mut FxHashMap<i64, Position>, number: i64, here: Position| {
+        let last = found.entry(number).or_insert(here);
+        if place(*last).compare(&place(here)).is_lt() {
+            *last = here;
+        }
+    };
+    let pieces = lane::pieces(lanes, |lane| lane.has_host);
+    let parts = parallel::scan(&pieces, cancel, FxHashMap::default, |found, piece| {
+        let lane = &lanes[piece.track.index()];
+        for at in piece.indexes.clone() {
+            let what = lane.what[at];
+            let number = if external && what.is_frontend() {
+                numbers(trace, lane.ids[at], EXTERNAL).external
+            } else if !external && what.is_call() {
+                numbers(trace, lane.ids[at], CORRELATION).correlation
+            } else {
+                continue;
+            };
+            if wanted.contains(&number) {
+                put(found, number, position(piece.track.index(), at));
+            }
+        }
+    })?;
+    let mut found = FxHashMap::default();
+    let read = parts.into_iter().flatten();
+    read.for_each(|(number, here)| put(&mut found, number, here));
+    Ok(found)
+}
+
+/// Calls that no operator of their thread is around, and that the file says belong to one of another
+/// thread: where each stands, and where the operator is.
+pub(super) fn strays(
+    trace: &Trace,
+    lanes: &[Lane<'_>],
+    loose: &[Vec<u32>],
+    cancel: &Cancel,
+) -> Result<Vec<(Position, Position)>, Cancelled> {
+    let calls: Vec<Position> = loose
+        .iter()
+        .enumerate()
+        .flat_map(|(lane, calls)| calls.iter().map(move |at| position(lane, *at as usize)))
+        .collect();
+    let pieces = parallel::pieces(std::iter::once((
+        stepscope_model::TrackId(0),
+        0..calls.len(),
+    )));
+    let read = parallel::scan(&pieces, cancel, Vec::new, |out, piece| {
+        for call in &calls[piece.indexes.clone()] {
+            let lane = &lanes[call.lane as usize];
+            let own = numbers(trace, lane.ids[call.at as usize], NUMBERS);
+            // Where it belongs to none, the correlation stands in the operator's place.
+            if own.external > 0 && own.external != own.correlation {
+                out.push((*call, own.external));
+            }
+        }
+    })?;
+    let read: Vec<(Position, i64)> = read.into_iter().flatten().collect();
+    let wanted = read.iter().map(|(_, number)| *number).collect();
+    let operators = bearers(trace, lanes, &wanted, true, cancel)?;
+    let mut strays: Vec<(Position, Position)> = read
+        .into_iter()
+        .filter_map(|(call, number)| Some((call, *operators.get(&number)?)))
+        .collect();
+    strays.sort_unstable_by_key(|(call, _)| (call.lane, call.at));
+    Ok(strays)
+}
+
+/// Calls that belong to operators, and those: where each stands.
+pub(super) fn operators(
+    trace: &Trace,
+    lanes: &[Lane<'_>],
+    cancel: &Cancel,
+) -> Result<Vec<(Position, Position)>, Cancelled> {
+    let pieces = lane::pieces(lanes, |lane| lane.has_host);
+    let found = parallel::scan(
+        &pieces,
+        cancel,
+        || (Search::new(0), Vec::new(), Vec::new()),
+        |(search, found, unproved), piece| {
+            let number = piece.track.index();
+            let lane = &lanes[number];
+            for at in piece.indexes.clone() {
+                if !lane.what[at].is_call() {
+                    continue;
+                }
+                let own = numbers(trace, lane.ids[at], NUMBERS);
+                if own.external <= 0 {
+                    continue;
+                }
+                match search.around(trace, lane, at, own.external) {
+                    Some(operator) => {
+                        found.push((position(number, at), position(number, operator)));
+                    }
+                    None if own.external == own.correlation => {}
+                    None => unproved.push((position(number, at), own.external)),
+                }
+            }
+        },
+    )?;
+    let (mut all, mut unproved) = (Vec::new(), Vec::new());
+    for (_, found, rest) in found {
+        all.extend(found);
+        unproved.extend(rest);
+    }
+    let wanted = unproved.iter().map(|(_, number)| *number).collect();
+    let named = bearers(trace, lanes, &wanted, true, cancel)?;
+    all.extend(
+        unproved
+            .into_iter()
+            .filter_map(|(call, number)| Some((call, *named.get(&number)?))),
+    );
+    Ok(all)
+}
+
+/// What each piece of device work belongs to.
+pub(super) struct Links {
+    /// Of each lane with such work: the operator, or the call that launched it, or [`NOWHERE`].
+    pub(super) from: Vec<Vec<Position>>,
+    /// Work without either.
+    pub(super) unlinked: u64,
+}
+
+/// What one thread remembers.
+struct Search {
+    /// Where the last was found, by lane.
+    near: Vec<usize>,
+    /// Numbers of operators that were asked for lately.
+    external: Vec<(u32, i64)>,
+    parts: Vec<(usize, usize, Vec<Position>)>,
+    unproved: Vec<Position>,
+}
+
+const REMEMBERED: usize = 1 << 10;
+
+/// What the file's links tell of a piece of work.
+enum Told {
+    Proved(Position),
+    Unproved,
+}
+
+/// Finds what all device work belongs to.
+pub(super) fn find(
+    trace: &Trace,
+    lanes: &[Lane<'_>],
+    lane_of: &[u32],
+    work: &Work,
+    cancel: &Cancel,
+) -> Result<Links, Cancelled> {
+    let pieces = lane::pieces(lanes, |lane| lane.has_device);
+    let found = parallel::scan(
+        &pieces,
+        cancel,
+        || Search::new(lanes.len()),
+        |search, piece| {
+            let number = piece.track.index();
+            let lane = &lanes[number];
+            let mut part = Vec::with_capacity(piece.indexes.len());
+            for at in piece.indexes.clone() {
+                let what = lane.what[at];
+                part.push(NOWHERE);
+                if !what.on_device() || what.is_label() {
+                    continue;
+                }
+                let own = work.numbers[number][at];
+                match told(trace, lanes, lane_of, work.named, search, lane.ids[at], own) {
+                    Told::Proved(from) => part[at - piece.indexes.start] = from,
+                    Told::Unproved => search.unproved.push(position(number, at)),
+                }
+            }
+            search.parts.push((number, piece.indexes.start, part));
+        },
+    )?;
+    let (mut parts, mut unproved) = (Vec::new(), Vec::new());
+    for search in found {
+        parts.push(search.parts);
+        unproved.extend(search.unproved);
+    }
+    let mut links = Links {
+        from: joined(lanes, parts),
+        unlinked: 0,
+    };
+    links.look_up(trace, lanes, work, &unproved, cancel)?;
+    Ok(links)
+}
+
+impl Links {
+    /// Looks for numbers among those of all operators and calls.
+    fn look_up(
+        &mut self,
+        trace: &Trace,
+        lanes: &[Lane<'_>],
+        work: &Work,
+        unproved: &[Position],
+        cancel: &Cancel,
+    ) -> Result<(), Cancelled> {
+        let of = |here: &Position| work.numbers[here.lane as usize][here.at as usize];
+        let wanted = unproved
+            .iter()
+            .map(|here| of(here).external)
+            .filter(|number| work.named && *number > 0)
+            .collect();
+        let operators = bearers(trace, lanes, &wanted, true, cancel)?;
+        let operator = |here: &Position| operators.get(&of(here).external).copied();
+        let wanted = unproved
+            .iter()
+            .filter(|here| operator(here).is_none())
+            .map(|here| of(here).correlation)
+            .filter(|number| *number != NO_ID)
+            .collect();
+        let calls = bearers(trace, lanes, &wanted, false, cancel)?;
+        for here in unproved {
+            let from = operator(here).or_else(|| calls.get(&of(here).correlation).copied());
+            match from {
+                Some(from) => self.from[here.lane as usize][here.at as usize] = from,
+                None => self.unlinked += 1,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn told(
+    trace: &Trace,
+    lanes: &[Lane<'_>],
+    lane_of: &[u32],
+    named: bool,
+    search: &mut Search,
+    id: u32,
+    own: Numbers,
+) -> Told {
+    let by_operator = named && own.external > 0;
+    for source in trace.flow_sources(EventId(id)) {
+        let Some((on, index)) = trace.place_of_slice(source) else {
+            continue;
+        };
+        let number = lane_of[on.index()] as usize;
+        let Some(lane) = lanes.get(number).filter(|lane| lane.has_host) else {
+            continue;
+        };
+        let start = trace.slices(on).start[index];
+        let Some(at) = lane.find(source.0, start, search.near[number]) else {
+            continue;
+        };
+        search.near[number] = at;
+        if by_operator && let Some(operator) = search.around(trace, lane, at, own.external) {
+            return Told::Proved(position(number, operator));
+        }
+        // An operator is named that is not around the call: all are asked, unless the number is
+        // only the correlation's.
+        if own.correlation == NO_ID || (by_operator && own.external != own.correlation) {
+            continue;
+        }
+        // Writers with clocks of whole microseconds draw links from what begins with the call.
+        let beside = |at: &usize| lane.start(*at) == start;
+        let before = (at.saturating_sub(8)..at).rev().take_while(beside);
+        let behind = (at..lane.len().min(at + 8)).take_while(beside);
+        for call in behind.chain(before) {
+            if lane.what[call].is_call()
+                && numbers(trace, lane.ids[call], CORRELATION).correlation == own.correlation
+            {
+                return Told::Proved(position(number, call));
+            }
+        }
+    }
+    Told::Unproved
+}
+
+impl Search {
+    fn new(lanes: usize) -> Self {
+        Self {
+            near: vec![0; lanes],
+            external: vec![(NO_EVENT, NO_ID); REMEMBERED],
+            parts: Vec::new(),
+            unproved: Vec::new(),
+        }
+    }
+
+    /// The operator with this number around an event, or the event itself.
+    fn around(&mut self, trace: &Trace, lane: &Lane<'_>, at: usize, number: i64) -> Option<usize> {
+        let mut around = at;
+        for _ in 0..MOST_AROUND {
+            if lane.what[around].is_frontend()
+                && self.external_of(trace, lane.ids[around]) == number
+            {
+                return Some(around);
+            }
+            let parent = lane.parent[around];
+            if parent == NO_EVENT {
+                break;
+            }
+            around = parent as usize;
+        }
+        None
+    }
+
+    fn external_of(&mut self, trace: &Trace, id: u32) -> i64 {
+        let known = &mut self.external[id as usize % REMEMBERED];
+        if known.0 != id {
+            *known = (id, numbers(trace, id, EXTERNAL).external);
+        }
+        known.1
+    }
+}
+
+/// Adds the lengths of device work to the operators that it belongs to, in torch's order.
+pub(super) fn add(
+    trace: &Trace,
+    lanes: &mut [Lane<'_>],
+    links: &Links,
+    microseconds: impl Fn(stepscope_model::Time) -> f64,
+) {
+    let mut lengths: Vec<Vec<f64>> = lanes
+        .iter()
+        .map(|lane| vec![0.0; if lane.has_host { lane.len() } else { 0 }])
+        .collect();
+    let read = &*lanes;
+    merge::merged(
+        trace,
+        read,
+        |what| what.on_device() && !what.is_label(),
+        |number, at, (start, end)| {
+            let from = links.from[number][at];
+            let Some(lane) = read.get(from.lane as usize) else {
+                return;
+            };
+            // Of a call: the operator around it.
+            let mut at = from.at;
+            while let Some(what) = lane.what.get(at as usize)
+                && !what.is_frontend()
+            {
+                at = lane.parent.get(at as usize).copied().unwrap_or(NO_EVENT);
+            }
+            // Async events launch nothing.
+            let nests = lane.what.get(at as usize).is_some_and(|what| what.nests());
+            if let Some(sum) = lengths[from.lane as usize].get_mut(at as usize)
+                && nests
+            {
+                *sum += microseconds(end) - microseconds(start);
+            }
+        },
+    );
+    for (lane, lengths) in lanes.iter_mut().zip(lengths) {
+        lane.device_us = lengths;
+    }
+}

@@ -1,0 +1,211 @@
+//! Figures of events, added up by key.
+
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+use stepscope_model::Time;
+
+use super::Events;
+use crate::torch::averages::{Grouping, KeyAverage};
+use crate::torch::lane::NO_EVENT;
+use crate::torch::merge::{self, Place};
+use crate::torch::what::What;
+
+/// A key's sums, and the first of its events.
+struct Sum<'a> {
+    count: u64,
+    cpu_us: f64,
+    self_cpu_us: f64,
+    device_us: f64,
+    self_device_us: f64,
+    memory: [i64; 2],
+    self_memory: [i64; 2],
+    flops: u64,
+    name: u32,
+    lane: usize,
+    at: usize,
+    first: Place<'a>,
+}
+
+/// Shapes, overload and stack.
+type Extra = (u32, u32, u32);
+
+struct Adder<'e, 'a> {
+    events: &'e Events<'a>,
+    by: Grouping,
+    range: Option<&'e Range<Time>>,
+    /// The sum of each sort and name without more.
+    plain: [Vec<u32>; What::SORTS],
+    others: FxHashMap<(usize, u32, Extra), u32>,
+    /// A number for what is left of each list of frames.
+    stacks: FxHashMap<u32, u32>,
+    cut: FxHashMap<&'e [u32], u32>,
+    sums: Vec<Sum<'a>>,
+    /// The next event with operations, by lane.
+    next_flops: Vec<usize>,
+}
+
+impl Adder<'_, '_> {
+    /// The list without what is not told apart by.
+    fn stack(&mut self, list: u32) -> u32 {
+        if list == 0 || self.by.stack == 0 {
+            return 0;
+        }
+        let (events, most) = (self.events, self.by.stack);
+        let cut = &mut self.cut;
+        *self.stacks.entry(list).or_insert_with(|| {
+            let frames = events.shared.lists.get(list);
+            *cut.entry(&frames[..frames.len().min(most)]).or_insert(list)
+        })
+    }
+
+    #[inline]
+    fn add(&mut self, number: usize, at: usize, times: (Time, Time)) {
+        let lane = &self.events.lanes[number];
+        let what = lane.what[at];
+        let mut flops = 0;
+        if let Some((_, of)) = lane
+            .flops
+            .get(self.next_flops[number])
+            .filter(|(position, _)| *position as usize == at)
+        {
+            self.next_flops[number] += 1;
+            flops = *of;
+        }
+        if what.is_gone() || self.range.is_some_and(|range| !range.contains(&times.0)) {
+            return;
+        }
+        let name = self.events.words.shown(lane.name(at));
+        let column = |column: &[u32]| column.get(at).copied().unwrap_or(0);
+        let extra = (
+            column(&lane.shapes),
+            column(&lane.overload),
+            self.stack(column(&lane.stack)),
+        );
+        let next = u32::try_from(self.sums.len()).unwrap_or(NO_EVENT);
+        let sum: &mut u32 = if extra == (0, 0, 0) {
+            let plain = &mut self.plain[what.sort()];
+            if plain.is_empty() {
+                plain.resize(self.events.words.len(), NO_EVENT);
+            }
+            &mut plain[name as usize]
+        } else {
+            self.others
+                .entry((what.sort(), name, extra))
+                .or_insert(NO_EVENT)
+        };
+        if *sum == NO_EVENT {
+            *sum = next;
+            self.sums.push(Sum {
+                count: 0,
+                cpu_us: 0.0,
+                self_cpu_us: 0.0,
+                device_us: 0.0,
+                self_device_us: 0.0,
+                memory: [0; 2],
+                self_memory: [0; 2],
+                flops: 0,
+                name,
+                lane: number,
+                at,
+                first: Place::of(self.events.trace, lane, at),
+            });
+        }
+        let length_us = self.events.length(times);
+        let sum = &mut self.sums[*sum as usize];
+        sum.count += 1;
+        if what.on_device() {
+            sum.device_us += length_us;
+            sum.self_device_us += length_us;
+            return;
+        }
+        // Those of asynchronous events are zero.
+        let figure = |column: &[f64]| column.get(at).copied().unwrap_or_default();
+        sum.cpu_us += length_us;
+        sum.self_cpu_us += figure(&lane.self_cpu_us);
+        sum.device_us += figure(&lane.device_us);
+        sum.self_device_us += figure(&lane.self_device_us);
+        sum.flops = sum.flops.saturating_add(flops);
+        if let (Some(memory), Some(own)) = (lane.memory.get(at), lane.self_memory.get(at)) {
+            for (sum, bytes) in sum.memory.iter_mut().zip(memory) {
+                *sum += bytes;
+            }
+            for (sum, bytes) in sum.self_memory.iter_mut().zip(own) {
+                *sum += bytes;
+            }
+        }
+    }
+}
+
+impl<'a> Events<'a> {
+    fn adder<'e>(&'e self, by: Grouping, range: Option<&'e Range<Time>>) -> Adder<'e, 'a> {
+        Adder {
+            events: self,
+            by,
+            range,
+            plain: std::array::from_fn(|_| Vec::new()),
+            others: FxHashMap::default(),
+            stacks: FxHashMap::default(),
+            cut: FxHashMap::default(),
+            sums: Vec::new(),
+            next_flops: vec![0; self.lanes.len()],
+        }
+    }
+
+    /// Sums per key, in the order of each key's first event.
+    pub(super) fn rows(&self, by: Grouping, range: Option<&Range<Time>>) -> Vec<KeyAverage> {
+        let sums = |wanted: fn(What) -> bool| {
+            let mut adder = self.adder(by, range);
+            merge::merged(self.trace, &self.lanes, wanted, |lane, at, times| {
+                adder.add(lane, at, times);
+            });
+            adder.sums
+        };
+        // No key has events of both.
+        let both = crate::parallel::both(
+            || Ok(sums(|what| !what.on_device())),
+            || Ok(sums(What::on_device)),
+        );
+        let (mut all, of_devices) = both.unwrap_or_default();
+        all.extend(of_devices);
+        all.sort_by(|a, b| a.first.compare(&b.first));
+        all.iter().map(|sum| self.row(sum, by)).collect()
+    }
+
+    /// A row with all that is no sum.
+    fn row(&self, sum: &Sum<'_>, by: Grouping) -> KeyAverage {
+        let (lane, at) = (&self.lanes[sum.lane], sum.at);
+        let what = lane.what[at];
+        let column = |column: &[u32]| column.get(at).copied().unwrap_or(0);
+        let input_shapes = match column(&lane.shapes) {
+            _ if !by.input_shape => "",
+            0 => "[]",
+            shapes => self.shared.shapes.get(shapes),
+        };
+        let frames = self.shared.lists.get(column(&lane.stack));
+        KeyAverage {
+            key: self.words.text(self.trace, sum.name).to_owned(),
+            is_async: what.is_async(),
+            is_user_annotation: what.is_label(),
+            device: what.device(),
+            input_shapes: input_shapes.to_owned(),
+            overload_name: self.shared.texts.get(column(&lane.overload)).to_owned(),
+            stack: frames
+                .iter()
+                .take(by.stack)
+                .map(|frame| self.shared.texts.get(*frame).to_owned())
+                .collect(),
+            count: sum.count,
+            cpu_time_total: sum.cpu_us,
+            self_cpu_time_total: sum.self_cpu_us,
+            device_time_total: sum.device_us,
+            self_device_time_total: sum.self_device_us,
+            cpu_memory_usage: sum.memory[0],
+            self_cpu_memory_usage: sum.self_memory[0],
+            device_memory_usage: sum.memory[1],
+            self_device_memory_usage: sum.self_memory[1],
+            flops: sum.flops,
+            has_parent: what.nests() && lane.parent.get(at).is_some_and(|at| *at != NO_EVENT),
+        }
+    }
+}

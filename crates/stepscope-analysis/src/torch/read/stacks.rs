@@ -1,0 +1,286 @@
+//! Stacks: as the file spells them, or the Python functions that were open.
+
+use rustc_hash::FxHashMap;
+use stepscope_model::{Cancelled, Time};
+use stepscope_store::Trace;
+
+use super::Shared;
+use super::args::{NO_SEQUENCE, NO_STACK};
+use super::links::{Links, Position};
+use crate::parallel::Cancel;
+use crate::torch::lane::{self, Lane, NO_EVENT};
+use crate::torch::what::{What, Words};
+
+/// Python functions that torch leaves out of stacks: parts of an entry that occur together.
+const FILTERED_FRAMES: [(&str, &str); 6] = [
+    ("autograd/__init__", "_make_grads"),
+    ("autograd/__init__", "backward"),
+    ("torch/tensor", "backward"),
+    ("_internal/common_utils", "prof_callable"),
+    ("_internal/common_utils", "prof_func_call"),
+    ("_internal/common_utils", "prof_meth_call"),
+];
+
+fn is_shown(frame: &str) -> bool {
+    FILTERED_FRAMES
+        .iter()
+        .all(|(file, function)| !(frame.contains(file) && frame.contains(function)))
+}
+
+/// Stacks of functions that were open on one thread, each with the one that is left without its
+/// innermost.
+struct Open {
+    /// Stack of each event.
+    of: Vec<u32>,
+    /// Each stack: the one around it, and its innermost function; 0 is the empty one.
+    chains: Vec<(u32, u32)>,
+}
+
+fn open_functions(trace: &Trace, words: &Words, lane: &Lane<'_>) -> Open {
+    let mut found = Open {
+        of: vec![0; lane.len()],
+        chains: vec![(0, 0)],
+    };
+    let mut numbers: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+    let mut shown: FxHashMap<u32, bool> = FxHashMap::default();
+    let mut frames = lane
+        .parts
+        .iter()
+        .flat_map(|(_, slices)| (0..slices.len()).map(move |index| (slices, index)))
+        .filter(|(slices, index)| {
+            words.what(slices.name[*index], slices.category.get(*index)) == What::PYTHON
+        })
+        .peekable();
+    let mut open: Vec<(Time, u32)> = Vec::new();
+    for at in 0..lane.len() {
+        let what = lane.what[at];
+        if what.on_device() || what.is_memory() {
+            continue;
+        }
+        let now = lane.start(at);
+        while let Some((slices, index)) =
+            frames.next_if(|(slices, index)| slices.start[*index] <= now)
+        {
+            let start = slices.start[index];
+            while open.last().is_some_and(|(end, _)| *end <= start) {
+                open.pop();
+            }
+            let around = open.last().map_or(0, |(_, chain)| *chain);
+            let name = slices.name[index];
+            let is_shown = shown
+                .entry(name.0)
+                .or_insert_with(|| is_shown(trace.name(name)));
+            let chain = if *is_shown {
+                *numbers.entry((around, name.0)).or_insert_with(|| {
+                    found.chains.push((around, name.0));
+                    u32::try_from(found.chains.len() - 1).unwrap_or(0)
+                })
+            } else {
+                around
+            };
+            open.push((slices.end(index), chain));
+        }
+        found.of[at] = open.last().map_or(0, |(_, chain)| *chain);
+    }
+    found
+}
+
+/// Replaces what the file spells by lists, and gives lists to what it does not spell.
+pub(super) fn fill(
+    trace: &Trace,
+    words: &Words,
+    lanes: &mut [Lane<'_>],
+    shared: &mut Shared,
+    cancel: &Cancel,
+) -> Result<(), Cancelled> {
+    let open = lane::each(lanes, cancel, |_, lane| {
+        lane.has_python.then(|| open_functions(trace, words, lane))
+    })?;
+    let mut spelled: FxHashMap<u32, u32> = FxHashMap::default();
+    for (lane, open) in lanes.iter_mut().zip(open) {
+        let lists: Vec<u32> = open
+            .as_ref()
+            .map(|open| {
+                let mut list = Vec::new();
+                (0..open.chains.len())
+                    .map(|chain| {
+                        list.clear();
+                        let mut chain = chain;
+                        while chain != 0 {
+                            let (around, name) = open.chains[chain];
+                            let text = trace.name(stepscope_model::NameId(name));
+                            list.push(shared.texts.id(text));
+                            chain = around as usize;
+                        }
+                        shared.lists.id(&list)
+                    })
+                    .collect()
+            })
+            .unwrap_or_default();
+        lane.stack.resize(lane.len(), NO_STACK);
+        for at in 0..lane.len() {
+            let what = lane.what[at];
+            let text = lane.stack[at];
+            lane.stack[at] = if what.on_device() || what.is_memory() {
+                0
+            } else if text == NO_STACK {
+                let chain = open.as_ref().map_or(0, |open| open.of[at]);
+                lists.get(chain as usize).copied().unwrap_or(0)
+            } else {
+                *spelled.entry(text).or_insert_with(|| {
+                    let stack = shared.texts.get(text).to_owned();
+                    let frames = stack.split(';').map(str::trim);
+                    let list: Vec<u32> = frames
+                        .filter(|frame| !frame.is_empty() && is_shown(frame))
+                        .map(|frame| shared.texts.id(frame))
+                        .collect();
+                    shared.lists.id(&list)
+                })
+            };
+        }
+    }
+    Ok(())
+}
+
+/// Whether any event has a stack.
+pub(super) fn any(lanes: &[Lane<'_>]) -> bool {
+    let mut stacks = lanes.iter().flat_map(|lane| &lane.stack);
+    stacks.any(|stack| *stack != 0)
+}
+
+/// Gives calls the stacks of their operators, and device work those of what it belongs to.
+pub(super) fn of_operators(lanes: &mut [Lane<'_>], calls: &[(Position, Position)], links: &Links) {
+    let stack = |lanes: &[Lane<'_>], of: Position| {
+        let lane = lanes.get(of.lane as usize);
+        lane.and_then(|lane| lane.stack.get(of.at as usize).copied())
+            .unwrap_or(0)
+    };
+    for (call, operator) in calls {
+        let stack = stack(lanes, *operator);
+        lanes[call.lane as usize].stack[call.at as usize] = stack;
+    }
+    for (number, from) in links.from.iter().enumerate() {
+        for (at, from) in from.iter().enumerate() {
+            if lanes[number].what[at].on_device() && !lanes[number].what[at].is_label() {
+                let stack = stack(lanes, *from);
+                lanes[number].stack[at] = stack;
+            }
+        }
+    }
+}
+
+/// Whether the event is a backward function: the engine's evaluation of it bears its name, or it
+/// knows the thread of its forward operator.
+fn is_backward(trace: &Trace, words: &Words, lane: &Lane<'_>, at: usize) -> bool {
+    const EVALUATION: &str = "autograd::engine::evaluate_function: ";
+    let text = |at: usize| words.text(trace, words.shown(lane.name(at)));
+    let forward_thread = lane.sequence.get(at).map_or(0, |sequence| sequence.1);
+    let parent = lane.parent[at];
+    if forward_thread == 0 && parent == NO_EVENT {
+        return false;
+    }
+    let name = text(at);
+    if name.starts_with(EVALUATION) {
+        return false;
+    }
+    forward_thread > 0
+        || text(parent as usize)
+            .strip_prefix(EVALUATION)
+            .is_some_and(|evaluated| evaluated == name)
+}
+
+/// Gives what runs in a backward function the stack of its forward operator, by sequence number
+/// and thread.
+///
+/// torch numbers threads in its own way; the thread of the file that a number stands for is the one
+/// with most forward operators of the sequence numbers that backward functions name with it.
+pub(super) fn of_backward(trace: &Trace, words: &Words, lanes: &mut [Lane<'_>]) {
+    // Of each lane: the backward function that each event runs in. Parents stand before children.
+    let functions: Vec<Vec<u32>> = lanes
+        .iter_mut()
+        .map(|lane| {
+            if !lane.has_host {
+                return Vec::new();
+            }
+            let mut function = vec![NO_EVENT; lane.len()];
+            for at in 0..lane.len() {
+                if lane.what[at].on_device() {
+                    continue;
+                }
+                // Of what was merged into its parent, the parent is left.
+                let mut parent = lane.parent[at];
+                while parent != NO_EVENT && lane.what[parent as usize].is_gone() {
+                    parent = lane.parent[parent as usize];
+                }
+                lane.parent[at] = parent;
+                function[at] = if is_backward(trace, words, lane, at) {
+                    u32::try_from(at).unwrap_or(NO_EVENT)
+                } else if parent == NO_EVENT {
+                    NO_EVENT
+                } else {
+                    function[parent as usize]
+                };
+            }
+            function
+        })
+        .collect();
+    if functions.iter().flatten().all(|at| *at == NO_EVENT) {
+        return;
+    }
+    let sequence =
+        |lane: &Lane<'_>, at: usize| lane.sequence.get(at).copied().unwrap_or((NO_SEQUENCE, 0));
+    let mut forward: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+    let mut candidates: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+    for (thread, (lane, functions)) in (0_u32..).zip(lanes.iter().zip(&functions)) {
+        for (at, function) in functions.iter().enumerate() {
+            let what = lane.what[at];
+            if *function != NO_EVENT || what.on_device() || what.is_gone() {
+                continue;
+            }
+            let (number, forward_thread) = sequence(lane, at);
+            forward.entry((number, thread)).or_insert(lane.stack[at]);
+            if number != NO_SEQUENCE && forward_thread == 0 {
+                let threads = candidates.entry(number).or_default();
+                if !threads.contains(&thread) {
+                    threads.push(thread);
+                }
+            }
+        }
+    }
+    let mut votes: FxHashMap<u32, FxHashMap<u32, u32>> = FxHashMap::default();
+    for lane in &*lanes {
+        for (at, (number, forward_thread)) in lane.sequence.iter().enumerate() {
+            if *forward_thread == 0 || lane.what[at].is_gone() {
+                continue;
+            }
+            for thread in candidates.get(number).into_iter().flatten() {
+                *votes
+                    .entry(*forward_thread)
+                    .or_default()
+                    .entry(*thread)
+                    .or_default() += 1;
+            }
+        }
+    }
+    let thread_of: FxHashMap<u32, u32> = votes
+        .into_iter()
+        .filter_map(|(number, votes)| {
+            let best = votes
+                .into_iter()
+                .max_by_key(|(thread, votes)| (*votes, std::cmp::Reverse(*thread)))?;
+            Some((number, best.0))
+        })
+        .collect();
+    for (lane, functions) in lanes.iter_mut().zip(functions) {
+        for (at, function) in functions.into_iter().enumerate() {
+            if function == NO_EVENT {
+                continue;
+            }
+            let (number, forward_thread) = sequence(lane, function as usize);
+            let stack = thread_of
+                .get(&forward_thread)
+                .and_then(|thread| forward.get(&(number, *thread)));
+            lane.stack[at] = stack.copied().unwrap_or(0);
+        }
+    }
+}
