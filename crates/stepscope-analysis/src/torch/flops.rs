@@ -74,6 +74,11 @@ pub(super) fn counts(name: &str) -> bool {
     COUNTED.contains(&name)
 }
 
+/// Whether the values of such a call's inputs matter, besides their shapes.
+pub(super) fn needs_values(name: &str) -> bool {
+    name == "aten::conv2d"
+}
+
 /// Operations of one call; 0 where torch counts none or the shapes do not say.
 pub(super) fn of(name: &str, dims: &str, concrete: &str) -> u64 {
     count(name, dims, concrete)

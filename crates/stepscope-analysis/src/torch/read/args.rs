@@ -1,7 +1,7 @@
 //! What the arguments of operators say, read on several threads.
 
 use rustc_hash::FxHashMap;
-use stepscope_model::{ArgKeys, ArgValue, Cancelled};
+use stepscope_model::{ArgKeys, ArgValue, Cancelled, NameId};
 use stepscope_store::{EventId, Trace};
 
 use super::{Shared, whole};
@@ -71,6 +71,8 @@ struct Reading {
     texts: Texts,
     parts: Vec<Part>,
     concrete: String,
+    /// Operations by name and shapes, where nothing else decides.
+    flops: FxHashMap<(NameId, u32), u64>,
 }
 
 /// The columns of a piece; those that are not wanted are empty.
@@ -109,13 +111,11 @@ pub(super) fn fill(
         };
         for at in piece.indexes.clone() {
             let what = lane.what[at];
-            let name = if with_flops && what.is_frontend() {
-                Some(trace.name(lane.name(at))).filter(|name| flops::counts(name))
-            } else {
-                None
-            };
-            let args = if what.is_frontend() && (wanted.needs_args() || name.is_some()) {
-                args(trace, lane.ids[at], wanted, name.is_some(), reading)
+            let name = lane.name(at);
+            let counted = with_flops && what.is_frontend() && flops::counts(trace.name(name));
+            let concrete = counted && flops::needs_values(trace.name(name));
+            let args = if what.is_frontend() && (wanted.needs_args() || counted) {
+                args(trace, lane.ids[at], wanted, (counted, concrete), reading)
             } else {
                 NOTHING
             };
@@ -129,8 +129,14 @@ pub(super) fn fill(
                 part.stack.push(args.stack);
                 part.sequence.push(args.sequence);
             }
-            if let Some(name) = name.filter(|_| args.dims != 0) {
-                let flops = flops::of(name, reading.texts.get(args.dims), &reading.concrete);
+            if counted && args.dims != 0 {
+                let dims = reading.texts.get(args.dims);
+                let count = || flops::of(trace.name(name), dims, &reading.concrete);
+                let flops = if concrete {
+                    count()
+                } else {
+                    *reading.flops.entry((name, args.dims)).or_insert_with(count)
+                };
                 if flops > 0 {
                     part.flops
                         .push((u32::try_from(at).unwrap_or(u32::MAX), flops));
@@ -190,31 +196,39 @@ pub(super) fn fill(
     Ok(())
 }
 
-fn args(trace: &Trace, id: u32, wanted: Grouping, flops: bool, reading: &mut Reading) -> Args {
+fn args(
+    trace: &Trace,
+    id: u32,
+    wanted: Grouping,
+    (flops, concrete): (bool, bool),
+    reading: &mut Reading,
+) -> Args {
     let mut args = NOTHING;
     let keys = match (
         wanted.input_shape || flops,
         wanted.overload_name,
         wanted.stack > 0,
     ) {
-        (true, false, false) if flops => WITH_FLOPS,
+        (true, false, false) if concrete => WITH_FLOPS,
         (true, false, false) => SHAPES,
         (false, true, false) => OVERLOAD,
         (false, false, true) => STACK,
         _ => ALL,
     };
     let Reading {
-        texts, concrete, ..
+        texts,
+        concrete: values,
+        ..
     } = reading;
-    concrete.clear();
+    values.clear();
     // What cannot be read says nothing.
     let _ = trace.args_of(EventId(id), keys, &mut |key, value| match key {
         "Sequence number" => args.sequence.0 = whole(value).map_or(NO_SEQUENCE, low),
         "Fwd thread id" => args.sequence.1 = whole(value).map_or(0, low),
         "Input Dims" | "Input dims" => args.dims = json(value).map_or(0, |dims| texts.id(dims)),
         "Concrete Inputs" => {
-            concrete.clear();
-            concrete.push_str(json(value).unwrap_or_default());
+            values.clear();
+            values.push_str(json(value).unwrap_or_default());
         }
         "Overload name" | "Overload Name" => {
             args.overload = text(value).map_or(0, |text| texts.id(text));

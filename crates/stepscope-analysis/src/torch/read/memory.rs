@@ -91,7 +91,8 @@ pub(super) fn read(
         list.extend(records);
         begins.extend(times);
     }
-    list.sort_unstable_by_key(|record| (record.at, record.id));
+    // Mostly in order: a sort that keeps what is.
+    list.sort_by_key(|record| (record.at, record.id));
     let (mut at, mut sums) = (Vec::new(), Vec::new());
     if let Some(facts) = trace.files().get(file).filter(|_| !list.is_empty()) {
         let clock = Clock::of(facts);
