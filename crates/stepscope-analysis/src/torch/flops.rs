@@ -62,16 +62,7 @@ fn unquoted(text: &str) -> &str {
 
 /// Whether torch counts the operations of calls of this name.
 pub(super) fn counts(name: &str) -> bool {
-    const COUNTED: [&str; 7] = [
-        "aten::mm",
-        "aten::addmm",
-        "aten::bmm",
-        "aten::baddbmm",
-        "aten::mul",
-        "aten::add",
-        "aten::conv2d",
-    ];
-    COUNTED.contains(&name)
+    super::COUNTED.contains(&name)
 }
 
 /// Whether the values of such a call's inputs matter, besides their shapes.
