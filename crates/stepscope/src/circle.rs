@@ -214,7 +214,7 @@ impl Circle {
                 used: tail.used(),
             };
             self.full.push_back(Full {
-                missing: kept::missing(piece.blocks()),
+                missing: kept::missing(piece.blocks(), begun.ticks),
                 piece,
                 sequence: self.sequence,
                 begun,
@@ -414,8 +414,9 @@ impl Circle {
         }
         let mut needed = kept::of_now(self.state);
         needed.extend(younger.into_iter().flat_map(|full| &full.missing));
-        if let Some((tail, _)) = &self.tail {
-            needed.extend(kept::missing(tail.segment().blocks(tail.used())));
+        if let Some((tail, begun)) = &self.tail {
+            let blocks = tail.segment().blocks(tail.used());
+            needed.extend(kept::missing(blocks, begun.ticks));
         }
         for full in older {
             let found = kept::rescue(full.piece.blocks(), &needed, self.segment_bytes);

@@ -27,8 +27,17 @@ pub(crate) type Whose = (u32, u64);
 /// Bits of a `tracing` span's id that are the key of its arguments.
 pub(crate) const ID_KEY: u64 = (1 << 48) - 1;
 
-/// What a segment refers to without having it.
-pub(crate) fn missing(segment: &[u8]) -> FxHashSet<Whose> {
+/// Whether a `tracing` span of this key was made at or after these ticks: keys are ticks, cut to 48 bits.
+fn made_since(key: u64, ticks: u64) -> bool {
+    // The lowest bit is no part of the time.
+    (key | 1).wrapping_sub(ticks) & ID_KEY < 1 << 47
+}
+
+/// What a segment that was begun at these ticks refers to without having it.
+///
+/// Of a `tracing` span that is older than the segment it may have some of the arguments, those that
+/// became known later; the others are missing all the same.
+pub(crate) fn missing(segment: &[u8], begun_ticks: u64) -> FxHashSet<Whose> {
     let mut missing = FxHashSet::default();
     let mut waiting: HashMap<u32, Vec<u64>> = HashMap::new();
     let mut shared = FxHashSet::default();
@@ -66,7 +75,9 @@ pub(crate) fn missing(segment: &[u8]) -> FxHashSet<Whose> {
             }
         }
     });
-    missing.retain(|(serial, key)| *serial != 0 || !shared.contains(key));
+    missing.retain(|(serial, key)| {
+        *serial != 0 || !made_since(*key, begun_ticks) || !shared.contains(key)
+    });
     missing
 }
 
@@ -216,12 +227,12 @@ mod tests {
         let young = data(1, &[[10, 40, SPAN], [41, 1, ARG], [41, 42, SPAN]]);
         let mut young_too = data(2, &[[11, 50, TRACED]]);
         young_too.extend(data(3, &[[60, 501, LINK], [60, 61, TRACED]]));
-        assert!(missing(&old).is_empty());
-        assert_eq!(missing(&young), FxHashSet::from_iter([(1, 10)]));
-        let needed_too = missing(&young_too);
+        assert!(missing(&old, 0).is_empty());
+        assert_eq!(missing(&young, 0), FxHashSet::from_iter([(1, 10)]));
+        let needed_too = missing(&young_too, 0);
         assert_eq!(needed_too, FxHashSet::from_iter([(2, 11), (0, 501)]));
 
-        let needed = missing(&young).into_iter().chain(needed_too).collect();
+        let needed = missing(&young, 0).into_iter().chain(needed_too).collect();
         let kept = rescue(&old, &needed, 1 << 20);
         let mut seen = Vec::new();
         blocks(&kept, |head, content| {
@@ -230,11 +241,30 @@ mod tests {
             }
         });
         assert_eq!(seen, [(0, 501, 5), (1, 10, 7), (2, 11, 501)]);
-        assert_eq!(missing(&kept), FxHashSet::default());
+        assert_eq!(missing(&kept, 0), FxHashSet::default());
         assert!(rescue(&old, &needed, 60).len() <= 60);
         assert_eq!(
-            missing(&data(5, &[[1, 77, LINK]])),
+            missing(&data(5, &[[1, 77, LINK]]), 0),
             FxHashSet::from_iter([(0, 77)])
         );
+    }
+
+    #[test]
+    fn a_field_that_became_known_later_does_not_stand_for_those_before() {
+        let old = data(1, &[[501, 77, SHARED]]);
+        let young = data(
+            1,
+            &[[600, 501, LINK], [501, 88, SHARED], [600, 610, TRACED]],
+        );
+        assert_eq!(missing(&young, 590), FxHashSet::from_iter([(0, 501)]));
+        assert_eq!(
+            rescue(&old, &missing(&young, 590), 1 << 20).len(),
+            old.len()
+        );
+        // What was made since the segment was begun is nowhere else, also where 48 bits are over.
+        assert!(missing(&young, 500).is_empty());
+        assert!(missing(&young, 501).is_empty());
+        assert!(missing(&young, ID_KEY - 9).is_empty());
+        assert!(!made_since(ID_KEY - 8, 1 << 48 | 6));
     }
 }
