@@ -87,8 +87,9 @@ impl Pair {
         for _ in 0..5 {
             let before = ticks(state);
             let mono_ns = os::clock_ns(libc::CLOCK_MONOTONIC);
-            let after = ticks(state);
             let unix_ns = os::clock_ns(libc::CLOCK_REALTIME);
+            // A pause between any two of them makes the try a wide one.
+            let after = ticks(state);
             let width = after.saturating_sub(before);
             if width < best.0 {
                 let ticks = before + width / 2;
