@@ -122,10 +122,13 @@ pub(crate) fn run(wanted: &Arguments) -> Result<(), String> {
     } else {
         Some(start_server_with(&wanted.server).map_err(|error| shown(&error))?)
     };
+    if let Some(log_dir) = wanted.trace.as_ref().filter(|_| !wanted.idle) {
+        stepscope::start_trace(log_dir).map_err(|error| shown(&error))?;
+    }
     if let Some(server) = &server {
         println!("listening on {}", server.address());
         if let Some(path) = &wanted.port_file {
-            // Whoever waits for the file finds it whole.
+            // Whoever waits for the file finds it whole, and the program as it was asked to be.
             let temporary = path.with_extension("tmp");
             std::fs::write(&temporary, server.port().to_string())
                 .and_then(|()| std::fs::rename(&temporary, path))
@@ -139,9 +142,6 @@ pub(crate) fn run(wanted: &Arguments) -> Result<(), String> {
                 .map_or(Duration::MAX, Duration::from_secs_f64),
         );
         return Ok(());
-    }
-    if let Some(log_dir) = &wanted.trace {
-        stepscope::start_trace(log_dir).map_err(|error| shown(&error))?;
     }
     let (send, batches) = sync_channel(2);
     let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 fn stepscope(home: &Path) -> Command {
@@ -87,13 +87,15 @@ fn one_host_that_fails_is_one_line() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// Steps that [`work`] has begun.
+static STEPS: AtomicU64 = AtomicU64::new(0);
+
 /// Works until it is told to stop, so that there is something to capture.
 fn work(stop: &AtomicBool) {
-    let mut number = 0_u64;
     while !stop.load(Ordering::Relaxed) {
+        let number = STEPS.fetch_add(1, Ordering::Relaxed);
         let _step = stepscope::step(number as i64);
         let _span = stepscope::span!("forward", batch = number);
-        number += 1;
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -273,7 +275,10 @@ fn interrupted(port: u16) {
         std::thread::yield_now();
     }
     // One step at least.
-    std::thread::sleep(Duration::from_millis(20));
+    let begun = STEPS.load(Ordering::Relaxed);
+    while STEPS.load(Ordering::Relaxed) < begun + 3 {
+        std::thread::yield_now();
+    }
     let sent = Command::new("kill")
         .args(["-INT", &child.id().to_string()])
         .status();

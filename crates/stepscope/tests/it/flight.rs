@@ -79,12 +79,15 @@ fn the_last_seconds_are_saved_and_the_recorder_goes_on() {
     start_flight(&in_folder(dir.path())).unwrap();
     assert!(stepscope::is_recording());
     drop(span!("long ago"));
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(1_200));
+    let begun = Instant::now();
     let outer = span!("open", why = "still");
     for n in 0..1_000 {
         let _step = stepscope::step(n);
     }
-    let report = save_last(Duration::from_millis(200)).unwrap();
+    // From the begin of what is open and up to a second before, however long all this takes.
+    let last = begun.elapsed() + Duration::from_secs(1);
+    let report = save_last(last).unwrap();
     let probe = read(&report.path);
     assert_eq!(
         (report.spans, report.unfinished, report.dropped),
@@ -102,7 +105,7 @@ fn the_last_seconds_are_saved_and_the_recorder_goes_on() {
     assert_ne!(open.flags & SliceFlags::UNFINISHED.0, 0);
     assert_eq!(probe.args(open.args).len(), 1);
     assert!(
-        open.start_ps >= 0 && open.start_ps < 200_000_000_000,
+        open.start_ps >= 0 && u128::from(open.start_ps.cast_unsigned()) < last.as_nanos() * 1_000,
         "{}",
         open.start_ps
     );
@@ -131,7 +134,7 @@ fn the_last_seconds_are_saved_and_the_recorder_goes_on() {
 
     let status = flight_status().unwrap();
     assert_eq!((status.saves, status.dropped, status.paused), (1, 0, false));
-    assert!(status.covered >= Duration::from_millis(200) && status.bytes > 0);
+    assert!(status.covered >= Duration::from_millis(1_200) && status.bytes > 0);
     stop_flight().unwrap();
     assert!(!stepscope::is_recording() && flight_status().is_none());
     assert_eq!(files(dir.path()).len(), 1);
@@ -264,7 +267,9 @@ fn fields_of_tracing_spans_survive_what_is_written_over() {
         };
         let all = args("long lived");
         assert!(!all.is_empty());
-        for args in all {
+        for mut args in all {
+            // What was copied twice may stand in another order.
+            args.sort_by_key(|(_, value)| value.clone());
             assert_eq!(args.len(), 2, "{args:?}");
             assert!(
                 args[0].1.contains("77") && args[1].1.contains("88"),
@@ -478,7 +483,7 @@ fn a_slow_step_is_saved_whole_after_it_happened() {
     let dir = tempdir().unwrap();
     let options = FlightOptions {
         slow_step: Some(SlowStep {
-            times_median: 3.0,
+            times_median: 20.0,
             last: Duration::from_millis(1),
             after_steps: 10,
             at_most_every: Duration::from_hours(1),
@@ -491,14 +496,15 @@ fn a_slow_step_is_saved_whole_after_it_happened() {
         let _inner = span!("inner");
         std::thread::sleep(Duration::from_millis(ms));
     };
-    round(0, 40);
+    // The first steps may take as long as they like; the others are told apart on a busy machine, too.
+    round(0, 800);
     for number in 1..20 {
-        round(number, 4);
+        round(number, 8);
     }
     assert_eq!(flight_status().unwrap().saves, 0);
-    round(812, 80);
+    round(812, 800);
     until("a save", || flight_status().unwrap().saves == 1);
-    round(813, 80);
+    round(813, 800);
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(
         flight_status().unwrap().saves,
@@ -518,23 +524,31 @@ fn a_slow_step_is_saved_whole_after_it_happened() {
         .iter()
         .find(|slice| slice.step == Some(812))
         .unwrap();
-    assert!(slow.dur_ps >= 80_000_000_000);
+    assert!(slow.dur_ps >= 800_000_000_000);
     assert_eq!(count(&probe, "inner"), 1, "the others were before");
 }
 
 #[test]
 fn steps_are_watched_whether_or_not_anything_is_recorded() {
     let _alone = alone();
+    // The least and the most that a step can have taken, as it looks from within and from around it.
     let round = |ms: u64| {
-        let _step = stepscope::step(1);
+        let around = Instant::now();
+        let step = stepscope::step(1);
+        let within = Instant::now();
         std::thread::sleep(Duration::from_millis(ms));
+        let least = within.elapsed();
+        drop(step);
+        (least, around.elapsed())
     };
     round(1);
     let watch = stepscope::StepWatch::start();
     assert_eq!(watch.times(), stepscope::StepTimes::default());
-    round(5);
+    let first = round(5);
     let second = stepscope::StepWatch::start();
+    let around = Instant::now();
     let across = stepscope::step_named("test", 7);
+    let within = Instant::now();
     assert!(!across.is_recording());
     let capture = start_capture(&SessionOptions::default()).unwrap();
     round(20);
@@ -545,16 +559,24 @@ fn steps_are_watched_whether_or_not_anything_is_recorded() {
     let report = capture.finish(&mut Vec::new(), &Cut::default()).unwrap();
     assert_eq!((report.spans, report.unfinished), (3, 1));
     drop(open);
+    let inside = within.elapsed();
     drop(across);
-    let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
+    let last = (inside, around.elapsed());
     let times = watch.times();
     assert_eq!((times.count, second.times().count), (4, 3));
-    assert!(ms(times.max) >= 20.0 && times.max >= times.mean && times.mean >= times.min);
     assert!(
-        times.last >= Duration::from_millis(20)
-            && times.last + Duration::from_millis(1) >= times.max
+        times.max >= times.mean && times.mean >= times.min,
+        "{times:?}"
     );
-    assert!(ms(times.min) < 20.0, "{times:?}");
+    // The two clocks are set by one another again and again.
+    let slack = Duration::from_millis(1);
+    let is_between = |time: Duration, (least, most): (Duration, Duration)| {
+        time + slack >= least && time <= most + slack
+    };
+    assert!(is_between(times.last, last), "{times:?}, not {last:?}");
+    let longest = (first.0.max(last.0), first.1.max(last.1));
+    assert!(is_between(times.max, longest), "{times:?}, not {longest:?}");
+    assert!(times.min <= first.1 + slack, "{times:?}, {first:?}");
     drop((watch, second));
     assert!(!stepscope::step(1).is_recording());
     let again = stepscope::StepWatch::start();

@@ -10,12 +10,17 @@ use tonic::Status;
 use super::fake::{Ends, Fake, cutting_after, raw};
 use super::{captured, failure, names, observed, request, xspace};
 
-/// What comes of one address; nothing of it may stay.
+/// What comes of one address; nothing of it may stay. So patient that only what the peer does decides.
 fn failed(address: &str) -> CaptureFailure {
+    failed_within(address, Duration::from_mins(1), Duration::from_mins(1))
+}
+
+/// The same with so much time for the connection and for the data.
+fn failed_within(address: &str, connect_timeout: Duration, timeout: Duration) -> CaptureFailure {
     let logs = tempfile::tempdir().unwrap();
     let asked = CaptureRequest {
-        connect_timeout: Duration::from_millis(500),
-        timeout: Duration::from_millis(500),
+        connect_timeout,
+        timeout,
         ..request(&[address], logs.path())
     };
     let failed = failure(&observed(&asked).0);
@@ -87,7 +92,8 @@ fn a_grpc_server_of_another_kind_is_no_profiler() {
 fn a_port_that_only_listens_costs_the_connect_timeout() {
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
     let begun = Instant::now();
-    let failed = failed(&mute.local_addr().unwrap().to_string());
+    let address = mute.local_addr().unwrap().to_string();
+    let failed = failed_within(&address, Duration::from_millis(500), Duration::from_mins(1));
     assert_eq!(failed.stage, Stage::TimedOut);
     assert!(failed.message.contains("said nothing"), "{failed}");
     assert!(begun.elapsed() >= Duration::from_millis(500));
@@ -120,7 +126,8 @@ fn what_is_busy_or_refuses() {
 #[test]
 fn data_that_does_not_come_in_time() {
     let slow = Fake::sends(xspace(1)).ends(Ends::Never).start();
-    let failed = failed(&slow.address);
+    let (connect, data) = (Duration::from_mins(1), Duration::from_millis(500));
+    let failed = failed_within(&slow.address, connect, data);
     assert_eq!(failed.stage, Stage::TimedOut);
     assert!(failed.message.contains("--timeout"), "{failed}");
 }

@@ -27,7 +27,8 @@ fn request(addresses: &[&str], log_dir: &Path) -> CaptureRequest {
             .collect(),
         interval: Interval::For(SHORT),
         log_dir: log_dir.to_owned(),
-        timeout: Duration::from_secs(20),
+        connect_timeout: Duration::from_mins(1),
+        timeout: Duration::from_mins(1),
         ..CaptureRequest::default()
     }
 }

@@ -9,7 +9,7 @@ use stepscope_remote::proto::profile_options::advanced_config_value::Value;
 use stepscope_remote::proto::{ProfileOptions, ProfileRequest, TerminateRequest};
 use tonic::Code;
 
-use super::program::{Program, request};
+use super::program::{PATIENCE, Program, request};
 use super::{count, read, talk};
 
 #[test]
@@ -58,7 +58,7 @@ fn a_client_that_goes_away_ends_the_capture() {
         for _ in 0..5 {
             let mut client = program.client().await;
             let capture = tokio::spawn(async move { client.profile(request(60_000)).await });
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            program.until_captured().await;
             // The connection goes with it.
             capture.abort();
             let mut other = program.client().await;
@@ -68,10 +68,7 @@ fn a_client_that_goes_away_ends_the_capture() {
                     Ok(answer) => break assert!(!answer.into_inner().xspace.is_empty()),
                     Err(status) => assert_eq!(status.code(), Code::AlreadyExists),
                 }
-                assert!(
-                    begun.elapsed() < Duration::from_secs(5),
-                    "it goes on recording"
-                );
+                assert!(begun.elapsed() < PATIENCE, "it goes on recording");
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         }
@@ -80,8 +77,11 @@ fn a_client_that_goes_away_ends_the_capture() {
         hasty.set_timeout(Duration::from_millis(100));
         let mut client = program.client().await;
         assert!(client.profile(hasty).await.is_err());
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        assert!(client.profile(request(20)).await.is_ok());
+        let begun = Instant::now();
+        while let Err(status) = client.profile(request(20)).await {
+            assert_eq!(status.code(), Code::AlreadyExists);
+            assert!(begun.elapsed() < PATIENCE, "it goes on recording");
+        }
     });
     program.finish().assert_undisturbed();
 }
@@ -100,17 +100,14 @@ fn a_killed_client_ends_the_capture() {
         // Until the other one captures.
         let begun = Instant::now();
         while other.profile(request(1)).await.is_ok() {
-            assert!(begun.elapsed() < Duration::from_secs(10));
+            assert!(begun.elapsed() < PATIENCE);
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         client.kill().unwrap();
         client.wait().unwrap();
         let begun = Instant::now();
         while other.profile(request(1)).await.is_err() {
-            assert!(
-                begun.elapsed() < Duration::from_secs(5),
-                "it goes on recording"
-            );
+            assert!(begun.elapsed() < PATIENCE, "it goes on recording");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     });
@@ -197,10 +194,19 @@ fn garbage_and_floods_bounce_off() {
         let answer = client.profile(request(50)).await.unwrap().into_inner();
         assert!(!answer.empty_trace);
         drop(silent);
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        let after = (program.status("VmRSS"), program.descriptors());
-        assert!(after.0 < before.0 + 32_768, "memory: {before:?} {after:?}");
-        assert!(after.1 <= before.1 + 8, "descriptors: {before:?} {after:?}");
+        let begun = Instant::now();
+        loop {
+            let after = (program.status("VmRSS"), program.descriptors());
+            if after.0 < before.0 + 32_768 && after.1 <= before.1 + 8 {
+                break;
+            }
+            let figures = "memory and descriptors stay high";
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{figures}: {before:?} {after:?}"
+            );
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     });
 }
 
@@ -323,9 +329,18 @@ fn a_cut_is_said_and_a_large_answer_arrives() {
         assert_eq!(events, 1_000);
         let text = String::from_utf8_lossy(&answer.xspace).into_owned();
         assert!(text.contains("max_events"), "the file says that it was cut");
-        let whole = client.profile(request(800)).await.unwrap().into_inner();
-        assert!(whole.xspace.len() > 4 << 20, "{} bytes", whole.xspace.len());
-        assert!(count(&read(&whole.xspace), "tiny") > 100_000);
+        // How much a program makes in a time depends on the machine.
+        let mut duration_ms = 800;
+        let whole = loop {
+            let answer = client.profile(request(duration_ms)).await.unwrap();
+            let whole = answer.into_inner().xspace;
+            if whole.len() > 4 << 20 || duration_ms > 60_000 {
+                break whole;
+            }
+            duration_ms *= 2;
+        };
+        assert!(whole.len() > 4 << 20, "{} bytes", whole.len());
+        assert!(count(&read(&whole), "tiny") > 100_000);
     });
     let mut program = program;
     program.kill();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use stepscope_remote::proto::{ProfileRequest, TerminateRequest};
 use tonic::Code;
 
-use super::program::{Program, files, now_ns, request, stock_request};
+use super::program::{PATIENCE, Program, files, now_ns, request, stock_request};
 use super::{count, read, talk};
 
 #[test]
@@ -114,6 +114,8 @@ fn terminate_ends_it_early_with_the_data() {
             ..request(60_000)
         };
         let capture = tokio::spawn(async move { client.profile(wanted).await });
+        program.until_captured().await;
+        // For what the program does meanwhile.
         tokio::time::sleep(Duration::from_millis(300)).await;
         let end = |session: &str| TerminateRequest {
             session_id: session.to_owned(),
@@ -131,7 +133,7 @@ fn terminate_ends_it_early_with_the_data() {
         let nothing = other.terminate(end("")).await.unwrap_err();
         assert_eq!(nothing.code(), Code::NotFound);
     });
-    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert!(begun.elapsed() < PATIENCE);
 }
 
 #[test]
@@ -140,8 +142,8 @@ fn two_at_once_are_told_apart() {
     talk(async {
         let mut client = program.client().await;
         let mut other = client.clone();
-        let capture = tokio::spawn(async move { client.profile(request(400)).await });
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        let capture = tokio::spawn(async move { client.profile(request(60_000)).await });
+        program.until_captured().await;
         let refused = other.profile(request(100)).await.unwrap_err();
         assert_eq!(refused.code(), Code::AlreadyExists);
         assert!(
@@ -149,6 +151,9 @@ fn two_at_once_are_told_apart() {
             "{}",
             refused.message()
         );
+        // For what the program does meanwhile.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        other.terminate(TerminateRequest::default()).await.unwrap();
         let answer = capture.await.unwrap().unwrap().into_inner();
         assert!(count(&read(&answer.xspace), "forward") > 0);
         assert!(other.profile(request(50)).await.is_ok());
@@ -161,8 +166,6 @@ fn a_program_that_records_itself_is_left_alone() {
     let home = tempfile::tempdir().unwrap();
     let program = Program::start(&["--until-eof", "--trace", home.path().to_str().unwrap()]);
     talk(async {
-        // The program starts its recording right after the server.
-        tokio::time::sleep(Duration::from_millis(200)).await;
         let refused = program
             .client()
             .await
@@ -260,9 +263,9 @@ fn what_waits_for_its_start_can_be_ended() {
         let mut client = program.client().await;
         let mut other = client.clone();
         let capture = tokio::spawn(async move { client.profile(wanted).await });
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        program.until_captured().await;
         other.terminate(TerminateRequest::default()).await.unwrap();
         capture.await.unwrap().unwrap();
     });
-    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert!(begun.elapsed() < PATIENCE);
 }

@@ -9,13 +9,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use stepscope_remote::proto::ProfileRequest;
+use stepscope_remote::proto::profiler_service_client::ProfilerServiceClient;
 use stepscope_remote::{
     Log, ServerError, ServerOptions, start_server, start_server_with, stop_server,
 };
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
-use super::program::{Program, request, undisturbed_checksum};
+use super::program::{PATIENCE, Program, request, undisturbed_checksum, until_captured};
 use super::{count, read, talk};
 
 /// One server at a time in a process, so one test at a time.
@@ -112,29 +113,26 @@ fn stopping_hands_over_what_a_capture_has() {
     .unwrap();
     assert!(stepscope::flight_status().is_some());
     let address = format!("http://{}", server.address());
+    let client = ProfilerServiceClient::connect;
+    let capturing = address.clone();
     let waiting = std::thread::Builder::new().spawn(move || {
         talk(async {
-            let client =
-                stepscope_remote::proto::profiler_service_client::ProfilerServiceClient::connect(
-                    address,
-                );
-            client.await.unwrap().profile(request(60_000)).await
+            client(capturing)
+                .await
+                .unwrap()
+                .profile(request(60_000))
+                .await
         })
     });
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_millis(400) {
-        let _span = stepscope::span!("until the stop");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    // Open all the while, so that the capture has it whenever it begins.
+    let open = stepscope::span!("until the stop");
+    talk(async { until_captured(&mut client(address).await.unwrap()).await });
     let begun = Instant::now();
     drop(server);
-    assert!(
-        begun.elapsed() < Duration::from_secs(4),
-        "{:?}",
-        begun.elapsed()
-    );
+    drop(open);
+    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
     let answer = waiting.unwrap().join().unwrap().unwrap().into_inner();
-    assert!(count(&read(&answer.xspace), "until the stop") > 10);
+    assert_eq!(count(&read(&answer.xspace), "until the stop"), 1);
     assert!(stepscope::flight_status().is_none());
 }
 
@@ -263,12 +261,19 @@ fn an_idle_server_wakes_nothing() {
             .map(|(_, figures)| *figures)
     };
     while server(&threads(child.id())).is_none() {
-        assert!(begun.elapsed() < Duration::from_secs(20));
+        assert!(begun.elapsed() < PATIENCE);
         std::thread::sleep(Duration::from_millis(10));
     }
     // Helpers end meanwhile; a stock client would keep its connection open, too.
-    std::thread::sleep(Duration::from_secs(1));
-    let before = threads(child.id());
+    let mut before = threads(child.id());
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+        let now = threads(child.id());
+        if std::mem::replace(&mut before, now.clone()) == now {
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "it is never idle: {before:?}");
+    }
     std::thread::sleep(Duration::from_secs(10));
     let after = threads(child.id());
     let _ = child.kill();
@@ -297,10 +302,7 @@ fn ending() {
     let address = format!("http://{}", server.address());
     let client = std::thread::Builder::new().spawn(move || {
         talk(async {
-            let client =
-                stepscope_remote::proto::profiler_service_client::ProfilerServiceClient::connect(
-                    address,
-                );
+            let client = ProfilerServiceClient::connect(address);
             let _ = client.await.unwrap().profile(request(60_000)).await;
         });
     });
@@ -364,7 +366,7 @@ fn a_process_ends_as_it_likes() {
             if let Some(status) = child.try_wait().unwrap() {
                 break status;
             }
-            assert!(begun.elapsed() < Duration::from_secs(20), "{case} hangs");
+            assert!(begun.elapsed() < PATIENCE, "{case} hangs");
             std::thread::sleep(Duration::from_millis(10));
         };
         assert_eq!(status.code(), Some(7), "{case}");
@@ -379,7 +381,7 @@ fn a_killed_program_is_only_gone() {
         let capture = tokio::spawn(async move { client.profile(request(60_000)).await });
         tokio::time::sleep(Duration::from_millis(200)).await;
         program.kill();
-        let gone = tokio::time::timeout(Duration::from_secs(10), capture).await;
+        let gone = tokio::time::timeout(PATIENCE, capture).await;
         assert!(gone.unwrap().unwrap().is_err());
     });
     // The next one of the same name is as good as new.
@@ -394,19 +396,19 @@ fn a_killed_program_is_only_gone() {
 
 #[test]
 fn a_program_that_ends_during_a_capture_hands_it_over() {
-    let program = Program::start(&["--seconds", "1.5"]);
+    let mut program = Program::start(&["--until-eof"]);
     talk(async {
         let wanted = ProfileRequest {
             session_id: "longer than the program".to_owned(),
             ..request(60_000)
         };
-        let answer = program
-            .client()
-            .await
-            .profile(wanted)
-            .await
-            .unwrap()
-            .into_inner();
+        let mut client = program.client().await;
+        let capture = tokio::spawn(async move { client.profile(wanted).await });
+        program.until_captured().await;
+        // For what the program does meanwhile.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        program.end();
+        let answer = capture.await.unwrap().unwrap().into_inner();
         assert!(count(&read(&answer.xspace), "forward") > 0);
     });
     assert!(program.finish().status.success());

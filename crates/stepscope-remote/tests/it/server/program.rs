@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use stepscope_remote::proto::profiler_service_client::ProfilerServiceClient;
-use stepscope_remote::proto::{ProfileOptions, ProfileRequest};
+use stepscope_remote::proto::{MonitorRequest, ProfileOptions, ProfileRequest};
 use tonic::transport::Channel;
 
 #[allow(dead_code, reason = "its `main` is not called here")]
@@ -14,6 +14,9 @@ use tonic::transport::Channel;
 mod serve;
 
 const CHILD: &str = "STEPSCOPE_TEST_SERVE";
+
+/// How long something may take on a machine that is busy with other things before it counts as hanging.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The child. Does nothing in the parent.
 #[test]
@@ -59,10 +62,7 @@ impl Program {
             } else if let Some(status) = program.child.try_wait().unwrap() {
                 panic!("the program ended: {status}: {}", program.output().1);
             }
-            assert!(
-                begun.elapsed() < Duration::from_secs(30),
-                "it does not listen"
-            );
+            assert!(begun.elapsed() < PATIENCE, "it does not listen");
             std::thread::sleep(Duration::from_millis(5));
         }
         program
@@ -89,6 +89,16 @@ impl Program {
             .max_decoding_message_size(usize::MAX)
     }
 
+    /// Waits until a capture is under way, as `Monitor` tells it.
+    pub(crate) async fn until_captured(&self) {
+        until_captured(&mut self.client().await).await;
+    }
+
+    /// Closes its standard input: what runs `--until-eof` ends.
+    pub(crate) fn end(&mut self) {
+        drop(self.child.stdin.take());
+    }
+
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -96,7 +106,7 @@ impl Program {
 
     /// Tells it to end (`--until-eof` listens) and waits: the status, and what it printed.
     pub(crate) fn finish(mut self) -> Finished {
-        drop(self.child.stdin.take());
+        self.end();
         let (stdout, stderr) = self.output();
         let status = self.child.wait().unwrap();
         Finished {
@@ -173,6 +183,23 @@ impl Finished {
 pub(crate) fn undisturbed_checksum(steps: &str) -> String {
     let program = Program::start(&["--steps", steps]);
     program.finish().printed("checksum").to_owned()
+}
+
+/// Waits until a capture is under way in the program that this client talks to.
+pub(crate) async fn until_captured(client: &mut ProfilerServiceClient<Channel>) {
+    let begun = Instant::now();
+    loop {
+        let look = MonitorRequest {
+            duration_ms: 1,
+            monitoring_level: 1,
+            timestamp: false,
+        };
+        let answer = client.monitor(look).await.unwrap().into_inner();
+        if answer.data.contains("Recording: a capture") {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "no capture: {}", answer.data);
+    }
 }
 
 /// A request for so many milliseconds, as simple as can be.

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use stepscope_formats::probe::Probe;
 use stepscope_remote::proto::profiler_service_monitor_result::ResponseType;
 use stepscope_remote::proto::{
     GetSnapshotRequest, MonitorRequest, ProfileRequest, StopContinuousProfilingRequest,
+    TerminateRequest,
 };
 use tonic::{Code, Request};
 
@@ -17,6 +19,16 @@ fn monitor(duration_ms: u64, monitoring_level: i32) -> MonitorRequest {
         monitoring_level,
         timestamp: true,
     }
+}
+
+/// Milliseconds from the first begin to the last end.
+fn spanned_ms(probe: &Probe) -> f64 {
+    let begins = probe.slices.iter().map(|slice| slice.start_ps);
+    let ends = probe
+        .slices
+        .iter()
+        .map(|slice| slice.start_ps + slice.dur_ps);
+    (ends.max().unwrap() - begins.min().unwrap()) as f64 / 1e9
 }
 
 fn snapshot(session: &str, last_ms: Option<u64>) -> Request<GetSnapshotRequest> {
@@ -67,15 +79,17 @@ fn monitor_tells_the_steps_and_the_load() {
 
         // Beside a capture, and it does not disturb it.
         let mut other = client.clone();
-        let capture = tokio::spawn(async move { other.profile(request(300)).await });
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        let beside = client.monitor(monitor(100, 2)).await.unwrap().into_inner();
+        let capture = tokio::spawn(async move { other.profile(request(60_000)).await });
+        program.until_captured().await;
+        let beside = client.monitor(monitor(400, 2)).await.unwrap().into_inner();
         assert!(
             beside.data.contains("Recording: a capture"),
             "{}",
             beside.data
         );
         assert!(beside.monitor_result.unwrap().step_time_ms_avg > 0.0);
+        let end = TerminateRequest::default();
+        client.terminate(end).await.unwrap();
         assert!(capture.await.unwrap().is_ok());
 
         for (wrong, said) in [
@@ -109,8 +123,11 @@ fn a_program_that_keeps_its_last_moments_gives_them() {
             .unwrap()
             .into_inner();
         let some = read(&some.xspace);
-        let (all, some) = (count(&all, "forward"), count(&some, "forward"));
-        assert!(some > 0 && all > 2 * some, "{all} {some}");
+        assert!(spanned_ms(&all) > 600.0, "{} ms", spanned_ms(&all));
+        // Only what was under way when the 200 ms began reaches back further.
+        let longest = some.slices.iter().map(|slice| slice.dur_ps).max().unwrap();
+        let most = 200.0 + longest as f64 / 1e9;
+        assert!(spanned_ms(&some) <= most, "{} ms", spanned_ms(&some));
 
         // With a session, but no directory that is allowed: the data comes back.
         let stored = client
