@@ -87,8 +87,9 @@ pub(crate) struct Drain {
     events: u64,
     /// Threads seen so far.
     pub(crate) threads: u64,
-    /// Records dropped in rings so far.
-    dropped: u64,
+    /// Records dropped, and texts cut, in rings so far. The blocks that say so may find no room.
+    pub(crate) dropped: u64,
+    pub(crate) cut_texts: u64,
     /// What a flight recorder looks for.
     flight: Option<Triggers>,
     /// What was open, by thread, as the last [`What::Moment`] found it.
@@ -106,6 +107,7 @@ impl Drain {
             events: 0,
             threads: 0,
             dropped: 0,
+            cut_texts: 0,
             flight: None,
             open: Vec::new(),
         }
@@ -426,6 +428,7 @@ impl Drain {
             return;
         }
         self.dropped += lost.0.saturating_sub(seen.lost.0);
+        self.cut_texts += lost.1.saturating_sub(seen.lost.1);
         seen.lost = lost;
         let mut content = lost.0.to_le_bytes().to_vec();
         content.extend_from_slice(&lost.1.to_le_bytes());

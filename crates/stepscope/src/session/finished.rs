@@ -65,7 +65,7 @@ impl Finished {
             None => None,
         };
         let index = self.index(events.as_ref().map(os::MappedFile::bytes));
-        let mut report = self.report(&index);
+        let mut report = self.report();
         let facts = self.facts(&index, &report);
         let mut marker = self
             .files
@@ -114,7 +114,7 @@ impl Finished {
         additions: &Additions,
     ) -> io::Result<StopReport> {
         let index = self.index(None);
-        let mut report = self.report(&index);
+        let mut report = self.report();
         let facts = self.facts(&index, &report);
         let written = xspace::write(out, &index, &Names::Own, &facts, cut, additions)?;
         add_written(&mut report, &written, cut);
@@ -142,11 +142,10 @@ impl Finished {
         }
     }
 
-    fn report(&self, index: &Index<'_>) -> StopReport {
+    fn report(&self) -> StopReport {
         let journal = &self.drain.journal;
-        let in_rings: u64 = index.threads.values().map(|thread| thread.dropped).sum();
-        let cut_texts = index.threads.values().map(|thread| thread.cut).sum();
-        let dropped = in_rings + journal.lost() + self.lost;
+        let cut_texts = self.drain.cut_texts;
+        let dropped = self.drain.dropped + journal.lost() + self.lost;
         let mut warnings = self.warnings.clone();
         if let Some(error) = &journal.file_error {
             warnings.push(format!(
