@@ -31,6 +31,7 @@ export function bindLiveData(store: Store): () => void {
     }, GATHER_MS);
   };
 
+  /** Quietly: what is shown stays until something else is there, also while a server that came back imports. */
   const open = async (id: string, quietly: boolean) => {
     opening?.abort();
     const abort = new AbortController();
@@ -48,7 +49,7 @@ export function bindLiveData(store: Store): () => void {
           }
           return;
         }
-        openedRun.value = { kind: 'opening', id, importing: answer.importing };
+        if (!quietly) openedRun.value = { kind: 'opening', id, importing: answer.importing };
         await new Promise((resolve) => setTimeout(resolve, POLL_MS));
         if (abort.signal.aborted) return;
       }
