@@ -26,6 +26,8 @@ BEGIN = """\
 import asyncio, atexit, contextlib, os, signal, sys, threading, time, warnings
 import stepscope
 LOGS = sys.argv[1]
+# A busy machine takes some late, which is said.
+warnings.filterwarnings("ignore", ".*samples of the Python stacks", stepscope.StepscopeWarning)
 {session}
 def work(name):
     with stepscope.Trace(name):
@@ -115,7 +117,8 @@ time.sleep(60)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
 with stepscope.Trace("open"):
-    time.sleep(60)
+    # A signal right before a sleep does not end that one.
+    while True: time.sleep(0.1)
 """,
         -signal.SIGINT,
         True,

@@ -149,6 +149,9 @@ class Flight(unittest.TestCase):
 
     def test_a_neuron_profile_has_its_first_work_although_something_is_recorded_already(self):
         stepscope.start_flight(self.folder / "flight")
+        # The working files are kept, beside where the program was started.
+        self.addCleanup(os.chdir, Path.cwd())
+        os.chdir(self.folder)
         for number in range(3):
             with warnings.catch_warnings():
                 # There is no Neuron device.

@@ -116,6 +116,8 @@ class Tasks(unittest.TestCase):
         async def program():
             tasks = [asyncio.create_task(cancelled()) for _ in range(10)]
             tasks += [asyncio.create_task(failed()) for _ in range(10)]
+            # All of them have begun, however long that takes.
+            await asyncio.sleep(0)
             await asyncio.sleep(0.02)
             for task in tasks[:10]:
                 task.cancel()

@@ -19,8 +19,9 @@ class Remote(unittest.TestCase):
         self.folder = Path(folder.name)
 
     def busy(self):
-        """Work on another thread until the test ends."""
+        """Work on another thread until the test ends; what is returned waits until some more is done."""
         done = threading.Event()
+        rounds = threading.Semaphore(0)
 
         def beat():
             return len("x")
@@ -29,6 +30,7 @@ class Remote(unittest.TestCase):
             while not done.is_set():
                 with stepscope.Trace("busy", n=1):
                     beat()
+                rounds.release()
                 done.wait(0.001)
 
         thread = threading.Thread(target=work, name="worker")
@@ -39,6 +41,14 @@ class Remote(unittest.TestCase):
             thread.join()
 
         self.addCleanup(end)
+
+        def some_more():
+            while rounds.acquire(blocking=False):
+                pass
+            # The first may have begun before.
+            self.assertTrue(rounds.acquire(timeout=60) and rounds.acquire(timeout=60))
+
+        return some_more
 
     def test_a_capture_of_this_process_with_its_calls(self):
         self.busy()
@@ -127,10 +137,11 @@ class Remote(unittest.TestCase):
             stepscope.start_server(0, host="nowhere")
 
     def test_a_program_s_own_recording_is_refused_meanwhile(self):
-        self.busy()
+        some_more = self.busy()
         with stepscope.start_server(0) as server:
             address = f"127.0.0.1:{server.port}"
             with stepscope.trace(self.folder / "own"):
+                some_more()
                 with self.assertRaisesRegex(stepscope.CaptureError, "busy"):
                     stepscope.capture(address, self.folder, duration_ms=50)
             # The refused capture has not ended the tracing of calls.

@@ -17,6 +17,9 @@ const FLAGS = [
   '--disable-sync',
 ];
 
+/** What takes longer hangs, on a machine that is busy with other things, too. */
+export const PATIENCE_MS = 60_000;
+
 export function findChromium() {
   if (process.env.CHROMIUM) return process.env.CHROMIUM;
   for (const folder of (process.env.PATH ?? '').split(delimiter)) {
@@ -45,8 +48,8 @@ export async function startServer(binary, dir, home, port = 0) {
   let said = '';
   const address = await new Promise((resolve, reject) => {
     const timer = setTimeout(
-      () => reject(new Error(`the server said nothing of an address within 20 s: ${said}`)),
-      20_000,
+      () => reject(new Error(`the server said nothing of an address within ${PATIENCE_MS / 1000} s: ${said}`)),
+      PATIENCE_MS,
     );
     const hear = (chunk) => {
       said += chunk;
@@ -159,7 +162,7 @@ export async function settled(page) {
   await page.waitForFunction(
     () => document.querySelector('[data-testid="timeline"]')?.getAttribute('data-loading') === 'false',
     undefined,
-    { timeout: 20_000 },
+    { timeout: PATIENCE_MS },
   );
   let before = -1;
   for (let tries = 0; tries < 100; tries += 1) {
@@ -173,7 +176,7 @@ export async function settled(page) {
 
 export async function openTimeline(page, origin, run, query = '') {
   await page.goto(`${origin}/run/${encodeURIComponent(run)}/timeline${query}`);
-  await timelineOf(page).waitFor({ timeout: 20_000 });
+  await timelineOf(page).waitFor({ timeout: PATIENCE_MS });
   await settled(page);
 }
 
@@ -185,7 +188,7 @@ export async function search(page, text) {
   await page.waitForFunction(
     () => document.querySelector('[data-testid="search-count"]')?.getAttribute('data-total') !== '',
     undefined,
-    { timeout: 5000 },
+    { timeout: PATIENCE_MS },
   );
   return Number(await page.getByTestId('search-count').getAttribute('data-total'));
 }
@@ -201,11 +204,11 @@ export async function selectBySearch(page, text) {
       return now !== '' && now !== old;
     },
     before,
-    { timeout: 5000 },
+    { timeout: PATIENCE_MS },
   );
   await page.keyboard.press('Escape');
   await settled(page);
-  await page.getByTestId('selection-box').waitFor({ timeout: 5000 });
+  await page.getByTestId('selection-box').waitFor({ timeout: PATIENCE_MS });
 }
 
 export const near = (actual, expected, share, what) =>

@@ -69,7 +69,7 @@ export const reports = [
         const header = table.getByRole('columnheader', { name: title, exact: true });
         assert.equal(await header.getAttribute('aria-sort'), 'descending');
         assert.equal(await firstRow(page, 'ops-table'), most(key), `by ${title}`);
-        await page.waitForURL(new RegExp(`sort=${key}:desc`), { timeout: 3000 });
+        await page.waitForURL(new RegExp(`sort=${key}:desc`));
       }
       assert.notEqual(most('total_ns'), most('count'), 'the fixture tells the two sorts apart');
       await page.getByRole('textbox', { name: 'Filter operations' }).fill('aten');

@@ -141,7 +141,7 @@ export const safety = [
       assert.match(text, /cut\.pt\.trace\.json\.gz/, `the file is not named: ${text}`);
       assert.equal(await error.getAttribute('role'), 'alert');
       await page.getByRole('button', { name: 'Go to the runs' }).click();
-      await page.locator(`[data-testid="run-row"][data-run="${cut}"][data-state="error"]`).waitFor({ timeout: 5000 });
+      await page.locator(`[data-testid="run-row"][data-run="${cut}"][data-state="error"]`).waitFor();
       await openTimeline(page, origin, good);
       assert.ok((await stateOf(page)).items > 0);
       await openTimeline(page, origin, half);
@@ -159,11 +159,11 @@ export const safety = [
       const items = (await stateOf(page)).items;
       await server.stop();
       const bar = page.getByTestId('connection-lost');
-      await bar.waitFor({ timeout: 10_000 });
+      await bar.waitFor();
       assert.equal(await bar.getAttribute('role'), 'alert');
       assert.ok((await stateOf(page)).items >= items, 'the picture went away with the server');
       await serve(fixtures.main, server.port);
-      await bar.waitFor({ state: 'detached', timeout: 15_000 });
+      await bar.waitFor({ state: 'detached' });
       await selectBySearch(page, 'optimizer_step');
       await page.getByTestId('event-details').getByRole('heading', { level: 2, name: 'optimizer_step' }).waitFor();
       await settled(page);

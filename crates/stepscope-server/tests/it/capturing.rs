@@ -2,11 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use stepscope_server::Viewer;
+use tokio::net::TcpSocket;
 
 use crate::support::{Answer, Site, recording, request};
 
@@ -40,10 +42,14 @@ async fn ended(site: &Site, id: &str) -> Value {
     answer
 }
 
-/// A port on which nobody listens.
+/// A port on which nobody listens, and nobody can: its socket lives as long as the process.
 fn dead_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap().port()
+    static HELD: Mutex<Vec<TcpSocket>> = Mutex::new(Vec::new());
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    HELD.lock().unwrap().push(socket);
+    port
 }
 
 /// A peer that takes connections and sends `words` at once, then listens until the other side goes.

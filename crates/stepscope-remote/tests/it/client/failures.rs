@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use stepscope_remote::{CaptureError, CaptureFailure, CaptureRequest, Stage, capture};
+use tokio::net::TcpSocket;
 use tonic::Status;
 
 use super::fake::{Ends, Fake, cutting_after, raw};
@@ -28,9 +29,12 @@ fn failed_within(address: &str, connect_timeout: Duration, timeout: Duration) ->
     failed
 }
 
-fn closed_port() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().to_string()
+/// An address on which nobody listens, and nobody can while the socket lives.
+fn closed_port() -> (TcpSocket, String) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    (socket, address)
 }
 
 #[test]
@@ -40,7 +44,8 @@ fn what_cannot_be_reached() {
         failed("no-such-name.invalid:9012").stage,
         Stage::NameNotFound
     );
-    let refused = failed(&closed_port());
+    let (_closed, address) = closed_port();
+    let refused = failed(&address);
     assert_eq!(refused.stage, Stage::Refused);
     assert!(
         refused.message.contains("start the profiler server"),
@@ -165,7 +170,7 @@ fn a_host_that_fails_costs_the_others_nothing() {
     let logs = tempfile::tempdir().unwrap();
     let good = Fake::sends(xspace(3)).start();
     let busy = Fake::new(|_| Err(Status::already_exists(""))).start();
-    let (dead, web) = (closed_port(), raw(b"", b"HTTP/1.1 200 OK\r\n\r\n"));
+    let ((_closed, dead), web) = (closed_port(), raw(b"", b"HTTP/1.1 200 OK\r\n\r\n"));
     let addresses = [
         dead.as_str(),
         &good.address,
