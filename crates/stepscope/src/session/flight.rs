@@ -23,8 +23,9 @@ use crate::triggers::{self, Occasion, SlowRule, Triggers};
 use crate::xspace::{self, Facts, Names};
 use crate::{export, os};
 
-/// How long the drain thread may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the drain thread may take to answer. One that has ended is noticed at once; on a machine that
+/// is busy with other things it may take seconds until it has its turn and has carried what waits.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How the flight recorder records. Start from `FlightOptions::default()`.
 #[derive(Clone, Debug)]
