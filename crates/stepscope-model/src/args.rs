@@ -109,8 +109,25 @@ impl ArgKeys {
         if self.lengths >> (key.len() % 64) & 1 == 0 {
             return None;
         }
-        let same = |wanted: &&&str| wanted.as_bytes() == key;
+        // The first letter rules out what the length does not.
+        let same = |wanted: &&&str| {
+            let wanted = wanted.as_bytes();
+            wanted.first() == key.first() && wanted == key
+        };
         self.keys.iter().find(same).copied()
+    }
+
+    /// The wanted name that this text ends with, behind a quote.
+    #[inline]
+    pub fn find_quoted_end(self, text: &[u8]) -> Option<&'static str> {
+        let ends = |wanted: &&&str| {
+            let wanted = wanted.as_bytes();
+            text.last() == wanted.last()
+                && text
+                    .strip_suffix(wanted)
+                    .is_some_and(|before| before.last() == Some(&b'"'))
+        };
+        self.keys.iter().find(ends).copied()
     }
 }
 

@@ -18,7 +18,7 @@ use super::event::{entry, is_standard, members};
 use super::own;
 use super::scan::{Sort, Stop, Value};
 use super::some_args;
-use super::text::unescape;
+use super::text::{lossy, unescape};
 
 /// See the module's text.
 pub(super) struct Source {
@@ -195,10 +195,25 @@ pub(super) fn with_value(bytes: &[u8], value: &Value, then: impl FnOnce(ArgValue
     let raw = value.span.of(bytes);
     match value.sort {
         Sort::Str { escaped } => then(ArgValue::Str(&unescape(raw, escaped).text)),
-        Sort::Scalar => then(scalar(&String::from_utf8_lossy(raw))),
-        Sort::Object | Sort::Array => then(ArgValue::Json(&String::from_utf8_lossy(raw))),
+        Sort::Scalar => match digits(raw) {
+            Some(whole) => then(ArgValue::Int(whole)),
+            None => then(scalar(&lossy(raw))),
+        },
+        Sort::Object | Sort::Array => then(ArgValue::Json(&lossy(raw))),
         Sort::Missing => {}
     }
+}
+
+/// What most scalars are: a whole number that surely fits.
+fn digits(raw: &[u8]) -> Option<i64> {
+    const SURELY: usize = 18;
+    if raw.is_empty() || raw.len() > SURELY {
+        return None;
+    }
+    raw.iter().try_fold(0, |number: i64, digit| {
+        let digit = digit.wrapping_sub(b'0');
+        (digit < 10).then(|| number * 10 + i64::from(digit))
+    })
 }
 
 fn scalar(text: &str) -> ArgValue<'_> {

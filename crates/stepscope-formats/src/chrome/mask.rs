@@ -1,8 +1,9 @@
-//! Bit masks of interesting bytes: SSE2 where every processor has it, plain words elsewhere.
+//! Bit masks of interesting bytes: AVX2 where the processor has it, SSE2 on every other x86-64, plain
+//! words elsewhere.
 
 #![allow(
     unsafe_code,
-    reason = "calling SSE2 functions, which are part of every x86-64 processor"
+    reason = "calling SSE2 functions, which are part of every x86-64 processor, and AVX2 ones where asked"
 )]
 
 /// One bit a byte of a 64-byte block.
@@ -54,6 +55,20 @@ mod sse2 {
 
     #[inline]
     #[target_feature(enable = "sse2")]
+    pub(super) fn places<const N: usize>(block: &[u8; 64], wanted: [u8; N]) -> [u64; N] {
+        let mut found = [0; N];
+        let (parts, _) = block.as_chunks::<16>();
+        for (index, part) in parts.iter().enumerate() {
+            let lanes = load(*part);
+            for (found, byte) in found.iter_mut().zip(wanted) {
+                *found |= bits(equal(lanes, byte)) << (index * 16);
+            }
+        }
+        found
+    }
+
+    #[inline]
+    #[target_feature(enable = "sse2")]
     pub(super) fn masks(block: &[u8; 64]) -> super::Masks {
         let mut found = super::Masks::default();
         let (parts, _) = block.as_chunks::<16>();
@@ -76,6 +91,75 @@ mod sse2 {
 }
 
 #[cfg(target_arch = "x86_64")]
+pub(super) mod avx2 {
+    use std::arch::x86_64::{
+        __m256i, _mm256_add_epi8, _mm256_cmpeq_epi8, _mm256_cmpgt_epi8, _mm256_loadu_si256,
+        _mm256_movemask_epi8, _mm256_or_si256, _mm256_set1_epi8,
+    };
+
+    /// Whether this processor has what the functions here, and those around them, are made for.
+    #[inline]
+    pub(in super::super) fn is_here() -> bool {
+        is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("popcnt")
+    }
+
+    #[target_feature(enable = "avx2")]
+    fn load(part: &[u8; 32]) -> __m256i {
+        // SAFETY: 32 bytes, of any alignment.
+        unsafe { _mm256_loadu_si256(part.as_ptr().cast()) }
+    }
+
+    #[target_feature(enable = "avx2")]
+    fn bits(lanes: __m256i) -> u64 {
+        u64::from(_mm256_movemask_epi8(lanes) as u32)
+    }
+
+    #[target_feature(enable = "avx2")]
+    fn equal(lanes: __m256i, byte: u8) -> __m256i {
+        _mm256_cmpeq_epi8(lanes, _mm256_set1_epi8(byte.cast_signed()))
+    }
+
+    /// As [`super::places`].
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(in super::super) fn places<const N: usize>(block: &[u8; 64], wanted: [u8; N]) -> [u64; N] {
+        let mut found = [0; N];
+        let (parts, _) = block.as_chunks::<32>();
+        for (index, part) in parts.iter().enumerate() {
+            let lanes = load(part);
+            for (found, byte) in found.iter_mut().zip(wanted) {
+                *found |= bits(equal(lanes, byte)) << (index * 32);
+            }
+        }
+        found
+    }
+
+    /// As [`super::sse2::masks`].
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(in super::super) fn masks(block: &[u8; 64]) -> super::Masks {
+        let mut found = super::Masks::default();
+        let (parts, _) = block.as_chunks::<32>();
+        for (index, part) in parts.iter().enumerate() {
+            let at = index * 32;
+            let lanes = load(part);
+            let folded = _mm256_or_si256(lanes, _mm256_set1_epi8(0x20));
+            found.quote |= bits(equal(lanes, b'"')) << at;
+            found.backslash |= bits(equal(lanes, b'\\')) << at;
+            found.open |= bits(equal(folded, b'{')) << at;
+            found.close |= bits(equal(folded, b'}')) << at;
+            let moved = _mm256_add_epi8(folded, _mm256_set1_epi8((0x80_u8 - b'a').cast_signed()));
+            let below = _mm256_cmpgt_epi8(_mm256_set1_epi8(-128 + 26), moved);
+            found.letter |= bits(below) << at;
+            found.high |= bits(lanes) << at;
+        }
+        found
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
 #[inline]
 pub(super) fn quote_or_backslash(block: &[u8; 16]) -> u32 {
     // SAFETY: every x86-64 processor has SSE2; the target's baseline includes it.
@@ -86,6 +170,21 @@ pub(super) fn quote_or_backslash(block: &[u8; 16]) -> u32 {
 #[inline]
 pub(super) fn quote_or_backslash(block: &[u8; 16]) -> u32 {
     words::quote_or_backslash(block)
+}
+
+/// Where in a block each of these bytes is.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(super) fn places<const N: usize>(block: &[u8; 64], wanted: [u8; N]) -> [u64; N] {
+    // SAFETY: as above.
+    unsafe { sse2::places(block, wanted) }
+}
+
+/// Where in a block each of these bytes is.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+pub(super) fn places<const N: usize>(block: &[u8; 64], wanted: [u8; N]) -> [u64; N] {
+    words::places(block, wanted)
 }
 
 impl Masks {
@@ -130,6 +229,18 @@ pub(super) mod words {
         let from_a = seven + ONES * u64::from(0x80 - b'a');
         let past_z = seven + ONES * u64::from(0x7f - b'z');
         from_a & !past_z & !folded & HIGH
+    }
+
+    pub(in super::super) fn places<const N: usize>(block: &[u8; 64], wanted: [u8; N]) -> [u64; N] {
+        let mut found = [0; N];
+        let (parts, _) = block.as_chunks::<8>();
+        for (index, part) in parts.iter().enumerate() {
+            let word = u64::from_le_bytes(*part);
+            for (found, byte) in found.iter_mut().zip(wanted) {
+                *found |= gather(equal(word, byte)) << (index * 8);
+            }
+        }
+        found
     }
 
     pub(in super::super) fn masks(block: &[u8; 64]) -> super::Masks {

@@ -1,5 +1,5 @@
-//! A few arguments of many events: the text of `args` is walked once, and only what is wanted is
-//! decoded.
+//! A few arguments of many events: the text of `args` is walked once, by its colons where no other
+//! object is in it, and only what is wanted is decoded.
 //!
 //! [`find`] knows the entries that profilers write: `ph` comes first, `args` is the first field that
 //! is an object, no name in it has an escape, nothing that we wrote ourselves stands behind it. Of
@@ -13,20 +13,22 @@ use super::event::OWN;
 use super::scan::{self, Sort, Span, Stop, Value, byte_at, skip_space};
 
 /// Wanted arguments of one entry, at most; one with more is read whole.
-const MOST: usize = 16;
+const MOST: usize = 12;
 
-/// Where a wanted argument stands.
+/// Where a wanted argument stands, from the entry's begin on.
 #[derive(Clone, Copy)]
 struct Place {
     key: &'static str,
+    start: u32,
+    end: u32,
     sort: Sort,
-    span: Span,
 }
 
 /// Where the wanted arguments of one entry stand, in its order.
 pub(super) struct Wanted {
     found: [Place; MOST],
     count: usize,
+    at: usize,
     /// As [`Entry::phase`](super::event::Entry::phase).
     pub(super) phase: u8,
 }
@@ -37,22 +39,49 @@ impl Wanted {
     pub(super) const fn new() -> Self {
         const NONE: Place = Place {
             key: "",
+            start: 0,
+            end: 0,
             sort: Sort::Missing,
-            span: Span { start: 0, end: 0 },
         };
         Self {
             found: [NONE; MOST],
             count: 0,
+            at: 0,
             phase: 0,
         }
+    }
+
+    /// Adds one; `false` when there is no room for it.
+    #[inline]
+    fn put(&mut self, key: &'static str, value: Value) -> bool {
+        let from_begin = |place: usize| u32::try_from(place - self.at);
+        let (Ok(start), Ok(end)) = (from_begin(value.span.start), from_begin(value.span.end))
+        else {
+            return false;
+        };
+        let Some(place) = self.found.get_mut(self.count) else {
+            return false;
+        };
+        *place = Place {
+            key,
+            start,
+            end,
+            sort: value.sort,
+        };
+        self.count += 1;
+        true
     }
 
     /// The arguments.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, Value)> {
         self.found.iter().take(self.count).map(|place| {
+            let span = Span {
+                start: self.at + place.start as usize,
+                end: self.at + place.end as usize,
+            };
             let value = Value {
                 sort: place.sort,
-                span: place.span,
+                span,
                 ..Value::default()
             };
             (place.key, value)
@@ -143,27 +172,34 @@ pub(super) fn find(
         return Ok(false);
     };
     wanted.phase = phase;
+    wanted.at = at;
     let Some(brace) = args_brace(bytes, after) else {
         return Ok(false);
     };
-    let args = walk(bytes, brace + 1, |key, escaped, value_at| {
-        let (value, next) = scan::value(bytes, value_at)?;
-        if escaped {
-            return Ok(None);
+    let flat = scan::colons_of_flat(bytes, brace, |colon| {
+        let name = bytes.get(brace..colon).unwrap_or_default().trim_ascii_end();
+        let Some(name) = name.strip_suffix(b"\"") else {
+            return false;
+        };
+        match keys.find_quoted_end(name) {
+            None => true,
+            Some(key) => scan::value(bytes, skip_space(bytes, colon + 1))
+                .is_ok_and(|(value, _)| wanted.put(key, value)),
         }
-        if let Some(key) = keys.find(key.of(bytes)) {
-            let Some(place) = wanted.found.get_mut(wanted.count) else {
-                return Ok(None);
-            };
-            *place = Place {
-                key,
-                sort: value.sort,
-                span: value.span,
-            };
-            wanted.count += 1;
-        }
-        Ok(Some(next))
-    })?;
+    });
+    let args = if flat.is_some() {
+        flat
+    } else {
+        wanted.count = 0;
+        walk(bytes, brace + 1, |key, escaped, value_at| {
+            let (value, next) = scan::value(bytes, value_at)?;
+            let fits = !escaped
+                && keys
+                    .find(key.of(bytes))
+                    .is_none_or(|key| wanted.put(key, value));
+            Ok(fits.then_some(next))
+        })?
+    };
     let Some(end) = args else {
         return Ok(false);
     };
