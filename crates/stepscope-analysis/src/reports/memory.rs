@@ -539,7 +539,8 @@ impl<'a> Finder<'a> {
     }
 
     fn open_functions(&self, record: &Record) -> Vec<NameId> {
-        let mut frames = Vec::new();
+        // As deep as most stacks are: growing step by step costs more than finding them.
+        let mut frames = Vec::with_capacity(64);
         let Some(on) = self.trace.track_of(record.event) else {
             return frames;
         };

@@ -177,8 +177,13 @@ pub(super) fn find(
         return Ok(false);
     };
     let flat = scan::colons_of_flat(bytes, brace, |colon| {
-        let name = bytes.get(brace..colon).unwrap_or_default().trim_ascii_end();
-        let Some(name) = name.strip_suffix(b"\"") else {
+        let mut name = bytes.get(brace..colon).unwrap_or_default();
+        while let [before @ .., last] = name
+            && scan::is_space(*last)
+        {
+            name = before;
+        }
+        let [name @ .., b'"'] = name else {
             return false;
         };
         match keys.find_quoted_end(name) {
