@@ -16,11 +16,12 @@
 
 use std::ops::Range;
 
-use stepscope_model::{ArgValue, Cancelled, Dur, Time, TrackKind};
+use rustc_hash::FxHashMap;
+use stepscope_model::{ArgValue, Cancelled, Dur, Time, TrackId, TrackKind};
 use stepscope_store::{FactValue, Trace};
 
 use crate::ops::rates;
-use crate::parallel::Cancel;
+use crate::parallel::{self, Cancel};
 use crate::survey::Survey;
 use crate::torch::{COUNTED, flops_of};
 
@@ -163,39 +164,44 @@ impl Within {
 
 fn by_xla(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<f64>, Cancelled> {
     let trace = survey.trace;
-    let mut sum = None;
-    for track in trace.tracks() {
-        if track.kind != TrackKind::DeviceQueue || track.derived || track.slices == 0 {
-            continue;
-        }
-        cancel.check()?;
-        let slices = trace.slices(track.id);
-        let within = Within::of(survey, track.file);
-        // The file keeps what an instruction does once, for its name: one occurrence is asked.
-        let mut known = rustc_hash::FxHashMap::default();
-        for index in 0..slices.len() {
+    let tracks: FxHashMap<TrackId, Within> = trace
+        .tracks()
+        .iter()
+        .filter(|track| track.kind == TrackKind::DeviceQueue && !track.derived && track.slices > 0)
+        .map(|track| (track.id, Within::of(survey, track.file)))
+        .collect();
+    let ranges = tracks.keys().map(|id| (*id, 0..trace.slices(*id).len()));
+    let pieces = parallel::pieces(ranges);
+    // Each execution is asked: programs have instructions of one name that do unlike much.
+    let found = parallel::scan(&pieces, cancel, Vec::new, |sums, piece| {
+        let slices = trace.slices(piece.track);
+        let Some(within) = tracks.get(&piece.track) else {
+            return;
+        };
+        let mut sum = 0.0;
+        for index in piece.indexes.clone() {
             let holds_others = slices
                 .depth
                 .get(index + 1)
                 .is_some_and(|next| *next > slices.depth[index]);
-            if holds_others || !within.contains(slices.start[index]) {
-                continue;
-            }
-            let flops = *known.entry(slices.name[index]).or_insert_with(|| {
-                rates::done(trace, slices.id(index), 1).and_then(rates::Done::counted_flops)
-            });
-            if let Some(flops) = flops {
-                *sum.get_or_insert(0.0) += flops;
+            if !holds_others && within.contains(slices.start[index]) {
+                let done = rates::done(trace, slices.id(index), 1);
+                sum += done.and_then(rates::Done::counted_flops).unwrap_or(0.0);
             }
         }
-    }
-    Ok(sum.filter(|sum| *sum > 0.0))
+        sums.push((piece.track, piece.indexes.start, sum));
+    })?;
+    let mut sums: Vec<(TrackId, usize, f64)> = found.into_iter().flatten().collect();
+    // In one order always, so that the sum is the same each time.
+    sums.sort_unstable_by_key(|(track, from, _)| (*track, *from));
+    let sum: f64 = sums.iter().map(|(_, _, sum)| sum).sum();
+    Ok((sum > 0.0).then_some(sum))
 }
 
 fn from_shapes(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<f64>, Cancelled> {
     let trace = survey.trace;
     let mut sum = 0.0;
-    let mut counted = rustc_hash::FxHashMap::default();
+    let mut counted = FxHashMap::default();
     let (mut dims, mut concrete) = (String::new(), String::new());
     for track in trace.tracks() {
         if track.kind != TrackKind::Thread || track.derived || track.slices == 0 {

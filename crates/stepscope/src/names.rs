@@ -111,6 +111,8 @@ static BY_ID: [AtomicPtr<Entry>; MAX_NAMES] =
 static COUNT: AtomicUsize = AtomicUsize::new(1);
 /// Who is adding a name ([`this_thread`]), 0 while nobody is.
 static LOCK: AtomicUsize = AtomicUsize::new(0);
+/// A holder that was waited for in vain: nobody waits for it again while it holds the lock.
+static STUCK: AtomicUsize = AtomicUsize::new(0);
 static FREE_AT: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static FREE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
@@ -174,14 +176,25 @@ fn lock() -> bool {
     const SLEEPS: u32 = 1_000;
     const SLEEP: Duration = Duration::from_micros(100);
     let own = this_thread();
+    let mut waited_for = 0;
     for attempt in 0..SPINS + SLEEPS {
         match LOCK.compare_exchange(0, own, Ordering::SeqCst, Ordering::Relaxed) {
-            Ok(_) => return true,
-            Err(holder) if holder == own => return false,
-            Err(_) if attempt < SPINS => std::hint::spin_loop(),
-            Err(_) => std::thread::sleep(SLEEP),
+            Ok(_) => {
+                STUCK.store(0, Ordering::Relaxed);
+                return true;
+            }
+            Err(holder) if holder == own || holder == STUCK.load(Ordering::Relaxed) => {
+                return false;
+            }
+            Err(holder) => waited_for = holder,
+        }
+        if attempt < SPINS {
+            std::hint::spin_loop();
+        } else {
+            std::thread::sleep(SLEEP);
         }
     }
+    STUCK.store(waited_for, Ordering::Relaxed);
     false
 }
 
@@ -346,7 +359,7 @@ mod tests {
 
     use super::*;
 
-    /// One test holds the lock for so long that others get no numbers.
+    /// Some tests hold the lock, and give it back from another thread.
     fn alone() -> MutexGuard<'static, ()> {
         static ONE: Mutex<()> = Mutex::new(());
         ONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -402,10 +415,27 @@ mod tests {
     }
 
     #[test]
+    fn a_holder_that_never_lets_go_is_waited_for_once() {
+        let _alone = alone();
+        assert!(lock());
+        let (taken, sooner) = std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                let begun = Instant::now();
+                let first = lock();
+                let waited = begun.elapsed();
+                (first || lock(), begun.elapsed() - waited < waited)
+            });
+            waiting.join().unwrap()
+        });
+        assert!(!taken && sooner);
+        LOCK.store(0, Ordering::SeqCst);
+        assert_ne!(intern("names::after it let go"), 0);
+    }
+
+    #[test]
     fn a_table_is_let_go_of_only_when_nobody_writes_to_it() {
         let _alone = alone();
         assert!(unpublish());
-        // Another test may hold the lock for a microsecond.
         assert!(lock());
         let waits = std::thread::scope(|scope| {
             let waiting = scope.spawn(unpublish);

@@ -55,6 +55,8 @@ it('takes what is said after a name to that row, and a value to the row that has
   expect(found('most of that aten::addmm (63.9 %)', ops)).toEqual([['63.9 %', addmm]]);
   expect(found('754 µs went there', ops)).toEqual([['754 µs', addmm]]);
   expect(found('755 µs went nowhere', ops)).toEqual([]);
+  const twice = { ...OPS, rows: [...OPS.rows, { name: 'aten::bmm', self_ns: 754_100, event: 9 }] };
+  expect(found('754 µs went there', report({ kind: 'ops', table: twice }))).toEqual([]);
   expect(found('in version 2.0 and on GPU 0 there are 12 of them', ops)).toEqual([]);
 });
 

@@ -135,6 +135,9 @@ function rowNamed(table: ReportTable, before: string): ReportRow | undefined {
   return found?.row;
 }
 
+/** Columns of when, not of how long. */
+const MOMENTS = /^(start|end)_/;
+
 /** Rows that are looked through for a value. */
 const LOOKED_AT = 2000;
 
@@ -150,10 +153,12 @@ function evidenceOf(report: Report, before: string, number: Written): Evidence |
     if (found !== undefined) return found;
   }
   for (const table of tables) {
-    const columns = table.columns.filter((column) => isOf(column, number));
-    const row = table.rows
+    const columns = table.columns.filter((column) => isOf(column, number) && !MOMENTS.test(column.key));
+    const rows = table.rows
       .slice(0, LOOKED_AT)
-      .find((one) => columns.some((column) => isWithin(valueIn(one, column), number)));
+      .filter((one) => columns.some((column) => isWithin(valueIn(one, column), number)));
+    // Where several rows would be written alike, none is said to be the one.
+    const [row] = rows.length === 1 ? rows : [];
     const found = row === undefined ? undefined : ofRow(table, row, table === report.table);
     if (found !== undefined) return found;
   }

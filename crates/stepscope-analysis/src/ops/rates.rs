@@ -15,7 +15,7 @@
 //! What an instruction does is read from its longest occurrence: the file keeps it once for all.
 //! Nothing is said of a range, whose borders cut occurrences, nor of devices that tell no peaks.
 
-use stepscope_model::ArgValue;
+use stepscope_model::{ArgKeys, ArgValue};
 use stepscope_store::{EventId, FactValue, Trace};
 
 /// What the occurrences of some instructions do, summed up.
@@ -37,6 +37,8 @@ impl Done {
     }
 }
 
+const DONE: ArgKeys = ArgKeys::new(&["model_flops", "flops", "bytes_accessed"]);
+
 /// What `count` executions do, as one of them says; `None` when it says nothing.
 pub(crate) fn done(trace: &Trace, event: EventId, count: u64) -> Option<Done> {
     let (mut model, mut flops, mut bytes) = (None, None, None);
@@ -47,7 +49,7 @@ pub(crate) fn done(trace: &Trace, event: EventId, count: u64) -> Option<Done> {
         _ => None,
     };
     // What cannot be read is not known.
-    let _ = trace.args(event, &mut |key, value| match key {
+    let _ = trace.args_of(event, DONE, &mut |key, value| match key {
         "model_flops" => model = number(value),
         "flops" => flops = number(value),
         "bytes_accessed" => bytes = number(value),

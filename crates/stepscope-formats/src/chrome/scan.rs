@@ -252,6 +252,21 @@ struct Passed {
     non_ascii: bool,
 }
 
+/// The block that begins at `here`; the last one with spaces behind it, which are in `padded`. `None` at
+/// the end.
+#[allow(clippy::inline_always, reason = "part of the two loops over blocks")]
+#[inline(always)]
+fn block_at<'b>(bytes: &'b [u8], here: usize, padded: &'b mut [u8; 64]) -> Option<&'b [u8; 64]> {
+    let rest = bytes.get(here..).filter(|rest| !rest.is_empty())?;
+    if let Some(block) = rest.first_chunk::<64>() {
+        return Some(block);
+    }
+    for (to, from) in padded.iter_mut().zip(rest) {
+        *to = *from;
+    }
+    Some(padded)
+}
+
 /// Passes over the container that opens at `at`.
 #[inline(never)]
 fn container(bytes: &[u8], at: usize) -> Result<Passed, Stop> {
@@ -288,19 +303,8 @@ fn container_by(
     let mut close_carry: u64 = 0;
     let mut high = 0;
     loop {
-        let rest = bytes.get(here..).unwrap_or_default();
-        if rest.is_empty() {
-            return Err(Stop::End);
-        }
         let mut padded = [b' '; 64];
-        let block = if let Some(block) = rest.first_chunk::<64>() {
-            block
-        } else {
-            for (to, from) in padded.iter_mut().zip(rest) {
-                *to = *from;
-            }
-            &padded
-        };
+        let block = block_at(bytes, here, &mut padded).ok_or(Stop::End)?;
         let masks = masks_of(block);
         let escaped = if masks.backslash | escape_carry == 0 {
             0
@@ -397,16 +401,8 @@ fn colons_by(
     let mut here = brace + 1;
     let mut in_string: u64 = 0;
     loop {
-        let rest = bytes.get(here..).filter(|rest| !rest.is_empty())?;
         let mut padded = [b' '; 64];
-        let block = if let Some(block) = rest.first_chunk::<64>() {
-            block
-        } else {
-            for (to, from) in padded.iter_mut().zip(rest) {
-                *to = *from;
-            }
-            &padded
-        };
+        let block = block_at(bytes, here, &mut padded)?;
         let [quote, backslash, colon, open, close] = places(block, [b'"', b'\\', b':', b'{', b'}']);
         let inside = prefix_xor(quote) ^ in_string;
         in_string = ((inside as i64) >> 63) as u64;

@@ -69,38 +69,45 @@ export function useScope({ store, run }: PageProps): Scope {
   };
 }
 
+function Chip(props: {
+  readonly testid: string;
+  readonly title: string;
+  readonly text: string;
+  lift(): void;
+}): JSX.Element {
+  return (
+    <button type="button" class="ss-chip" data-testid={props.testid} title={props.title} onClick={props.lift}>
+      {props.text}
+      <Icon name="close" />
+    </button>
+  );
+}
+
 /** Says what the figures are limited to; a click lifts it. */
 export function RangeChip({ store, scope }: { readonly store: Store; readonly scope: Scope }): JSX.Element {
+  const { area, markedOnly, steps } = store.view;
   return (
     <>
       {scope.markedOnly ? (
-        <button
-          type="button"
-          class="ss-chip"
-          data-testid="marked-chip"
+        <Chip
+          testid="marked-chip"
           title="What repeats does not stand for steps that nobody marked; click to let it"
-          onClick={() => {
-            store.view.markedOnly.value = false;
+          text="Only marked steps"
+          lift={() => {
+            markedOnly.value = false;
           }}
-        >
-          Only marked steps
-          <Icon name="close" />
-        </button>
+        />
       ) : undefined}
       {scope.label === undefined ? undefined : (
-        <button
-          type="button"
-          class="ss-chip"
-          data-testid="range-chip"
+        <Chip
+          testid="range-chip"
           title="Every figure is limited to this; click for the whole run"
-          onClick={() => {
-            if (store.view.area.peek() !== undefined) store.view.area.value = undefined;
-            else store.view.steps.value = undefined;
+          text={`Range: ${scope.label}`}
+          lift={() => {
+            if (area.peek() !== undefined) area.value = undefined;
+            else steps.value = undefined;
           }}
-        >
-          Range: {scope.label}
-          <Icon name="close" />
-        </button>
+        />
       )}
     </>
   );
