@@ -280,6 +280,17 @@ class Reports(Recorded):
         self.assertEqual(len(self.run_.report("steps", by="step", top=2).rows), 2)
         self.assertEqual(self.run_.report("steps", by="step", top=2).table.left_out, 3)
 
+    def test_of_some_steps_only(self):
+        numbers = [step.number for step in self.run_.steps]
+        one = self.run_.report("steps", by="step", steps=numbers[1])
+        self.assertEqual([row["step"] for row in one.rows], numbers[1:2])
+        two = self.run_.report("steps", by="step", steps=(numbers[1], numbers[2]))
+        self.assertEqual([row["step"] for row in two.rows], numbers[1:3])
+        with self.assertRaisesRegex(stepscope.QueryError, f"no step 77 in this run, it has {numbers[0]}-"):
+            self.run_.report("steps", steps=77)
+        with self.assertRaisesRegex(ValueError, "either steps"):
+            self.run_.report("steps", steps=1, start_ns=0)
+
     def test_it_says_what_the_command_says(self):
         import subprocess
 

@@ -67,7 +67,7 @@ impl Measure {
     /// The words above its column.
     pub const fn title(self) -> &'static str {
         match self {
-            Self::Step => "Step",
+            Self::Step => "Step time",
             Self::Compute => "Compute",
             Self::Communication => "Communication",
             Self::ExposedCommunication => "Exposed communication",

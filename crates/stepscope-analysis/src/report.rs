@@ -12,9 +12,14 @@
 //! Keys wear their units (`total_ns`, `size_bytes`), shares are of one. Times are nanoseconds from
 //! the run start ([`run_start`]). A number that is not finite is no number: it is empty (`null`).
 
+mod brief;
 pub mod html;
 pub mod image;
 mod wire;
+mod words;
+
+pub use brief::brief;
+pub use words::{bytes, duration, grouped, in_sentence, one_line, share, significant};
 
 use std::borrow::Cow;
 
@@ -327,58 +332,6 @@ pub fn since_start_ns(start: Time, time: Time) -> f64 {
     time.since(start).as_ns_f64()
 }
 
-/// A length of time in a sentence: three significant digits and a unit, `41.2 ms`.
-pub fn duration(ns: f64) -> String {
-    let (value, unit) = match ns.abs() {
-        size if size >= 1e9 => (ns / 1e9, "s"),
-        size if size >= 1e6 => (ns / 1e6, "ms"),
-        size if size >= 1e3 => (ns / 1e3, "µs"),
-        _ => (ns, "ns"),
-    };
-    format!("{} {unit}", significant(value))
-}
-
-/// A size in a sentence, in powers of 1024 as the viewer shows it: `2.90 MiB`.
-pub fn bytes(number: f64) -> String {
-    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
-    if number.abs() < 999.5 {
-        let digits = usize::from(number.fract() != 0.0);
-        return format!("{number:.digits$} B");
-    }
-    let mut value = number / 1024.0;
-    let mut step = 0;
-    // 1000 KiB reads better as 0.98 MiB.
-    while value.abs() >= 999.5 && step + 1 < UNITS.len() {
-        value /= 1024.0;
-        step += 1;
-    }
-    format!("{} {}", significant(value), UNITS[step])
-}
-
-/// A part of one in a sentence: `23.4 %`.
-pub fn share(of_one: f64) -> String {
-    format!("{:.1} %", of_one * 100.0)
-}
-
-/// A name that fits into a sentence: its first sixty characters.
-pub fn in_sentence(name: &str) -> String {
-    const MOST: usize = 60;
-    match name.char_indices().nth(MOST) {
-        Some((at, _)) => format!("{}…", &name[..at]),
-        None => name.to_owned(),
-    }
-}
-
-/// Three significant digits, none after a point from 100 on.
-pub fn significant(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".to_owned(),
-        size if size >= 100.0 => format!("{value:.0}"),
-        size if size >= 10.0 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -404,18 +357,6 @@ mod tests {
         assert_eq!(json["summary"], serde_json::json!({"mean_ns": null}));
         assert_eq!(json["left_out"], 1);
         assert_eq!(json["missing"], serde_json::Value::Null);
-    }
-
-    #[test]
-    fn numbers_in_sentences_wear_units() {
-        assert_eq!(duration(41_234_567.0), "41.2 ms");
-        assert_eq!(duration(0.0), "0 ns");
-        assert_eq!(bytes(999.0), "999 B");
-        assert_eq!(bytes(3_039_638.0), "2.90 MiB");
-        assert_eq!(bytes(1_023_900.0), "0.98 MiB");
-        assert_eq!(bytes(401.574), "401.6 B");
-        assert_eq!(duration(1_500.0), "1.50 µs");
-        assert_eq!(share(0.2344), "23.4 %");
     }
 
     #[test]

@@ -35,6 +35,7 @@ pub mod breakdown;
 mod derived;
 mod labels;
 mod marks;
+mod range;
 mod roots;
 pub mod times;
 pub mod xprof;
@@ -45,6 +46,7 @@ use stepscope_store::{EventId, FactValue, Trace};
 
 use labels::labels;
 use marks::{Marker, markers};
+pub use range::{NoSuchSteps, range_of};
 pub use times::{StepTimes, percentile};
 
 /// One marked step.

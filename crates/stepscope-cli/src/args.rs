@@ -7,15 +7,21 @@
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use stepscope_model::Dur;
 use stepscope_model::spelling::edits;
 use stepscope_remote::OptionValue;
 
 use crate::error::CliError;
+
+mod values;
+
+use values::{capture_host, host, interval_ms, moment, option, step_numbers, time};
 
 /// One profiler for machine-learning programs: record, read, view.
 #[derive(Debug, Parser)]
@@ -108,6 +114,7 @@ pub struct Info {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  stepscope report LOGDIR steps\n  \
         stepscope report LOGDIR steps --by step --format csv\n  \
+        stepscope report LOGDIR ops --steps 13-21\n  \
         stepscope report LOGDIR all --format html > report.html\n  \
         stepscope report list\n\n\
         'all' makes every report, as one HTML file that needs nothing else.\n\
@@ -131,6 +138,18 @@ pub struct Report {
     /// Name or id of one run of a directory
     #[arg(long, value_name = "RUN")]
     pub run: Option<String>,
+    /// Only these steps, by the numbers that the program gave them
+    #[arg(long, value_name = "N[-M]", value_parser = step_numbers, conflicts_with_all = ["from", "to"])]
+    pub steps: Option<RangeInclusive<i64>>,
+    /// Only what is after this moment, counted from the begin of the run, such as 1.2s or 965ms
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub from: Option<Dur>,
+    /// Only what is before this moment
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub to: Option<Dur>,
+    /// Where no step is marked, let nothing that repeats stand for steps
+    #[arg(long)]
+    pub marked_only: bool,
     /// How files are read.
     #[command(flatten)]
     pub reading: Reading,
@@ -301,64 +320,6 @@ impl Reading {
             max_inflate_ratio: self.max_inflate_ratio,
             ..stepscope_model::Limits::default()
         }
-    }
-}
-
-fn host(text: &str) -> Result<IpAddr, String> {
-    if text == "localhost" {
-        return Ok(IpAddr::from([127, 0, 0, 1]));
-    }
-    text.parse().map_err(|_no_address| {
-        "not an IP address; 127.0.0.1 is this machine, 0.0.0.0 is every network".to_owned()
-    })
-}
-
-fn capture_host(text: &str) -> Result<String, String> {
-    let bare = text
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'));
-    let is_name = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-    let is_address = bare.unwrap_or(text).parse::<IpAddr>().is_ok();
-    if is_address || !text.is_empty() && text.len() <= 253 && text.chars().all(is_name) {
-        return Ok(text.to_owned());
-    }
-    Err("neither a name nor an address; write it without a port and without grpc://".to_owned())
-}
-
-fn interval_ms(text: &str) -> Result<u64, String> {
-    match text.parse() {
-        Ok(0) => Err("an interval has at least 1 ms".to_owned()),
-        Ok(ms) => Ok(ms),
-        Err(_) => Err("give whole milliseconds, such as 2000".to_owned()),
-    }
-}
-
-/// `10s`, `500ms`, `1.5min`, `2h`; a number alone is seconds.
-fn time(text: &str) -> Result<Duration, String> {
-    let digits = text
-        .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let unit_s = match unit.trim() {
-        "ms" => 0.001,
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3_600.0,
-        _ => f64::NAN,
-    };
-    let time = number
-        .parse::<f64>()
-        .ok()
-        .and_then(|number| Duration::try_from_secs_f64(number * unit_s).ok());
-    time.ok_or_else(|| "give a time such as 10s, 500ms or 2min".to_owned())
-}
-
-fn option(text: &str) -> Result<(String, OptionValue), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.trim().is_empty() => {
-            Ok((key.trim().to_owned(), OptionValue::typed(value)))
-        }
-        _ => Err("give it as KEY=VALUE".to_owned()),
     }
 }
 

@@ -5,16 +5,19 @@ mod print;
 
 use std::io::Write;
 use std::mem::ManuallyDrop;
+use std::ops::Range;
 
 use stepscope_engine::analysis::parallel::Cancel;
-use stepscope_engine::analysis::report::Report;
+use stepscope_engine::analysis::report::{Report, run_start};
 use stepscope_engine::analysis::reports::{self, Options, ReportError};
-use stepscope_engine::{Engine, EngineError, EngineOptions, RunSummary};
+use stepscope_engine::analysis::steps::range_of;
+use stepscope_engine::{Engine, EngineError, EngineOptions, Run, RunSummary};
+use stepscope_model::{Dur, Time};
 
 use self::print::Page;
 use crate::args::{self, Format};
 use crate::error::CliError;
-use crate::text::{Align, Grid};
+use crate::text::{Align, Grid, duration};
 
 /// In place of a kind: every report.
 const ALL: &str = "all";
@@ -36,10 +39,11 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
     } else {
         Some(reports::kind(&asked.kind).map_err(|error| usage(&error))?)
     };
-    let options = Options {
+    let mut options = Options {
         by: asked.by.clone(),
         top: asked.top,
-        ..Options::default()
+        range: None,
+        marked_only: asked.marked_only,
     };
     match kind {
         Some(kind) => kind.check(&options).map_err(|error| usage(&error))?,
@@ -60,6 +64,7 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
     let (chosen, mut notes) = choose(&engine, asked)?;
     let opened = crate::progress::of_engine(&engine, || engine.open(&chosen.id))?;
     let opened = ManuallyDrop::new(opened);
+    options.range = range(&opened, asked)?;
     for problem in &opened.problems {
         notes.push(format!("not whole: {}: {}", problem.file, problem.reason));
     }
@@ -90,6 +95,36 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
     }
     engine.flush_cache();
     Ok(())
+}
+
+/// The part of the run that was asked for.
+fn range(run: &Run, asked: &args::Report) -> Result<Option<Range<Time>>, CliError> {
+    if let Some(steps) = &asked.steps {
+        let found = range_of(&run.trace, steps, asked.marked_only);
+        return found
+            .map(Some)
+            .map_err(|error| CliError::failed(error.to_string()));
+    }
+    if asked.from.is_none() && asked.to.is_none() {
+        return Ok(None);
+    }
+    let span = run.trace.span();
+    let begin = run_start(&run.trace);
+    let at = |moment: Option<Dur>, usual: Time| {
+        moment.map_or(usual, |moment| begin.saturating_add(moment))
+    };
+    let range = at(asked.from, span.start)..at(asked.to, span.end.saturating_add(Dur::from_ps(1)));
+    // A range ends before its end.
+    if range.start > span.end || range.end <= span.start {
+        let length = duration(span.end.since(begin).as_ns_f64());
+        return Err(CliError::failed(format!(
+            "nothing of the run is there: it lasts {length}"
+        )));
+    }
+    if range.is_empty() {
+        return Err(CliError::usage("--to is not behind --from"));
+    }
+    Ok(Some(range))
 }
 
 /// `stepscope report list`: every kind, what it answers, what its rows can be.

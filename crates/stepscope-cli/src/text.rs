@@ -9,7 +9,9 @@ use std::io::{self, Write};
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 use stepscope_engine::analysis::report;
-pub use stepscope_engine::analysis::report::{bytes as size, duration, share, significant};
+pub use stepscope_engine::analysis::report::{
+    brief, bytes as size, duration, grouped as count, share, significant,
+};
 
 /// Whether a character could do something to a terminal, or hide or turn around text.
 fn acts(letter: char) -> bool {
@@ -111,19 +113,6 @@ pub fn markdown_cell(text: &str) -> String {
             out.push('\\');
         }
         out.push(letter);
-    }
-    out
-}
-
-/// `1,234,567`.
-pub fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
     }
     out
 }

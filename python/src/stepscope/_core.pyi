@@ -403,7 +403,14 @@ class RunData:
         self, text: str, *, tracks: list[int] | None, start_ps: int | None, end_ps: int | None, limit: int
     ) -> tuple[int, list[tuple[int, int]], list[int]]: ...
     def report(
-        self, kind: str, *, by: str | None, top: int | None, start_ps: int | None, end_ps: int | None
+        self,
+        kind: str,
+        *,
+        by: str | None,
+        top: int | None,
+        steps: tuple[int, int] | None,
+        start_ps: int | None,
+        end_ps: int | None,
     ) -> tuple[str, str]: ...
     def aggregate(
         self, by: list[str], *, tracks: list[int] | None, start_ps: int | None, end_ps: int | None

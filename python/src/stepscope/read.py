@@ -387,6 +387,7 @@ class Run:
         *,
         by: str | None = None,
         top: int | None = None,
+        steps: int | tuple[int, int] | None = None,
         start_ns: float | None = None,
         end_ns: float | None = None,
     ) -> Report:
@@ -401,14 +402,19 @@ class Run:
             What the rows are, where the kind has a choice.
         top
             Most rows of a table; the others are counted. Default: all.
+        steps
+            Only this step, or those from the first to the last of two, by the numbers that the program
+            gave them. Default: everything.
         start_ns, end_ns
             Only this range of the run's clock. Default: everything.
 
         Raises
         ------
         QueryError
-            No such kind, or no such rows in it; the message names the nearest, and what there is (also a
-            `ValueError`).
+            No such kind, no such rows in it, or no such steps; the message names the nearest, and what
+            there is (also a `ValueError`).
+        ValueError
+            Both steps and a range.
 
         Examples
         --------
@@ -417,7 +423,16 @@ class Run:
         >>> for row in report.rows:
         ...     print(row)
         """
-        answer = self._loaded().core.report(kind, by=by, top=top, start_ps=_ps(start_ns), end_ps=_ps(end_ns))
+        if steps is not None and (start_ns is not None or end_ns is not None):
+            raise ValueError("steps are a range by themselves: give either steps, or start_ns and end_ns")
+        answer = self._loaded().core.report(
+            kind,
+            by=by,
+            top=top,
+            steps=(steps, steps) if isinstance(steps, int) else steps,
+            start_ps=_ps(start_ns),
+            end_ps=_ps(end_ns),
+        )
         return Report(*answer)
 
     def aggregate(

@@ -13,7 +13,7 @@ use super::{Confidence, Finding};
 use crate::device::Work;
 use crate::intervals::{Moments, extend};
 use crate::parallel::Cancel;
-use crate::report::share;
+use crate::report::{grouped, share};
 use crate::survey::Survey;
 
 /// A kernel below this is small: launching one takes as long.
@@ -96,7 +96,9 @@ pub(super) fn kernels(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<Fin
     Ok(Some(Finding {
         name: "kernels",
         title: format!(
-            "{small} of {all} kernels are below 5 µs; the gaps between them: {} ({})",
+            "{} of {} kernels are below 5 µs; the gaps between them: {} ({})",
+            grouped(small),
+            grouped(all),
             per_step(survey, stake),
             share(part(survey, stake))
         ),
@@ -159,8 +161,8 @@ pub(super) fn syncs(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<Findi
     Ok(Some(Finding {
         name: "syncs",
         title: format!(
-            "{:.1} waits for the device per step, {} of them while it does nothing",
-            count as f64 / survey.count(),
+            "{} for the device per step, {} of them while it does nothing",
+            several(count as f64 / survey.count(), "wait"),
             per_step(survey, stake)
         ),
         stake,
@@ -183,4 +185,12 @@ fn waits_for_device(kind: SliceKind, name: &str) -> bool {
     ];
     kind == SliceKind::Wait && name.to_ascii_lowercase().contains("synchronize")
         || CALLS.iter().any(|call| name.contains(call))
+}
+
+/// `1 wait`, `2.5 waits`: a mean, whole where it is so to one digit.
+fn several(mean: f64, what: &str) -> String {
+    let text = format!("{mean:.1}");
+    let text = text.strip_suffix(".0").unwrap_or(&text);
+    let plural = if text == "1" { "" } else { "s" };
+    format!("{text} {what}{plural}")
 }

@@ -27,6 +27,7 @@ use super::hlo::{self, Catalogue};
 use super::{By, OpsQuery, Split};
 use crate::aggregate::clip;
 use crate::parallel::{self, Cancel};
+use crate::report::one_line;
 
 /// Sums over slices, in the making.
 #[derive(Clone, Debug)]
@@ -548,7 +549,7 @@ impl<'a> Worker<'a> {
             return *number;
         }
         let number = self.number(Tag {
-            shapes: Some(self.text.clone()),
+            shapes: Some(one_line(&self.text).into_owned()),
             ..Tag::default()
         });
         self.by_shapes.insert(self.text.clone(), number);

@@ -13,6 +13,7 @@ use super::collect::{Collected, Sums, Tag, operation_of, read_tag};
 use super::hlo::{self, Catalogue, Known};
 use super::rates::{self, Done};
 use super::{By, OpReport, OpRow, OpsQuery, Split, class};
+use crate::report::one_line;
 
 /// What the rows of one key share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -418,7 +419,7 @@ fn input_shapes(trace: &Trace, event: EventId) -> Option<String> {
     let keys = ArgKeys::new(&["Input Dims", "Input dims"]);
     let _ = trace.args_of(event, keys, &mut |_, value| {
         if let ArgValue::Json(text) | ArgValue::Str(text) = value {
-            shapes = Some(text.to_owned());
+            shapes = Some(one_line(text).into_owned());
         }
     });
     shapes

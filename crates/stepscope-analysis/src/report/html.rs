@@ -8,7 +8,7 @@ mod chart;
 
 use std::fmt::Write as _;
 
-use super::{Cell, Column, Report, Scalar, Table, Unit, significant};
+use super::{Cell, Column, Report, Scalar, Table, Unit, grouped, significant};
 
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
@@ -252,7 +252,7 @@ fn table(out: &mut String, title: &str, table: &Table) {
         let _ = write!(
             out,
             "<p class=\"quiet\">{} more rows</p>",
-            grouped(&table.left_out.to_string())
+            grouped(table.left_out)
         );
     }
     out.push_str("</div>\n");
@@ -325,26 +325,9 @@ fn shown_number(number: f64, whole: Option<i64>, unit: Unit) -> String {
         Unit::Bytes => super::bytes(number),
         Unit::BytesPerSecond => format!("{}/s", super::bytes(number)),
         Unit::Share => super::share(number),
-        Unit::Count => {
-            whole.map_or_else(|| significant(number), |whole| grouped(&whole.to_string()))
-        }
+        Unit::Count => whole.map_or_else(|| significant(number), grouped),
         _ => whole.map_or_else(|| significant(number), |whole| whole.to_string()),
     }
-}
-
-/// `1,234,567`.
-fn grouped(digits: &str) -> String {
-    let (sign, digits) = digits
-        .strip_prefix('-')
-        .map_or(("", digits), |rest| ("-", rest));
-    let mut out = sign.to_owned();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 /// Text as HTML text: markup means nothing, control characters and those that turn text around

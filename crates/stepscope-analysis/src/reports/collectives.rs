@@ -499,7 +499,7 @@ pub(super) fn overlap(
         Column::new("communication_ns", "Communication", Unit::Ns),
         Column::new("hidden_ns", "Hidden", Unit::Ns),
         Column::new("exposed_ns", "Exposed", Unit::Ns),
-        Column::new("hidden_share", "Hidden", Unit::Share),
+        Column::new("hidden_share", "Hidden share", Unit::Share),
         Column::new("exposed_share", "Exposed of the time", Unit::Share),
         Column::new("hta_overlap_percent", "HTA: overlap %", Unit::Number),
     ]);
@@ -572,7 +572,7 @@ fn overlap_by_kind(
         Column::new("total_ns", "Total", Unit::Ns),
         Column::new("hidden_ns", "Hidden", Unit::Ns),
         Column::new("exposed_ns", "Exposed", Unit::Ns),
-        Column::new("hidden_share", "Hidden", Unit::Share),
+        Column::new("hidden_share", "Hidden share", Unit::Share),
     ]);
     for ((participant, kind), (count, total, hidden)) in rows {
         table.push([

@@ -98,9 +98,9 @@ fn functions(profiles: &[&Profile]) -> Table {
         Column::new("count", "Calls", Unit::Count),
         Column::new("primitive_count", "Primitive", Unit::Count),
         Column::new("self_ns", "Own time", Unit::Ns),
-        Column::new("self_per_call_ns", "Per call", Unit::Ns),
+        Column::new("self_per_call_ns", "Self per call", Unit::Ns),
         Column::new("total_ns", "Total", Unit::Ns),
-        Column::new("total_per_call_ns", "Per call", Unit::Ns),
+        Column::new("total_per_call_ns", "Total per call", Unit::Ns),
     ]);
     for profile in profiles {
         for row in profile_text::stripped(profile) {

@@ -109,7 +109,7 @@ fn gaps(trace: &Trace, devices: &Devices<'_>, found: &Idle, top: usize) -> Table
         Column::new("duration_ns", "Length", Unit::Ns),
         Column::new("device", "Device", Unit::Text),
         Column::new("cause", "Cause", Unit::Text),
-        Column::new("host_ns", "Host", Unit::Ns),
+        Column::new("host_ns", "Host too slow", Unit::Ns),
         Column::new("launch_ns", "Launch", Unit::Ns),
         Column::new("synchronisation_ns", "Synchronisation", Unit::Ns),
         Column::new("input_ns", "Input", Unit::Ns),
@@ -158,7 +158,7 @@ fn by_device(trace: &Trace, devices: &Devices<'_>, found: &Idle) -> Table {
         Column::new("gaps", "Gaps", Unit::Count),
     ];
     let keys = [
-        ("host_ns", "Host"),
+        ("host_ns", "Host too slow"),
         ("launch_ns", "Launch"),
         ("synchronisation_ns", "Synchronisation"),
         ("input_ns", "Input"),

@@ -17,7 +17,8 @@ use crate::ops::framework_op_of;
 use crate::ops::hlo::Catalogue;
 use crate::parallel::Cancel;
 use crate::report::{
-    Cell, Column, Report, Table, Unit, duration, in_sentence, run_start, share, since_start_ns,
+    Cell, Column, Report, Table, Unit, duration, grouped, in_sentence, run_start, share,
+    since_start_ns,
 };
 use crate::reports::Options;
 
@@ -86,9 +87,10 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     let launched = found.delays_ps.len() as u64;
     if launched < ran {
         report.notes.push(format!(
-            "{} of {ran} have no launch in the file: they were launched before the recording began, \
+            "{} of {} have no launch in the file: they were launched before the recording began, \
              or its writer did not record them.",
-            ran - launched
+            grouped(ran - launched),
+            grouped(ran)
         ));
     }
     Ok(report)
@@ -103,10 +105,11 @@ fn summary(trace: &Trace, found: &Kernels, report: &mut Report) {
     let count: u64 = found.rows.iter().map(|row| row.count).sum();
     report.sentence = match found.rows.first() {
         Some(first) if total_ns > 0.0 => format!(
-            "The devices worked {} in {count} pieces; {} of it was {}.",
+            "The devices worked {} in {} pieces; {} of it was {}.",
             duration(total_ns),
+            grouped(count),
             share(first.total_ps as f64 / 1e3 / total_ns),
-            spoken(&label(trace, found, first))
+            in_sentence(&label(trace, found, first))
         ),
         _ => "Nothing ran on the devices in this range.".to_owned(),
     };
@@ -130,30 +133,13 @@ fn label(trace: &Trace, found: &Kernels, row: &Row) -> String {
             .and_then(|track| trace.tracks().get(track.index()))
             .map(|track| track.name.as_str())
     };
-    let text = key
-        .name
+    key.name
         .or(key.operation)
         .map(|name| trace.name(name))
         .or_else(track)
         .or_else(|| key.work.map(Work::as_str))
-        .unwrap_or("launched by no operation");
-    match text.char_indices().nth(80) {
-        Some((at, _)) => format!("{}...", &text[..at]),
-        None => text.to_owned(),
-    }
-}
-
-/// A kernel's name in a sentence: without what it returns, its parameters and, where that is still
-/// too long, its end.
-fn spoken(name: &str) -> String {
-    let name = name.strip_prefix("void ").unwrap_or(name);
-    // Parameters follow the last `>` or the name itself.
-    let from = name.rfind('>').unwrap_or(0);
-    let name = match name.get(from..).and_then(|rest| rest.find('(')) {
-        Some(at) if from + at > 0 && name.contains("::") => &name[..from + at],
-        _ => name.trim_end_matches("..."),
-    };
-    in_sentence(name)
+        .unwrap_or("launched by no operation")
+        .to_owned()
 }
 
 /// Of sorted values, the one that `percent` of them do not exceed.
@@ -324,7 +310,7 @@ fn streams(trace: &Trace, devices: &Devices<'_>, found: &Kernels, range: &Range<
         Column::new("stream", "Stream", Unit::Text),
         Column::new("count", "Pieces of work", Unit::Count),
         Column::new("busy_ns", "Busy", Unit::Ns),
-        Column::new("busy_share", "Busy", Unit::Share),
+        Column::new("busy_share", "Busy share", Unit::Share),
         Column::new("launched", "With a launch", Unit::Count),
         Column::new("mean_queue", "Mean queue", Unit::Number),
         Column::new("max_queue", "Longest queue", Unit::Count),
@@ -404,24 +390,4 @@ fn graphs(trace: &Trace, found: &Kernels, top: usize) -> Table {
     }
     table.cut(top);
     table
-}
-
-#[cfg(test)]
-mod tests {
-    use super::spoken;
-
-    #[test]
-    fn names_of_kernels_fit_into_sentences() {
-        assert_eq!(
-            spoken("void cudnn::detail::dgrad_engine<float, 512, 6>(int, int, ..."),
-            "cudnn::detail::dgrad_engine<float, 512, 6>"
-        );
-        assert_eq!(spoken("volta_sgemm_64x64_nt"), "volta_sgemm_64x64_nt");
-        assert_eq!(
-            spoken("Memcpy HtoD (Pageable -> Device)"),
-            "Memcpy HtoD (Pageable -> Device)"
-        );
-        let long = format!("void at::native::{}<int>(int)", "a".repeat(80));
-        assert_eq!(spoken(&long).chars().count(), 61);
-    }
 }

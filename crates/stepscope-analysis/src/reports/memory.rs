@@ -9,7 +9,9 @@ use stepscope_store::Trace;
 use crate::memory::owners::{Category, MODULE, Owners, Phase};
 use crate::memory::{Allocator, Memory, Record, Usage, by_text};
 use crate::parallel::{self, Cancel};
-use crate::report::{Column, Report, Table, Unit, bytes, duration, run_start, since_start_ns};
+use crate::report::{
+    Column, Report, Table, Unit, bytes, duration, grouped, run_start, since_start_ns,
+};
 use crate::reports::Options;
 
 const KIND: &str = "memory";
@@ -56,7 +58,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             let (stack_of, stacks) =
                 numbered(&memory, |record| finder.stack(record), text, cancel)?;
             let by = ("stack", "Stack", &stacks[..]);
-            grouped(&memory, options, &usages, by, |at, _| stack_of[at])
+            grouped_by(&memory, options, &usages, by, |at, _| stack_of[at])
         }
         Some("allocator") => allocators(trace, &memory, &usages, start),
         Some("category") => {
@@ -69,7 +71,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
                 |category: Option<Category>| category.map_or("", Category::title).to_owned();
             let (of, categories) = numbered(&memory, category, title, cancel)?;
             let by = ("category", "For what (estimated)", &categories[..]);
-            grouped(&memory, options, &usages, by, |at, _| of[at])
+            grouped_by(&memory, options, &usages, by, |at, _| of[at])
         }
         Some("layer") => {
             let layer = |module: Option<NameId>| {
@@ -79,11 +81,11 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             let module = |record: &Record| memory.module(trace, record);
             let (of, layers) = numbered(&memory, module, layer, cancel)?;
             let by = ("layer", "Layer", &layers[..]);
-            grouped(&memory, options, &usages, by, |at, _| of[at])
+            grouped_by(&memory, options, &usages, by, |at, _| of[at])
         }
         _ => {
             let by = ("op", "Operator", &memory.ops[..]);
-            grouped(&memory, options, &usages, by, |_, record| record.op)
+            grouped_by(&memory, options, &usages, by, |_, record| record.op)
         }
     };
     report.table.cut(options.top);
@@ -116,8 +118,8 @@ fn summarise(report: &mut Report, trace: &Trace, memory: &Memory, at: usize, usa
         Some(Phase::Optimizer) => "the optimiser step",
         _ => "",
     };
-    let step = step.map_or_else(String::new, |step| format!("step {step}"));
-    let places: Vec<&str> = [step.as_str(), phase, op]
+    let in_step = step.map_or_else(String::new, |step| format!("step {step}"));
+    let places: Vec<&str> = [in_step.as_str(), phase, op]
         .into_iter()
         .filter(|place| !place.is_empty())
         .collect();
@@ -138,7 +140,7 @@ fn summarise(report: &mut Report, trace: &Trace, memory: &Memory, at: usize, usa
         allocator.name,
         bytes(usage.peak as f64),
         duration(since_start_ns(start, usage.peak_at)),
-        usage.allocations,
+        grouped(usage.allocations),
         bytes(usage.allocated as f64),
     );
     report.scalar(
@@ -235,7 +237,7 @@ struct Sums {
 }
 
 /// Rows by what `key` says of each record, an index into the texts: its operator, its stack.
-fn grouped(
+fn grouped_by(
     memory: &Memory,
     options: &Options,
     usages: &[Usage],
@@ -343,7 +345,7 @@ fn allocators(trace: &Trace, memory: &Memory, usages: &[Usage], start: Time) -> 
         Column::new("allocated_bytes", "Allocated", Unit::Bytes),
         Column::new("freed_bytes", "Freed", Unit::Bytes),
         Column::new("never_freed", "Never freed", Unit::Count),
-        Column::new("never_freed_bytes", "Never freed", Unit::Bytes),
+        Column::new("never_freed_bytes", "Size never freed", Unit::Bytes),
         Column::new("lifetime_peak_bytes", "Own highest mark", Unit::Bytes),
         Column::new("capacity_bytes", "Capacity", Unit::Bytes),
     ]);

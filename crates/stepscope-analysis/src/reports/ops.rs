@@ -6,7 +6,7 @@ use stepscope_store::Trace;
 use crate::ops::rates::Bound;
 use crate::ops::{By, OpReport, OpRow, OpsQuery, Split, first_look, ops};
 use crate::parallel::Cancel;
-use crate::report::{Cell, Column, Report, Table, Unit, duration, in_sentence, share};
+use crate::report::{Cell, Column, Report, Table, Unit, duration, grouped, in_sentence, share};
 use crate::reports::Options;
 
 const KIND: &str = "ops";
@@ -84,7 +84,7 @@ fn sentence(by: By, found: &OpReport) -> String {
         let own = first.launched_self_ps.unwrap_or(0);
         return format!(
             "{} {} took {} on the host and launched {} of device work; most of that {} ({}).",
-            rows.len(),
+            grouped(rows.len() as u64),
             by.title(),
             duration(ns(found.self_ps)),
             duration(ns(launched)),
@@ -94,7 +94,7 @@ fn sentence(by: By, found: &OpReport) -> String {
     }
     format!(
         "{} {} took {}; most of it {} ({}).",
-        found.rows.len(),
+        grouped(found.rows.len() as u64),
         by.title(),
         duration(ns(found.self_ps)),
         in_sentence(&first.name),

@@ -11,7 +11,7 @@ use crate::findings::{MOST, fill, findings};
 use crate::memory::Memory;
 use crate::ops::{Split, first_look};
 use crate::parallel::{self, Cancel};
-use crate::report::{Column, Report, Table, Unit, duration, share};
+use crate::report::{Column, Report, Table, Unit, duration, one_line, share};
 use crate::reports::Options;
 use crate::steps::breakdown::StepParts;
 use crate::survey::Survey;
@@ -204,7 +204,7 @@ fn environment(trace: &Trace) -> Table {
         };
         row("format", file.spec.format.clone());
         for (key, value) in &file.facts {
-            row(key, value.to_string());
+            row(key, one_line(&value.to_string()).into_owned());
         }
     }
     table

@@ -194,9 +194,9 @@ fn by_measure(found: &Ranks) -> Table {
         Column::new("measure", "Measure", Unit::Text),
         Column::new("median_ns", "Median", Unit::Ns),
         Column::new("lowest", "Lowest", Unit::Text),
-        Column::new("lowest_ns", "Lowest", Unit::Ns),
+        Column::new("lowest_ns", "Lowest value", Unit::Ns),
         Column::new("highest", "Highest", Unit::Text),
-        Column::new("highest_ns", "Highest", Unit::Ns),
+        Column::new("highest_ns", "Highest value", Unit::Ns),
     ]);
     for measure in Measure::ALL {
         let mut medians: Vec<_> = (0..found.ranks.len())

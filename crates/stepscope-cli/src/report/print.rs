@@ -10,7 +10,7 @@ use stepscope_engine::analysis::report::{Cell, Report, Section, Table, Unit};
 
 use super::fit;
 use crate::error::CliError;
-use crate::text::{self, Align, Grid, clean, short, short_within};
+use crate::text::{self, Align, Grid, brief, clean, short, short_within};
 
 /// Most characters of a cell.
 const WIDEST: usize = 60;
@@ -116,7 +116,10 @@ impl Page<'_> {
 
 /// The figures side by side, as many on a line as fit; none is broken.
 fn figures(report: &Report, line: usize) -> Vec<String> {
-    let known = report.summary.iter().filter(|one| one.value != Cell::Empty);
+    // Numbers of events are for programs.
+    let known = report.summary.iter().filter(|one| {
+        one.column.unit != Unit::Event && !matches!(&one.value, Cell::Empty | Cell::List(_))
+    });
     let figures = known.map(|one| {
         let value = shown(&one.value, one.column.unit, Units::InCells);
         format!("{} {value}", one.column.title)
@@ -358,7 +361,7 @@ fn grid(table: &Table, units: Units) -> Grid {
 pub(super) fn shown(cell: &Cell, unit: Unit, units: Units) -> String {
     match (cell, units) {
         (Cell::Text(text), Units::InTitles) => text.clone(),
-        (Cell::Text(text), Units::InCells) => short_within(text, WIDEST),
+        (Cell::Text(text), Units::InCells) => short_within(&brief(text), WIDEST),
         (Cell::Flag(true), Units::InCells) => "yes".to_owned(),
         (Cell::Empty, _) | (Cell::Flag(false), Units::InCells) => String::new(),
         (Cell::Flag(flag), Units::InTitles) => flag.to_string(),
@@ -381,13 +384,10 @@ fn figure(number: f64, whole: Option<i64>, unit: Unit) -> String {
     match unit {
         Unit::Ns => text::duration(number),
         Unit::Us => text::duration(number * 1e3),
-        Unit::Bytes if number >= 0.0 => text::size(number),
-        Unit::BytesPerSecond if number >= 0.0 => format!("{}/s", text::size(number)),
+        Unit::Bytes => text::size(number),
+        Unit::BytesPerSecond => format!("{}/s", text::size(number)),
         Unit::Share => text::share(number),
-        Unit::Count => match whole.and_then(|whole| u64::try_from(whole).ok()) {
-            Some(whole) => text::count(whole),
-            None => text::significant(number),
-        },
+        Unit::Count => whole.map_or_else(|| text::significant(number), text::count),
         _ => whole.map_or_else(|| text::significant(number), |whole| whole.to_string()),
     }
 }

@@ -64,6 +64,10 @@ fn every_report_of_every_trace_is_whole() {
                     if !path.ends_with("nan_infinity.json") {
                         is_plain(&found, &what);
                     }
+                    titles_differ(&found, &what);
+                    for section in found["sections"].as_array().into_iter().flatten() {
+                        titles_differ(section, &what);
+                    }
                     let keys: Vec<&str> = found["columns"]
                         .as_array()
                         .unwrap()
@@ -78,6 +82,19 @@ fn every_report_of_every_trace_is_whole() {
         }
     }
     assert!(seen > 90, "only {seen} runs were opened");
+}
+
+/// People tell the columns of a table by what stands above them; those of events are not shown.
+fn titles_differ(table: &Value, what: &str) {
+    let columns = table["columns"].as_array().unwrap().iter();
+    let mut titles: Vec<&str> = columns
+        .filter(|column| column["unit"] != "event")
+        .filter_map(|column| column["title"].as_str())
+        .collect();
+    titles.sort_unstable();
+    for pair in titles.windows(2) {
+        assert_ne!(pair[0], pair[1], "{what}");
+    }
 }
 
 /// No text says `NaN` or `inf`; numbers that are none are empty in JSON, and there they are counted

@@ -1,6 +1,6 @@
 //! Questions that run over many slices: without the interpreter's lock.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -10,6 +10,7 @@ use stepscope_engine::analysis::names::NameSet;
 use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::analysis::reports::{KINDS, Options, ReportError, names};
 use stepscope_engine::analysis::search::{Page, SearchQuery, search as find};
+use stepscope_engine::analysis::steps::range_of;
 use stepscope_model::{Dur, SliceKind, Time, TrackId};
 use stepscope_store::Trace;
 
@@ -83,6 +84,14 @@ pub(super) fn search<'py>(
     )
 }
 
+/// What of a run is asked about.
+pub(super) enum Part {
+    /// Steps by their numbers.
+    Steps(RangeInclusive<i64>),
+    /// A range of its clock.
+    Window(Window),
+}
+
 /// A report, and its text.
 pub(super) fn report(
     py: Python<'_>,
@@ -90,13 +99,21 @@ pub(super) fn report(
     kind: &str,
     by: Option<String>,
     top: Option<usize>,
-    window: Window,
+    part: &Part,
 ) -> PyResult<(String, String)> {
+    let range = match part {
+        Part::Steps(numbers) => {
+            let found = py.detach(|| range_of(&run.trace, numbers, false));
+            Some(found.map_err(|error| exception(py, "QueryError", &error.to_string()))?)
+        }
+        Part::Window((None, None)) => None,
+        Part::Window(window) => Some(window_of(&run.trace, *window)),
+    };
     let usual = Options::default();
     let options = Options {
         by,
         top: top.unwrap_or(usual.top),
-        range: (window != (None, None)).then(|| window_of(&run.trace, window)),
+        range,
         ..usual
     };
     let made = py.detach(|| {

@@ -264,17 +264,26 @@ impl RunData {
     }
 
     /// A report: as JSON, and as the command line prints it.
-    #[pyo3(signature = (kind, *, by, top, start_ps, end_ps))]
+    #[pyo3(signature = (kind, *, by, top, steps, start_ps, end_ps))]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the keywords of one Python method"
+    )]
     fn report(
         &self,
         py: Python<'_>,
         kind: &str,
         by: Option<String>,
         top: Option<usize>,
+        steps: Option<(i64, i64)>,
         start_ps: Option<i64>,
         end_ps: Option<i64>,
     ) -> PyResult<(String, String)> {
-        ask::report(py, &self.run, kind, by, top, (start_ps, end_ps))
+        let part = match steps {
+            Some((first, last)) => ask::Part::Steps(first..=last),
+            None => ask::Part::Window((start_ps, end_ps)),
+        };
+        ask::report(py, &self.run, kind, by, top, &part)
     }
 
     /// Sums over groups of slices, column by column.

@@ -4,6 +4,7 @@ use stepscope_model::{ArgKeys, ArgValue, NameId};
 use stepscope_store::{EventId, Trace};
 
 use crate::ops::{class, hlo};
+use crate::report::one_line;
 
 /// What all slices of one sum share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -76,7 +77,7 @@ pub(in crate::ops) fn read_tag(trace: &Trace, event: EventId) -> (Tag, bool) {
             ("hlo_category", ArgValue::Str(text)) => tag.category = Some(text.to_owned()),
             ("source", ArgValue::Str(text)) => tag.source = Some(text.to_owned()),
             ("Input Dims" | "Input dims", ArgValue::Json(text) | ArgValue::Str(text)) => {
-                tag.shapes = Some(text.to_owned());
+                tag.shapes = Some(one_line(text).into_owned());
             }
             ("shape_with_layout", ArgValue::Str(text)) => tag.shapes = Some(text.to_owned()),
             _ => {}

@@ -1,0 +1,130 @@
+//! Figures and names as sentences and tables for people show them.
+
+use std::borrow::Cow;
+
+use super::brief;
+
+/// A length of time in a sentence: three significant digits and a unit, `41.2 ms`.
+pub fn duration(ns: f64) -> String {
+    let (value, unit) = match ns.abs() {
+        size if size >= 1e9 => (ns / 1e9, "s"),
+        size if size >= 1e6 => (ns / 1e6, "ms"),
+        size if size >= 1e3 => (ns / 1e3, "µs"),
+        _ => (ns, "ns"),
+    };
+    format!("{} {unit}", significant(value))
+}
+
+/// A size in a sentence, in powers of 1024 as the viewer shows it: `2.90 MiB`.
+pub fn bytes(number: f64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if number.abs() < 999.5 {
+        let digits = usize::from(number.fract() != 0.0);
+        return format!("{number:.digits$} B");
+    }
+    let mut value = number / 1024.0;
+    let mut step = 0;
+    // 1000 KiB reads better as 0.98 MiB.
+    while value.abs() >= 999.5 && step + 1 < UNITS.len() {
+        value /= 1024.0;
+        step += 1;
+    }
+    format!("{} {}", significant(value), UNITS[step])
+}
+
+/// A part of one in a sentence: `23.4 %`.
+pub fn share(of_one: f64) -> String {
+    format!("{:.1} %", of_one * 100.0)
+}
+
+/// A name that fits into a sentence: the first sixty characters of the [`brief`] one.
+pub fn in_sentence(name: &str) -> String {
+    const MOST: usize = 60;
+    let name = &*brief(name);
+    match name.char_indices().nth(MOST) {
+        Some((at, _)) => format!("{}…", &name[..at]),
+        None => name.to_owned(),
+    }
+}
+
+/// A whole number in a sentence: `1,234,567`.
+pub fn grouped(number: impl Into<i128>) -> String {
+    let number = number.into();
+    let digits = number.unsigned_abs().to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3 + 1);
+    if number < 0 {
+        out.push('-');
+    }
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// JSON that some writers spread over many lines, shapes among them, on one: `[[16, 3], []]`. Any other
+/// text as it is.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    if !text.starts_with(['[', '{']) || !text.contains('\n') {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() / 2);
+    let (mut in_string, mut escaped) = (false, false);
+    for letter in text.chars() {
+        if in_string {
+            out.push(letter);
+            in_string = escaped || letter != '"';
+            escaped = !escaped && letter == '\\';
+            continue;
+        }
+        in_string = letter == '"';
+        match letter {
+            ' ' | '\t' | '\r' | '\n' => {}
+            ',' | ':' => out.extend([letter, ' ']),
+            _ => out.push(letter),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Three significant digits, none after a point from 100 on.
+pub fn significant(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_sentences_wear_units() {
+        assert_eq!(duration(41_234_567.0), "41.2 ms");
+        assert_eq!(duration(0.0), "0 ns");
+        assert_eq!(bytes(999.0), "999 B");
+        assert_eq!(bytes(3_039_638.0), "2.90 MiB");
+        assert_eq!(bytes(1_023_900.0), "0.98 MiB");
+        assert_eq!(bytes(401.574), "401.6 B");
+        assert_eq!(duration(1_500.0), "1.50 µs");
+        assert_eq!(share(0.2344), "23.4 %");
+    }
+
+    #[test]
+    fn shapes_stand_on_one_line() {
+        for (text, expected) in [
+            ("[\n  [\n    16,\n    3\n  ],\n  []\n]", "[[16, 3], []]"),
+            ("{\n  \"a \\\" : \": 1\n}", "{\"a \\\" : \": 1}"),
+            ("[[16,3],[]]", "[[16,3],[]]"),
+            ("two\nlines", "two\nlines"),
+            ("[\n\"\\", "[\"\\"),
+        ] {
+            assert_eq!(one_line(text), expected);
+        }
+    }
+}

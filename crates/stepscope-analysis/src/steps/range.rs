@@ -1,0 +1,61 @@
+//! Steps by their numbers, for whoever asks for a part of a run.
+
+use std::fmt;
+use std::ops::{Range, RangeInclusive};
+
+use stepscope_model::Time;
+use stepscope_store::Trace;
+
+use super::find;
+
+/// No step has such a number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoSuchSteps {
+    /// What was asked for.
+    pub wanted: RangeInclusive<i64>,
+    /// The lowest and the highest number that there is; `None` when the run has no steps.
+    pub there: Option<(i64, i64)>,
+}
+
+impl fmt::Display for NoSuchSteps {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.wanted.start(), self.wanted.end()) {
+            (from, last) if from == last => write!(to, "no step {from} in this run")?,
+            (from, last) => write!(to, "none of the steps {from}-{last} in this run")?,
+        }
+        match self.there {
+            Some((low, high)) if low == high => write!(to, ", its only one is {low}"),
+            Some((low, high)) => write!(to, ", it has {low}-{high}"),
+            None => write!(
+                to,
+                ", it has none; 'stepscope report PATH steps' tells how to mark them"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for NoSuchSteps {}
+
+/// From the begin of the first of these steps to the end of the last, over all ranks.
+///
+/// `marked_only` as of [`steps_of`](super::steps_of).
+pub fn range_of(
+    trace: &Trace,
+    wanted: &RangeInclusive<i64>,
+    marked_only: bool,
+) -> Result<Range<Time>, NoSuchSteps> {
+    let markers = find(trace, marked_only).markers;
+    let inside = markers
+        .iter()
+        .filter(|marker| wanted.contains(&marker.number));
+    let range = inside
+        .map(|marker| (marker.start, marker.end))
+        .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    let numbers = || markers.iter().map(|marker| marker.number);
+    range
+        .map(|(start, end)| start..end)
+        .ok_or_else(|| NoSuchSteps {
+            wanted: wanted.clone(),
+            there: numbers().min().zip(numbers().max()),
+        })
+}

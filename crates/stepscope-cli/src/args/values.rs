@@ -1,0 +1,130 @@
+//! Words of the command line that are more than text: how they are read, and what is said of those that
+//! cannot be.
+
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use stepscope_model::Dur;
+use stepscope_remote::OptionValue;
+
+pub(super) fn host(text: &str) -> Result<IpAddr, String> {
+    if text == "localhost" {
+        return Ok(IpAddr::from([127, 0, 0, 1]));
+    }
+    text.parse().map_err(|_no_address| {
+        "not an IP address; 127.0.0.1 is this machine, 0.0.0.0 is every network".to_owned()
+    })
+}
+
+pub(super) fn capture_host(text: &str) -> Result<String, String> {
+    let bare = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    let is_address = bare.unwrap_or(text).parse::<IpAddr>().is_ok();
+    if is_address || !text.is_empty() && text.len() <= 253 && text.chars().all(is_name) {
+        return Ok(text.to_owned());
+    }
+    Err("neither a name nor an address; write it without a port and without grpc://".to_owned())
+}
+
+pub(super) fn interval_ms(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(0) => Err("an interval has at least 1 ms".to_owned()),
+        Ok(ms) => Ok(ms),
+        Err(_) => Err("give whole milliseconds, such as 2000".to_owned()),
+    }
+}
+
+/// `13`, or `13-21`.
+pub(super) fn step_numbers(text: &str) -> Result<RangeInclusive<i64>, String> {
+    let wrong = || "give a step such as 13, or steps such as 13-21".to_owned();
+    let number = |text: &str| text.trim().parse::<i64>().map_err(|_no_number| wrong());
+    // A number may itself be negative.
+    let dash = text
+        .char_indices()
+        .skip(1)
+        .find(|(_, letter)| *letter == '-');
+    let steps = match dash {
+        Some((at, _)) => number(&text[..at])?..=number(&text[at + 1..])?,
+        None => number(text).map(|one| one..=one)?,
+    };
+    if steps.is_empty() {
+        return Err("the first step is behind the last".to_owned());
+    }
+    Ok(steps)
+}
+
+/// A moment of a run, counted from its begin: as [`time`].
+pub(super) fn moment(text: &str) -> Result<Dur, String> {
+    let ps = time_s(text).map(|seconds| (seconds * 1e12).round());
+    #[allow(clippy::cast_possible_truncation, reason = "looked at before")]
+    match ps {
+        Some(ps) if ps < i64::MAX as f64 => Ok(Dur::from_ps(ps as i64)),
+        _ => Err("give a time such as 1.2s, 965ms or 40us".to_owned()),
+    }
+}
+
+/// `10s`, `500ms`, `1.5min`, `2h`; a number alone is seconds.
+pub(super) fn time(text: &str) -> Result<Duration, String> {
+    time_s(text)
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| "give a time such as 10s, 500ms or 2min".to_owned())
+}
+
+fn time_s(text: &str) -> Option<f64> {
+    let digits = text
+        .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit_s = match unit.trim() {
+        "ns" => 1e-9,
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3_600.0,
+        _ => return None,
+    };
+    Some(number.parse::<f64>().ok()? * unit_s)
+}
+
+pub(super) fn option(text: &str) -> Result<(String, OptionValue), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => {
+            Ok((key.trim().to_owned(), OptionValue::typed(value)))
+        }
+        _ => Err("give it as KEY=VALUE".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_one_or_from_to() {
+        assert_eq!(step_numbers("13"), Ok(13..=13));
+        assert_eq!(step_numbers("13-21"), Ok(13..=21));
+        assert_eq!(step_numbers("-3--1"), Ok(-3..=-1));
+        for wrong in ["", "-", "a", "1-", "21-13", "1-2-3", "1.5"] {
+            assert!(step_numbers(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn moments_keep_their_picoseconds() {
+        for (text, ps) in [
+            ("965ms", 965_000_000_000),
+            ("40us", 40_000_000),
+            ("1.2s", 1_200_000_000_000),
+        ] {
+            assert_eq!(moment(text), Ok(Dur::from_ps(ps)));
+        }
+        assert_eq!(time("1.5min"), Ok(Duration::from_secs(90)));
+        for wrong in ["", "-1s", "1 parsec", "1e3", "99999999999h", "1..2s"] {
+            assert!(moment(wrong).is_err(), "{wrong}");
+        }
+    }
+}
