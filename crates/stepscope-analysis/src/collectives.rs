@@ -206,7 +206,7 @@ pub struct Collectives {
     pub collectives: Vec<Collective>,
     /// Who takes part.
     pub participants: Vec<Participant>,
-    /// How the clocks of the files compare, against that of the first.
+    /// How the clocks of the files compare, against that of the first, in the order of the files.
     pub clocks: Vec<Clock>,
     /// Kinds and groups that could not be matched, since the participants have different numbers
     /// of them.
@@ -233,9 +233,8 @@ impl Collectives {
     /// What must be added to the times of a file to be on the clock of the first.
     pub fn shift(&self, file: usize) -> Dur {
         self.clocks
-            .iter()
-            .find(|clock| clock.file == file)
-            .map_or(Dur::ZERO, |clock| clock.applied)
+            .binary_search_by_key(&file, |clock| clock.file)
+            .map_or(Dur::ZERO, |at| self.clocks[at].applied)
     }
 }
 
@@ -257,7 +256,9 @@ pub fn collectives(
         ..Collectives::default()
     };
     let groups = match_up(&mut found);
+    cancel.check()?;
     found.clocks = clock::clocks(&found, &groups);
+    cancel.check()?;
     found.collectives = groups
         .into_iter()
         .map(|parts| put_together(&found, parts))

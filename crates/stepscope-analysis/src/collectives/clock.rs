@@ -41,39 +41,62 @@ impl Clock {
     }
 }
 
-/// Compares each file with collectives with the first one.
+/// What the common collectives say of one file.
+#[derive(Default)]
+struct Shared {
+    /// End on the first file less end on this one, picoseconds.
+    differences: Vec<i64>,
+    bounds: Option<(i64, i64)>,
+}
+
+/// Compares each file with collectives with the first one, in one walk over the collectives: there may be thousands of both.
 pub(super) fn clocks(found: &Collectives, groups: &[Vec<usize>]) -> Vec<Clock> {
     let mut files: Vec<usize> = found.participants.iter().map(|who| who.file).collect();
     files.dedup();
     let Some((first, others)) = files.split_first() else {
         return Vec::new();
     };
-    others
-        .iter()
-        .map(|file| compare(found, groups, *first, *file))
-        .collect()
-}
-
-fn compare(found: &Collectives, groups: &[Vec<usize>], first: usize, file: usize) -> Clock {
-    let mut differences = Vec::new();
-    let mut bounds: Option<(i64, i64)> = None;
+    let mut shared: Vec<Shared> = others.iter().map(|_| Shared::default()).collect();
     for group in groups {
-        let of = |file: usize| {
-            group
-                .iter()
-                .map(|place| &found.parts[*place])
-                .find(|part| part.who.file == file)
-        };
-        let (Some(a), Some(b)) = (of(first), of(file)) else {
+        // In the order of the files; of several devices of a file, the first stands for it.
+        let mut members = group.iter().map(|place| &found.parts[*place]);
+        let Some(a) = members.next().filter(|part| part.who.file == *first) else {
             continue;
         };
         if !a.kind.waits_for_all() {
             continue;
         }
-        differences.push(a.end.since(b.end).ps());
-        let (low, high) = (a.start.since(b.end).ps(), a.end.since(b.start).ps());
-        bounds = Some(bounds.map_or((low, high), |known| (known.0.max(low), known.1.min(high))));
+        let mut before = *first;
+        for b in members {
+            if b.who.file == before {
+                continue;
+            }
+            before = b.who.file;
+            let Ok(at) = others.binary_search(&before) else {
+                continue;
+            };
+            let shared = &mut shared[at];
+            shared.differences.push(a.end.since(b.end).ps());
+            let (low, high) = (a.start.since(b.end).ps(), a.end.since(b.start).ps());
+            shared.bounds = Some(
+                shared
+                    .bounds
+                    .map_or((low, high), |known| (known.0.max(low), known.1.min(high))),
+            );
+        }
     }
+    others
+        .iter()
+        .zip(shared)
+        .map(|(file, shared)| clock(*file, shared))
+        .collect()
+}
+
+fn clock(file: usize, shared: Shared) -> Clock {
+    let Shared {
+        mut differences,
+        bounds,
+    } = shared;
     differences.sort_unstable();
     let median = differences.get(differences.len() / 2).copied().unwrap_or(0);
     // Bounds that contradict each other bound nothing: something was matched wrongly.

@@ -4,6 +4,7 @@ use stepscope_model::{Epoch, EventSink as _, SliceIn, TrackKind, TrackPatch};
 use stepscope_store::{FileSpec, TraceBuilder};
 
 use super::*;
+use crate::report::Cell;
 
 /// One run of two ranks: begins and ends of the all-reduces of each, microseconds.
 fn run(ranks: &[&[(i64, i64)]]) -> Trace {
@@ -137,4 +138,44 @@ fn kinds_are_read_off_names() {
     ] {
         assert_eq!(Kind::of(name), kind, "{name}");
     }
+}
+
+/// A walk for each rank over all the others would take minutes here.
+#[test]
+fn thousands_of_ranks_are_compared_in_one_walk() {
+    const RANKS: i64 = 1500;
+    let times: Vec<Vec<(i64, i64)>> = (0..RANKS)
+        .map(|rank| {
+            let late = if rank == 700 { 9 } else { 0 };
+            vec![(late, 20), (100 + late, 130)]
+        })
+        .collect();
+    let ranks: Vec<&[(i64, i64)]> = times.iter().map(Vec::as_slice).collect();
+    let trace = run(&ranks);
+    let cancel = Cancel::default();
+    let options = crate::reports::Options {
+        by: Some("collective".to_owned()),
+        ..crate::reports::Options::default()
+    };
+    let report = crate::reports::make(&trace, "collectives", &options, &cancel).unwrap();
+    let section = |name: &str| {
+        let found = report.sections.iter().find(|section| section.name == name);
+        &found.unwrap().table
+    };
+    let late = section("participants");
+    assert_eq!(late.rows.len(), 1500);
+    // 9 µs late in each of two, all others waiting for it.
+    let row = |count: i64, late: f64, kept: f64, waited: f64| {
+        [
+            Cell::Int(2),
+            Cell::Int(count),
+            Cell::Number(late),
+            Cell::Number(kept),
+            Cell::Number(waited),
+        ]
+    };
+    assert_eq!(late.rows[700][1..], row(2, 9000.0, 18000.0, 0.0));
+    assert_eq!(late.rows[701][1..], row(0, 0.0, 0.0, 18000.0));
+    assert_eq!(section("clocks").rows.len(), 1499);
+    assert_eq!(report.table.rows.len(), 2);
 }

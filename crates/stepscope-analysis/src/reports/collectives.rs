@@ -21,6 +21,8 @@ use crate::reports::kernels::{nothing, range_of};
 
 const COLLECTIVES: &str = "collectives";
 const OVERLAP: &str = "overlap";
+/// Event ids in a row: of thousands of ranks the first are enough to go there.
+const MOST_EVENTS: usize = 64;
 
 /// What rows of `collectives` can be.
 pub(super) const BY: &[&str] = &["kind", "collective", "part"];
@@ -331,7 +333,11 @@ fn each(trace: &Trace, found: &Collectives, chosen: &[(&Collective, &Part)]) -> 
             one.last.map(|last| who(trace, last)).into(),
             rates.map(|rates| rates.0).into(),
             rates.map(|rates| rates.1).into(),
-            members().map(|part| part.event).collect::<Vec<_>>().into(),
+            members()
+                .map(|part| part.event)
+                .take(MOST_EVENTS)
+                .collect::<Vec<_>>()
+                .into(),
         ]);
     }
     table
@@ -374,6 +380,16 @@ fn parts(trace: &Trace, found: &Collectives, chosen: &[(&Collective, &Part)]) ->
     table
 }
 
+/// What one participant's share in the collectives comes to, picoseconds.
+#[derive(Clone, Copy, Default)]
+struct Lateness {
+    count: u64,
+    last: u64,
+    late: i128,
+    kept: i128,
+    waited: i128,
+}
+
 fn late(trace: &Trace, found: &Collectives, chosen: &[(&Collective, &Part)]) -> Table {
     let mut table = Table::new(vec![
         Column::new("participant", "Participant", Unit::Text),
@@ -383,24 +399,32 @@ fn late(trace: &Trace, found: &Collectives, chosen: &[(&Collective, &Part)]) -> 
         Column::new("kept_waiting_ns", "Kept the first waiting", Unit::Ns),
         Column::new("waited_ns", "Waited for the last", Unit::Ns),
     ]);
-    for participant in &found.participants {
-        let (mut count, mut last, mut late, mut kept, mut waited) = (0_u64, 0_u64, 0, 0, 0);
-        for (one, _) in chosen.iter().filter(|(one, _)| one.parts.len() > 1) {
-            let members = || one.parts.iter().map(|place| &found.parts[*place]);
-            let begin = |part: &Part| part.start.saturating_add(found.shift(part.who.file));
-            let Some(own) = members().find(|part| part.who == *participant) else {
-                continue;
-            };
-            let first = members().map(begin).min().unwrap_or_default();
-            let end = members().map(begin).max().unwrap_or_default();
-            count += 1;
-            late += i128::from(begin(own).since(first).ps());
-            waited += i128::from(end.since(begin(own)).ps());
-            if one.last == Some(*participant) {
-                last += 1;
-                kept += i128::from(end.since(first).ps());
+    // One walk over the collectives: there may be thousands of participants.
+    let mut sums: BTreeMap<Participant, Lateness> = BTreeMap::new();
+    for (one, _) in chosen.iter().filter(|(one, _)| one.parts.len() > 1) {
+        let members = || one.parts.iter().map(|place| &found.parts[*place]);
+        let begin = |part: &Part| part.start.saturating_add(found.shift(part.who.file));
+        let first = members().map(begin).min().unwrap_or_default();
+        let end = members().map(begin).max().unwrap_or_default();
+        for part in members() {
+            let sum = sums.entry(part.who).or_default();
+            sum.count += 1;
+            sum.late += i128::from(begin(part).since(first).ps());
+            sum.waited += i128::from(end.since(begin(part)).ps());
+            if one.last == Some(part.who) {
+                sum.last += 1;
+                sum.kept += i128::from(end.since(first).ps());
             }
         }
+    }
+    for participant in &found.participants {
+        let Lateness {
+            count,
+            last,
+            late,
+            kept,
+            waited,
+        } = sums.get(participant).copied().unwrap_or_default();
         table.push([
             who(trace, *participant).into(),
             count.into(),
