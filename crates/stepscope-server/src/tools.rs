@@ -71,6 +71,15 @@ const TOOLS: &[(&str, &str, &str, &[&str])] = &[
 /// Tools of the list above that are not built yet.
 const COMING: &[&str] = &["hlo-memory", "graph", "roofline", "compare", "sql"];
 
+/// What collectives are called in compiled programs.
+const COLLECTIVES: &[&str] = &[
+    "all-reduce",
+    "all-gather",
+    "reduce-scatter",
+    "all-to-all",
+    "collective-permute",
+];
+
 /// Further names of tools for runs of Neuron devices: id, page, title, aliases.
 const NEURON: &[(&str, &str, &str, &[&str])] = &[
     ("neuron-trace", "timeline", "Trace", &["trace"]),
@@ -97,8 +106,9 @@ const NEURON: &[(&str, &str, &str, &[&str])] = &[
 /// All tools, in the order of the viewer's rail.
 pub(crate) fn tools(view: &RunView) -> Vec<Tool> {
     let has = Contents::of(&view.run.trace);
+    let kinds = &view.run.kinds;
     let tool = |id, page, title, group, aliases| {
-        let (state, reason, hint) = match has.fill(page) {
+        let (state, reason, hint) = match has.fill(page, kinds) {
             Fill::Ready => ("ready", None, None),
             Fill::Partly(reason) => ("partial", Some(reason), None),
             Fill::Not(reason, hint) => ("unavailable", Some(reason), Some(hint)),
@@ -145,6 +155,8 @@ struct Contents {
     memory: bool,
     /// More than one process.
     ranks: bool,
+    /// Collectives, be it among the devices of one process.
+    collectives: bool,
     /// Sums that another profiler took.
     sums: bool,
     /// Slices of a framework or compiler, which are worth an overview.
@@ -162,6 +174,13 @@ impl Contents {
         let memory = trace.find_names(&mut |name| {
             name == "[memory]" || name == "MemoryAllocation" || name == "MemoryDeallocation"
         });
+        let together = trace.find_names(&mut |name| {
+            let base = name.split('.').next().unwrap_or(name);
+            COLLECTIVES.contains(&base)
+                || name.starts_with("nccl")
+                || name.starts_with("gloo:")
+                || name.starts_with("mpi:")
+        });
         Self {
             drawn: tracks
                 .iter()
@@ -176,14 +195,16 @@ impl Contents {
                         && matches!(track.unit.as_deref(), Some("bytes" | "B" | "byte"))
                 }),
             ranks: trace.files().len() > 1,
+            collectives: !together.is_empty(),
             sums: trace.profiles().next().is_some(),
             known_ops: !known.is_empty(),
         }
     }
 
-    fn fill(self, page: &str) -> Fill {
+    fn fill(self, page: &str, kinds: &[String]) -> Fill {
         const NO_TIMES: &str = "not recorded: the run holds no events with times";
-        const TIMES: &str = "record with a tracer that keeps times, for example stepscope.trace";
+        const TIMES: &str = "stepscope.start_trace(\"logs\")  # before the loop, and stepscope.stop_trace() after it";
+        let is = |kind: &str| kinds.iter().any(|known| known == kind);
         match page {
             page if COMING.contains(&page) => Fill::Coming,
             "reports" => Fill::Ready,
@@ -194,15 +215,30 @@ impl Contents {
             }
             "kernels" if !self.queues => Fill::Not(
                 "not recorded: the run holds nothing that ran on a device",
-                "trace the device too: activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], or a program that runs on one",
+                if is("JAX") {
+                    "jax.profiler.start_trace(\"logs\")  # with JAX_PLATFORMS=cuda, rocm or tpu"
+                } else {
+                    "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
+                },
             ),
             "memory" if !self.memory => Fill::Not(
                 "not recorded: the run holds no allocations and no counters of bytes",
-                "torch.profiler.profile(profile_memory=True), or a trace of a device whose allocator is traced",
+                if is("JAX") || is("XLA") {
+                    "stepscope.start_trace(\"logs\")  # XLA records its allocators on GPUs and TPUs by itself, on CPUs it has none"
+                } else {
+                    "torch.profiler.profile(profile_memory=True)"
+                },
             ),
+            "ranks" if !self.ranks && self.collectives => {
+                Fill::Partly("the run is of one process: its devices are compared, not ranks")
+            }
             "ranks" if !self.ranks => Fill::Not(
-                "the run is of one process: there is nothing to compare",
-                "put the traces of all ranks into one folder and open that",
+                "the run is of one process, and its devices did not communicate: there is nothing to compare",
+                if is("JAX") {
+                    "jax.profiler.start_trace(\"logs\")  # in every process, into one shared folder"
+                } else {
+                    "on_trace_ready=torch.profiler.tensorboard_trace_handler(\"logs\")  # in every rank, into one folder"
+                },
             ),
             _ => Fill::Ready,
         }

@@ -210,6 +210,13 @@ fn passes(pieces: &[(Time, Time)], cuts: &[Time]) -> Spans {
 /// What names of slices of modules begin with.
 pub const MODULE: &str = "nn.Module: ";
 
+/// The scope that TensorFlow and JAX write before an operation's name, `model/layer_2/dropout` of
+/// `model/layer_2/dropout/Mul`: the layer where no module was recorded.
+pub fn scope(op: &str) -> Option<&str> {
+    let (scope, _) = op.rsplit_once('/')?;
+    (!scope.is_empty() && !scope.starts_with('/') && !op.contains(' ')).then_some(scope)
+}
+
 /// Whose code asked for memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
@@ -314,6 +321,22 @@ mod tests {
             op: 0,
             freed: freed.map(at),
             tracked: true,
+        }
+    }
+
+    #[test]
+    fn names_say_their_scope() {
+        assert_eq!(
+            scope("model/layer_2/dropout/Mul"),
+            Some("model/layer_2/dropout")
+        );
+        for without in [
+            "aten::empty",
+            "/tmp/file",
+            "Build buffer allocations",
+            "read a/b",
+        ] {
+            assert_eq!(scope(without), None, "{without}");
         }
     }
 

@@ -20,8 +20,8 @@ const KIND: &str = "overview";
 
 /// Operations that are shown.
 const TOP_OPS: usize = 5;
-/// Steps that are shown at most: a page has fewer pixels.
-const MOST_STEPS: usize = 2_000;
+/// Steps that are shown at most, those of all ranks together: a page has fewer pixels.
+const MOST_STEPS: usize = 20_000;
 
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
     let range = options.range.as_ref();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::State as Shared;
 use axum::response::Response;
 use serde::Serialize;
-use stepscope_analysis::memory::owners::{Caller, Category, Owners};
+use stepscope_analysis::memory::owners::{Caller, Category, Owners, scope};
 use stepscope_analysis::memory::{Memory, Record};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_model::Time;
@@ -223,7 +223,13 @@ fn alive_at(
                 .category(file, record)
                 .filter(|_| owners.knows_training())
                 .map(Category::title);
-            (record, category, memory.caller(trace, record))
+            let mut caller = memory.caller(trace, record);
+            if caller.layer.is_empty() {
+                memory.op(record).clone_into(&mut caller.layer);
+                let length = scope(&caller.layer).map_or(0, str::len);
+                caller.layer.truncate(length);
+            }
+            (record, category, caller)
         })
         .collect();
     let by = |by, name: &dyn Fn(&Known<'_>) -> String| {

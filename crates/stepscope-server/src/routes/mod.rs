@@ -30,9 +30,19 @@ use crate::{guard, live, tools, viewer};
 /// Most bytes of a body that is no uploaded file.
 const MAX_BODY_BYTES: usize = 1 << 20;
 
+/// Reports with an address of their own, beside `/runs/{run}/reports/{kind}`.
+const NAMED: [&str; 6] = [
+    "overview",
+    "ops",
+    "kernels",
+    "input",
+    "ranks",
+    "collectives",
+];
+
 /// Everything that the server answers.
 pub(crate) fn router(state: Arc<State>) -> Router {
-    let api = Router::new()
+    let mut api = Router::new()
         .route("/server", get(runs::server))
         .route("/events", get(live::events))
         .route("/capture", post(capturing::start))
@@ -65,6 +75,12 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/runs/{run}/export", get(exporting::export))
         .fallback(fallback)
         .method_not_allowed_fallback(async || Problem::method_not_allowed());
+    for kind in NAMED {
+        api = api.route(
+            &format!("/runs/{{run}}/{kind}"),
+            get(move |state, request| reports::named(kind, state, request)),
+        );
+    }
     Router::new()
         .nest("/api/v1", api)
         .fallback(viewer::page)

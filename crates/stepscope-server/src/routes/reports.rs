@@ -49,7 +49,20 @@ pub(super) async fn kinds() -> Response {
 /// `GET /runs/{run}/reports/{kind}`
 pub(super) async fn report(Shared(state): Shared<Arc<State>>, request: RunRequest) -> Response {
     let kind = request.item.clone().unwrap_or_default();
-    about_run(&state, request, move |view, params, cancel| {
+    answer(&state, request, kind).await
+}
+
+/// `GET /runs/{run}/{kind}`, for the reports that have an address of their own.
+pub(super) async fn named(
+    kind: &'static str,
+    Shared(state): Shared<Arc<State>>,
+    request: RunRequest,
+) -> Response {
+    answer(&state, request, kind.to_owned()).await
+}
+
+async fn answer(state: &Arc<State>, request: RunRequest, kind: String) -> Response {
+    about_run(state, request, move |view, params, cancel| {
         let options = options(view, params)?;
         match view.run.report(&kind, &options, cancel) {
             Ok(report) => Ok(Json(ReportAnswer(report))),

@@ -546,3 +546,27 @@ async fn a_flame_graph_adds_up() {
     let labels = site.ok("/runs/demo.json/flame?by=label").await.columns();
     assert_eq!(labels.header["strings"], json!(["ProfilerStep#1"]));
 }
+
+/// What the design calls `/runs/{r}/overview` is the report of that name.
+#[tokio::test]
+async fn reports_have_addresses_of_their_own() {
+    let site = demo().await;
+    for (name, query) in [
+        ("overview", "steps=marked"),
+        ("ops", "by=shape&t0=10000&t1=90000"),
+        ("kernels", "top=1"),
+        ("input", ""),
+        ("ranks", ""),
+        ("collectives", "by=collective"),
+    ] {
+        let own = site.get(&format!("/runs/demo.json/{name}?{query}")).await;
+        let report = site
+            .get(&format!("/runs/demo.json/reports/{name}?{query}"))
+            .await;
+        assert_eq!(own.status, report.status, "{name}");
+        assert_eq!(own.text(), report.text(), "{name}");
+        assert_eq!(own.header("etag"), report.header("etag"), "{name}");
+    }
+    let wrong = site.get("/runs/demo.json/ops?by=colour").await;
+    assert_eq!(wrong.status, 400);
+}
