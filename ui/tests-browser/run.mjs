@@ -11,6 +11,7 @@ import { readable } from './probes/readable.mjs';
 import { reports } from './probes/reports.mjs';
 import { safety } from './probes/safety.mjs';
 import { speed } from './probes/speed.mjs';
+import { takenAway } from './probes/taken-away.mjs';
 import { tracks } from './probes/tracks.mjs';
 
 const PROBE_MS = 300_000;
@@ -61,7 +62,17 @@ let failed = 0;
 let passed = 0;
 const started = performance.now();
 try {
-  for (const probe of [...pages, ...reports, ...readable, ...capture, ...navigation, ...tracks, ...safety, ...speed]) {
+  for (const probe of [
+    ...pages,
+    ...reports,
+    ...takenAway,
+    ...readable,
+    ...capture,
+    ...navigation,
+    ...tracks,
+    ...safety,
+    ...speed,
+  ]) {
     if (words.length > 0 && !words.some((word) => probe.name.toLowerCase().includes(word))) continue;
     const begin = performance.now();
     try {

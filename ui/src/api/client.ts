@@ -112,6 +112,9 @@ export async function getJson(path: string, options: RequestOptions = {}): Promi
   return { status: response.status, body: await response.json() };
 }
 
+export const getText = async (path: string, options: RequestOptions = {}): Promise<string> =>
+  (await request(path, {}, options)).text();
+
 export async function getColumns(path: string, options: RequestOptions = {}): Promise<Columns> {
   const response = await request(path, {}, options);
   return decodeColumns(await response.arrayBuffer());

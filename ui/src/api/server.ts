@@ -556,8 +556,12 @@ export const saveNotes = async (run: string, notes: readonly Note[]): Promise<re
   notesOf(await sendJson('PUT', path(run, '/notes'), { notes }));
 
 /** Address of a download, for a link. */
-export const exportUrl = (
-  run: string,
-  format: 'perfetto' | 'chrome' | 'csv' | 'parquet' | 'html',
-  range?: { readonly startNs: number; readonly endNs: number },
-): string => below(`/api/v1${path(run, `/export${query({ format, t0: range?.startNs, t1: range?.endNs })}`)}`);
+export type ExportFormat = 'perfetto' | 'chrome' | 'csv' | 'parquet' | 'html';
+
+type ExportRange = { readonly startNs: number; readonly endNs: number };
+
+export const exportPath = (run: string, format: ExportFormat, range?: ExportRange): string =>
+  path(run, `/export${query({ format, t0: range?.startNs, t1: range?.endNs })}`);
+
+export const exportUrl = (run: string, format: ExportFormat, range?: ExportRange): string =>
+  below(`/api/v1${exportPath(run, format, range)}`);

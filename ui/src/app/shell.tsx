@@ -292,7 +292,7 @@ function Page({
         <ToolPage
           tool={place.tool}
           run={opened.run}
-          onTimeline={() => goTo(store, { kind: 'tool', run: opened.id, tool: 'timeline' })}
+          onOpen={(tool) => goTo(store, { kind: 'tool', run: opened.id, tool })}
         />
       );
     }

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { piecesOf, piecesOfReport } from './evidence.ts';
+import { piecesOf, piecesOfReport, piecesWith } from './evidence.ts';
 import type { Cell, Report, ReportColumn, Unit } from './report.ts';
 
 const column = (key: string, unit: Unit): ReportColumn => ({ key, title: key, unit });
@@ -65,6 +65,24 @@ it('takes the peak to the event that made it', () => {
     summary: [scalar('peak_bytes', 'bytes', 101_305_344), scalar('peak_event', 'event', 2291)],
   });
   expect(found('held at most 96.6 MiB', memory)).toEqual([['96.6 MiB', { kind: 'event', id: 2291 }]]);
+});
+
+it('takes numbers of steps and ranks, and what is counted, to what they name', () => {
+  const memory = report({ summary: [scalar('allocations', 'count', 60), scalar('ranks', 'count', 8)] });
+  expect(found('held most in step 6, aten::x; 60 allocations of 8 ranks, 60 frees', memory)).toEqual([
+    ['step 6', { kind: 'step', step: 6 }],
+    ['60', { kind: 'figure', key: 'allocations' }],
+    ['8', { kind: 'figure', key: 'ranks' }],
+    ['60', { kind: 'figure', key: 'allocations' }],
+  ]);
+  expect(found('Rank 7 is late, 8 steps, version 2 of it', memory)).toEqual([['Rank 7', { kind: 'rank', rank: 7 }]]);
+  const derived = report({ summary: [scalar('derived_from', 'text', 'jit_f')] });
+  expect(found('most in step 6', derived)).toEqual([]);
+  const event = { kind: 'event', id: 1 } as const;
+  const linked = piecesWith('1506 of 2040 kernels in 3 queues: 5 µs in step 2', event).filter(
+    (piece) => piece.evidence,
+  );
+  expect(linked.map((piece) => piece.text)).toEqual(['1506', '2040', '5 µs']);
 });
 
 it('loses no letter of the sentence', () => {

@@ -16,6 +16,8 @@ import {
 export type Evidence =
   | { readonly kind: 'event'; readonly id: number }
   | { readonly kind: 'range'; readonly startNs: number; readonly endNs: number; readonly host: string | undefined }
+  | { readonly kind: 'step'; readonly step: number }
+  | { readonly kind: 'rank'; readonly rank: number }
   /** A row of the report's own table. */
   | { readonly kind: 'row'; readonly key: string; readonly name: string }
   /** What a figure of the whole report is explained by: `key` is the figure's. */
@@ -41,13 +43,28 @@ const SCALES: Readonly<Record<string, readonly [Unit, number]>> = {
   TiB: ['bytes', 2 ** 40],
 };
 
-const NUMBERS = /(?<![\w.:#-])(\d[\d,]*(?:\.\d+)?) (ns|µs|us|ms|s|%|B|KiB|MiB|GiB|TiB)(?![\w/])/g;
+/** A number with its unit, `step 6` or `rank 3`, or how many of something: `60 allocations`, `12 of 40 kernels`. */
+const NUMBERS =
+  /(?<![\w.:#-])(?:(\d[\d,]*(?:\.\d+)?) (ns|µs|us|ms|s|%|B|KiB|MiB|GiB|TiB)(?![\w/])|(?:[Ss]tep|([Rr]ank)) (\d+)(?![\w.:]*\w)|(\d[\d,]*)(?= (?:of \d[\d,]* )?([a-z]{3,})))/g;
 
 /** A number as it is written: what it may have been before it was rounded. */
 interface Written {
-  readonly unit: Unit;
+  readonly unit: Unit | 'step' | 'rank';
   readonly least: number;
   readonly most: number;
+  /** What there are so many of. */
+  readonly of?: string | undefined;
+}
+
+/** From here on a number of things is found by its value alone. */
+const TELLING = 20;
+
+function writtenIn(match: RegExpMatchArray): Written | undefined {
+  const [, digits, unit, rank, which, count, of] = match;
+  if (digits !== undefined && unit !== undefined) return written(digits, unit);
+  const value = Number((which ?? count ?? '').replaceAll(',', ''));
+  if (which !== undefined) return { unit: rank === undefined ? 'step' : 'rank', least: value, most: value };
+  return { unit: 'count', least: value, most: value, of };
 }
 
 function written(digits: string, unit: string): Written | undefined {
@@ -141,7 +158,23 @@ const MOMENTS = /^(start|end)_/;
 /** Rows that are looked through for a value. */
 const LOOKED_AT = 2000;
 
+/** `60 allocations`: the figure that counts them. */
+function countOf(report: Report, { least: value, of = '' }: Written): Evidence | undefined {
+  const counts = report.summary.filter((scalar) => scalar.unit === 'count' && scalar.value === value);
+  const stem = of.replace(/s$/, '');
+  const named = counts.find(({ key, title }) => key.includes(stem) || title.toLowerCase().includes(stem));
+  const found = named ?? (counts.length === 1 && value > TELLING ? counts[0] : undefined);
+  return found === undefined ? undefined : { kind: 'figure', key: found.key };
+}
+
 function evidenceOf(report: Report, before: string, number: Written): Evidence | undefined {
+  if (number.unit === 'rank') return { kind: 'rank', rank: number.least };
+  if (number.unit === 'step') {
+    // Derived steps have numbers only within their report.
+    const isDerived = report.summary.some(({ key, value }) => key === 'derived_from' && value !== undefined);
+    return isDerived ? undefined : { kind: 'step', step: number.least };
+  }
+  if (number.unit === 'count') return countOf(report, number);
   const tables = [report.table, ...report.sections];
   for (const { key, unit, value } of report.summary) {
     if (typeof value === 'number' && isOf({ key, title: '', unit }, number) && isWithin(value, number))
@@ -173,7 +206,7 @@ export function piecesOf(
   const pieces: Piece[] = [];
   let from = 0;
   for (const match of text.matchAll(NUMBERS)) {
-    const number = written(match[1] ?? '', match[2] ?? '');
+    const number = writtenIn(match);
     const evidence = number === undefined ? undefined : find(text.slice(0, match.index), number);
     if (evidence === undefined) continue;
     if (match.index > from) pieces.push({ text: text.slice(from, match.index) });
@@ -184,6 +217,15 @@ export function piecesOf(
   return pieces;
 }
 
-/** `otherwise`: what numbers lead to that are nowhere else in the report. */
+/** `otherwise`: what numbers lead to that are nowhere else in the report; what is only counted stays plain. */
 export const piecesOfReport = (text: string, report: Report, otherwise?: Evidence): readonly Piece[] =>
-  piecesOf(text, (before, number) => evidenceOf(report, before, number) ?? otherwise);
+  piecesOf(
+    text,
+    (before, number) => evidenceOf(report, before, number) ?? (number.unit === 'count' ? undefined : otherwise),
+  );
+
+/** A sentence of which every number has the same evidence; small numbers of things stay plain. */
+export const piecesWith = (text: string, evidence: Evidence | undefined): readonly Piece[] =>
+  piecesOf(text, (_, { unit, least }) =>
+    unit === 'step' || unit === 'rank' || (unit === 'count' && least <= TELLING) ? undefined : evidence,
+  );

@@ -1,5 +1,5 @@
 // memory.ts: memory over time, by allocator.
-import type { ReportRow, ReportTable } from './report.ts';
+import { numberAt, type ReportRow, type ReportTable } from './report.ts';
 
 export interface MemoryCurve {
   readonly id: number;
@@ -104,3 +104,19 @@ export const GROUP_TITLES: Readonly<Record<string, string>> = {
 /** The chosen grouping, else the first that there is. Pure. */
 export const groupOf = (alive: AliveAt, by: string | undefined): AliveGroups | undefined =>
   alive.groups.find((group) => group.by === by) ?? alive.groups[0];
+
+/** A name that is a path by its last parts: names of one model begin alike. Pure. */
+export function tailOf(name: string, most = 34): string {
+  if (name.length <= most || !name.includes('/')) return name;
+  const parts = name.split('/');
+  let tail = parts[parts.length - 1] ?? name;
+  for (let at = parts.length - 2; at >= 0 && tail.length + (parts[at]?.length ?? 0) + 3 <= most; at -= 1)
+    tail = `${parts[at]}/${tail}`;
+  return `…/${tail}`;
+}
+
+/** The operators by how much they allocated: what costs most to take and give back comes first. Pure. */
+export const byChurn = (table: ReportTable): ReportTable => ({
+  ...table,
+  rows: [...table.rows].sort((a, b) => (numberAt(b, 'allocated_bytes') ?? 0) - (numberAt(a, 'allocated_bytes') ?? 0)),
+});

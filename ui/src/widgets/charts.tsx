@@ -66,6 +66,8 @@ export interface Segment {
   readonly label: string;
   readonly value: number;
   readonly text: string;
+  /** The text as it is shown below the bar, when it leads somewhere. */
+  readonly shown?: ComponentChildren;
   readonly colour: string;
 }
 
@@ -101,7 +103,7 @@ export function WholeBar({
           <li key={segment.label}>
             <i style={{ background: segment.colour }} />
             <span>{segment.label}</span>
-            <span class="ss-tabular">{segment.text}</span>
+            <span class="ss-tabular">{segment.shown ?? segment.text}</span>
           </li>
         ))}
       </ul>

@@ -36,6 +36,8 @@ export function HeatMap(props: {
   const cellPx = Math.max(3, Math.min(96, (widthPx - LABEL_PX - MEDIAN_PX) / Math.max(1, columns)));
   const longest = Math.max(...props.columns.map((column) => column.label.length));
   const every = Math.max(1, Math.ceil(Math.max(40, longest * 7 + 8) / cellPx));
+  // Labels wider than their cell begin with it, so that the first does not run into the rows' names.
+  const [anchor, anchorAt] = cellPx < 56 ? (['start', 0] as const) : (['middle', 0.5] as const);
   const heightPx = HEAD_PX + (rows + 1) * CELL_PX + 8;
   const choose = (row: number, column: number, extend: boolean) => props.onChoose(row, column, extend);
   const onKeyDown = (event: KeyboardEvent) => {
@@ -73,7 +75,7 @@ export function HeatMap(props: {
           <g class="ss-axis" aria-hidden="true">
             {props.columns.map((column, at) =>
               at % every === 0 ? (
-                <text key={column.key} x={LABEL_PX + (at + 0.5) * cellPx} y={13} text-anchor="middle">
+                <text key={column.key} x={LABEL_PX + (at + anchorAt) * cellPx} y={13} text-anchor={anchor}>
                   {column.label}
                 </text>
               ) : undefined,
@@ -98,9 +100,9 @@ export function HeatMap(props: {
               at % Math.max(every, Math.ceil(56 / cellPx)) === 0 ? (
                 <text
                   key={column.key}
-                  x={LABEL_PX + (at + 0.5) * cellPx}
+                  x={LABEL_PX + (at + anchorAt) * cellPx}
                   y={HEAD_PX + rows * CELL_PX + 20}
-                  text-anchor="middle"
+                  text-anchor={anchor}
                 >
                   {medianOf(cells.map((line) => line[at]).filter((cell) => cell !== undefined))}
                 </text>

@@ -517,7 +517,7 @@ export const reports = [
       const list = page.getByRole('navigation', { name: 'Reports' }).getByRole('button');
       await list.first().waitFor();
       const known = await page.evaluate(async () => (await (await fetch('/api/v1/reports')).json()).kinds);
-      assert.equal(await list.count(), known.length);
+      assert.equal(await list.count(), known.length + 2, 'the reports, the summary and all in one page');
       for (const kind of known) {
         await page.locator(`[data-report="${kind.name}"]`).click();
         await page.locator(`[data-testid="report"][data-kind="${kind.name}"]`).waitFor({ timeout: 20_000 });

@@ -4,7 +4,7 @@ import { useEffect, useMemo } from 'preact/hooks';
 import { fetchAlive } from '../../api/memory.ts';
 import { createResource } from '../../api/resource.ts';
 import { formatBytes, formatDuration, formatShare, plural } from '../../base/format.ts';
-import { type AliveAt, aliveTable, GROUP_TITLES, groupOf, type MemoryCurve } from '../../model/memory.ts';
+import { type AliveAt, aliveTable, GROUP_TITLES, groupOf, type MemoryCurve, tailOf } from '../../model/memory.ts';
 import { BarList } from '../../widgets/charts.tsx';
 import { ReportTable } from '../../widgets/report-table.tsx';
 import { Loading, ProblemState } from '../../widgets/states.tsx';
@@ -120,7 +120,8 @@ function Groups({ page, alive }: { readonly page: PageProps; readonly alive: Ali
         rows={[
           ...rows.map((item) => ({
             key: item.name,
-            label: item.name === '' ? 'not known' : item.name,
+            label: item.name === '' ? 'not known' : tailOf(item.name),
+            title: item.name,
             value: item.bytes,
             text: text(item.bytes, item.count),
           })),

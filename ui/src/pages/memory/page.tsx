@@ -6,7 +6,7 @@ import { fetchMemory } from '../../api/memory.ts';
 import { createResource } from '../../api/resource.ts';
 import { formatBytes, formatDuration } from '../../base/format.ts';
 import type { Theme } from '../../base/theme.ts';
-import { curveTable, type MemoryCurve, type MemoryCurves } from '../../model/memory.ts';
+import { byChurn, curveTable, type MemoryCurve, type MemoryCurves } from '../../model/memory.ts';
 import type { Report, ReportTable } from '../../model/report.ts';
 import { Figure } from '../../widgets/figure.tsx';
 import { type Line, LineChart } from '../../widgets/line-chart.tsx';
@@ -45,7 +45,9 @@ export function memoryTabs(report: Report): readonly TabTable[] {
     { id: 'alive', title: 'Alive at cursor', table: none, at: 0 },
     ...sections,
     { id: 'fragmentation', title: 'Fragmentation', table: none, at: 4 },
-    ...(report.table.columns.length === 0 ? [] : [{ id: 'churn', title: 'Churn', table: report.table, at: 3 }]),
+    ...(report.table.columns.length === 0
+      ? []
+      : [{ id: 'churn', title: 'Churn', table: byChurn(report.table), at: 3 }]),
   ].sort((a, b) => a.at - b.at);
 }
 

@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
 import { stepColumns } from '../shared/steps.tsx';
 import { cardsOf, markersOf } from './page.tsx';
+import { factsOf } from './parts.tsx';
 
 const column = (key: string) => ({ key, title: key, unit: 'ns' as const });
 
@@ -54,5 +55,17 @@ it('puts what explains a figure below it, and makes no card of what is not there
   expect(cards.map((card) => [card.scalar.key, card.beside])).toEqual([
     ['step_p50_ns', 'p90 17.0 ms · mean 16.5 ms'],
     ['peak_memory_bytes', 'of 2.00 GiB'],
+  ]);
+});
+
+it('says once what is the same on every host, and who differs', () => {
+  const rows = ['a', 'b', 'c', 'd', 'e', 'f'].flatMap((host) => [
+    { host, key: 'torch', value: '2.9' },
+    { host, key: 'rank', value: host === 'f' ? '1' : '0' },
+  ]);
+  expect(factsOf(rows)).toEqual([
+    ['torch', '2.9'],
+    ['a, b, c, d and 1 more · rank', '0'],
+    ['f · rank', '1'],
   ]);
 });

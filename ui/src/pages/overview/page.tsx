@@ -11,6 +11,8 @@ import { MfuCard } from './mfu.tsx';
 import { Environment, Findings, TimeParts, TopOps } from './parts.tsx';
 
 const MOST_CARDS = 6;
+/** Steps of all ranks that are drawn; more are counted. */
+const TOP = 20_000;
 
 interface CardOf {
   readonly scalar: ReportScalar;
@@ -84,7 +86,7 @@ export default function OverviewPage(page: PageProps): JSX.Element {
   const scope = useScope(page);
   const asked = useReport(
     run,
-    scope.ready ? { kind: 'overview', range: scope.range, markedOnly: scope.markedOnly } : undefined,
+    scope.ready ? { kind: 'overview', top: TOP, range: scope.range, markedOnly: scope.markedOnly } : undefined,
   );
   const { report } = asked;
   // Counting reads the arguments of every operation: the page does not wait for it.
@@ -129,7 +131,7 @@ export default function OverviewPage(page: PageProps): JSX.Element {
                     <Notes page={page} report={found} notes={markers.rest} />
                   </div>
                   <div>
-                    <TimeParts section={sectionOf(found, 'time')} />
+                    <TimeParts {...page} section={sectionOf(found, 'time')} />
                     <TopOps {...page} section={sectionOf(found, 'ops')} />
                   </div>
                 </div>

@@ -1,6 +1,6 @@
 // parts.tsx: findings, where the time goes, the costliest operations, and what the run ran on.
 import type { JSX } from 'preact';
-import { formatBytes, formatDuration, formatShare } from '../../base/format.ts';
+import { formatBytes, formatCount, formatDuration, formatShare } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
 import type { Evidence } from '../../model/evidence.ts';
 import { partColour, partOf } from '../../model/parts.ts';
@@ -17,11 +17,25 @@ import {
 } from '../../model/report.ts';
 import type { RunDetail } from '../../model/run.ts';
 import { toolOf } from '../../model/tools.ts';
+import type { View } from '../../state/address.ts';
 import { goTo } from '../../state/store.ts';
 import { BarList, WholeBar } from '../../widgets/charts.tsx';
 import { eventLinkOf, PageLink } from '../shared/links.tsx';
 import type { PageProps } from '../shared/report.tsx';
 import { ToldBy } from '../shared/told.tsx';
+
+const isFilled = (run: RunDetail, id: string): boolean =>
+  run.tools.find((tool) => tool.id === id)?.state !== 'unavailable';
+
+/** The page that tells more of a part of the time. */
+const PAGES: Readonly<Record<string, readonly [string, Partial<View>]>> = {
+  compute: ['ops', {}],
+  exposed_communication: ['ranks', {}],
+  exposed_copy: ['kernels', { tab: 'copies' }],
+  input: ['input', {}],
+  host: ['ops', {}],
+  idle: ['reports', { by: 'idle' }],
+};
 
 function Finding({ row, page }: { readonly row: ReportRow; readonly page: PageProps }): JSX.Element {
   const { store, run } = page;
@@ -56,7 +70,7 @@ function Finding({ row, page }: { readonly row: ReportRow; readonly page: PagePr
         {events.map((id, at) => (
           <span key={id}>{link(id, at === 0 ? 'Show in the timeline' : `another (${at + 1})`)}</span>
         ))}
-        {tool === undefined || !tool.built || tool.id === 'timeline' ? undefined : (
+        {tool === undefined || !tool.built || tool.id === 'timeline' || !isFilled(run, tool.id) ? undefined : (
           <PageLink {...page} tool={tool.id}>
             {tool.title}
           </PageLink>
@@ -86,7 +100,10 @@ export function Findings({ table, ...page }: PageProps & { readonly table: Repor
 }
 
 /** Rows with a word and a length of time, as one bar. */
-export function TimeParts({ section }: { readonly section: ReportSection | undefined }): JSX.Element | undefined {
+export function TimeParts({
+  section,
+  ...page
+}: PageProps & { readonly section: ReportSection | undefined }): JSX.Element | undefined {
   if (section === undefined || section.rows.length === 0) return undefined;
   const name = nameColumn(section);
   const time =
@@ -108,10 +125,25 @@ export function TimeParts({ section }: { readonly section: ReportSection | undef
           const word = textAt(row, name.key) ?? '';
           const value = numberAt(row, time.key) ?? 0;
           const part = partOf(word.toLowerCase().replaceAll(' ', '_'));
+          const text = `${formatDuration(value)} · ${formatShare(whole === 0 ? 0 : value / whole)}`;
+          const [tool, view] = PAGES[part?.id ?? ''] ?? ['timeline', {}];
+          const isThere = isFilled(page.run, tool) && (part?.id !== 'idle' || isFilled(page.run, 'kernels'));
           return {
             label: part?.label ?? word,
             value,
-            text: `${formatDuration(value)} · ${formatShare(whole === 0 ? 0 : value / whole)}`,
+            text,
+            shown: (
+              <span class="ss-told">
+                <PageLink
+                  {...page}
+                  tool={isThere ? tool : 'timeline'}
+                  view={isThere ? view : {}}
+                  title="Show what is behind this figure"
+                >
+                  {text}
+                </PageLink>
+              </span>
+            ),
             colour: partColour(part),
           };
         })}
@@ -166,6 +198,31 @@ export function TopOps({
   );
 }
 
+/** Files that are named; of thousands of ranks the first are enough. */
+const MOST_SOURCES = 16;
+/** Hosts that are named where they differ. */
+const MOST_NAMED = 4;
+
+/** What is the same on all hosts stands there once; else each value with its hosts. Pure. */
+export function factsOf(rows: readonly ReportRow[]): readonly (readonly [string, string])[] {
+  const all = new Set(rows.map((row) => textAt(row, 'host')));
+  const byKey = new Map<string, Map<string, string[]>>();
+  for (const row of rows) {
+    const values = byKey.get(textAt(row, 'key') ?? '') ?? new Map<string, string[]>();
+    const text = cellText(row['value'], 'text');
+    values.set(text, [...(values.get(text) ?? []), textAt(row, 'host') ?? '']);
+    byKey.set(textAt(row, 'key') ?? '', values);
+  }
+  return [...byKey].flatMap(([key, values]) =>
+    [...values].map(([text, hosts]) => {
+      if (hosts.length >= all.size) return [key, text] as const;
+      const named = hosts.slice(0, MOST_NAMED).join(', ');
+      const more = hosts.length > MOST_NAMED ? ` and ${formatCount(hosts.length - MOST_NAMED)} more` : '';
+      return [`${named}${more} · ${key}`, text] as const;
+    }),
+  );
+}
+
 export function Environment({
   section,
   run,
@@ -173,11 +230,7 @@ export function Environment({
   readonly section: ReportSection | undefined;
   readonly run: RunDetail;
 }): JSX.Element {
-  const hosts = new Set(section?.rows.map((row) => textAt(row, 'host')));
-  const facts = (section?.rows ?? []).map((row) => {
-    const host = hosts.size > 1 ? `${textAt(row, 'host') ?? ''} · ` : '';
-    return [`${host}${textAt(row, 'key') ?? ''}`, cellText(row['value'], 'text')] as const;
-  });
+  const facts = factsOf(section?.rows ?? []);
   return (
     <details class="ss-panel ss-environment">
       <summary>
@@ -190,7 +243,7 @@ export function Environment({
             <dd>{text}</dd>
           </div>
         ))}
-        {run.sources.map((source) => (
+        {run.sources.slice(0, MOST_SOURCES).map((source) => (
           <div key={source.path}>
             <dt>{source.path}</dt>
             <dd>
@@ -198,6 +251,12 @@ export function Environment({
             </dd>
           </div>
         ))}
+        {run.sources.length > MOST_SOURCES ? (
+          <div>
+            <dt>more files</dt>
+            <dd>{formatCount(run.sources.length - MOST_SOURCES)}</dd>
+          </div>
+        ) : undefined}
       </dl>
     </details>
   );

@@ -68,14 +68,23 @@ export default function RanksPage(page: PageProps): JSX.Element {
     scope.ready ? { kind: 'collectives', by: 'collective', top: COLLECTIVES, range } : undefined,
   );
   const kinds = useReport(run, scope.ready ? { kind: 'collectives', top: COLLECTIVES, range } : undefined);
+  // Devices of one process communicate, too; then there is no rank to compare, but who of them was late.
+  const isAlone =
+    measured.report?.missing !== undefined && one.report !== undefined && one.report.missing === undefined;
+  const told = isAlone ? one.report : measured.report;
+  const collectives =
+    one.report === undefined ? undefined : (
+      <Collectives page={page} one={one.report} kinds={kinds.report} ranks={measured.report} />
+    );
   return (
     <>
       <PageHead
         title="Ranks"
-        summary={summaryOf(page, measured.report, 'Which rank is late, and what does it cost?')}
+        summary={summaryOf(page, told, 'Which rank is late, and what does it cost?')}
         side={<RangeChip store={store} scope={scope} />}
       />
       <div class="ss-page">
+        {isAlone ? collectives : undefined}
         <WithReport asked={measured} what="Comparing ranks">
           {(report) => (
             <>
@@ -84,9 +93,7 @@ export default function RanksPage(page: PageProps): JSX.Element {
             </>
           )}
         </WithReport>
-        {one.report === undefined ? undefined : (
-          <Collectives page={page} one={one.report} kinds={kinds.report} ranks={measured.report} />
-        )}
+        {isAlone ? undefined : collectives}
       </div>
     </>
   );
@@ -164,12 +171,11 @@ function RankMap({ page, report }: { readonly page: PageProps; readonly report: 
     ...(table.leftOut > 0
       ? [`Not shown: ${plural(table.leftOut, 'more value')}; choose a range in the timeline.`]
       : []),
-    ...(perColumn > 1
-      ? [`Each column is ${formatCount(perColumn)} steps, shown by the one that is out of line; a click opens them.`]
-      : []),
+    ...(perColumn > 1 ? [`Each column is ${formatCount(perColumn)} steps, shown by the one that is out of line.`] : []),
     rows.some((row) => row.ranks.length > 1)
       ? 'Each row is some neighbours, shown by what is out of line; a click opens them.'
-      : `A click opens that step of that rank${grid.ranks.length > 1 ? ', Shift and two clicks compare two ranks' : ''}; outlined cells are unlike the other ranks.`,
+      : `A click opens ${perColumn > 1 ? 'those steps' : 'that step'} of that rank in the timeline${grid.ranks.length > 1 ? ', Shift and two clicks compare two ranks' : ''}.`,
+    'Outlined: unlike the other ranks.',
   ].join(' ');
   const map = (
     <Figure
@@ -280,17 +286,20 @@ function Collectives({
     <section class="ss-panel ss-collectives" aria-label="Collectives" data-testid="collectives">
       <div class="ss-panel-head">
         <h2>Collectives</h2>
-        <span class="ss-quiet">
-          <Told page={page} report={one} text={one.sentence} />
-        </span>
+        {ranks?.missing === undefined ? (
+          <span class="ss-quiet">
+            <Told page={page} report={one} text={one.sentence} />
+          </span>
+        ) : undefined}
       </div>
+      <Notes page={page} report={one} />
       <TabbedTables
         page={page}
         label="Collectives"
         tabs={tabs}
+        keepsRow
         table={(tab) => (tab.id === 'rows' ? { testId: 'collectives-table' } : {})}
       />
-      <Notes page={page} report={one} />
     </section>
   );
 }

@@ -4,48 +4,113 @@
 const ASK_MS = 100;
 const PATIENCE_MS = 30_000;
 
+/** The other tab, as far as it is needed here. */
+export interface OtherTab {
+  postMessage(message: unknown, origin: string, transfer?: Transferable[]): void;
+  readonly closed?: boolean;
+}
+
 /** The parts of a window that are needed here. */
 export interface Opener {
-  open(url: string): { postMessage(message: unknown, origin: string, transfer?: Transferable[]): void } | null;
+  open(url: string): OtherTab | null;
   addEventListener(type: 'message', listener: (event: MessageEvent) => void): void;
   removeEventListener(type: 'message', listener: (event: MessageEvent) => void): void;
 }
 
-/** Fails with a sentence when the tab may not be opened, or does not answer. */
-export async function handOver(
+export interface HandedOver {
+  readonly site: string;
+  readonly title: string;
+  readonly fileName: string;
+  read(signal: AbortSignal): Promise<ArrayBuffer>;
+  readonly signal?: AbortSignal;
+  readonly patienceMs?: number;
+}
+
+/** Waits until the tab answers; whoever waits hears first of a failed read, of a closed tab, and of a cancel. */
+function answerOf(
   opener: Opener,
-  site: string,
-  read: () => Promise<ArrayBuffer>,
-  title: string,
-  patienceMs = PATIENCE_MS,
+  tab: OtherTab,
+  reading: Promise<unknown>,
+  { site, signal, patienceMs = PATIENCE_MS }: HandedOver,
 ): Promise<void> {
-  const tab = opener.open(site);
-  if (tab === null) throw new Error('The browser did not allow another tab. Download the file and open it there.');
-  const reading = read();
-  // Whoever waits for the answer hears of a failed read first.
-  const answered = new Promise<void>((resolve, reject) => {
+  return new Promise<void>((resolve, reject) => {
     const stop = () => {
       clearInterval(asking);
       clearTimeout(late);
       opener.removeEventListener('message', onMessage);
+      signal?.removeEventListener('abort', onAbort);
+    };
+    const fail = (why: string) => {
+      stop();
+      reject(new Error(why));
     };
     const onMessage = (event: MessageEvent) => {
-      if (event.origin !== site || event.data !== 'PONG') return;
+      // Only this tab, while it shows that site: anybody can send messages.
+      if (event.origin !== site || event.data !== 'PONG' || event.source !== tab) return;
       stop();
       resolve();
     };
-    const asking = setInterval(() => tab.postMessage('PING', site), ASK_MS);
-    const late = setTimeout(() => {
-      stop();
-      reject(new Error('The page did not answer. Download the file and open it there.'));
-    }, patienceMs);
+    const onAbort = () => fail('Cancelled: nothing was handed over.');
+    const asking = setInterval(() => {
+      if (tab.closed === true) fail('The other tab was closed before it could take the trace.');
+      else tab.postMessage('PING', site);
+    }, ASK_MS);
+    const late = setTimeout(
+      () => fail('The page did not answer: is there an internet connection? Download the file and open it there.'),
+      patienceMs,
+    );
     opener.addEventListener('message', onMessage);
+    signal?.addEventListener('abort', onAbort);
     reading.catch((error: unknown) => {
       stop();
       reject(error);
     });
   });
-  await answered;
-  const buffer = await reading;
-  tab.postMessage({ perfetto: { buffer, title } }, site, [buffer]);
+}
+
+/** Fails with a sentence when the tab may not be opened, does not answer, or the trace cannot be read. */
+export async function handOver(opener: Opener, what: HandedOver): Promise<void> {
+  const tab = opener.open(what.site);
+  if (tab === null) throw new Error('The browser did not allow another tab. Download the file and open it there.');
+  const stopped = new AbortController();
+  what.signal?.addEventListener('abort', () => stopped.abort());
+  const reading = what.read(stopped.signal);
+  try {
+    await answerOf(opener, tab, reading, what);
+    const buffer = await reading;
+    if (what.signal?.aborted) throw new Error('Cancelled: nothing was handed over.');
+    const { title, fileName } = what;
+    // Not shareable: the page offers no upload.
+    const perfetto = { buffer, title, fileName, shareable: false, downloadable: true };
+    tab.postMessage({ perfetto }, what.site, [buffer]);
+  } catch (error) {
+    stopped.abort();
+    throw error;
+  }
+}
+
+/** The whole answer, with word of how far it is; an answer that is no file, or breaks off, fails. */
+export async function readAll(
+  response: Response,
+  onBytes: (bytes: number) => void,
+  limitBytes = 2 ** 31 - 1,
+): Promise<ArrayBuffer> {
+  if (!response.ok || response.body === null) {
+    throw new Error(`The server could not write the trace (${response.status}).`);
+  }
+  const chunks: Uint8Array<ArrayBuffer>[] = [];
+  let length = 0;
+  const reader = response.body.getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    chunks.push(value);
+    length += value.byteLength;
+    if (length > limitBytes) {
+      await reader.cancel();
+      throw new Error('The trace is too large to be handed from tab to tab. Download the file, or choose a range.');
+    }
+    onBytes(length);
+  }
+  return new Blob(chunks).arrayBuffer();
 }

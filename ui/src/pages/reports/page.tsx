@@ -3,10 +3,7 @@ import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { fetchKinds } from '../../api/reports.ts';
 import { exportUrl } from '../../api/server.ts';
-import { formatCount } from '../../base/format.ts';
-import { cellText, isNumeric } from '../../model/cell.ts';
-import { type ReportTable as Data, filledColumns, type Report, type ReportKind } from '../../model/report.ts';
-import type { RunDetail } from '../../model/run.ts';
+import type { ReportKind } from '../../model/report.ts';
 import { download } from '../../widgets/download.ts';
 import { CopyButton } from '../../widgets/states.tsx';
 import { eventLinkOf } from '../shared/links.tsx';
@@ -14,61 +11,12 @@ import { PageHead } from '../shared/page-head.tsx';
 import { type PageProps, RangeChip, type Scope, useReport, useScope, WithReport } from '../shared/report.tsx';
 import { TabbedTables, tabsOf } from '../shared/tables.tsx';
 import { Notes, Told } from '../shared/told.tsx';
+import { type Entry, entriesOf, firstOf, GROUPS } from './entries.ts';
+import { markdownOf } from './markdown.ts';
 import { PerfettoPanel } from './perfetto.tsx';
+import { Summary, WholePage } from './whole.tsx';
 
 const TOP = 5000;
-/** Rows of a table in a text. */
-const TEXT_ROWS = 40;
-
-/** A table as markdown; cells keep their units. */
-export function markdownTable(table: Data, most = TEXT_ROWS): string {
-  const columns = filledColumns(table).filter((column) => column.unit !== 'event');
-  if (columns.length === 0) return '';
-  const cell = (text: string) => text.replaceAll('|', '\\|').replaceAll(/\s+/g, ' ');
-  const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
-  return [
-    line(columns.map((column) => cell(column.title))),
-    line(columns.map((column) => (isNumeric(column.unit) ? '---:' : '---'))),
-    ...table.rows
-      .slice(0, most)
-      .map((row) => line(columns.map((column) => cell(cellText(row[column.key], column.unit))))),
-    ...(table.rows.length > most ? [`\n${formatCount(table.rows.length - most)} more rows`] : []),
-  ].join('\n');
-}
-
-/** The whole report as markdown. */
-export function markdownOf(report: Report, title: string): string {
-  const parts = [`# ${title}`, report.sentence];
-  const figures = report.summary.filter((scalar) => scalar.value !== undefined);
-  if (figures.length > 0) {
-    parts.push(figures.map((scalar) => `- ${scalar.title}: ${cellText(scalar.value, scalar.unit)}`).join('\n'));
-  }
-  if (report.missing !== undefined) parts.push(report.missing.fix);
-  if (report.table.rows.length > 0) parts.push(markdownTable(report.table));
-  for (const section of report.sections) {
-    if (section.rows.length > 0) parts.push(`## ${section.title}`, markdownTable(section));
-  }
-  if (report.notes.length > 0) parts.push(report.notes.map((note) => `> ${note}`).join('\n'));
-  return `${parts.filter((part) => part !== '').join('\n\n')}\n`;
-}
-
-/** The tool that shows what a report is about: where the run cannot fill it, the report says why. */
-const TOOL_OF: Readonly<Record<string, string>> = {
-  kernels: 'kernels',
-  idle: 'kernels',
-  memory: 'memory',
-  ranks: 'ranks',
-};
-
-/** Whether it is known, before anything is added up, that a report can only say what was not recorded. Pure. */
-export function isUnfillable(run: Pick<RunDetail, 'tools' | 'kinds'>, kind: string): boolean {
-  if (kind === 'torch-table') return run.kinds.length > 0 && !run.kinds.includes('PyTorch');
-  const timeless = run.tools.find((tool) => tool.id === 'timeline')?.state === 'unavailable';
-  if (timeless) return !(kind === 'lightning' ? run.kinds.includes('Lightning') : kind === 'cprofile');
-  const tool = TOOL_OF[kind];
-  return tool !== undefined && run.tools.find((item) => item.id === tool)?.state === 'unavailable';
-}
-
 export default function ReportsPage(page: PageProps): JSX.Element {
   const { store } = page;
   const scope = useScope(page);
@@ -78,8 +26,9 @@ export default function ReportsPage(page: PageProps): JSX.Element {
   }, []);
   // `by` of this page is which report; a report's own rows are its default.
   const { run } = page;
-  const first = kinds.find((item) => !isUnfillable(run, item.name)) ?? kinds[0];
-  const kind = kinds.find((item) => item.name === store.view.by.value) ?? first;
+  const entries = entriesOf(run, kinds);
+  const first = firstOf(entries);
+  const chosen = entries.find((item) => item.id === store.view.by.value) ?? first;
   return (
     <>
       <PageHead
@@ -89,30 +38,35 @@ export default function ReportsPage(page: PageProps): JSX.Element {
       />
       <div class="ss-page ss-reports">
         <nav class="ss-report-list" aria-label="Reports">
-          <ul>
-            {kinds.map((item) => (
-              <li key={item.name}>
-                <button
-                  type="button"
-                  aria-pressed={item.name === kind?.name}
-                  data-report={item.name}
-                  class={isUnfillable(run, item.name) ? 'ss-tool-muted' : ''}
-                  title={isUnfillable(run, item.name) ? `${item.question} Not recorded in this run.` : item.question}
-                  onClick={() => {
-                    store.view.by.value = item.name === first?.name ? undefined : item.name;
-                    store.view.tab.value = undefined;
-                    store.view.sort.value = undefined;
-                    store.view.filter.value = '';
-                  }}
-                >
-                  {item.title}
-                </button>
-              </li>
-            ))}
-          </ul>
+          {kinds.length === 0
+            ? undefined
+            : GROUPS.map((group) => (
+                <section key={group.id} aria-label={group.title}>
+                  <h2>{group.title}</h2>
+                  <ul>
+                    {entries
+                      .filter((entry) => entry.group === group.id)
+                      .map((entry) => (
+                        <Choice
+                          key={entry.id}
+                          page={page}
+                          entry={entry}
+                          isFirst={entry === first}
+                          isChosen={entry === chosen}
+                        />
+                      ))}
+                  </ul>
+                </section>
+              ))}
         </nav>
         <div class="ss-report-body">
-          {kind === undefined ? undefined : <OneReport page={page} kind={kind} scope={scope} />}
+          {kinds.length === 0 || chosen === undefined ? undefined : chosen.kind !== undefined ? (
+            <OneReport page={page} kind={chosen.kind} title={chosen.title} scope={scope} />
+          ) : chosen.id === 'html' ? (
+            <WholePage page={page} scope={scope} />
+          ) : (
+            <Summary page={page} scope={scope} />
+          )}
           <Exports page={page} scope={scope} />
         </div>
       </div>
@@ -120,13 +74,47 @@ export default function ReportsPage(page: PageProps): JSX.Element {
   );
 }
 
+function Choice({
+  page: { store },
+  entry,
+  isFirst,
+  isChosen,
+}: {
+  readonly page: PageProps;
+  readonly entry: Entry;
+  readonly isFirst: boolean;
+  readonly isChosen: boolean;
+}): JSX.Element {
+  return (
+    <li>
+      <button
+        type="button"
+        aria-pressed={isChosen}
+        data-report={entry.id}
+        class={entry.isEmpty ? 'ss-tool-muted' : ''}
+        title={entry.isEmpty ? `${entry.question} Not recorded in this run.` : entry.question}
+        onClick={() => {
+          store.view.by.value = isFirst ? undefined : entry.id;
+          store.view.tab.value = undefined;
+          store.view.sort.value = undefined;
+          store.view.filter.value = '';
+        }}
+      >
+        {entry.title}
+      </button>
+    </li>
+  );
+}
+
 function OneReport({
   page,
   kind,
+  title,
   scope,
 }: {
   readonly page: PageProps;
   readonly kind: ReportKind;
+  readonly title: string;
   readonly scope: Scope;
 }): JSX.Element {
   const { run, store } = page;
@@ -136,15 +124,15 @@ function OneReport({
   );
   const shown = asked.report?.kind === kind.name ? asked : { ...asked, report: undefined };
   return (
-    <section class="ss-panel" aria-label={kind.title} data-testid="report" data-kind={shown.report?.kind}>
-      <WithReport asked={shown} what={`Making ${kind.title}`}>
+    <section class="ss-panel" aria-label={title} data-testid="report" data-kind={shown.report?.kind}>
+      <WithReport asked={shown} what={`Making ${title}`}>
         {(report) => {
-          const text = report.text ?? markdownOf(report, kind.title);
+          const text = report.text ?? markdownOf(report, title);
           const ending = report.text === undefined ? 'md' : 'txt';
           return (
             <>
               <div class="ss-panel-head">
-                <h2>{kind.title}</h2>
+                <h2>{title}</h2>
                 <span class="ss-quiet">{kind.question}</span>
                 <span class="ss-grow" />
                 <CopyButton text={text} label="Copy text" />
@@ -164,18 +152,12 @@ function OneReport({
                   <TabbedTables
                     page={page}
                     label="Tables"
-                    tabs={tabsOf(report, kind.name === 'overview' ? 'What to look at first' : kind.title)}
+                    tabs={tabsOf(report, kind.name === 'overview' ? 'What to look at first' : title)}
                     table={() => ({ eventLink: eventLinkOf(store, run) })}
                   />
                 </div>
               ) : (
-                <pre
-                  class="ss-report-text"
-                  data-testid="report-text"
-                  tabIndex={0}
-                  role="region"
-                  aria-label={kind.title}
-                >
+                <pre class="ss-report-text" data-testid="report-text" tabIndex={0} role="region" aria-label={title}>
                   {report.text}
                 </pre>
               )}

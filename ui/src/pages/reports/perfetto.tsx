@@ -1,25 +1,57 @@
 // perfetto.tsx: the trace for Perfetto: as a file first; on its own site only after saying what that means.
 import type { JSX } from 'preact';
-import { useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import { exportUrl } from '../../api/server.ts';
+import { formatBytes } from '../../base/format.ts';
 import type { RunDetail } from '../../model/run.ts';
 import type { Scope } from '../shared/report.tsx';
-import { handOver } from './hand-over.ts';
+import { handOver, readAll } from './hand-over.ts';
 
 const SITE = 'https://ui.perfetto.dev';
 const HOST = 'ui.perfetto.dev';
 
+/** Hosts that Perfetto opens traces of without a question. */
+const TRUSTED = new Set(['localhost', '127.0.0.1', '[::1]']);
+
 export function PerfettoPanel({ run, scope }: { readonly run: RunDetail; readonly scope: Scope }): JSX.Element {
   const [asking, setAsking] = useState(false);
   const [said, setSaid] = useState('');
+  const busy = useRef<AbortController | undefined>(undefined);
+  const [isBusy, setBusy] = useState(false);
   const file = exportUrl(run.id, 'perfetto', scope.range);
   const open = async () => {
+    const stop = new AbortController();
+    busy.current = stop;
+    setBusy(true);
     setSaid(`Waiting for ${HOST} …`);
     try {
-      await handOver(window, SITE, async () => (await fetch(file)).arrayBuffer(), run.name);
-      setSaid('The trace was handed to the Perfetto tab of this browser.');
+      await handOver(
+        {
+          open: (url) => window.open(url),
+          addEventListener: (type, listener) => window.addEventListener(type, listener),
+          removeEventListener: (type, listener) => window.removeEventListener(type, listener),
+        },
+        {
+          site: SITE,
+          title: scope.label === undefined ? run.name : `${run.name}, ${scope.label}`,
+          fileName: `${run.id}.pftrace`,
+          signal: stop.signal,
+          read: async (signal) =>
+            readAll(await fetch(file, { signal }), (bytes) => {
+              if (busy.current === stop) setSaid(`Waiting for ${HOST}; ${formatBytes(bytes)} of the trace are read …`);
+            }),
+        },
+      );
+      setSaid(
+        `The trace was handed to the Perfetto tab of this browser.${
+          TRUSTED.has(location.hostname) ? '' : ` Perfetto asks there whether you trust ${location.origin}.`
+        }`,
+      );
     } catch (error) {
       setSaid(error instanceof Error ? error.message : String(error));
+    } finally {
+      busy.current = undefined;
+      setBusy(false);
     }
   };
   return (
@@ -29,6 +61,7 @@ export function PerfettoPanel({ run, scope }: { readonly run: RunDetail; readonl
         <a class="ss-button" href={file} download>
           Download for Perfetto
         </a>
+        <span class="ss-quiet">works offline: drop the file on any Perfetto page</span>
         <button type="button" class="ss-button ss-ghost" aria-expanded={asking} onClick={() => setAsking(!asking)}>
           Open Perfetto’s site …
         </button>
@@ -37,12 +70,17 @@ export function PerfettoPanel({ run, scope }: { readonly run: RunDetail; readonl
         <div class="ss-perfetto-note" role="note">
           <p>
             This needs the internet: the page is loaded from {HOST}. The trace stays on this machine: your browser hands
-            it from this tab to that one, nothing is uploaded.
+            it from this tab to that one, nothing is uploaded, and the page is told not to offer it.
           </p>
           <div class="ss-row ss-wrap">
-            <button type="button" class="ss-button" onClick={() => void open()}>
+            <button type="button" class="ss-button" disabled={isBusy} onClick={() => void open()}>
               Go to {HOST}
             </button>
+            {isBusy ? (
+              <button type="button" class="ss-button ss-ghost" onClick={() => busy.current?.abort()}>
+                Cancel
+              </button>
+            ) : undefined}
             <span class="ss-quiet" role="status">
               {said}
             </span>

@@ -96,6 +96,7 @@ export function StepBars({
           ? []
           : [`No steps are marked; these are derived from the repeated ${derivedFrom}.`]),
         ...(perBar > 1 ? [`Each bar is the slowest of ${perBar} steps.`] : []),
+        ...(table.leftOut > 0 ? [`Not shown: ${plural(table.leftOut, 'later step')}; choose a range.`] : []),
         ...(bars.some((bar) => bar.outlined) ? ['Outlined: much longer than the others.'] : []),
         ...(cut === 0 ? [] : [`${plural(cut, 'bar')} cut at the jagged line: far longer than the others.`]),
         'A click opens the step.',

@@ -73,6 +73,7 @@ export function TabbedTables({
   above,
   body,
   table,
+  keepsRow = false,
 }: {
   readonly page: PageProps;
   readonly label: string;
@@ -82,6 +83,8 @@ export function TabbedTables({
   /** In place of the table of a tab. */
   readonly body?: (tab: TabTable) => JSX.Element | undefined;
   readonly table?: (tab: TabTable) => Partial<ReportTableProps>;
+  /** The chosen row belongs to something else on the page. */
+  readonly keepsRow?: boolean;
 }): JSX.Element | undefined {
   const { store, run } = page;
   const active = tabs.find((tab) => tab.id === store.view.tab.value) ?? tabs[0];
@@ -98,7 +101,7 @@ export function TabbedTables({
           store.view.tab.value = id === tabs[0]?.id ? undefined : id;
           store.view.sort.value = undefined;
           store.view.filter.value = '';
-          store.view.row.value = undefined;
+          if (!keepsRow) store.view.row.value = undefined;
         }}
       />
       <div class="ss-tab-panel" role="tabpanel" id={panel} aria-labelledby={`${panel}-tab-${active.id}`}>

@@ -1,18 +1,18 @@
 // told.tsx: sentences whose numbers are links to what stands behind them.
 import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
-import { type Evidence, piecesOf, piecesOfReport } from '../../model/evidence.ts';
+import { type Evidence, type Piece, piecesOfReport, piecesWith } from '../../model/evidence.ts';
 import type { Report } from '../../model/report.ts';
 import type { RunDetail } from '../../model/run.ts';
 import type { View } from '../../state/address.ts';
-import { eventLinkOf, nameView, PageLink } from './links.tsx';
+import { eventLinkOf, nameView, PageLink, stepView } from './links.tsx';
 import type { PageProps } from './report.tsx';
 
 /** Where the figure of a whole report is explained. */
 const FIGURE_PAGES: readonly (readonly [RegExp, string])[] = [
   [/^input/, 'input'],
-  [/memory|bytes/, 'memory'],
-  [/communication|rank|spread/, 'ranks'],
+  [/memory|bytes|allocations/, 'memory'],
+  [/communication|rank|spread|collectives|participants/, 'ranks'],
   [/flops|kernel|busy|idle|device|launch/, 'kernels'],
   [/^ops|host|compute|self/, 'ops'],
 ];
@@ -45,7 +45,12 @@ function Linked({
   if (evidence.kind === 'figure') {
     const tool = pageOfFigure(run, evidence.key);
     return (
-      <PageLink {...page} tool={tool} title="Show what is behind this figure">
+      <PageLink
+        {...page}
+        tool={tool}
+        view={tool === 'memory' && evidence.key === 'allocations' ? { tab: 'churn' } : {}}
+        title="Show what is behind this figure"
+      >
         {text}
       </PageLink>
     );
@@ -63,6 +68,14 @@ function Linked({
     };
     return (
       <PageLink {...page} tool="timeline" view={view} title="Show this time in the timeline">
+        {text}
+      </PageLink>
+    );
+  }
+  if (evidence.kind === 'step' || evidence.kind === 'rank') {
+    const view: Partial<View> = evidence.kind === 'step' ? stepView(evidence.step) : { rank: evidence.rank };
+    return (
+      <PageLink {...page} tool="timeline" view={view} title={`Show ${text.toLowerCase()} in the timeline`}>
         {text}
       </PageLink>
     );
@@ -107,7 +120,7 @@ export function ToldBy({
   readonly text: string;
   readonly evidence: Evidence | undefined;
 }): JSX.Element {
-  return <Pieces page={page} kind="findings" pieces={piecesOf(text, () => evidence)} />;
+  return <Pieces page={page} kind="findings" pieces={piecesWith(text, evidence)} />;
 }
 
 function Pieces({
@@ -117,7 +130,7 @@ function Pieces({
 }: {
   readonly page: PageProps;
   readonly kind: string;
-  readonly pieces: ReturnType<typeof piecesOf>;
+  readonly pieces: readonly Piece[];
 }): JSX.Element {
   if (!hasTimeline(page.run) && !OPS_REPORTS.has(kind)) return <>{pieces.map(({ text }) => text).join('')}</>;
   return (

@@ -8,13 +8,20 @@ import { PageHead } from '../shared/page-head.tsx';
 export function ToolPage({
   tool,
   run,
-  onTimeline,
+  onOpen,
 }: {
   readonly tool: string;
   readonly run: RunDetail;
-  readonly onTimeline: () => void;
+  /** Opens another tool. */
+  readonly onOpen: (tool: string) => void;
 }): JSX.Element {
   const known = toolOf(tool);
+  const other = toolOf(instead(run));
+  const open = (
+    <button type="button" class="ss-button ss-primary" onClick={() => onOpen(other?.id ?? 'timeline')}>
+      Open {other?.id === 'timeline' ? 'the timeline' : (other?.title ?? 'the timeline')}
+    </button>
+  );
   if (known === undefined) {
     return (
       <>
@@ -24,9 +31,7 @@ export function ToolPage({
           title="Nothing here"
           why="The address may come from a newer version of stepscope."
         >
-          <button type="button" class="ss-button ss-primary" onClick={onTimeline}>
-            Open the timeline
-          </button>
+          {open}
         </EmptyState>
       </>
     );
@@ -49,13 +54,16 @@ export function ToolPage({
             <CopyButton text={hint} />
           </div>
         )}
-        <button type="button" class="ss-button ss-primary" onClick={onTimeline}>
-          Open the timeline
-        </button>
+        {open}
       </EmptyState>
     </>
   );
 }
+
+/** What the run can show in any case: of profiles without times, their sums. Pure. */
+export const instead = (run: Pick<RunDetail, 'tools'>): string =>
+  ['timeline', 'ops', 'reports'].find((id) => run.tools.find((tool) => tool.id === id)?.state !== 'unavailable') ??
+  'reports';
 
 /** `not recorded: no X` -> `No X.` Pure. */
 export function sentenceOf(reason: string): string {

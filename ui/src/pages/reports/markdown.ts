@@ -1,0 +1,73 @@
+// markdown.ts: reports as text for mails, issues and notebooks. Pure.
+import { formatCount } from '../../base/format.ts';
+import { cellText, isNumeric } from '../../model/cell.ts';
+import { type Cell, type ReportTable as Data, filledColumns, type Report, textAt } from '../../model/report.ts';
+
+/** Rows of a table in a text. */
+const TEXT_ROWS = 40;
+/** Rows of a table in the summary. */
+const SUMMARY_ROWS = 10;
+
+/** A table as markdown; cells keep their units. */
+export function markdownTable(table: Data, most = TEXT_ROWS): string {
+  const columns = filledColumns(table).filter((column) => column.unit !== 'event');
+  if (columns.length === 0) return '';
+  const cell = (text: string) => text.replaceAll('|', '\\|').replaceAll(/\s+/g, ' ');
+  const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
+  return [
+    line(columns.map((column) => cell(column.title))),
+    line(columns.map((column) => (isNumeric(column.unit) ? '---:' : '---'))),
+    ...table.rows
+      .slice(0, most)
+      .map((row) => line(columns.map((column) => cell(cellText(row[column.key], column.unit))))),
+    ...(table.rows.length > most ? [`\n${formatCount(table.rows.length - most)} more rows`] : []),
+  ].join('\n');
+}
+
+/** The whole report as markdown. */
+export function markdownOf(report: Report, title: string): string {
+  const parts = [`# ${title}`, report.sentence];
+  const figures = report.summary.filter((scalar) => scalar.value !== undefined);
+  if (figures.length > 0) {
+    parts.push(figures.map((scalar) => `- ${scalar.title}: ${cellText(scalar.value, scalar.unit)}`).join('\n'));
+  }
+  if (report.missing !== undefined) parts.push(report.missing.fix);
+  if (report.table.rows.length > 0) parts.push(markdownTable(report.table));
+  for (const section of report.sections) {
+    if (section.rows.length > 0) parts.push(`## ${section.title}`, markdownTable(section));
+  }
+  if (report.notes.length > 0) parts.push(report.notes.map((note) => `> ${note}`).join('\n'));
+  return `${parts.filter((part) => part !== '').join('\n\n')}\n`;
+}
+
+const figuresOf = (report: Report): string =>
+  report.summary
+    .filter(({ value, unit }) => value !== undefined && unit !== 'event')
+    .map((scalar) => `- ${scalar.title}: ${cellText(scalar.value, scalar.unit)}`)
+    .join('\n');
+
+/** Without what is nothing everywhere: columns and rows of zeros. */
+function told(table: Data): Data {
+  const isTold = (cell: Cell) => cell !== undefined && cell !== 0 && cell !== false && cell !== '';
+  const columns = table.columns.filter((column) => table.rows.some((row) => isTold(row[column.key])));
+  const numbers = columns.filter((column) => isNumeric(column.unit));
+  const rows = table.rows.filter((row) => numbers.length === 0 || numbers.some((column) => isTold(row[column.key])));
+  return { columns, rows, leftOut: table.leftOut };
+}
+
+/** The overview as a page of markdown: figures, what to look at first, and the shorter tables. */
+export function summaryMarkdown(overview: Report, title: string): string {
+  const findings = overview.table.rows.map((row, at) => {
+    const sure = textAt(row, 'confidence');
+    const advice = textAt(row, 'advice');
+    const name = textAt(row, 'title') ?? textAt(row, 'name') ?? '';
+    return `${at + 1}. **${name}**${sure === undefined ? '' : ` (confidence: ${sure})`}${advice === undefined ? '' : `\n   ${advice}`}`;
+  });
+  const parts = [`# ${title}`, overview.sentence, figuresOf(overview)];
+  if (findings.length > 0) parts.push('## What to look at first', findings.join('\n'));
+  for (const section of overview.sections) {
+    if (section.rows.length > 0) parts.push(`## ${section.title}`, markdownTable(told(section), SUMMARY_ROWS));
+  }
+  if (overview.notes.length > 0) parts.push(overview.notes.map((note) => `> ${note}`).join('\n'));
+  return `${parts.filter((part) => part !== '').join('\n\n')}\n`;
+}
