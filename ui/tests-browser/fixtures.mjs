@@ -2,6 +2,7 @@
 import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { gzipSync } from 'node:zlib';
+import { cprofileDump, engineTrace, hloTrace } from './ops-fixtures.mjs';
 
 const TRACES = resolve(process.env.STEPSCOPE_TRACES ?? join(import.meta.dirname, '../../../shared/traces'));
 
@@ -478,15 +479,20 @@ export function buildFixtures(root) {
   put('pages/warm.pt.trace.json', warmTrace());
   put('pages/pattern.pt.trace.json', patternTrace());
   put('pages/short.pt.trace.json', shortTrace());
+  put('pages/compiled.trace.json', hloTrace());
+  put('pages/engines.pt.trace.json', engineTrace());
+  put('pages/script.prof', cprofileDump());
   const more = {
     j: join(TRACES, 'jax_cpu/sharded4/plugins'),
     l: join(TRACES, 'lightning/fit_simple/fit-report.txt'),
+    advanced: join(TRACES, 'lightning/fit_advanced/fit-report.txt'),
     tpu: join(TRACES, 'xplane_real/tpu_v6e_inference/plugins'),
   };
   const pages = { j: existsSync(more.j), l: existsSync(more.l), tpu: existsSync(more.tpu) };
   if (pages.j) cpSync(more.j, join(root, 'pages/jax/plugins'), { recursive: true });
   if (pages.tpu) cpSync(more.tpu, join(root, 'pages/tpu/plugins'), { recursive: true });
   if (pages.l) put('pages/fit-report.txt', readFileSync(more.l));
+  if (pages.l) put('pages/advanced/fit-perf_logs.txt', readFileSync(more.advanced));
   // Z: a compressed trace of which only the first bytes arrived, beside a good one.
   put('faulty/good.pt.trace.json', torch.text);
   put('faulty/cut.pt.trace.json.gz', gzipSync(torch.text).subarray(0, 24));

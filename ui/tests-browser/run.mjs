@@ -6,6 +6,7 @@ import { buildFixtures, buildLarge } from './fixtures.mjs';
 import { findChromium, launch, startServer } from './harness.mjs';
 import { capture } from './probes/capture.mjs';
 import { navigation } from './probes/navigation.mjs';
+import { ops } from './probes/ops.mjs';
 import { pages } from './probes/pages.mjs';
 import { readable } from './probes/readable.mjs';
 import { reports } from './probes/reports.mjs';
@@ -66,6 +67,7 @@ try {
     ...pages,
     ...reports,
     ...takenAway,
+    ...ops,
     ...readable,
     ...capture,
     ...navigation,

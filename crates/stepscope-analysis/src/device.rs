@@ -326,18 +326,30 @@ impl<'a> Devices<'a> {
         range: &Range<Time>,
         cancel: &Cancel,
     ) -> Result<Dur, Cancelled> {
+        let times = self.times_of(device, &[track], range.clone(), cancel)?;
+        Ok(times.busy())
+    }
+
+    /// What some queues of the device did in a range, as if it had no others.
+    pub fn times_of(
+        &self,
+        device: &Device,
+        tracks: &[TrackId],
+        range: Range<Time>,
+        cancel: &Cancel,
+    ) -> Result<Times, Cancelled> {
         let alone = Device {
             queues: device
                 .queues
                 .iter()
-                .filter(|queue| queue.track == track)
+                .filter(|queue| tracks.contains(&queue.track))
                 .cloned()
                 .collect(),
             name: String::new(),
             span: device.span.clone(),
             ..*device
         };
-        Ok(self.times_in(&alone, range.clone(), cancel)?.busy())
+        self.times_in(&alone, range, cancel)
     }
 
     /// When nothing ran on the device, within `range`, in order of time.

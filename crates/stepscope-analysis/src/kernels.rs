@@ -17,6 +17,7 @@
 )]
 
 mod copies;
+mod engines;
 
 use std::ops::Range;
 
@@ -32,6 +33,7 @@ use crate::parallel::{self, Cancel};
 
 use copies::CopySums;
 pub use copies::{Copies, CopySize};
+pub use engines::Engine;
 
 /// What rows put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,6 +220,8 @@ pub struct Kernels {
     pub copy_sizes: Vec<CopySize>,
     /// Every queue with work, in the order of the trace.
     pub streams: Vec<Stream>,
+    /// What does the work of the queues, by device.
+    pub engines: Vec<Engine>,
     /// Graph launches, longest total first.
     pub graphs: Vec<Graph>,
     /// Launch delays, sorted: picoseconds from the end of the call to the begin of the work.
@@ -295,6 +299,7 @@ pub fn kernels(
             .collect(),
         delays_ps: sums.delays,
         streams: Vec::new(),
+        engines: Vec::new(),
     };
     found
         .rows
@@ -322,7 +327,7 @@ pub fn kernels(
     let mut lengths: Vec<_> = lengths.into_iter().flatten().collect();
     lengths.sort_unstable_by_key(|(number, _)| *number);
     for ((place, track), (_, lengths)) in queues.into_iter().zip(lengths) {
-        let count = sums.counts.get(&track).copied().unwrap_or(0);
+        let count = sums.seen.count(track);
         if count > 0 {
             found.streams.push(Stream {
                 track,
@@ -335,6 +340,8 @@ pub fn kernels(
             });
         }
     }
+    let streams = &found.streams;
+    found.engines = engines::engines(trace, devices, &sums.seen, streams, range, cancel)?;
     Ok(found)
 }
 
@@ -371,7 +378,7 @@ struct Part {
     op_numbers: FxHashMap<String, u32>,
     copies: CopySums,
     graphs: FxHashMap<EventId, Graph>,
-    counts: FxHashMap<TrackId, u64>,
+    seen: engines::Seen,
     delays: Vec<i64>,
 }
 
@@ -415,9 +422,7 @@ impl Part {
             sum.total_ps += graph.total_ps;
             sum.span = (sum.span.0.min(graph.span.0), sum.span.1.max(graph.span.1));
         });
-        other.counts.into_iter().for_each(|(track, count)| {
-            *self.counts.entry(track).or_default() += count;
-        });
+        self.seen.merge(other.seen);
         self.delays.extend(other.delays);
     }
 }
@@ -465,7 +470,8 @@ impl Scan<'_> {
             .entry(key)
             .or_default()
             .push(dur.as_ns_f64() as f32);
-        *part.counts.entry(track).or_default() += 1;
+        let copy = (work == Work::Memcpy).then_some((name, (clipped.start, clipped.end)));
+        part.seen.take(track, work, copy);
         part.delays.extend(delay.map(Dur::ps));
         if is_copy {
             let bytes = config.and_then(|config| config.bytes);

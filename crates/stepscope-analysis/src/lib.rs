@@ -11,6 +11,7 @@ pub mod actions;
 pub mod aggregate;
 pub mod calls;
 pub mod collectives;
+pub mod demangle;
 pub mod device;
 pub mod findings;
 pub mod flame;

@@ -32,6 +32,7 @@
 mod class;
 mod collect;
 pub mod hlo;
+pub mod inside;
 mod launched;
 pub mod rates;
 mod rows;
@@ -198,6 +199,11 @@ pub struct OpRow {
     pub stack: Vec<String>,
     /// `file:line` of the user's program.
     pub source: Option<String>,
+    /// Instructions in what a compiled operation runs (a fusion, a loop, a call); `None` for one that
+    /// runs nothing, and where the file does not hold its program. See [`inside`].
+    pub holds: Option<u64>,
+    /// What its slices are called, where that is not its name: at most 32 of several.
+    pub event_names: Vec<String>,
     /// Kind for colours.
     pub kind: SliceKind,
 }

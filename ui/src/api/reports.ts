@@ -1,5 +1,6 @@
 // reports.ts: the analyses. Answers are kept, so that going back to a page asks nothing again.
 import { Lru } from '../base/lru.ts';
+import { type Inside, insideOf } from '../model/inside.ts';
 import { kindsOf, type Report, type ReportKind, reportOf } from '../model/report.ts';
 import { type Trend, trendOf } from '../model/trend.ts';
 import type { TimeRange } from '../model/viewport.ts';
@@ -86,3 +87,16 @@ export function trendPath(run: string, v: string, ask: TrendQuery): string {
 /** One operation over the steps. */
 export const fetchTrend = async (path: string, options: RequestOptions = {}): Promise<Trend> =>
   trendOf((await getJson(path, options)).body);
+
+/** What an operation of a compiled program is made of. */
+export async function fetchInside(
+  run: string,
+  v: string,
+  ask: { readonly name: string; readonly program?: string | undefined },
+  options: RequestOptions = {},
+): Promise<Inside> {
+  const params = new URLSearchParams({ name: ask.name });
+  if (ask.program !== undefined) params.set('program', ask.program);
+  params.set('v', v);
+  return insideOf((await getJson(`/runs/${encodeURIComponent(run)}/ops/inside?${params}`, options)).body);
+}

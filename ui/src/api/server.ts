@@ -305,6 +305,7 @@ export async function fetchEvent(run: string, id: number, v: string, options?: R
     ...(ref ?? { id, name: '', track: -1, row: 0, startNs: 0, durNs: 0, kind: 0 }),
     kindText: asText(body['kind']) ?? '',
     category: asText(body['category']),
+    demangled: asText(body['demangled']),
     trackName: asText(body['trackName']) ?? '',
     trackKey: asText(body['trackKey']) ?? '',
     selfNs: asNumber(body['selfNs']) ?? 0,

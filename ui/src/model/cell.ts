@@ -58,3 +58,12 @@ export function cellValue(cell: Cell): string | number {
   if (typeof cell === 'object') return cell.map((item) => String(cellValue(item))).join('; ');
   return cell;
 }
+
+const collator = new Intl.Collator();
+
+/** What is empty comes last, in both directions. */
+export function compareValues(x: string | number, y: string | number, descending: boolean): number {
+  if (x === '' || y === '') return x === y ? 0 : x === '' ? 1 : -1;
+  const order = typeof x === 'number' && typeof y === 'number' ? x - y : collator.compare(String(x), String(y));
+  return descending ? -order : order;
+}

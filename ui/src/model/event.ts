@@ -27,6 +27,8 @@ export interface Among {
 export interface EventDetail extends EventRef {
   readonly kindText: string;
   readonly category: string | undefined;
+  /** What a compiler's name stands for. */
+  readonly demangled?: string | undefined;
   readonly trackName: string;
   readonly trackKey: string;
   readonly selfNs: number;

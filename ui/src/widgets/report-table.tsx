@@ -41,6 +41,8 @@ export interface ReportTableProps {
   readonly numbersFirst?: boolean;
   /** Least width of the name's column. */
   readonly namePx?: number;
+  /** The rows are the ones to show, in this order: sort and filter were applied before. */
+  readonly arranged?: boolean;
   /** Without a filter. */
   readonly plain?: boolean;
   readonly fit?: boolean;
@@ -85,13 +87,24 @@ export const parseSort = (text: string | undefined): Sort | undefined => {
 
 export const formatSort = (sort: Sort): string => `${sort.column}:${sort.descending ? 'desc' : 'asc'}`;
 
-/** The rows whose words pass the filter. Pure. */
-export function filterRows(table: Data, filter: string): readonly ReportRow[] {
-  const { matches } = parseFilter(filter);
-  if (matches === undefined) return table.rows;
+/** What a filter looks at in a row; each is put together once. */
+export function wordsOf(table: Data): (row: ReportRow) => string {
   const words = table.columns.filter((column) => column.unit === 'text').map((column) => column.key);
+  const made = new WeakMap<ReportRow, string>();
   const textOf = (cell: Cell): string => String(cellValue(cell));
-  return table.rows.filter((row) => matches(words.map((key) => textOf(row[key])).join(' ')));
+  return (row) => {
+    const known = made.get(row);
+    if (known !== undefined) return known;
+    const text = words.map((key) => textOf(row[key])).join(' ');
+    made.set(row, text);
+    return text;
+  };
+}
+
+/** The rows whose words pass the filter. Pure. */
+export function filterRows(table: Data, filter: string, words = wordsOf(table)): readonly ReportRow[] {
+  const { matches } = parseFilter(filter);
+  return matches === undefined ? table.rows : table.rows.filter((row) => matches(words(row)));
 }
 
 export function Share({ share }: { readonly share: number }): JSX.Element {
@@ -161,21 +174,28 @@ export function ReportTable(props: ReportTableProps): JSX.Element {
     0,
   );
   const sort = props.onSort === undefined ? ownSort : parseSort(props.sort);
-  const filtered = useMemo(() => filterRows(table, filter), [table, filter]);
+  const isArranged = props.arranged === true;
+  const words = useMemo(() => wordsOf(table), [table]);
+  const filtered = useMemo(
+    () => (isArranged ? table.rows : filterRows(table, filter, words)),
+    [table, isArranged ? '' : filter, isArranged],
+  );
   const rows = useMemo(
     () =>
-      sort === undefined
+      sort === undefined || isArranged
         ? filtered
         : sortRows(
             filtered,
             columns.find((column) => column.id === sort.column),
             sort.descending,
           ),
-    [filtered, sort?.column, sort?.descending, hidden],
+    [filtered, sort?.column, sort?.descending, hidden, isArranged],
   );
   const problem = parseFilter(filter).problem;
   const notes = [
-    filter === '' ? plural(rows.length, 'row') : `${formatCount(rows.length)} of ${plural(table.rows.length, 'row')}`,
+    filter === '' || isArranged
+      ? plural(rows.length, 'row')
+      : `${formatCount(rows.length)} of ${plural(table.rows.length, 'row')}`,
     ...(table.leftOut > 0 ? [`${formatCount(table.leftOut)} more were left out`] : []),
   ];
   return (
@@ -191,6 +211,7 @@ export function ReportTable(props: ReportTableProps): JSX.Element {
       {...(sort === undefined ? {} : { sort })}
       onSort={(next) => (props.onSort === undefined ? setOwnSort(next) : props.onSort(formatSort(next)))}
       onRow={props.onRow === undefined ? undefined : (row) => props.onRow?.(row, keys.get(row) ?? '')}
+      currentKey={props.currentKey ?? ''}
       isCurrent={(row) => props.currentKey !== undefined && keys.get(row) === props.currentKey}
       note={notes.join(', ')}
       tools={

@@ -1,7 +1,8 @@
 // table.tsx: the one table. Draws only the rows in view, sorts by click or key, exports what it holds as CSV.
 import type { ComponentChildren, JSX } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { plural } from '../base/format.ts';
+import { compareValues } from '../model/cell.ts';
 import { download, toCsv } from './download.ts';
 
 export interface TableColumn<R> {
@@ -34,6 +35,8 @@ export interface TableProps<R> {
   readonly keyOf: (row: R) => string;
   readonly onRow?: ((row: R) => void) | undefined;
   readonly isCurrent?: ((row: R) => boolean) | undefined;
+  /** Name of the row that {@link isCurrent} is true of: without one it is looked for at every drawing. */
+  readonly currentKey?: string | undefined;
   readonly sort?: Sort | undefined;
   readonly onSort?: ((sort: Sort) => void) | undefined;
   readonly testId?: string;
@@ -72,13 +75,9 @@ function sidesOf(box: HTMLElement): Sides {
 /** Orders rows by a column's value; text by locale, numbers by size, what is empty last. Pure and stable. */
 export function sortRows<R>(rows: readonly R[], column: TableColumn<R> | undefined, descending: boolean): readonly R[] {
   if (column === undefined) return rows;
-  const sign = descending ? -1 : 1;
-  return [...rows].sort((a, b) => {
-    const x = column.value(a);
-    const y = column.value(b);
-    if (x === '' || y === '') return x === y ? 0 : x === '' ? 1 : -1;
-    return typeof x === 'number' && typeof y === 'number' ? sign * (x - y) : sign * String(x).localeCompare(String(y));
-  });
+  const keyed = rows.map((row) => ({ row, value: column.value(row) }));
+  keyed.sort((a, b) => compareValues(a.value, b.value, descending));
+  return keyed.map(({ row }) => row);
 }
 
 const cellClass = <R,>(column: TableColumn<R>): string =>
@@ -129,7 +128,9 @@ export function Table<R>(props: TableProps<R>): JSX.Element {
   };
 
   // The chosen row is in sight when the page opens, and when it was chosen elsewhere.
-  const current = props.isCurrent === undefined ? -1 : rows.findIndex((row) => props.isCurrent?.(row) === true);
+  const found = () => (props.isCurrent === undefined ? -1 : rows.findIndex((row) => props.isCurrent?.(row) === true));
+  const lasting = useMemo(found, [rows, props.currentKey]);
+  const current = props.currentKey === undefined && props.isCurrent !== undefined ? found() : lasting;
   useEffect(() => {
     const box = scroller.current;
     if (box === null || current < 0 || box.clientHeight === 0) return;

@@ -245,6 +245,8 @@ fn operation(name: &str, us: i64, kind: stepscope_model::SliceKind) -> crate::op
         longest: stepscope_store::EventId(0),
         shapes: None,
         stack: Vec::new(),
+        holds: None,
+        event_names: Vec::new(),
         source: None,
         kind,
     }

@@ -20,6 +20,18 @@ pub struct Known {
     pub source: String,
     /// Shape of the result.
     pub shape: String,
+    /// Place among its file's computations of the one that it runs.
+    pub(crate) runs: Option<u32>,
+}
+
+/// A computation of a program.
+#[derive(Clone, Debug, Default)]
+struct Computation {
+    /// Its program's number, and its name.
+    program: u32,
+    name: Box<str>,
+    /// Instructions in it that do something: its parameters are not counted.
+    holds: u64,
 }
 
 /// A program of one file.
@@ -36,6 +48,7 @@ struct Programs {
     /// By instruction name: the program's number, and where it is in `known`.
     instructions: FxHashMap<String, Vec<(u32, u32)>>,
     known: Vec<Known>,
+    computations: Vec<Computation>,
 }
 
 /// The compiled programs of all files of a trace.
@@ -49,7 +62,7 @@ impl Catalogue {
     pub fn of(trace: &Trace) -> Self {
         let read = |file| {
             let mut found = Programs::default();
-            let mut numbers = FxHashMap::default();
+            let mut numbers = Numbers::default();
             // What was read before a fault is kept: it is right as far as it goes.
             let _ = trace.instructions(file, &mut |instruction| {
                 found.add(instruction, &mut numbers);
@@ -110,6 +123,13 @@ impl Catalogue {
             .then_some(first)
     }
 
+    /// How many instructions the computation holds that this one runs: what a fusion is made of.
+    /// `None` for one that runs none.
+    pub fn holds(&self, file: usize, known: &Known) -> Option<u64> {
+        let computations = &self.files.get(file)?.computations;
+        Some(computations.get(known.runs? as usize)?.holds)
+    }
+
     /// The only program of the file that has this instruction, as `name(id)`; `None` when there are
     /// several or none.
     pub fn only_program(&self, file: usize, instruction: &str) -> Option<String> {
@@ -122,8 +142,18 @@ impl Catalogue {
     }
 }
 
+/// What was numbered while the programs of a file are read.
+#[derive(Default)]
+struct Numbers {
+    programs: FxHashMap<Program, u32>,
+    /// By program and name.
+    computations: FxHashMap<(u32, Box<str>), u32>,
+    /// The one that held the last instruction.
+    last: u32,
+}
+
 impl Programs {
-    fn add(&mut self, instruction: &Instruction<'_>, numbers: &mut FxHashMap<Program, u32>) {
+    fn add(&mut self, instruction: &Instruction<'_>, numbers: &mut Numbers) {
         if self.known.len() >= MAX_INSTRUCTIONS {
             return;
         }
@@ -132,10 +162,18 @@ impl Programs {
             id: instruction.program_id,
         };
         let next = low32(self.list.len());
-        let number = *numbers.entry(program.clone()).or_insert_with(|| {
+        let number = *numbers.programs.entry(program.clone()).or_insert_with(|| {
             self.list.push(program);
             next
         });
+        let holder = self.holder(number, instruction.computation, numbers);
+        let runs = match instruction.calls {
+            "" => None,
+            name => Some(self.computation(number, name, numbers)),
+        };
+        if let Some(holder) = self.computations.get_mut(holder as usize) {
+            holder.holds += u64::from(instruction.opcode != PARAMETER);
+        }
         let places = self
             .instructions
             .entry(instruction.name.to_owned())
@@ -151,15 +189,41 @@ impl Programs {
             op_type: instruction.op_type.to_owned(),
             source: source(instruction),
             shape: instruction.shape.to_owned(),
+            runs,
         });
     }
+
+    /// The computation that holds the instruction at hand, mostly that of the one before.
+    fn holder(&mut self, program: u32, name: &str, numbers: &mut Numbers) -> u32 {
+        let last = self.computations.get(numbers.last as usize);
+        if !last.is_some_and(|last| last.program == program && &*last.name == name) {
+            numbers.last = self.computation(program, name, numbers);
+        }
+        numbers.last
+    }
+
+    fn computation(&mut self, program: u32, name: &str, numbers: &mut Numbers) -> u32 {
+        let next = low32(self.computations.len());
+        let key = (program, name.into());
+        *numbers.computations.entry(key).or_insert_with(|| {
+            self.computations.push(Computation {
+                program,
+                name: name.into(),
+                holds: 0,
+            });
+            next
+        })
+    }
 }
+
+/// The opcode of what a computation is given: no instruction that does anything.
+pub(super) const PARAMETER: &str = "parameter";
 
 fn low32(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-fn source(instruction: &Instruction<'_>) -> String {
+pub(super) fn source(instruction: &Instruction<'_>) -> String {
     match (instruction.source_file, instruction.source_line) {
         ("", _) => String::new(),
         (file, 0) => file.to_owned(),

@@ -6,7 +6,7 @@
 )]
 
 use rustc_hash::FxHashMap;
-use stepscope_model::{ArgKeys, ArgValue, TrackKind};
+use stepscope_model::{ArgKeys, ArgValue, NameId, TrackKind};
 use stepscope_store::{EventId, Trace};
 
 use super::collect::{Collected, Sums, Tag, operation_of, read_tag};
@@ -37,6 +37,10 @@ struct Draft {
     by_hlo: FxHashMap<(Option<String>, String), u64>,
     /// What its slices do, where all of them say it.
     done: Option<Done>,
+    /// See [`OpRow::holds`].
+    holds: Option<u64>,
+    /// What its slices are called.
+    events: Vec<NameId>,
 }
 
 /// What a sum is called, and what is known of it.
@@ -46,7 +50,11 @@ struct Identity {
     category: Option<String>,
     shapes: Option<String>,
     source: Option<String>,
+    holds: Option<u64>,
 }
+
+/// Most names of slices that a row tells.
+const MOST_EVENTS: usize = 32;
 
 pub(super) fn finish(
     trace: &Trace,
@@ -144,6 +152,7 @@ fn add(
             category: tensorflow.map(|(_, kind)| kind.to_owned()),
             shapes: sums.tag.shapes.clone(),
             source: None,
+            holds: None,
         }
     };
     let stack = if query.split == Split::Stack {
@@ -182,6 +191,8 @@ fn add(
             .then(|| rates::done(trace, sums.longest, sums.count))
             .flatten(),
         most_ps: sums.self_ps,
+        holds: found.holds,
+        events: vec![sums.name],
         sums,
         category,
         shapes: found.shapes,
@@ -208,6 +219,8 @@ impl Draft {
             own.add(others);
             own
         });
+        self.holds = self.holds.or(other.holds);
+        self.events.append(&mut other.events);
         // Sums: the order of the entries makes no difference.
         other.by_hlo.into_iter().for_each(|(hlo_op, count)| {
             *self.by_hlo.entry(hlo_op).or_default() += count;
@@ -294,6 +307,7 @@ fn compiled_identity(by: By, catalogue: &Catalogue, file: usize, text: &str, tag
     let shapes = told(|known| &known.shape)
         .or(tag.shapes)
         .or_else(|| expression_shape(text));
+    let holds = known.and_then(|known| catalogue.holds(file, known));
     let op_name = told(|known| &known.op_name);
     let (op, kind) = match (&op_name, &tag.tf_op) {
         (Some(path), _) => {
@@ -318,6 +332,7 @@ fn compiled_identity(by: By, catalogue: &Catalogue, file: usize, text: &str, tag
             category: Some(category),
             shapes,
             source,
+            holds,
         },
         By::Module => Identity {
             name: match op.rsplit_once('/') {
@@ -331,6 +346,7 @@ fn compiled_identity(by: By, catalogue: &Catalogue, file: usize, text: &str, tag
             category: Some("module".to_owned()),
             shapes: None,
             source,
+            holds: None,
         },
         // What the compiler made stands for itself, as in XProf.
         _ if op.is_empty() => Identity {
@@ -339,6 +355,7 @@ fn compiled_identity(by: By, catalogue: &Catalogue, file: usize, text: &str, tag
             category: Some("Unknown".to_owned()),
             shapes,
             source,
+            holds: None,
         },
         _ => Identity {
             name: op,
@@ -346,12 +363,13 @@ fn compiled_identity(by: By, catalogue: &Catalogue, file: usize, text: &str, tag
             category: Some(kind),
             shapes,
             source,
+            holds: None,
         },
     }
 }
 
 /// `jit_step` and 8 of `jit_step(8)`.
-fn split_program(text: &str) -> (&str, Option<u64>) {
+pub(super) fn split_program(text: &str) -> (&str, Option<u64>) {
     text.strip_suffix(')')
         .and_then(|text| text.rsplit_once('('))
         .and_then(|(name, id)| Some((name, Some(id.parse().ok()?))))
@@ -374,6 +392,8 @@ fn row(trace: &Trace, by: By, key: Key, draft: Draft) -> OpRow {
         source,
         by_hlo,
         done,
+        holds,
+        events,
         ..
     } = draft;
     let time = sums.device_ps.unwrap_or(sums.total_ps);
@@ -392,6 +412,8 @@ fn row(trace: &Trace, by: By, key: Key, draft: Draft) -> OpRow {
             By::Framework => input_shapes(trace, sums.longest),
             _ => None,
         }),
+        event_names: event_names(trace, events, &key.name),
+        holds,
         name: key.name,
         program: key.program,
         category,
@@ -410,6 +432,19 @@ fn row(trace: &Trace, by: By, key: Key, draft: Draft) -> OpRow {
         source,
         kind: sums.kind,
     }
+}
+
+/// What the slices of a row are called, in order; nothing where that is the row's own name.
+fn event_names(trace: &Trace, mut events: Vec<NameId>, name: &str) -> Vec<String> {
+    events.sort_unstable();
+    events.dedup();
+    let mut names: Vec<&str> = events.into_iter().map(|event| trace.name(event)).collect();
+    names.sort_unstable();
+    if names == [name] {
+        return Vec::new();
+    }
+    let names = names.into_iter().take(MOST_EVENTS);
+    names.map(str::to_owned).collect()
 }
 
 /// Shapes of the inputs of one occurrence, as torch records them.

@@ -7,7 +7,7 @@ use stepscope_model::{Cancelled, Profile, ProfileKind};
 use stepscope_store::Trace;
 
 use crate::parallel::Cancel;
-use crate::report::{Cell, Column, Report, Table, Unit, duration};
+use crate::report::{Cell, Column, Report, Table, Unit, duration, grouped};
 use crate::reports::Options;
 use crate::{calls, profile_text};
 
@@ -75,13 +75,18 @@ fn of(profiles: &[&Profile], options: &Options) -> Report {
         sum(|profile| profile.primitive_calls),
     );
     report.scalar("total_ns", "Total", Unit::Ns, ns(total_s));
-    report.sentence = format!("{calls} function calls in {}.", duration(ns(total_s)));
+    report.sentence = format!(
+        "{} function calls in {}.",
+        grouped(calls),
+        duration(ns(total_s))
+    );
     if profiles.len() > 1 {
         report.notes.push(
             "Several profiles: of actions that nest, the calls of the inner one are in the outer one, too.".to_owned(),
         );
     }
     if let Some(rounded) = profiles.iter().find_map(|profile| profile.rounded_to_s) {
+        report.scalar("rounded_to_ns", "Rounded to", Unit::Ns, ns(rounded));
         report.notes.push(format!(
             "The file's times are rounded to {}: sums of them are no better than that.",
             duration(ns(rounded))
@@ -123,6 +128,7 @@ fn callers(profiles: &[&Profile]) -> Table {
     let mut table = Table::new(vec![
         Column::new("function", "Function", Unit::Text),
         Column::new("caller", "Called by", Unit::Text),
+        Column::new("profile", "Profile", Unit::Text),
         Column::new("count", "Calls", Unit::Count),
         Column::new("primitive_count", "Primitive", Unit::Count),
         Column::new("self_ns", "Own time", Unit::Ns),
@@ -133,15 +139,16 @@ fn callers(profiles: &[&Profile]) -> Table {
         for row in &profile.rows {
             for by in &row.callers {
                 let caller = profile.rows.get(by.row as usize);
-                rows.push((by.total_s, row, caller, by));
+                rows.push((by.total_s, row, caller, by, profile));
             }
         }
     }
     rows.sort_by(|a, b| b.0.total_cmp(&a.0));
-    for (_, row, caller, by) in rows {
+    for (_, row, caller, by, profile) in rows {
         table.push([
             profile_text::shown(row).into(),
             caller.map(profile_text::shown).into(),
+            profile.name.as_str().into(),
             by.calls.into(),
             by.primitive_calls.into(),
             ns(by.self_s).into(),

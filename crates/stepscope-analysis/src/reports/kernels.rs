@@ -10,6 +10,7 @@ use std::ops::Range;
 use stepscope_model::{Cancelled, Time};
 use stepscope_store::Trace;
 
+use crate::demangle::demangled;
 use crate::device::{Devices, Work};
 use crate::kernels::{By, Kernels, Row, Shape, kernels, name_of, uses_tensor_cores};
 use crate::launch::{Config, Launches, dims_text, operation};
@@ -65,12 +66,17 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         report.section("copy_sizes", "Copies by size", table);
     }
     report.section(
+        "engines",
+        "Engines",
+        engines(trace, &devices, &found, &range),
+    );
+    report.section(
         "streams",
         "Streams",
         streams(trace, &devices, &found, &range),
     );
     if !found.delays_ps.is_empty() {
-        report.section("delays", "Launch delays", delays(&found));
+        report.section("delays", "Launch delay", delays(&found));
     }
     if !found.graphs.is_empty() {
         report.section(
@@ -133,13 +139,14 @@ fn label(trace: &Trace, found: &Kernels, row: &Row) -> String {
             .and_then(|track| trace.tracks().get(track.index()))
             .map(|track| track.name.as_str())
     };
-    key.name
+    let text = key
+        .name
         .or(key.operation)
         .map(|name| trace.name(name))
         .or_else(track)
         .or_else(|| key.work.map(Work::as_str))
-        .unwrap_or("launched by no operation")
-        .to_owned()
+        .unwrap_or("launched by no operation");
+    demangled(text).unwrap_or_else(|| text.to_owned())
 }
 
 /// Of sorted values, the one that `percent` of them do not exceed.
@@ -173,6 +180,7 @@ fn rows(trace: &Trace, launches: &Launches, found: &Kernels, by: By, top: usize)
         Column::new("operation", "Launched by", Unit::Text),
         Column::new("framework_op", "Operation", Unit::Text),
         Column::new("launch_delay_ns", "Launch delay", Unit::Ns),
+        Column::new("event_name", "Name in the file", Unit::Text),
         Column::new("longest", "Longest", Unit::Event),
     ]);
     let catalogue = Catalogue::of(trace);
@@ -196,10 +204,15 @@ fn rows(trace: &Trace, launches: &Launches, found: &Kernels, by: By, top: usize)
             shared_bytes: config.shared_bytes,
         });
         let name = row.key.name.map(|name| trace.name(name));
+        let plain = name.and_then(demangled);
         let only = |cell: Cell| if one_name { cell } else { Cell::Empty };
         table.push([
-            name.map_or_else(|| label(trace, found, row), str::to_owned)
-                .into(),
+            match (&plain, name) {
+                (Some(name), _) => name.clone(),
+                (None, Some(name)) => name.to_owned(),
+                (None, None) => label(trace, found, row),
+            }
+            .into(),
             (one_name || by == By::Work)
                 .then(|| row.work.as_str())
                 .into(),
@@ -231,6 +244,7 @@ fn rows(trace: &Trace, launches: &Launches, found: &Kernels, by: By, top: usize)
             caller.into(),
             framework_op_of(trace, &catalogue, row.longest).into(),
             row.mean_delay_ns().into(),
+            name.filter(|_| plain.is_some()).into(),
             row.longest.into(),
         ]);
     }
@@ -300,6 +314,34 @@ fn copy_sizes(trace: &Trace, found: &Kernels, top: usize) -> Table {
         ]);
     }
     table.cut(top);
+    table
+}
+
+/// How much of the range each engine of each device was busy.
+fn engines(trace: &Trace, devices: &Devices<'_>, found: &Kernels, range: &Range<Time>) -> Table {
+    let mut table = Table::new(vec![
+        Column::new("file", "Host", Unit::Text),
+        Column::new("device", "Device", Unit::Text),
+        Column::new("engine", "Engine", Unit::Text),
+        Column::new("count", "Pieces of work", Unit::Count),
+        Column::new("queues", "Queues", Unit::Count),
+        Column::new("busy_ns", "Busy", Unit::Ns),
+        Column::new("busy_share", "Busy share", Unit::Share),
+    ]);
+    let length = range.end.since(range.start).as_ns_f64();
+    for engine in &found.engines {
+        let device = &devices.list[engine.device];
+        let file = trace.files().get(device.file);
+        table.push([
+            file.map(|file| file.spec.host.as_str()).into(),
+            device.name.as_str().into(),
+            engine.name.as_str().into(),
+            engine.count.into(),
+            engine.queues.into(),
+            engine.busy.into(),
+            (engine.busy.as_ns_f64() / length).into(),
+        ]);
+    }
     table
 }
 

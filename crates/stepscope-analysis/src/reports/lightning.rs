@@ -51,9 +51,9 @@ fn of(profiles: &[&Profile], options: &Options) -> Report {
         Column::new("action", "Action", Unit::Text),
         Column::new("stage", "Stage", Unit::Text),
         Column::new("rank", "Rank", Unit::Number),
-        Column::new("count", "Count", Unit::Count),
-        Column::new("mean_ns", "Mean", Unit::Ns),
-        Column::new("total_ns", "Total", Unit::Ns),
+        Column::new("count", "Calls", Unit::Count),
+        Column::new("mean_ns", "Mean duration", Unit::Ns),
+        Column::new("total_ns", "Total time", Unit::Ns),
         Column::new("share", "Share", Unit::Share),
     ]);
     let mut text = String::new();
@@ -109,6 +109,7 @@ fn of(profiles: &[&Profile], options: &Options) -> Report {
     report.scalar("whole_ns", "Whole", Unit::Ns, ns(whole));
     report.sentence = sentence(profiles, largest);
     if let Some(rounded) = profiles.iter().find_map(|profile| profile.rounded_to_s) {
+        report.scalar("rounded_to_ns", "Rounded to", Unit::Ns, ns(rounded));
         report.notes.push(format!(
             "The file's times are rounded to {}: sums of them are no better than that.",
             duration(ns(rounded))
@@ -143,17 +144,20 @@ fn push_rows(table: &mut Table, profile: &Profile) {
 }
 
 fn sentence(profiles: &[&Profile], rows: usize) -> String {
-    let all = profiles
-        .iter()
-        .filter(|profile| profile.kind == ProfileKind::Actions);
-    let longest = all.flat_map(|profile| &profile.rows).max_by(|a, b| {
-        a.total_s
-            .unwrap_or(0.0)
-            .total_cmp(&b.total_s.unwrap_or(0.0))
-    });
+    let of = |kind| {
+        let all = profiles.iter().filter(move |profile| profile.kind == kind);
+        all.flat_map(|profile| &profile.rows).max_by(|a, b| {
+            a.total_s
+                .unwrap_or(0.0)
+                .total_cmp(&b.total_s.unwrap_or(0.0))
+        })
+    };
+    let longest = of(ProfileKind::Actions)
+        .map(|row| (row, "actions"))
+        .or_else(|| of(ProfileKind::Operations).map(|row| (row, "rows of torch's table")));
     match longest {
-        Some(row) => format!(
-            "{rows} actions; the longest is {} with {}{}.",
+        Some((row, what)) => format!(
+            "{rows} {what}; the longest is {} with {}{}.",
             row.name,
             duration(ns(row.total_s.unwrap_or(0.0))),
             row.calls

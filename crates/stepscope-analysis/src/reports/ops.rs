@@ -122,21 +122,23 @@ pub(super) fn columns() -> Vec<Column> {
         Column::new("share", "Share", Unit::Share),
         Column::new("mean_ns", "Mean", Unit::Ns),
         Column::new("p95_ns", "p95", Unit::Ns),
-        Column::new("max_ns", "Longest", Unit::Ns),
         Column::new("device_total_ns", "Device total", Unit::Ns),
         Column::new("device_self_ns", "Device self", Unit::Ns),
-        Column::new("device_clock_ns", "By the device's clock", Unit::Ns),
-        Column::new("device_clock_share", "Share by that clock", Unit::Share),
         Column::new("utilisation_share", "Utilisation", Unit::Share),
         Column::new("wasted_ns", "Wasted time", Unit::Ns),
         Column::new("bytes_per_second", "Memory rate", Unit::BytesPerSecond),
         Column::new("gflops_per_second", "GFLOP/s", Unit::Number),
         Column::new("bound_by", "Bound by", Unit::Text),
+        Column::new("max_ns", "Longest", Unit::Ns),
+        Column::new("device_clock_ns", "By the device's clock", Unit::Ns),
+        Column::new("device_clock_share", "Share by that clock", Unit::Share),
+        Column::new("holds", "Instructions inside", Unit::Count),
         Column::new("xprof_count", "Count in XProf", Unit::Count),
         Column::new("shapes", "Shapes", Unit::Text),
         Column::new("source", "Source", Unit::Text),
         Column::new("stack", "Stack", Unit::Text),
         Column::new("kind", "Kind", Unit::Text),
+        Column::new("event_names", "Names in the timeline", Unit::Text),
         Column::new("event", "Longest occurrence", Unit::Event),
     ]
 }
@@ -157,11 +159,8 @@ pub(super) fn rows<'a>(found: impl ExactSizeIterator<Item = &'a OpRow>, top: usi
             row.share.into(),
             mean(row).into(),
             row.p95_ns.into(),
-            row.max_ns.into(),
             row.launched_ps.map(ns).into(),
             row.launched_self_ps.map(ns).into(),
-            row.device_ps.map(ns).into(),
-            row.device_share.into(),
             row.rates.and_then(|rates| rates.utilisation).into(),
             row.wasted_ps.map(ns).into(),
             row.rates.map(|rates| rates.bytes_per_second).into(),
@@ -170,20 +169,28 @@ pub(super) fn rows<'a>(found: impl ExactSizeIterator<Item = &'a OpRow>, top: usi
                 .and_then(|rates| rates.bound)
                 .map(Bound::as_str)
                 .into(),
+            row.max_ns.into(),
+            row.device_ps.map(ns).into(),
+            row.device_share.into(),
+            row.holds.into(),
             row.xprof_count.into(),
             row.shapes.clone().into(),
             row.source.clone().into(),
-            if row.stack.is_empty() {
-                Cell::Empty
-            } else {
-                row.stack.clone().into()
-            },
+            list(&row.stack),
             row.kind.label().into(),
+            list(&row.event_names),
             row.longest.into(),
         ]);
     }
     table.left_out = all.saturating_sub(top) as u64;
     table
+}
+
+fn list(texts: &[String]) -> Cell {
+    match texts {
+        [] => Cell::Empty,
+        texts => texts.to_vec().into(),
+    }
 }
 
 /// Sums of a branch.
@@ -314,11 +321,11 @@ fn missing(by: Option<By>) -> Report {
             "no framework operations are in this run",
             "with torch.profiler.profile(activities=[ProfilerActivity.CPU]) as profiler:",
         ),
-        Some(By::Hlo | By::NeuronHlo) => (
+        Some(By::Hlo) => (
             "no operations of compiled programs are in this run",
             "jax.profiler.start_trace(logdir)  # with host_tracer_level=2 or more on CPU",
         ),
-        Some(By::NeuronFramework) => (
+        Some(By::NeuronFramework | By::NeuronHlo) => (
             "no operations of Neuron devices are in this run",
             "xp.trace(\"localhost:9012\", logdir)  # around a step on a Neuron device",
         ),

@@ -69,6 +69,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/runs/{run}/reports/{item}", get(reports::report))
         .route("/runs/{run}/flame", get(stats::flame))
         .route("/runs/{run}/ops/steps", get(ops::steps))
+        .route("/runs/{run}/ops/inside", get(ops::inside))
         .route("/runs/{run}/memory/timeline", get(memory::timeline))
         .route("/runs/{run}/memory/alive", get(memory::alive))
         .route("/runs/{run}/notes", get(notes::get).put(notes::put))

@@ -1,4 +1,4 @@
-//! What the Ops page draws beside its table: one operation over the steps.
+//! What the Ops page shows of one operation: its steps, and what it is made of.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use axum::extract::State as Shared;
 use axum::response::Response;
 use serde::Serialize;
 use stepscope_analysis::ops::By;
+use stepscope_analysis::ops::inside::{Inside, inside as inside_of_trace};
 use stepscope_analysis::ops::trend::{Which, trend};
 use stepscope_analysis::parallel::Cancel;
 
@@ -89,4 +90,88 @@ fn steps_of(
             })
             .collect(),
     }))
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct InsideAnswer {
+    name: String,
+    program: Option<String>,
+    computation: Option<String>,
+    total: u64,
+    instructions: Vec<InstructionAnswer>,
+    missing: Option<MissingAnswer>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct InstructionAnswer {
+    name: String,
+    category: String,
+    shapes: String,
+    op_name: String,
+    source: String,
+    holds: Option<u64>,
+}
+
+/// Why there is nothing, and the line that would record it, if one would.
+#[derive(Serialize)]
+struct MissingAnswer {
+    reason: &'static str,
+    fix: &'static str,
+}
+
+/// `GET /runs/{run}/ops/inside`
+pub(super) async fn inside(Shared(state): Shared<Arc<State>>, request: RunRequest) -> Response {
+    about_run(&state, request, instructions_of).await
+}
+
+fn instructions_of(
+    view: &RunView,
+    params: &Params,
+    cancel: &Cancel,
+) -> Result<Json<InsideAnswer>, Problem> {
+    let mut answer = InsideAnswer {
+        name: params.required("name")?.to_owned(),
+        program: params.text("program").map(str::to_owned),
+        computation: None,
+        total: 0,
+        instructions: Vec::new(),
+        missing: None,
+    };
+    let trace = &view.run.trace;
+    let program = answer.program.as_deref();
+    let missing = |reason, fix| Some(MissingAnswer { reason, fix });
+    match inside_of_trace(trace, program, &answer.name, cancel)? {
+        Inside::Instructions {
+            computation,
+            list,
+            total,
+        } => {
+            answer.computation = Some(computation);
+            answer.total = total;
+            answer.instructions = list
+                .into_iter()
+                .map(|instruction| InstructionAnswer {
+                    name: instruction.name,
+                    category: instruction.category,
+                    shapes: instruction.shape,
+                    op_name: instruction.op_name,
+                    source: instruction.source,
+                    holds: instruction.holds,
+                })
+                .collect();
+        }
+        Inside::Nothing => answer.missing = missing("it is one instruction and runs no others", ""),
+        Inside::Unknown => {
+            answer.missing = missing("no compiled program in the run has this instruction", "");
+        }
+        Inside::NoPrograms => {
+            answer.missing = missing(
+                "the run holds no compiled program: only .xplane.pb files do",
+                "jax.profiler.start_trace(dir)  # with ProfileOptions.enable_hlo_proto = True; open its .xplane.pb",
+            );
+        }
+    }
+    Ok(Json(answer))
 }

@@ -6,6 +6,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use stepscope_analysis::demangle::demangled;
 use stepscope_model::{ArgValue, SliceFlags};
 use stepscope_store::{Event, EventId};
 
@@ -55,6 +56,9 @@ impl Brief {
 pub(crate) struct EventDetail {
     id: u32,
     name: String,
+    /// What a compiler's name stands for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    demangled: Option<String>,
     kind: &'static str,
     kind_id: u8,
     category: Option<String>,
@@ -140,6 +144,7 @@ impl EventDetail {
         };
         Self {
             id: event.id.0,
+            demangled: demangled(&name),
             name,
             kind: event.kind.label(),
             kind_id: event.kind as u8,

@@ -2,20 +2,20 @@
 import type { JSX } from 'preact';
 import { formatDuration, formatShare } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
-import { kernelLabel } from '../../model/kernel.ts';
 import { type ReportTable as Data, nameColumn, numberAt, type Report, sectionOf, textAt } from '../../model/report.ts';
 import { BarList } from '../../widgets/charts.tsx';
 import { Figure } from '../../widgets/figure.tsx';
-import { nameView, PageLink } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
-import { type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
+import { NotRecorded, type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
 import { HistogramFigure, TabbedTables, type TabTable, tabsOf } from '../shared/tables.tsx';
 import { Notes, summaryOf } from '../shared/told.tsx';
 import { CopyRates } from './copies.tsx';
+import { KernelTable } from './kernels.tsx';
 
-const TOP = 5000;
-/** In the report as a whole, on the Reports page. */
-const HIDDEN = ['min_ns', 'max_ns', 'deviation_ns'];
+/** Rows beyond these are counted; the table draws those in view alone. */
+const TOP = 50_000;
+/** Engines and queues that are drawn; all are in the table. */
+const MOST_BARS = 40;
 
 /** Busy share of each engine or stream. */
 function BusyBars({ table, title }: { readonly table: Data; readonly title: string }): JSX.Element | undefined {
@@ -23,9 +23,14 @@ function BusyBars({ table, title }: { readonly table: Data; readonly title: stri
   const share = table.columns.find((column) => column.unit === 'share');
   const busy = table.columns.find((column) => column.key === 'busy_ns');
   if (name === undefined || share === undefined) return undefined;
+  const said = table.columns.filter(
+    (column, at) =>
+      (column.unit === 'text' || column.unit === 'number') &&
+      // A host that is the same everywhere tells nothing apart.
+      (at > 0 || table.rows.some((row) => row[column.key] !== table.rows[0]?.[column.key])),
+  );
   const word = (row: Data['rows'][number]) =>
-    table.columns
-      .filter((column) => column.unit === 'text' || column.unit === 'number')
+    said
       .map((column) =>
         column.unit === 'text'
           ? textAt(row, column.key)
@@ -38,7 +43,7 @@ function BusyBars({ table, title }: { readonly table: Data; readonly title: stri
       <BarList
         label={title}
         max={1}
-        rows={table.rows.slice(0, 16).map((row, at) => ({
+        rows={table.rows.slice(0, MOST_BARS).map((row, at) => ({
           key: String(at),
           label: word(row),
           value: numberAt(row, share.key) ?? 0,
@@ -55,15 +60,32 @@ function BusyBars({ table, title }: { readonly table: Data; readonly title: stri
 }
 
 /** In the order in which people ask; what is new comes last. */
-const ORDER = ['rows', 'delays', 'streams', 'copies', 'graphs'];
+const ORDER = ['rows', 'delays', 'engines', 'copies', 'streams', 'graphs'];
 
 const placeOf = (tab: TabTable): number => (ORDER.includes(tab.id) ? ORDER.indexOf(tab.id) : ORDER.length);
 
-/** The sizes of copies are drawn above the table of copies. */
-const kernelTabs = (report: Report): readonly TabTable[] =>
-  tabsOf(report, 'Kernels')
-    .filter((tab) => tab.id !== 'copy_sizes')
-    .sort((a, b) => placeOf(a) - placeOf(b));
+const NO_ROWS: Data = { columns: [], rows: [], leftOut: 0 };
+
+/** Why a tab may be empty although devices worked, and the line that would fill it. */
+const EMPTY: Readonly<Record<string, { readonly reason: string; readonly fix: string }>> = {
+  delays: {
+    reason: 'the file does not say which call launched which work',
+    fix: 'torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])',
+  },
+  copies: {
+    reason: 'nothing was copied to, from or within a device in this range, or its queues of copies were not recorded',
+    fix: 'torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])',
+  },
+};
+
+/** The sizes of copies are drawn above the table of copies; a tab that people look for is there, empty or not. */
+function kernelTabs(report: Report): readonly TabTable[] {
+  const found = tabsOf(report, 'Kernels').filter((tab) => tab.id !== 'copy_sizes');
+  const delays = found.some((tab) => tab.id === 'delays')
+    ? []
+    : [{ id: 'delays', title: 'Launch delay', table: NO_ROWS }];
+  return [...found, ...delays].sort((a, b) => placeOf(a) - placeOf(b));
+}
 
 export default function KernelsPage(page: PageProps): JSX.Element {
   const { store, run } = page;
@@ -74,10 +96,15 @@ export default function KernelsPage(page: PageProps): JSX.Element {
     tab.id === 'copies' && sizes !== undefined ? (
       <CopyRates page={page} table={sizes} />
     ) : /stream|engine/.test(tab.id) ? (
-      <BusyBars table={tab.table} title="Busy" />
+      <BusyBars table={tab.table} title="Busy share" />
     ) : (
       <HistogramFigure title={tab.title} testId={tab.id} table={tab.table} />
     );
+  const body = (tab: TabTable) => {
+    if (tab.id === 'rows') return <KernelTable page={page} table={tab.table} />;
+    const missing = tab.table.rows.length === 0 ? EMPTY[tab.id] : undefined;
+    return missing === undefined ? undefined : <NotRecorded missing={missing} />;
+  };
   return (
     <div class="ss-page-frame">
       <PageHead
@@ -94,28 +121,8 @@ export default function KernelsPage(page: PageProps): JSX.Element {
                 label="Kernels"
                 tabs={kernelTabs(report)}
                 above={above}
-                table={(tab) =>
-                  tab.id === 'rows'
-                    ? {
-                        testId: 'kernels-table',
-                        hide: HIDDEN,
-                        numbersFirst: true,
-                        namePx: 380,
-                        cell: (row, column) =>
-                          column.key === 'name' ? (
-                            <PageLink
-                              {...page}
-                              tool="timeline"
-                              class="ss-name-cell"
-                              title={textAt(row, 'name') ?? ''}
-                              view={nameView(textAt(row, 'name') ?? '')}
-                            >
-                              {kernelLabel(textAt(row, 'name') ?? '')}
-                            </PageLink>
-                          ) : undefined,
-                      }
-                    : {}
-                }
+                body={body}
+                table={() => ({ hide: run.hosts.length < 2 ? ['file'] : [] })}
               />
               <Notes page={page} report={report} />
             </>

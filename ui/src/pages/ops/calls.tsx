@@ -1,9 +1,10 @@
 // calls.tsx: the call tree around one function: who called it, and what it called. A click goes on to that one.
-import type { JSX } from 'preact';
+import type { ComponentChildren, JSX } from 'preact';
 import { cellText } from '../../model/cell.ts';
-import { numberAt, type ReportTable, textAt } from '../../model/report.ts';
+import { numberAt, type Report, type ReportTable, textAt } from '../../model/report.ts';
 import { BarList, type BarRow } from '../../widgets/charts.tsx';
 import { Figure } from '../../widgets/figure.tsx';
+import { NotRecorded } from '../shared/report.tsx';
 
 const MOST = 12;
 
@@ -53,5 +54,31 @@ export function CallTree({
         );
       })}
     </>
+  );
+}
+
+/** In place of a tree that nobody recorded. */
+export function NoCallTree({
+  report,
+  tools,
+}: {
+  readonly report: Report;
+  readonly tools: ComponentChildren;
+}): JSX.Element {
+  const isLightning = report.kind === 'lightning';
+  return (
+    <div class="ss-table-frame">
+      <div class="ss-table-tools">{tools}</div>
+      <NotRecorded
+        missing={{
+          reason: isLightning
+            ? 'this profiler measures each action as a whole: it does not see which functions ran in it'
+            : 'the file does not say who called whom',
+          fix: isLightning
+            ? 'Trainer(profiler=AdvancedProfiler(dirpath="logs", filename="fit", dump_stats=True))'
+            : 'cProfile.run("main()", "main.prof")',
+        }}
+      />
+    </div>
   );
 }

@@ -8,7 +8,7 @@ import { driftOf, type Trend, type TrendBar, trendTable } from '../../model/tren
 import { goTo } from '../../state/store.ts';
 import { ColumnChart } from '../../widgets/charts.tsx';
 import { Figure } from '../../widgets/figure.tsx';
-import { nameView } from '../shared/links.tsx';
+import { namesView } from '../shared/links.tsx';
 import type { PageProps } from '../shared/report.tsx';
 
 /** Less is no trend. */
@@ -28,11 +28,12 @@ export function driftText(trend: Trend): string {
 export function OpTrend({
   page,
   ask,
-  litName,
+  lit,
 }: {
   readonly page: PageProps;
   readonly ask: TrendQuery;
-  readonly litName: string;
+  /** What its events are called. */
+  readonly lit: readonly string[];
 }): JSX.Element | undefined {
   const { store, run } = page;
   const resource = useMemo(() => createResource<Trend>(), [run.id, run.contentHash]);
@@ -91,7 +92,7 @@ export function OpTrend({
             goTo(
               store,
               { kind: 'tool', run: run.id, tool: 'timeline' },
-              { ...nameView(litName), range: { startNs: bar.startNs, endNs: bar.endNs } },
+              { ...namesView(lit), range: { startNs: bar.startNs, endNs: bar.endNs } },
             );
           }}
         />

@@ -85,6 +85,16 @@ export const nameView = (name: string): Partial<View> => ({
   range: undefined,
 });
 
+const escaped = (text: string): string => text.replace(/[.*+?^${}()|[\]\\/]/g, '\\$&');
+
+/** The timeline with every event of these names lit. */
+export const namesView = (names: readonly string[]): Partial<View> => {
+  const [only] = names;
+  return names.length === 1 && only !== undefined
+    ? nameView(only)
+    : { ...nameView(''), query: `/^(${names.map(escaped).join('|')})$/` };
+};
+
 /** The timeline limited to a step. */
 export const stepView = (step: number): Partial<View> => ({
   steps: { from: step, to: step },

@@ -14,7 +14,7 @@ const FIGURE_PAGES: readonly (readonly [RegExp, string])[] = [
   [/memory|bytes|allocations/, 'memory'],
   [/communication|rank|spread|collectives|participants/, 'ranks'],
   [/flops|kernel|busy|idle|device|launch/, 'kernels'],
-  [/^ops|host|compute|self/, 'ops'],
+  [/^ops|host|compute|self|rounded/, 'ops'],
 ];
 
 /** The page that explains a figure; the timeline where the run has nothing for that page. */

@@ -43,7 +43,7 @@ function EventView({ session, event }: { readonly session: Session; readonly eve
   return (
     <section aria-label="Event details" class="ss-details" data-testid="event-details">
       <div class="ss-details-head">
-        <h2>{event.name}</h2>
+        <h2>{event.demangled ?? event.name}</h2>
         <div class="ss-row ss-wrap">
           <button type="button" class="ss-button ss-small" onClick={() => focusSelection(session)}>
             Show
@@ -100,6 +100,7 @@ function EventView({ session, event }: { readonly session: Session; readonly eve
             {exactTime(event.selfNs)}
             {event.selfNs < event.durNs ? share : ''}
           </Term>
+          {event.demangled === undefined ? undefined : <Term name="Name in the file">{event.name}</Term>}
           <Term name="Track">{path}</Term>
           <Term name="Kind">
             {event.kindText}

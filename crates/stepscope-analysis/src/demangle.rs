@@ -1,0 +1,113 @@
+//! Names of C++ kernels and functions as people write them: `_ZN2ck4gemmIfEEvPT_` is
+//! `void ck::gemm<float>(float*)`.
+//!
+//! Runtimes of AMD's devices record the names that compilers give, those of NVIDIA's mostly the
+//! readable ones. What is no such name, or cannot be read, stays as it is. Names come from files: how
+//! deep they nest is limited, and how long what they stand for may grow, since a short name can repeat its
+//! parts over and over.
+
+use std::fmt;
+
+use cpp_demangle::{DemangleOptions, DemangleWrite, ParseOptions, Symbol};
+
+/// Longest name that is read, bytes.
+const MAX_IN: usize = 64 << 10;
+/// Longest name that is made, bytes; what would be longer stays as it is.
+const MAX_OUT: usize = 64 << 10;
+/// Deepest nesting of a name's parts.
+const MAX_DEPTH: u32 = 96;
+
+/// What a name stands for; `None` for what no C++ compiler wrote.
+///
+/// AMD's runtimes put `.kd` (kernel descriptor) behind some names: that is left out.
+pub fn demangled(name: &str) -> Option<String> {
+    if !name.starts_with("_Z") || name.len() > MAX_IN {
+        return None;
+    }
+    let mangled = name.strip_suffix(".kd").unwrap_or(name);
+    let parse = ParseOptions::default().recursion_limit(MAX_DEPTH);
+    let symbol = Symbol::new_with_options(mangled, &parse).ok()?;
+    let mut text = Bounded(String::new());
+    let options = DemangleOptions::default().recursion_limit(MAX_DEPTH);
+    symbol.structured_demangle(&mut text, &options).ok()?;
+    (!text.0.is_empty()).then_some(text.0)
+}
+
+/// A text that refuses to grow too long.
+struct Bounded(String);
+
+impl DemangleWrite for Bounded {
+    fn write_string(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > MAX_OUT {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_compilers_are_read() {
+        for (mangled, expected) in [
+            ("_ZN2ck4gemmIfEEvPT_", Some("void ck::gemm<float>(float*)")),
+            ("_Z3addPfS_i", Some("add(float*, float*, int)")),
+            ("_Z3addPfS_i.kd", Some("add(float*, float*, int)")),
+            (
+                "_ZN12_GLOBAL__N_16kernelILi4EEEvv",
+                Some("void (anonymous namespace)::kernel<4>()"),
+            ),
+            (
+                "_Z6kernelIDF16bEvT_",
+                Some("void kernel<std::bfloat16_t>(std::bfloat16_t)"),
+            ),
+            ("volta_sgemm_64x64_nt", None),
+            ("_matmul_ogs_NNT", None),
+            ("__amd_rocclr_copyBuffer.kd", None),
+            ("_Z", None),
+            ("", None),
+        ] {
+            assert_eq!(demangled(mangled).as_deref(), expected, "{mangled}");
+        }
+    }
+
+    #[test]
+    fn hostile_names_end_soon() {
+        // Each substitution doubles the one before it.
+        let mut doubling = "_Z1fN1aIiEE".to_owned();
+        for part in 0..60_u8 {
+            let digit = char::from(if part < 10 {
+                b'0' + part
+            } else {
+                b'A' + part % 26
+            });
+            doubling.push_str(&format!("1bIS{digit}_S{digit}_E"));
+        }
+        let deep = format!("_Z1f{}i", "P".repeat(50_000));
+        for name in [doubling.as_str(), &deep, &"_ZN".repeat(9_000)] {
+            if let Some(text) = demangled(name) {
+                assert!(text.len() <= MAX_OUT);
+            }
+        }
+    }
+
+    #[test]
+    fn cut_and_changed_names_are_survived() {
+        let whole =
+            "_ZN7ck_tile6kentryILi1ENS_12Rmsnorm2dFwdINS_8sequenceIJLi1ELi3072EEEEEEJPKvEEEvDpT1_";
+        assert!(demangled(whole).is_some());
+        for end in 0..whole.len() {
+            let _ = demangled(&whole[..end]);
+        }
+        for at in 2..whole.len() {
+            for letter in ['S', 'E', '9', 'I', 'T', '_'] {
+                let mut changed = whole.to_owned();
+                changed.replace_range(at..=at, &letter.to_string());
+                let _ = demangled(&changed);
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Engines: the parts of a device that work beside each other.
+//!
+//! What a GPU runs on many streams is done by few engines: its processors, which compute and run the
+//! kernels of collectives, and an engine for each direction of copies. Queues of other devices (a TPU's
+//! lines of operations, the engines of a `NeuronCore`) are engines themselves.
+//!
+//! ```text
+//! busy of an engine = |union of its work over all queues of the device|, clipped to the range
+//! ```
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+use stepscope_model::{Cancelled, Dur, NameId, Time, TrackId};
+use stepscope_store::Trace;
+
+use super::Stream;
+use crate::device::{Devices, Work};
+use crate::intervals::Moments;
+use crate::parallel::Cancel;
+
+/// One engine of one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Engine {
+    /// Index into [`Devices::list`].
+    pub device: usize,
+    /// What it is, or its queue's name.
+    pub name: String,
+    /// Queues whose work it did.
+    pub queues: u64,
+    /// Pieces of work that touch the range.
+    pub count: u64,
+    /// Union of them within the range.
+    pub busy: Dur,
+}
+
+/// What the scan of the queues counts for engines.
+#[derive(Default)]
+pub(super) struct Seen {
+    /// Pieces of work by queue and kind.
+    counts: FxHashMap<(TrackId, Work), u64>,
+    /// Copies on streams: queue, name, and time within the range.
+    copies: Vec<(TrackId, NameId, (Time, Time))>,
+}
+
+impl Seen {
+    pub(super) fn take(
+        &mut self,
+        track: TrackId,
+        work: Work,
+        copy: Option<(NameId, (Time, Time))>,
+    ) {
+        *self.counts.entry((track, work)).or_default() += 1;
+        self.copies
+            .extend(copy.map(|(name, time)| (track, name, time)));
+    }
+
+    pub(super) fn merge(&mut self, other: Self) {
+        // Sums: the order of the entries makes no difference.
+        other.counts.into_iter().for_each(|(key, count)| {
+            *self.counts.entry(key).or_default() += count;
+        });
+        self.copies.extend(other.copies);
+    }
+
+    /// Pieces of work of a queue.
+    pub(super) fn count(&self, track: TrackId) -> u64 {
+        let of = |work| self.counts.get(&(track, work)).copied().unwrap_or(0);
+        Work::ALL.into_iter().map(of).sum()
+    }
+}
+
+/// Whether a queue is one of many that share the engines of a GPU.
+pub(super) fn is_stream(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    lower.contains("stream") || lower.contains("queue") || lower.bytes().all(|c| c.is_ascii_digit())
+}
+
+/// Which way a copy goes, by what CUPTI, ROCm and their readers call it.
+fn direction(name: &str) -> &'static str {
+    const WAYS: &[(&str, &[&str])] = &[
+        ("Copies, host to device", &["htod", "h2d", "hosttodevice"]),
+        ("Copies, device to host", &["dtoh", "d2h", "devicetohost"]),
+        (
+            "Copies, between devices",
+            &["ptop", "p2p", "peertopeer", "copypeer"],
+        ),
+        (
+            "Copies, within the device",
+            &["dtod", "d2d", "devicetodevice", "atod", "dtoa"],
+        ),
+    ];
+    let letters: String = name
+        .chars()
+        .take(64)
+        .filter(char::is_ascii_alphanumeric)
+        .map(|letter| letter.to_ascii_lowercase())
+        .collect();
+    let fits = |words: &[&str]| words.iter().any(|word| letters.contains(word));
+    WAYS.iter()
+        .find(|(_, words)| fits(words))
+        .map_or("Copies", |(way, _)| way)
+}
+
+/// The engines of all devices, in their order; those of a GPU the busiest first.
+pub(super) fn engines(
+    trace: &Trace,
+    devices: &Devices<'_>,
+    seen: &Seen,
+    streams: &[Stream],
+    range: &Range<Time>,
+    cancel: &Cancel,
+) -> Result<Vec<Engine>, Cancelled> {
+    let mut found = Vec::new();
+    for (place, device) in devices.list.iter().enumerate() {
+        let name_of = |track: TrackId| {
+            let track = trace.tracks().get(track.index());
+            track.map_or("", |track| track.name.as_str())
+        };
+        let own = || streams.iter().filter(|stream| stream.device == place);
+        for line in own().filter(|stream| !is_stream(name_of(stream.track))) {
+            found.push(Engine {
+                device: place,
+                name: name_of(line.track).to_owned(),
+                queues: 1,
+                count: line.count,
+                busy: line.busy,
+            });
+        }
+        let shared: Vec<TrackId> = own()
+            .map(|stream| stream.track)
+            .filter(|track| is_stream(name_of(*track)))
+            .collect();
+        if shared.is_empty() {
+            continue;
+        }
+        let times = devices.times_of(device, &shared, range.clone(), cancel)?;
+        let mut of_device = Vec::new();
+        for (work, name) in [
+            (Work::Compute, "Processors, computation"),
+            (Work::Communication, "Processors, communication"),
+            (Work::Memset, "Memory set"),
+        ] {
+            let counts = shared.iter().filter_map(|track| {
+                let count = seen.counts.get(&(*track, work))?;
+                Some(*count).filter(|count| *count > 0)
+            });
+            let (queues, count) = counts.fold((0, 0), |sum, count| (sum.0 + 1, sum.1 + count));
+            if count > 0 {
+                of_device.push(Engine {
+                    device: place,
+                    name: name.to_owned(),
+                    queues,
+                    count,
+                    busy: times.any(&[work]),
+                });
+            }
+        }
+        of_device.extend(copies(trace, seen, &shared, place, range));
+        of_device.sort_by(|a, b| (b.busy, &a.name).cmp(&(a.busy, &b.name)));
+        found.append(&mut of_device);
+    }
+    Ok(found)
+}
+
+/// Copies of one direction: on which queues, and when.
+#[derive(Default)]
+struct Way {
+    tracks: Vec<TrackId>,
+    times: Vec<(Time, Time)>,
+}
+
+/// The engines that copy, one for each direction.
+fn copies(
+    trace: &Trace,
+    seen: &Seen,
+    queues: &[TrackId],
+    device: usize,
+    range: &Range<Time>,
+) -> Vec<Engine> {
+    let mut ways: FxHashMap<NameId, &'static str> = FxHashMap::default();
+    let mut found: BTreeMap<&'static str, Way> = BTreeMap::new();
+    for (track, name, time) in &seen.copies {
+        if !queues.contains(track) {
+            continue;
+        }
+        let way = *ways
+            .entry(*name)
+            .or_insert_with(|| direction(trace.name(*name)));
+        let way = found.entry(way).or_default();
+        if way.tracks.last() != Some(track) {
+            way.tracks.push(*track);
+        }
+        way.times.push(*time);
+    }
+    found
+        .into_iter()
+        .map(|(name, Way { mut tracks, times })| {
+            tracks.sort_unstable();
+            tracks.dedup();
+            Engine {
+                device,
+                name: name.to_owned(),
+                queues: tracks.len() as u64,
+                count: times.len() as u64,
+                busy: Moments::of(times).within(range),
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_say_which_way_they_go() {
+        for (name, way) in [
+            ("Memcpy HtoD (Pageable -> Device)", "Copies, host to device"),
+            ("Memcpy DtoH (Device -> Pinned)", "Copies, device to host"),
+            (
+                "Memcpy DtoD (Device -> Device)",
+                "Copies, within the device",
+            ),
+            ("Memcpy PtoP (Device -> Device)", "Copies, between devices"),
+            ("MemcpyD2H", "Copies, device to host"),
+            ("CopyHostToDevice", "Copies, host to device"),
+            ("async-copy", "Copies"),
+        ] {
+            assert_eq!(direction(name), way, "{name}");
+        }
+    }
+
+    #[test]
+    fn streams_share_engines_and_lines_are_engines() {
+        for (name, stream) in [
+            ("stream 7", true),
+            ("Stream #16(Kernel)", true),
+            ("7", true),
+            ("HIP queue 2", true),
+            ("XLA Ops", false),
+            ("nc0", false),
+            ("qPool0", false),
+        ] {
+            assert_eq!(is_stream(name), stream, "{name}");
+        }
+    }
+}

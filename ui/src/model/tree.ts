@@ -1,0 +1,210 @@
+// tree.ts: rows that hold other rows. Which are in sight, in which order: pure, and quick for many thousands.
+import { cellValue, compareValues } from './cell.ts';
+import type { Filter } from './filter.ts';
+import { numberAt, type ReportRow, type ReportTable, textAt } from './report.ts';
+
+/** What a row of a tree is. `why` says in words that there is nothing to show. */
+export type Level = 'program' | 'category' | 'group' | 'op' | 'instruction' | 'action' | 'function' | 'why';
+
+export interface TreeNode {
+  /** Stays the same between two answers; tells rows apart. */
+  readonly id: string;
+  readonly row: ReportRow;
+  readonly level: Level;
+  /** `undefined`: it has none, or they must be asked for. */
+  readonly kids: readonly TreeNode[] | (() => readonly TreeNode[]) | undefined;
+  /** Whether it opens, into `kids` or into what is asked for then. */
+  readonly opens: boolean;
+  readonly openAtFirst: boolean;
+  /** Said behind the name. */
+  readonly mark?: string;
+  /** Of a mark: what it means. */
+  readonly markTitle?: string;
+}
+
+/** A row in sight. */
+export interface Placed {
+  readonly node: TreeNode;
+  readonly depth: number;
+  readonly isOpen: boolean;
+}
+
+export interface Ordering {
+  readonly key: string;
+  readonly descending: boolean;
+}
+
+function sorted(nodes: readonly TreeNode[], order: Ordering | undefined): readonly TreeNode[] {
+  // The parts of one operation are in the program's order: none has a time.
+  if (order === undefined || nodes.length < 2 || nodes[0]?.level === 'instruction') return nodes;
+  const values = nodes.map((node) => ({ node, value: cellValue(node.row[order.key]) }));
+  values.sort((a, b) => compareValues(a.value, b.value, order.descending));
+  return values.map(({ node }) => node);
+}
+
+export interface Sight {
+  readonly isOpen: (node: TreeNode) => boolean;
+  /** What was asked for of a node that opens without `kids`. */
+  readonly asked?: (node: TreeNode) => readonly TreeNode[] | undefined;
+  readonly order?: Ordering | undefined;
+  /** With one, the way to every row that passes is open, as far as it is known without asking. */
+  readonly matches?: Filter | undefined;
+  readonly wordsOf?: (row: ReportRow) => string;
+}
+
+/** The rows in sight, parents before their children. */
+export function inSight(roots: readonly TreeNode[], sight: Sight): readonly Placed[] {
+  const out: Placed[] = [];
+  const { matches, wordsOf } = sight;
+  /** Nodes on the way to a row that passes, or below one. */
+  const passing = new Map<TreeNode, boolean>();
+  const passes = (node: TreeNode): boolean => {
+    if (matches === undefined || wordsOf === undefined) return true;
+    const known = passing.get(node);
+    if (known !== undefined) return known;
+    const kids = typeof node.kids === 'function' ? undefined : node.kids;
+    // Every child is looked at: which of them pass is asked again when they are placed.
+    const below = (kids ?? []).filter(passes).length > 0;
+    const result = below || (isRow(node) && matches(wordsOf(node.row)));
+    passing.set(node, result);
+    return result;
+  };
+  const place = (nodes: readonly TreeNode[], depth: number): void => {
+    for (const node of sorted(nodes, sight.order)) {
+      const isOpen = node.opens && (sight.isOpen(node) || (matches !== undefined && Array.isArray(node.kids)));
+      out.push({ node, depth, isOpen });
+      if (!isOpen) continue;
+      const kids = typeof node.kids === 'function' ? node.kids() : (node.kids ?? sight.asked?.(node) ?? []);
+      place(typeof node.kids === 'object' ? kids.filter(passes) : kids, depth + 1);
+    }
+  };
+  place(roots.filter(passes), 0);
+  return out;
+}
+
+/** Programs and categories are passed through: the rows below them are what is looked for. */
+const isRow = (node: TreeNode): boolean => node.level !== 'program' && node.level !== 'category';
+
+/** Columns whose values add up. */
+const SUMS = ['count', 'total_ns', 'self_ns', 'share', 'device_total_ns', 'device_self_ns', 'wasted_ns'] as const;
+
+/** What several rows come to. What does not add up and is not the same for all stays empty. */
+export function sumOf(rows: readonly ReportRow[], name: string, extra: ReportRow = {}): ReportRow {
+  const sum: Record<string, ReportRow[string]> = { ...extra, name };
+  for (const key of SUMS) {
+    let total: number | undefined;
+    for (const row of rows) {
+      const value = row[key];
+      if (typeof value === 'number') total = (total ?? 0) + value;
+    }
+    if (total !== undefined) sum[key] = total;
+  }
+  const count = numberAt(sum, 'count') ?? 0;
+  const total = numberAt(sum, 'total_ns');
+  if (count > 0 && total !== undefined) sum['mean_ns'] = total / count;
+  // Of the rows that know it, by their own times: what `wasted_ns` leaves.
+  let own = 0;
+  let used = 0;
+  for (const row of rows) {
+    const utilisation = row['utilisation_share'];
+    const time = row['self_ns'];
+    if (typeof utilisation !== 'number' || typeof time !== 'number') continue;
+    own += time;
+    used += time * utilisation;
+  }
+  if (own > 0) sum['utilisation_share'] = used / own;
+  return sum;
+}
+
+/** `fusion.12` and `fusion.12.clone.3` are `fusion`: compilers number what they make. */
+export const baseName = (name: string): string => name.replace(/(?:\.(?:\d+|clone|remat\d*))+$/, '') || name;
+
+/** Rows of the same key, in the order in which keys come first. */
+function grouped(rows: readonly ReportRow[], key: (row: ReportRow) => string): ReadonlyMap<string, ReportRow[]> {
+  const groups = new Map<string, ReportRow[]>();
+  for (const row of rows) {
+    const at = key(row);
+    const members = groups.get(at);
+    if (members === undefined) groups.set(at, [row]);
+    else members.push(row);
+  }
+  return groups;
+}
+
+/** A short name for the node at a path. */
+export type IdOf = (path: string) => string;
+
+/** Operations of the same name but for their number, of the same shapes and category: what a compiler repeats. */
+const duplicateKey = (row: ReportRow): string =>
+  [
+    baseName(textAt(row, 'name') ?? ''),
+    textAt(row, 'shapes') ?? '',
+    textAt(row, 'category') ?? '',
+    textAt(row, 'program') ?? '',
+    textAt(row, 'place') ?? '',
+  ].join('\n');
+
+const isFusion = (row: ReportRow): boolean => /fusion/.test(textAt(row, 'category') ?? '');
+
+export interface OpTreeOptions {
+  /** Program > category > operation; else operations alone. */
+  readonly levels: boolean;
+  /** Put together what differs in its number alone. */
+  readonly groups: boolean;
+  readonly keys: ReadonlyMap<ReportRow, string>;
+  readonly idOf: IdOf;
+}
+
+/** The operations of a report as a tree. */
+export function opTree(table: ReportTable, options: OpTreeOptions): readonly TreeNode[] {
+  const { keys, idOf } = options;
+  const leaf = (row: ReportRow): TreeNode => ({
+    id: keys.get(row) ?? '',
+    row,
+    level: 'op',
+    kids: undefined,
+    opens: (numberAt(row, 'holds') ?? 0) > 0 || isFusion(row),
+    openAtFirst: false,
+  });
+  const leaves = (rows: readonly ReportRow[], path: string): readonly TreeNode[] => {
+    if (!options.groups) return rows.map(leaf);
+    return [...grouped(rows, duplicateKey)].map(([key, members]): TreeNode => {
+      const [first] = members;
+      if (first === undefined || members.length < 2) return leaf(first ?? {});
+      const same = Object.fromEntries(
+        ['program', 'category', 'place', 'shapes', 'kind'].map((column) => [column, first[column]] as const),
+      );
+      return {
+        id: idOf(`${path}\ngroup\n${key}`),
+        row: sumOf(members, baseName(textAt(first, 'name') ?? ''), same),
+        level: 'group',
+        kids: members.map(leaf),
+        opens: true,
+        openAtFirst: false,
+        mark: `×${members.length}`,
+        markTitle: `${members.length} operations that differ in their number alone`,
+      };
+    });
+  };
+  if (!options.levels) return leaves(table.rows, '');
+  const categories = (rows: readonly ReportRow[], path: string): readonly TreeNode[] =>
+    [...grouped(rows, (row) => textAt(row, 'category') ?? '')].map(([name, members]) => ({
+      id: idOf(`${path}\ncategory\n${name}`),
+      row: sumOf(members, name === '' ? 'no category' : name),
+      level: 'category' as const,
+      kids: leaves(members, `${path}\n${name}`),
+      opens: true,
+      openAtFirst: true,
+    }));
+  // Where no operation has a program, there is no such level.
+  const programs = grouped(table.rows, (row) => textAt(row, 'program') ?? '');
+  if (programs.size === 1 && programs.has('')) return categories(table.rows, '');
+  return [...programs].map(([name, members]) => ({
+    id: idOf(`program\n${name}`),
+    row: sumOf(members, name === '' ? 'no program' : name),
+    level: 'program' as const,
+    kids: categories(members, name),
+    opens: true,
+    openAtFirst: true,
+  }));
+}

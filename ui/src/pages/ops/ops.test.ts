@@ -1,0 +1,23 @@
+import { expect, it } from 'vitest';
+import { namesView } from '../shared/links.tsx';
+import { eventNames } from './chosen.tsx';
+import { costColumn } from './ops.tsx';
+
+it('takes self time for the cost, else whatever is a time', () => {
+  const column = (key: string, unit: 'ns' | 'count') => ({ key, title: key, unit });
+  const table = (...columns: ReturnType<typeof column>[]) => ({ columns, rows: [], leftOut: 0 });
+  expect(costColumn(table(column('total_ns', 'ns'), column('self_ns', 'ns')))?.key).toBe('self_ns');
+  expect(costColumn(table(column('count', 'count'), column('busy_ns', 'ns')))?.key).toBe('busy_ns');
+  expect(costColumn(table(column('count', 'count')))).toBeUndefined();
+});
+
+it('lights exactly the events of a row, whatever they are called', () => {
+  expect(eventNames({ name: 'aten::mm' })).toEqual(['aten::mm']);
+  const names = eventNames({ name: 'jit(f)/dot', event_names: ['dot.1', 'a|b (c)', 'x/y'] });
+  const query = namesView(names).query ?? '';
+  const expression = new RegExp(query.slice(1, -1));
+  expect(query).toMatch(/^\/.*\/$/);
+  for (const name of names) expect(name).toMatch(expression);
+  for (const name of ['dot.11', 'dotx1', 'a', 'b (c)']) expect(name).not.toMatch(expression);
+  expect(namesView(['dot.1']).query).toBe('"dot.1"');
+});

@@ -1,0 +1,294 @@
+// ops.tsx: the operations themselves: rows or a tree of them, the longest as bars, and the chosen one beside them.
+import type { ComponentChildren, JSX } from 'preact';
+import { useMemo } from 'preact/hooks';
+import { formatDuration } from '../../base/format.ts';
+import { cellText } from '../../model/cell.ts';
+import { parseFilter } from '../../model/filter.ts';
+import {
+  type ReportTable as Data,
+  nameColumn,
+  numberAt,
+  type Report,
+  type ReportColumn,
+  type ReportRow,
+  scalarOf,
+  textAt,
+} from '../../model/report.ts';
+import { inSight, type Placed, type TreeNode } from '../../model/tree.ts';
+import { isFolded, setFolded } from '../../state/store.ts';
+import { BarList } from '../../widgets/charts.tsx';
+import { Figure } from '../../widgets/figure.tsx';
+import { Icon } from '../../widgets/icon.tsx';
+import { parseSort, ReportTable, wordsOf } from '../../widgets/report-table.tsx';
+import { eventLinkOf } from '../shared/links.tsx';
+import type { PageProps } from '../shared/report.tsx';
+import { Notes } from '../shared/told.tsx';
+import { NoCallTree } from './calls.tsx';
+import { ByChoice, type Choice, Layout } from './choice.tsx';
+import { Chosen } from './chosen.tsx';
+import { useInside } from './inside.tsx';
+import { modeOf } from './mode.ts';
+
+const BARS = 10;
+/** Shown in the details alone, or as the tree's shape. */
+const HIDDEN = ['depth', 'parent', 'level', 'kind', 'stack', 'max_ns', 'event_names'];
+const LEVELS = ['program', 'category'];
+/** What the file does not say for each caller. */
+const OF_FUNCTIONS = ['primitive_count'];
+const INDENT_PX = 16;
+
+/** The column that the bars show, and by which the table is sorted at first. */
+export function costColumn(table: Data): ReportColumn | undefined {
+  for (const key of ['self_ns', 'total_ns', 'self_total_ns', 'self_cpu_time_total_us', 'cpu_time_total_us']) {
+    const found = table.columns.find((column) => column.key === key);
+    if (found !== undefined) return found;
+  }
+  return table.columns.find((column) => column.unit === 'ns' || column.unit === 'us');
+}
+
+/** What a file's rounding leaves of a time is not nothing. */
+function roundedCell(report: Report): (row: ReportRow, column: ReportColumn) => string | undefined {
+  const rounded = scalarOf(report, 'rounded_to_ns');
+  if (typeof rounded !== 'number') return () => undefined;
+  const text = `< ${formatDuration(rounded)}`;
+  return (row, column) => (column.unit === 'ns' && row[column.key] === 0 ? text : undefined);
+}
+
+const hiddenColumns = (isTree: boolean, isTraced: boolean): readonly string[] =>
+  isTree ? [...HIDDEN, ...(isTraced ? LEVELS : OF_FUNCTIONS)] : HIDDEN;
+
+/** What can be known of who called whom. */
+export type CallTreeState = 'none' | 'functions' | 'callers';
+
+export function Ops({
+  page,
+  report,
+  keys,
+  roots,
+  choices,
+  calls,
+  callTree,
+  canGroup = false,
+}: {
+  readonly page: PageProps;
+  readonly report: Report;
+  readonly keys: ReadonlyMap<ReportRow, string>;
+  /** As a tree; `undefined`: as a table. */
+  readonly roots: readonly TreeNode[] | undefined;
+  readonly choices: readonly Choice[];
+  /** Who called whom, of profiles that know it. */
+  readonly calls?: Data | undefined;
+  /** Of profiles of sums. */
+  readonly callTree?: CallTreeState;
+  readonly canGroup?: boolean;
+}): JSX.Element {
+  const { store } = page;
+  const { table } = report;
+  const isTraced = callTree === undefined;
+  const cost = costColumn(table);
+  const name = nameColumn(table);
+  const folds = store.view.folds.value;
+  const filter = store.view.filter.value;
+  // Sums come in the order of their file; calls by all that they took.
+  const atFirst = roots !== undefined && !isTraced ? 'total_ns' : cost?.key;
+  const firstSort = (isTraced && roots === undefined) || atFirst === undefined ? undefined : `${atFirst}:desc`;
+  const sort = store.view.sort.value ?? firstSort;
+  const inside = useInside(page);
+  const words = useMemo(() => wordsOf(table), [table]);
+  const placed = useMemo(() => {
+    if (roots === undefined) return undefined;
+    const order = parseSort(sort);
+    return inSight(roots, {
+      isOpen: (node) => !isFolded(folds, node.id, !node.openAtFirst),
+      asked: inside.kidsOf,
+      order: order === undefined ? undefined : { key: order.column, descending: order.descending },
+      matches: parseFilter(filter).matches,
+      wordsOf: words,
+    });
+  }, [roots, folds, filter, sort, words, inside.version]);
+  const byRow = useMemo(() => new Map(placed?.map((item) => [item.node.row, item])), [placed]);
+  const treeKeys = useMemo(() => new Map(placed?.map(({ node }) => [node.row, node.id])), [placed]);
+  const isCalls = roots !== undefined && !isTraced;
+  const shown = useMemo(
+    () => (placed === undefined ? table : arranged(table, placed, isCalls)),
+    [table, placed, isCalls],
+  );
+  const wanted = store.view.row.value;
+  const chosen =
+    placed === undefined
+      ? table.rows.find((row) => keys.get(row) === wanted)
+      : (placed.find(({ node }) => node.id === wanted)?.node.row ?? table.rows.find((row) => keys.get(row) === wanted));
+  const choose = (key: string | undefined) => {
+    store.view.row.value = store.view.row.peek() === key ? undefined : key;
+  };
+  const longest = useMemo(
+    () =>
+      cost === undefined
+        ? []
+        : [...table.rows].sort((a, b) => (numberAt(b, cost.key) ?? 0) - (numberAt(a, cost.key) ?? 0)).slice(0, BARS),
+    [table, cost?.key],
+  );
+  const rounded = useMemo(() => roundedCell(report), [report]);
+  const costText = (row: ReportRow): string =>
+    cost === undefined ? '' : (rounded(row, cost) ?? cellText(row[cost.key], cost.unit));
+  const toggle = (node: TreeNode, isOpen: boolean) => {
+    if (!isOpen && node.kids === undefined) inside.ask(node);
+    setFolded(store, node.id, isOpen, !node.openAtFirst);
+  };
+  const cell = (row: ReportRow, column: ReportColumn): ComponentChildren | undefined => {
+    const item = column === shownName ? byRow.get(row) : undefined;
+    return item === undefined ? (
+      rounded(row, column)
+    ) : (
+      <TreeCell item={item} name={nameOf(item.node)} onToggle={toggle} />
+    );
+  };
+  const shownName = nameColumn(shown);
+  const nameOf = (node: TreeNode): string =>
+    textAt(node.row, 'name') ?? textAt(node.row, 'action') ?? textAt(node.row, 'function') ?? '';
+  const tools = (
+    <>
+      <ByChoice page={page} choices={choices} isTraced={isTraced} />
+      <Layout page={page} canGroup={canGroup} />
+    </>
+  );
+  return (
+    <div class="ss-with-side">
+      <div>
+        {callTree === 'none' && modeOf(store).tree ? (
+          <NoCallTree report={report} tools={tools} />
+        ) : (
+          <ReportTable
+            caption="Operations"
+            testId="ops-table"
+            exportName={`${page.run.id}-ops`}
+            table={shown}
+            keys={placed === undefined ? keys : treeKeys}
+            arranged={placed !== undefined}
+            eventLink={eventLinkOf(store, page.run)}
+            sort={sort}
+            onSort={(next) => {
+              store.view.sort.value = next;
+            }}
+            filter={filter}
+            onFilter={(text) => {
+              store.view.filter.value = text;
+            }}
+            onRow={(_, key) => choose(key)}
+            currentKey={wanted}
+            hide={hiddenColumns(modeOf(store).tree, isTraced)}
+            numbersFirst
+            {...(placed === undefined ? {} : { namePx: 320 })}
+            cell={cell}
+            tools={tools}
+          />
+        )}
+      </div>
+      <aside class="ss-side" aria-label="Details">
+        {chosen === undefined ? undefined : (
+          <Chosen
+            page={page}
+            report={report}
+            row={chosen}
+            node={byRow.get(chosen)?.node}
+            calls={calls}
+            inside={inside}
+            rounded={rounded}
+            onFunction={(called) => {
+              store.view.row.value = table.rows.flatMap((row) =>
+                textAt(row, 'function') === called ? (keys.get(row) ?? []) : [],
+              )[0];
+            }}
+          />
+        )}
+        {cost === undefined || longest.length === 0 ? undefined : (
+          <Figure
+            title={`The longest, ${cost.title.toLowerCase().replace(/ time$/, '')} time`}
+            testId="top-ops"
+            data={{ columns: name === undefined ? [cost] : [name, cost], rows: longest, leftOut: 0 }}
+          >
+            <BarList
+              label="The longest"
+              currentKey={wanted}
+              rows={longest.map((row) => ({
+                key: keys.get(row) ?? '',
+                label: (name === undefined ? undefined : textAt(row, name.key)) ?? '',
+                value: numberAt(row, cost.key) ?? 0,
+                text: costText(row),
+              }))}
+              onChoose={choose}
+            />
+          </Figure>
+        )}
+        <Notes page={page} report={report} notes={[...report.notes, ...treeNotes(callTree, roots !== undefined)]} />
+      </aside>
+    </div>
+  );
+}
+
+/** What a reader of a tree of calls must know. */
+function treeNotes(state: CallTreeState | undefined, isTree: boolean): readonly string[] {
+  if (!isTree || state === undefined || state === 'none') return [];
+  return state === 'callers'
+    ? [
+        'Of a function that several call the file says how long it took for each, not by which way: what is below is shared out by that, and marked est.',
+      ]
+    : [
+        'The report lists the functions of each action, not who called whom. AdvancedProfiler(dump_stats=True) writes .prof files, which know it.',
+      ];
+}
+
+/** The rows in sight. Trees of calls have the columns of functions, whatever their first level is. */
+function arranged(table: Data, placed: readonly Placed[], isCalls: boolean): Data {
+  const rows = placed.map(({ node }) => node.row);
+  const has = (key: string) => table.columns.some((column) => column.key === key);
+  if (!isCalls || has('function')) return { columns: table.columns, rows, leftOut: table.leftOut };
+  return {
+    columns: [...table.columns, { key: 'self_ns', title: 'Own time', unit: 'ns' as const }],
+    rows,
+    leftOut: table.leftOut,
+  };
+}
+
+function TreeCell({
+  item,
+  name,
+  onToggle,
+}: {
+  readonly item: Placed;
+  readonly name: string;
+  readonly onToggle: (node: TreeNode, isOpen: boolean) => void;
+}): JSX.Element {
+  const { node, depth, isOpen } = item;
+  return (
+    <span
+      class={`ss-name-cell ${node.level === 'why' ? 'ss-quiet' : ''}`}
+      style={{ paddingLeft: `${Math.min(depth, 24) * INDENT_PX}px` }}
+      title={name}
+      data-level={node.level}
+    >
+      {node.opens ? (
+        <button
+          type="button"
+          class="ss-tree-toggle"
+          aria-expanded={isOpen}
+          aria-label={`${isOpen ? 'Fold' : 'Unfold'} ${name}`}
+          onClick={(event) => {
+            event.stopPropagation();
+            onToggle(node, isOpen);
+          }}
+        >
+          <Icon name={isOpen ? 'chevronDown' : 'chevronRight'} />
+        </button>
+      ) : (
+        <span class="ss-tree-space" />
+      )}
+      {name}
+      {node.mark === undefined ? undefined : (
+        <span class="ss-tree-mark" title={node.markTitle ?? ''}>
+          {node.mark}
+        </span>
+      )}
+    </span>
+  );
+}
