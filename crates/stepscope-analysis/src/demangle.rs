@@ -48,6 +48,8 @@ impl DemangleWrite for Bounded {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
 
     #[test]
@@ -84,7 +86,7 @@ mod tests {
             } else {
                 b'A' + part % 26
             });
-            doubling.push_str(&format!("1bIS{digit}_S{digit}_E"));
+            let _ = write!(doubling, "1bIS{digit}_S{digit}_E");
         }
         let deep = format!("_Z1f{}i", "P".repeat(50_000));
         for name in [doubling.as_str(), &deep, &"_ZN".repeat(9_000)] {
