@@ -19,7 +19,7 @@ mod wire;
 mod words;
 
 pub use brief::brief;
-pub use words::{bytes, duration, grouped, in_sentence, one_line, share, significant};
+pub use words::{bytes, duration, grouped, in_sentence, one_line, plain, share, significant};
 
 use std::borrow::Cow;
 

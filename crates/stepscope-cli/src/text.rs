@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 use stepscope_engine::analysis::report;
 pub use stepscope_engine::analysis::report::{
-    brief, bytes as size, duration, grouped as count, share, significant,
+    brief, bytes as size, duration, grouped as count, plain, share, significant,
 };
 
 /// Whether a character could do something to a terminal, or hide or turn around text.

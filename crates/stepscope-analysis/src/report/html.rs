@@ -8,7 +8,7 @@ mod chart;
 
 use std::fmt::Write as _;
 
-use super::{Cell, Column, Report, Scalar, Table, Unit, grouped, significant};
+use super::{Cell, Column, Report, Scalar, Table, Unit, grouped, plain, significant};
 
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
@@ -326,7 +326,7 @@ fn shown_number(number: f64, whole: Option<i64>, unit: Unit) -> String {
         Unit::BytesPerSecond => format!("{}/s", super::bytes(number)),
         Unit::Share => super::share(number),
         Unit::Count => whole.map_or_else(|| significant(number), grouped),
-        _ => whole.map_or_else(|| significant(number), |whole| whole.to_string()),
+        _ => whole.map_or_else(|| plain(number), |whole| whole.to_string()),
     }
 }
 

@@ -89,13 +89,33 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Three significant digits, none after a point from 100 on.
+/// Three significant digits, none after a point from 100 on, two below 0.1; as the viewer writes them.
 pub fn significant(value: f64) -> String {
-    match value.abs() {
+    let size = value.abs();
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "rounded, and cut to what fits"
+    )]
+    match size {
         0.0 => "0".to_owned(),
-        size if size >= 100.0 => format!("{value:.0}"),
-        size if size >= 10.0 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
+        _ if !size.is_finite() => value.to_string(),
+        _ if size >= 99.95 => grouped(value.round() as i128),
+        _ if size >= 9.995 => format!("{value:.1}"),
+        _ if size >= 0.0995 => format!("{value:.2}"),
+        _ => {
+            let digits = (1.0 - size.log10().floor()).clamp(2.0, 15.0) as usize;
+            let text = format!("{value:.digits$}");
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+    }
+}
+
+/// A number without a unit: whole ones as they are, others as [`significant`].
+pub fn plain(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 1e15 {
+        format!("{value:.0}")
+    } else {
+        significant(value)
     }
 }
 
@@ -113,6 +133,23 @@ mod tests {
         assert_eq!(bytes(401.574), "401.6 B");
         assert_eq!(duration(1_500.0), "1.50 µs");
         assert_eq!(share(0.2344), "23.4 %");
+    }
+
+    #[test]
+    fn numbers_show_what_they_are() {
+        for (value, expected) in [
+            (4.0, "4"),
+            (0.0, "0"),
+            (2.5, "2.50"),
+            (0.0196, "0.02"),
+            (1.5e-4, "0.00015"),
+            (9.996, "10.0"),
+            (99.96, "100"),
+            (12_345.6, "12,346"),
+            (1e-30, "0"),
+        ] {
+            assert_eq!(plain(value), expected);
+        }
     }
 
     #[test]

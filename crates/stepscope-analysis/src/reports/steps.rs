@@ -91,7 +91,14 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             },
         );
         report.table = by_label(&labelled);
-        report.notes = labelled.notes;
+        report.notes.clone_from(&labelled.notes);
+        if labelled.labels.iter().any(|row| row.share > 1.0) {
+            report.notes.push(
+                "A label's time is summed over all devices and threads: what ran side by side counts each time, so \
+                 that its share of the steps may pass 100 %."
+                    .to_owned(),
+            );
+        }
     }
     Ok(report)
 }

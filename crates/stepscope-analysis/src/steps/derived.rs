@@ -6,7 +6,9 @@
 //! among slices at most [`DEEPEST`] levels down that comes at least [`FEWEST`] times, covers at
 //! least [`COVERAGE`] of the time from its first begin to its last end, and whose distances from
 //! begin to begin vary by less than [`UNEVENNESS`] of their mean: each slice of that name is a step.
-//! Operators, waits, compilation and runtime calls are no steps.
+//! Operators, waits, compilation and runtime calls are no steps, nor is what repeats for a moment of
+//! the run only: from the first begin to the last end it takes [`EXTENT`] of the run, or
+//! [`DEVICE_WORK`] of all work of the devices is done in that time.
 //!
 //! Derived steps are an offer and are marked as derived wherever they are shown.
 
@@ -15,8 +17,10 @@
     reason = "a trace and its tracks are called what they are"
 )]
 
+use std::ops::Range;
+
 use rustc_hash::FxHashMap;
-use stepscope_model::{Dur, NameId, SliceFlags, SliceKind, TrackKind};
+use stepscope_model::{Dur, NameId, SliceFlags, SliceKind, Time, TrackKind};
 use stepscope_store::{Trace, Track};
 
 use super::marks::Marker;
@@ -30,6 +34,10 @@ const DEEPEST: u16 = 3;
 const COVERAGE: f64 = 0.5;
 /// Largest deviation of the distances between begins, over their mean.
 const UNEVENNESS: f64 = 1.0;
+/// Least part of the run from the first begin to the last end.
+const EXTENT: f64 = 0.1;
+/// Least part of the devices' work in that time, where it is a shorter one.
+const DEVICE_WORK: f64 = 0.5;
 /// Threads that are looked at.
 const THREADS: usize = 8;
 
@@ -141,6 +149,9 @@ fn by_label(trace: &Trace, track: &Track) -> Option<Derived> {
         if nested || covered < COVERAGE || unevenness(&gaps) > UNEVENNESS {
             continue;
         }
+        if !matters(trace, slices.start[*first]..slices.end(*last)) {
+            continue;
+        }
         let markers = (0..).zip(&runs).map(|(number, index)| Marker {
             number,
             file: track.file,
@@ -158,6 +169,30 @@ fn by_label(trace: &Trace, track: &Track) -> Option<Derived> {
         });
     }
     None
+}
+
+/// Whether what repeats in this time says something of the run.
+fn matters(trace: &Trace, range: Range<Time>) -> bool {
+    let part = |of: i128, whole: i128| of as f64 / (whole as f64).max(1.0);
+    let whole = trace.span();
+    let length = range.end.since(range.start).ps().into();
+    if part(length, whole.end.since(whole.start).ps().into()) >= EXTENT {
+        return true;
+    }
+    let queues = trace
+        .tracks()
+        .iter()
+        .filter(|track| track.kind == TrackKind::DeviceQueue && !track.derived);
+    let (mut inside, mut all) = (0_i128, 0_i128);
+    for queue in queues {
+        let slices = trace.slices(queue.id);
+        let sum = |durs: &[Dur]| durs.iter().map(|dur| i128::from(dur.ps())).sum::<i128>();
+        let from = slices.start.partition_point(|start| *start < range.start);
+        let to = slices.start.partition_point(|start| *start < range.end);
+        inside += sum(&slices.dur[from..to.max(from)]);
+        all += sum(slices.dur);
+    }
+    all > 0 && part(inside, all) >= DEVICE_WORK
 }
 
 /// Standard deviation over mean.

@@ -388,6 +388,6 @@ fn figure(number: f64, whole: Option<i64>, unit: Unit) -> String {
         Unit::BytesPerSecond => format!("{}/s", text::size(number)),
         Unit::Share => text::share(number),
         Unit::Count => whole.map_or_else(|| text::significant(number), text::count),
-        _ => whole.map_or_else(|| text::significant(number), |whole| whole.to_string()),
+        _ => whole.map_or_else(|| text::plain(number), |whole| whole.to_string()),
     }
 }
