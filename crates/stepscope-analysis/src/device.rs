@@ -17,7 +17,7 @@
 //! their name says so ([`communicates`]). Labels on device rows, waits and host calls are no work.
 //! A loop or a branch of a compiled program counts as computation where nothing inside it is
 //! recorded. Peers differ: `TraceLens` counts memset as computation and leaves out kernels without
-//! a CPU operator; HTA sees the range of the profiler's steps only.
+//! a CPU operator; HTA leaves out the last of several steps ([`hta`](crate::hta)).
 //!
 //! Everything follows from [`Times`]: for each of the sixteen sets of kinds of work, how long
 //! exactly that set ran. One pass over the slices, in parallel, nothing allocated per slice.

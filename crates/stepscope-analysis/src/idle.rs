@@ -20,10 +20,7 @@
 //! (*synchronisation*), fetching *input*, *communication*, and otherwise *host too slow* (whatever it
 //! did, it had not called yet). Of slices inside one another, the first of these that is open counts.
 //! Thirty microseconds is HTA's limit for the delay between two kernels in a row.
-//!
-//! HTA's own breakdown ([`HtaStream`]) looks at each stream alone, from kernel to kernel: *host wait*
-//! when the call came after the last kernel ended, *kernel wait* when the gap is below the limit,
-//! *other* else.
+//! Its own breakdown is in [`hta`](crate::hta).
 
 #![allow(clippy::similar_names, reason = "tracks of a trace")]
 
@@ -118,19 +115,6 @@ impl Gap {
     }
 }
 
-/// HTA's idle time of one stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HtaStream {
-    /// The stream's row.
-    pub track: TrackId,
-    /// The call came after the last kernel had ended.
-    pub host_wait: Dur,
-    /// A delay between kernels in a row.
-    pub kernel_wait: Dur,
-    /// Neither.
-    pub other: Dur,
-}
-
 /// The answer.
 #[derive(Clone, Debug, Default)]
 pub struct Idle {
@@ -138,8 +122,6 @@ pub struct Idle {
     pub gaps: Vec<Gap>,
     /// Time that was looked at, over all devices.
     pub range: Dur,
-    /// See [`HtaStream`]; over the whole recording, whatever the range.
-    pub hta: Vec<HtaStream>,
 }
 
 impl Idle {
@@ -192,11 +174,6 @@ pub fn idle(
         found
             .gaps
             .extend(parts.into_iter().flat_map(|(_, gaps)| gaps));
-        for queue in &device.queues {
-            found
-                .hta
-                .push(hta_stream(trace, devices, launches, queue.track));
-        }
     }
     Ok(found)
 }
@@ -333,42 +310,6 @@ fn union(intervals: &mut [(Time, Time)]) -> Dur {
     Dur::from_ps(total)
 }
 
-fn hta_stream(
-    trace: &Trace,
-    devices: &Devices<'_>,
-    launches: &Launches,
-    track: TrackId,
-) -> HtaStream {
-    let slices = trace.slices(track);
-    let mut found = HtaStream {
-        track,
-        host_wait: Dur::ZERO,
-        kernel_wait: Dur::ZERO,
-        other: Dur::ZERO,
-    };
-    let mut last_end: Option<Time> = None;
-    for index in (0..slices.len()).filter(|index| devices.work(track, *index).is_some()) {
-        let start = slices.start.get(index).copied().unwrap_or_default();
-        if let Some(last) = last_end {
-            let interval = start.since(last);
-            let called = launches.get(track, index).and_then(|launch| {
-                let (track, index) = trace.place_of_slice(launch)?;
-                trace.slices(track).start.get(index).copied()
-            });
-            let sum = if called.is_some_and(|called| called > last) {
-                &mut found.host_wait
-            } else if interval < IN_A_ROW {
-                &mut found.kernel_wait
-            } else {
-                &mut found.other
-            };
-            *sum = sum.saturating_add(interval);
-        }
-        last_end = Some(slices.end(index));
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use stepscope_store::drawing;
@@ -410,9 +351,6 @@ mod tests {
         // The wait goes on for 20 us after the work ended, the rest until the call is the host's.
         assert_eq!(us(&first.causes), [10, 3, 20, 0, 0, 0]);
         assert_eq!(us(&found.gaps[1].causes), [0, 1, 0, 0, 0, 0]);
-        let hta = &found.hta[0];
-        assert_eq!(hta.host_wait.ps() / 1_000_000, 33);
-        assert_eq!(hta.kernel_wait.ps() / 1_000_000, 1);
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub mod device;
 pub mod findings;
 pub mod flame;
 pub mod histogram;
+pub mod hta;
 pub mod idle;
 pub mod input;
 mod intervals;

@@ -11,6 +11,7 @@ use crate::collectives::{
     Clock, Collective, Collectives, Kind, Part, Participant, collectives as find_collectives,
 };
 use crate::device::{Devices, Times, Work};
+use crate::hta::{self, RankTimes};
 use crate::launch::Launches;
 use crate::parallel::Cancel;
 use crate::report::{
@@ -527,6 +528,8 @@ pub(super) fn overlap(
         Column::new("exposed_share", "Exposed of the time", Unit::Share),
         Column::new("hta_overlap_percent", "HTA: overlap %", Unit::Number),
     ]);
+    let launches = Launches::of(trace, &devices, cancel)?;
+    let hta = hta::ranks(trace, &launches, cancel)?.unwrap_or_default();
     for (device, times) in &per_device {
         let communication = times.communication().as_ns_f64();
         let hidden = times.hidden_communication().as_ns_f64();
@@ -543,10 +546,13 @@ pub(super) fn overlap(
             exposed.into(),
             part.into(),
             ratio(exposed, times.range.as_ns_f64()).into(),
-            part.map(|part| (part * 1e4).round() / 1e2).into(),
+            hta.iter()
+                .find(|rank| rank.file == device.file)
+                .and_then(RankTimes::overlap_percent)
+                .into(),
         ]);
     }
-    let kinds = overlap_by_kind(trace, &devices, &range, cancel)?;
+    let kinds = overlap_by_kind(trace, &devices, &launches, &range, cancel)?;
     if options.by.as_deref() == Some("kind") {
         report.table = kinds;
         report.section("devices", "Devices", table);
@@ -557,8 +563,8 @@ pub(super) fn overlap(
     report.table.cut(options.top);
     report.notes.push(
         "Without a range, a device's time is from its first work to its last. HTA's overlap is the \
-         same part of the communication, rounded to hundredths of a percent, of the kernels of the \
-         profiler's whole steps."
+         same part of the communication, of all devices of a file, in whole microseconds and hundredths \
+         of a percent; of several profiler steps it leaves out the last."
             .to_owned(),
     );
     Ok(report)
@@ -572,11 +578,11 @@ fn ratio(part: f64, whole: f64) -> Option<f64> {
 fn overlap_by_kind(
     trace: &Trace,
     devices: &Devices<'_>,
+    launches: &Launches,
     range: &std::ops::Range<Time>,
     cancel: &Cancel,
 ) -> Result<Table, Cancelled> {
-    let launches = Launches::of(trace, devices, cancel)?;
-    let found = find_collectives(trace, devices, &launches, cancel)?;
+    let found = find_collectives(trace, devices, launches, cancel)?;
     let mut rows: BTreeMap<(Participant, Kind), (u64, i128, i128)> = BTreeMap::new();
     for part in &found.parts {
         if let Some(hidden) = part.hidden

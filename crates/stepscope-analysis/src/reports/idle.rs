@@ -6,11 +6,14 @@ use stepscope_model::{Cancelled, Dur};
 use stepscope_store::Trace;
 
 use crate::device::Devices;
+use crate::hta::{self, RankTimes};
 use crate::idle::{Cause, Causes, Gap, Idle, idle};
 use crate::kernels::name_of;
 use crate::launch::Launches;
 use crate::parallel::Cancel;
-use crate::report::{Column, Report, Table, Unit, duration, run_start, share, since_start_ns};
+use crate::report::{
+    Cell, Column, Report, Table, Unit, duration, run_start, share, since_start_ns,
+};
 use crate::reports::Options;
 use crate::reports::kernels::nothing;
 
@@ -65,12 +68,25 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         let longest = gaps(trace, &devices, &found, options.top.min(LONGEST));
         report.section("longest", "Longest gaps", longest);
     }
-    report.section("hta", "HTA's idle time by stream", hta(trace, &found));
-    report.notes.push(
-        "A device waits when none of its queues has work; HTA looks at each stream alone, so that a \
-         stream waits while others work."
-            .to_owned(),
-    );
+    if let Some(ranks) = hta::ranks(trace, &launches, cancel)? {
+        report.section("hta", "HTA's idle time by stream", by_stream(trace, &ranks));
+        report.section(
+            "hta_temporal",
+            "HTA's temporal breakdown",
+            temporal(trace, &ranks),
+        );
+        report.notes.push(
+            "A device waits when none of its queues has work; HTA looks at each stream alone, so that \
+             a stream waits while others work, and always at the whole recording."
+                .to_owned(),
+        );
+        if ranks.iter().any(|rank| rank.left_out > 0) {
+            report.notes.push(
+                "HTA leaves out what was called in the last of several profiler steps; our figures have it."
+                    .to_owned(),
+            );
+        }
+    }
     Ok(report)
 }
 
@@ -197,7 +213,7 @@ fn by_device(trace: &Trace, devices: &Devices<'_>, found: &Idle) -> Table {
     table
 }
 
-fn hta(trace: &Trace, found: &Idle) -> Table {
+fn by_stream(trace: &Trace, ranks: &[RankTimes]) -> Table {
     let mut table = Table::new(vec![
         Column::new("host", "Host", Unit::Text),
         Column::new("stream", "Stream", Unit::Text),
@@ -205,16 +221,56 @@ fn hta(trace: &Trace, found: &Idle) -> Table {
         Column::new("kernel_wait_ns", "kernel_wait", Unit::Ns),
         Column::new("other_ns", "other", Unit::Ns),
     ]);
-    for stream in &found.hta {
+    for (rank, stream) in ranks
+        .iter()
+        .flat_map(|rank| rank.streams.iter().map(move |stream| (rank, stream)))
+    {
         let track = trace.tracks().get(stream.track.index());
-        let file = track.and_then(|track| trace.files().get(track.file));
+        let file = trace.files().get(rank.file);
         table.push([
             file.map(|file| file.spec.host.as_str()).into(),
             track.map(|track| track.name.as_str()).into(),
-            stream.host_wait.into(),
-            stream.kernel_wait.into(),
-            stream.other.into(),
+            ns(stream.host_wait_us),
+            ns(stream.kernel_wait_us),
+            ns(stream.other_us),
         ]);
     }
     table
+}
+
+fn temporal(trace: &Trace, ranks: &[RankTimes]) -> Table {
+    let mut table = Table::new(vec![
+        Column::new("host", "Host", Unit::Text),
+        Column::new("kernel_time_ns", "kernel_time", Unit::Ns),
+        Column::new("idle_time_ns", "idle_time", Unit::Ns),
+        Column::new("compute_time_ns", "compute_time", Unit::Ns),
+        Column::new("non_compute_time_ns", "non_compute_time", Unit::Ns),
+        Column::new("idle_share", "idle_time", Unit::Share),
+        Column::new("compute_share", "compute_time", Unit::Share),
+        Column::new("non_compute_share", "non_compute_time", Unit::Share),
+        Column::new("left_out", "Left out of the last step", Unit::Count),
+    ]);
+    for rank in ranks {
+        let share = |us: i64| -> Cell {
+            let whole = (rank.kernel_us > 0).then_some(rank.kernel_us as f64);
+            whole.map(|whole| us as f64 / whole).into()
+        };
+        let file = trace.files().get(rank.file);
+        table.push([
+            file.map(|file| file.spec.host.as_str()).into(),
+            ns(rank.kernel_us),
+            ns(rank.idle_us),
+            ns(rank.compute_us),
+            ns(rank.non_compute_us()),
+            share(rank.idle_us),
+            share(rank.compute_us),
+            share(rank.non_compute_us()),
+            rank.left_out.into(),
+        ]);
+    }
+    table
+}
+
+fn ns(us: i64) -> Cell {
+    us.saturating_mul(1_000).into()
 }

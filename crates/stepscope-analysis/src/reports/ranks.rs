@@ -4,6 +4,7 @@ use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
 use crate::device::Devices;
+use crate::hta::{Stragglers, stragglers};
 use crate::parallel::Cancel;
 use crate::ranks::{Measure, Ranks, ranks};
 use crate::report::{Column, Report, Table, Unit, duration, run_start, since_start_ns};
@@ -61,6 +62,20 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     report.table.cut(options.top);
     for (name, title, table) in others {
         report.section(name, title, table);
+    }
+    if let Some(stragglers) = stragglers(trace, &devices, cancel)? {
+        report.section(
+            "hta_stragglers",
+            "HTA's potential stragglers",
+            by_hta(&found, &stragglers),
+        );
+        report.notes.push(format!(
+            "HTA names the two ranks at which {} on stream {} begins last most often, in {} of the steps. It \
+             knows only kernels of NCCL before 2.19, and of several steps leaves out the last.",
+            trace.name(stragglers.kernel),
+            stragglers.stream,
+            stragglers.steps.len()
+        ));
     }
     if found.cells.iter().any(|cell| cell.step.is_none()) {
         report
@@ -184,6 +199,23 @@ fn by_rank(found: &Ranks) -> Table {
             median(Measure::Input),
             found.peak_bytes(rank).into(),
             outliers.into(),
+        ]);
+    }
+    table
+}
+
+fn by_hta(found: &Ranks, stragglers: &Stragglers) -> Table {
+    let mut table = Table::new(vec![
+        Column::new("rank", "Rank", Unit::Text),
+        Column::new("steps", "Steps among the last", Unit::Count),
+        Column::new("named", "Named", Unit::Flag),
+    ]);
+    for (file, steps) in &stragglers.counts {
+        let rank = found.ranks.iter().find(|rank| rank.file == *file);
+        table.push([
+            rank.map(|rank| rank.name.as_str()).into(),
+            (*steps).into(),
+            stragglers.named.contains(file).into(),
         ]);
     }
     table

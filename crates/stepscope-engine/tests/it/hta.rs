@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use stepscope_analysis::device::{Devices, Work};
+use stepscope_analysis::hta::{self, Kind as HtaKind};
 use stepscope_analysis::kernels::{By, kernels};
 use stepscope_analysis::launch::{Config, Launches};
 use stepscope_analysis::parallel::Cancel;
@@ -320,4 +321,275 @@ fn the_temporal_breakdown_equals_hta() {
         let theirs = value(&overlap["comp_comm_overlap_pctg"]);
         assert!((hidden * 100.0 - theirs).abs() < 0.0051, "{overlap:?}");
     }
+}
+
+/// Traces with HTA's figures in this table, and where HTA keeps them. Two traces have operators of the host that name
+/// a stream, which HTA counts among the kernels as long as it leaves out no step.
+fn with_hta(folder: &Path, table: &str) -> Vec<(PathBuf, PathBuf)> {
+    let found = traces::below(folder, |path| {
+        path.ends_with(format!("hta/hta_{table}.csv"))
+    });
+    let traces_of = found.into_iter().filter_map(|figures| {
+        let truth = figures.parent()?.parent()?;
+        let trace = if truth.ends_with("dlrm8.truth") {
+            folder.join("torch_multirank/dlrm8")
+        } else {
+            traces::trace_of(truth)?
+        };
+        Some((trace, figures))
+    });
+    traces_of
+        .filter(|(trace, _)| {
+            let name = trace.to_string_lossy();
+            !["mi300_xdit_sd35", "mi300_vllm_decode_graph_capture"]
+                .iter()
+                .any(|odd| name.contains(odd))
+        })
+        .collect()
+}
+
+/// HTA's figures by our reading of its definitions.
+fn by_hta(run: &Run) -> Vec<hta::RankTimes> {
+    let cancel = Cancel::default();
+    let devices = Devices::of(&run.trace, &cancel).unwrap();
+    let launches = Launches::of(&run.trace, &devices, &cancel).unwrap();
+    hta::ranks(&run.trace, &launches, &cancel)
+        .unwrap()
+        .unwrap_or_default()
+}
+
+/// With the steps that HTA leaves out, and its whole microseconds.
+#[test]
+fn temporal_breakdowns_of_all_traces_equal_hta() {
+    let Some(folder) = traces::folder() else {
+        return;
+    };
+    let (mut ranks, mut cut, mut off) = (0, 0, Vec::new());
+    for (path, figures) in with_hta(&folder, "temporal_breakdown") {
+        let found = by_hta(&first(&path));
+        let rows = traces::csv(&figures);
+        assert_eq!(found.len(), rows.len(), "{}", path.display());
+        for (mine, row) in found.iter().zip(&rows) {
+            off.extend(temporal_off(mine, |key| value(&row[key])).map(|key| (path.clone(), key)));
+            ranks += 1;
+            cut += usize::from(mine.left_out > 0);
+        }
+    }
+    assert!(off.is_empty(), "{off:#?}");
+    assert!(
+        ranks >= 28 && cut >= 6,
+        "{ranks} ranks, {cut} without their last step"
+    );
+}
+
+/// Where the temporal breakdown differs.
+fn temporal_off(
+    mine: &hta::RankTimes,
+    theirs: impl Fn(&str) -> f64,
+) -> impl Iterator<Item = String> {
+    let off = [
+        ("idle_time(us)", mine.idle_us),
+        ("compute_time(us)", mine.compute_us),
+        ("non_compute_time(us)", mine.non_compute_us()),
+        ("kernel_time(us)", mine.kernel_us),
+    ]
+    .map(|(key, us)| {
+        (us != theirs(key) as i64).then(|| format!("{key}: {us}, HTA {}", theirs(key)))
+    });
+    off.into_iter().flatten()
+}
+
+#[test]
+fn overlaps_of_all_traces_equal_hta() {
+    let Some(folder) = traces::folder() else {
+        return;
+    };
+    let (mut compared, mut off) = (0, Vec::new());
+    for (path, figures) in with_hta(&folder, "comm_comp_overlap") {
+        let found = by_hta(&first(&path));
+        for (mine, row) in found.iter().zip(traces::csv(&figures)) {
+            let theirs =
+                Some(value(&row["comp_comm_overlap_pctg"])).filter(|share| share.is_finite());
+            let ours = mine.overlap_percent();
+            // Halves are rounded by Python to the even digit.
+            if ours.is_some() != theirs.is_some()
+                || ours
+                    .zip(theirs)
+                    .is_some_and(|(ours, theirs)| (ours - theirs).abs() > 0.0101)
+            {
+                off.push((path.clone(), ours, theirs));
+            }
+            compared += usize::from(theirs.is_some());
+        }
+    }
+    assert!(off.is_empty(), "{off:#?}");
+    assert!(compared >= 12, "{compared}");
+}
+
+/// The words in HTA's tables for sets of kinds.
+fn kinds_of(words: &str) -> Vec<HtaKind> {
+    words
+        .split(" overlapping ")
+        .map(|word| match word {
+            "COMPUTATION" => HtaKind::Computation,
+            "COMMUNICATION" => HtaKind::Communication,
+            _ => HtaKind::Memory,
+        })
+        .collect()
+}
+
+#[test]
+fn idle_times_of_all_streams_equal_hta() {
+    let Some(folder) = traces::folder() else {
+        return;
+    };
+    let (mut compared, mut off) = (0, Vec::new());
+    for (path, figures) in with_hta(&folder, "idle_time_breakdown_0") {
+        let run = first(&path);
+        let found = by_hta(&run);
+        for row in traces::csv(&figures) {
+            let (rank, stream) = (value(&row["rank"]) as u32, value(&row["stream"]) as i64);
+            let many = run.trace.files().len() > 1;
+            let own = found
+                .iter()
+                .filter(|own| !many || run.trace.files()[own.file].spec.rank == Some(rank));
+            let mine = own
+                .flat_map(|own| &own.streams)
+                .find(|own| run.trace.tracks()[own.track.index()].stream == Some(stream));
+            // For a kernel without a call HTA takes the first event of the file for the call.
+            if mine.is_some_and(|mine| !all_are_called(&run, mine.track)) {
+                continue;
+            }
+            let us = mine.map(|mine| match row["idle_category"].as_str() {
+                "host_wait" => mine.host_wait_us,
+                "kernel_wait" => mine.kernel_wait_us,
+                _ => mine.other_us,
+            });
+            if us != Some(value(&row["idle_time"]) as i64) {
+                off.push((path.clone(), us, row));
+            }
+            compared += 1;
+        }
+    }
+    assert!(off.is_empty(), "{} of {compared}: {off:#?}", off.len());
+    assert!(compared > 80, "{compared}");
+}
+
+/// Whether the call of every slice of a stream is in the file.
+fn all_are_called(run: &Run, track: TrackId) -> bool {
+    let cancel = Cancel::default();
+    let devices = Devices::of(&run.trace, &cancel).unwrap();
+    let launches = Launches::of(&run.trace, &devices, &cancel).unwrap();
+    (0..run.trace.slices(track).len())
+        .all(|index| devices.work(track, index).is_none() || launches.get(track, index).is_some())
+}
+
+#[test]
+fn the_stragglers_of_one_step_equal_hta() {
+    let Some(folder) = traces::folder() else {
+        return;
+    };
+    let run = first(&folder.join("torch_multirank/dlrm8"));
+    let rows =
+        traces::csv(&folder.join("torch_multirank/dlrm8.truth/hta/hta_potential_stragglers.csv"));
+    let theirs: Vec<usize> = rows
+        .iter()
+        .map(|row| value(&row["rank"]) as usize)
+        .collect();
+    assert_eq!(straggling(&run), theirs);
+}
+
+/// The ranks that HTA would name.
+fn straggling(run: &Run) -> Vec<usize> {
+    let cancel = Cancel::default();
+    let devices = Devices::of(&run.trace, &cancel).unwrap();
+    let found = hta::stragglers(&run.trace, &devices, &cancel).unwrap();
+    let found = found.unwrap();
+    let rank = |file: &usize| run.trace.files()[*file].spec.rank.unwrap() as usize;
+    found.named.iter().map(rank).collect()
+}
+
+/// Four ranks, five steps, times between microseconds (`tests/peers/hta_figures.py`).
+#[test]
+fn a_job_of_several_ranks_and_steps_equals_hta() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/hta");
+    let theirs = crate::reports::figures(&folder.join("figures.json"));
+    let dir = tempfile::tempdir().unwrap();
+    for rank in 0..4 {
+        let name = format!("rank{rank}.json");
+        std::fs::copy(folder.join(&name), dir.path().join(name)).unwrap();
+    }
+    let run = first(dir.path());
+    let found = by_hta(&run);
+    assert_eq!(found.len(), 4);
+    let mut off: Vec<String> = Vec::new();
+    for (place, mine) in found.iter().enumerate() {
+        let row = &theirs["temporal_breakdown"][place];
+        off.extend(temporal_off(mine, |key| number(&row[key])));
+        assert!(mine.left_out > 5, "the last step");
+        let overlap = &theirs["comm_comp_overlap"][place]["comp_comm_overlap_pctg"];
+        if mine.overlap_percent() != overlap.as_f64() {
+            off.push(format!(
+                "overlap of {place}: {:?}, {overlap}",
+                mine.overlap_percent()
+            ));
+        }
+    }
+    for row in theirs["kernel_kinds"].as_array().unwrap() {
+        let kinds = kinds_of(row["kernel_type"].as_str().unwrap());
+        let us: i64 = found.iter().map(|mine| mine.exactly_us(&kinds)).sum();
+        if Some(us) != row["sum"].as_i64() {
+            off.push(format!("{us}: {row}"));
+        }
+    }
+    for row in theirs["idle_time_breakdown"].as_array().unwrap() {
+        let (rank, stream) = (number(&row["rank"]) as usize, row["stream"].as_i64());
+        let mut streams = found[rank].streams.iter();
+        let mine = streams.find(|own| run.trace.tracks()[own.track.index()].stream == stream);
+        let mine = mine.unwrap();
+        let us = match row["idle_category"].as_str().unwrap() {
+            "host_wait" => mine.host_wait_us,
+            "kernel_wait" => mine.kernel_wait_us,
+            _ => mine.other_us,
+        };
+        if us != number(&row["idle_time"]) as i64 {
+            off.push(format!("{us}: {row}"));
+        }
+    }
+    assert!(off.is_empty(), "{off:#?}");
+    let named: Vec<u64> = theirs["potential_stragglers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(serde_json::Value::as_u64)
+        .collect();
+    let ours: Vec<u64> = straggling(&run).iter().map(|rank| *rank as u64).collect();
+    assert_eq!(ours, named);
+    // The reports show them under HTA's names.
+    let ranks = report(&run, "ranks", None);
+    let sections = ranks["sections"].as_array().unwrap();
+    let shown = sections
+        .iter()
+        .find(|section| section["name"] == "hta_stragglers")
+        .unwrap();
+    let counts: Vec<f64> = shown["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| number(&row["steps"]))
+        .collect();
+    assert_eq!(counts, [0.0, 1.0, 3.0, 4.0]);
+    let idle = report(&run, "idle", None);
+    let sections = idle["sections"].as_array().unwrap();
+    let shown = sections
+        .iter()
+        .find(|section| section["name"] == "hta_temporal")
+        .unwrap();
+    let first = &theirs["temporal_breakdown"][0]["idle_time(us)"];
+    assert!((number(&shown["rows"][0]["idle_time_ns"]) - number(first) * 1e3).abs() < 1e-6);
+    let overlap = report(&run, "overlap", None);
+    assert_eq!(
+        overlap["rows"][0]["hta_overlap_percent"],
+        theirs["comm_comp_overlap"][0]["comp_comm_overlap_pctg"]
+    );
 }

@@ -9,7 +9,7 @@
 )]
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
 use stepscope_analysis::collectives::{Kind, collectives};
@@ -184,125 +184,6 @@ fn kernels_of_xspaces_equal_xprof() {
         }
     }
     assert!(compared > 20, "{compared} kernels");
-}
-
-fn hta(folder: &Path, run: &str, table: &str) -> Vec<BTreeMap<String, String>> {
-    traces::csv(&folder.join(format!("{run}.truth/hta/hta_{table}.csv")))
-}
-
-/// Runs whose times are whole microseconds, so that HTA's cutting changes nothing, and without
-/// profiler steps, so that it drops none.
-const WHOLE: &[&str] = &[
-    "torch_multirank/dlrm8",
-    "torch_gpu/a100_simple_add.json.gz",
-    "torch_gpu/a100_event_sync_streams.json.gz",
-];
-
-fn stem(run: &str) -> &str {
-    run.strip_suffix(".json.gz").unwrap_or(run)
-}
-
-#[test]
-fn breakdown_and_overlap_equal_hta() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
-    let mut compared = 0;
-    for name in WHOLE {
-        let run = one(&folder.join(name));
-        let cancel = Cancel::default();
-        let devices = Devices::of(&run.trace, &cancel).unwrap();
-        let overlaps = hta_if(&folder, stem(name), "comm_comp_overlap");
-        for (place, row) in hta(&folder, stem(name), "temporal_breakdown")
-            .iter()
-            .enumerate()
-        {
-            let device = &devices.list[place];
-            let times = devices
-                .times_in(device, device.span.clone(), &cancel)
-                .unwrap();
-            // Waiting for an event stands among HTA's kernels.
-            let waits = name.contains("event_sync");
-            let us = |dur: stepscope_model::Dur| dur.as_ns_f64() / 1e3;
-            if !waits {
-                assert_eq!(us(times.idle()), number(&row["idle_time(us)"]), "{name}");
-                assert_eq!(
-                    us(times.compute()),
-                    number(&row["compute_time(us)"]),
-                    "{name}"
-                );
-            }
-            assert_eq!(us(times.range), number(&row["kernel_time(us)"]), "{name}");
-            if let Some(overlap) = overlaps.get(place) {
-                let share =
-                    times.hidden_communication().as_ns_f64() / times.communication().as_ns_f64();
-                let theirs = number(&overlap["comp_comm_overlap_pctg"]);
-                let ours = if share.is_finite() {
-                    share * 100.0
-                } else {
-                    0.0
-                };
-                assert!(
-                    (ours - theirs).abs() <= 0.005 + 1e-9,
-                    "{name}: {ours} {theirs}"
-                );
-            }
-            compared += 1;
-        }
-    }
-    assert!(compared >= 9, "{compared}");
-}
-
-fn hta_if(folder: &Path, run: &str, table: &str) -> Vec<BTreeMap<String, String>> {
-    let path: PathBuf = folder.join(format!("{run}.truth/hta/hta_{table}.csv"));
-    if path.is_file() {
-        traces::csv(&path)
-    } else {
-        Vec::new()
-    }
-}
-
-#[test]
-fn idle_time_by_stream_equals_hta() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
-    let mut compared = 0;
-    for name in ["torch_multirank/dlrm8", "torch_gpu/a100_simple_add.json.gz"] {
-        let run = one(&folder.join(name));
-        let trace = &run.trace;
-        let cancel = Cancel::default();
-        let devices = Devices::of(trace, &cancel).unwrap();
-        let launches = Launches::of(trace, &devices, &cancel).unwrap();
-        let found = idle(trace, &devices, &launches, None, &cancel).unwrap();
-        for row in hta(&folder, stem(name), "idle_time_breakdown_0") {
-            let (rank, stream) = (number(&row["rank"]) as u32, number(&row["stream"]) as i64);
-            let ours = found
-                .hta
-                .iter()
-                .find(|own| {
-                    let track = &trace.tracks()[own.track.index()];
-                    let of = trace.files()[track.file].spec.rank.unwrap_or(0);
-                    of == rank && track.stream == Some(stream)
-                })
-                .unwrap_or_else(|| panic!("{name}: rank {rank} stream {stream}"));
-            // For a kernel without a call HTA takes the first event of the file for the call.
-            let slices = trace.slices(ours.track);
-            let called = |index: usize| launches.get(ours.track, index).is_some();
-            if !(0..slices.len()).all(called) {
-                continue;
-            }
-            let mine = match row["idle_category"].as_str() {
-                "host_wait" => ours.host_wait,
-                "kernel_wait" => ours.kernel_wait,
-                _ => ours.other,
-            };
-            let theirs = number(&row["idle_time"]);
-            assert_eq!(mine.as_ns_f64() / 1e3, theirs, "{name} {row:?}");
-            compared += 1;
-        }
-    }
-    assert!(compared > 15, "{compared}");
 }
 
 #[test]
