@@ -5,25 +5,28 @@
 //! MFU  = operations that begin in the stretches / sum over stretches of (length * peaks of the file's devices)
 //! ```
 //! Stretches are the steps, and without steps each file's recording. Operations are XLA's own count
-//! for each execution on a device (arguments `model_flops`, else `flops`; only of executions that
-//! hold no others, so that the body of a loop counts once), and for PyTorch those of the operators
-//! that torch counts, computed from their shapes: matrix products, convolutions, sums and products
-//! of elements. Backward passes of convolutions and kernels that no such operator launched are not
-//! counted, so that figure is a lower bound.
+//! for each execution on a device (arguments `model_flops`, else `flops`; not of loops and branches with
+//! executions inside that count, so that a body counts once), and for PyTorch those of products of
+//! matrices, convolutions and attention, computed from their shapes ([`flops_of_call`]). Kernels that
+//! no such operator launched (of Triton, of compiled graphs) are not counted, so that figure is a
+//! lower bound.
 //!
 //! The peak of a device is what its plane says, else what its maker states for dense matrix products
 //! in 16 bits, by its name. Without devices of its own a file counts as one.
+
+mod shapes;
 
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 use stepscope_model::{ArgValue, Cancelled, Dur, Time, TrackId, TrackKind};
-use stepscope_store::{FactValue, Trace};
+use stepscope_store::{EventId, FactValue, Trace};
 
 use crate::ops::rates;
 use crate::parallel::{self, Cancel};
 use crate::survey::Survey;
-use crate::torch::{COUNTED, flops_of};
+
+pub use shapes::flops_of_call;
 
 /// Who counted the operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,25 +73,35 @@ impl Mfu {
     }
 }
 
-/// Dense matrix products in 16 bits, operations per second, as the makers state them. The first name
-/// that is part of the device's counts.
+/// Dense matrix products in 16 bits, operations per second, as the makers state them; the data sheets are
+/// listed in `docs/reference/peaks.md`. The first name that is part of the device's counts.
 const PEAKS: &[(&str, f64)] = &[
     ("H100 PCIe", 756e12),
     ("H100 NVL", 835e12),
     ("H100", 989e12),
+    ("H200 NVL", 835e12),
     ("H200", 989e12),
+    ("GH200", 989e12),
+    ("H800", 989e12),
+    ("H20", 148e12),
     ("B200", 2250e12),
+    ("GB200", 2500e12),
     ("A100", 312e12),
     ("A800", 312e12),
     ("A10G", 70e12),
     ("A10", 125e12),
     ("A40", 149.7e12),
     ("L40S", 362e12),
+    ("L40", 181e12),
     ("L4", 121e12),
+    ("V100S", 130e12),
+    ("V100 PCIE", 112e12),
     ("V100", 125e12),
     ("T4", 65e12),
-    ("MI300X", 1307.4e12),
+    ("MI355X", 2516.6e12),
+    ("MI350X", 2306.9e12),
     ("MI325X", 1307.4e12),
+    ("MI300X", 1307.4e12),
     ("MI300A", 980.6e12),
     // One of the two dies of a card, which is one device to programs.
     ("MI250X", 191.5e12),
@@ -180,13 +193,26 @@ fn by_xla(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<f64>, Cancelled
         };
         let mut sum = 0.0;
         for index in piece.indexes.clone() {
-            let holds_others = slices
-                .depth
-                .get(index + 1)
-                .is_some_and(|next| *next > slices.depth[index]);
-            if !holds_others && within.contains(slices.start[index]) {
-                let done = rates::done(trace, slices.id(index), 1);
-                sum += done.and_then(rates::Done::counted_flops).unwrap_or(0.0);
+            if !within.contains(slices.start[index]) {
+                continue;
+            }
+            let Some(done) = counted(trace, slices.id(index)) else {
+                continue;
+            };
+            // Loops and branches count their body. Other operations have no parts: what seems to lie inside of them
+            // was moved there with the device's clock.
+            if survey.devices.work(piece.track, index).is_some() {
+                sum += done;
+                continue;
+            }
+            // Begins of what lies inside are in order; others of another lane stand between them.
+            let (own, end) = (u32::try_from(index).ok(), slices.end(index));
+            let holds_counted = (index + 1..slices.len())
+                .take_while(|next| slices.start[*next] < end)
+                .filter(|next| Some(slices.parent[*next]) == own)
+                .any(|next| counted(trace, slices.id(next)).is_some());
+            if !holds_counted {
+                sum += done;
             }
         }
         sums.push((piece.track, piece.indexes.start, sum));
@@ -196,6 +222,12 @@ fn by_xla(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<f64>, Cancelled
     sums.sort_unstable_by_key(|(track, from, _)| (*track, *from));
     let sum: f64 = sums.iter().map(|(_, _, sum)| sum).sum();
     Ok((sum > 0.0).then_some(sum))
+}
+
+/// What XLA counted of one execution, if anything.
+fn counted(trace: &Trace, id: EventId) -> Option<f64> {
+    let done = rates::done(trace, id, 1).and_then(rates::Done::counted_flops);
+    done.filter(|flops| *flops > 0.0)
 }
 
 fn from_shapes(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<f64>, Cancelled> {
@@ -214,8 +246,21 @@ fn from_shapes(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<f64>, Canc
             let name = slices.name[index];
             let is_counted = *counted
                 .entry(name)
-                .or_insert_with(|| COUNTED.contains(&trace.name(name)));
+                .or_insert_with(|| shapes::counts(trace.name(name)));
             if !is_counted || !within.contains(slices.start[index]) {
+                continue;
+            }
+            // What runs inside of a counted operator is counted with it.
+            let mut above = slices.parent[index] as usize;
+            let mut inside = false;
+            while let Some(name) = slices.name.get(above).filter(|_| !inside) {
+                inside = counted
+                    .get(name)
+                    .copied()
+                    .unwrap_or_else(|| shapes::counts(trace.name(*name)));
+                above = slices.parent[above] as usize;
+            }
+            if inside {
                 continue;
             }
             dims.clear();
@@ -230,7 +275,7 @@ fn from_shapes(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<f64>, Canc
                     }
                 }
             });
-            sum += flops_of(trace.name(name), &dims, &concrete) as f64;
+            sum += flops_of_call(trace.name(name), &dims, &concrete) as f64;
         }
     }
     Ok((sum > 0.0).then_some(sum))
@@ -290,6 +335,10 @@ mod tests {
         assert_eq!(first("AMD Instinct MI300X"), Some("MI300X"));
         assert_eq!(first("NVIDIA L40S"), Some("L40S"));
         assert_eq!(first("NVIDIA L4"), Some("L4"));
+        assert_eq!(first("NVIDIA H200 NVL"), Some("H200 NVL"));
+        assert_eq!(first("Tesla V100-PCIE-16GB"), Some("V100 PCIE"));
+        assert_eq!(first("Tesla V100-SXM2-16GB"), Some("V100"));
+        assert_eq!(first("NVIDIA GH200 480GB"), Some("GH200"));
         assert_eq!(first("NVIDIA GeForce RTX 4090"), None);
     }
 

@@ -48,3 +48,18 @@ pub(crate) const COUNTED: [&str; 7] = [
 pub(crate) fn flops_of(name: &str, dims: &str, concrete: &str) -> u64 {
     flops::of(name, dims, concrete)
 }
+
+/// The shapes in the argument `Input Dims`; `None` of what is no tensor.
+pub(crate) fn shapes_of(dims: &str) -> Vec<Option<Vec<i64>>> {
+    flops::shapes(dims)
+}
+
+/// The texts of the values in the argument `Concrete Inputs`.
+pub(crate) fn values_of(concrete: &str) -> Vec<&str> {
+    flops::elements(concrete)
+}
+
+/// A list of whole numbers among these values: `"[1, 1]"`.
+pub(crate) fn numbers_of(value: &str) -> Option<Vec<i64>> {
+    flops::list(value)
+}

@@ -121,6 +121,13 @@ pub fn detect(prefix: &[u8], file_name: &str) -> Result<Detected, FormatError> {
             json::Verdict::Other(reason) => Err(FormatError::NotATrace { reason }),
         };
     }
+    if is_rocprof_table(prefix) {
+        return Err(FormatError::Packed {
+            kind: "a table of rocprofv3",
+            advice: "open the `.pftrace` or `_results.json` of the same run instead: \
+                     `rocprofv3 --output-format json pftrace …`",
+        });
+    }
     if is_lightning_report(prefix) {
         return Ok(by_content(Format::LightningReport));
     }
@@ -199,6 +206,11 @@ fn packed(prefix: &[u8]) -> Option<(&'static str, &'static str)> {
         Some(("compressed with lz4", "run `unlz4` on it first"))
     } else if starts(b"7z\xbc\xaf\x27\x1c") {
         Some(("a 7z archive", UNPACK))
+    } else if starts(b"SQLite format 3\0") {
+        Some((
+            "an SQLite database (rocprofv3 writes one unless told otherwise, Nsight Systems exports one)",
+            "of rocprofv3: run `rocpd convert -i FILE --output-format pftrace`, and open the result",
+        ))
     } else if prefix.get(257..262) == Some(b"ustar") {
         Some(("a tar archive", UNPACK))
     } else if crate::gzip::is_gzip(prefix) {
@@ -224,6 +236,30 @@ fn by_magic(prefix: &[u8]) -> Option<Format> {
         }
         [0xfb, b'0'] => Some(Format::Pstats),
         _ => None,
+    }
+}
+
+/// `*_kernel_trace.csv` and its kin: a heading of quoted names, of which the first say what the rows are.
+fn is_rocprof_table(prefix: &[u8]) -> bool {
+    let heading = prefix
+        .split(|byte| *byte == b'\n')
+        .next()
+        .unwrap_or_default();
+    let heading = heading.strip_prefix(b"\xef\xbb\xbf").unwrap_or(heading);
+    let names: Vec<&[u8]> = heading
+        .split(|byte| *byte == b',')
+        .map(|name| name.trim_ascii().strip_prefix(b"\"").unwrap_or(name))
+        .map(|name| name.strip_suffix(b"\"").unwrap_or(name))
+        .collect();
+    let has = |name: &str| names.contains(&name.as_bytes());
+    let first = names.first().copied().unwrap_or_default();
+    match first {
+        // Traces of kernels, copies, allocations, scratch memory; of calls and markers.
+        b"Kind" | b"Domain" => has("Start_Timestamp") && has("End_Timestamp"),
+        b"Correlation_Id" => has("Dispatch_Id") && has("Counter_Value"),
+        b"Name" => has("Calls") && has("TotalDurationNs"),
+        b"Node_Id" => has("Agent_Type"),
+        _ => false,
     }
 }
 

@@ -72,8 +72,9 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     report.notes.extend(found.peaks);
     if counted == Counted::FromShapes {
         report.notes.push(
-            "Operations are computed from the shapes of those operators that torch counts: products of matrices, \
-             convolutions, sums and products of elements. Backward passes of convolutions are not among them."
+            "Operations are computed from the shapes of products of matrices, convolutions and attention, as \
+             torch.utils.flop_counter counts them. Kernels that no such operator launched (of Triton, of compiled \
+             graphs) are not counted."
                 .to_owned(),
         );
     }

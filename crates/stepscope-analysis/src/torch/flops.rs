@@ -23,6 +23,16 @@ fn numbers(text: &str) -> Option<Vec<i64>> {
         .collect()
 }
 
+/// The shapes in the argument `Input Dims`; `None` of what is no tensor.
+pub(super) fn shapes(dims: &str) -> Vec<Option<Vec<i64>>> {
+    elements(dims).into_iter().map(numbers).collect()
+}
+
+/// A list of whole numbers among the values in `Concrete Inputs`: `"[1, 1]"`.
+pub(super) fn list(value: &str) -> Option<Vec<i64>> {
+    numbers(unquoted(value))
+}
+
 /// The elements of the JSON list `text`, as texts.
 pub(super) fn elements(text: &str) -> Vec<&str> {
     let Some(inner) = text

@@ -10,6 +10,7 @@
 mod device;
 mod hta;
 mod memory;
+mod mfu;
 mod ops;
 mod reports;
 mod torch_tables;

@@ -36,9 +36,18 @@ fn files(folder: &Path) -> Vec<PathBuf> {
         path.is_file()
             && !name.contains(".truth")
             && !name.contains("/generators/")
-            && [".json", ".gz", ".pb", ".pftrace", ".perfetto-trace", ".et"]
-                .iter()
-                .any(|end| name.ends_with(end))
+            && [
+                ".json",
+                ".gz",
+                ".pb",
+                ".pftrace",
+                ".perfetto-trace",
+                ".et",
+                ".prof",
+                "fit-report.txt",
+            ]
+            .iter()
+            .any(|end| name.ends_with(end))
     })
 }
 

@@ -207,10 +207,36 @@ fn other_compressions_say_what_to_do() {
         (b"BZh91AY", "bzip2: run `bunzip2`"),
         (b"\x1f\x8b\x08", "gunzip"),
         (b"\xff\xfe{\x00", "UTF-16"),
+        (b"SQLite format 3\0\x10\0", "rocpd convert"),
     ] {
         let told = detect(bytes, "x.json").unwrap_err().to_string();
         assert!(told.contains(part), "{told}");
     }
+}
+
+/// The headings are those that AMD documents for `rocprofv3 --output-format csv`.
+#[test]
+fn tables_of_rocprofv3_say_what_to_open() {
+    for heading in [
+        "\"Kind\",\"Agent_Id\",\"Queue_Id\",\"Kernel_Name\",\"Correlation_Id\",\"Start_Timestamp\",\"End_Timestamp\"\r",
+        "\"Kind\",\"Direction\",\"Source_Agent_Id\",\"Destination_Agent_Id\",\"Start_Timestamp\",\"End_Timestamp\"",
+        "\"Domain\",\"Function\",\"Process_Id\",\"Thread_Id\",\"Correlation_Id\",\"Start_Timestamp\",\"End_Timestamp\"",
+        "\"Correlation_Id\",\"Dispatch_Id\",\"Agent_Id\",\"Counter_Name\",\"Counter_Value\"",
+        "\"Name\",\"Calls\",\"TotalDurationNs\",\"AverageNs\"",
+    ] {
+        let table = format!("{heading}\n1,2,3\n");
+        let told = detect(table.as_bytes(), "1_kernel_trace.csv")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            told.contains("rocprofv3") && told.contains(".pftrace"),
+            "{told}"
+        );
+    }
+    assert!(matches!(
+        detect(b"Name,Age\nx,3\n", "people.csv"),
+        Err(FormatError::Unrecognised { .. })
+    ));
 }
 
 #[test]

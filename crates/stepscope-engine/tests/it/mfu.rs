@@ -1,0 +1,144 @@
+//! Floating-point operations against `TraceLens`, for each shape, and against XProf, for the whole run.
+
+#![allow(
+    clippy::cast_precision_loss,
+    reason = "operations of one call are below 2^53"
+)]
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::Path;
+
+use stepscope_analysis::mfu::{flops_of_call, mfu};
+use stepscope_analysis::survey::Survey;
+use stepscope_engine::analysis::parallel::Cancel;
+use stepscope_engine::analysis::reports::Options;
+
+use crate::reports::{figures, number};
+use crate::traces;
+
+fn rows(path: &Path) -> Vec<BTreeMap<String, String>> {
+    if path.extension().is_none_or(|end| end != "gz") {
+        return traces::csv(path);
+    }
+    let mut text = String::new();
+    let file = std::fs::File::open(path).unwrap();
+    flate2::read::GzDecoder::new(file)
+        .read_to_string(&mut text)
+        .unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let plain = dir.path().join("rows.csv");
+    std::fs::write(&plain, text).unwrap();
+    traces::csv(&plain)
+}
+
+fn value(row: &BTreeMap<String, String>, key: &str) -> f64 {
+    row.get(key)
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0.0)
+}
+
+/// What `TraceLens` has beyond the multiplications, or leaves out: an operation for each element to which a bias is
+/// added, and half of attention that is causal.
+fn theirs(row: &BTreeMap<String, String>) -> f64 {
+    let flops = value(row, "GFLOPS_first") * 1e9;
+    let is = |key: &str| row.get(key).is_some_and(|text| text == "True");
+    if is("param: causal") {
+        return flops * 2.0;
+    }
+    // It takes both gradients for wanted, whatever the call says.
+    if row["name"] == "aten::convolution_backward" {
+        let mask = row["Concrete Inputs_first"]
+            .rsplit('[')
+            .next()
+            .unwrap_or("");
+        let wanted = mask.split(',').take(2).filter(|one| one.contains("True"));
+        return flops / 2.0 * wanted.count() as f64;
+    }
+    if is("param: bias") && row.contains_key("param: M") {
+        return flops - value(row, "param: M") * value(row, "param: N");
+    }
+    flops
+}
+
+#[test]
+fn operations_of_each_shape_equal_tracelens() {
+    let Some(folder) = traces::folder() else {
+        return;
+    };
+    let tables = [
+        "GEMM.csv",
+        "CONV_fwd.csv",
+        "CONV_bwd.csv",
+        "CONV_bwd.csv.gz",
+        "SDPA_fwd.csv",
+    ];
+    let found = traces::below(&folder, |path| {
+        path.to_string_lossy().contains("tracelens")
+            && tables.iter().any(|table| path.ends_with(table))
+    });
+    let (mut compared, mut off) = (BTreeMap::<String, u64>::new(), Vec::new());
+    for path in found {
+        for row in rows(&path) {
+            // Python's way of writing lists.
+            let dims = row["Input Dims_first"].replace('(', "[").replace(')', "]");
+            let concrete = row["Concrete Inputs_first"].replace('\'', "\"");
+            let ours = flops_of_call(&row["name"], &dims, &concrete) as f64;
+            let theirs = theirs(&row);
+            // Operators of other libraries, and of vLLM, are not counted.
+            if ours == 0.0 {
+                assert!(
+                    !row["name"].starts_with("aten::"),
+                    "{}: {row:?}",
+                    path.display()
+                );
+                continue;
+            }
+            if (ours - theirs).abs() > 1e-9 * theirs {
+                off.push((path.clone(), row["name"].clone(), dims, ours, theirs));
+            }
+            *compared.entry(row["name"].clone()).or_default() += 1;
+        }
+    }
+    assert!(off.is_empty(), "{off:#?}");
+    for (name, least) in [
+        ("aten::mm", 40),
+        ("aten::addmm", 40),
+        ("aten::bmm", 4),
+        ("aten::convolution", 20),
+        ("aten::convolution_backward", 12),
+        ("aten::_scaled_dot_product_flash_attention", 6),
+    ] {
+        let count = compared.get(name).copied().unwrap_or(0);
+        assert!(count >= least, "{name}: {count} of {compared:?}");
+    }
+}
+
+/// XProf's program counts `rawFlops` over the whole recording, and its peak is what divides them.
+#[test]
+fn operations_and_peak_of_a_tpu_equal_xprof() {
+    let Some(folder) = traces::folder() else {
+        return;
+    };
+    let run = traces::open(&folder.join("xplane_real/tpu_v6e_inference"));
+    let options = Options {
+        // Without steps, which are derived here: of the whole recording.
+        marked_only: true,
+        ..Options::default()
+    };
+    let cancel = Cancel::default();
+    let survey = Survey::of(&run[0].trace, &options, &cancel).unwrap();
+    let ours = mfu(&survey, &cancel).unwrap();
+    let theirs = figures(&folder.join("xplane_real/tpu_v6e_inference.truth/xprof_op_profile.json"));
+    let theirs = &theirs["byProgramExcludeIdle"]["metrics"];
+    let raw = number(&theirs["rawFlops"]);
+    assert!(
+        (ours.flops - raw).abs() < 1e-9 * raw,
+        "{} {raw}",
+        ours.flops
+    );
+    let busy = number(&theirs["normalizedTimePs"]) * 1e-12;
+    let peak = raw / busy / number(&theirs["flops"]) / 1e12;
+    let own = ours.possible.unwrap() / ours.device_seconds / 1e12;
+    assert!((own - peak).abs() < 1e-4 * peak, "{own} {peak}");
+}
