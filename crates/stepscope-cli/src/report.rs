@@ -78,21 +78,7 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
     let made = opened.report(kind.name, &options, &Cancel::default());
     let mut report = Report::clone(&*made.map_err(|error| usage(&error))?);
     report.notes.splice(0..0, notes);
-    match asked.format {
-        Format::Table => {
-            let page = Page {
-                width: print::width_of_terminal(),
-                top: asked.top,
-                by: asked.by.as_deref(),
-            };
-            print::text(&opened.name, &report, page, out)?;
-        }
-        Format::Csv => print::csv(&report, out)?,
-        Format::Md => print::markdown(&report, out)?,
-        Format::Json => print::json(&opened.name, &report, out)?,
-        // Written above.
-        Format::Html => {}
-    }
+    write(&opened.name, &report, &options, asked.format, out)?;
     engine.flush_cache();
     Ok(())
 }
@@ -125,6 +111,30 @@ fn range(run: &Run, asked: &args::Report) -> Result<Option<Range<Time>>, CliErro
         return Err(CliError::usage("--to is not behind --from"));
     }
     Ok(Some(range))
+}
+
+/// Prints a report of the run `name` in one of the formats; a page of HTML is made of several, and is not
+/// among them: it is printed as the table.
+pub fn write(
+    name: &str,
+    report: &Report,
+    options: &Options,
+    format: Format,
+    out: &mut dyn Write,
+) -> Result<(), CliError> {
+    match format {
+        Format::Table | Format::Html => {
+            let page = Page {
+                width: print::width_of_terminal(),
+                top: options.top,
+                by: options.by.as_deref(),
+            };
+            print::text(name, report, page, out)
+        }
+        Format::Csv => print::csv(report, out),
+        Format::Md => print::markdown(report, out),
+        Format::Json => print::json(name, report, out),
+    }
 }
 
 /// `stepscope report list`: every kind, what it answers, what its rows can be.

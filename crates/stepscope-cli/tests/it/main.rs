@@ -11,5 +11,6 @@
 
 mod capture;
 mod cli;
+mod formats;
 mod report;
 mod traces;

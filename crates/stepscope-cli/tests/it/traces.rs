@@ -15,7 +15,7 @@ use stepscope_engine::{Run, open_path};
 use stepscope_model::ReadContext;
 
 /// The folder, or `None` when it is not there.
-fn folder() -> Option<PathBuf> {
+pub(crate) fn folder() -> Option<PathBuf> {
     let path = std::env::var_os("STEPSCOPE_TRACES").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces"),
         PathBuf::from,
@@ -24,7 +24,7 @@ fn folder() -> Option<PathBuf> {
 }
 
 /// Every file of the folder that is, or might be, a trace.
-fn files_below(folder: &Path, found: &mut Vec<PathBuf>) {
+pub(crate) fn files_below(folder: &Path, found: &mut Vec<PathBuf>) {
     let mut entries: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -42,7 +42,7 @@ fn files_below(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-fn open_one(path: &Path) -> Result<Run, String> {
+pub(crate) fn open_one(path: &Path) -> Result<Run, String> {
     let context = Arc::new(ReadContext::default());
     let opened = open_path(path, &context, false).map_err(|error| line_of(&error))?;
     assert_eq!(opened.len(), 1, "{}", path.display());
