@@ -14,8 +14,8 @@ import { KernelTable } from './kernels.tsx';
 
 /** Rows beyond these are counted; the table draws those in view alone. */
 const TOP = 50_000;
-/** Engines and queues that are drawn; all are in the table. */
-const MOST_BARS = 40;
+/** Engines and queues that are drawn: the busiest of more; all are in the table. */
+const MOST_BARS = 10;
 
 /** Busy share of each engine or stream. */
 function BusyBars({ table, title }: { readonly table: Data; readonly title: string }): JSX.Element | undefined {
@@ -29,6 +29,11 @@ function BusyBars({ table, title }: { readonly table: Data; readonly title: stri
       // A host that is the same everywhere tells nothing apart.
       (at > 0 || table.rows.some((row) => row[column.key] !== table.rows[0]?.[column.key])),
   );
+  const shareAt = (row: Data['rows'][number]): number => numberAt(row, share.key) ?? 0;
+  const rows =
+    table.rows.length <= MOST_BARS
+      ? table.rows
+      : [...table.rows].sort((a, b) => shareAt(b) - shareAt(a)).slice(0, MOST_BARS);
   const word = (row: Data['rows'][number]) =>
     said
       .map((column) =>
@@ -39,11 +44,18 @@ function BusyBars({ table, title }: { readonly table: Data; readonly title: stri
       .filter((text) => text !== undefined && text !== '')
       .join(', ');
   return (
-    <Figure title={title} testId="busy" data={table}>
+    <Figure
+      title={title}
+      testId="busy"
+      data={table}
+      {...(rows.length < table.rows.length
+        ? { note: `The ${rows.length} busiest of ${table.rows.length}; the table below has all of them.` }
+        : {})}
+    >
       <BarList
         label={title}
         max={1}
-        rows={table.rows.slice(0, MOST_BARS).map((row, at) => ({
+        rows={rows.map((row, at) => ({
           key: String(at),
           label: word(row),
           value: numberAt(row, share.key) ?? 0,
