@@ -76,7 +76,7 @@ pub struct Allocator {
     pub absolute: bool,
     /// Whether the file gives addresses, so that frees find their allocations.
     pub addressed: bool,
-    /// All that it manages, when it says so.
+    /// All that it manages, when it says so; of torch's, all that the device has.
     pub capacity: Option<i64>,
     /// Its own highest mark, which may lie before the recording.
     pub lifetime_peak: Option<i64>,
@@ -529,10 +529,16 @@ impl<'a> Reader<'a> {
             .entry((place.file, name.clone()))
             .or_insert(next);
         if allocator == next {
-            let facts = self.trace.files().get(place.file).map(|file| &file.spec);
+            let file = self.trace.files().get(place.file);
+            let facts = file.map(|file| &file.spec);
+            let device = device_of(&name);
+            let limit = of_torch.then_some(device).flatten();
             self.found.allocators.push(Allocator {
-                device: device_of(&name),
+                device,
                 name,
+                capacity: file
+                    .zip(limit)
+                    .and_then(|(file, of)| owners::limit(file, of)),
                 file: place.file,
                 host: facts.map(|spec| spec.host.clone()).unwrap_or_default(),
                 rank: facts.and_then(|spec| spec.rank),

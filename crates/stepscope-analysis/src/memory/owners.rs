@@ -17,7 +17,7 @@
 //! holds no tensors.
 
 use stepscope_model::{NameId, Time};
-use stepscope_store::Trace;
+use stepscope_store::{FactValue, FileFacts, Trace};
 
 use super::{Memory, Record};
 use crate::names::NameSet;
@@ -210,6 +210,16 @@ fn passes(pieces: &[(Time, Time)], cuts: &[Time]) -> Spans {
 /// What names of slices of modules begin with.
 pub const MODULE: &str = "nn.Module: ";
 
+/// Bytes that a device has, as the file's list of devices says.
+pub(super) fn limit(file: &FileFacts, device: u32) -> Option<i64> {
+    match file.fact(&format!("device.{device}.memory_bytes"))? {
+        FactValue::Int(bytes) => Some(*bytes),
+        FactValue::Uint(bytes) => i64::try_from(*bytes).ok(),
+        _ => None,
+    }
+    .filter(|bytes| *bytes > 0)
+}
+
 /// The scope that TensorFlow and JAX write before an operation's name, `model/layer_2/dropout` of
 /// `model/layer_2/dropout/Mul`: the layer where no module was recorded.
 pub fn scope(op: &str) -> Option<&str> {
@@ -300,7 +310,8 @@ fn is_own_line(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use stepscope_store::EventId;
+    use stepscope_model::{ArgValue, EventSink as _};
+    use stepscope_store::{EventId, FileSpec, TraceBuilder};
 
     use super::*;
 
@@ -322,6 +333,20 @@ mod tests {
             freed: freed.map(at),
             tracked: true,
         }
+    }
+
+    #[test]
+    fn a_device_has_what_the_file_says() {
+        let mut builder = TraceBuilder::new();
+        let mut sink = builder.file(FileSpec::default());
+        sink.fact("device.1.memory_bytes", ArgValue::Int(80));
+        sink.fact("device.2.memory_bytes", ArgValue::Int(0));
+        sink.fact("device.3.memory_bytes", ArgValue::Str("80"));
+        builder.add(sink);
+        let trace = builder.finish();
+        let file = &trace.files()[0];
+        let limits: Vec<_> = (0..4).map(|device| limit(file, device)).collect();
+        assert_eq!(limits, [None, Some(80), None, None]);
     }
 
     #[test]

@@ -76,8 +76,8 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         return Ok(Report::missing(
             COLLECTIVES,
             "no collective is in this run",
-            "profile a run of several ranks; torch records sizes and groups with \
-             record_shapes=True and, for NCCL, TORCH_NCCL_ENABLE_TIMING=1",
+            "torch.profiler.profile(record_shapes=True)  # in each of several ranks, for NCCL with \
+             TORCH_NCCL_ENABLE_TIMING=1; jax.profiler.start_trace(\"logs\") in each process",
         ));
     }
     let chosen = within(&found, trace, options);
@@ -481,7 +481,7 @@ pub(super) fn overlap(
         return Ok(Report::missing(
             OVERLAP,
             "the devices of this run did not communicate",
-            "profile a run of several ranks: torchrun --nproc-per-node=2, or jax.distributed",
+            "jax.distributed.initialize(), or torchrun --nproc-per-node=2  # and record every rank",
         ));
     }
     let range = range_of(trace, options);

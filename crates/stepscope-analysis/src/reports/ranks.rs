@@ -13,6 +13,9 @@ use crate::reports::kernels::range_of;
 use crate::steps::steps_of;
 
 const KIND: &str = "ranks";
+/// What records something to compare.
+const EVERY_RANK: &str = "on_trace_ready=torch.profiler.tensorboard_trace_handler(\"logs\"), or \
+    jax.profiler.start_trace(\"logs\")  # in every rank, into one shared folder";
 
 /// What rows can be.
 pub(super) const BY: &[&str] = &["step", "rank", "measure"];
@@ -25,15 +28,14 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         return Ok(Report::missing(
             KIND,
             "nothing that a rank does is in this run",
-            "record one trace for each rank and put the files into one folder",
+            EVERY_RANK,
         ));
     }
     if found.ranks.len() < 2 {
         return Ok(Report::missing(
             KIND,
             "only one rank is in this run",
-            "put the traces of all ranks into one folder, one file for each: \
-             torch.profiler.tensorboard_trace_handler(dir), jax.profiler.start_trace(dir)",
+            EVERY_RANK,
         ));
     }
     let mut report = Report::new(KIND);
