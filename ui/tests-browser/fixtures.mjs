@@ -254,7 +254,8 @@ export function copyTrace() {
       },
     });
   }
-  return JSON.stringify({ schemaVersion: 1, traceEvents });
+  const deviceProperties = [{ id: 0, name: 'Test GPU', totalGlobalMem: 24 * 2 ** 20 }];
+  return JSON.stringify({ schemaVersion: 1, deviceProperties, traceEvents });
 }
 
 export const WARM_STEPS = 12;

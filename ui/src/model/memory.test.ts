@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { type AliveAt, aliveTable, byChurn, groupOf, tailOf } from './memory.ts';
+import { type AliveAt, aliveTable, byChurn, groupOf, shortNames } from './memory.ts';
 
 const ALIVE: AliveAt = {
   atNs: 1,
@@ -27,10 +27,15 @@ it('counts what the server left out', () => {
   expect(aliveTable(ALIVE).leftOut).toBe(5);
 });
 
-it('tells names of one model apart by their ends', () => {
-  expect(tailOf('aten::empty')).toBe('aten::empty');
-  expect(tailOf('replica_6/bert_encoder_1/transformer/layer_2/dropout_3/dropout')).toBe('…/layer_2/dropout_3/dropout');
-  expect(tailOf(`a/${'x'.repeat(60)}`)).toBe(`…/${'x'.repeat(60)}`);
+it('leaves out what all names of one model begin with', () => {
+  expect(shortNames(['net/enc/layer_2/Mul', 'net/enc/layer_3/Mul', 'aten::empty', ''])).toEqual([
+    'layer_2/Mul',
+    'layer_3/Mul',
+    'aten::empty',
+    '',
+  ]);
+  expect(shortNames(['a/b', 'a/b'])).toEqual(['b', 'b']);
+  expect(shortNames(['a/b'])).toEqual(['a/b']);
 });
 
 it('puts first what is taken and given back most', () => {

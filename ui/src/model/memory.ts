@@ -105,14 +105,13 @@ export const GROUP_TITLES: Readonly<Record<string, string>> = {
 export const groupOf = (alive: AliveAt, by: string | undefined): AliveGroups | undefined =>
   alive.groups.find((group) => group.by === by) ?? alive.groups[0];
 
-/** A name that is a path by its last parts: names of one model begin alike. Pure. */
-export function tailOf(name: string, most = 34): string {
-  if (name.length <= most || !name.includes('/')) return name;
-  const parts = name.split('/');
-  let tail = parts[parts.length - 1] ?? name;
-  for (let at = parts.length - 2; at >= 0 && tail.length + (parts[at]?.length ?? 0) + 3 <= most; at -= 1)
-    tail = `${parts[at]}/${tail}`;
-  return `…/${tail}`;
+/** Names of one model begin alike: what all that are paths begin with is left out. Pure. */
+export function shortNames(names: readonly string[]): readonly string[] {
+  const paths = names.filter((name) => name.includes('/')).map((name) => name.split('/'));
+  const [first = []] = paths;
+  let same = 0;
+  while (paths.length > 1 && paths.every((parts) => parts.length > same + 1 && parts[same] === first[same])) same += 1;
+  return names.map((name) => (name.includes('/') ? name.split('/').slice(same).join('/') : name));
 }
 
 /** The operators by how much they allocated: what costs most to take and give back comes first. Pure. */

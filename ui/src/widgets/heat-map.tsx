@@ -38,6 +38,8 @@ export function HeatMap(props: {
   const every = Math.max(1, Math.ceil(Math.max(40, longest * 7 + 8) / cellPx));
   // Labels wider than their cell begin with it, so that the first does not run into the rows' names.
   const [anchor, anchorAt] = cellPx < 56 ? (['start', 0] as const) : (['middle', 0.5] as const);
+  /** Whether a label of so many pixels has room before the rows' medians. */
+  const fits = (at: number, widthOfPx: number) => anchor === 'middle' || (columns - at) * cellPx >= widthOfPx;
   const heightPx = HEAD_PX + (rows + 1) * CELL_PX + 8;
   const choose = (row: number, column: number, extend: boolean) => props.onChoose(row, column, extend);
   const onKeyDown = (event: KeyboardEvent) => {
@@ -74,7 +76,7 @@ export function HeatMap(props: {
         <svg width={widthPx} height={heightPx} role="group" aria-label={props.label}>
           <g class="ss-axis" aria-hidden="true">
             {props.columns.map((column, at) =>
-              at % every === 0 ? (
+              at % every === 0 && fits(at, longest * 7) ? (
                 <text key={column.key} x={LABEL_PX + (at + anchorAt) * cellPx} y={13} text-anchor={anchor}>
                   {column.label}
                 </text>
@@ -97,7 +99,7 @@ export function HeatMap(props: {
               median
             </text>
             {props.columns.map((column, at) =>
-              at % Math.max(every, Math.ceil(56 / cellPx)) === 0 ? (
+              at % Math.max(every, Math.ceil(56 / cellPx)) === 0 && fits(at, 56) ? (
                 <text
                   key={column.key}
                   x={LABEL_PX + (at + anchorAt) * cellPx}

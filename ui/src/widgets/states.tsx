@@ -81,12 +81,15 @@ export function Loading(props: {
   readonly children?: ComponentChildren;
 }): JSX.Element | undefined {
   const [age, setAge] = useState<'new' | 'short' | 'long'>('new');
+  const [seconds, setSeconds] = useState(0);
   useEffect(() => {
     const short = setTimeout(() => setAge('short'), 150);
     const long = setTimeout(() => setAge('long'), 2000);
+    const clock = setInterval(() => setSeconds((passed) => passed + 1), 1000);
     return () => {
       clearTimeout(short);
       clearTimeout(long);
+      clearInterval(clock);
     };
   }, []);
   if (age === 'new') return undefined;
@@ -96,6 +99,13 @@ export function Loading(props: {
       <span>
         {props.what}
         {age === 'long' && props.phase !== undefined ? ` · ${props.phase}${share}` : ''} …
+        {/* Told once, shown as it grows. */}
+        {age === 'long' ? (
+          <span class="ss-quiet ss-tabular" aria-hidden="true">
+            {' '}
+            {seconds} s
+          </span>
+        ) : undefined}
       </span>
       <progress aria-label={props.what} {...(props.progress === undefined ? {} : { value: props.progress })} max={1} />
       {age === 'long' ? <div>{props.children}</div> : undefined}

@@ -138,6 +138,11 @@ export const readable = [
       assert.equal(await chart.locator('[data-bar]').count(), PATTERN.times);
       assert.match(await page.getByTestId('page-summary').textContent(), /^Derived steps take/);
       assert.match(await chart.textContent(), /No steps are marked; these are derived from the repeated train_batch/);
+      // The reason is there for keys, too.
+      const badge = chart.getByRole('note', { name: /^derived: No steps are marked/ });
+      await badge.focus();
+      const tip = await badge.evaluate((one) => getComputedStyle(one, '::after').display);
+      assert.equal(tip, 'block', 'the badge does not say why');
       await chart.getByRole('button', { name: 'Do not use them' }).click();
       const none = page.getByTestId('empty-state');
       await none.waitFor();
@@ -223,6 +228,35 @@ export const readable = [
     },
   },
   {
+    name: 'In a narrow window nothing runs out of its place: map, cards, list of reports',
+    async run(context) {
+      const { page, faults, to } = await visit(context, 'thousand', '/ranks', {
+        viewport: { width: 760, height: 900 },
+      });
+      const over = () =>
+        page.evaluate(() =>
+          [...document.querySelectorAll('.ss-panel, .ss-figure, .ss-figure-card, .ss-report-list')].flatMap((box) => {
+            const { right } = box.getBoundingClientRect();
+            return [...box.querySelectorAll('svg, .ss-card-value, button')]
+              .filter(
+                (one) => one.closest('.ss-table-scroll') === null && one.getBoundingClientRect().right > right + 1,
+              )
+              .map((one) => `${one.tagName} ${one.textContent.slice(0, 40)}`);
+          }),
+        );
+      const columns = new Set(
+        await page.locator('[data-cell]').evaluateAll((cells) => cells.map((cell) => cell.dataset.column)),
+      );
+      assert.ok(columns.size >= 20 && columns.size < 200, `${columns.size} columns`);
+      assert.deepEqual(await over(), []);
+      for (const rest of ['', '/reports', '/reports?by=overview']) {
+        await to(rest);
+        assert.deepEqual(await over(), [], rest);
+      }
+      assert.deepEqual(faults, []);
+    },
+  },
+  {
     name: 'Loading: nothing at first, then a line, after 2 s the phase in numbers and Cancel, which stops the request',
     async run(context) {
       const { page, faults, origin, id } = await visit(context, 'torch', '/ops');
@@ -241,7 +275,7 @@ export const readable = [
         await status.waitFor();
         assert.equal(await status.getByRole('button').count(), 0, `${kind}: Cancel is there at once`);
         await status.getByRole('button', { name: 'Cancel' }).waitFor({ timeout: 4000 });
-        assert.match(await status.textContent(), /adding up [\d,]+ events/);
+        assert.match(await status.textContent(), / · [\d,]+ events of 1 file … \d+ s/);
         assert.equal(held, 1, kind);
         const stopped = page.waitForEvent('requestfailed', (request) => request.url().includes(`/reports/${kind}`));
         await status.getByRole('button', { name: 'Cancel' }).click();

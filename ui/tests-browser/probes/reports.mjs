@@ -390,7 +390,16 @@ export const reports = [
       assert.match(await table.locator('tbody tr').first().textContent(), /CUDA 0.*6\.00 MiB/);
       assert.equal(await page.getByTestId('misfits-table').locator('tbody tr[data-key]').count(), 1);
       await page.locator('[data-testid="chart-unused"] .ss-line-chart[data-drawn="true"] canvas').waitFor();
+      // What the device has is the limit, on the page and on the card.
+      await page.getByTestId('chart-memory').getByText('limit', { exact: true }).waitFor();
+      await page.goto(address(origin, id));
+      await answered(page);
+      const card = page.getByTestId('overview').getByRole('link', { name: /Peak memory/ });
+      assert.match(await card.textContent(), /of 24\.0 MiB/);
       const none = await runOf(page, origin, 'memory');
+      await page.goto(address(origin, none, '/memory?tab=never_freed'));
+      await answered(page);
+      await page.getByTestId('never_freed-table').waitFor();
       await page.goto(address(origin, none, '/memory?tab=fragmentation'));
       await answered(page);
       const empty = page.getByTestId('empty-state');
@@ -417,6 +426,9 @@ export const reports = [
       await page.waitForURL(/row=rank/);
       await page.goto(page.url());
       await pair.waitFor();
+      await page.getByTestId('collectives').getByRole('tab', { name: 'By kind' }).click();
+      await page.waitForURL(/tab=kinds/);
+      assert.equal(await pair.count(), 1, 'a tab below keeps the pair');
       await pair.getByRole('button', { name: 'All ranks' }).click();
       assert.equal(await page.getByTestId('chart-ranks').locator('[data-cell]').count(), RANKS * RANK_STEPS);
       await page.locator('[data-cell="0/0"]').focus();

@@ -4,7 +4,8 @@ import { useEffect, useMemo } from 'preact/hooks';
 import { fetchAlive } from '../../api/memory.ts';
 import { createResource } from '../../api/resource.ts';
 import { formatBytes, formatDuration, formatShare, plural } from '../../base/format.ts';
-import { type AliveAt, aliveTable, GROUP_TITLES, groupOf, type MemoryCurve, tailOf } from '../../model/memory.ts';
+import { type AliveAt, aliveTable, GROUP_TITLES, groupOf, type MemoryCurve, shortNames } from '../../model/memory.ts';
+import { Badge } from '../../widgets/badge.tsx';
 import { BarList } from '../../widgets/charts.tsx';
 import { ReportTable } from '../../widgets/report-table.tsx';
 import { Loading, ProblemState } from '../../widgets/states.tsx';
@@ -81,6 +82,7 @@ function Groups({ page, alive }: { readonly page: PageProps; readonly alive: Ali
   const text = (bytes: number, count?: number) =>
     [formatBytes(bytes), formatShare(bytes / whole), ...(count === undefined ? [] : [`${count}×`])].join(' · ');
   const rows = (group?.rows ?? []).slice(0, BARS);
+  const short = shortNames(rows.map((item) => item.name));
   const left = (group?.rows.length ?? 0) - rows.length;
   return (
     <>
@@ -106,21 +108,19 @@ function Groups({ page, alive }: { readonly page: PageProps; readonly alive: Ali
       )}
       {group?.by !== 'category' ? undefined : (
         <p class="ss-quiet">
-          <span
-            class="ss-badge"
-            title="The file holds no tensors: what memory is for follows from when it was made and freed, beside backward passes and optimiser steps."
-          >
-            estimated
-          </span>{' '}
+          <Badge
+            word="estimated"
+            why="The file holds no tensors: what memory is for follows from when it was made and freed, beside backward passes and optimiser steps."
+          />{' '}
           from when it was made and when it went.
         </p>
       )}
       <BarList
         label={`Alive by ${(GROUP_TITLES[group?.by ?? 'op'] ?? '').toLowerCase()}`}
         rows={[
-          ...rows.map((item) => ({
+          ...rows.map((item, at) => ({
             key: item.name,
-            label: item.name === '' ? 'not known' : tailOf(item.name),
+            label: item.name === '' ? 'not known' : (short[at] ?? item.name),
             title: item.name,
             value: item.bytes,
             text: text(item.bytes, item.count),

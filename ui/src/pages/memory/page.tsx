@@ -23,6 +23,11 @@ const BINS = 1000;
 
 type MemoryProps = PageProps & { readonly theme: ReadonlySignal<Theme> };
 
+const ALL_FREED = {
+  title: 'Nothing was kept',
+  why: 'All that was allocated during the recording was freed during it.',
+};
+
 /** The tabs of the page: what is alive, what is held without use, and the report's tables. */
 export function memoryTabs(report: Report): readonly TabTable[] {
   const known: Readonly<Record<string, readonly [number, string]>> = {
@@ -39,6 +44,7 @@ export function memoryTabs(report: Report): readonly TabTable[] {
       id: section.name,
       title: known[section.name]?.[1] ?? section.title,
       table: section,
+      none: section.name === 'never_freed' ? ALL_FREED : undefined,
       at: known[section.name]?.[0] ?? 8,
     }));
   return [

@@ -2,6 +2,7 @@
 import type { JSX } from 'preact';
 import { formatShare, formatValue } from '../../base/format.ts';
 import { type Report, scalarOf } from '../../model/report.ts';
+import { Badge } from '../../widgets/badge.tsx';
 import { CopyButton } from '../../widgets/states.tsx';
 import { PageLink } from '../shared/links.tsx';
 import type { PageProps } from '../shared/report.tsx';
@@ -93,7 +94,11 @@ export function MfuCard({ page, report }: { readonly page: PageProps; readonly r
       title={[report.sentence, ...report.notes].join('\n')}
     >
       <span class="ss-card-title">
-        MFU <span class="ss-badge">est.</span>
+        MFU{' '}
+        <Badge
+          word="est."
+          why={[report.sentence, ...report.notes].map((text) => text.replace(/\.?$/, '.')).join(' ')}
+        />
       </span>
       <PageLink {...page} tool={pageOfFigure(page.run, 'ops')} class="ss-card-value" title={report.sentence}>
         {value}

@@ -8,7 +8,7 @@ import { numberAt, type Report, type ReportColumn, type ReportRow, textAt } from
 import type { View } from '../../state/address.ts';
 import { announce } from '../../state/commands.ts';
 import { goTo } from '../../state/store.ts';
-import { Figure } from '../../widgets/figure.tsx';
+import { Figure, useWidth } from '../../widgets/figure.tsx';
 import { type HeatCell, HeatMap } from '../../widgets/heat-map.tsx';
 import { stepView } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
@@ -21,8 +21,12 @@ const TOP = 100_000;
 const COLLECTIVES = 5000;
 /** Rows in sight at once; of more ranks each row is some neighbours. */
 const MOST_ROWS = 64;
-/** Columns in sight at once; of more steps each column is some neighbours. */
+/** Columns in sight at once, where there is room; of more steps each column is some neighbours. */
 const MOST_COLUMNS = 200;
+const LEAST_COLUMNS = 20;
+/** Of a column, at least; and what stands beside the columns. */
+const COLUMN_PX = 4;
+const BESIDE_PX = 224;
 
 interface Grid {
   readonly ranks: readonly string[];
@@ -99,7 +103,7 @@ export default function RanksPage(page: PageProps): JSX.Element {
   );
 }
 
-function RankMap({ page, report }: { readonly page: PageProps; readonly report: Report }): JSX.Element | undefined {
+function RankMap({ page, report }: { readonly page: PageProps; readonly report: Report }): JSX.Element {
   const { store, run } = page;
   const { table } = report;
   const measures = table.columns.filter(
@@ -114,11 +118,13 @@ function RankMap({ page, report }: { readonly page: PageProps; readonly report: 
   const grid = useMemo(() => gridOf(table.rows), [table]);
   /** The first of two ranks that are to be compared. */
   const [anchor, setAnchor] = useState<string | undefined>(undefined);
-  if (measure === undefined || grid.ranks.length === 0) return undefined;
+  const [box, widthPx] = useWidth<HTMLDivElement>();
+  if (measure === undefined || grid.ranks.length === 0) return <div ref={box} />;
   const wanted = (store.view.row.value ?? '').trim();
   const { ranks: matching, pair } = rankFilter(grid.ranks, wanted);
   const rows = rankRows(grid.ranks, matching, MOST_ROWS);
-  const columns = stepColumnsOf(grid.steps, MOST_COLUMNS);
+  const room = Math.floor((widthPx - BESIDE_PX) / COLUMN_PX);
+  const columns = stepColumnsOf(grid.steps, Math.max(LEAST_COLUMNS, Math.min(MOST_COLUMNS, room)));
   const perColumn = columns[0]?.steps.length ?? 1;
   const limitTo = (text: string | undefined) => {
     setAnchor(undefined);
@@ -204,18 +210,20 @@ function RankMap({ page, report }: { readonly page: PageProps; readonly report: 
         </>
       }
     >
-      <HeatMap
-        label={`${titleOf(measure)} by rank and step`}
-        rows={rows.map(({ label }) => ({ key: label, label }))}
-        columns={columns.map(({ label }) => ({ key: label, label }))}
-        cell={cell}
-        format={(value) => cellText(value, measure.unit)}
-        onChoose={choose}
-      />
+      {widthPx === 0 ? undefined : (
+        <HeatMap
+          label={`${titleOf(measure)} by rank and step`}
+          rows={rows.map(({ label }) => ({ key: label, label }))}
+          columns={columns.map(({ label }) => ({ key: label, label }))}
+          cell={cell}
+          format={(value) => cellText(value, measure.unit)}
+          onChoose={choose}
+        />
+      )}
     </Figure>
   );
   return (
-    <>
+    <div ref={box} class="ss-answer">
       {map}
       {pair === undefined ? undefined : (
         <Pair
@@ -225,7 +233,7 @@ function RankMap({ page, report }: { readonly page: PageProps; readonly report: 
           onClose={() => limitTo(undefined)}
         />
       )}
-    </>
+    </div>
   );
 }
 

@@ -124,6 +124,12 @@ export interface Asked {
   cancel(): void;
 }
 
+/** How much a report looks through. */
+function phaseOf({ sources }: RunDetail): string {
+  const events = sources.reduce((sum, source) => sum + source.events, 0);
+  return `${plural(events, 'event')} of ${plural(sources.length, 'file')}`;
+}
+
 /** A report, asked when something in the question changes. `undefined`: not yet. */
 export function useReport(run: RunDetail, ask: ReportQuery | undefined): Asked {
   const resource = useMemo(() => createResource<Report>(), [run.id, run.contentHash]);
@@ -141,10 +147,7 @@ export function useReport(run: RunDetail, ask: ReportQuery | undefined): Asked {
     report: kept ?? value,
     problem: at === key ? problem : undefined,
     loading: kept === undefined && (loading || at !== key),
-    phase: `adding up ${plural(
-      run.sources.reduce((sum, source) => sum + source.events, 0),
-      'event',
-    )}`,
+    phase: phaseOf(run),
     again: () => resource.reload(),
     cancel: () => resource.cancel(),
   };

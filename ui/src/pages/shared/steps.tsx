@@ -5,6 +5,7 @@ import { partColour, partColumns } from '../../model/parts.ts';
 import { numberAt, type ReportRow, type ReportTable, textAt } from '../../model/report.ts';
 import { barScale, bucketed } from '../../model/scale.ts';
 import { goTo } from '../../state/store.ts';
+import { Badge } from '../../widgets/badge.tsx';
 import { type Column, ColumnChart } from '../../widgets/charts.tsx';
 import { Figure } from '../../widgets/figure.tsx';
 import { CopyButton } from '../../widgets/states.tsx';
@@ -106,13 +107,10 @@ export function StepBars({
         : {
             tools: (
               <>
-                <span
-                  class="ss-badge"
-                  tabIndex={0}
-                  title={`No steps are marked: each run of ${derivedFrom}, which repeats most regularly, stands for one`}
-                >
-                  derived
-                </span>
+                <Badge
+                  word="derived"
+                  why={`No steps are marked: each run of ${derivedFrom}, which repeats most regularly, stands for one.`}
+                />
                 <button
                   type="button"
                   class="ss-button ss-small"

@@ -16,6 +16,8 @@ export interface TabTable {
   readonly table: Data;
   /** In place of an empty table. */
   readonly empty?: string;
+  /** That the table is empty is an answer: what it says. */
+  readonly none?: { readonly title: string; readonly why: string } | undefined;
 }
 
 /** The report's own table and its sections, as tabs. */
@@ -110,9 +112,9 @@ export function TabbedTables({
             {above?.(active) ?? <HistogramFigure title={active.title} testId={active.id} table={active.table} />}
             {active.table.rows.length === 0 ? (
               <EmptyState
-                reason="not-recorded"
-                title={`No ${active.title.toLowerCase()}`}
-                why={active.empty ?? 'The run holds none of these.'}
+                reason={active.none === undefined ? 'not-recorded' : 'no-match'}
+                title={active.none?.title ?? `No ${active.title.toLowerCase()}`}
+                why={active.none?.why ?? active.empty ?? 'The run holds none of these.'}
               />
             ) : (
               <ReportTable
