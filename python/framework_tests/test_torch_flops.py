@@ -41,7 +41,7 @@ def counted(run):
         ):
             run()
         profiler.export_chrome_trace(str(path))
-        summary = stepscope.open(path).report("mfu").summary
+        summary = stepscope.open(path)[0].report("mfu").summary
     return summary["teraflop_per_step"] * 1e12
 
 
