@@ -424,7 +424,8 @@ class Run:
         ...     print(row)
         """
         if steps is not None and (start_ns is not None or end_ns is not None):
-            raise ValueError("steps are a range by themselves: give either steps, or start_ns and end_ns")
+            message = "steps are a range by themselves: give either steps, or start_ns and end_ns"
+            raise ValueError(message)
         answer = self._loaded().core.report(
             kind,
             by=by,
