@@ -5,6 +5,7 @@
 //! maximum with a tie-break by id: the answer does not depend on timing.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use stepscope_model::{Cancelled, TrackId};
@@ -56,6 +57,12 @@ pub(crate) fn pieces(ranges: impl Iterator<Item = (TrackId, Range<usize>)>) -> V
     out
 }
 
+/// Processors that this process may use; asking the system takes it ten calls.
+fn processors() -> usize {
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
 /// Runs `work` on every piece, with one accumulator a thread, and returns the accumulators.
 ///
 /// Small jobs stay on the calling thread.
@@ -89,9 +96,7 @@ pub(crate) fn scan_items<T: Sync, A: Send>(
     let threads = if size < PIECE {
         1
     } else {
-        std::thread::available_parallelism()
-            .map_or(1, usize::from)
-            .min(pieces.len())
+        processors().min(pieces.len())
     };
     let mut results = Vec::with_capacity(threads);
     std::thread::scope(|scope| {

@@ -144,7 +144,10 @@ pub fn inflate(compressed: &[u8], limits: &Limits, context: &ReadContext) -> Inf
         let _ = bytes.try_reserve_exact(room);
     }
     let problem = inflate_into(&mut bytes, compressed, limits, context);
-    bytes.shrink_to_fit();
+    // Pages that were never touched cost nothing; giving few of them back makes others wait.
+    if bytes.len() < bytes.capacity() / 8 * 7 {
+        bytes.shrink_to_fit();
+    }
     Inflated { bytes, problem }
 }
 

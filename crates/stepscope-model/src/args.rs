@@ -89,57 +89,99 @@ pub struct ArgKeys {
     keys: &'static [&'static str],
     /// Bit `n % 64`: there is a key of `n` bytes.
     lengths: u64,
-    /// Bit `byte % 64`: a key ends with it.
-    ends: u64,
+    /// A bit for the last two bytes of each key, a quote in front of it among them: see [`pair`].
+    pairs: u64,
+    /// The last bytes by their halves, see [`ArgKeys::end_tables`].
+    end_tables: ([u8; 16], [u8; 16]),
+}
+
+/// A bit for two bytes.
+const fn pair(before: u8, last: u8) -> u64 {
+    1 << (before.wrapping_mul(5).wrapping_add(last) % 64)
 }
 
 impl ArgKeys {
     /// These names.
     pub const fn new(keys: &'static [&'static str]) -> Self {
-        let (mut lengths, mut ends) = (0, 0);
+        let (mut lengths, mut pairs) = (0, 0);
+        let mut by_low = [0; 16];
         let mut at = 0;
         while at < keys.len() {
             lengths |= 1 << (keys[at].len() % 64);
-            if let Some(last) = keys[at].as_bytes().last() {
-                ends |= 1 << (*last % 64);
+            match keys[at].as_bytes() {
+                [.., before, last] => {
+                    pairs |= pair(*before, *last);
+                    by_low[(*last & 15) as usize] |= 1 << (*last >> 4 & 7);
+                }
+                [last] => {
+                    pairs |= pair(b'"', *last);
+                    by_low[(*last & 15) as usize] |= 1 << (*last >> 4 & 7);
+                }
+                [] => {}
             }
+            at += 1;
+        }
+        let mut by_high = [0; 16];
+        at = 0;
+        while at < by_high.len() {
+            by_high[at] = 1 << (at & 7);
             at += 1;
         }
         Self {
             keys,
             lengths,
-            ends,
+            pairs,
+            end_tables: (by_low, by_high),
         }
+    }
+
+    /// Tables by the lower and by the higher half of a byte: they have a bit in common for each byte that a
+    /// name ends with. Bytes above 127 share the bits of those 128 below.
+    pub const fn end_tables(&self) -> (&[u8; 16], &[u8; 16]) {
+        (&self.end_tables.0, &self.end_tables.1)
     }
 
     /// The wanted name that is spelled so; `None` when it is not wanted.
     #[inline]
     pub fn find(self, key: &[u8]) -> Option<&'static str> {
+        self.position(key).map(|at| self.keys[at])
+    }
+
+    /// The wanted name with this number; the empty one out of range.
+    pub fn get(self, number: usize) -> &'static str {
+        self.keys.get(number).copied().unwrap_or_default()
+    }
+
+    /// The number of the wanted name that is spelled so.
+    #[inline]
+    pub fn position(self, key: &[u8]) -> Option<usize> {
         if self.lengths >> (key.len() % 64) & 1 == 0 {
             return None;
         }
         // The first letter rules out what the length does not.
-        let same = |wanted: &&&str| {
+        let same = |wanted: &&str| {
             let wanted = wanted.as_bytes();
             wanted.first() == key.first() && wanted == key
         };
-        self.keys.iter().find(same).copied()
+        self.keys.iter().position(same)
     }
 
-    /// The wanted name that this text ends with, behind a quote.
+    /// The number of the wanted name that this text ends with, behind a quote.
     #[inline]
-    pub fn find_quoted_end(self, text: &[u8]) -> Option<&'static str> {
-        let last = text.last()?;
-        if self.ends >> (last % 64) & 1 == 0 {
+    pub fn position_of_quoted_end(self, text: &[u8]) -> Option<usize> {
+        let [.., before, last] = text else {
+            return None;
+        };
+        if self.pairs & pair(*before, *last) == 0 {
             return None;
         }
-        let ends = |wanted: &&&str| {
+        let ends = |wanted: &&str| {
             let wanted = wanted.as_bytes();
             let quote = text.len().wrapping_sub(wanted.len() + 1);
             // These two rule out nearly all others, without a call.
             text.get(quote) == Some(&b'"') && wanted.last() == Some(last) && text.ends_with(wanted)
         };
-        self.keys.iter().find(ends).copied()
+        self.keys.iter().position(ends)
     }
 }
 

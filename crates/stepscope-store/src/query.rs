@@ -366,6 +366,39 @@ impl Trace {
         }
     }
 
+    /// The same for the slice with this index on a track, which need not be looked for.
+    pub fn args_of_slice(
+        &self,
+        track: TrackId,
+        index: usize,
+        keys: ArgKeys,
+        visit: &mut dyn FnMut(&str, ArgValue<'_>),
+    ) -> Result<(), ArgError> {
+        let bits = self
+            .table(track)
+            .map_or(0, |table| table.slices.args.bits(index));
+        match self.args_by(track, bits)? {
+            None => Ok(()),
+            Some((source, token)) => source.visit_some(token, keys, visit),
+        }
+    }
+
+    /// The same for the instant with this index on a track.
+    pub fn args_of_instant(
+        &self,
+        track: TrackId,
+        index: usize,
+        keys: ArgKeys,
+        visit: &mut dyn FnMut(&str, ArgValue<'_>),
+    ) -> Result<(), ArgError> {
+        let instants = self.table(track).and_then(|table| table.instants.as_ref());
+        let bits = instants.map_or(0, |table| table.args.bits(index));
+        match self.args_by(track, bits)? {
+            None => Ok(()),
+            Some((source, token)) => source.visit_some(token, keys, visit),
+        }
+    }
+
     /// Where the arguments of an event are fetched, and by which token.
     fn args_at(&self, id: EventId) -> Result<Option<(&dyn ArgSource, u64)>, ArgError> {
         let Some((track, index, instant)) = self.locate(id) else {
@@ -381,6 +414,15 @@ impl Trace {
                 table.slices.args.bits(index)
             }
         });
+        self.args_by(track, bits)
+    }
+
+    /// What the column of arguments says.
+    fn args_by(
+        &self,
+        track: TrackId,
+        bits: u64,
+    ) -> Result<Option<(&dyn ArgSource, u64)>, ArgError> {
         let Some((source, token)) = self.arg_ref(track, bits).get() else {
             return Ok(None);
         };

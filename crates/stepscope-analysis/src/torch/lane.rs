@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use rustc_hash::FxHashMap;
-use stepscope_model::{ArgKeys, Cancelled, NameId, Time, TrackId, TrackKind};
+use stepscope_model::{ArgKeys, ArgValue, Cancelled, NameId, Time, TrackId, TrackKind};
 use stepscope_store::{EventId, Slices, Trace};
 
 use super::what::{What, Words};
@@ -54,6 +54,8 @@ pub(super) struct Lane<'a> {
     /// Links of an operator and its backward function: sequence number and torch's number of the
     /// forward operator's thread, the lower half of each: within one recording they are as good.
     pub(super) sequence: Vec<(u32, u32)>,
+    /// Kineto's numbers of operators; empty where arguments were not read.
+    pub(super) external: Vec<i64>,
     /// Operations of those that are counted, by position.
     pub(super) flops: Vec<(u32, u64)>,
 }
@@ -89,6 +91,7 @@ impl<'a> Lane<'a> {
             overload: Vec::new(),
             stack: Vec::new(),
             sequence: Vec::new(),
+            external: Vec::new(),
             flops: Vec::new(),
         }
     }
@@ -175,6 +178,25 @@ impl<'a> Lane<'a> {
             Some((slices, index)) => slices.name[index],
             None => self.moment(id).map_or(NameId::EMPTY, |moment| moment.name),
         }
+    }
+
+    /// Visits these arguments of the event at a position. What cannot be read says nothing.
+    #[inline]
+    pub(super) fn args(
+        &self,
+        trace: &Trace,
+        at: usize,
+        keys: ArgKeys,
+        visit: &mut dyn FnMut(&str, ArgValue<'_>),
+    ) {
+        let id = self.ids[at];
+        let _ = match self.parts.as_slice() {
+            // The thread of most has one track, which need not be looked for.
+            [(on, only)] if (id.wrapping_sub(only.first_id.0) as usize) < only.len() => {
+                trace.args_of_slice(*on, (id - only.first_id.0) as usize, keys, visit)
+            }
+            _ => trace.args_of(EventId(id), keys, visit),
+        };
     }
 
     /// Position of an event that begins at `start`; `near` is where to begin to look.
@@ -407,14 +429,17 @@ pub(super) fn pieces(
 
 /// Where an event stands in the recorder's own order; the last without it.
 pub(super) fn recorded(trace: &Trace, id: u32) -> u32 {
-    const INDEX: ArgKeys = ArgKeys::new(&["Ev Idx"]);
     let mut order = u32::MAX;
     // What cannot be read stands at the end.
-    let _ = trace.args_of(EventId(id), INDEX, &mut |_, value| {
-        let value = super::read::whole(value).and_then(|order| u32::try_from(order).ok());
-        order = value.unwrap_or(u32::MAX);
-    });
+    let _ = trace.args_of(EventId(id), INDEX, &mut |_, value| order = order_of(value));
     order
+}
+
+const INDEX: ArgKeys = ArgKeys::new(&["Ev Idx"]);
+
+fn order_of(value: ArgValue<'_>) -> u32 {
+    let order = super::read::whole(value).and_then(|order| u32::try_from(order).ok());
+    order.unwrap_or(u32::MAX)
 }
 
 /// Brings events with the same interval into the recorder's order.
@@ -435,7 +460,9 @@ pub(super) fn order_ties(
         for at in from..to {
             let after = interval(at + 1);
             if here == before || here == after {
-                ties.push((at, recorded(trace, lane.ids[at])));
+                let mut order = u32::MAX;
+                lane.args(trace, at, INDEX, &mut |_, value| order = order_of(value));
+                ties.push((at, order));
             }
             (before, here) = (here, after);
         }

@@ -124,7 +124,19 @@ impl<'a> Events<'a> {
             )
         };
         let mut collected = lane::collect(trace, file, words, cancel)?;
-        let instants = memory::read(trace, file, words, &collected, cancel)?;
+        let Collected { lanes, lane_of } = &mut collected;
+        // Much of what the one does has to be done by one thread.
+        let (instants, work) = parallel::both(
+            || memory::read(trace, file, words, lane_of, cancel),
+            || {
+                lane::order_ties(trace, lanes, cancel)?;
+                if lanes.iter().any(|lane| lane.has_device) {
+                    Work::read(trace, lanes, cancel).map(Some)
+                } else {
+                    Ok(None)
+                }
+            },
+        )?;
         let records = instants.records;
         if records.is_empty() && collected.lanes.iter().all(|lane| lane.len() == 0) {
             return Ok(None);
@@ -142,14 +154,8 @@ impl<'a> Events<'a> {
             with_flops: flag("with_flops"),
             notes: Vec::new(),
         };
-        lane::order_ties(trace, &mut collected.lanes, cancel)?;
-        let mut work = None;
-        if collected.lanes.iter().any(|lane| lane.has_device) {
-            let found = Work::read(trace, &collected.lanes, cancel)?;
-            if found.named {
-                move_strays(trace, &mut collected, cancel)?;
-            }
-            work = Some(found);
+        if work.as_ref().is_some_and(|work| work.named) {
+            move_strays(trace, &mut collected, cancel)?;
         }
         let Collected { mut lanes, lane_of } = collected;
         if !records.is_empty() {
@@ -218,6 +224,9 @@ impl<'a> Events<'a> {
                     Vec::new()
                 };
                 stacks::of_operators(&mut self.lanes, &calls, &links);
+            }
+            for lane in &mut self.lanes {
+                lane.external = Vec::new();
             }
             let zero = self.zero;
             links::add(trace, &mut self.lanes, &links, |time| {

@@ -92,7 +92,7 @@ pub(super) fn visit_some_of_event(
     let mut wanted = some_args::Wanted::new();
     if some_args::find(bytes, at, keys, &mut wanted) == Ok(true) {
         for (key, value) in wanted.iter() {
-            with_value(bytes, &value, |value| visit(key, value));
+            with_value(bytes, &value, |value| visit(keys.get(key), value));
         }
         return Ok(wanted.phase);
     }

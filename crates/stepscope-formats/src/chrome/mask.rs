@@ -1,9 +1,9 @@
-//! Bit masks of interesting bytes: AVX2 where the processor has it, SSE2 on every other x86-64, plain
-//! words elsewhere.
+//! Bit masks of interesting bytes: AVX-512 or AVX2 where the processor has it, SSE2 on every other
+//! x86-64, plain words elsewhere.
 
 #![allow(
     unsafe_code,
-    reason = "calling SSE2 functions, which are part of every x86-64 processor, and AVX2 ones where asked"
+    reason = "calling SSE2 functions, which are part of every x86-64 processor, and wider ones where asked"
 )]
 
 /// One bit a byte of a 64-byte block.
@@ -93,9 +93,14 @@ mod sse2 {
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx2 {
     use std::arch::x86_64::{
-        __m256i, _mm256_add_epi8, _mm256_cmpeq_epi8, _mm256_cmpgt_epi8, _mm256_loadu_si256,
-        _mm256_movemask_epi8, _mm256_or_si256, _mm256_set1_epi8,
+        __m128i, __m256i, _mm_clmulepi64_si128, _mm_cvtsi64_si128, _mm_cvtsi128_si64,
+        _mm_loadu_si128, _mm_set1_epi8, _mm256_add_epi8, _mm256_and_si256,
+        _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8, _mm256_cmpgt_epi8, _mm256_loadu_si256,
+        _mm256_movemask_epi8, _mm256_or_si256, _mm256_set1_epi8, _mm256_setzero_si256,
+        _mm256_shuffle_epi8, _mm256_srli_epi16,
     };
+
+    use stepscope_model::ArgKeys;
 
     /// Whether this processor has what the functions here, and those around them, are made for.
     #[inline]
@@ -103,6 +108,42 @@ pub(super) mod avx2 {
         is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("bmi1")
             && is_x86_feature_detected!("popcnt")
+            && is_x86_feature_detected!("pclmulqdq")
+    }
+
+    /// As [`prefix_xor`](super::prefix_xor): a product without carries of the bits and all ones.
+    #[inline]
+    #[target_feature(enable = "pclmulqdq")]
+    pub(in super::super) fn prefix_xor(bits: u64) -> u64 {
+        let bits = _mm_cvtsi64_si128(bits.cast_signed());
+        _mm_cvtsi128_si64(_mm_clmulepi64_si128::<0>(bits, _mm_set1_epi8(-1))).cast_unsigned()
+    }
+
+    #[target_feature(enable = "sse2")]
+    pub(super) fn load_table(table: &[u8; 16]) -> __m128i {
+        // SAFETY: 16 bytes, of any alignment.
+        unsafe { _mm_loadu_si128(table.as_ptr().cast()) }
+    }
+
+    /// As [`super::avx512::ends`].
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(in super::super) fn ends(block: &[u8; 64], keys: ArgKeys) -> u64 {
+        let (low, high) = keys.end_tables();
+        let low = _mm256_broadcastsi128_si256(load_table(low));
+        let high = _mm256_broadcastsi128_si256(load_table(high));
+        let nibble = _mm256_set1_epi8(0x0f);
+        let mut found = 0;
+        let (parts, _) = block.as_chunks::<32>();
+        for (index, part) in parts.iter().enumerate() {
+            let lanes = load(part);
+            let by_low = _mm256_shuffle_epi8(low, _mm256_and_si256(lanes, nibble));
+            let shifted = _mm256_and_si256(_mm256_srli_epi16::<4>(lanes), nibble);
+            let both = _mm256_and_si256(by_low, _mm256_shuffle_epi8(high, shifted));
+            let none = bits(_mm256_cmpeq_epi8(both, _mm256_setzero_si256()));
+            found |= (none ^ 0xffff_ffff) << (index * 32);
+        }
+        found
     }
 
     #[target_feature(enable = "avx2")]
@@ -157,6 +198,91 @@ pub(super) mod avx2 {
         }
         found
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(super) mod avx512 {
+    use std::arch::x86_64::{
+        __m512i, _mm512_add_epi8, _mm512_and_si512, _mm512_broadcast_i32x4, _mm512_cmpeq_epi8_mask,
+        _mm512_cmplt_epi8_mask, _mm512_loadu_si512, _mm512_movepi8_mask, _mm512_or_si512,
+        _mm512_set1_epi8, _mm512_shuffle_epi8, _mm512_srli_epi16, _mm512_test_epi8_mask,
+    };
+
+    use stepscope_model::ArgKeys;
+
+    use super::avx2::load_table;
+
+    /// Whether this processor has what the functions here, and those around them, are made for.
+    #[inline]
+    pub(in super::super) fn is_here() -> bool {
+        is_x86_feature_detected!("avx512bw") && super::avx2::is_here()
+    }
+
+    #[target_feature(enable = "avx512f")]
+    fn load(block: &[u8; 64]) -> __m512i {
+        // SAFETY: 64 bytes, of any alignment.
+        unsafe { _mm512_loadu_si512(block.as_ptr().cast()) }
+    }
+
+    #[target_feature(enable = "avx512bw")]
+    fn equal(lanes: __m512i, byte: u8) -> u64 {
+        _mm512_cmpeq_epi8_mask(lanes, _mm512_set1_epi8(byte.cast_signed()))
+    }
+
+    /// As [`super::places`].
+    #[inline]
+    #[target_feature(enable = "avx512bw")]
+    pub(in super::super) fn places<const N: usize>(block: &[u8; 64], wanted: [u8; N]) -> [u64; N] {
+        let lanes = load(block);
+        let mut found = [0; N];
+        for (found, byte) in found.iter_mut().zip(wanted) {
+            *found = equal(lanes, byte);
+        }
+        found
+    }
+
+    /// Where in a block each byte is that a wanted name may end with: all of them, and few others.
+    #[inline]
+    #[target_feature(enable = "avx512bw")]
+    pub(in super::super) fn ends(block: &[u8; 64], keys: ArgKeys) -> u64 {
+        let (low, high) = keys.end_tables();
+        let low = _mm512_broadcast_i32x4(load_table(low));
+        let high = _mm512_broadcast_i32x4(load_table(high));
+        let nibble = _mm512_set1_epi8(0x0f);
+        let lanes = load(block);
+        let by_low = _mm512_shuffle_epi8(low, _mm512_and_si512(lanes, nibble));
+        let shifted = _mm512_and_si512(_mm512_srli_epi16::<4>(lanes), nibble);
+        _mm512_test_epi8_mask(by_low, _mm512_shuffle_epi8(high, shifted))
+    }
+
+    /// As [`super::sse2::masks`].
+    #[inline]
+    #[target_feature(enable = "avx512bw")]
+    pub(in super::super) fn masks(block: &[u8; 64]) -> super::Masks {
+        let lanes = load(block);
+        let folded = _mm512_or_si512(lanes, _mm512_set1_epi8(0x20));
+        let moved = _mm512_add_epi8(folded, _mm512_set1_epi8((0x80_u8 - b'a').cast_signed()));
+        super::Masks {
+            quote: equal(lanes, b'"'),
+            backslash: equal(lanes, b'\\'),
+            open: equal(folded, b'{'),
+            close: equal(folded, b'}'),
+            letter: _mm512_cmplt_epi8_mask(moved, _mm512_set1_epi8(-128 + 26)),
+            high: _mm512_movepi8_mask(lanes),
+        }
+    }
+}
+
+/// Bit i of the result is the parity of bits 0..=i.
+#[inline]
+pub(super) fn prefix_xor(mut bits: u64) -> u64 {
+    bits ^= bits << 1;
+    bits ^= bits << 2;
+    bits ^= bits << 4;
+    bits ^= bits << 8;
+    bits ^= bits << 16;
+    bits ^= bits << 32;
+    bits
 }
 
 #[cfg(target_arch = "x86_64")]

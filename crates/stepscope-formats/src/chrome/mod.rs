@@ -13,6 +13,7 @@ mod arriving;
 mod describe;
 mod described;
 mod event;
+mod flat;
 mod mask;
 mod mend;
 mod names;

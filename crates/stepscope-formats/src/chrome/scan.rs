@@ -256,7 +256,11 @@ struct Passed {
 /// the end.
 #[allow(clippy::inline_always, reason = "part of the two loops over blocks")]
 #[inline(always)]
-fn block_at<'b>(bytes: &'b [u8], here: usize, padded: &'b mut [u8; 64]) -> Option<&'b [u8; 64]> {
+pub(super) fn block_at<'b>(
+    bytes: &'b [u8],
+    here: usize,
+    padded: &'b mut [u8; 64],
+) -> Option<&'b [u8; 64]> {
     let rest = bytes.get(here..).filter(|rest| !rest.is_empty())?;
     if let Some(block) = rest.first_chunk::<64>() {
         return Some(block);
@@ -271,18 +275,33 @@ fn block_at<'b>(bytes: &'b [u8], here: usize, padded: &'b mut [u8; 64]) -> Optio
 #[inline(never)]
 fn container(bytes: &[u8], at: usize) -> Result<Passed, Stop> {
     #[cfg(target_arch = "x86_64")]
-    if mask::avx2::is_here() {
-        // SAFETY: it is.
-        return unsafe { container_by_avx2(bytes, at) };
+    {
+        if mask::avx512::is_here() {
+            // SAFETY: it is.
+            return unsafe { container_by_avx512(bytes, at) };
+        }
+        if mask::avx2::is_here() {
+            // SAFETY: it is.
+            return unsafe { container_by_avx2(bytes, at) };
+        }
     }
-    container_by(bytes, at, Masks::of)
+    container_by(bytes, at, Masks::of, mask::prefix_xor)
 }
 
 /// Wider registers, and counting of bits in one instruction: half the time.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,popcnt")]
+#[target_feature(enable = "avx2,bmi1,popcnt,pclmulqdq")]
 fn container_by_avx2(bytes: &[u8], at: usize) -> Result<Passed, Stop> {
-    container_by(bytes, at, |block| mask::avx2::masks(block))
+    let masks = |block: &[u8; 64]| mask::avx2::masks(block);
+    container_by(bytes, at, masks, |bits| mask::avx2::prefix_xor(bits))
+}
+
+/// A block is one register here.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512bw,avx2,bmi1,popcnt,pclmulqdq")]
+fn container_by_avx512(bytes: &[u8], at: usize) -> Result<Passed, Stop> {
+    let masks = |block: &[u8; 64]| mask::avx512::masks(block);
+    container_by(bytes, at, masks, |bits| mask::avx2::prefix_xor(bits))
 }
 
 #[allow(
@@ -294,6 +313,7 @@ fn container_by(
     bytes: &[u8],
     at: usize,
     masks_of: impl Fn(&[u8; 64]) -> Masks,
+    prefix_xor: impl Fn(u64) -> u64,
 ) -> Result<Passed, Stop> {
     let mut here = at;
     let mut depth: u32 = 0;
@@ -360,69 +380,6 @@ fn container_by(
         if here - at == LONG_BYTES {
             grammar(bytes, at)?;
         }
-    }
-}
-
-/// Walks the colons of an object that holds no other: `each` gets the place of each, and gives whether
-/// to go on. Gives the byte after the object's brace; `None` when the walk was ended, when an object or
-/// a backslash is in it, and when the text ends first. What stands between the colons is not looked at.
-pub(super) fn colons_of_flat(
-    bytes: &[u8],
-    brace: usize,
-    each: impl FnMut(usize) -> bool,
-) -> Option<usize> {
-    #[cfg(target_arch = "x86_64")]
-    if mask::avx2::is_here() {
-        // SAFETY: it is.
-        return unsafe { colons_by_avx2(bytes, brace, each) };
-    }
-    colons_by(bytes, brace, mask::places, each)
-}
-
-/// See [`container_by_avx2`].
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,popcnt")]
-fn colons_by_avx2(bytes: &[u8], brace: usize, each: impl FnMut(usize) -> bool) -> Option<usize> {
-    let places = |block: &[u8; 64], wanted: [u8; 5]| mask::avx2::places(block, wanted);
-    colons_by(bytes, brace, places, each)
-}
-
-#[allow(
-    clippy::inline_always,
-    reason = "compiled for the processor that the caller is for"
-)]
-#[inline(always)]
-fn colons_by(
-    bytes: &[u8],
-    brace: usize,
-    places: impl Fn(&[u8; 64], [u8; 5]) -> [u64; 5],
-    mut each: impl FnMut(usize) -> bool,
-) -> Option<usize> {
-    let mut here = brace + 1;
-    let mut in_string: u64 = 0;
-    loop {
-        let mut padded = [b' '; 64];
-        let block = block_at(bytes, here, &mut padded)?;
-        let [quote, backslash, colon, open, close] = places(block, [b'"', b'\\', b':', b'{', b'}']);
-        let inside = prefix_xor(quote) ^ in_string;
-        in_string = ((inside as i64) >> 63) as u64;
-        let close = close & !inside;
-        // What stands in front of the object's end.
-        let within = close.wrapping_sub(1) & !close;
-        if (backslash | open & !inside) & within != 0 {
-            return None;
-        }
-        let mut colons = colon & !inside & within;
-        while colons != 0 {
-            if !each(here + colons.trailing_zeros() as usize) {
-                return None;
-            }
-            colons &= colons - 1;
-        }
-        if close != 0 {
-            return Some(here + close.trailing_zeros() as usize + 1);
-        }
-        here += 64;
     }
 }
 
@@ -504,24 +461,17 @@ fn escaped_bytes(backslash: u64, carry: &mut u64) -> u64 {
     escaped
 }
 
-/// Bit i of the result is the parity of bits 0..=i.
-#[inline]
-fn prefix_xor(mut bits: u64) -> u64 {
-    bits ^= bits << 1;
-    bits ^= bits << 2;
-    bits ^= bits << 4;
-    bits ^= bits << 8;
-    bits ^= bits << 16;
-    bits ^= bits << 32;
-    bits
-}
-
 #[cfg(test)]
 mod tests {
+    #[cfg(target_arch = "x86_64")]
+    use stepscope_model::ArgKeys;
+
     use super::*;
 
     #[test]
     fn both_ways_of_making_masks_agree_on_every_byte() {
+        #[cfg(target_arch = "x86_64")]
+        const KEYS: ArgKeys = ArgKeys::new(&["Input Dims", "Ev Idx", "r", "9", "\u{e4}"]);
         for first in 0..=255_u8 {
             let mut block = [0_u8; 64];
             for (at, byte) in block.iter_mut().enumerate() {
@@ -542,6 +492,28 @@ mod tests {
                     )
                 };
                 assert_eq!(found, (mask::words::masks(&block), places));
+                let bits = places[0] ^ places[3].rotate_left(u32::from(first));
+                // SAFETY: as above.
+                let parity = unsafe { mask::avx2::prefix_xor(bits) };
+                assert_eq!(parity, mask::prefix_xor(bits));
+                // SAFETY: as above.
+                let ends = unsafe { mask::avx2::ends(&block, KEYS) };
+                for (at, byte) in block.iter().enumerate() {
+                    let is_end = b"sxr9\xa4".contains(byte);
+                    assert!(!is_end || ends >> at & 1 == 1, "{byte:#x}");
+                    assert!(byte & 0x80 != 0 || *byte == 0x24 || is_end == (ends >> at & 1 == 1));
+                }
+                if mask::avx512::is_here() {
+                    // SAFETY: it is.
+                    let found = unsafe {
+                        (
+                            mask::avx512::masks(&block),
+                            mask::avx512::places(&block, wanted),
+                            mask::avx512::ends(&block, KEYS),
+                        )
+                    };
+                    assert_eq!(found, (mask::words::masks(&block), places, ends));
+                }
             }
             let short = *block.first_chunk::<16>().unwrap();
             assert_eq!(
@@ -562,8 +534,14 @@ mod tests {
     /// On this processor, and on one that has less.
     fn end_of(text: &str) -> Result<usize, Stop> {
         let found = value(text.as_bytes(), 0).map(|(_, end)| end);
-        let plainly = container_by(text.as_bytes(), 0, Masks::of).map(|passed| passed.end);
-        assert_eq!(found, plainly, "{text}");
+        let plainly = container_by(text.as_bytes(), 0, Masks::of, mask::prefix_xor);
+        assert_eq!(found, plainly.map(|passed| passed.end), "{text}");
+        #[cfg(target_arch = "x86_64")]
+        if mask::avx2::is_here() {
+            // SAFETY: it is.
+            let narrower = unsafe { container_by_avx2(text.as_bytes(), 0) };
+            assert_eq!(found, narrower.map(|passed| passed.end), "{text}");
+        }
         found
     }
 
@@ -580,43 +558,6 @@ mod tests {
                 assert_eq!(end_of(&text[..cut]), Err(Stop::End), "{}", &text[..cut]);
             }
         }
-    }
-
-    #[test]
-    fn colons_of_flat_objects_are_found_at_every_alignment() {
-        let walk = |text: &str| {
-            let mut colons = Vec::new();
-            let mut each = |at| {
-                colons.push(at);
-                true
-            };
-            let end = colons_of_flat(text.as_bytes(), 0, &mut each);
-            let mut plainly = Vec::new();
-            let also = colons_by(text.as_bytes(), 0, mask::places, |at| {
-                plainly.push(at);
-                true
-            });
-            assert_eq!((also, &plainly), (end, &colons), "{text}");
-            (end, colons)
-        };
-        for pad in 0..140 {
-            let pad = " ".repeat(pad);
-            let text = format!(r#"{{{pad}"a:{{b}}":[1,[2]],"c" : "}}:",{pad}"d":3}},"e":4}}"#);
-            let (end, colons) = walk(&text);
-            assert_eq!(end, text.find("},\"e").map(|at| at + 1), "{text}");
-            let keys: Vec<&str> = colons.iter().map(|at| text[..*at].trim_end()).collect();
-            assert_eq!(keys.len(), 3, "{text}");
-            assert!(
-                keys[0].ends_with("b}\"") && keys[1].ends_with("c\"") && keys[2].ends_with("d\"")
-            );
-            for cut in 1..text.find("},\"e").unwrap_or(0) {
-                assert_eq!(walk(&text[..cut]).0, None, "{}", &text[..cut]);
-            }
-            for other in [r#""a":{}"#, r#""a":"\n""#, r#""\u0061":1"#] {
-                assert_eq!(walk(&format!("{{{pad}{other}}}")).0, None);
-            }
-        }
-        assert_eq!(colons_of_flat(b"{\"a\":1}", 0, |_| false), None);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! A few arguments of many events: the text of `args` is walked once, by its colons where no other
-//! object is in it, and only what is wanted is decoded.
+//! A few arguments of many events: the text of `args` is walked once, by the ends of its names where no
+//! other object is in it, and only what is wanted is decoded.
 //!
 //! [`find`] knows the entries that profilers write: `ph` comes first, `args` is the first field that
 //! is an object, no name in it has an escape, nothing that we wrote ourselves stands behind it. Of
@@ -10,23 +10,37 @@
 use stepscope_model::ArgKeys;
 
 use super::event::OWN;
+use super::flat;
 use super::scan::{self, Sort, Span, Stop, Value, byte_at, skip_space};
 
-/// Wanted arguments of one entry, at most; one with more is read whole.
-const MOST: usize = 12;
+/// Wanted arguments that most entries have at most.
+const FEW: usize = 4;
+
+/// Wanted arguments of one entry beyond those, at most; one with more is read whole.
+const MORE: usize = 8;
 
 /// Where a wanted argument stands, from the entry's begin on.
 #[derive(Clone, Copy)]
 struct Place {
-    key: &'static str,
     start: u32,
     end: u32,
+    /// Its number among those that are wanted.
+    key: u8,
     sort: Sort,
 }
 
+const NO_PLACE: Place = Place {
+    start: 0,
+    end: 0,
+    key: 0,
+    sort: Sort::Missing,
+};
+
 /// Where the wanted arguments of one entry stand, in its order.
 pub(super) struct Wanted {
-    found: [Place; MOST],
+    few: [Place; FEW],
+    /// Not made before it is needed: that takes as long as finding an argument.
+    more: Option<[Place; MORE]>,
     count: usize,
     at: usize,
     /// As [`Entry::phase`](super::event::Entry::phase).
@@ -37,14 +51,9 @@ impl Wanted {
     /// None yet.
     #[inline]
     pub(super) const fn new() -> Self {
-        const NONE: Place = Place {
-            key: "",
-            start: 0,
-            end: 0,
-            sort: Sort::Missing,
-        };
         Self {
-            found: [NONE; MOST],
+            few: [NO_PLACE; FEW],
+            more: None,
             count: 0,
             at: 0,
             phase: 0,
@@ -53,28 +62,36 @@ impl Wanted {
 
     /// Adds one; `false` when there is no room for it.
     #[inline]
-    fn put(&mut self, key: &'static str, value: Value) -> bool {
+    fn put(&mut self, key: usize, value: Value) -> bool {
         let from_begin = |place: usize| u32::try_from(place - self.at);
-        let (Ok(start), Ok(end)) = (from_begin(value.span.start), from_begin(value.span.end))
-        else {
+        let (Ok(start), Ok(end), Ok(key)) = (
+            from_begin(value.span.start),
+            from_begin(value.span.end),
+            u8::try_from(key),
+        ) else {
             return false;
         };
-        let Some(place) = self.found.get_mut(self.count) else {
+        let place = match self.count.checked_sub(FEW) {
+            None => self.few.get_mut(self.count),
+            Some(at) => self.more.get_or_insert([NO_PLACE; MORE]).get_mut(at),
+        };
+        let Some(place) = place else {
             return false;
         };
         *place = Place {
-            key,
             start,
             end,
+            key,
             sort: value.sort,
         };
         self.count += 1;
         true
     }
 
-    /// The arguments.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, Value)> {
-        self.found.iter().take(self.count).map(|place| {
+    /// The arguments, with the number of the name of each.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, Value)> {
+        let more = self.more.iter().flatten();
+        self.few.iter().chain(more).take(self.count).map(|place| {
             let span = Span {
                 start: self.at + place.start as usize,
                 end: self.at + place.end as usize,
@@ -84,7 +101,7 @@ impl Wanted {
                 span,
                 ..Value::default()
             };
-            (place.key, value)
+            (usize::from(place.key), value)
         })
     }
 }
@@ -141,20 +158,46 @@ fn phase(bytes: &[u8], at: usize) -> Option<(u8, usize)> {
     }
 }
 
-/// The brace of `args`, if that is the first object behind `from`.
+/// The brace of `args`, if that is the first object behind `from`. Braces within texts, as names of
+/// C++ functions have them, are passed over where no escape is in front of them.
 fn args_brace(bytes: &[u8], from: usize) -> Option<usize> {
-    let brace = from + memchr::memchr(b'{', bytes.get(from..)?)?;
-    let before = |at: usize| {
-        let mut at = at;
+    let mut passed = from;
+    let mut in_text = false;
+    loop {
+        let brace = passed + memchr::memchr(b'{', bytes.get(passed..)?)?;
+        if is_of_args(bytes, from, brace) {
+            return Some(brace);
+        }
+        // Bytes are all that is summed up, so that many are at once.
+        let (mut odd_quotes, mut escapes) = (0_u8, 0_u8);
+        for byte in bytes.get(passed..brace)? {
+            odd_quotes ^= u8::from(*byte == b'"');
+            escapes |= u8::from(*byte == b'\\');
+        }
+        in_text ^= odd_quotes == 1;
+        if escapes != 0 || !in_text {
+            return None;
+        }
+        passed = brace + 1;
+    }
+}
+
+/// Whether a brace has `"args":` in front of it.
+fn is_of_args(bytes: &[u8], from: usize, brace: usize) -> bool {
+    let before = |mut at: usize| {
         while at > from && scan::is_space(bytes[at - 1]) {
             at -= 1;
         }
         at
     };
-    let colon = before(brace).checked_sub(1).filter(|at| *at > from)?;
-    let name = before(colon).checked_sub(6).filter(|at| *at > from)?;
-    let named = bytes.get(colon) == Some(&b':') && bytes.get(name..name + 6) == Some(b"\"args\"");
-    (named && bytes.get(name - 1) != Some(&b'\\')).then_some(brace)
+    let name = || {
+        let colon = before(brace).checked_sub(1).filter(|at| *at > from)?;
+        let name = before(colon).checked_sub(6).filter(|at| *at > from)?;
+        (bytes.get(colon) == Some(&b':')).then_some(name)
+    };
+    name().is_some_and(|name| {
+        bytes.get(name..name + 6) == Some(b"\"args\"") && bytes.get(name - 1) != Some(&b'\\')
+    })
 }
 
 /// Finds the wanted arguments of the entry at `at`. Whether that is all of them: an entry of which it
@@ -176,21 +219,8 @@ pub(super) fn find(
     let Some(brace) = args_brace(bytes, after) else {
         return Ok(false);
     };
-    let flat = scan::colons_of_flat(bytes, brace, |colon| {
-        let mut name = bytes.get(brace..colon).unwrap_or_default();
-        while let [before @ .., last] = name
-            && scan::is_space(*last)
-        {
-            name = before;
-        }
-        let [name @ .., b'"'] = name else {
-            return false;
-        };
-        match keys.find_quoted_end(name) {
-            None => true,
-            Some(key) => scan::value(bytes, skip_space(bytes, colon + 1))
-                .is_ok_and(|(value, _)| wanted.put(key, value)),
-        }
+    let flat = flat::wanted_of_flat(bytes, brace, keys, |key, value_at| {
+        scan::value(bytes, value_at).is_ok_and(|(value, _)| wanted.put(key, value))
     });
     let args = if flat.is_some() {
         flat
@@ -200,7 +230,7 @@ pub(super) fn find(
             let (value, next) = scan::value(bytes, value_at)?;
             let fits = !escaped
                 && keys
-                    .find(key.of(bytes))
+                    .position(key.of(bytes))
                     .is_none_or(|key| wanted.put(key, value));
             Ok(fits.then_some(next))
         })?
@@ -272,7 +302,16 @@ mod tests {
                 false,
                 r#"{"ph":"X","name":"a\"args\":{\"a\":1}","args":{"a":1}}"#,
             ),
-            (false, r#"{"ph":"X","name":"{","args":{"a":1}}"#),
+            (true, r#"{"ph":"X","name":"{","args":{"a":1}}"#),
+            (
+                true,
+                r#"{"ph":"X","name":"f<{lambda()#1}>::{x}","args":{"a":1}}"#,
+            ),
+            (false, r#"{"ph":"X","x":{"args":{"a":1}},"args":{"a":2}}"#),
+            (
+                false,
+                r#"{"ph":"X","name":"\"{","x":{"args":{"a":1}},"args":{"a":2}}"#,
+            ),
             (
                 false,
                 r#"{"ph":"B","args":{"a":"x\n","\u0061":2,"a":null,"a":true,"a":-1.5}}"#,

@@ -2,8 +2,9 @@
 
 use rustc_hash::FxHashMap;
 use stepscope_model::{ArgKeys, ArgValue, Cancelled, NameId};
-use stepscope_store::{EventId, Trace};
+use stepscope_store::Trace;
 
+use super::links::NO_ID;
 use super::{Shared, whole};
 use crate::parallel::{self, Cancel};
 use crate::torch::averages::Grouping;
@@ -11,16 +12,31 @@ use crate::torch::flops;
 use crate::torch::lane::{self, Lane};
 use crate::torch::texts::Texts;
 
-const SHAPES: ArgKeys = ArgKeys::new(&["Input Dims", "Input dims"]);
-const WITH_FLOPS: ArgKeys = ArgKeys::new(&["Input Dims", "Input dims", "Concrete Inputs"]);
-const OVERLOAD: ArgKeys = ArgKeys::new(&["Overload name", "Overload Name"]);
+const SHAPES: ArgKeys = ArgKeys::new(&["External id", "external id", "Input Dims", "Input dims"]);
+const WITH_FLOPS: ArgKeys = ArgKeys::new(&[
+    "External id",
+    "external id",
+    "Input Dims",
+    "Input dims",
+    "Concrete Inputs",
+]);
+const OVERLOAD: ArgKeys = ArgKeys::new(&[
+    "External id",
+    "external id",
+    "Overload name",
+    "Overload Name",
+]);
 const STACK: ArgKeys = ArgKeys::new(&[
+    "External id",
+    "external id",
     "Sequence number",
     "Fwd thread id",
     "Call stack",
     "Call Stack",
 ]);
 const ALL: ArgKeys = ArgKeys::new(&[
+    "External id",
+    "external id",
     "Sequence number",
     "Fwd thread id",
     "Input Dims",
@@ -56,6 +72,7 @@ struct Args {
     /// [`NO_STACK`] when it is not spelled out.
     stack: u32,
     sequence: (u32, u32),
+    external: i64,
 }
 
 const NOTHING: Args = Args {
@@ -63,6 +80,7 @@ const NOTHING: Args = Args {
     overload: 0,
     stack: NO_STACK,
     sequence: (NO_SEQUENCE, 0),
+    external: NO_ID,
 };
 
 /// What one thread has read: of pieces of lanes.
@@ -84,6 +102,7 @@ struct Part {
     overload: Vec<u32>,
     stack: Vec<u32>,
     sequence: Vec<(u32, u32)>,
+    external: Vec<i64>,
     flops: Vec<(u32, u64)>,
 }
 
@@ -101,6 +120,8 @@ pub(super) fn fill(
         return Ok(());
     }
     let read = &*lanes;
+    // Asked for when work of devices is linked, of many operators more than once.
+    let with_external = wanted.needs_args() && read.iter().any(|lane| lane.has_device);
     let pieces = lane::pieces(read, |lane| lane.has_host);
     let found = parallel::scan(&pieces, cancel, Reading::default, |reading, piece| {
         let lane = &read[piece.track.index()];
@@ -115,7 +136,7 @@ pub(super) fn fill(
             let counted = with_flops && what.is_frontend() && flops::counts(trace.name(name));
             let concrete = counted && flops::needs_values(trace.name(name));
             let args = if what.is_frontend() && (wanted.needs_args() || counted) {
-                args(trace, lane.ids[at], wanted, (counted, concrete), reading)
+                args(trace, lane, at, wanted, (counted, concrete), reading)
             } else {
                 NOTHING
             };
@@ -128,6 +149,9 @@ pub(super) fn fill(
             if wanted.stack > 0 {
                 part.stack.push(args.stack);
                 part.sequence.push(args.sequence);
+            }
+            if with_external {
+                part.external.push(args.external);
             }
             if counted && args.dims != 0 {
                 let dims = reading.texts.get(args.dims);
@@ -191,6 +215,7 @@ pub(super) fn fill(
         lane.overload.extend(part.overload);
         lane.stack.extend(part.stack);
         lane.sequence.extend(part.sequence);
+        lane.external.extend(part.external);
         lane.flops.extend(part.flops);
     }
     Ok(())
@@ -198,7 +223,8 @@ pub(super) fn fill(
 
 fn args(
     trace: &Trace,
-    id: u32,
+    lane: &Lane<'_>,
+    at: usize,
     wanted: Grouping,
     (flops, concrete): (bool, bool),
     reading: &mut Reading,
@@ -221,8 +247,8 @@ fn args(
         ..
     } = reading;
     values.clear();
-    // What cannot be read says nothing.
-    let _ = trace.args_of(EventId(id), keys, &mut |key, value| match key {
+    lane.args(trace, at, keys, &mut |key, value| match key {
+        "External id" | "external id" => args.external = whole(value).unwrap_or(NO_ID),
         "Sequence number" => args.sequence.0 = whole(value).map_or(NO_SEQUENCE, low),
         "Fwd thread id" => args.sequence.1 = whole(value).map_or(0, low),
         "Input Dims" | "Input dims" => args.dims = json(value).map_or(0, |dims| texts.id(dims)),

@@ -19,7 +19,7 @@ const EXTERNAL: ArgKeys = ArgKeys::new(&["External id", "external id"]);
 const CORRELATION: ArgKeys = ArgKeys::new(&["correlation"]);
 
 /// In place of a number that an event does not have.
-const NO_ID: i64 = i64::MIN;
+pub(super) const NO_ID: i64 = i64::MIN;
 
 /// Operators around a call that are asked for their numbers, at most.
 const MOST_AROUND: usize = 32;
@@ -36,10 +36,10 @@ const NO_NUMBERS: Numbers = Numbers {
     correlation: NO_ID,
 };
 
-fn numbers(trace: &Trace, id: u32, keys: ArgKeys) -> Numbers {
+fn numbers(trace: &Trace, lane: &Lane<'_>, at: usize, keys: ArgKeys) -> Numbers {
     let mut found = NO_NUMBERS;
     // What cannot be read has no number.
-    let _ = trace.args_of(EventId(id), keys, &mut |key, value| {
+    lane.args(trace, at, keys, &mut |key, value| {
         let number = whole(value).unwrap_or(NO_ID);
         if key == "correlation" {
             found.correlation = number;
@@ -61,6 +61,14 @@ pub(super) const NOWHERE: Position = Position {
     lane: NO_EVENT,
     at: NO_EVENT,
 };
+
+/// Kineto's number of an operator.
+fn external(trace: &Trace, lane: &Lane<'_>, at: usize) -> i64 {
+    match lane.external.get(at) {
+        Some(number) => *number,
+        None => numbers(trace, lane, at, EXTERNAL).external,
+    }
+}
 
 fn position(lane: usize, at: usize) -> Position {
     Position {
@@ -100,7 +108,7 @@ impl Work {
             let lane = &lanes[piece.track.index()];
             let part = piece.indexes.clone().map(|at| {
                 if lane.what[at].on_device() {
-                    numbers(trace, lane.ids[at], NUMBERS)
+                    numbers(trace, lane, at, NUMBERS)
                 } else {
                     NO_NUMBERS
                 }
@@ -122,7 +130,7 @@ fn bearers(
     trace: &Trace,
     lanes: &[Lane<'_>],
     wanted: &FxHashSet<i64>,
-    external: bool,
+    by_operator: bool,
     cancel: &Cancel,
 ) -> Result<FxHashMap<i64, Position>, Cancelled> {
     if wanted.is_empty() {
@@ -140,10 +148,10 @@ fn bearers(
         let lane = &lanes[piece.track.index()];
         for at in piece.indexes.clone() {
             let what = lane.what[at];
-            let number = if external && what.is_frontend() {
-                numbers(trace, lane.ids[at], EXTERNAL).external
-            } else if !external && what.is_call() {
-                numbers(trace, lane.ids[at], CORRELATION).correlation
+            let number = if by_operator && what.is_frontend() {
+                external(trace, lane, at)
+            } else if !by_operator && what.is_call() {
+                numbers(trace, lane, at, CORRELATION).correlation
             } else {
                 continue;
             };
@@ -178,7 +186,7 @@ pub(super) fn strays(
     let read = parallel::scan(&pieces, cancel, Vec::new, |out, piece| {
         for call in &calls[piece.indexes.clone()] {
             let lane = &lanes[call.lane as usize];
-            let own = numbers(trace, lane.ids[call.at as usize], NUMBERS);
+            let own = numbers(trace, lane, call.at as usize, NUMBERS);
             // Where it belongs to none, the correlation stands in the operator's place.
             if own.external > 0 && own.external != own.correlation {
                 out.push((*call, own.external));
@@ -214,7 +222,7 @@ pub(super) fn operators(
                 if !lane.what[at].is_call() {
                     continue;
                 }
-                let own = numbers(trace, lane.ids[at], NUMBERS);
+                let own = numbers(trace, lane, at, NUMBERS);
                 if own.external <= 0 {
                     continue;
                 }
@@ -387,7 +395,7 @@ fn told(
         let behind = (at..lane.len().min(at + 8)).take_while(beside);
         for call in behind.chain(before) {
             if lane.what[call].is_call()
-                && numbers(trace, lane.ids[call], CORRELATION).correlation == own.correlation
+                && numbers(trace, lane, call, CORRELATION).correlation == own.correlation
             {
                 return Told::Proved(position(number, call));
             }
@@ -410,9 +418,7 @@ impl Search {
     fn around(&mut self, trace: &Trace, lane: &Lane<'_>, at: usize, number: i64) -> Option<usize> {
         let mut around = at;
         for _ in 0..MOST_AROUND {
-            if lane.what[around].is_frontend()
-                && self.external_of(trace, lane.ids[around]) == number
-            {
+            if lane.what[around].is_frontend() && self.external_of(trace, lane, around) == number {
                 return Some(around);
             }
             let parent = lane.parent[around];
@@ -424,10 +430,14 @@ impl Search {
         None
     }
 
-    fn external_of(&mut self, trace: &Trace, id: u32) -> i64 {
+    fn external_of(&mut self, trace: &Trace, lane: &Lane<'_>, at: usize) -> i64 {
+        if let Some(number) = lane.external.get(at) {
+            return *number;
+        }
+        let id = lane.ids[at];
         let known = &mut self.external[id as usize % REMEMBERED];
         if known.0 != id {
-            *known = (id, numbers(trace, id, EXTERNAL).external);
+            *known = (id, external(trace, lane, at));
         }
         known.1
     }

@@ -1,12 +1,12 @@
 //! Allocations, as torch gives them to operators.
 
 use stepscope_model::{ArgKeys, Cancelled, NameId, Time};
-use stepscope_store::{EventId, Trace};
+use stepscope_store::Trace;
 
 use super::whole;
 use crate::parallel::{self, Cancel};
 use crate::torch::device::Device;
-use crate::torch::lane::{self, Collected, Lane, Moment, NO_EVENT};
+use crate::torch::lane::{self, Lane, Moment, NO_EVENT};
 use crate::torch::what::Words;
 
 /// One `[memory]` or `[OutOfMemory]` instant.
@@ -41,13 +41,11 @@ pub(super) fn read(
     trace: &Trace,
     file: usize,
     words: &Words,
-    collected: &Collected<'_>,
+    lane_of: &[u32],
     cancel: &Cancel,
 ) -> Result<Instants, Cancelled> {
     const KEYS: ArgKeys = ArgKeys::new(&["Bytes", "Device Type"]);
-    let of_file = (0..)
-        .zip(&collected.lane_of)
-        .filter(|(_, lane)| **lane != NO_EVENT);
+    let of_file = (0..).zip(lane_of).filter(|(_, lane)| **lane != NO_EVENT);
     let pieces = parallel::pieces(of_file.map(|(number, _)| {
         let on = stepscope_model::TrackId(number);
         (on, 0..trace.instants(on).at.len())
@@ -70,13 +68,14 @@ pub(super) fn read(
                 };
                 let (mut bytes, mut device) = (0, None);
                 // What cannot be read counts as nothing, as torch does with records of other devices.
-                let _ = trace.args_of(EventId(id), KEYS, &mut |key, value| match key {
-                    "Bytes" => bytes = whole(value).unwrap_or(0),
-                    _ => device = whole(value).and_then(Device::of_memory),
-                });
+                let _ =
+                    trace.args_of_instant(piece.track, index, KEYS, &mut |key, value| match key {
+                        "Bytes" => bytes = whole(value).unwrap_or(0),
+                        _ => device = whole(value).and_then(Device::of_memory),
+                    });
                 list.push(Record {
                     id,
-                    lane: collected.lane_of[piece.track.index()],
+                    lane: lane_of[piece.track.index()],
                     name,
                     at,
                     bytes,
