@@ -423,7 +423,10 @@ mod tests {
                 let begun = Instant::now();
                 let first = lock();
                 let waited = begun.elapsed();
-                (first || lock(), begun.elapsed().saturating_sub(waited) < waited)
+                (
+                    first || lock(),
+                    begun.elapsed().saturating_sub(waited) < waited,
+                )
             });
             waiting.join().unwrap()
         });
