@@ -25,8 +25,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use stepscope_model::{ArgKeys, ArgValue, Cancelled, NameId, Time, TrackId, TrackKind};
-use stepscope_store::{EventId, FileFacts, Trace, Track};
+use stepscope_model::{ArgKeys, ArgValue, Cancelled, Dur, NameId, Time, TrackId, TrackKind};
+use stepscope_store::{EventId, Trace, Track};
 
 use crate::launch::Launches;
 use crate::parallel::{self, Cancel};
@@ -214,26 +214,49 @@ impl View {
     }
 }
 
-/// Begin and end of a slice as HTA has them: microseconds on the file's own clock. They are added and rounded as
-/// binary fractions, as Python does.
+/// Begin and end of a slice as HTA has them, see [`OwnClock::whole_us`].
 fn whole_us(trace: &Trace, track: TrackId, index: usize) -> (i64, i64) {
-    const US: i128 = 1_000_000;
     let slices = trace.slices(track);
-    let file = trace.tracks().get(track.index()).map_or(0, |own| own.file);
-    let zero = trace.files().get(file).map_or(0, zero_ps);
-    let start = slices.start.get(index).copied().unwrap_or_default();
-    let ps = i128::from(start.ps()) + zero;
-    let begin = ps.div_euclid(US) as f64 + ps.rem_euclid(US) as f64 / 1e6;
-    let length = slices.dur.get(index).copied().unwrap_or_default();
-    (
-        saturated(begin.ceil()),
-        saturated((begin + length.ps() as f64 / 1e6).floor()),
+    OwnClock::of(trace, track).whole_us(
+        slices.start.get(index).copied().unwrap_or_default(),
+        slices.dur.get(index).copied().unwrap_or_default(),
     )
 }
 
-/// The file's own clock at the run's zero.
-fn zero_ps(file: &FileFacts) -> i128 {
-    i128::from(file.epoch.origin_ns) * 1_000 - i128::from(file.shift.ps())
+/// The clock of a file.
+///
+/// Since 1970 there were more picoseconds than 64 bits hold, so its zero is in two parts: dividing 128 bits for
+/// each slice took a third of a report.
+#[derive(Clone, Copy)]
+struct OwnClock {
+    zero_us: i64,
+    /// What is above them, less what the file was moved by.
+    zero_ps: i64,
+}
+
+impl OwnClock {
+    fn of(trace: &Trace, track: TrackId) -> Self {
+        let own = trace.tracks().get(track.index());
+        let file = own.and_then(|own| trace.files().get(own.file));
+        let (origin_ns, shift_ps) =
+            file.map_or((0, 0), |file| (file.epoch.origin_ns, file.shift.ps()));
+        Self {
+            zero_us: origin_ns.div_euclid(1_000),
+            zero_ps: (origin_ns.rem_euclid(1_000) * 1_000).saturating_sub(shift_ps),
+        }
+    }
+
+    /// Begin and end of a slice: microseconds, added and rounded as binary fractions, as Python does.
+    fn whole_us(self, start: Time, length: Dur) -> (i64, i64) {
+        const PS: i64 = 1_000_000;
+        let ps = start.ps().saturating_add(self.zero_ps);
+        let us = self.zero_us + ps.div_euclid(PS);
+        let begin = us as f64 + ps.rem_euclid(PS) as f64 / 1e6;
+        (
+            saturated(begin.ceil()),
+            saturated((begin + length.ps() as f64 / 1e6).floor()),
+        )
+    }
 }
 
 #[allow(

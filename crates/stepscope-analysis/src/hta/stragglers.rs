@@ -15,10 +15,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
-use stepscope_model::{Cancelled, NameId, TrackId, TrackKind};
+use stepscope_model::{Cancelled, NameId, TrackKind};
 use stepscope_store::{EventId, Trace};
 
-use super::{Row, View, streams, whole_us};
+use super::{OwnClock, Row, View, streams, whole_us};
 use crate::device::Devices;
 use crate::launch::Launches;
 use crate::parallel::{self, Cancel};
@@ -50,6 +50,9 @@ struct Last {
     begin: i64,
     length: i64,
 }
+
+/// A collective: its file, stream, step and name.
+type Long = (usize, i64, i64, NameId, Last);
 
 /// Steps of one file: number, begin, end.
 type Steps = Vec<(i64, i64, i64)>;
@@ -83,9 +86,13 @@ pub fn stragglers(
         return Ok(None);
     };
     // Collectives in the steps, and the end of all work in them.
-    let mut long: Vec<(usize, i64, i64, NameId, Last)> = Vec::new();
-    for file in 0..trace.files().len() {
-        cancel.check()?;
+    let files: Vec<usize> = (0..trace.files().len()).collect();
+    let size = trace.event_count() as usize;
+    let found = parallel::scan_items(&files, size, cancel, Vec::new, |out, file| {
+        let file = *file;
+        let mut long: Vec<Long> = Vec::new();
+        let mut last = i64::MIN;
+        let mut rows: FxHashMap<NameId, Row> = FxHashMap::default();
         for track in streams(trace, file) {
             let stream = trace.tracks().get(track.index()).and_then(|own| own.stream);
             let Some(stream) = stream.filter(|stream| *stream > 0) else {
@@ -93,7 +100,11 @@ pub fn stragglers(
             };
             let slices = trace.slices(track);
             for index in 0..slices.len() {
-                if Row::of(trace.name(slices.category.get(index))) == Row::None {
+                let category = slices.category.get(index);
+                let row = rows
+                    .entry(category)
+                    .or_insert_with(|| Row::of(trace.name(category)));
+                if *row == Row::None {
                     continue;
                 }
                 let call = launches.get(track, index);
@@ -112,6 +123,14 @@ pub fn stragglers(
                 }
             }
         }
+        out.push((file, last, long));
+    })?;
+    let mut found: Vec<(usize, i64, Vec<Long>)> = found.into_iter().flatten().collect();
+    found.sort_by_key(|(file, ..)| *file);
+    let mut long: Vec<Long> = Vec::new();
+    for (_, end, own) in found {
+        last = last.max(end);
+        long.extend(own);
     }
     let mean_step = (last - first) as f64 / numbers.len() as f64;
     long.retain(|one| one.4.length as f64 >= mean_step * LEAST);
@@ -119,7 +138,7 @@ pub fn stragglers(
 }
 
 /// Picks the collective, and the ranks at which it begins last.
-fn judge(long: &[(usize, i64, i64, NameId, Last)], numbers: &BTreeSet<i64>) -> Option<Stragglers> {
+fn judge(long: &[Long], numbers: &BTreeSet<i64>) -> Option<Stragglers> {
     // By (stream, name) and step: the last of each file.
     let mut kinds: BTreeMap<(i64, NameId), BTreeMap<i64, BTreeMap<usize, Last>>> = BTreeMap::new();
     for (file, stream, step, name, one) in long {
@@ -237,18 +256,28 @@ fn host_span(
             };
             let steps = &steps[own.file];
             let slices = trace.slices(piece.track);
-            let mut seen: FxHashMap<NameId, bool> = FxHashMap::default();
+            let clock = OwnClock::of(trace, piece.track);
+            let mut is_row = (None, false);
+            // Slices come by their begins: so do the steps that they lie in.
+            let mut at = 0;
             for index in piece.indexes.clone() {
-                let category = slices.category.get(index);
-                let is_row = *seen
-                    .entry(category)
-                    .or_insert_with(|| !matches!(trace.name(category), "" | "Trace"));
-                let Some((begin, end)) = is_row
-                    .then(|| in_steps(trace, steps, piece.track, index))
-                    .flatten()
-                else {
+                let (begin, end) = clock.whole_us(slices.start[index], slices.dur[index]);
+                while steps.get(at).is_some_and(|step| step.2 <= begin) {
+                    at += 1;
+                }
+                if steps.get(at).is_none_or(|step| begin < step.1) {
                     continue;
-                };
+                }
+                let category = slices.category.get(index);
+                if is_row.0 != Some(category) {
+                    is_row = (
+                        Some(category),
+                        !matches!(trace.name(category), "" | "Trace"),
+                    );
+                }
+                if !is_row.1 {
+                    continue;
+                }
                 *span = Some(span.map_or((begin, end), |(first, last)| {
                     (first.min(begin), last.max(end))
                 }));
@@ -259,11 +288,6 @@ fn host_span(
         .into_iter()
         .flatten()
         .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))))
-}
-
-fn in_steps(trace: &Trace, steps: &Steps, track: TrackId, index: usize) -> Option<(i64, i64)> {
-    let (begin, end) = whole_us(trace, track, index);
-    step_at(steps, begin).map(|_| (begin, end))
 }
 
 #[cfg(test)]
