@@ -59,6 +59,8 @@ pub(crate) fn values_of(concrete: &str) -> Vec<&str> {
     flops::elements(concrete)
 }
 
+pub(crate) use flops::positions as positions_of;
+
 /// A list of whole numbers among these values: `"[1, 1]"`.
 pub(crate) fn numbers_of(value: &str) -> Option<Vec<i64>> {
     flops::list(value)

@@ -19,7 +19,7 @@
 //! torch's profiler counts with `with_flops=True` is in [`torch`](crate::torch): sums and products of elements, and no
 //! backward passes.
 
-use crate::torch::{flops_of, numbers_of, shapes_of, values_of};
+use crate::torch::{flops_of, numbers_of, positions_of, shapes_of, values_of};
 
 /// Which inputs of a call are query, key and value, and how they lie.
 #[derive(Clone, Copy)]
@@ -168,12 +168,8 @@ fn convolution(dims: &str, concrete: &str) -> Option<i64> {
         let (stride, padding, dilation) = (each(3)?, each(4)?, each(5)?);
         let mut positions = 1_i64;
         for (axis, size) in space.iter().enumerate() {
-            let kernel = dilation[axis].checked_mul(weight[axis + 2] - 1)?;
-            let reach = size + 2 * padding[axis] - kernel - 1;
-            if stride[axis] <= 0 || reach < 0 {
-                return None;
-            }
-            positions = positions.checked_mul(reach / stride[axis] + 1)?;
+            let along = [stride[axis], padding[axis], dilation[axis]];
+            positions = positions.checked_mul(positions_of(*size, weight[axis + 2], along)?)?;
         }
         positions
     };

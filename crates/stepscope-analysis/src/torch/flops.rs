@@ -23,9 +23,23 @@ fn numbers(text: &str) -> Option<Vec<i64>> {
         .collect()
 }
 
-/// The shapes in the argument `Input Dims`; `None` of what is no tensor.
+/// The shapes in the argument `Input Dims`; `None` of what is no tensor, or has sizes below zero.
 pub(super) fn shapes(dims: &str) -> Vec<Option<Vec<i64>>> {
-    elements(dims).into_iter().map(numbers).collect()
+    let shape = |text| numbers(text).filter(|sizes| sizes.iter().all(|size| *size >= 0));
+    elements(dims).into_iter().map(shape).collect()
+}
+
+/// At how many positions along one dimension a convolution's kernel lands; `None` where it has no room.
+pub(crate) fn positions(
+    size: i64,
+    kernel: i64,
+    [stride, padding, dilation]: [i64; 3],
+) -> Option<i64> {
+    let room = size.checked_add(padding.checked_mul(2)?)?;
+    let reach = room
+        .checked_sub(dilation.checked_mul(kernel.checked_sub(1)?)?)?
+        .checked_sub(1)?;
+    (stride > 0 && reach >= 0).then(|| reach / stride + 1)
 }
 
 /// A list of whole numbers among the values in `Concrete Inputs`: `"[1, 1]"`.
@@ -108,7 +122,7 @@ fn count(name: &str, dims: &str, concrete: &str) -> Option<i64> {
 }
 
 fn inputs(dims: &str, index: usize) -> Option<Vec<i64>> {
-    numbers(elements(dims).get(index)?)
+    numbers(elements(dims).get(index)?).filter(|sizes| sizes.iter().all(|size| *size >= 0))
 }
 
 fn multiplied(left: &[i64], right: &[i64], rank: usize) -> Option<i64> {
@@ -139,10 +153,8 @@ fn conv2d(input: &[i64], weight: &[i64], concrete: &str) -> Option<i64> {
     };
     let (stride, padding, dilation) = (pair(3)?, pair(4)?, pair(5)?);
     let groups: i64 = unquoted(values.get(6)?).parse().ok()?;
-    let out = |size: i64, kernel: i64, axis: usize| -> Option<i64> {
-        (stride[axis] > 0).then_some(())?;
-        let reach = size + 2 * padding[axis] - dilation[axis] * (kernel - 1) - 1;
-        Some(reach / stride[axis] + 1)
+    let out = |size: i64, kernel: i64, axis: usize| {
+        positions(size, kernel, [stride[axis], padding[axis], dilation[axis]])
     };
     let height = out(in_height, kernel_height, 0)?;
     let width = out(in_width, kernel_width, 1)?;
