@@ -120,7 +120,16 @@ export async function openPage(browser, origin, options = {}) {
   const page = await context.newPage();
   const faults = [];
   const inFlight = new Set();
-  const traffic = { most: [], foreign: [] };
+  const isOpen = () => [...inFlight].some((open) => !new URL(open.url()).pathname.endsWith('/events'));
+  /** Waits until the page has had all its answers for a while; its line of news stays open. */
+  const quiet = async () => {
+    for (let tries = 0, calm = 0; calm < 5; tries += 1) {
+      if (tries * 100 > PATIENCE_MS) throw new Error('the page went on asking');
+      await page.waitForTimeout(100);
+      calm = isOpen() ? 0 : calm + 1;
+    }
+  };
+  const traffic = { most: [], foreign: [], quiet };
   page.on('console', (message) => {
     if (message.type() === 'error') faults.push(`console: ${message.text()}`);
   });
