@@ -279,9 +279,17 @@ fn bar(value: f64, full: f64) -> char {
     BARS[height]
 }
 
-/// For spreadsheets; units in the titles.
+/// For spreadsheets; units in the titles. A report without rows of its own is one row of its figures.
 pub(super) fn csv(report: &Report, out: &mut dyn Write) -> Result<(), CliError> {
-    Ok(grid(&report.table, Units::InTitles).print_csv(out)?)
+    if !report.table.columns.is_empty() || report.summary.is_empty() {
+        return Ok(grid(&report.table, Units::InTitles).print_csv(out)?);
+    }
+    let figures = report.summary.iter();
+    let figures = figures.map(|one| (one.column.clone(), one.value.clone()));
+    let (columns, row): (Vec<_>, Vec<_>) = figures.unzip();
+    let mut table = Table::new(columns);
+    table.rows.push(row);
+    Ok(grid(&table, Units::InTitles).print_csv(out)?)
 }
 
 /// For issues and pages.

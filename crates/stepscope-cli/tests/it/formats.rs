@@ -36,8 +36,9 @@ fn printed(report: &Report, options: &Options, what: &str, numbers: bool) {
         let mut out = Vec::new();
         stepscope_cli::report::write("run", report, options, format, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
-        // A table of nothing has no rows.
-        let nothing = report.table.rows.is_empty() && format == Format::Csv;
+        // What was not recorded has neither rows nor figures.
+        let nothing = report.summary.is_empty() && report.table.columns.is_empty();
+        let nothing = nothing && format == Format::Csv;
         assert!(nothing || !text.trim().is_empty(), "{what} as {format:?}");
         if numbers {
             let odd = odd(&text);
