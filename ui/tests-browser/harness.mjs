@@ -151,6 +151,18 @@ export async function openPage(browser, origin, options = {}) {
   return { page, context, faults, traffic };
 }
 
+/** Asks again until nothing is thrown: what a click changes is drawn a moment later. */
+export async function holds(check) {
+  for (const until = performance.now() + 15_000; ; ) {
+    try {
+      return await check();
+    } catch (error) {
+      if (performance.now() > until) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+}
+
 export const timelineOf = (page) => page.getByTestId('timeline');
 
 /** The window and the state that the timeline shows on its element. */

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { axe, openPage, timelineOf } from '../harness.mjs';
+import { axe, holds, openPage, timelineOf } from '../harness.mjs';
 import { CALLS, DEMANGLED, ENGINES, MANGLED, MANY, manyOperations } from '../ops-fixtures.mjs';
 import { address, answered, asked, firstRow, runOf, visit } from '../report-pages.mjs';
 
@@ -29,7 +29,7 @@ export const ops = [
         [id, fusion.name, fusion.program],
       );
       assert.ok(inside.instructions.length > 1 && inside.instructions.length === fusion.holds);
-      assert.equal(await levelsOf(page, 'instruction').count(), 0);
+      await holds(async () => assert.equal(await levelsOf(page, 'instruction').count(), 0));
       await open(page, fusion.name);
       await levelsOf(page, 'instruction').first().waitFor();
       const shown = await levelsOf(page, 'instruction').evaluateAll((all) => all.map((cell) => cell.title));
@@ -41,14 +41,14 @@ export const ops = [
       await page.goto(page.url());
       await answered(page);
       await levelsOf(page, 'instruction').first().waitFor();
-      assert.equal(await levelsOf(page, 'instruction').count(), inside.instructions.length);
+      await holds(async () => assert.equal(await levelsOf(page, 'instruction').count(), inside.instructions.length));
       // Each level adds up to the one below it.
       const exported = rows.reduce((sum, row) => sum + row.self_ns, 0);
       assert.ok(exported > 0);
-      assert.equal(await levelsOf(page, 'op').count(), rows.length);
+      await holds(async () => assert.equal(await levelsOf(page, 'op').count(), rows.length));
       await levelsOf(page, 'instruction').first().click();
       const details = page.getByTestId('op-details');
-      assert.equal(await details.getAttribute('data-level'), 'instruction');
+      await holds(async () => assert.equal(await details.getAttribute('data-level'), 'instruction'));
       await details.getByText('does not time it apart').waitFor();
       await rowOf(page, fusion.name).click();
       await page
@@ -69,19 +69,19 @@ export const ops = [
       assert.match(await why.textContent(), /holds no compiled program/);
       await rowOf(page, 'loop_fusion.1').click();
       const empty = page.getByTestId('op-inside').getByTestId('empty-state');
-      assert.equal(await empty.getAttribute('data-reason'), 'not-recorded');
-      assert.match(await empty.locator('code').textContent(), /enable_hlo_proto/);
+      await holds(async () => assert.equal(await empty.getAttribute('data-reason'), 'not-recorded'));
+      await holds(async () => assert.match(await empty.locator('code').textContent(), /enable_hlo_proto/));
       await to('/ops?by=hlo');
-      assert.equal(await rowsOf(page).count(), 3);
+      await holds(async () => assert.equal(await rowsOf(page).count(), 3));
       await page.getByRole('checkbox', { name: 'Group duplicates' }).check();
       await page.waitForURL(/tab=groups/);
-      assert.equal(await rowsOf(page).count(), 2);
-      assert.equal(await levelsOf(page, 'group').textContent(), 'loop_fusion×2');
+      await holds(async () => assert.equal(await rowsOf(page).count(), 2));
+      await holds(async () => assert.equal(await levelsOf(page, 'group').textContent(), 'loop_fusion×2'));
       await open(page, 'loop_fusion');
-      assert.equal(await rowsOf(page).count(), 4);
+      await holds(async () => assert.equal(await rowsOf(page).count(), 4));
       // The sum of both is more than the one that was longer than either.
       await page.getByTestId('ops-table').getByRole('button', { name: 'Count', exact: true }).click();
-      assert.match(await rowsOf(page).first().textContent(), /^loop_fusion×26/);
+      await holds(async () => assert.match(await rowsOf(page).first().textContent(), /^loop_fusion×26/));
       await rowsOf(page).first().click();
       await page.getByTestId('op-details').getByRole('link', { name: 'Timeline', exact: true }).click();
       await timelineOf(page).waitFor();
@@ -121,8 +121,8 @@ export const ops = [
       await page.getByRole('button', { name: 'Tree', exact: true }).click();
       const empty = page.getByTestId('empty-state');
       await empty.waitFor();
-      assert.equal(await empty.getAttribute('data-reason'), 'not-recorded');
-      assert.match(await empty.locator('code').textContent(), /AdvancedProfiler/);
+      await holds(async () => assert.equal(await empty.getAttribute('data-reason'), 'not-recorded'));
+      await holds(async () => assert.match(await empty.locator('code').textContent(), /AdvancedProfiler/));
       const advanced = await runOf(page, origin, 'advanced');
       await page.goto(address(origin, advanced, '/ops?tab=tree&filter=run_training_epoch'));
       await answered(page);
@@ -130,7 +130,7 @@ export const ops = [
       await levelsOf(page, 'function').first().waitFor();
       assert.ok((await levelsOf(page, 'function').count()) > 3);
       // What the report rounds to nothing is not told as nothing.
-      assert.match(await page.getByTestId('ops-table').textContent(), /< 1\.00 ms/);
+      await holds(async () => assert.match(await page.getByTestId('ops-table').textContent(), /< 1\.00 ms/));
       await page.getByText(/not who called whom/).waitFor();
       assert.deepEqual(faults, []);
     },
@@ -141,16 +141,16 @@ export const ops = [
       const { page, faults, to } = await visit(context, 'script', '/ops?tab=tree');
       const names = async () =>
         levelsOf(page, 'function').evaluateAll((all) => all.map((cell) => /\((\w+)\)/.exec(cell.title)?.[1]));
-      assert.deepEqual(await names(), ['main', 'train', 'load']);
+      await holds(async () => assert.deepEqual(await names(), ['main', 'train', 'load']));
       for (const name of ['train', 'load']) await open(page, `train.py:${name === 'train' ? 21 : 11}(${name})`);
-      assert.deepEqual(await names(), ['main', 'train', 'read', 'load', 'read']);
+      await holds(async () => assert.deepEqual(await names(), ['main', 'train', 'read', 'load', 'read']));
       await page.getByRole('button', { name: 'Unfold train.py:31(read)', exact: true }).first().click();
-      assert.deepEqual(await names(), ['main', 'train', 'read', 'parse', 'load', 'read']);
+      await holds(async () => assert.deepEqual(await names(), ['main', 'train', 'read', 'parse', 'load', 'read']));
       const row = rowsOf(page).nth(3);
       // Nine of the ten calls of `read`: nine tenths of its calls of `parse`.
-      assert.match(await row.textContent(), /parse\)est\.18.*18\.0 ms/);
+      await holds(async () => assert.match(await row.textContent(), /parse\)est\.18.*18\.0 ms/));
       const exact = rowsOf(page).nth(2);
-      assert.match(await exact.textContent(), /read\)9.*18\.0 ms.*36\.0 ms/);
+      await holds(async () => assert.match(await exact.textContent(), /read\)9.*18\.0 ms.*36\.0 ms/));
       await exact.click();
       const details = page.getByTestId('op-details');
       await details.getByRole('heading', { name: 'train.py:31(read)' }).waitFor();
@@ -158,8 +158,8 @@ export const ops = [
       await callers.getByRole('button', { name: /train\)/ }).click();
       await details.getByRole('heading', { name: 'train.py:21(train)' }).waitFor();
       await to('/ops');
-      assert.equal(await rowsOf(page).count(), Object.keys(CALLS).length);
-      assert.match(await firstRow(page, 'ops-table'), /train/);
+      await holds(async () => assert.equal(await rowsOf(page).count(), Object.keys(CALLS).length));
+      await holds(async () => assert.match(await firstRow(page, 'ops-table'), /train/));
       await axe(page, 'Ops of a cProfile run');
       assert.deepEqual(faults, []);
     },
@@ -184,7 +184,7 @@ export const ops = [
       );
       await to('/kernels?tab=engines');
       const rows = page.getByTestId('engines-table').locator('tbody tr[data-key]');
-      assert.equal(await rows.count(), ENGINES.length);
+      await holds(async () => assert.equal(await rows.count(), ENGINES.length));
       for (const [at, [name, queues, us]] of ENGINES.entries()) {
         const text = await rows.nth(at).textContent();
         assert.match(text, new RegExp(`${name}\\d?${queues}${us}\\.0 µs${us}\\.0 %`), text);
@@ -199,8 +199,8 @@ export const ops = [
         await page.goto(address(origin, await runOf(page, origin, word), `/kernels?tab=${tab}`));
         const empty = page.getByTestId('empty-state');
         await empty.waitFor();
-        assert.equal(await empty.getAttribute('data-reason'), 'not-recorded');
-        assert.match(await empty.locator('code').textContent(), /ProfilerActivity/);
+        await holds(async () => assert.equal(await empty.getAttribute('data-reason'), 'not-recorded'));
+        await holds(async () => assert.match(await empty.locator('code').textContent(), /ProfilerActivity/));
       }
       assert.deepEqual(faults, []);
     },

@@ -245,9 +245,9 @@ fn temporal(trace: &Trace, ranks: &[RankTimes]) -> Table {
         Column::new("idle_time_ns", "idle_time", Unit::Ns),
         Column::new("compute_time_ns", "compute_time", Unit::Ns),
         Column::new("non_compute_time_ns", "non_compute_time", Unit::Ns),
-        Column::new("idle_share", "idle_time", Unit::Share),
-        Column::new("compute_share", "compute_time", Unit::Share),
-        Column::new("non_compute_share", "non_compute_time", Unit::Share),
+        Column::new("idle_share", "idle_time_pctg", Unit::Share),
+        Column::new("compute_share", "compute_time_pctg", Unit::Share),
+        Column::new("non_compute_share", "non_compute_time_pctg", Unit::Share),
         Column::new("left_out", "Left out of the last step", Unit::Count),
     ]);
     for rank in ranks {
