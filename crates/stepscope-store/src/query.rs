@@ -346,7 +346,8 @@ impl Trace {
         id: EventId,
         visit: &mut dyn FnMut(&str, ArgValue<'_>),
     ) -> Result<(), ArgError> {
-        match self.args_at(id)? {
+        let (track, bits) = self.arg_bits(id)?;
+        match self.args_by(track, bits)? {
             None => Ok(()),
             Some((source, token)) => source.visit(token, visit),
         }
@@ -360,10 +361,8 @@ impl Trace {
         keys: ArgKeys,
         visit: &mut dyn FnMut(&str, ArgValue<'_>),
     ) -> Result<(), ArgError> {
-        match self.args_at(id)? {
-            None => Ok(()),
-            Some((source, token)) => source.visit_some(token, keys, visit),
-        }
+        let (track, bits) = self.arg_bits(id)?;
+        self.visit_some(track, bits, keys, visit)
     }
 
     /// The same for the slice with this index on a track, which need not be looked for.
@@ -377,10 +376,7 @@ impl Trace {
         let bits = self
             .table(track)
             .map_or(0, |table| table.slices.args.bits(index));
-        match self.args_by(track, bits)? {
-            None => Ok(()),
-            Some((source, token)) => source.visit_some(token, keys, visit),
-        }
+        self.visit_some(track, bits, keys, visit)
     }
 
     /// The same for the instant with this index on a track.
@@ -393,14 +389,24 @@ impl Trace {
     ) -> Result<(), ArgError> {
         let instants = self.table(track).and_then(|table| table.instants.as_ref());
         let bits = instants.map_or(0, |table| table.args.bits(index));
+        self.visit_some(track, bits, keys, visit)
+    }
+
+    fn visit_some(
+        &self,
+        track: TrackId,
+        bits: u64,
+        keys: ArgKeys,
+        visit: &mut dyn FnMut(&str, ArgValue<'_>),
+    ) -> Result<(), ArgError> {
         match self.args_by(track, bits)? {
             None => Ok(()),
             Some((source, token)) => source.visit_some(token, keys, visit),
         }
     }
 
-    /// Where the arguments of an event are fetched, and by which token.
-    fn args_at(&self, id: EventId) -> Result<Option<(&dyn ArgSource, u64)>, ArgError> {
+    /// An event's track, and what its column of arguments says.
+    fn arg_bits(&self, id: EventId) -> Result<(TrackId, u64), ArgError> {
         let Some((track, index, instant)) = self.locate(id) else {
             return Err(ArgError::BadToken);
         };
@@ -414,10 +420,10 @@ impl Trace {
                 table.slices.args.bits(index)
             }
         });
-        self.args_by(track, bits)
+        Ok((track, bits))
     }
 
-    /// What the column of arguments says.
+    /// Where these arguments are fetched, and by which token; `None` where there are none.
     fn args_by(
         &self,
         track: TrackId,
