@@ -101,7 +101,7 @@ const fn pair(before: u8, last: u8) -> u64 {
 }
 
 impl ArgKeys {
-    /// These names.
+    /// These names; none is empty.
     pub const fn new(keys: &'static [&'static str]) -> Self {
         let (mut lengths, mut pairs) = (0, 0);
         let mut by_low = [0; 16];

@@ -15,6 +15,7 @@ import { ReportTable } from '../../widgets/report-table.tsx';
 import { CopyButton } from '../../widgets/states.tsx';
 import { eventLinkOf, nameView, PageLink } from '../shared/links.tsx';
 import type { PageProps } from '../shared/report.tsx';
+import { arrangedBy } from '../shared/tables.tsx';
 
 /** In the details of the chosen row. */
 const HIDDEN = ['min_ns', 'max_ns', 'deviation_ns', 'p50_ns', 'event_name'];
@@ -39,14 +40,7 @@ export function KernelTable({ page, table }: { readonly page: PageProps; readonl
           table={table}
           keys={keys}
           eventLink={eventLinkOf(store, run)}
-          sort={store.view.sort.value}
-          onSort={(sort) => {
-            store.view.sort.value = sort;
-          }}
-          filter={store.view.filter.value}
-          onFilter={(text) => {
-            store.view.filter.value = text;
-          }}
+          {...arrangedBy(store)}
           onRow={(_, key) => choose(key)}
           currentKey={wanted}
           hide={HIDDEN}

@@ -11,6 +11,7 @@ import { ReportTable } from '../../widgets/report-table.tsx';
 import { Loading, ProblemState } from '../../widgets/states.tsx';
 import { eventLinkOf } from '../shared/links.tsx';
 import type { PageProps } from '../shared/report.tsx';
+import { arrangedBy } from '../shared/tables.tsx';
 
 const TOP = 5000;
 const BARS = 12;
@@ -54,14 +55,7 @@ export function Alive({
           table={table}
           hide={['allocator']}
           eventLink={eventLinkOf(store, run)}
-          sort={store.view.sort.value}
-          onSort={(sort) => {
-            store.view.sort.value = sort;
-          }}
-          filter={store.view.filter.value}
-          onFilter={(text) => {
-            store.view.filter.value = text;
-          }}
+          {...arrangedBy(store)}
         />
       </div>
       <aside class="ss-side" aria-label="Alive, in groups">

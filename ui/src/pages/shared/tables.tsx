@@ -2,6 +2,7 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { cellText } from '../../model/cell.ts';
 import { type ReportTable as Data, numberAt, type Report, type ReportRow } from '../../model/report.ts';
+import type { Store } from '../../state/store.ts';
 import { ColumnChart } from '../../widgets/charts.tsx';
 import { Figure } from '../../widgets/figure.tsx';
 import { ReportTable, type ReportTableProps } from '../../widgets/report-table.tsx';
@@ -19,6 +20,20 @@ export interface TabTable {
   /** That the table is empty is an answer: what it says. */
   readonly none?: { readonly title: string; readonly why: string } | undefined;
 }
+
+/** How a table is sorted and filtered, as the address has it. */
+export const arrangedBy = ({
+  view,
+}: Store): Required<Pick<ReportTableProps, 'onSort' | 'onFilter'>> & Pick<ReportTableProps, 'sort' | 'filter'> => ({
+  sort: view.sort.value,
+  onSort: (sort) => {
+    view.sort.value = sort;
+  },
+  filter: view.filter.value,
+  onFilter: (text) => {
+    view.filter.value = text;
+  },
+});
 
 /** The report's own table and its sections, as tabs. */
 export const tabsOf = (report: Report, title: string): readonly TabTable[] => [
@@ -124,14 +139,7 @@ export function TabbedTables({
                 exportName={`${run.id}-${active.id}`}
                 table={active.table}
                 eventLink={eventLinkOf(store, run)}
-                sort={store.view.sort.value}
-                onSort={(sort) => {
-                  store.view.sort.value = sort;
-                }}
-                filter={store.view.filter.value}
-                onFilter={(text) => {
-                  store.view.filter.value = text;
-                }}
+                {...arrangedBy(store)}
                 {...table?.(active)}
               />
             )}
