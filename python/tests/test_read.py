@@ -273,6 +273,18 @@ class Reports(Recorded):
                 columns = report.table.to_dict()
                 self.assertEqual({len(values) for values in columns.values()} or {0}, {len(report.rows)})
 
+    def test_people_read_short_names_and_programs_both(self):
+        columns = [
+            {"key": "name", "title": "Name", "unit": "text"},
+            {"key": "short_name", "title": "Short name", "unit": "text", "short_of": "name"},
+        ]
+        row = {"name": "void a::add<int>(int)", "short_name": "add<int>"}
+        table = type(self.run_.report("steps").table)(columns, [row], 0)
+        self.assertEqual(table.to_dict(), {key: [value] for key, value in row.items()})
+        shown = table._repr_html_()
+        self.assertIn("<th>Name</th></tr>", shown)
+        self.assertIn("<td>add&lt;int&gt;</td></tr>", shown)
+
     def test_steps_as_rows(self):
         report = self.run_.report("steps", by="step")
         durations = [step.duration_ns for step in self.run_.steps]

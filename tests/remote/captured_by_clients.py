@@ -22,6 +22,7 @@ from pathlib import Path
 
 from programs import (
     Program,
+    at_one_time,
     free_port,
     info,
     one_recording,
@@ -106,7 +107,7 @@ class CapturedByClients(unittest.TestCase):
             self.assertTrue(any(event.get("name") == "forward" for event in made["traceEvents"]))
             run_facts = info(logdir)["runs"][0]
             self.assertGreaterEqual(run_facts["steps"], 2)
-            self.assertLess(run_facts["duration_ns"], 1_000_000_000)
+            self.assertLess(run_facts["duration_ns"], 5e9)
             self.assertTrue(program.alive())
 
     def test_collect_profile_with_host_level_1_and_nonsense_options(self) -> None:
@@ -153,7 +154,7 @@ class CapturedByClients(unittest.TestCase):
                 self.check_file(path)
             runs = info(logdir)["runs"]
             self.assertEqual((len(runs), len(runs[0]["hosts"])), (1, 2), runs)
-            self.assertLess(runs[0]["duration_ns"], 1_400_000_000, "both over the same time")
+            self.assertTrue(at_one_time(recordings(logdir)), "one interval, not one after the other")
 
     def test_xprof_s_button_with_a_worker_list(self) -> None:
         # The first address is asked to capture the workers: `ProfileAnalysis.NewSession`.

@@ -9,6 +9,7 @@ checksum must be that of as many steps without a server.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import re
@@ -17,10 +18,14 @@ import socket
 import sys
 import time
 import unittest
+from collections.abc import Iterator
+from pathlib import Path
 
 import grpc
 import wire
 from programs import (
+    FOR_EVER_MS,
+    WAIT_S,
     Program,
     one_recording,
     our_program,
@@ -59,7 +64,7 @@ class Faults(unittest.TestCase):
     @classmethod
     def tearDownClass(cls) -> None:
         cls.program.process.stdin.close()
-        assert cls.program.wait(20) == 0, cls.program.text
+        assert cls.program.wait() == 0, cls.program.text
         mistreated = summary(cls.program.text)
         alone = run(os.environ["STEPSCOPE_SERVE"], "--no-server", "--steps", mistreated["steps"], seconds=120)
         assert alone.code == 0, alone
@@ -104,13 +109,10 @@ class Faults(unittest.TestCase):
 
     def test_terminate_in_the_middle_gives_what_there_is(self) -> None:
         with wire.channel(self.port) as channel:
-            begin = time.monotonic()
-            answer = self.begun(channel, 60_000, "middle")
-            time.sleep(0.3)
+            answer = self.begun(channel, FOR_EVER_MS, "middle")
+            self.program.work()
             wire.call(channel, "Terminate", wire.terminate_request("middle"))
-            spans = wire.xspace_of(answer.result(timeout=40))
-            # Of 60 that were asked for.
-            self.assertLess(time.monotonic() - begin, 30)
+            spans = wire.xspace_of(answer.result(timeout=WAIT_S))
             self.assertIn(b"matmul_block", spans)
 
     def test_a_terminate_of_nothing_says_so(self) -> None:
@@ -121,23 +123,23 @@ class Faults(unittest.TestCase):
         for kill in (signal.SIGKILL, signal.SIGTERM):
             with scratch() as logdir:
                 # Whoever looks whether it is busy may be in its way for a millisecond.
-                command = ("capture", f"localhost:{self.port}", "--duration-ms", 60_000, "--retries", 9)
+                command = ("capture", f"localhost:{self.port}", "--duration-ms", FOR_EVER_MS, "--retries", 9)
                 command = (*command, "--logdir", logdir)
                 with Program([stepscope_binary(), *command]) as client:
                     wait_for("the capture to begin", self.is_busy, 30)
                     client.process.send_signal(kill)
-                    client.wait(30)
+                    client.wait()
                     self.free_again()
 
     def test_a_call_that_is_cancelled_ends_its_capture(self) -> None:
         with wire.channel(self.port) as channel:
-            answer = self.begun(channel, 60_000)
+            answer = self.begun(channel, FOR_EVER_MS)
             answer.cancel()
             self.free_again()
 
     def test_a_deadline_that_passes_ends_its_capture(self) -> None:
         with wire.channel(self.port) as channel, self.assertRaises(grpc.RpcError) as caught:
-            wire.call(channel, "Profile", wire.profile_request(60_000), 0.5)
+            wire.call(channel, "Profile", wire.profile_request(FOR_EVER_MS), 0.5)
         # Both sides count the time; the server says that it gave up, the client that time is over.
         self.assertIn(caught.exception.code().name, ("CANCELLED", "DEADLINE_EXCEEDED"))
         self.free_again()
@@ -152,13 +154,7 @@ class Faults(unittest.TestCase):
             self.assertIn(b"matmul_block", wire.xspace_of(first.result()))
 
     def is_busy(self) -> bool:
-        """Whether somebody captures. Looking is a capture of a millisecond."""
-        with wire.channel(self.port) as channel:
-            try:
-                wire.call(channel, "Profile", wire.profile_request(1))
-            except grpc.RpcError:
-                return True
-        return False
+        return wire.is_busy(self.port)
 
     def begun(self, channel: grpc.Channel, milliseconds: int, session: str = "wire") -> grpc.Future:
         """A capture that runs; begun anew when a look was in its way."""
@@ -273,27 +269,34 @@ class Repeated(unittest.TestCase):
 
 
 class ProgramKilled(unittest.TestCase):
-    def test_a_client_is_told_in_time_that_the_program_died(self) -> None:
-        with scratch() as logdir, our_program() as (program, port):
-            command = ("capture", f"localhost:{port}", "--duration-ms", 60_000, "--logdir", logdir)
+    @contextlib.contextmanager
+    def capture(self, logdir: Path, port: int) -> Iterator[Program]:
+        """A client whose capture has begun; started anew when a look was in its way."""
+        command = ("capture", f"localhost:{port}", "--duration-ms", FOR_EVER_MS, "--logdir", logdir)
+        for _ in range(9):
             with Program([stepscope_binary(), *command]) as client:
-                time.sleep(0.5)
+                wait_for("the capture to begin", lambda: not client.alive() or wire.is_busy(port), 30)
+                if client.alive():
+                    yield client
+                    return
+                self.assertRegex(client.text, "busy")
+        self.fail("no capture began")
+
+    def test_a_client_is_told_that_the_program_died(self) -> None:
+        with scratch() as logdir, our_program() as (program, port):
+            with self.capture(logdir, port) as client:
                 program.process.kill()
-                begin = time.monotonic()
-                self.assertEqual(client.wait(40), 1, client.text)
-                # Of 60 that were asked for.
-                self.assertLess(time.monotonic() - begin, 30)
+                self.assertEqual(client.wait(), 1, client.text)
                 self.assertRegex(client.text, "connection broke")
             self.assertEqual(recordings(logdir), [])
 
     def test_a_program_that_ends_gives_the_capture_its_data(self) -> None:
         with scratch() as logdir, our_program("--until-eof") as (program, port):
-            command = ("capture", f"localhost:{port}", "--duration-ms", 60_000, "--logdir", logdir)
-            with Program([stepscope_binary(), *command]) as client:
-                time.sleep(0.7)
+            with self.capture(logdir, port) as client:
+                program.work()
                 program.process.stdin.close()
-                self.assertEqual(program.wait(10), 0, program.text)
-                client.wait(5)
+                self.assertEqual(program.wait(), 0, program.text)
+                self.assertEqual(client.wait(), 0, client.text)
                 self.assertGreaterEqual(seen_by_jax(one_recording(logdir))["forward"], 2, client.text)
 
 

@@ -3,7 +3,8 @@ A JAX program that serves its profiler and trains until it is told to end.
 
     python jax_program.py PORT [PAUSE_MS]
 
-Pauses for a millisecond in each step, or for so many. Prints `ready` when it can be captured, and `steps N` when it has been sent SIGTERM.
+Pauses for a millisecond in each step, or for so many. Prints `ready` when it can be captured, `recorded` each
+time that a recording holds some twenty steps, and `steps N` when it has been sent SIGTERM.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import time
 
 import jax
 import jax.numpy as jnp
+
+RECORDED = 20
 
 ended: list[int] = []
 signal.signal(signal.SIGTERM, lambda number, frame: ended.append(number))
@@ -32,11 +35,14 @@ def main() -> None:
     weights = jnp.ones((64, 64))
     forward(weights, next_batch(0)).block_until_ready()
     print("ready", flush=True)
-    step = 0
+    step, recorded = 0, 0
     while not ended:
         with jax.profiler.StepTraceAnnotation("train", step_num=step):
             forward(weights, next_batch(step)).block_until_ready()
             time.sleep(pause_s)
+        recorded = recorded + 1 if jax.profiler.TraceAnnotation.is_enabled() else 0
+        if recorded == RECORDED:
+            print("recorded", flush=True)
         step += 1
     print(f"steps {step}", flush=True)
 

@@ -34,7 +34,11 @@ ENVIRONMENT = {
     "PYTHONUNBUFFERED": "1",
     "CUDA_VISIBLE_DEVICES": "",
 }
-WHOLE_FILE_S = 600
+WHOLE_FILE_S = 1_200
+# What should be over at once may wait for the disk (fsync): over a minute was seen on a virtual one.
+WAIT_S = 120
+# An interval that never ends by itself: whoever is done sooner has been ended.
+FOR_EVER_MS = 3_600_000
 
 
 def stepscope_binary() -> str:
@@ -119,14 +123,14 @@ class Program:
 
         return wait_for(f"{beginning!r} of {self.arguments}", find, seconds)[0].removeprefix(beginning).strip()
 
-    def wait(self, seconds: float = 30) -> int:
+    def wait(self, seconds: float = WAIT_S) -> int:
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             message = f"still running after {seconds} s: {self.arguments}: {self.text}"
             raise AssertionError(message) from None
 
-    def terminate(self, seconds: float = 30) -> int:
+    def terminate(self, seconds: float = WAIT_S) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.wait(seconds)
 
@@ -150,6 +154,12 @@ class Program:
     def cpu_ticks(self) -> int:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return int(fields[11]) + int(fields[12])
+
+
+    def work(self, ticks: int = 30) -> None:
+        """Waits until it has worked for so many hundredths of a second."""
+        end = self.cpu_ticks() + ticks
+        wait_for(f"work of {self.arguments}", lambda: self.cpu_ticks() >= end, WAIT_S)
 
 
 @contextlib.contextmanager
@@ -204,7 +214,7 @@ class Ended:
         return f"exit {self.code} after {self.seconds:.2f} s\n{self.out}\n{self.err}"
 
 
-def run(*arguments: object, seconds: float = 60) -> Ended:
+def run(*arguments: object, seconds: float = WAIT_S) -> Ended:
     begin = time.monotonic()
     ended = subprocess.run(
         [str(argument) for argument in arguments],
@@ -218,7 +228,7 @@ def run(*arguments: object, seconds: float = 60) -> Ended:
     return Ended(ended.returncode, ended.stdout, ended.stderr, time.monotonic() - begin)
 
 
-def stepscope(*arguments: object, seconds: float = 60) -> Ended:
+def stepscope(*arguments: object, seconds: float = WAIT_S) -> Ended:
     return run(stepscope_binary(), *arguments, seconds=seconds)
 
 
@@ -229,6 +239,18 @@ def info(path: Path) -> dict:
     said = json.loads(ended.out)
     assert not said["errors"] and not said["problems"], said
     return said
+
+
+def interval(path: Path) -> tuple[int, int]:
+    """When the recording begins and ends: Unix nanoseconds."""
+    (run,) = info(path)["runs"]
+    return run["start_unix_ns"], run["start_unix_ns"] + run["duration_ns"]
+
+
+def at_one_time(paths: list[Path]) -> bool:
+    """Whether there is a moment that all the recordings hold."""
+    begins, ends = zip(*map(interval, paths), strict=True)
+    return max(begins) < min(ends)
 
 
 def recordings(logdir: Path) -> list[Path]:

@@ -69,6 +69,16 @@ def future(
     return stub.future(message, timeout=seconds)
 
 
+def is_busy(port: int) -> bool:
+    """Whether somebody captures. Looking is a capture of a millisecond."""
+    with channel(port) as open_channel:
+        try:
+            call(open_channel, "Profile", profile_request(1))
+        except grpc.RpcError:
+            return True
+    return False
+
+
 def channel(port: int) -> grpc.Channel:
     options = [("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
     return grpc.insecure_channel(f"127.0.0.1:{port}", options=options)

@@ -262,7 +262,7 @@ export const WARM_STEPS = 12;
 /** The first step, which compiles, and the others. */
 export const WARM = { firstNs: 900_000_000, otherNs: 10_000_000 };
 
-/** Steps of which the first is much longer than the others. */
+/** Steps of which the first is much longer than the others, and computes half of its time. */
 export function warmTrace() {
   const traceEvents = [{ ph: 'M', pid: 100, name: 'process_name', args: { name: 'python' } }];
   let at = 0;
@@ -271,7 +271,7 @@ export function warmTrace() {
     const add = (name, cat, fromNs, durNs) =>
       traceEvents.push({ ph: 'X', name, cat, pid: 100, tid: 1, ts: 1_700_000_000 + fromNs / 1000, dur: durNs / 1000 });
     add(`ProfilerStep#${step}`, 'user_annotation', at, ns);
-    add('aten::mm', 'cpu_op', at + 1_000_000, ns - 2_000_000);
+    add('aten::mm', 'cpu_op', at + 1_000_000, step === 0 ? ns / 2 : ns - 2_000_000);
     at += ns + 100_000;
   }
   return JSON.stringify({ schemaVersion: 1, traceEvents });

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { mkdirSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { axe, openPage, settled, startProgram, stateOf, timelineOf } from '../harness.mjs';
+import { axe, openPage, PATIENCE_MS, settled, startProgram, stateOf, timelineOf } from '../harness.mjs';
 
 const dialogOf = (page) => page.getByRole('dialog', { name: 'Capture profile' });
 const urlOf = (page) => page.getByRole('textbox', { name: 'Profile service URL' });
@@ -59,7 +59,7 @@ export const capture = [
       const begun = performance.now();
       await urlOf(page).press('Enter');
       const alert = dialogOf(page).getByRole('alert');
-      await alert.waitFor({ timeout: 10_000 });
+      await alert.waitFor({ timeout: PATIENCE_MS });
       const tookMs = Math.round(performance.now() - begun);
       const text = await alert.innerText();
       assert.ok(text.includes(dead) && text.includes('refused'), `the alert says: ${text}`);

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { axe, holds, openPage, timelineOf } from '../harness.mjs';
+import { axe, holds, openPage, selectBySearch, timelineOf } from '../harness.mjs';
 import { CALLS, DEMANGLED, ENGINES, MANGLED, MANY, manyOperations } from '../ops-fixtures.mjs';
 import { address, answered, asked, firstRow, runOf, visit } from '../report-pages.mjs';
 
@@ -169,8 +169,16 @@ export const ops = [
     async run(context) {
       const { page, faults, origin, to } = await visit(context, 'engines', '/kernels');
       const table = page.getByTestId('kernels-table');
-      const cell = table.getByText('ck::gemm<float, 4>', { exact: true });
+      const cell = table.getByText('gemm<float, 4>', { exact: true });
       assert.equal(await cell.getAttribute('title'), DEMANGLED);
+      // What people read is found, and what it stands for.
+      const filter = page.getByRole('textbox', { name: 'Filter kernels' });
+      for (const text of ['gemm<float, 4>', 'ck::gemm<float', MANGLED]) {
+        await filter.fill(text);
+        await holds(async () => assert.equal(await table.locator('tbody tr[data-key]').count(), 1));
+        await cell.waitFor();
+      }
+      await filter.fill('');
       await cell.click();
       const details = page.getByTestId('kernel-details');
       assert.equal((await details.getByTestId('kernel-name').textContent()).trim(), DEMANGLED);
@@ -182,6 +190,11 @@ export const ops = [
       await page.waitForFunction(
         () => document.querySelector('[data-testid="search-count"]')?.getAttribute('data-total') === '1',
       );
+      await selectBySearch(page, 'gemm<float, 4>');
+      const event = page.getByTestId('event-details');
+      await event.getByRole('heading', { name: 'gemm<float, 4>', exact: true }).waitFor();
+      await event.getByText(DEMANGLED, { exact: true }).waitFor();
+      await event.getByText(MANGLED, { exact: true }).waitFor();
       await to('/kernels?tab=engines');
       const rows = page.getByTestId('engines-table').locator('tbody tr[data-key]');
       await holds(async () => assert.equal(await rows.count(), ENGINES.length));

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { openPage, openTimeline, runIds, settled, stateOf, timelineOf } from '../harness.mjs';
+import { openPage, openTimeline, PATIENCE_MS, runIds, settled, stateOf, timelineOf } from '../harness.mjs';
 
 export const pages = [
   {
@@ -47,12 +47,12 @@ export const pages = [
       assert.equal(await rows.count(), 1);
       await page.mouse.move(1590, 890);
       writeFileSync(join(dir, 'second.pt.trace.json'), fixtures.torch.text);
-      await page.locator('[data-run*="second"]').waitFor({ timeout: 15_000 });
+      await page.locator('[data-run*="second"]').waitFor({ timeout: PATIENCE_MS });
       await rows.first().hover();
       const under = await rows.first().getAttribute('data-run');
       writeFileSync(join(dir, 'third.pt.trace.json'), fixtures.torch.text);
       const fresh = page.getByRole('button', { name: '1 new run, show' });
-      await fresh.waitFor({ timeout: 15_000 });
+      await fresh.waitFor({ timeout: PATIENCE_MS });
       assert.equal(await rows.first().getAttribute('data-run'), under, 'the row under the pointer moved');
       await fresh.click();
       await page.locator('[data-run*="third"]').waitFor();
@@ -62,9 +62,9 @@ export const pages = [
         mimeType: 'application/json',
         buffer: Buffer.from(fixtures.torch.text.replaceAll('optimizer_step', 'my_own_label')),
       });
-      await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor({ timeout: 20_000 });
+      await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor({ timeout: PATIENCE_MS });
       await page.getByRole('link', { name: 'Timeline', exact: true }).first().click();
-      await timelineOf(page).waitFor({ timeout: 20_000 });
+      await timelineOf(page).waitFor({ timeout: PATIENCE_MS });
       await settled(page);
       assert.ok((await stateOf(page)).items > 0, 'the opened file is not drawn');
       assert.deepEqual(faults, []);
@@ -91,7 +91,7 @@ export const pages = [
       const example = await page.evaluate(async () => (await (await fetch('/api/v1/server')).json()).example);
       if (!example) return 'this binary carries no example run';
       await page.getByRole('button', { name: 'Look at the example run' }).click();
-      await timelineOf(page).waitFor({ timeout: 20_000 });
+      await timelineOf(page).waitFor({ timeout: PATIENCE_MS });
       await settled(page);
       assert.ok((await stateOf(page)).items > 0, 'the example is not drawn');
       assert.deepEqual(faults, []);
@@ -115,7 +115,7 @@ export const pages = [
       await tool.fill('op_profile');
       await page.keyboard.press('Enter');
       await page.waitForURL(/\/ops$/);
-      await page.getByTestId('ops-table').waitFor({ timeout: 20_000 });
+      await page.getByTestId('ops-table').waitFor({ timeout: PATIENCE_MS });
       await tool.click();
       await tool.fill('trace_viewer');
       await page.keyboard.press('Enter');

@@ -1,7 +1,7 @@
 // readable.mjs: what makes the pages of reports readable: nothing is cut off unseen, and numbers lead to their evidence.
 import assert from 'node:assert/strict';
 import { LONG_LATE, LONG_STEPS, PATTERN, WARM, WARM_STEPS } from '../fixtures.mjs';
-import { near, settled, stateOf, timelineOf } from '../harness.mjs';
+import { near, PATIENCE_MS, settled, stateOf, timelineOf } from '../harness.mjs';
 import { address, answered, asked, visit } from '../report-pages.mjs';
 
 /** Where a table's parts lie: the place it scrolls in, its name cell, its last heading. */
@@ -64,6 +64,17 @@ export const readable = [
     },
   },
   {
+    name: 'A range within a step: the Overview says so, and not that nobody marks steps',
+    async run(context) {
+      const half = WARM.firstNs / 2;
+      const { page, faults } = await visit(context, 'warm', `?area=${half}-${half + 1_000_000}`);
+      await page.getByTestId('no-whole-step').waitFor();
+      assert.match(await page.getByRole('main').textContent(), /No whole step lies in this range\./);
+      assert.equal(await page.getByTestId('empty-state').count(), 0);
+      assert.deepEqual(faults, []);
+    },
+  },
+  {
     name: 'One long first step does not flatten the others: its bar is cut, which shows, and tells its value',
     async run(context) {
       const { page, faults, id } = await visit(context, 'warm', '');
@@ -89,6 +100,14 @@ export const readable = [
         heights.slice(1).every((height) => height > 60),
         `the others are flat: ${heights.join(', ')}`,
       );
+      // What lies above the cut is seen, too: half of the step computes.
+      const parts = await first.evaluate((bar) =>
+        [...bar.querySelectorAll('rect:not(.ss-column-hit):not(.ss-outlier)')].map((part) =>
+          Number(part.getAttribute('height')),
+        ),
+      );
+      const all = parts.reduce((sum, height) => sum + height, 0);
+      assert.ok(parts.length > 1 && Math.abs(Math.max(...parts) / all - 0.5) < 0.02, `parts of ${parts.join(', ')} px`);
       // As a table every figure is whole.
       await chart.getByRole('button', { name: 'Show as table' }).click();
       const { sections } = await asked(page, id, 'overview');
@@ -190,7 +209,7 @@ export const readable = [
       assert.equal(await card.getAttribute('data-state'), 'no-peak');
       assert.match(
         await card.textContent(),
-        /^MFU est\.3\.89 GFLOP\/scomputed from shapes; the peak is not in the files/,
+        /^Arithmetic rate est\.3\.89 GFLOP\/scomputed from shapes; the peak is not in the files/,
       );
       await card.getByRole('spinbutton', { name: 'Peak of a device, TFLOP/s' }).fill('0.01');
       await page.keyboard.press('Enter');
@@ -274,7 +293,7 @@ export const readable = [
         const status = page.locator('.ss-loading');
         await status.waitFor();
         assert.equal(await status.getByRole('button').count(), 0, `${kind}: Cancel is there at once`);
-        await status.getByRole('button', { name: 'Cancel' }).waitFor({ timeout: 4000 });
+        await status.getByRole('button', { name: 'Cancel' }).waitFor({ timeout: PATIENCE_MS });
         assert.match(await status.textContent(), / · [\d,]+ events of 1 file … \d+ s/);
         assert.equal(held, 1, kind);
         const stopped = page.waitForEvent('requestfailed', (request) => request.url().includes(`/reports/${kind}`));

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { copyFileSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { COPY_SIZES, LATE, OPERATORS, RANK_STEPS, RANKS } from '../fixtures.mjs';
-import { axe, openPage, settled, stateOf, timelineOf } from '../harness.mjs';
+import { axe, openPage, PATIENCE_MS, settled, stateOf, timelineOf } from '../harness.mjs';
 import { address, answered, asked, firstRow, runOf } from '../report-pages.mjs';
 
 export const reports = [
@@ -15,13 +15,13 @@ export const reports = [
       const { page, faults } = await openPage(browser, origin);
       const id = await runOf(page, origin, 'fit-report');
       await page.locator(`[data-testid="run-row"][data-run="${id}"]`).getByRole('link').first().click();
-      await page.getByRole('heading', { level: 1, name: 'Ops' }).waitFor({ timeout: 20_000 });
+      await page.getByRole('heading', { level: 1, name: 'Ops' }).waitFor({ timeout: PATIENCE_MS });
       await answered(page);
       await page.goto(origin);
       const listed = page.locator(`[data-testid="run-row"][data-run="${id}"]`);
       await listed.getByText('sums, no timeline').waitFor();
       await listed.getByRole('link').first().click();
-      await page.getByRole('heading', { level: 1, name: 'Ops' }).waitFor({ timeout: 20_000 });
+      await page.getByRole('heading', { level: 1, name: 'Ops' }).waitFor({ timeout: PATIENCE_MS });
       await answered(page);
       const table = page.getByTestId('ops-table');
       for (const title of ['Action', 'Mean', 'Total'])
@@ -169,7 +169,7 @@ export const reports = [
       const { page, faults } = await openPage(browser, origin);
       const id = await runOf(page, origin, 'torch');
       await page.locator(`[data-testid="run-row"][data-run="${id}"]`).getByRole('link').first().click();
-      await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor({ timeout: 20_000 });
+      await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor({ timeout: PATIENCE_MS });
       await answered(page);
       const report = await asked(page, id, 'overview');
       assert.equal(await page.getByTestId('page-summary').textContent(), report.sentence);
@@ -532,7 +532,7 @@ export const reports = [
       assert.equal(await list.count(), known.length + 2, 'the reports, the summary and all in one page');
       for (const kind of known) {
         await page.locator(`[data-report="${kind.name}"]`).click();
-        await page.locator(`[data-testid="report"][data-kind="${kind.name}"]`).waitFor({ timeout: 20_000 });
+        await page.locator(`[data-testid="report"][data-kind="${kind.name}"]`).waitFor({ timeout: PATIENCE_MS });
         const isEmpty = (await asked(page, id, kind.name)).missing !== null;
         assert.equal((await page.getByTestId('report').getByTestId('empty-state').count()) > 0, isEmpty, kind.name);
         assert.equal(await page.getByRole('alert').count(), 0, kind.name);
@@ -574,7 +574,7 @@ export const reports = [
             await page
               .locator('.ss-answer[aria-busy="false"], [data-testid="empty-state"]')
               .first()
-              .waitFor({ timeout: 20_000 });
+              .waitFor({ timeout: PATIENCE_MS });
             await page.waitForTimeout(300);
             await axe(page, `${word}${rest}, ${scheme}`);
           }

@@ -3,7 +3,17 @@ import assert from 'node:assert/strict';
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { HOSTILE } from '../fixtures.mjs';
-import { axe, openPage, openTimeline, search, selectBySearch, settled, stateOf, timelineOf } from '../harness.mjs';
+import {
+  axe,
+  openPage,
+  openTimeline,
+  PATIENCE_MS,
+  search,
+  selectBySearch,
+  settled,
+  stateOf,
+  timelineOf,
+} from '../harness.mjs';
 import { torchRun } from './navigation.mjs';
 
 export const safety = [
@@ -136,7 +146,7 @@ export const safety = [
       assert.ok(cut && good && half, `runs: ${ids.join(', ')}`);
       await page.goto(`${origin}/run/${encodeURIComponent(cut)}/timeline`);
       const error = page.getByTestId('error-state');
-      await error.waitFor({ timeout: 20_000 });
+      await error.waitFor({ timeout: PATIENCE_MS });
       const text = await error.textContent();
       assert.match(text, /cut\.pt\.trace\.json\.gz/, `the file is not named: ${text}`);
       assert.equal(await error.getAttribute('role'), 'alert');

@@ -1,7 +1,7 @@
 // taken-away.mjs: Reports: what can be looked at, copied and taken away; Perfetto's site; what stands where nothing was recorded.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { openPage } from '../harness.mjs';
+import { openPage, PATIENCE_MS } from '../harness.mjs';
 import { address, answered, asked, runOf, visit } from '../report-pages.mjs';
 
 const SITE = 'https://ui.perfetto.dev';
@@ -129,7 +129,7 @@ export const takenAway = [
         for (const tool of tools) {
           await page.goto(address(origin, id, pageOf(tool)));
           const empty = page.getByTestId('empty-state').first();
-          await empty.waitFor({ timeout: 20_000 });
+          await empty.waitFor({ timeout: PATIENCE_MS });
           assert.equal(await empty.getAttribute('data-reason'), 'not-recorded', `${word} ${tool}`);
           assert.ok((await empty.locator('p').first().textContent()).length > 15, `${word} ${tool}: no reason`);
           const line = await empty.locator('code').first().textContent();
