@@ -13,6 +13,8 @@ export interface Columns {
   /** The header, for fields such as `binNs`. */
   readonly header: JsonObject;
   readonly strings: readonly string[];
+  /** What people read in place of each string: the short names of C++ functions, else the string itself. */
+  readonly labels: readonly string[];
   readonly columns: ReadonlyMap<string, Column>;
   readonly bytes: number;
 }
@@ -60,6 +62,8 @@ export function decodeColumns(buffer: ArrayBuffer): Columns {
     throw new ColumnError('header has no valid "rows"');
   }
   const strings = asArray(header['strings']).map((text) => asText(text) ?? '');
+  const short = asObject(header['short']) ?? {};
+  const labels = strings.map((text, at) => asText(short[at]) ?? text);
   const columns = new Map<string, Column>();
   for (const item of asArray(header['cols'])) {
     const column = asObject(item);
@@ -81,7 +85,7 @@ export function decodeColumns(buffer: ArrayBuffer): Columns {
     if (column?.['d'] === 1 && rows > 0) checkDictionary(name, made, strings.length);
     columns.set(name, made);
   }
-  return { rows, header, strings, columns, bytes: buffer.byteLength };
+  return { rows, header, strings, labels, columns, bytes: buffer.byteLength };
 }
 
 function checkDictionary(name: string, column: Column, strings: number): void {

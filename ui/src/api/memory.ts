@@ -20,6 +20,7 @@ function curveOf(value: Json): MemoryCurve | undefined {
     name: asText(fields['name']) ?? `allocator ${id}`,
     host: asText(fields['host']) ?? '',
     absolute: asFlag(fields['absolute']),
+    addressed: asFlag(fields['addressed']),
     capacityBytes: asNumber(fields['capacityBytes']),
     peakBytes: asNumber(fields['peakBytes']) ?? 0,
     peakAtNs: asNumber(fields['peakAtNs']) ?? 0,

@@ -16,6 +16,9 @@ export interface ReportQuery {
   readonly markedOnly?: boolean;
 }
 
+/** What the overview of a whole run asks: so many steps of all ranks are drawn, more are counted. */
+export const OVERVIEW: ReportQuery = { kind: 'overview', top: 20_000 };
+
 /** The query of a report's address; also what tells two answers apart. */
 export function reportPath(run: string, v: string, ask: ReportQuery): string {
   const params = new URLSearchParams();

@@ -184,6 +184,7 @@ function detailOf(body: JsonObject): RunDetail {
           ];
     }),
     tools: asArray(body['tools']).flatMap((item) => toolOf(item) ?? []),
+    profileKinds: [...new Set(asArray(body['profiles']).flatMap((item) => asText(asObject(item)?.['kind']) ?? []))],
     warnings: asArray(body['warnings']).flatMap((item) => warningOf(item) ?? []),
   };
 }
@@ -282,6 +283,7 @@ function refOf(value: Json): EventRef | undefined {
   return {
     id,
     name: asText(fields['name']) ?? '',
+    label: asText(fields['shortName']) ?? asText(fields['name']) ?? '',
     track: asNumber(fields['track']) ?? -1,
     row: asNumber(fields['row']) ?? 0,
     startNs: asNumber(fields['startNs']) ?? 0,
@@ -302,7 +304,7 @@ export async function fetchEvent(run: string, id: number, v: string, options?: R
   const ref = refOf(body);
   const among = asObject(body['among']);
   return {
-    ...(ref ?? { id, name: '', track: -1, row: 0, startNs: 0, durNs: 0, kind: 0 }),
+    ...(ref ?? { id, name: '', label: '', track: -1, row: 0, startNs: 0, durNs: 0, kind: 0 }),
     kindText: asText(body['kind']) ?? '',
     category: asText(body['category']),
     demangled: asText(body['demangled']),
@@ -461,6 +463,7 @@ export async function fetchAggregate(
       return [
         {
           key: asTexts(row['key']),
+          shortName: asText(row['shortName']),
           track: asNumber(row['track']),
           kind: asNumber(row['kind']),
           count: asNumber(row['count']) ?? 0,

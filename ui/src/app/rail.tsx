@@ -183,26 +183,28 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
         })}
       </ul>
       <span class="ss-grow" />
-      {run === undefined || warnings.length === 0 ? undefined : (
-        <button
-          type="button"
-          class={`ss-warning-button ${lossy ? 'ss-warning-loud' : ''}`}
-          title={warnings.map((warning) => warning.title).join('\n')}
+      <div class="ss-rail-foot">
+        {run === undefined || warnings.length === 0 ? undefined : (
+          <button
+            type="button"
+            class={`ss-warning-button ${lossy ? 'ss-warning-loud' : ''}`}
+            title={warnings.map((warning) => warning.title).join('\n')}
+            onClick={() => {
+              overlay.value = 'warnings';
+            }}
+          >
+            <Icon name="warning" />
+            {open ? plural(warnings.length, 'warning') : String(warnings.length)}
+          </button>
+        )}
+        <IconButton
+          icon="rail"
+          label={open ? 'Close the rail (\\)' : 'Open the rail (\\)'}
           onClick={() => {
-            overlay.value = 'warnings';
+            railOpen.value = !open;
           }}
-        >
-          <Icon name="warning" />
-          {open ? plural(warnings.length, 'warning') : String(warnings.length)}
-        </button>
-      )}
-      <IconButton
-        icon="rail"
-        label={open ? 'Close the rail (\\)' : 'Open the rail (\\)'}
-        onClick={() => {
-          railOpen.value = !open;
-        }}
-      />
+        />
+      </div>
     </nav>
   );
 }

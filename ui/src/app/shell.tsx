@@ -126,7 +126,9 @@ export function Shell({ store, theme }: { readonly store: Store; readonly theme:
           </svg>
           stepscope
         </a>
-        <span class="ss-banner-run ss-ellipsis">{run?.name ?? ''}</span>
+        <span class="ss-banner-run ss-ellipsis" title={run?.name}>
+          {run?.name ?? ''}
+        </span>
         <SearchBox
           store={store}
           onPalette={(text) => {

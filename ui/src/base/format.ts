@@ -38,12 +38,10 @@ export const formatCount = (count: number): string => groupDigits(Math.round(cou
 export const plural = (count: number, one: string, many = `${one}s`): string =>
   `${formatCount(count)} ${count === 1 ? one : many}`;
 
-/** A duration in three significant digits. Whole minutes and hours above 100 s. */
+/** A duration in three significant digits, in seconds at most: as the sentences of the reports have it. */
 export function formatDuration(ns: number): string {
   const size = Math.abs(ns);
   if (size === 0) return '0 ns';
-  if (size >= 3.6e12) return `${significant(ns / 3.6e12)} h`;
-  if (size >= 1e11) return `${significant(ns / 6e10)} min`;
   const rounded = unitFor(size);
   // 999.7 µs reads better as 1.00 ms.
   const next = UNITS[UNITS.indexOf(rounded) + 1];
@@ -75,7 +73,10 @@ export function exactTime(ns: number): string {
 export function axisTime(ns: number, stepNs: number): string {
   if (Math.abs(ns) < stepNs / 1e6) return '0';
   const unit = unitFor(Math.max(Math.abs(ns), stepNs));
-  const digits = Math.max(0, Math.ceil(-Math.log10(stepNs / unit.ns) - 1e-9));
+  let digits = Math.max(0, Math.ceil(-Math.log10(stepNs / unit.ns) - 1e-9));
+  // A quarter of a unit has two digits: 1.25 s is not 1.3 s.
+  const rest = (): number => (stepNs / unit.ns) * 10 ** digits;
+  while (digits < 12 && Math.abs(rest() - Math.round(rest())) > 1e-6) digits += 1;
   return `${groupDigits((ns / unit.ns).toFixed(Math.min(12, digits)))} ${unit.name}`;
 }
 

@@ -23,6 +23,8 @@ export interface Theme {
   readonly shadow: string;
   readonly hover: string;
   readonly sliceText: string;
+  /** On the fainter cells of a heat map; black on the stronger ones. */
+  readonly heatText: string;
   /** One per `SliceKind` number. */
   readonly kinds: readonly string[];
   /** Counter bands: fill and line. */
@@ -54,6 +56,7 @@ export const LIGHT: Theme = {
   shadow: '0 6px 24px rgba(20, 24, 29, 0.18)',
   hover: '#eceff3',
   sliceText: '#14181d',
+  heatText: '#000000',
   kinds: [
     '#c3c8cf',
     '#5a93e5',
@@ -96,6 +99,7 @@ export const DARK: Theme = {
   shadow: '0 8px 28px rgba(0, 0, 0, 0.55)',
   hover: '#262c35',
   sliceText: '#10141a',
+  heatText: '#ffffff',
   kinds: [
     '#8d949e',
     '#5c91df',
@@ -201,6 +205,7 @@ export function applyTheme(theme: Theme, root: HTMLElement): void {
   set('shadow', theme.shadow);
   set('hover', theme.hover);
   set('slice-text', theme.sliceText);
+  set('heat-text', theme.heatText);
   set('grid', theme.grid);
   set('idle', theme.idle);
   set('counter-fill', theme.counterFill);

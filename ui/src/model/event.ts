@@ -4,12 +4,17 @@
 export interface EventRef {
   readonly id: number;
   readonly name: string;
+  /** What people read in its place: the short name of a C++ function, else the name itself. */
+  readonly label: string;
   readonly track: number;
   readonly row: number;
   readonly startNs: number;
   readonly durNs: number;
   readonly kind: number;
 }
+
+/** Whether a name is meant, or what is read in its place. */
+export type NameMatch = (name: string, label: string) => boolean;
 
 /** Where an event stands among those of its name in the whole run. */
 export interface Among {
@@ -83,6 +88,8 @@ export interface SearchAnswer {
 
 export interface AggregateRow {
   readonly key: readonly string[];
+  /** The short name of a C++ function, in rows by name. */
+  readonly shortName: string | undefined;
   readonly track: number | undefined;
   readonly kind: number | undefined;
   readonly count: number;

@@ -1,6 +1,7 @@
 // evidence.ts: which rows, events or times stand behind the numbers of a report's sentences. Pure.
 import {
   eventsAt,
+  labelAt,
   nameColumn,
   numberAt,
   type Report,
@@ -144,7 +145,7 @@ function rowNamed(table: ReportTable, before: string): ReportRow | undefined {
   };
   let found: { readonly row: ReportRow; readonly at: number; readonly length: number } | undefined;
   for (const row of table.rows.slice(0, 200)) {
-    const word = textAt(row, name.key) ?? '';
+    const word = labelAt(table, row, name.key) ?? '';
     const at = word.length < 3 ? -1 : told(word);
     if (at >= 0 && (found === undefined || at > found.at || (at === found.at && word.length > found.length)))
       found = { row, at, length: word.length };

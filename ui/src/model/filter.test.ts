@@ -22,6 +22,13 @@ describe('parseFilter', () => {
     ['!', NAMES],
   ])('%s', (text, expected) => expect(left(text)).toEqual(expected));
 
+  it('leaves the commas of a C++ name to it', () => {
+    const { matches } = parseFilter('gemm<float, 4>, memory');
+    const names = ['gemm<float, 4>', 'gemm<half, 4>', 'fill<float>', 'memory'];
+    expect(names.filter((name) => matches?.(name))).toEqual(['gemm<float, 4>', 'memory']);
+    expect(parseFilter('a -> b, memory').matches?.('memory')).toBe(true);
+  });
+
   it('says what is wrong with an expression and filters by the rest', () => {
     const { problem, matches } = parseFilter('/[/, memory');
     expect(problem?.part).toBe('/[/');

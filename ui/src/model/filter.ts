@@ -13,18 +13,21 @@ export interface ParsedFilter {
   readonly problem: FilterProblem | undefined;
 }
 
-/** Splits at commas outside of `/…/`. */
+/** Splits at commas outside of `/…/`, and of `<…>`: those of a C++ name are its own. */
 function partsOf(text: string): string[] {
   const parts: string[] = [];
   let current = '';
   let inRegex = false;
+  let within = 0;
   for (let at = 0; at < text.length; at += 1) {
     const char = text.charAt(at);
     const fresh = /^\s*!?\s*$/.test(current);
     if (char === '/' && (inRegex || fresh) && text.charAt(at - 1) !== '\\') {
       inRegex = !inRegex;
     }
-    if (char === ',' && !inRegex) {
+    if (!inRegex && char === '<') within += 1;
+    if (!inRegex && char === '>') within = Math.max(0, within - 1);
+    if (char === ',' && !inRegex && within === 0) {
       parts.push(current);
       current = '';
     } else current += char;

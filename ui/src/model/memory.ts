@@ -7,6 +7,8 @@ export interface MemoryCurve {
   readonly host: string;
   /** The values are what was in use; else what the recording added to an unknown beginning. */
   readonly absolute: boolean;
+  /** The file tells allocations apart by their addresses; else nobody knows which of them were alive when. */
+  readonly addressed: boolean;
   readonly capacityBytes: number | undefined;
   readonly peakBytes: number;
   readonly peakAtNs: number;

@@ -1,6 +1,17 @@
 import { describe, expect, it } from 'vitest';
 import { cellExact, cellText, cellValue } from './cell.ts';
-import { eventsAt, filledColumns, kindsOf, reportOf, rowKeys, scalarOf } from './report.ts';
+import {
+  eventsAt,
+  filledColumns,
+  kindsOf,
+  labelAt,
+  type ReportRow,
+  reportOf,
+  rowKeys,
+  scalarOf,
+  tellingColumn,
+  tellingText,
+} from './report.ts';
 
 const BODY = {
   report: 'demo',
@@ -48,6 +59,19 @@ describe('a report', () => {
     expect([...rowKeys(report.table).values()]).toEqual(['a', 'a#2']);
   });
 
+  it('has short names to read in the place of whole ones', () => {
+    const { table } = reportOf({
+      columns: [
+        { key: 'name', title: 'Name', unit: 'text' },
+        { key: 'short_name', title: 'Short name', unit: 'text', short_of: 'name' },
+      ],
+      rows: [{ name: 'void a::add<int>(int)', short_name: 'add<int>' }, { name: 'mm' }],
+    });
+    expect(filledColumns(table).map((column) => column.key)).toEqual(['name']);
+    expect(table.rows.map((row) => labelAt(table, row, 'name'))).toEqual(['add<int>', 'mm']);
+    expect([...rowKeys(table).values()]).toEqual(['void a::add<int>(int)', 'mm']);
+  });
+
   it('tells why it is empty', () => {
     expect(reportOf({ missing: { reason: 'no allocations', fix: 'profile_memory=True' } }).missing).toEqual({
       reason: 'no allocations',
@@ -78,4 +102,26 @@ describe('cells', () => {
     expect(cellValue(undefined)).toBe('');
     expect(cellValue(['a', 1])).toBe('a; 1');
   });
+});
+
+it('finds what tells rows of one name apart', () => {
+  const columns = ['name', 'program', 'shapes', 'stack'].map((key) => ({ key, title: key, unit: 'text' as const }));
+  const table = (...rows: ReportRow[]) => ({ columns, rows, leftOut: 0 });
+  const dot = { name: 'dot', program: 'a', shapes: '[1]' };
+  expect(tellingColumn(table(dot, { name: 'add', program: 'b' }))).toBeUndefined();
+  expect(tellingColumn(table(dot, { ...dot, program: 'b', shapes: '[2]' }))?.key).toBe('program');
+  expect(
+    tellingColumn(table(dot, { ...dot, program: 'b' }, { ...dot, shapes: '[2]' }, { ...dot, shapes: '[3]' }))?.key,
+  ).toBe('shapes');
+  expect(tellingColumn(table(dot, dot))).toBeUndefined();
+  const stacked = {
+    name: 'dot',
+    stack: ['<built-in method dot>', 'torch/x.py(1): f', 'train.py(7): step', 'main.py(1): m'],
+  };
+  const stack = tellingColumn(table(stacked, { name: 'dot', stack: ['torch/y.py(2): g'] }));
+  expect(stack?.key).toBe('stack');
+  if (stack !== undefined) {
+    expect(tellingText(stacked, stack)).toBe('train.py(7): step');
+    expect(tellingText({ stack: ['torch/y.py(2): g'] }, stack)).toBe('y.py(2): g');
+  }
 });

@@ -25,6 +25,8 @@ export interface ReportColumn {
   readonly key: string;
   readonly title: string;
   readonly unit: Unit;
+  /** Key of the column of whose names these are the short ones: what people read in its place. */
+  readonly shortOf?: string | undefined;
 }
 
 export type ReportRow = Readonly<Record<string, Cell>>;
@@ -89,6 +91,7 @@ function columnOf(value: Json): ReportColumn | undefined {
     key,
     title: asText(fields['title']) ?? key,
     unit: UNITS.find((unit) => unit === fields['unit']) ?? 'text',
+    ...(typeof fields['short_of'] === 'string' ? { shortOf: fields['short_of'] } : {}),
   };
 }
 
@@ -157,6 +160,16 @@ export const textAt = (row: ReportRow, key: string): string | undefined => {
   return typeof cell === 'string' ? cell : undefined;
 };
 
+/** The column of the short names of what is in this one. */
+export const shortColumn = (table: Pick<ReportTable, 'columns'>, key: string): ReportColumn | undefined =>
+  table.columns.find((column) => column.shortOf === key);
+
+/** What people read in a cell of names: the short one, where there is one. */
+export function labelAt(table: Pick<ReportTable, 'columns'>, row: ReportRow, key: string): string | undefined {
+  const short = shortColumn(table, key);
+  return (short === undefined ? undefined : textAt(row, short.key)) ?? textAt(row, key);
+}
+
 /** Event ids of a cell: one, or a list of them. */
 export function eventsAt(row: ReportRow, key: string): readonly number[] {
   const cell = row[key];
@@ -173,6 +186,43 @@ export const sectionOf = (report: Report | undefined, name: string): ReportSecti
 /** The first column that holds words: what a row is called. */
 export const nameColumn = (table: ReportTable): ReportColumn | undefined =>
   table.columns.find((column) => column.key === 'name') ?? table.columns.find((column) => column.unit === 'text');
+
+/** What tells rows of one name apart, the more usual first. */
+const TELLING: readonly string[] = ['program', 'shapes', 'stack'];
+
+/** The column in which rows of one name differ most. `undefined`: each name stands once, or nothing tells them apart. */
+export function tellingColumn(table: ReportTable): ReportColumn | undefined {
+  const name = nameColumn(table);
+  if (name === undefined) return undefined;
+  const kinds = (key: string | undefined): number =>
+    new Set(
+      table.rows.map((row) => `${labelAt(table, row, name.key) ?? ''}\0${key === undefined ? '' : String(row[key])}`),
+    ).size;
+  let most = kinds(undefined);
+  if (most === table.rows.length) return undefined;
+  let found: ReportColumn | undefined;
+  for (const key of TELLING) {
+    const column = table.columns.find((item) => item.key === key);
+    const many = column === undefined ? 0 : kinds(key);
+    if (many > most) {
+      most = many;
+      found = column;
+    }
+  }
+  return found;
+}
+
+/** Frames of a stack that belong to frameworks, not to the program. */
+const FOREIGN_FRAME = /^(<|torch\/|nn\.Module)/;
+
+/** What a row of that column says, short enough to stand beside a name: of a stack its first frame of the program, without folders. */
+export function tellingText(row: ReportRow, column: ReportColumn): string {
+  const cell = row[column.key];
+  if (typeof cell !== 'object') return cell === undefined ? '' : String(cell);
+  const frames = cell.filter((frame) => typeof frame === 'string');
+  const own = frames.find((frame) => !FOREIGN_FRAME.test(frame)) ?? frames[0] ?? '';
+  return own.replace(/^[^\s<]*\//, '');
+}
 
 /** A short name for each row that stays the same between two answers; rows of one name are numbered. */
 export function rowKeys(table: ReportTable): ReadonlyMap<ReportRow, string> {
@@ -192,9 +242,13 @@ export function rowKeys(table: ReportTable): ReadonlyMap<ReportRow, string> {
   );
 }
 
-/** Columns in which some row has a value. */
+/** Columns that people read: short names stand in the place of whole ones. */
+export const readColumns = (table: Pick<ReportTable, 'columns'>): readonly ReportColumn[] =>
+  table.columns.filter((column) => column.shortOf === undefined);
+
+/** Of those, the columns in which some row has a value. */
 export const filledColumns = (table: ReportTable): readonly ReportColumn[] =>
-  table.columns.filter((column) =>
+  readColumns(table).filter((column) =>
     table.rows.some((row) => {
       const cell = row[column.key];
       return cell !== undefined && cell !== '' && cell !== false && !(Array.isArray(cell) && cell.length === 0);

@@ -78,6 +78,8 @@ export interface RunDetail {
   readonly tracks: number;
   readonly sources: readonly RunSource[];
   readonly tools: readonly RunTool[];
+  /** What the profiles without times are of: functions, actions, operations. */
+  readonly profileKinds: readonly string[];
   readonly warnings: readonly RunWarning[];
 }
 

@@ -2,6 +2,7 @@
 
 import { type Columns, column } from '../api/columns.ts';
 import { hashOf, hashWithoutDigits } from '../base/hash.ts';
+import type { NameMatch } from '../model/event.ts';
 import { KIND_COUNT } from '../model/kind.ts';
 import type { Colouring } from '../state/address.ts';
 
@@ -34,6 +35,8 @@ export interface ItemBatch {
   readonly track: Uint16Array;
   readonly tracks: readonly number[];
   readonly strings: readonly string[];
+  /** What is read in place of each string. */
+  readonly labels: readonly string[];
   /** Colour class per item for `colouring`; made when first drawn. */
   colour: Uint8Array;
   colouring: Colouring | undefined;
@@ -69,6 +72,7 @@ export function itemsByTrack(columns: Columns, tracks: readonly number[]): Reado
     track,
     tracks,
     strings: columns.strings,
+    labels: columns.labels,
     colour: new Uint8Array(0),
     colouring: undefined,
     state: new Uint8Array(columns.strings.length),
@@ -178,14 +182,14 @@ export interface Emphasis {
   readonly version: number;
   /** Only this kind is drawn at full strength; `undefined`: all of them. */
   readonly kind: number | undefined;
-  readonly matches: ((name: string) => boolean) | undefined;
+  readonly matches: NameMatch | undefined;
   readonly hovered: string | undefined;
 }
 
 export function ensureStates(batch: ItemBatch, emphasis: Emphasis): void {
   if (batch.stateVersion === emphasis.version) return;
   batch.strings.forEach((name, at) => {
-    const dim = emphasis.matches !== undefined && !emphasis.matches(name);
+    const dim = emphasis.matches !== undefined && !emphasis.matches(name, batch.labels[at] ?? name);
     batch.state[at] = name === emphasis.hovered ? STATE_BRIGHT : dim ? STATE_DIM : STATE_NORMAL;
   });
   batch.stateVersion = emphasis.version;

@@ -38,7 +38,7 @@ function columnsOf(items: readonly Item[]): Columns {
     ['busy', Uint8Array.from(items, (item) => item.busy ?? 255)],
     ['flags', Uint8Array.from(items, (item) => item.flags ?? 0)],
   ]);
-  return { rows: items.length, header: {}, strings, columns, bytes: 0 };
+  return { rows: items.length, header: {}, strings, labels: strings, columns, bytes: 0 };
 }
 
 const tileOf = (items: readonly Item[]): TrackItems => {

@@ -3,7 +3,7 @@ import { computed, effect, type ReadonlySignal, type Signal, signal } from '@pre
 import type { Urgency } from '../api/gate.ts';
 import { fetchCounters, fetchItems } from '../api/server.ts';
 import type { Theme } from '../base/theme.ts';
-import type { EventRef, FlowGraph } from '../model/event.ts';
+import type { EventRef, FlowGraph, NameMatch } from '../model/event.ts';
 import type { RunDetail } from '../model/run.ts';
 import type { Track } from '../model/track.ts';
 import {
@@ -71,7 +71,7 @@ export interface EngineInput {
   readonly tracks: ReadonlyMap<number, Track>;
   readonly colouring: ReadonlySignal<Colouring>;
   readonly counterScaling: ReadonlySignal<CounterScaling>;
-  readonly matcher: ReadonlySignal<((name: string) => boolean) | undefined>;
+  readonly matcher: ReadonlySignal<NameMatch | undefined>;
   readonly flows: ReadonlySignal<FlowGraph | undefined>;
   /** The window that the address holds; `undefined` is "fit". */
   readonly range: Signal<TimeRange | undefined>;
@@ -358,7 +358,7 @@ export class TimelineEngine {
         for (const segment of this.items.segments(slots, track)) {
           const { tile } = segment;
           if (tile === undefined) continue;
-          const { t0, t1, id, name, count, kind: kinds, strings } = tile.batch;
+          const { t0, t1, id, name, count, kind: kinds, strings, labels } = tile.batch;
           const from = Math.max(view.startNs, segment.startNs);
           const to = Math.min(view.endNs, segment.endNs);
           for (let row = 0; row < tile.rows; row += 1) {
@@ -371,6 +371,7 @@ export class TimelineEngine {
               out.push({
                 id: id[at] ?? 0,
                 name: strings[name[at] ?? 0] ?? '',
+                label: labels[name[at] ?? 0] ?? '',
                 startNs,
                 endNs: t1[at] ?? 0,
                 count: count[at] ?? 1,

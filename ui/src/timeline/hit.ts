@@ -8,6 +8,8 @@ import type { Segment } from './tile-store.ts';
 export interface Hit {
   readonly id: number;
   readonly name: string;
+  /** What is read in place of the name. */
+  readonly label: string;
   readonly startNs: number;
   readonly endNs: number;
   /** Above 1: the longest of so many events that share this place. */
@@ -39,7 +41,7 @@ export function hitRow(
   for (const { tile, startNs, endNs } of segments) {
     if (tile === undefined || row >= tile.rows) continue;
     if (timeNs < startNs - reachNs || timeNs > endNs + reachNs) continue;
-    const { t0, t1, id, name, count, kind, strings } = tile.batch;
+    const { t0, t1, id, name, count, kind, strings, labels } = tile.batch;
     const to = tile.rowStarts[row + 1] ?? 0;
     for (let at = firstEndingAfter(t1, tile.rowStarts[row] ?? 0, to, timeNs - reachNs); at < to; at += 1) {
       const begin = t0[at] ?? 0;
@@ -51,6 +53,7 @@ export function hitRow(
       best = {
         id: id[at] ?? 0,
         name: strings[name[at] ?? 0] ?? '',
+        label: labels[name[at] ?? 0] ?? '',
         startNs: begin,
         endNs: end,
         count: count[at] ?? 1,

@@ -101,7 +101,7 @@ export function paintLabels(
       const right = Math.min(widthPx, (bars.x[at] ?? 0) + (bars.width[at] ?? 0) - 1);
       if (right - left < LABEL_LEAST_PX) continue;
       const batch = bars.batches[bars.batch[at] ?? 0];
-      const name = batch?.strings[batch.name[bars.item[at] ?? 0] ?? 0] ?? '';
+      const name = batch?.labels[batch.name[bars.item[at] ?? 0] ?? 0] ?? '';
       const text = cutter.cut(name, right - left - 7);
       if (text !== '') context.fillText(text, left + 4, (bars.y[at] ?? 0) + (bars.height[at] ?? 0) / 2 + 0.5);
     }

@@ -217,6 +217,8 @@ export function ColumnChart(props: {
           ))}
           {props.columns.map((column, at) => {
             const x = axisPx + at * pitch + (pitch - barPx) / 2;
+            // A cut bar shows what all of it consists of, not what happens to lie below the cut.
+            const scale = isCut[at] === true ? top / (totals[at] ?? top) : 1;
             let below = 0;
             return (
               <g
@@ -236,7 +238,7 @@ export function ColumnChart(props: {
                 {column.parts.map((part, part_at) => {
                   if (part.value <= 0) return undefined;
                   const from = y(below);
-                  below += part.value;
+                  below += part.value * scale;
                   const to = y(below);
                   return (
                     <rect

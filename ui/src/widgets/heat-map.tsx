@@ -15,6 +15,10 @@ const CELL_PX = 24;
 const LABEL_PX = 112;
 const MEDIAN_PX = 72;
 const HEAD_PX = 20;
+/** Of the accent over the panel, by the least and the greatest value. */
+export const SHADES = [0.1, 0.85] as const;
+/** From here on black reads better than the theme's own colour. */
+export const STRONG_SHADE = 0.6;
 
 export function HeatMap(props: {
   readonly label: string;
@@ -32,10 +36,12 @@ export function HeatMap(props: {
   const values = cells.flat().flatMap(({ value }) => value ?? []);
   const least = Math.min(...values);
   const spread = Math.max(...values) - least;
-  const shade = (value: number): number => (spread > 0 ? 0.1 + 0.75 * ((value - least) / spread) : 0.3);
+  const shade = (value: number): number =>
+    spread > 0 ? SHADES[0] + (SHADES[1] - SHADES[0]) * ((value - least) / spread) : 0.3;
   const cellPx = Math.max(3, Math.min(96, (widthPx - LABEL_PX - MEDIAN_PX) / Math.max(1, columns)));
   const longest = Math.max(...props.columns.map((column) => column.label.length));
-  const every = Math.max(1, Math.ceil(Math.max(40, longest * 7 + 8) / cellPx));
+  // Steps and their medians are named at the same columns, so that each median is below its step.
+  const every = Math.max(1, Math.ceil(Math.max(56, longest * 7 + 8) / cellPx));
   // Labels wider than their cell begin with it, so that the first does not run into the rows' names.
   const [anchor, anchorAt] = cellPx < 56 ? (['start', 0] as const) : (['middle', 0.5] as const);
   /** Whether a label of so many pixels has room before the rows' medians. */
@@ -99,7 +105,7 @@ export function HeatMap(props: {
               median
             </text>
             {props.columns.map((column, at) =>
-              at % Math.max(every, Math.ceil(56 / cellPx)) === 0 && fits(at, 56) ? (
+              at % every === 0 && fits(at, 56) ? (
                 <text
                   key={column.key}
                   x={LABEL_PX + (at + anchorAt) * cellPx}
@@ -147,7 +153,7 @@ export function HeatMap(props: {
                   ) : undefined}
                   {cellPx >= 52 && cell.value !== undefined ? (
                     <text
-                      class={shade(cell.value) > 0.5 ? 'ss-heat-text ss-heat-dark' : 'ss-heat-text'}
+                      class={shade(cell.value) >= STRONG_SHADE ? 'ss-heat-text ss-heat-strong' : 'ss-heat-text'}
                       x={x + cellPx / 2}
                       y={y + 16}
                       text-anchor="middle"

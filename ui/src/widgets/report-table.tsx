@@ -9,10 +9,14 @@ import {
   type ReportTable as Data,
   eventsAt,
   filledColumns,
+  labelAt,
   nameColumn,
   type ReportColumn,
   type ReportRow,
+  readColumns,
   rowKeys,
+  shortColumn,
+  textAt,
 } from '../model/report.ts';
 import { type Sort, sortRows, Table, type TableColumn } from './table.tsx';
 
@@ -39,6 +43,8 @@ export interface ReportTableProps {
   readonly hide?: readonly string[];
   /** Numbers stand before words, but for the name. */
   readonly numbersFirst?: boolean;
+  /** Columns that follow the name, in this order, before all others. */
+  readonly lead?: readonly string[];
   /** Least width of the name's column. */
   readonly namePx?: number;
   /** The rows are the ones to show, in this order: sort and filter were applied before. */
@@ -64,7 +70,11 @@ const WIDTHS: Readonly<Record<ReportColumn['unit'], number>> = {
 };
 const NAME_PX = 220;
 const LETTER_PX = 7;
+/** Of a mixed text, on average. */
+const PATH_LETTER_PX = 6.4;
 const TEXT_MOST_PX = 220;
+/** Event numbers of a cell; further ones are in what is exported. */
+const MOST_EVENTS = 3;
 /** Columns of sentences. */
 const SENTENCES: ReadonlySet<string> = new Set(['title', 'advice']);
 const SENTENCE_MOST_PX = 560;
@@ -72,10 +82,16 @@ const SENTENCE_MOST_PX = 560;
 const SAMPLE = 200;
 
 /** As wide as its words need. */
-function widthOf(column: ReportColumn, rows: readonly ReportRow[]): number {
+function widthOf(table: Data, column: ReportColumn): number {
   const title = column.title.length * LETTER_PX + 28;
+  if (column.unit === 'event') {
+    const ids = table.rows.slice(0, SAMPLE).map((row) => eventsAt(row, column.key).slice(0, MOST_EVENTS));
+    const letters = Math.max(0, ...ids.map((some) => some.map((id) => `#${id}`).join(', ').length));
+    return Math.max(WIDTHS.event, title, letters * LETTER_PX + 20);
+  }
   if (column.unit !== 'text') return Math.max(WIDTHS[column.unit], title);
-  const letters = Math.max(0, ...rows.slice(0, SAMPLE).map((row) => cellText(row[column.key], 'text').length));
+  const { key } = shortColumn(table, column.key) ?? column;
+  const letters = Math.max(0, ...table.rows.slice(0, SAMPLE).map((row) => cellText(row[key], 'text').length));
   const most = SENTENCES.has(column.key) ? SENTENCE_MOST_PX : TEXT_MOST_PX;
   return Math.max(title, Math.min(most, letters * LETTER_PX + 20));
 }
@@ -116,23 +132,57 @@ export function Share({ share }: { readonly share: number }): JSX.Element {
   );
 }
 
-function drawn(row: ReportRow, column: ReportColumn, eventLink: EventLink | undefined): ComponentChildren {
+function drawn(table: Data, row: ReportRow, column: ReportColumn, eventLink: EventLink | undefined): ComponentChildren {
   const cell = row[column.key];
   if (column.unit === 'event') {
     const ids = eventsAt(row, column.key);
-    if (eventLink === undefined) return ids.join(', ');
-    return ids.slice(0, 3).map((id, at) => (
+    if (eventLink === undefined) return ids.map((id) => `#${id}`).join(', ');
+    return ids.slice(0, MOST_EVENTS).map((id, at) => (
       <span key={id}>
         {at > 0 ? ', ' : ''}
-        {eventLink(id, String(id))}
+        {eventLink(id, `#${id}`)}
       </span>
     ));
   }
   if (column.unit === 'share' && typeof cell === 'number') return <Share share={cell} />;
   if (column.unit === 'flag') return cell === true ? 'yes' : '';
+  if (shortColumn(table, column.key) !== undefined) {
+    return (
+      <span class="ss-name-cell" title={textAt(row, column.key) ?? ''}>
+        {labelAt(table, row, column.key)}
+      </span>
+    );
+  }
   const text = cellText(cell, column.unit);
-  const exact = column.unit === 'text' ? text : cellExact(cell, column.unit);
-  return <span title={exact}>{text}</span>;
+  if (column.unit === 'text') return <Words text={text} />;
+  return <span title={cellExact(cell, column.unit)}>{text}</span>;
+}
+
+/** What has no blank before its last slash, and is no C++ name: `a/b.py(7): f`, `encoder/layer_10/query`. */
+const PATH = /^[^\s<{]+\/[^<{]*$/;
+/** Of a path at least so much of the end stays. */
+const PATH_TAIL = 18;
+const LONG_TAIL = 25;
+
+/** A text that is cut where its column ends; of a path its folders are cut, since its end says more. */
+export function Words({ text }: { readonly text: string }): JSX.Element {
+  const tail = Math.max(PATH_TAIL, text.length - text.lastIndexOf('/') - 1);
+  if (text.length < tail + 4 || !PATH.test(text)) return <span title={text}>{text}</span>;
+  // Where the end alone fills a column, a letter or two before it would be taken for a part of it.
+  if (tail > LONG_TAIL) return <span title={text}>{`…/${text.slice(-tail)}`}</span>;
+  return (
+    <span class="ss-path" title={text}>
+      <span style={{ maxWidth: `calc(100% - ${Math.round(tail * PATH_LETTER_PX)}px)` }}>{text.slice(0, -tail)}</span>
+      {text.slice(-tail)}
+    </span>
+  );
+}
+
+/** Names are sorted as they are read; exported whole. */
+function sortedBy(table: Data, column: TableColumn<ReportRow> | undefined): TableColumn<ReportRow> | undefined {
+  const short = column === undefined ? undefined : shortColumn(table, column.id);
+  if (column === undefined || short === undefined) return column;
+  return { ...column, value: (row) => cellValue(row[short.key]) };
 }
 
 export function ReportTable(props: ReportTableProps): JSX.Element {
@@ -145,16 +195,21 @@ export function ReportTable(props: ReportTableProps): JSX.Element {
   const hidden = props.hide?.join() ?? '';
   const shown = useMemo(
     () =>
-      (table.rows.length === 0 ? table.columns : filledColumns(table)).filter(
+      (table.rows.length === 0 ? readColumns(table) : filledColumns(table)).filter(
         ({ key }) => !hidden.split(',').includes(key),
       ),
     [table, hidden],
   );
   const name = nameColumn({ ...table, columns: shown });
+  const lead = props.lead ?? [];
+  const leadOf = ({ key }: ReportColumn) => (lead.includes(key) ? lead.indexOf(key) : lead.length);
   const placed =
-    props.numbersFirst === true
+    props.numbersFirst === true || lead.length > 0
       ? [...shown].sort(
-          (a, b) => Number(b === name) - Number(a === name) || Number(isNumeric(b.unit)) - Number(isNumeric(a.unit)),
+          (a, b) =>
+            Number(b === name) - Number(a === name) ||
+            leadOf(a) - leadOf(b) ||
+            (props.numbersFirst === true ? Number(isNumeric(b.unit)) - Number(isNumeric(a.unit)) : 0),
         )
       : shown;
   const columns = placed.map(
@@ -164,9 +219,9 @@ export function ReportTable(props: ReportTableProps): JSX.Element {
       exportTitle: column.key,
       numeric: isNumeric(column.unit),
       pinned: column === name,
-      ...(column === name ? {} : { width: `${widthOf(column, table.rows)}px` }),
+      ...(column === name ? {} : { width: `${widthOf(table, column)}px` }),
       value: (row) => cellValue(row[column.key]),
-      cell: (row) => props.cell?.(row, column) ?? drawn(row, column, props.eventLink),
+      cell: (row) => props.cell?.(row, column) ?? drawn(table, row, column, props.eventLink),
     }),
   );
   const minWidthPx = columns.reduce(
@@ -186,7 +241,10 @@ export function ReportTable(props: ReportTableProps): JSX.Element {
         ? filtered
         : sortRows(
             filtered,
-            columns.find((column) => column.id === sort.column),
+            sortedBy(
+              table,
+              columns.find((column) => column.id === sort.column),
+            ),
             sort.descending,
           ),
     [filtered, sort?.column, sort?.descending, hidden, isArranged],

@@ -20,6 +20,13 @@ export function EmptyState(props: {
   );
 }
 
+/** The server's texts begin small, as clauses do. A path keeps its letters. */
+const sentence = (text: string): string =>
+  /^[a-z]+\b(?![/.:=])/.test(text) ? text.charAt(0).toUpperCase() + text.slice(1) : text;
+
+/** Hints for those who speak to the server themselves; they are in the details that can be copied. */
+const FOR_PROGRAMS = /^(GET|POST|PUT|DELETE) \//;
+
 export function ErrorState(props: {
   readonly title: string;
   readonly detail: string;
@@ -31,10 +38,10 @@ export function ErrorState(props: {
   const [copied, setCopied] = useState(false);
   return (
     <div class="ss-error" role="alert" data-testid="error-state">
-      <h2>{props.title}</h2>
-      <p>{props.detail}</p>
+      <h2>{sentence(props.title)}</h2>
+      <p>{sentence(props.detail)}</p>
       {props.where === undefined ? undefined : <p class="ss-mono">{props.where}</p>}
-      {props.hint === undefined ? undefined : <p>{props.hint}</p>}
+      {props.hint === undefined || FOR_PROGRAMS.test(props.hint) ? undefined : <p>{sentence(props.hint)}</p>}
       <div class="ss-row">
         {props.children}
         <button type="button" class="ss-button" onClick={async () => setCopied(await copyText(props.report))}>

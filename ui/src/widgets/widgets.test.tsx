@@ -1,7 +1,11 @@
 import { cleanup, fireEvent, render, screen } from '@testing-library/preact';
 import { afterEach, describe, expect, it, vi } from 'vitest';
+import { contrast, DARK, LIGHT, mix, rgbOf } from '../base/theme.ts';
 import { Combobox, filterOptions } from './combobox.tsx';
 import { toCsv } from './download.ts';
+import { SHADES, STRONG_SHADE } from './heat-map.tsx';
+import { Words } from './report-table.tsx';
+import { ErrorState } from './states.tsx';
 import { sortRows, Table } from './table.tsx';
 import { Tabs } from './tabs.tsx';
 
@@ -105,4 +109,44 @@ it('moves through tabs by arrow keys', () => {
   );
   fireEvent.keyDown(screen.getByRole('tab', { name: 'A' }), { key: 'ArrowLeft' });
   expect(onChoose).toHaveBeenCalledWith('b');
+});
+
+describe('HeatMap', () => {
+  it.each([LIGHT, DARK])('can be read in every shade, $name', (theme) => {
+    for (let shade: number = SHADES[0]; shade <= SHADES[1]; shade += 0.01) {
+      const text = shade >= STRONG_SHADE ? '#000000' : theme.heatText;
+      const cell = mix(rgbOf(theme.panel), rgbOf(theme.accent), shade);
+      expect(contrast(rgbOf(text), cell), `shade ${shade}`).toBeGreaterThanOrEqual(4.5);
+    }
+  });
+});
+
+describe('ErrorState', () => {
+  it('begins its sentences large, and keeps hints for programs to the details', () => {
+    render(
+      <ErrorState
+        title="no such run"
+        detail="there is none"
+        hint="GET /api/v1/runs lists all of them"
+        report="all of it"
+      />,
+    );
+    expect(screen.getByRole('heading').textContent).toBe('No such run');
+    expect(screen.getByText('There is none')).toBeTruthy();
+    expect(screen.queryByText(/GET/)).toBeNull();
+  });
+});
+
+describe('Words', () => {
+  it('keeps the end of a path, and of all else the beginning', () => {
+    const path = 'replica_6/bert_span_labeler/bert_encoder/layer_10/query/MatMul';
+    const { container } = render(<Words text={path} />);
+    expect(container.textContent).toBe(path);
+    expect(container.querySelector('.ss-path > span')?.textContent).toBe(path.slice(0, -18));
+    const frame = 'transformers/models/owlv2/modeling_owlv2.py(410): forward';
+    expect(render(<Words text={frame} />).container.textContent).toBe('…/modeling_owlv2.py(410): forward');
+    for (const text of ['aten::mm', 'void at::native::elementwise_kernel<a/b, long>(int, float)']) {
+      expect(render(<Words text={text} />).container.querySelector('.ss-path')).toBeNull();
+    }
+  });
 });

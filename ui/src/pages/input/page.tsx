@@ -17,9 +17,12 @@ import { Notes, summaryOf } from '../shared/told.tsx';
 const TOP = 2000;
 const MOST_STAGES = 12;
 
+/** How the note begins that has this line. */
+const MARKER = 'Python: with stepscope.Trace(';
+
 /** The line that would mark an input stage, where the report knows none. */
 export const markerOf = (notes: readonly string[]): string | undefined =>
-  notes.find((note) => note.startsWith('with stepscope.Trace('))?.replace(/:\s.*$/s, ':');
+  notes.find((note) => note.startsWith(MARKER))?.replace(/^Python: (.*?:)\s.*$/s, '$1');
 
 export default function InputPage(page: PageProps): JSX.Element {
   const { store, run } = page;
@@ -52,11 +55,7 @@ export default function InputPage(page: PageProps): JSX.Element {
                   table={() => ({ eventLink: eventLinkOf(store, run) })}
                 />
               </div>
-              <Notes
-                page={page}
-                report={report}
-                notes={report.notes.filter((note) => !note.startsWith('with stepscope.Trace('))}
-              />
+              <Notes page={page} report={report} notes={report.notes.filter((note) => !note.startsWith(MARKER))} />
             </>
           )}
         </WithReport>

@@ -2,10 +2,10 @@
 import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
 import { cellText } from '../../model/cell.ts';
-import { kernelLabel } from '../../model/kernel.ts';
 import {
   type ReportTable as Data,
   filledColumns,
+  labelAt,
   numberAt,
   type ReportRow,
   rowKeys,
@@ -46,13 +46,6 @@ export function KernelTable({ page, table }: { readonly page: PageProps; readonl
           hide={HIDDEN}
           numbersFirst
           namePx={320}
-          cell={(row, column) =>
-            column.key === 'name' ? (
-              <span class="ss-name-cell" title={nameOf(row)}>
-                {kernelLabel(nameOf(row))}
-              </span>
-            ) : undefined
-          }
         />
       </div>
       {chosen === undefined ? undefined : (
@@ -77,10 +70,11 @@ function Kernel({
   const written = textAt(row, 'event_name');
   const link = eventLinkOf(page.store, page.run);
   const shown = filledColumns({ ...table, rows: [row] }).filter(({ key }) => key !== 'name' && key !== 'event_name');
-  const isLong = kernelLabel(name) !== name;
+  const label = labelAt(table, row, 'name') ?? name;
+  const isLong = label !== name;
   return (
-    <section data-testid="kernel-details" aria-label={kernelLabel(name)}>
-      <h2>{kernelLabel(name)}</h2>
+    <section data-testid="kernel-details" aria-label={label}>
+      <h2>{label}</h2>
       {isLong ? (
         <>
           <p class="ss-whole-name ss-mono" data-testid="kernel-name">

@@ -90,6 +90,12 @@ const EMPTY: Readonly<Record<string, { readonly reason: string; readonly fix: st
   },
 };
 
+/** What a chart counts. */
+const NOTES: Readonly<Record<string, string>> = {
+  delays:
+    'How many pieces of work began how long after the host launched them. A bar reaches from its label to the next.',
+};
+
 /** The sizes of copies are drawn above the table of copies; a tab that people look for is there, empty or not. */
 function kernelTabs(report: Report): readonly TabTable[] {
   const found = tabsOf(report, 'Kernels').filter((tab) => tab.id !== 'copy_sizes');
@@ -110,7 +116,7 @@ export default function KernelsPage(page: PageProps): JSX.Element {
     ) : /stream|engine/.test(tab.id) ? (
       <BusyBars table={tab.table} title="Busy share" />
     ) : (
-      <HistogramFigure title={tab.title} testId={tab.id} table={tab.table} />
+      <HistogramFigure title={tab.title} testId={tab.id} table={tab.table} note={NOTES[tab.id]} />
     );
   const body = (tab: TabTable) => {
     if (tab.id === 'rows') return <KernelTable page={page} table={tab.table} />;

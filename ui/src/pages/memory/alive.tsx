@@ -8,7 +8,7 @@ import { type AliveAt, aliveTable, GROUP_TITLES, groupOf, type MemoryCurve, shor
 import { Badge } from '../../widgets/badge.tsx';
 import { BarList } from '../../widgets/charts.tsx';
 import { ReportTable } from '../../widgets/report-table.tsx';
-import { Loading, ProblemState } from '../../widgets/states.tsx';
+import { EmptyState, Loading, ProblemState } from '../../widgets/states.tsx';
 import { eventLinkOf } from '../shared/links.tsx';
 import type { PageProps } from '../shared/report.tsx';
 import { arrangedBy } from '../shared/tables.tsx';
@@ -45,6 +45,15 @@ export function Alive({
   const table = useMemo(() => (value === undefined ? undefined : aliveTable(value)), [value]);
   if (problem !== undefined) return <ProblemState problem={problem} />;
   if (value === undefined || table === undefined) return <Loading what="Looking what is alive" />;
+  if (!curve.addressed && value.total === 0) {
+    return (
+      <EmptyState
+        reason="not-recorded"
+        title="What was alive is not known"
+        why="The file gives the sizes of allocations and frees, not their addresses: no free can be matched with its allocation. Churn and Largest tell what was allocated, and by whom."
+      />
+    );
+  }
   return (
     <div class={`ss-with-side ${loading ? 'ss-dim' : ''}`} aria-busy={loading}>
       <div>

@@ -11,6 +11,14 @@ it('takes self time for the cost, else whatever is a time', () => {
   expect(costColumn(table(column('count', 'count')))).toBeUndefined();
 });
 
+it('takes the work of devices for the cost where there was any', () => {
+  const columns = ['self_ns', 'device_self_ns'].map((key) => ({ key, title: key, unit: 'ns' as const }));
+  const rows = (device: number | undefined) => [{ self_ns: 5, device_self_ns: device }];
+  expect(costColumn({ columns, rows: rows(1), leftOut: 0 })?.key).toBe('device_self_ns');
+  expect(costColumn({ columns, rows: rows(0), leftOut: 0 })?.key).toBe('self_ns');
+  expect(costColumn({ columns, rows: rows(undefined), leftOut: 0 })?.key).toBe('self_ns');
+});
+
 it('lights exactly the events of a row, whatever they are called', () => {
   expect(eventNames({ name: 'aten::mm' })).toEqual(['aten::mm']);
   const names = eventNames({ name: 'jit(f)/dot', event_names: ['dot.1', 'a|b (c)', 'x/y'] });

@@ -6,12 +6,15 @@ import { cellText } from '../../model/cell.ts';
 import { parseFilter } from '../../model/filter.ts';
 import {
   type ReportTable as Data,
+  labelAt,
   nameColumn,
   numberAt,
   type Report,
   type ReportColumn,
   type ReportRow,
   scalarOf,
+  tellingColumn,
+  tellingText,
   textAt,
 } from '../../model/report.ts';
 import { inSight, type Placed, type TreeNode } from '../../model/tree.ts';
@@ -31,14 +34,19 @@ import { modeOf } from './mode.ts';
 
 const BARS = 10;
 /** Shown in the details alone, or as the tree's shape. */
-const HIDDEN = ['depth', 'parent', 'level', 'kind', 'stack', 'max_ns', 'event_names'];
+const HIDDEN = ['depth', 'parent', 'level', 'kind', 'max_ns', 'event_names'];
 const LEVELS = ['program', 'category'];
 /** What the file does not say for each caller. */
 const OF_FUNCTIONS = ['primitive_count'];
 const INDENT_PX = 16;
 
-/** The column that the bars show, and by which the table is sorted at first. */
+/** Times beside the host's: in sight before means and percentiles. */
+const LEAD = ['count', 'total_ns', 'self_ns', 'share', 'device_self_ns', 'device_total_ns'];
+
+/** The column that the bars show, and by which the table is sorted at first: work of devices, where there was any. */
 export function costColumn(table: Data): ReportColumn | undefined {
+  const device = table.columns.find((column) => column.key === 'device_self_ns');
+  if (device !== undefined && table.rows.some((row) => (numberAt(row, device.key) ?? 0) > 0)) return device;
   for (const key of ['self_ns', 'total_ns', 'self_total_ns', 'self_cpu_time_total_us', 'cpu_time_total_us']) {
     const found = table.columns.find((column) => column.key === key);
     if (found !== undefined) return found;
@@ -54,8 +62,12 @@ function roundedCell(report: Report): (row: ReportRow, column: ReportColumn) => 
   return (row, column) => (column.unit === 'ns' && row[column.key] === 0 ? text : undefined);
 }
 
-const hiddenColumns = (isTree: boolean, isTraced: boolean): readonly string[] =>
-  isTree ? [...HIDDEN, ...(isTraced ? LEVELS : OF_FUNCTIONS)] : HIDDEN;
+/** Stacks are long: in the table only where nothing else tells the rows apart. */
+const hiddenColumns = (isTree: boolean, isTraced: boolean, telling: ReportColumn | undefined): readonly string[] => [
+  ...HIDDEN,
+  ...(telling?.key === 'stack' ? [] : ['stack']),
+  ...(isTree ? (isTraced ? LEVELS : OF_FUNCTIONS) : []),
+];
 
 /** What can be known of who called whom. */
 export type CallTreeState = 'none' | 'functions' | 'callers';
@@ -89,9 +101,14 @@ export function Ops({
   const name = nameColumn(table);
   const folds = store.view.folds.value;
   const filter = store.view.filter.value;
+  const telling = useMemo(() => tellingColumn(table), [table]);
+  const lead = useMemo(
+    () => (isTraced ? [...(telling === undefined ? [] : [telling.key]), ...LEAD] : []),
+    [telling, isTraced],
+  );
   // Sums come in the order of their file; calls by all that they took.
   const atFirst = roots !== undefined && !isTraced ? 'total_ns' : cost?.key;
-  const firstSort = (isTraced && roots === undefined) || atFirst === undefined ? undefined : `${atFirst}:desc`;
+  const firstSort = atFirst === undefined ? undefined : `${atFirst}:desc`;
   const sort = store.view.sort.value ?? firstSort;
   const inside = useInside(page);
   const words = useMemo(() => wordsOf(table), [table]);
@@ -137,6 +154,7 @@ export function Ops({
   };
   const cell = (row: ReportRow, column: ReportColumn): ComponentChildren | undefined => {
     const item = column === shownName ? byRow.get(row) : undefined;
+    if (column.key === 'stack') return <Frames row={row} column={column} />;
     return item === undefined ? (
       rounded(row, column)
     ) : (
@@ -176,8 +194,9 @@ export function Ops({
             }}
             onRow={(_, key) => choose(key)}
             currentKey={wanted}
-            hide={hiddenColumns(modeOf(store).tree, isTraced)}
+            hide={hiddenColumns(modeOf(store).tree, isTraced, telling)}
             numbersFirst
+            lead={lead}
             {...(placed === undefined ? {} : { namePx: 320 })}
             cell={cell}
             tools={tools}
@@ -203,7 +222,7 @@ export function Ops({
         )}
         {cost === undefined || longest.length === 0 ? undefined : (
           <Figure
-            title={`The longest, ${cost.title.toLowerCase().replace(/ time$/, '')} time`}
+            title={`Longest, ${cost.title.toLowerCase().replace(/ time$/, '')} time`}
             testId="top-ops"
             data={{ columns: name === undefined ? [cost] : [name, cost], rows: longest, leftOut: 0 }}
           >
@@ -212,7 +231,12 @@ export function Ops({
               currentKey={wanted}
               rows={longest.map((row) => ({
                 key: keys.get(row) ?? '',
-                label: (name === undefined ? undefined : textAt(row, name.key)) ?? '',
+                label: [
+                  (name === undefined ? undefined : labelAt(table, row, name.key)) ?? '',
+                  telling === undefined ? '' : tellingText(row, telling),
+                ]
+                  .filter((text) => text !== '')
+                  .join(' · '),
                 value: numberAt(row, cost.key) ?? 0,
                 text: costText(row),
               }))}
@@ -249,6 +273,16 @@ function arranged(table: Data, placed: readonly Placed[], isCalls: boolean): Dat
     leftOut: table.leftOut,
   };
 }
+
+/** A stack by its first frame of the program; all of it to the pointer. */
+const Frames = ({ row, column }: { readonly row: ReportRow; readonly column: ReportColumn }): JSX.Element => {
+  const cell = row[column.key];
+  return (
+    <span title={typeof cell === 'object' ? cell.map(String).join('\n') : String(cell ?? '')}>
+      {tellingText(row, column)}
+    </span>
+  );
+};
 
 function TreeCell({
   item,

@@ -65,7 +65,12 @@ function Frame({
         side={<RangeChip store={page.store} scope={scope} />}
       />
       <div class="ss-page ss-page-full">
-        <WithReport asked={asked} what="Adding up operations" missing={() => <Others page={page} />}>
+        <WithReport
+          asked={asked}
+          what="Adding up operations"
+          missing={() => <Others page={page} />}
+          otherwise={<Others page={page} />}
+        >
           {children}
         </WithReport>
       </div>

@@ -1,6 +1,6 @@
 // mfu.tsx: the card that says what part of the devices' arithmetic is used, or what is missing to say it.
 import type { JSX } from 'preact';
-import { formatShare, formatValue } from '../../base/format.ts';
+import { formatShare, formatValue, plural } from '../../base/format.ts';
 import { type Report, scalarOf } from '../../model/report.ts';
 import { Badge } from '../../widgets/badge.tsx';
 import { CopyButton } from '../../widgets/states.tsx';
@@ -84,6 +84,7 @@ export function MfuCard({ page, report }: { readonly page: PageProps; readonly r
     );
   }
   const { share, rate, peak, counted, isOwnPeak } = told;
+  const uncounted = scalarOf(report, 'uncounted_calls');
   const figure = share === undefined ? rateText(rate) : formatShare(share);
   const [, value = figure, unit = ''] = /^(.*\d) (.+)$/.exec(figure) ?? [];
   return (
@@ -94,7 +95,7 @@ export function MfuCard({ page, report }: { readonly page: PageProps; readonly r
       title={[report.sentence, ...report.notes].join('\n')}
     >
       <span class="ss-card-title">
-        MFU{' '}
+        {share === undefined ? 'Arithmetic rate' : 'MFU'}{' '}
         <Badge
           word="est."
           why={[report.sentence, ...report.notes].map((text) => text.replace(/\.?$/, '.')).join(' ')}
@@ -108,6 +109,7 @@ export function MfuCard({ page, report }: { readonly page: PageProps; readonly r
         {share === undefined
           ? `${counted}; the peak is not in the files`
           : `${rateText(rate)} of ${rateText((peak ?? 0) * told.devices)}, ${counted}`}
+        {typeof uncounted === 'number' && uncounted > 0 ? `; ${plural(uncounted, 'call')} not counted` : ''}
       </span>
       {share === undefined || isOwnPeak ? <PeakField {...page} /> : undefined}
     </div>

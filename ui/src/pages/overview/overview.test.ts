@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { stepColumns } from '../shared/steps.tsx';
 import { cardsOf, markersOf } from './page.tsx';
-import { factsOf } from './parts.tsx';
+import { factOf } from './parts.tsx';
 
 const column = (key: string) => ({ key, title: key, unit: 'ns' as const });
 
@@ -27,7 +27,7 @@ it('draws each step as its parts, and of many steps the slowest of each group', 
 
 it('tells lines of code from other notes', () => {
   const notes = [
-    'no steps are marked in this run; this line marks them:',
+    'No steps are marked in this run; this line marks them:',
     'PyTorch: profiler.step()',
     'The clock is odd.',
   ];
@@ -59,11 +59,12 @@ it('puts what explains a figure below it, and makes no card of what is not there
 });
 
 it('says once what is the same on every host, and who differs', () => {
-  const rows = ['a', 'b', 'c', 'd', 'e', 'f'].flatMap((host) => [
-    { host, key: 'torch', value: '2.9' },
-    { host, key: 'rank', value: host === 'f' ? '1' : '0' },
-  ]);
-  expect(factsOf(rows)).toEqual([
+  const rows = [
+    { key: 'torch', value: '2.9', hosts: undefined },
+    { key: 'rank', value: '0', hosts: ['a', 'b', 'c', 'd', 'e'] },
+    { key: 'rank', value: '1', hosts: ['f'] },
+  ];
+  expect(rows.map(factOf)).toEqual([
     ['torch', '2.9'],
     ['a, b, c, d and 1 more · rank', '0'],
     ['f · rank', '1'],

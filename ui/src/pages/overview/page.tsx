@@ -1,18 +1,18 @@
 // page.tsx: how long steps take, what to look at first, and where the time goes.
 import type { JSX } from 'preact';
+import { OVERVIEW } from '../../api/reports.ts';
+import { formatCount } from '../../base/format.ts';
 import { cellExact, cellText } from '../../model/cell.ts';
 import { type Cell, type ReportScalar, scalarOf, sectionOf } from '../../model/report.ts';
 import { PageLink } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 import { type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
-import { NoSteps, ShorterThanStep, StepBars } from '../shared/steps.tsx';
+import { NoSteps, NoWholeStep, ShorterThanStep, StepBars } from '../shared/steps.tsx';
 import { Notes, pageOfFigure, summaryOf } from '../shared/told.tsx';
 import { MfuCard } from './mfu.tsx';
 import { Environment, Findings, TimeParts, TopOps } from './parts.tsx';
 
 const MOST_CARDS = 6;
-/** Steps of all ranks that are drawn; more are counted. */
-const TOP = 20_000;
 
 interface CardOf {
   readonly scalar: ReportScalar;
@@ -73,7 +73,7 @@ export function markersOf(notes: readonly string[]): {
   readonly lines: readonly string[];
   readonly rest: readonly string[];
 } {
-  const at = notes.findIndex((note) => note.startsWith('no steps are marked'));
+  const at = notes.findIndex((note) => note.startsWith('No steps are marked'));
   if (at < 0) return { lines: [], rest: notes };
   const lines = notes.slice(at + 1).filter((note) => /^[\w/ ]+: .*\(/.test(note));
   return { lines, rest: notes.filter((note, index) => index !== at && !lines.includes(note)) };
@@ -86,7 +86,7 @@ export default function OverviewPage(page: PageProps): JSX.Element {
   const scope = useScope(page);
   const asked = useReport(
     run,
-    scope.ready ? { kind: 'overview', top: TOP, range: scope.range, markedOnly: scope.markedOnly } : undefined,
+    scope.ready ? { ...OVERVIEW, range: scope.range, markedOnly: scope.markedOnly } : undefined,
   );
   const { report } = asked;
   // Counting reads the arguments of every operation: the page does not wait for it.
@@ -113,13 +113,29 @@ export default function OverviewPage(page: PageProps): JSX.Element {
                 {cardsOf(found.summary).length === 0 ? undefined : (
                   <div class="ss-figure-cards">
                     {cardsOf(found.summary).map((card) => (
-                      <Card key={card.scalar.key} {...card} page={page} />
+                      <Card
+                        key={card.scalar.key}
+                        {...card}
+                        // Each rank's steps are counted on their own.
+                        beside={
+                          card.scalar.key === 'steps' && run.hosts.length > 1
+                            ? `of ${formatCount(run.hosts.length)} ranks`
+                            : card.beside
+                        }
+                        page={page}
+                      />
                     ))}
                     {counted.report === undefined ? undefined : <MfuCard page={page} report={counted.report} />}
                   </div>
                 )}
                 {steps === undefined || steps.rows.length === 0 ? (
-                  <NoSteps {...page} lines={markers.lines} pattern={wordOf(scalarOf(found, 'pattern'))} />
+                  // Where nobody marks steps, notes say how.
+                  scope.range !== undefined &&
+                  (markers.lines.length === 0 || wordOf(scalarOf(found, 'derived_from')) !== undefined) ? (
+                    <NoWholeStep />
+                  ) : (
+                    <NoSteps {...page} lines={markers.lines} pattern={wordOf(scalarOf(found, 'pattern'))} />
+                  )
                 ) : steps.rows.every((row) => row['unfinished'] === true) ? (
                   <ShorterThanStep {...page} began={steps.rows.length} />
                 ) : (

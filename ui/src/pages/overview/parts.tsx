@@ -6,6 +6,7 @@ import type { Evidence } from '../../model/evidence.ts';
 import { partColour, partOf } from '../../model/parts.ts';
 import {
   eventsAt,
+  labelAt,
   nameColumn,
   numberAt,
   type ReportColumn,
@@ -13,6 +14,8 @@ import {
   type ReportSection,
   type ReportTable,
   rowKeys,
+  tellingColumn,
+  tellingText,
   textAt,
 } from '../../model/report.ts';
 import type { RunDetail } from '../../model/run.ts';
@@ -87,7 +90,7 @@ export function Findings({ table, ...page }: PageProps & { readonly table: Repor
     <section class="ss-panel" aria-label="What to look at first" data-testid="findings">
       <h2>What to look at first</h2>
       {table.rows.length === 0 ? (
-        <p class="ss-quiet">Nothing stands out: no part of the steps is worth a change before you look closer.</p>
+        <p class="ss-quiet">Nothing stands out: no part of the time is worth a change before you look closer.</p>
       ) : (
         <ol class="ss-findings">
           {table.rows.map((row) => (
@@ -167,13 +170,14 @@ export function TopOps({
   const time = rankedBy(section);
   if (name === undefined || time === undefined) return undefined;
   const keys = rowKeys(section);
+  const telling = tellingColumn(section);
   return (
     <section class="ss-panel" aria-label={section.title}>
       <div class="ss-panel-head">
         <h2>{section.title}</h2>
         <span class="ss-quiet">{time.key.startsWith('device') ? 'device time' : 'own time'}</span>
         <span class="ss-grow" />
-        <PageLink {...page} tool="ops">
+        <PageLink {...page} tool="ops" view={{ sort: `${time.key}:desc` }}>
           All operations
         </PageLink>
       </div>
@@ -181,7 +185,9 @@ export function TopOps({
         label={section.title}
         rows={section.rows.slice(0, 8).map((row) => ({
           key: keys.get(row) ?? '',
-          label: textAt(row, name.key) ?? '',
+          label: [labelAt(section, row, name.key) ?? '', telling === undefined ? '' : tellingText(row, telling)]
+            .filter((text) => text !== '')
+            .join(' · '),
           value: numberAt(row, time.key) ?? 0,
           text:
             time.key === 'self_ns' && row['share'] !== undefined
@@ -203,24 +209,14 @@ const MOST_SOURCES = 16;
 /** Hosts that are named where they differ. */
 const MOST_NAMED = 4;
 
-/** What is the same on all hosts stands there once; else each value with its hosts. Pure. */
-export function factsOf(rows: readonly ReportRow[]): readonly (readonly [string, string])[] {
-  const all = new Set(rows.map((row) => textAt(row, 'host')));
-  const byKey = new Map<string, Map<string, string[]>>();
-  for (const row of rows) {
-    const values = byKey.get(textAt(row, 'key') ?? '') ?? new Map<string, string[]>();
-    const text = cellText(row['value'], 'text');
-    values.set(text, [...(values.get(text) ?? []), textAt(row, 'host') ?? '']);
-    byKey.set(textAt(row, 'key') ?? '', values);
-  }
-  return [...byKey].flatMap(([key, values]) =>
-    [...values].map(([text, hosts]) => {
-      if (hosts.length >= all.size) return [key, text] as const;
-      const named = hosts.slice(0, MOST_NAMED).join(', ');
-      const more = hosts.length > MOST_NAMED ? ` and ${formatCount(hosts.length - MOST_NAMED)} more` : '';
-      return [`${named}${more} · ${key}`, text] as const;
-    }),
-  );
+/** A fact that not all hosts share stands there with the hosts that say so. Pure. */
+export function factOf(row: ReportRow): readonly [string, string] {
+  const key = textAt(row, 'key') ?? '';
+  const text = cellText(row['value'], 'text');
+  const hosts = Array.isArray(row['hosts']) ? row['hosts'] : [];
+  if (hosts.length === 0) return [key, text];
+  const more = hosts.length > MOST_NAMED ? ` and ${formatCount(hosts.length - MOST_NAMED)} more` : '';
+  return [`${hosts.slice(0, MOST_NAMED).join(', ')}${more} · ${key}`, text];
 }
 
 export function Environment({
@@ -230,7 +226,7 @@ export function Environment({
   readonly section: ReportSection | undefined;
   readonly run: RunDetail;
 }): JSX.Element {
-  const facts = factsOf(section?.rows ?? []);
+  const facts = (section?.rows ?? []).map(factOf);
   return (
     <details class="ss-panel ss-environment">
       <summary>

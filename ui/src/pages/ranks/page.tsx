@@ -93,11 +93,12 @@ export default function RanksPage(page: PageProps): JSX.Element {
           {(report) => (
             <>
               <RankMap page={page} report={report} />
+              {isAlone ? undefined : collectives}
               <Notes page={page} report={report} />
             </>
           )}
         </WithReport>
-        {isAlone ? undefined : collectives}
+        {isAlone || measured.report?.missing === undefined ? undefined : collectives}
       </div>
     </>
   );

@@ -6,15 +6,23 @@ import type { RunDetail } from '../../model/run.ts';
 const TOOL_OF: Readonly<Record<string, string>> = {
   kernels: 'kernels',
   idle: 'kernels',
+  overlap: 'kernels',
   memory: 'memory',
   ranks: 'ranks',
 };
 
+/** What of a run says what it can fill. */
+type Known = Pick<RunDetail, 'tools' | 'kinds' | 'profileKinds'>;
+
 /** Whether it is known, before anything is added up, that a report can only say what was not recorded. Pure. */
-export function isUnfillable(run: Pick<RunDetail, 'tools' | 'kinds'>, kind: string): boolean {
+export function isUnfillable(run: Known, kind: string): boolean {
   if (kind === 'torch-table') return run.kinds.length > 0 && !run.kinds.includes('PyTorch');
   const timeless = run.tools.find((tool) => tool.id === 'timeline')?.state === 'unavailable';
-  if (timeless) return !(kind === 'lightning' ? run.kinds.includes('Lightning') : kind === 'cprofile');
+  // Without times and without sums there is nothing at all.
+  if (timeless && run.tools.find((tool) => tool.id === 'ops')?.state === 'unavailable') return true;
+  // Calls of functions are sums, or are made from a timeline.
+  if (timeless && kind === 'cprofile') return !run.profileKinds.includes('functions');
+  if (timeless) return kind !== 'lightning' || !run.kinds.includes('Lightning');
   const tool = TOOL_OF[kind];
   return tool !== undefined && run.tools.find((item) => item.id === tool)?.state === 'unavailable';
 }
@@ -44,7 +52,7 @@ const KNOWN_AS: Readonly<Record<string, string>> = {
 };
 
 /** Everything that can be chosen, in the order of the groups. */
-export function entriesOf(run: Pick<RunDetail, 'tools' | 'kinds'>, kinds: readonly ReportKind[]): readonly Entry[] {
+export function entriesOf(run: Known, kinds: readonly ReportKind[]): readonly Entry[] {
   const isTimeless = isUnfillable(run, 'overview');
   const whole: readonly Entry[] = [
     {
@@ -80,4 +88,6 @@ export function entriesOf(run: Pick<RunDetail, 'tools' | 'kinds'>, kinds: readon
 
 /** What the page begins with: the first that has something to say; of runs without times, their text. */
 export const firstOf = (entries: readonly Entry[]): Entry | undefined =>
-  entries.find((entry) => !entry.isEmpty && entry.id !== 'html') ?? entries[0];
+  entries.find((entry) => !entry.isEmpty && entry.id !== 'html') ??
+  entries.find((entry) => !entry.isEmpty) ??
+  entries[0];

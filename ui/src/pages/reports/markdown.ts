@@ -1,7 +1,14 @@
 // markdown.ts: reports as text for mails, issues and notebooks. Pure.
 import { formatCount } from '../../base/format.ts';
 import { cellText, isNumeric } from '../../model/cell.ts';
-import { type Cell, type ReportTable as Data, filledColumns, type Report, textAt } from '../../model/report.ts';
+import {
+  type Cell,
+  type ReportTable as Data,
+  filledColumns,
+  type Report,
+  shortColumn,
+  textAt,
+} from '../../model/report.ts';
 
 /** Rows of a table in a text. */
 const TEXT_ROWS = 40;
@@ -19,7 +26,9 @@ export function markdownTable(table: Data, most = TEXT_ROWS): string {
     line(columns.map((column) => (isNumeric(column.unit) ? '---:' : '---'))),
     ...table.rows
       .slice(0, most)
-      .map((row) => line(columns.map((column) => cell(cellText(row[column.key], column.unit))))),
+      .map((row) =>
+        line(columns.map((column) => cell(cellText(row[(shortColumn(table, column.key) ?? column).key], column.unit)))),
+      ),
     ...(table.rows.length > most ? [`\n${formatCount(table.rows.length - most)} more rows`] : []),
   ].join('\n');
 }
@@ -27,10 +36,7 @@ export function markdownTable(table: Data, most = TEXT_ROWS): string {
 /** The whole report as markdown. */
 export function markdownOf(report: Report, title: string): string {
   const parts = [`# ${title}`, report.sentence];
-  const figures = report.summary.filter((scalar) => scalar.value !== undefined);
-  if (figures.length > 0) {
-    parts.push(figures.map((scalar) => `- ${scalar.title}: ${cellText(scalar.value, scalar.unit)}`).join('\n'));
-  }
+  parts.push(figuresOf(report));
   if (report.missing !== undefined) parts.push(report.missing.fix);
   if (report.table.rows.length > 0) parts.push(markdownTable(report.table));
   for (const section of report.sections) {
@@ -40,11 +46,17 @@ export function markdownOf(report: Report, title: string): string {
   return `${parts.filter((part) => part !== '').join('\n\n')}\n`;
 }
 
-const figuresOf = (report: Report): string =>
-  report.summary
-    .filter(({ value, unit }) => value !== undefined && unit !== 'event')
-    .map((scalar) => `- ${scalar.title}: ${cellText(scalar.value, scalar.unit)}`)
-    .join('\n');
+/** One line for each figure; what is written small (`of`) stands behind the figure that it explains. */
+function figuresOf(report: Report): string {
+  const lines: string[] = [];
+  for (const { title, value, unit } of report.summary) {
+    if (value === undefined || unit === 'event') continue;
+    const last = lines.length - 1;
+    if (title === 'of' && last >= 0) lines[last] += ` of ${cellText(value, unit)}`;
+    else lines.push(`- ${title}: ${cellText(value, unit)}`);
+  }
+  return lines.join('\n');
+}
 
 /** Without what is nothing everywhere: columns and rows of zeros. */
 function told(table: Data): Data {

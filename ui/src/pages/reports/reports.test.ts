@@ -140,10 +140,11 @@ it('shows the page without what could run', () => {
 it('begins with the summary, or with the text of a run without times', () => {
   const kinds = ['overview', 'torch-table', 'lightning'].map((name) => ({ name, title: name, question: '', by: [] }));
   const tool = (state: 'ready' | 'unavailable') => ({ id: 'timeline', state, reason: undefined, hint: undefined });
-  const drawn = entriesOf({ kinds: ['PyTorch'], tools: [tool('ready')] }, kinds);
+  const drawn = entriesOf({ kinds: ['PyTorch'], tools: [tool('ready')], profileKinds: [] }, kinds);
   expect(drawn.map((entry) => entry.id)).toEqual(['summary', 'html', 'torch-table', 'lightning', 'overview']);
   expect(firstOf(drawn)?.id).toBe('summary');
-  expect(firstOf(entriesOf({ kinds: ['Lightning'], tools: [tool('unavailable')] }, kinds))?.id).toBe('lightning');
+  const sums = { kinds: ['Lightning'], tools: [tool('unavailable')], profileKinds: ['actions'] };
+  expect(firstOf(entriesOf(sums, kinds))?.id).toBe('lightning');
 });
 
 it('writes a report as markdown', () => {
@@ -165,15 +166,42 @@ it('writes a report as markdown', () => {
   );
 });
 
+it('writes what explains a figure behind it', () => {
+  const report = reportOf({
+    sentence: '',
+    summary: { peak_bytes: 1024, memory_bytes: 4096 },
+    summary_columns: [
+      { key: 'peak_bytes', title: 'Peak memory', unit: 'bytes' },
+      { key: 'memory_bytes', title: 'of', unit: 'bytes' },
+    ],
+  });
+  expect(markdownOf(report, 'X')).toBe('# X\n\n- Peak memory: 1.00 KiB of 4.00 KiB\n');
+});
+
 it('knows which reports a run cannot fill', () => {
   const tool = (id: string, state: 'ready' | 'unavailable') => ({ id, state, reason: undefined, hint: undefined });
-  const drawn = { kinds: ['JAX'], tools: [tool('timeline', 'ready'), tool('kernels', 'unavailable')] };
-  expect(['overview', 'kernels', 'idle', 'torch-table'].map((kind) => isUnfillable(drawn, kind))).toEqual([
+  const drawn = {
+    kinds: ['JAX'],
+    tools: [tool('timeline', 'ready'), tool('kernels', 'unavailable')],
+    profileKinds: [],
+  };
+  expect(['overview', 'kernels', 'idle', 'overlap', 'torch-table'].map((kind) => isUnfillable(drawn, kind))).toEqual([
     false,
+    true,
     true,
     true,
     true,
   ]);
   const sums = { kinds: ['Lightning'], tools: [tool('timeline', 'unavailable')] };
-  expect(['overview', 'lightning', 'cprofile'].map((kind) => isUnfillable(sums, kind))).toEqual([true, false, false]);
+  const unfilled = (profileKinds: readonly string[]) =>
+    ['overview', 'lightning', 'cprofile'].map((kind) => isUnfillable({ ...sums, profileKinds }, kind));
+  expect(unfilled(['functions'])).toEqual([true, false, false]);
+  expect(unfilled(['actions'])).toEqual([true, false, true]);
+  const nothing = {
+    kinds: ['Chrome'],
+    tools: [tool('timeline', 'unavailable'), tool('ops', 'unavailable')],
+    profileKinds: [],
+  };
+  expect(isUnfillable(nothing, 'cprofile')).toBe(true);
+  expect(firstOf(entriesOf(nothing, [{ name: 'cprofile', title: 'cProfile', question: '', by: [] }]))?.id).toBe('html');
 });

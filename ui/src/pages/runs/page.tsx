@@ -17,6 +17,9 @@ import { Tabs } from '../../widgets/tabs.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 import { SNIPPETS } from './snippets.ts';
 
+/** Folders that are named; of more their number is said. */
+const MOST_DIRS = 3;
+
 const openCapture = () => {
   overlay.value = 'capture';
 };
@@ -89,7 +92,7 @@ export function RunsPage({
     ? 'Looking for runs.'
     : listed.length === 0
       ? 'Nothing recorded yet.'
-      : `${plural(listed.length, 'run')}${dirs.length === 0 ? '' : ` in ${dirs.join(', ')}`}. New ones appear here by themselves.`;
+      : `${plural(listed.length, 'run')}${dirs.length === 0 ? '' : ` in ${dirs.length > MOST_DIRS ? plural(dirs.length, 'folder') : dirs.join(', ')}`}. New ones appear here by themselves.`;
   const toggle = (id: string) => {
     const next = new Set(chosen);
     if (!next.delete(id)) next.add(id);

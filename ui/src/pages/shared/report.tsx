@@ -85,9 +85,18 @@ function Chip(props: {
 
 /** Says what the figures are limited to; a click lifts it. */
 export function RangeChip({ store, scope }: { readonly store: Store; readonly scope: Scope }): JSX.Element {
-  const { area, markedOnly, steps } = store.view;
+  const { area, hosts, markedOnly, rank, steps } = store.view;
   return (
     <>
+      {hosts.value.length > 0 || rank.value !== undefined ? (
+        <span
+          class="ss-quiet"
+          data-testid="all-hosts"
+          title="The Host box and a chosen rank limit the timeline; reports add up the whole run"
+        >
+          Figures of all hosts and ranks
+        </span>
+      ) : undefined}
       {scope.markedOnly ? (
         <Chip
           testid="marked-chip"
@@ -184,12 +193,15 @@ export function WithReport({
   what,
   children,
   missing,
+  otherwise,
 }: {
   readonly asked: Asked;
   readonly what: string;
   readonly children: (report: Report) => ComponentChildren;
   /** Below the reason, when nothing was recorded. */
   readonly missing?: (report: Report) => ComponentChildren;
+  /** Beside "Try again": a way on when the question itself was wrong. */
+  readonly otherwise?: ComponentChildren;
 }): JSX.Element {
   const { report, problem, loading } = asked;
   if (problem?.code === 'no-such-report') {
@@ -215,6 +227,7 @@ export function WithReport({
   if (problem !== undefined) {
     return (
       <ProblemState problem={problem}>
+        {otherwise}
         <button type="button" class="ss-button" onClick={asked.again}>
           Try again
         </button>

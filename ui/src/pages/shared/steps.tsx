@@ -99,7 +99,9 @@ export function StepBars({
         ...(perBar > 1 ? [`Each bar is the slowest of ${perBar} steps.`] : []),
         ...(table.leftOut > 0 ? [`Not shown: ${plural(table.leftOut, 'later step')}; choose a range.`] : []),
         ...(bars.some((bar) => bar.outlined) ? ['Outlined: much longer than the others.'] : []),
-        ...(cut === 0 ? [] : [`${plural(cut, 'bar')} cut at the jagged line: far longer than the others.`]),
+        ...(cut === 0
+          ? []
+          : [`${plural(cut, 'bar')} cut at the jagged line: far longer than the others, its parts in proportion.`]),
         'A click opens the step.',
       ].join(' ')}
       {...(derivedFrom === undefined
@@ -203,6 +205,20 @@ export function NoSteps({
           </div>
         );
       })}
+    </section>
+  );
+}
+
+/** The run has steps, and none of them lies in the chosen range as a whole. */
+export function NoWholeStep(): JSX.Element {
+  return (
+    <section class="ss-panel" role="note" aria-label="Step times" data-testid="no-whole-step">
+      <div class="ss-panel-head">
+        <h2>No whole step</h2>
+        <span class="ss-quiet">
+          The range lies within a step or cuts those that it touches. The figures of this page are those of the range.
+        </span>
+      </div>
     </section>
   );
 }

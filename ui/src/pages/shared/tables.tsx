@@ -56,17 +56,20 @@ export function HistogramFigure({
   title,
   testId,
   table,
+  note,
 }: {
   readonly title: string;
   readonly testId: string;
   readonly table: Data;
+  /** What is counted. */
+  readonly note?: string | undefined;
 }): JSX.Element | undefined {
   const bins = binColumns(table);
   if (bins === undefined || table.rows.length < 2) return undefined;
   const unit = table.columns.find((column) => column.key === bins.from)?.unit ?? 'number';
   const textOf = (row: ReportRow, key: string) => cellText(row[key], unit);
   return (
-    <Figure title={title} testId={testId} data={table}>
+    <Figure title={title} testId={testId} data={table} note={note}>
       <ColumnChart
         label={title}
         heightPx={200}

@@ -28,7 +28,7 @@ export function DetailsTab({ session }: { readonly session: Session }): JSX.Elem
     if (quick === undefined) return <Loading what="Reading the event" />;
     return (
       <section aria-label="Event details" class="ss-details ss-dim" data-testid="event-details" aria-busy={loading}>
-        <h2>{quick.name}</h2>
+        <h2>{quick.label}</h2>
       </section>
     );
   }
@@ -43,7 +43,7 @@ function EventView({ session, event }: { readonly session: Session; readonly eve
   return (
     <section aria-label="Event details" class="ss-details" data-testid="event-details">
       <div class="ss-details-head">
-        <h2>{event.demangled ?? event.name}</h2>
+        <h2 title={event.demangled ?? event.name}>{event.label}</h2>
         <div class="ss-row ss-wrap">
           <button type="button" class="ss-button ss-small" onClick={() => focusSelection(session)}>
             Show
@@ -100,7 +100,8 @@ function EventView({ session, event }: { readonly session: Session; readonly eve
             {exactTime(event.selfNs)}
             {event.selfNs < event.durNs ? share : ''}
           </Term>
-          {event.demangled === undefined ? undefined : <Term name="Name in the file">{event.name}</Term>}
+          {event.demangled === undefined ? undefined : <Term name="Whole name">{event.demangled}</Term>}
+          {event.label === event.name ? undefined : <Term name="Name in the file">{event.name}</Term>}
           <Term name="Track">{path}</Term>
           <Term name="Kind">
             {event.kindText}

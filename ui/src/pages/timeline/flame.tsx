@@ -91,8 +91,8 @@ export function FlameTab({
         <div style={{ height: `${(deepest + 1) * ROW_PX}px`, position: 'relative' }}>
           {bars.map((row) => {
             const ns = (x1[row] ?? 0) - (x0[row] ?? 0);
-            const text = value.strings[name[row] ?? 0] ?? '';
-            const title = `${text}\n${formatDuration(ns)} (${formatShare(ns / whole)}), self ${formatDuration(self[row] ?? 0)}, ${formatCount(count?.[row] ?? 0)} times`;
+            const text = value.labels[name[row] ?? 0] ?? '';
+            const title = `${value.strings[name[row] ?? 0] ?? ''}\n${formatDuration(ns)} (${formatShare(ns / whole)}), self ${formatDuration(self[row] ?? 0)}, ${formatCount(count?.[row] ?? 0)} times`;
             return (
               <button
                 key={row}

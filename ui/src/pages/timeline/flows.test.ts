@@ -6,6 +6,7 @@ import { currentStep } from './session.ts';
 const event = (id: number, startNs: number, durNs: number): EventRef => ({
   id,
   name: `e${id}`,
+  label: `e${id}`,
   track: 0,
   row: 0,
   startNs,

@@ -18,6 +18,7 @@ const EVENTS_LIMIT = 5000;
 interface EventRow {
   readonly id: number;
   readonly name: string;
+  readonly label: string;
   readonly startNs: number;
   readonly durNs: number;
   readonly kind: number;
@@ -31,8 +32,8 @@ const EVENT_COLUMNS: readonly TableColumn<EventRow>[] = [
     title: 'Name',
     value: (row) => row.name,
     cell: (row) => (
-      <span class="ss-name-cell">
-        {row.name}
+      <span class="ss-name-cell" title={row.name}>
+        {row.label}
         {row.count > 1 ? <small class="ss-quiet"> longest of {formatCount(row.count)} here</small> : undefined}
       </span>
     ),
@@ -64,6 +65,7 @@ export function EventsTab({ session }: { readonly session: Session }): JSX.Eleme
       engine.eventsInView(EVENTS_LIMIT).map((hit) => ({
         id: hit.id,
         name: hit.name,
+        label: hit.label,
         startNs: hit.startNs,
         durNs: hit.endNs - hit.startNs,
         kind: hit.kind,
@@ -127,7 +129,11 @@ export function FlowsTab({ session }: { readonly session: Session }): JSX.Elemen
       id: 'name',
       title: 'Name',
       value: (row) => row.event.name,
-      cell: (row) => <span class="ss-name-cell">{row.event.name}</span>,
+      cell: (row) => (
+        <span class="ss-name-cell" title={row.event.name}>
+          {row.event.label}
+        </span>
+      ),
     },
     trackColumn((row) => session.trackById.get(row.event.track)?.name ?? '', { width: '20%' }),
     startColumn((row) => row.event.startNs, { width: '112px' }),
@@ -233,11 +239,14 @@ export function SimilarTab({ session }: { readonly session: Session }): JSX.Elem
   ];
   return (
     <div class="ss-split">
-      <figure class="ss-histogram" aria-label={`Durations of ${event.name}`}>
+      <figure class="ss-histogram" aria-label={`Durations of ${event.label}`}>
         <figcaption>
           <span>
-            {plural(histogram.count, 'event')} named <strong class="ss-ellipsis">{event.name}</strong>: median{' '}
-            {formatDuration(histogram.medianNs)}, p90 {formatDuration(histogram.p90Ns)}, longest{' '}
+            {plural(histogram.count, 'event')} named{' '}
+            <strong class="ss-ellipsis" title={event.name}>
+              {event.label}
+            </strong>
+            : median {formatDuration(histogram.medianNs)}, p90 {formatDuration(histogram.p90Ns)}, longest{' '}
             {formatDuration(histogram.maxNs)}
           </span>
           <span class="ss-row">

@@ -3,10 +3,12 @@ import { type ReadonlySignal, useSignalEffect } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { type Problem, toProblem } from '../../api/client.ts';
+import { keptReport, OVERVIEW } from '../../api/reports.ts';
 import { fetchSteps, fetchTracks } from '../../api/server.ts';
 import { formatCount, formatDuration, plural } from '../../base/format.ts';
 import type { Theme } from '../../base/theme.ts';
 import type { RunDetail, Step } from '../../model/run.ts';
+import { median } from '../../model/scale.ts';
 import type { Track } from '../../model/track.ts';
 import { addPaletteSource, register } from '../../state/commands.ts';
 import { hintClosed, labelWidthPx } from '../../state/preferences.ts';
@@ -92,19 +94,14 @@ function summaryOf(run: RunDetail): string {
   return `${parts.join(', ')}.`;
 }
 
+/** The overview's own sentence where it is known already: adding it up would keep the drawing waiting. */
 function stepSentence(session: Session): string {
   const { run, steps } = session;
-  const busiest = [...session.tracks]
-    .filter((track) => track.busyNs !== undefined && track.role === 'queue')
-    .sort((a, b) => (b.busyNs ?? 0) - (a.busyNs ?? 0))[0];
   if (steps.length === 0) return summaryOf(run);
-  const lengths = steps.map((step) => step.durNs).sort((a, b) => a - b);
-  const median = lengths[Math.floor((lengths.length - 1) / 2)] ?? 0;
-  const device =
-    busiest?.busyNs === undefined || run.durationNs === 0
-      ? ''
-      : ` ${busiest.name} was busy ${Math.round((busiest.busyNs / run.durationNs) * 100)} % of the run.`;
-  return `Steps take ${formatDuration(median)} (median of ${formatCount(steps.length)}).${device} ${summaryOf(run)}`;
+  const told = keptReport(run.id, run.contentHash, OVERVIEW)?.sentence ?? '';
+  if (told !== '') return `${told} ${summaryOf(run)}`;
+  const usual = median(steps.map((step) => step.durNs)) ?? 0;
+  return `Steps take ${formatDuration(usual)} (median of ${formatCount(steps.length)}). ${summaryOf(run)}`;
 }
 
 function TimelineView({

@@ -9,11 +9,17 @@ it('takes slashes for an expression and anything else for text', () => {
 });
 
 it('dims by the rule of the server', () => {
-  expect(matcherOf('FORWARD')?.('train_step_Forward_2')).toBe(true);
-  expect(matcherOf('.*')?.('matmul')).toBe(false);
-  expect(matcherOf('/MAT/')?.('matmul')).toBe(false);
-  expect(matcherOf('/(?i)MAT/')?.('matmul')).toBe(true);
-  expect(matcherOf('"mm"')?.('mm')).toBe(true);
-  expect(matcherOf('"mm"')?.('aten::mm')).toBe(false);
+  const finds = (text: string, name: string, label = name) => matcherOf(text)?.(name, label);
+  expect(finds('FORWARD', 'train_step_Forward_2')).toBe(true);
+  expect(finds('.*', 'matmul')).toBe(false);
+  expect(finds('/MAT/', 'matmul')).toBe(false);
+  expect(finds('/(?i)MAT/', 'matmul')).toBe(true);
+  expect(finds('"mm"', 'mm')).toBe(true);
+  expect(finds('"mm"', 'aten::mm')).toBe(false);
+  const whole = 'void at::native::add<c10::Half>(int)';
+  expect(finds('add<half>', whole, 'add<Half>')).toBe(true);
+  expect(finds('/^add/', whole, 'add<Half>')).toBe(true);
+  expect(finds('c10::', whole, 'add<Half>')).toBe(true);
+  expect(finds('"add<Half>"', whole, 'add<Half>')).toBe(false);
   expect(matcherOf('/[/')).toBeUndefined();
 });

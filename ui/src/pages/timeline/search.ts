@@ -3,7 +3,7 @@ import { computed, effect, type ReadonlySignal, signal } from '@preact/signals';
 import { toProblem } from '../../api/client.ts';
 import { isAbort } from '../../api/gate.ts';
 import { fetchSearch } from '../../api/server.ts';
-import type { EventRef, SearchAnswer } from '../../model/event.ts';
+import type { EventRef, NameMatch, SearchAnswer } from '../../model/event.ts';
 import type { RunDetail } from '../../model/run.ts';
 import type { TimeRange } from '../../model/viewport.ts';
 import { searchStatus } from '../../state/commands.ts';
@@ -28,18 +28,18 @@ export function parseQuery(text: string): ParsedQuery | undefined {
 }
 
 /** The same rule as the server's, for dimming what is drawn. */
-export function matcherOf(text: string): ((name: string) => boolean) | undefined {
+export function matcherOf(text: string): NameMatch | undefined {
   const parsed = parseQuery(text);
   if (parsed === undefined) return undefined;
   if (parsed.mode === 'exact') return (name) => name === parsed.q;
   if (parsed.mode === 'text') {
     const lower = parsed.q.toLowerCase();
-    return (name) => name.toLowerCase().includes(lower);
+    return (name, label) => name.toLowerCase().includes(lower) || label.toLowerCase().includes(lower);
   }
   try {
     const insensitive = parsed.q.startsWith('(?i)');
     const expression = new RegExp(insensitive ? parsed.q.slice(4) : parsed.q, insensitive ? 'i' : '');
-    return (name) => expression.test(name);
+    return (name, label) => expression.test(name) || expression.test(label);
   } catch {
     return undefined;
   }
@@ -47,7 +47,7 @@ export function matcherOf(text: string): ((name: string) => boolean) | undefined
 
 export interface Search {
   readonly answer: ReadonlySignal<SearchAnswer | undefined>;
-  readonly matcher: ReadonlySignal<((name: string) => boolean) | undefined>;
+  readonly matcher: ReadonlySignal<NameMatch | undefined>;
   /** Steps to another match; from nowhere to the first one in or after the window. */
   go(step: 1 | -1): Promise<EventRef | undefined>;
   goTo(index: number): Promise<EventRef | undefined>;

@@ -19,7 +19,11 @@ const COLUMNS: readonly TableColumn<AggregateRow>[] = [
     id: 'key',
     title: 'Name',
     value: (row) => row.key.join(' · '),
-    cell: (row) => <span class="ss-name-cell">{row.key.join(' · ') || '(no name)'}</span>,
+    cell: (row) => (
+      <span class="ss-name-cell" title={row.key.join(' · ')}>
+        {row.shortName ?? (row.key.join(' · ') || '(no name)')}
+      </span>
+    ),
   },
   {
     id: 'count',

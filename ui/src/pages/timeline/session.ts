@@ -5,7 +5,7 @@ import { createResource, type Resource } from '../../api/resource.ts';
 import { fetchEvent, fetchFlows, fetchNeighbours, fetchNotes, saveNotes } from '../../api/server.ts';
 import type { Theme } from '../../base/theme.ts';
 import type { Area } from '../../model/area.ts';
-import type { EventDetail, EventRef, FlowGraph, Note } from '../../model/event.ts';
+import type { EventDetail, EventRef, FlowGraph, NameMatch, Note } from '../../model/event.ts';
 import { parseFilter } from '../../model/filter.ts';
 import type { RunDetail, Step } from '../../model/run.ts';
 import { type Track, trackPaths, trackTree } from '../../model/track.ts';
@@ -112,7 +112,7 @@ export function createSession(
     view.range.value = fitRange(firstScope.startNs, firstScope.endNs, 0.9, { startNs: 0, endNs: run.durationNs });
   }
 
-  const matcher = signal<((name: string) => boolean) | undefined>(undefined);
+  const matcher = signal<NameMatch | undefined>(undefined);
   const engine = new TimelineEngine({
     run,
     layout,

@@ -231,6 +231,7 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
       {
         id: hit.id,
         name: hit.name,
+        label: hit.label,
         track,
         row: hit.row,
         startNs: hit.startNs,
