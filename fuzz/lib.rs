@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use stepscope_formats::probe::Probe;
 use stepscope_formats::{Format, arg_source, read};
-use stepscope_model::{Limits, ReadContext, SharedBytes};
+use stepscope_model::{ArgKeys, Limits, ReadContext, SharedBytes};
 
 /// Most that a reader may hand over per byte of input, beside a constant.
 const HELD_PER_BYTE: usize = 4 << 10;
+
+/// Arguments that are asked for by their names, which readers find in ways of their own.
+const KEYS: ArgKeys = ArgKeys::new(&["External id", "Input Dims", "n", "note", "a"]);
 
 /// Reads `bytes` as `format`: no panic, no more held than the input justifies, no time that is
 /// not a time, and every argument can be asked for.
@@ -38,6 +41,8 @@ pub fn check(format: Format, bytes: &[u8]) {
 
     // What a reload from the import cache hands out must read the same arguments.
     let late = arg_source(format, &shared, &context).expect("it was read a moment ago");
+    let is_sound =
+        format != Format::ChromeJson || serde_json::from_slice::<serde_json::Value>(bytes).is_ok();
     let all = probe.slices.iter().map(|slice| slice.args);
     for args in all
         .chain(probe.instants.iter().map(|instant| instant.args))
@@ -53,6 +58,23 @@ pub fn check(format: Format, bytes: &[u8]) {
                 again.push(("error".to_owned(), error.to_string()));
             }
             assert_eq!(now, again);
+            let mut few = Vec::new();
+            let _ = late.visit_some(token, KEYS, &mut |key, value| {
+                few.push((key.to_owned(), format!("{value:?}")));
+            });
+            // Fields that only stand for arguments may be passed over; nothing else is, comes in
+            // another order, or says something else. Names are looked for in what is taken for sound
+            // JSON: in anything else they may be found where reading it whole passes over them.
+            if !is_sound {
+                continue;
+            }
+            let mut wanted = now
+                .iter()
+                .filter(|one| KEYS.find(one.0.as_bytes()).is_some());
+            assert!(
+                few.iter().all(|one| wanted.any(|own| own == one)),
+                "{few:?} of {now:?}"
+            );
         }
     }
     // A file that changed under an open trace.
@@ -60,6 +82,7 @@ pub fn check(format: Format, bytes: &[u8]) {
     if let Ok(late) = arg_source(format, &changed, &context) {
         for token in (0..bytes.len() as u64 + 8).step_by(1 + bytes.len() / 64) {
             let _ = late.visit(token, &mut |_, _| ());
+            let _ = late.visit_some(token, KEYS, &mut |_, _| ());
         }
     }
 }

@@ -28,7 +28,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         let limit = format!("-max_total_time={seconds}");
         parts.run(&format!("fuzz {target}"), || {
             // The instrumentation needs unstable compiler flags; the address sanitizer would need
-            // a nightly toolchain, and our readers have no unsafe code for it to look at.
+            // a nightly toolchain, and our readers' only unsafe code calls functions that are compiled
+            // for wider processors.
             shell::run(
                 shell::cargo()
                     .args(["fuzz", "run", "--sanitizer", "none", &target, "--"])

@@ -214,20 +214,21 @@ pub struct Collectives {
 }
 
 impl Collectives {
-    /// Size of the group that a part belongs to: what the file says, else the participants.
-    pub fn group_size(&self, part: &Part) -> u32 {
+    /// Size of the group that a part belongs to: what the file says, else the participants. Of one rank's
+    /// file alone nobody knows.
+    pub fn group_size(&self, part: &Part) -> Option<u32> {
         let seen = u32::try_from(self.participants.len()).unwrap_or(u32::MAX);
-        part.group_size.unwrap_or(seen)
+        part.group_size.or_else(|| (seen > 1).then_some(seen))
     }
 
-    /// Bytes per second of the algorithm, and on the bus.
-    pub fn bandwidths(&self, collective: &Collective) -> Option<(f64, f64)> {
+    /// Bytes per second of the algorithm, and on the bus where the size of the group is known.
+    pub fn bandwidths(&self, collective: &Collective) -> Option<(f64, Option<f64>)> {
         let part = self.parts.get(*collective.parts.first()?)?;
         let seconds = collective.transfer.ps() as f64 * 1e-12;
         let bytes = part.bytes.filter(|bytes| *bytes > 0)?;
         let rate = (seconds > 0.0).then(|| bytes as f64 / seconds)?;
-        let factor = part.kind.bus_factor(self.group_size(part));
-        Some((rate, rate * factor))
+        let factor = self.group_size(part).map(|n| part.kind.bus_factor(n));
+        Some((rate, factor.map(|factor| rate * factor)))
     }
 
     /// What must be added to the times of a file to be on the clock of the first.

@@ -31,8 +31,9 @@ use std::ops::Range;
 use stepscope_model::{Cancelled, Dur, Time, TrackId};
 use stepscope_store::{Trace, Track};
 
+use crate::intervals::extend;
 use crate::parallel::{self, Cancel};
-use sweep::{Ends, NO_ENDS, later};
+use sweep::{Ends, NO_ENDS, NO_STARTS, Starts, earlier, later};
 use work::{CLASSES, Class, Classes, Row};
 
 pub use work::{Work, communicates};
@@ -66,6 +67,8 @@ pub struct Device {
     pub span: Range<Time>,
     /// Nothing but ranges of hardware counters is known of it: they are its computation.
     counters: bool,
+    /// Loops or branches of compiled programs are on its queues.
+    loops: bool,
 }
 
 /// Every device of a trace with work on it, and how their slices are read.
@@ -74,6 +77,8 @@ pub struct Devices<'a> {
     classes: Classes<'a>,
     /// By track: its row's kind, if it is one of a device in the list.
     rows: Vec<Option<Row>>,
+    /// By track: whether it is one of a device of which only ranges of counters are known.
+    counters: Vec<bool>,
     /// In the order of files, then of ordinals.
     pub list: Vec<Device>,
 }
@@ -190,7 +195,7 @@ impl<'a> Devices<'a> {
         parts.sort_unstable_by_key(|(track, from, _)| (*track, *from));
         let mut parts = parts.into_iter().peekable();
         let mut by_device: BTreeMap<(usize, u32), Device> = BTreeMap::new();
-        let mut counters: BTreeMap<(usize, u32), u64> = BTreeMap::new();
+        let mut seen: BTreeMap<(usize, u32), Seen> = BTreeMap::new();
         for (track, row) in &candidates {
             let mut queue = Queue {
                 track: track.id,
@@ -199,10 +204,10 @@ impl<'a> Devices<'a> {
                 ends: Vec::new(),
             };
             let mut counts = [0; CLASSES];
-            let mut start = Time::MAX;
+            let mut starts = NO_STARTS;
             let mut last = NO_ENDS;
             while let Some((_, _, piece)) = parts.next_if(|part| part.0 == track.id) {
-                start = start.min(piece.start);
+                earlier(&mut starts, &piece.starts);
                 for (sum, count) in counts.iter_mut().zip(&piece.counts) {
                     *sum += count;
                 }
@@ -215,7 +220,6 @@ impl<'a> Devices<'a> {
                 continue;
             }
             queue.counts.copy_from_slice(&counts[..4]);
-            let end = last.into_iter().max().unwrap_or(start);
             let ordinal = track.device.unwrap_or(0);
             let device = by_device
                 .entry((track.file, ordinal))
@@ -225,30 +229,44 @@ impl<'a> Devices<'a> {
                     name: device_name(trace, track, ordinal),
                     queues: Vec::new(),
                     counts: [0; 4],
-                    span: start..end,
+                    span: Time::ZERO..Time::ZERO,
                     counters: false,
+                    loops: false,
                 });
-            device.span = device.span.start.min(start)..device.span.end.max(end);
+            device.loops |= counts[work::AROUND] > 0;
             for (sum, count) in device.counts.iter_mut().zip(&queue.counts) {
                 *sum += count;
             }
-            counters
-                .entry((track.file, ordinal))
-                .and_modify(|sum| *sum += counts[work::COUNTERS])
-                .or_insert(counts[work::COUNTERS]);
+            let of_device = seen.entry((track.file, ordinal)).or_insert(Seen {
+                counters: 0,
+                starts: NO_STARTS,
+                ends: NO_ENDS,
+            });
+            of_device.counters += counts[work::COUNTERS];
+            earlier(&mut of_device.starts, &starts);
+            later(&mut of_device.ends, &last);
             device.queues.push(queue);
         }
-        for (device, counters) in by_device.values_mut().zip(counters.into_values()) {
-            if device.counts == [0; 4] && counters > 0 {
+        for (device, seen) in by_device.values_mut().zip(seen.into_values()) {
+            if device.counts == [0; 4] && seen.counters > 0 {
                 device.counters = true;
-                device.counts[Work::Compute as usize] = counters;
+                device.counts[Work::Compute as usize] = seen.counters;
+            }
+            device.span = seen.span(device.counters);
+        }
+        let list: Vec<Device> = by_device.into_values().collect();
+        let mut counters = vec![false; trace.tracks().len()];
+        for device in list.iter().filter(|device| device.counters) {
+            for queue in &device.queues {
+                counters[queue.track.index()] = true;
             }
         }
         Ok(Self {
             trace,
             classes,
             rows,
-            list: by_device.into_values().collect(),
+            counters,
+            list,
         })
     }
 
@@ -259,7 +277,7 @@ impl<'a> Devices<'a> {
         let name = *slices.name.get(index)?;
         match self.classes.of(row, slices.category.get(index), name) {
             Class::Work(work) => Some(work),
-            Class::Counters => Some(Work::Compute),
+            Class::Counters => self.counters.get(track.index())?.then_some(Work::Compute),
             Class::Around | Class::None => None,
         }
     }
@@ -383,6 +401,32 @@ impl<'a> Devices<'a> {
         Ok(all)
     }
 
+    /// When a device with loops computes, the loops themselves included where nothing inside of them is
+    /// recorded. Nothing of other devices: what [`work`](Self::work) says of their slices is all.
+    pub(crate) fn computing(
+        &self,
+        device: &Device,
+        cancel: &Cancel,
+    ) -> Result<Vec<(Time, Time)>, Cancelled> {
+        if !device.loops {
+            return Ok(Vec::new());
+        }
+        let parts = sweep::sweep_all(
+            self.trace,
+            &self.classes,
+            device,
+            &device.span,
+            cancel,
+            |_| Vec::new(),
+            |parts, stretch| {
+                if stretch.work & Work::Compute.bit() != 0 {
+                    extend(parts, (stretch.start, stretch.end));
+                }
+            },
+        )?;
+        Ok(parts.into_iter().flatten().collect())
+    }
+
     /// What the device did in one range.
     pub fn times_in(
         &self,
@@ -392,6 +436,25 @@ impl<'a> Devices<'a> {
     ) -> Result<Times, Cancelled> {
         let times = self.times(device, std::slice::from_ref(&range), cancel)?;
         Ok(times.first().copied().unwrap_or_default())
+    }
+}
+
+/// What the queues of one device hold.
+struct Seen {
+    /// Ranges of hardware counters.
+    counters: u64,
+    starts: Starts,
+    ends: Ends,
+}
+
+impl Seen {
+    /// From the first begin to the last end of what is work; ranges of counters are only where they count.
+    fn span(&self, counters: bool) -> Range<Time> {
+        let counts = |class: &usize| counters || *class != work::COUNTERS;
+        let start = (0..CLASSES).filter(counts).map(|class| self.starts[class]);
+        let end = (0..CLASSES).filter(counts).map(|class| self.ends[class]);
+        let (start, end) = (start.min(), end.max());
+        start.unwrap_or(Time::ZERO)..end.unwrap_or(Time::ZERO)
     }
 }
 

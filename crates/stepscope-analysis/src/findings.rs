@@ -11,15 +11,15 @@
 //! | `input` | bucket `input` is at least 5 % | that bucket |
 //! | `communication` | bucket exposed communication is at least 5 % | that bucket |
 //! | `copies` | bucket exposed copy is at least 5 % | that bucket |
-//! | `compile` | bucket `compile` is at least 2 %, the first step left out where there are several | that |
+//! | `compile` | bucket `compile` is at least 2 %, the first step of each file left out, unless it is the only one of all | that |
 //! | `host` | a device is there, and `host + idle` are at least 15 % | these buckets |
-//! | `kernels` | half of the kernels are below 5 µs, and gaps below 20 µs between them are at least 5 % | these gaps |
+//! | `kernels` | half of the kernels, and 20 of them, are below 5 µs, and gaps below 20 µs in the devices' work are at least 5 % | these gaps |
 //! | `syncs` | the step's thread waits for the device (synchronise calls, `.item()`) at least 2 %, while no device works | that wait |
-//! | `uneven` | outliers lose at least 3 % against the median | their loss |
-//! | `ranks` | one rank works at least 5 % longer than the median rank, communication left out | the difference |
-//! | `memory` | an allocator's peak is at least 90 % of its capacity | no time: the next larger batch |
+//! | `uneven` | outliers lose at least 3 % against the median of their rank | their loss |
+//! | `ranks` | a file's steps are longer than the median file's by 5 % of the mean step, exposed communication and idle time left out | the difference, over its steps |
+//! | `memory` | what an allocator reserved (else used) at most is at least 90 % of its capacity | no time: the next larger batch |
 //! | `memory-unused` | 30 % of what an allocator reserves, and 64 MiB, are never used | no time |
-//! | `operation` | fewer than two others; an operation takes at least 2 % | its device time (else its own time), of which a part can be gained |
+//! | `operation` | fewer than two others; an operation takes at least 2 % | its device time (else its own time), the mean over devices, of which a part can be gained |
 //! | `gc` | garbage collection is at least 1 % on the steps' threads | that |
 //!
 //! Buckets are those of [`breakdown`](crate::steps::breakdown).

@@ -26,10 +26,12 @@
 
 use std::ops::Range;
 
-use stepscope_model::{Cancelled, Dur, SliceKind, Time, TrackId};
-use stepscope_store::{EventId, Trace};
+use rustc_hash::FxHashMap;
+use stepscope_model::{Cancelled, Dur, SliceKind, Time, TrackId, TrackKind};
+use stepscope_store::{EventId, Overlapping, Trace};
 
 use crate::device::{Device, Devices};
+use crate::input::is_input;
 use crate::launch::Launches;
 use crate::parallel::{self, Cancel};
 
@@ -146,6 +148,11 @@ pub fn idle(
     cancel: &Cancel,
 ) -> Result<Idle, Cancelled> {
     let mut found = Idle::default();
+    let threads = trace.tracks().iter();
+    let threads = threads.filter(|track| track.kind == TrackKind::Thread);
+    let overlapping: FxHashMap<TrackId, Overlapping> = threads
+        .filter_map(|track| Some((track.id, trace.overlapping(track.id)?)))
+        .collect();
     for (place, device) in devices.list.iter().enumerate() {
         let range = range.unwrap_or(&device.span);
         let length = range.end.since(range.start).ps().max(0);
@@ -158,6 +165,7 @@ pub fn idle(
             launches,
             device,
             place,
+            overlapping: &overlapping,
         };
         let parts = parallel::scan_items(
             &jobs,
@@ -184,6 +192,8 @@ struct Explainer<'a> {
     launches: &'a Launches,
     device: &'a Device,
     place: usize,
+    /// What overlaps on threads.
+    overlapping: &'a FxHashMap<TrackId, Overlapping>,
 }
 
 impl Explainer<'_> {
@@ -242,30 +252,21 @@ impl Explainer<'_> {
     fn host_side(&self, track: TrackId, range: Range<Time>, causes: &mut Causes) {
         let slices = self.trace.slices(track);
         let begun = slices.start.partition_point(|start| *start < range.start);
-        // What is open at the begin: the slice before and those around it.
-        let mut open = Vec::new();
-        let mut at = begun.checked_sub(1);
-        while let Some(index) = at {
-            if slices.end(index) > range.start {
-                open.push(index);
-            }
-            at = slices
-                .parent
-                .get(index)
-                .map(|parent| *parent as usize)
-                .filter(|parent| *parent < slices.len());
-        }
+        let others = self.overlapping.get(&track);
+        let open = self.trace.around(track, range.start, others);
+        let open = open.filter(|index| *index < begun);
         let inside = begun..slices.start.partition_point(|start| *start < range.end);
         let mut charged: [Vec<(Time, Time)>; 3] = Default::default();
-        for index in open.into_iter().chain(inside) {
+        for index in open.chain(inside) {
             let (Some(name), Some(start)) = (slices.name.get(index), slices.start.get(index))
             else {
                 continue;
             };
-            let list = match self.trace.kind(track, *name, slices.category.get(index)) {
+            let kind = self.trace.kind(track, *name, slices.category.get(index));
+            let list = match kind {
                 SliceKind::Wait => &mut charged[0],
-                SliceKind::Input => &mut charged[1],
                 SliceKind::Collective => &mut charged[2],
+                _ if is_input(kind, self.trace.name(*name)) => &mut charged[1],
                 _ => continue,
             };
             let (start, end) = ((*start).max(range.start), slices.end(index).min(range.end));

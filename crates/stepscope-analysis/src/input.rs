@@ -100,7 +100,11 @@ pub fn is_input(kind: SliceKind, name: &str) -> bool {
         "collate",
         "augment",
     ];
-    const NOT: [&str; 6] = [
+    // What is sent to others is no input, though it may be data: TorchRec's `all2all_data:wait`.
+    const NOT: [&str; 9] = [
+        "all2all",
+        "alltoall",
+        "dist",
         "checkpoint",
         "state",
         "model",
@@ -324,6 +328,8 @@ mod tests {
             ("data_prep", true),
             ("load batch", true),
             ("load_checkpoint", false),
+            ("## all2all_tw_data:wait ##", false),
+            ("## load_batch ##", true),
             ("forward", false),
         ] {
             assert_eq!(is_input(SliceKind::UserLabel, name), expected, "{name}");

@@ -224,8 +224,8 @@ pub struct Kernels {
     pub engines: Vec<Engine>,
     /// Graph launches, longest total first.
     pub graphs: Vec<Graph>,
-    /// Launch delays, sorted: picoseconds from the end of the call to the begin of the work.
-    pub delays_ps: Vec<i64>,
+    /// Launch delays, sorted: from the end of the call to the begin of the work.
+    pub delays: Vec<Dur>,
     /// Names of framework operations, see [`Key::op`].
     pub ops: Vec<String>,
 }
@@ -297,7 +297,7 @@ pub fn kernels(
             .into_values()
             .filter(|graph| graph.count > 1 || is_graph(trace, graph.launch))
             .collect(),
-        delays_ps: sums.delays,
+        delays: sums.delays,
         streams: Vec::new(),
         engines: Vec::new(),
     };
@@ -307,7 +307,7 @@ pub fn kernels(
     found
         .graphs
         .sort_unstable_by_key(|graph| (std::cmp::Reverse(graph.total_ps), graph.launch));
-    found.delays_ps.sort_unstable();
+    found.delays.sort_unstable();
     let numbered: Vec<(usize, TrackId)> = queues
         .iter()
         .enumerate()
@@ -379,7 +379,7 @@ struct Part {
     copies: CopySums,
     graphs: FxHashMap<EventId, Graph>,
     seen: engines::Seen,
-    delays: Vec<i64>,
+    delays: Vec<Dur>,
 }
 
 impl Part {
@@ -472,7 +472,7 @@ impl Scan<'_> {
             .push(dur.as_ns_f64() as f32);
         let copy = (work == Work::Memcpy).then_some((name, (clipped.start, clipped.end)));
         part.seen.take(track, work, copy);
-        part.delays.extend(delay.map(Dur::ps));
+        part.delays.extend(delay);
         if is_copy {
             let bytes = config.and_then(|config| config.bytes);
             part.copies.take(name, id, dur, end.since(start), bytes);

@@ -38,12 +38,13 @@ impl Launches {
         );
         let found = parallel::scan(&pieces, cancel, Vec::new, |out, piece| {
             let slices = trace.slices(piece.track);
+            let mut near = 0;
             let links: Vec<u32> = piece
                 .indexes
                 .clone()
                 .map(|index| {
                     trace
-                        .flow_sources(slices.id(index))
+                        .flow_sources(slices.id(index), &mut near)
                         .filter(|from| is_host(trace, *from))
                         .last()
                         .map_or(NONE, |from| from.0)

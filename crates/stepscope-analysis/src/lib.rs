@@ -35,3 +35,4 @@ pub mod search;
 pub mod steps;
 pub mod survey;
 pub mod torch;
+mod writer;

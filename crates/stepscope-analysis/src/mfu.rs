@@ -25,6 +25,7 @@ use stepscope_store::{EventId, FactValue, Trace};
 use crate::ops::rates;
 use crate::parallel::{self, Cancel};
 use crate::survey::Survey;
+use crate::torch::is_dims;
 
 pub use shapes::flops_of_call;
 
@@ -63,6 +64,9 @@ pub struct Mfu {
     pub possible: Option<f64>,
     /// Names of the devices and where their peaks are from, each once.
     pub peaks: Vec<String>,
+    /// Calls of operators that count whose arguments do not say how much they do: convolutions without
+    /// strides, products without shapes.
+    pub uncounted: u64,
 }
 
 impl Mfu {
@@ -123,8 +127,9 @@ pub fn mfu(survey: &Survey<'_>, cancel: &Cancel) -> Result<Mfu, Cancelled> {
     };
     if let Some(flops) = by_xla(survey, cancel)? {
         (found.flops, found.counted) = (flops, Some(Counted::ByXla));
-    } else if let Some(flops) = from_shapes(survey, cancel)? {
+    } else if let Some((flops, uncounted)) = from_shapes(survey, cancel)? {
         (found.flops, found.counted) = (flops, Some(Counted::FromShapes));
+        found.uncounted = uncounted;
     }
     let mut possible = Some(0.0);
     for stretch in &survey.stretches {
@@ -230,9 +235,10 @@ fn counted(trace: &Trace, id: EventId) -> Option<f64> {
     done.filter(|flops| *flops > 0.0)
 }
 
-fn from_shapes(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<f64>, Cancelled> {
+/// Operations, and the calls of which nobody can tell; `None`: nothing was counted.
+fn from_shapes(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<(f64, u64)>, Cancelled> {
     let trace = survey.trace;
-    let mut sum = 0.0;
+    let (mut sum, mut uncounted) = (0.0, 0);
     let mut counted = FxHashMap::default();
     let (mut dims, mut concrete) = (String::new(), String::new());
     for track in trace.tracks() {
@@ -269,16 +275,18 @@ fn from_shapes(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<f64>, Canc
             let _ = trace.args(slices.id(index), &mut |key, value| {
                 if let ArgValue::Json(text) | ArgValue::Str(text) = value {
                     match key {
-                        "Input Dims" | "Input dims" => dims.push_str(text),
+                        key if is_dims(key) => dims.push_str(text),
                         "Concrete Inputs" => concrete.push_str(text),
                         _ => {}
                     }
                 }
             });
-            sum += flops_of_call(trace.name(name), &dims, &concrete) as f64;
+            let done = flops_of_call(trace.name(name), &dims, &concrete);
+            sum += done as f64;
+            uncounted += u64::from(done == 0 && !shapes::is_of_nothing(&dims));
         }
     }
-    Ok((sum > 0.0).then_some(sum))
+    Ok((sum > 0.0).then_some((sum, uncounted)))
 }
 
 /// Operations per second of a device, and the words for where that is from.

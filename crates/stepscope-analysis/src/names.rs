@@ -78,6 +78,13 @@ pub fn folded(text: &str) -> String {
     text.to_lowercase()
 }
 
+/// What holds of each text of the trace, by its number.
+pub(crate) fn by_text(trace: &Trace, holds: impl Fn(&str) -> bool) -> Vec<bool> {
+    (0..trace.name_count())
+        .map(|name| holds(trace.name(NameId(u32::try_from(name).unwrap_or(u32::MAX)))))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

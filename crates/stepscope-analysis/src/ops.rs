@@ -11,7 +11,7 @@
 //! share = self / sum of self over all rows
 //! ```
 //!
-//! so that on every track without overlapping slices
+//! so that on every track on which the slices of the class nest
 //!
 //! ```text
 //! sum of self over all rows = union of the class's slices on the track
@@ -108,6 +108,20 @@ impl By {
             Self::NeuronFramework => "framework operations on Neuron devices",
             Self::NeuronHlo => "HLO operations on Neuron devices",
         }
+    }
+
+    /// What people read of so many rows: `1 label`, `2 labels`.
+    pub fn title_of(self, rows: usize) -> String {
+        let title = self.title();
+        if rows != 1 {
+            return title.to_owned();
+        }
+        let (what, rest) = title
+            .split_once(" on ")
+            .map_or((title, String::new()), |(what, rest)| {
+                (what, format!(" on {rest}"))
+            });
+        format!("{}{rest}", what.strip_suffix('s').unwrap_or(what))
     }
 
     /// The class of this word.
@@ -294,7 +308,10 @@ pub fn first_look(
             range: range.cloned(),
         };
         last = (by, ops(trace, &query, cancel)?);
-        if !last.1.rows.is_empty() {
+        let rows = &last.1.rows;
+        // Names that anybody gives to labels do not make a program one of Lightning's.
+        let is_other = by == By::Action && !rows.iter().any(|row| class::is_lightnings(&row.name));
+        if !rows.is_empty() && !is_other {
             break;
         }
     }

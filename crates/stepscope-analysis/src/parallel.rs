@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use stepscope_model::{Cancelled, TrackId};
 
-/// Slices that one thread looks at before it asks for more work (and whether to stop).
-pub(crate) const PIECE: usize = 1 << 17;
+/// Slices that one thread looks at before it asks for more work (and whether to stop): a millisecond
+/// or so, many times what it takes to start a thread.
+pub(crate) const PIECE: usize = 1 << 15;
 
 /// Told to a running analysis when nobody waits for its answer any more.
 #[derive(Debug, Default)]

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{Profile, ProfileRow};
 
 /// `SimpleProfiler`'s table, extended where counts are known, else plain. Rows are in the profile's
@@ -94,9 +95,14 @@ pub fn functions(profile: &Profile, top: usize) -> String {
     text.push_str("   Ordered by: cumulative time\n");
     let before = profile.rows_before.unwrap_or(rows.len() as u64);
     if before != shown as u64 {
+        // As the writer left rows out, unless more are left out here.
+        let rule = match profile.restriction.as_str() {
+            said if !said.is_empty() && shown == rows.len() => said,
+            _ => &shown.to_string(),
+        };
         let _ = writeln!(
             text,
-            "   List reduced from {before} to {shown} due to restriction <{shown}>"
+            "   List reduced from {before} to {shown} due to restriction <{rule}>"
         );
     }
     text.push_str("\n   ncalls  tottime  percall  cumtime  percall filename:lineno(function)\n");
@@ -108,7 +114,7 @@ pub fn functions(profile: &Profile, top: usize) -> String {
 }
 
 /// One function, its folder stripped.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Function {
     /// As `pstats` names it: `file.py:12(name)`, `{built-in method …}`.
     pub shown: String,
@@ -120,11 +126,14 @@ pub struct Function {
     pub total_s: f64,
     /// Seconds in itself.
     pub self_s: f64,
+    /// Seconds of a call in itself and of a primitive call, where the writer says them: it rounded the
+    /// sums, too, which says less.
+    said: [Option<f64>; 2],
 }
 
 /// The functions by cumulative time; those that differ only in their folder are one, as for `pstats`.
 pub fn stripped(profile: &Profile) -> Vec<Function> {
-    let mut place = rustc_hash::FxHashMap::default();
+    let mut place = FxHashMap::default();
     let mut out: Vec<Function> = Vec::with_capacity(profile.rows.len());
     for row in &profile.rows {
         let shown = shown(row);
@@ -132,11 +141,11 @@ pub fn stripped(profile: &Profile) -> Vec<Function> {
         if at == out.len() {
             out.push(Function {
                 shown,
-                calls: 0,
-                primitive_calls: 0,
-                total_s: 0.0,
-                self_s: 0.0,
+                said: [row.self_mean_s, row.mean_s],
+                ..Function::default()
             });
+        } else {
+            out[at].said = [None, None];
         }
         let function = &mut out[at];
         function.calls += row.calls.unwrap_or(0);
@@ -146,6 +155,39 @@ pub fn stripped(profile: &Profile) -> Vec<Function> {
     }
     out.sort_by(|a, b| b.total_s.total_cmp(&a.total_s));
     out
+}
+
+/// Names of the rows, in their order: as [`shown`], and with as much of the folder as tells functions
+/// apart that would bear one name (`a/model.py:12(forward)` and `b/model.py:12(forward)`).
+pub fn told_apart(profile: &Profile) -> Vec<String> {
+    let mut names: Vec<String> = profile.rows.iter().map(shown).collect();
+    let mut alike: FxHashMap<&str, Vec<usize>> = FxHashMap::default();
+    for (at, name) in names.iter().enumerate() {
+        alike.entry(name).or_default().push(at);
+    }
+    let alike: Vec<Vec<usize>> = alike.into_values().filter(|rows| rows.len() > 1).collect();
+    for rows in alike {
+        let file = |at: &usize| &*profile.rows[*at].file;
+        let parts = |at: &usize| file(at).split('/').count();
+        let most = rows.iter().map(parts).max().unwrap_or(1);
+        let ends = |count: usize| rows.iter().map(move |at| last_parts(file(at), count));
+        let differ = |count: &usize| ends(*count).collect::<FxHashSet<_>>().len() == rows.len();
+        let Some(count) = (2..=most).find(differ) else {
+            continue;
+        };
+        let ends: Vec<&str> = ends(count).collect();
+        for (at, end) in rows.iter().zip(ends) {
+            let row = &profile.rows[*at];
+            names[*at] = format!("{end}:{}({})", row.line, row.name);
+        }
+    }
+    names
+}
+
+/// The last `count` parts of a path, the whole one where it has no more.
+fn last_parts(path: &str, count: usize) -> &str {
+    let cut = path.rmatch_indices('/').nth(count.saturating_sub(1));
+    cut.map_or(path, |(at, _)| &path[at + 1..])
 }
 
 /// `file.py:12(name)`.
@@ -170,16 +212,17 @@ fn function_line(row: &Function) -> String {
     } else {
         format!("{}/{}", row.calls, row.primitive_calls)
     };
-    let per = |time: f64, count: u64| match count {
+    let per = |said: Option<f64>, time: f64, count: u64| match count {
         0 => "        ".to_owned(),
-        _ => format!("{:8.3}", time / count as f64),
+        _ => format!("{:8.3}", said.unwrap_or(time / count as f64)),
     };
+    let [self_mean_s, mean_s] = row.said;
     format!(
         "{calls:>9} {:8.3} {} {:8.3} {} {}",
         row.self_s,
-        per(row.self_s, row.calls),
+        per(self_mean_s, row.self_s, row.calls),
         row.total_s,
-        per(row.total_s, row.primitive_calls),
+        per(mean_s, row.total_s, row.primitive_calls),
         row.shown
     )
 }
@@ -277,11 +320,79 @@ mod tests {
             calls: 0,
             primitive_calls: 0,
             total_s: 0.25,
-            self_s: 0.0,
+            ..Function::default()
         };
         assert_eq!(
             function_line(&row),
             "        0    0.000             0.250          a.py:1(f)"
+        );
+    }
+
+    fn row(file: &str, calls: u64) -> ProfileRow {
+        ProfileRow {
+            name: "run".into(),
+            file: file.into(),
+            line: 7,
+            calls: Some(calls),
+            total_s: Some(0.001),
+            self_s: Some(0.001),
+            ..ProfileRow::default()
+        }
+    }
+
+    #[test]
+    fn functions_of_one_name_are_told_apart_by_their_folders() {
+        let profile = Profile {
+            rows: ["/x/a/m.py", "/x/b/m.py", "/y/b/m.py", "/x/n.py", "m.py"]
+                .map(|file| row(file, 1))
+                .into(),
+            ..Profile::default()
+        };
+        let names = ["x/a/m.py", "x/b/m.py", "y/b/m.py", "n.py", "m.py"];
+        assert_eq!(
+            told_apart(&profile),
+            names.map(|file| format!("{file}:7(run)"))
+        );
+        assert_eq!(
+            stripped(&profile).len(),
+            2,
+            "pstats adds them up when it strips the folders"
+        );
+        // What a report has printed cannot be told apart again.
+        let profile = Profile {
+            rows: vec![row("m.py", 1), row("m.py", 2)],
+            ..Profile::default()
+        };
+        assert_eq!(told_apart(&profile), ["m.py:7(run)", "m.py:7(run)"]);
+    }
+
+    #[test]
+    fn what_a_report_rounded_is_printed_as_it_was() {
+        let mut profile = Profile {
+            rows_before: Some(7),
+            restriction: "0.2".to_owned(),
+            rows: vec![ProfileRow {
+                self_mean_s: Some(0.0),
+                mean_s: Some(0.002),
+                ..row("m.py", 2)
+            }],
+            ..Profile::default()
+        };
+        let text = functions(&profile, usize::MAX);
+        assert!(
+            text.contains("List reduced from 7 to 1 due to restriction <0.2>\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("        2    0.001    0.000    0.001    0.002 m.py:7(run)\n"),
+            "{text}"
+        );
+        // Rows that are left out here have their own rule.
+        profile.rows.push(row("n.py", 1));
+        let text = functions(&profile, 1);
+        assert!(
+            text.contains("reduced from 7 to 1 due to restriction <1>\n"),
+            "{text}"
         );
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A rank is a device of a file, or a file whose run used no device. What it did in a step is cut to
 //! the step's marker in its own file (a run without marks is one step). A measure's *median* is taken
-//! over the ranks at one step (of an even number, the lower of the two in the middle); a value is an
-//! outlier when
+//! over the ranks at one step (of an even number, the middle between the two in the middle); a value is
+//! an outlier when
 //!
 //! ```text
 //! |value - median| > 3 * 1.4826 * median of |value - median|   and   > 5 % of the median step
@@ -306,11 +306,15 @@ fn mark_outliers(cells: &mut [Cell]) {
     }
 }
 
-/// Of an even number of values, the lower of the two in the middle.
-fn median(values: impl Iterator<Item = Dur>) -> Option<Dur> {
+/// Of an even number of values, the middle between the two in the middle, as for [`percentile`].
+///
+/// [`percentile`]: crate::steps::times::percentile
+pub(crate) fn median(values: impl Iterator<Item = Dur>) -> Option<Dur> {
     let mut values: Vec<Dur> = values.collect();
     values.sort_unstable();
-    values.get(values.len().checked_sub(1)? / 2).copied()
+    let below = *values.get(values.len().checked_sub(1)? / 2)?;
+    let above = *values.get(values.len() / 2)?;
+    Some(Dur::from_ps(below.ps().midpoint(above.ps())))
 }
 
 #[cfg(test)]
@@ -384,7 +388,9 @@ mod tests {
     #[test]
     fn medians_of_nothing_and_of_even_numbers() {
         assert_eq!(median(std::iter::empty()), None);
-        let values = [4, 1, 3, 2].map(Dur::from_ps);
+        let values = [40, 10, 30, 20].map(Dur::from_ps);
+        assert_eq!(median(values.into_iter()), Some(Dur::from_ps(25)));
+        let values = [3, 1, 2].map(Dur::from_ps);
         assert_eq!(median(values.into_iter()), Some(Dur::from_ps(2)));
     }
 }

@@ -4,7 +4,7 @@
 //! command line, the HTTP interface and Python print this and nothing else. As JSON (by `serde`):
 //!
 //! ```text
-//! {"report", "sentence", "summary": {key: value}, "columns": [{"key", "title", "unit"}],
+//! {"report", "sentence", "summary": {key: value}, "columns": [{"key", "title", "unit", "short_of"?}],
 //!  "rows": [{key: value}], "left_out", "sections": [{"name", "title", "columns", "rows", "left_out"}],
 //!  "text": null | "…", "notes": ["…"], "missing": null | {"reason", "fix"}}
 //! ```
@@ -18,7 +18,7 @@ pub mod image;
 mod wire;
 mod words;
 
-pub use brief::brief;
+pub use brief::{brief, shorter};
 pub use words::{bytes, duration, grouped, in_sentence, one_line, plain, share, significant};
 
 use std::borrow::Cow;
@@ -174,6 +174,8 @@ pub struct Column {
     pub title: Cow<'static, str>,
     /// See [`Unit`].
     pub unit: Unit,
+    /// Key of the column of whose names these are the short ones: what people read in its place.
+    pub short_of: Option<Cow<'static, str>>,
 }
 
 impl Column {
@@ -183,8 +185,20 @@ impl Column {
             key: Cow::Borrowed(key),
             title: Cow::Borrowed(title),
             unit,
+            short_of: None,
         }
     }
+}
+
+/// A column as people read it: see [`Table::for_people`].
+#[derive(Clone, Copy, Debug)]
+pub struct Said<'a> {
+    /// What it is called.
+    pub column: &'a Column,
+    /// Where its values are in a row.
+    pub whole: usize,
+    /// Where their short names are; the same place where there are none.
+    pub shown: usize,
 }
 
 /// Rows of cells, one for each column.
@@ -205,6 +219,41 @@ impl Table {
             columns,
             ..Self::default()
         }
+    }
+
+    /// Adds the short names ([`brief`]) of what is in the column `of`, as a last column.
+    pub fn add_short(&mut self, of: &str, key: &'static str, title: &'static str) {
+        let Some(at) = self.columns.iter().position(|column| column.key == of) else {
+            return;
+        };
+        self.columns.push(Column {
+            short_of: Some(self.columns[at].key.clone()),
+            ..Column::new(key, title, Unit::Text)
+        });
+        for row in &mut self.rows {
+            let short = match row.get(at) {
+                Some(Cell::Text(name)) => Cell::Text(brief(name).into_owned()),
+                _ => Cell::Empty,
+            };
+            row.push(short);
+        }
+    }
+
+    /// The columns that a table for people has: short names stand in the place of whole ones. Tables for
+    /// programs have all.
+    pub fn for_people(&self) -> impl Iterator<Item = Said<'_>> {
+        let short = |of: &Column| {
+            let is = |column: &Column| column.short_of.as_ref() == Some(&of.key);
+            self.columns.iter().position(is)
+        };
+        let columns = self.columns.iter().enumerate();
+        columns
+            .filter(|(_, column)| column.short_of.is_none())
+            .map(move |(whole, column)| Said {
+                column,
+                whole,
+                shown: short(column).unwrap_or(whole),
+            })
     }
 
     /// Adds a row.
@@ -357,6 +406,30 @@ mod tests {
         assert_eq!(json["summary"], serde_json::json!({"mean_ns": null}));
         assert_eq!(json["left_out"], 1);
         assert_eq!(json["missing"], serde_json::Value::Null);
+    }
+
+    #[test]
+    fn people_read_short_names_in_the_place_of_whole_ones() {
+        let mut table = Table::new(vec![
+            Column::new("total_ns", "Total", Unit::Ns),
+            Column::new("name", "Name", Unit::Text),
+        ]);
+        table.push([1.0.into(), "void a::add<int>(int)".into()]);
+        table.push([1.0.into(), Cell::Empty]);
+        table.add_short("name", "short_name", "Short name");
+        table.add_short("no such column", "short", "Short");
+        let shorts: Vec<_> = table.rows.iter().map(|row| row[2].clone()).collect();
+        assert_eq!(shorts, ["add<int>".into(), Cell::Empty]);
+        let said = table.for_people();
+        let said: Vec<_> = said
+            .map(|said| (&*said.column.key, said.whole, said.shown))
+            .collect();
+        assert_eq!(said, [("total_ns", 0, 0), ("name", 1, 2)]);
+        let json = serde_json::to_value(&table.columns[2]).unwrap();
+        assert_eq!(
+            json,
+            serde_json::json!({"key": "short_name", "title": "Short name", "unit": "text", "short_of": "name"})
+        );
     }
 
     #[test]

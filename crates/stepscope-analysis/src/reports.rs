@@ -21,7 +21,7 @@ mod torch_table;
 use std::ops::Range;
 
 use stepscope_model::spelling::nearest;
-use stepscope_model::{Cancelled, Time};
+use stepscope_model::{Cancelled, Profile, ProfileKind, Time};
 use stepscope_store::Trace;
 
 use crate::parallel::Cancel;
@@ -272,7 +272,32 @@ pub fn make(
 ) -> Result<Report, ReportError> {
     let kind = kind(name)?;
     kind.check(options)?;
-    Ok((kind.make)(trace, options, cancel)?)
+    let mut report = (kind.make)(trace, options, cancel)?;
+    if report.missing.is_some()
+        && let Some(note) = without_timeline(trace)
+    {
+        report.notes.insert(0, note);
+    }
+    Ok(report)
+}
+
+/// Which report has what a run of sums holds; `None` of a run with a timeline.
+fn without_timeline(trace: &Trace) -> Option<String> {
+    if !trace.is_without_timeline() {
+        return None;
+    }
+    let functions = |profile: &Profile| profile.kind == ProfileKind::Functions;
+    let found = match trace.profiles().all(|(_, profile)| functions(profile)) {
+        // Tables of functions with an action's name are an AdvancedProfiler's.
+        true if trace.profiles().all(|(_, profile)| profile.name.is_empty()) => {
+            "report 'cprofile' shows"
+        }
+        true => "reports 'lightning' and 'cprofile' show",
+        false => "report 'lightning' shows",
+    };
+    Some(format!(
+        "This run holds sums without a timeline: the {found} them."
+    ))
 }
 
 #[cfg(test)]
@@ -311,5 +336,45 @@ mod tests {
             assert_eq!(report.kind, kind.name);
             assert!(report.missing.is_some(), "{} of nothing", kind.name);
         }
+    }
+
+    #[test]
+    fn a_run_of_sums_says_which_report_has_them() {
+        use stepscope_model::EventSink as _;
+        use stepscope_store::FileSpec;
+        let note = |profiles: &[Profile], kind: &str| {
+            let mut builder = stepscope_store::TraceBuilder::new();
+            let mut sink = builder.file(FileSpec::default());
+            for profile in profiles {
+                sink.profile(profile.clone());
+            }
+            builder.add(sink);
+            let trace = builder.finish();
+            let report = make(&trace, kind, &Options::default(), &Cancel::default()).unwrap();
+            report.notes.first().cloned().unwrap_or_default()
+        };
+        let of = |kind: ProfileKind, name: &str| Profile {
+            kind,
+            name: name.to_owned(),
+            rows: vec![stepscope_model::ProfileRow::default()],
+            ..Profile::default()
+        };
+        let functions = of(ProfileKind::Functions, "");
+        let says =
+            |found: &str| format!("This run holds sums without a timeline: the {found} them.");
+        for kind in ["overview", "steps", "ops", "input", "memory", "findings"] {
+            let note = note(std::slice::from_ref(&functions), kind);
+            assert_eq!(note, says("report 'cprofile' shows"), "{kind}");
+        }
+        let of_actions = of(ProfileKind::Functions, "run_training_batch");
+        assert_eq!(
+            note(&[of_actions], "steps"),
+            says("reports 'lightning' and 'cprofile' show")
+        );
+        assert_eq!(
+            note(&[of(ProfileKind::Actions, "")], "cprofile"),
+            says("report 'lightning' shows")
+        );
+        assert_eq!(note(&[functions], "cprofile"), "");
     }
 }

@@ -40,10 +40,13 @@ mod roots;
 pub mod times;
 pub mod xprof;
 
+use std::collections::BTreeMap;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{Dur, Time, TrackKind};
-use stepscope_store::{EventId, FactValue, Trace};
+use stepscope_store::{EventId, Trace};
 
+use crate::writer;
 use labels::labels;
 use marks::{Marker, markers};
 pub use range::{NoSuchSteps, range_of};
@@ -117,8 +120,10 @@ pub struct LabelRow {
 pub struct StepReport {
     /// In order of their begin.
     pub steps: Vec<StepRow>,
-    /// Of the finished steps.
+    /// Of the finished steps, of all ranks together.
     pub times: StepTimes,
+    /// The same of each rank, by file ([`StepRow::file`]).
+    pub of_each: BTreeMap<usize, StepTimes>,
     /// Set when nobody marked steps: the name whose repetition is offered instead.
     pub derived: Option<String>,
     /// Set when nobody marked steps and derived ones were not wanted: the name that could stand for them.
@@ -129,17 +134,50 @@ pub struct StepReport {
     pub labels_left_out: usize,
     /// What a reader of the figures must know, one sentence each.
     pub notes: Vec<String>,
+    /// Steps that a range cut or left out.
+    pub outside: usize,
 }
 
 impl StepReport {
     /// Leaves out the steps that do not lie in the range as a whole.
     pub(crate) fn cut(&mut self, range: &std::ops::Range<Time>) {
+        let (before, said) = (self.steps.len(), self.counted());
         self.steps.retain(|step| {
             step.start >= range.start && step.start.saturating_add(step.dur) <= range.end
         });
+        self.outside = before - self.steps.len();
+        self.notes.retain(|note| !said.contains(note));
+        let now = self.counted();
+        self.notes.extend(now);
         let finished = self.steps.iter().filter(|step| !step.unfinished);
-        let lengths: Vec<Dur> = finished.map(|step| step.dur).collect();
-        self.times = StepTimes::of(&lengths);
+        (self.times, self.of_each) = times_of(finished.map(|step| (step.file, step.dur)));
+    }
+
+    /// Whether a step is much longer than those of its own rank usually are
+    /// ([`times::outlier_limit`]); an unfinished one never is.
+    pub fn is_outlier(&self, step: &StepRow) -> bool {
+        let limit = self.of_each.get(&step.file).and_then(|of| of.outlier_ns);
+        !step.unfinished && limit.is_some_and(|limit| step.dur.as_ns_f64() >= limit)
+    }
+
+    /// Notes on how many steps there are of what.
+    fn counted(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let count = self.steps.len();
+        let files: FxHashSet<usize> = self.steps.iter().map(|step| step.file).collect();
+        if files.len() > 1 {
+            notes.push(format!(
+                "{count} steps are those of {} ranks or hosts, each counted on its own",
+                files.len()
+            ));
+        }
+        let unfinished = self.steps.iter().filter(|step| step.unfinished).count();
+        if unfinished > 0 {
+            notes.push(format!(
+                "{unfinished} of {count} steps were still open when the recording ended; they are listed, but no figure uses them"
+            ));
+        }
+        notes
     }
 }
 
@@ -150,7 +188,10 @@ pub struct StepOptions {
     pub top: usize,
     /// See [`steps_of`].
     pub marked_only: bool,
+    /// Only the steps that lie between these moments as a whole.
+    pub range: Option<(Time, Time)>,
 }
+
 /// How many steps the run has: those of the file that marks most.
 pub fn step_count(trace: &Trace) -> u64 {
     let mut by_file: FxHashMap<usize, u64> = FxHashMap::default();
@@ -162,15 +203,23 @@ pub fn step_count(trace: &Trace) -> u64 {
 
 /// Only the times of the steps: cheap, looks at no slice but the markers.
 pub fn step_times(trace: &Trace) -> StepTimes {
-    times_of(&markers(trace).0)
+    times_of(finished(&markers(trace).0)).0
 }
 
-fn times_of(markers: &[Marker]) -> StepTimes {
+/// File and length of the finished ones, in their order.
+fn finished(markers: &[Marker]) -> impl Iterator<Item = (usize, Dur)> {
     let finished = markers.iter().filter(|marker| !marker.unfinished);
-    let lengths: Vec<Dur> = finished
-        .map(|marker| marker.end.since(marker.start))
-        .collect();
-    StepTimes::of(&lengths)
+    finished.map(|marker| (marker.file, marker.end.since(marker.start)))
+}
+
+/// Figures of steps by their files and lengths, in the order in which they began: of all, and of each
+/// file.
+fn times_of(steps: impl Iterator<Item = (usize, Dur)>) -> (StepTimes, BTreeMap<usize, StepTimes>) {
+    let mut ranks: BTreeMap<usize, Vec<Dur>> = BTreeMap::new();
+    for (file, dur) in steps {
+        ranks.entry(file).or_default().push(dur);
+    }
+    StepTimes::of_ranks(&ranks)
 }
 
 /// The steps of a run: marked, or found.
@@ -217,8 +266,13 @@ pub fn steps_of(trace: &Trace, marked_only: bool) -> StepReport {
 
 /// Steps, their times, and the share of each label.
 pub fn step_report(trace: &Trace, options: StepOptions) -> StepReport {
-    let found = find(trace, options.marked_only);
+    let mut found = find(trace, options.marked_only);
     let mut report = report_of(trace, &found);
+    if let Some((start, end)) = options.range {
+        report.cut(&(start..end));
+        let markers = &mut found.markers;
+        markers.retain(|marker| marker.start >= start && marker.end <= end);
+    }
     if !found.markers.is_empty() {
         labels(trace, &found.markers, options, &mut report);
     }
@@ -229,8 +283,10 @@ fn report_of(trace: &Trace, found: &Found) -> StepReport {
     let markers = &found.markers;
     let device = on_devices(trace);
     let rows = markers.iter().map(|marker| row_of(trace, marker, &device));
+    let (times, of_each) = times_of(finished(markers));
     let mut report = StepReport {
-        times: times_of(markers),
+        times,
+        of_each,
         steps: rows.collect(),
         derived: found.derived.clone(),
         pattern: found.pattern.clone(),
@@ -242,29 +298,16 @@ fn report_of(trace: &Trace, found: &Found) -> StepReport {
     }
     if let Some(name) = &found.derived {
         report.notes.push(format!(
-            "no steps are marked in this run; these are derived: each run of {name:?}, which repeats most regularly"
+            "No steps are marked in this run; these are derived: each run of {name:?}, which repeats most regularly"
         ));
         report.notes.extend(how_to_mark(trace).into_iter().skip(1));
     }
-    let files: FxHashSet<usize> = markers.iter().map(|marker| marker.file).collect();
-    if files.len() > 1 {
-        report.notes.push(format!(
-            "{} steps are those of {} ranks or hosts, each counted on its own",
-            markers.len(),
-            files.len()
-        ));
-    }
-    let unfinished = markers.iter().filter(|marker| marker.unfinished).count();
-    if unfinished > 0 {
-        report.notes.push(format!(
-            "{unfinished} of {} steps were still open when the recording ended; they are listed, but no figure uses them",
-            markers.len()
-        ));
-    }
+    let counted = report.counted();
+    report.notes.extend(counted);
     for track in &found.repeated {
         if let Some(track) = trace.tracks().get(track.index()) {
             report.notes.push(format!(
-                "the same steps are also marked on the track {:?} ({}); they count once",
+                "The same steps are also marked on the track {:?} ({}); they count once",
                 track.name, track.key
             ));
         }
@@ -323,24 +366,13 @@ fn how_to_mark(trace: &Trace) -> Vec<String> {
             "with torch_xla.debug.profiler.StepTrace(\"train\", step_num=n):",
         ),
     ];
-    let said = |kind: &str| {
-        trace
-            .files()
-            .iter()
-            .flat_map(|file| &file.facts)
-            .any(|(key, value)| {
-                let named = key == "kind" && *value == FactValue::Text(kind.to_owned());
-                named
-                    || (key.strip_prefix("kind.") == Some(kind) && *value == FactValue::Bool(true))
-            })
-    };
-    let known = LINES.iter().any(|(kind, _)| said(kind));
+    let known = LINES.iter().any(|(kind, _)| writer::is_of(trace, kind));
     let mut notes = vec![
-        "no steps are marked in this run; this line, around the body of the loop, marks them:"
+        "No steps are marked in this run; this line, around the body of the loop, marks them:"
             .to_owned(),
     ];
     for (kind, line) in LINES {
-        if !known || said(kind) {
+        if !known || writer::is_of(trace, kind) {
             notes.push(format!("{kind}: {line}"));
         }
     }
@@ -356,6 +388,7 @@ mod tests {
     use super::*;
 
     const ALL: StepOptions = StepOptions {
+        range: None,
         top: usize::MAX,
         marked_only: false,
     };
@@ -396,6 +429,40 @@ mod tests {
         let markers: i64 = marks.map(|event| event.self_time.ps()).sum();
         let steps: i64 = report.steps.iter().map(|step| step.dur.ps()).sum();
         (labels + markers, steps)
+    }
+
+    #[test]
+    fn labels_of_a_range_are_those_of_its_steps() {
+        let trace = drawing::trace(
+            "
+            main | step0-----  step1---------  step2---
+                 |   load--      work--load-     load--
+            ",
+        );
+        let us = |us: i64| Time::from_ps(us * 1_000_000);
+        let within = |from: i64, to: i64| {
+            let options = StepOptions {
+                range: Some((us(from), us(to))),
+                ..ALL
+            };
+            let report = step_report(&trace, options);
+            let labels = report.labels.iter();
+            labels
+                .map(|row| (row.label.clone(), row.count, row.total.ps() / 1_000_000))
+                .collect::<Vec<_>>()
+        };
+        let row = |label: &str, count: u64, us: i64| (label.to_owned(), count, us);
+        assert_eq!(
+            within(0, 60),
+            [row("load", 3, 17), row("work", 1, 6)],
+            "all steps"
+        );
+        assert_eq!(
+            within(11, 28),
+            [row("work", 1, 6), row("load", 1, 5)],
+            "the second step"
+        );
+        assert_eq!(within(13, 28), [], "no whole step");
     }
 
     #[test]

@@ -245,4 +245,67 @@ mod tests {
         assert_eq!(asked(false), (4, name(), None));
         assert_eq!(asked(true), (0, None, name()));
     }
+
+    #[test]
+    fn a_range_without_a_whole_step_says_so_and_not_that_none_is_marked() {
+        let trace = drawing::trace(
+            "
+            main | step0-----  step1-----  step2-----
+            ",
+        );
+        let asked = |kind: &str, from: i64, to: i64| {
+            let options = Options {
+                range: Some(Time::from_ps(from * US)..Time::from_ps(to * US)),
+                ..Options::default()
+            };
+            reports::make(&trace, kind, &options, &Cancel::default()).unwrap()
+        };
+        let steps = asked("steps", 2, 8);
+        assert_eq!(
+            steps.sentence,
+            "Not recorded: no whole step lies in this range, and parts of steps are not counted."
+        );
+        assert!(steps.notes.is_empty(), "{:?}", steps.notes);
+        let overview = asked("overview", 2, 8);
+        assert_eq!(overview.sentence, "No whole step lies in this range.");
+        assert_eq!(
+            asked("findings", 2, 8).notes,
+            ["No whole step lies in the range: times are those of the range"]
+        );
+        // One that is cut does not hide one that is whole.
+        let overview = asked("overview", 2, 23);
+        assert!(
+            overview.sentence.starts_with("Steps take "),
+            "{}",
+            overview.sentence
+        );
+    }
+
+    #[test]
+    fn notes_count_the_steps_of_the_range() {
+        let mut builder = TraceBuilder::new();
+        for rank in 0..2 {
+            let mut sink = builder.file(FileSpec {
+                rank: Some(rank),
+                ..FileSpec::default()
+            });
+            drawing::pour("main | step0-----  step1-----  step2-----", &mut sink);
+            builder.add(sink);
+        }
+        let trace = builder.finish();
+        let notes = |range| {
+            let options = Options {
+                range,
+                ..Options::default()
+            };
+            let survey = Survey::of(&trace, &options, &Cancel::default());
+            survey.unwrap().steps.notes
+        };
+        let says = |count: usize| {
+            format!("{count} steps are those of 2 ranks or hosts, each counted on its own")
+        };
+        assert_eq!(notes(None), [says(6)]);
+        let range = Time::from_ps(5 * US)..Time::from_ps(23 * US);
+        assert_eq!(notes(Some(range)), [says(2)]);
+    }
 }

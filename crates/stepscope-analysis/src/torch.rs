@@ -32,6 +32,15 @@ pub use device::Device;
 pub use read::{averages, stacks};
 pub use table::{SortBy, TableOptions, TimeUnit, UnknownSort};
 
+/// What torch calls the argument with the shapes of an operator's inputs; files of 2021 spell it in
+/// the second way.
+pub(crate) const DIMS: [&str; 2] = ["Input Dims", "Input dims"];
+
+/// Whether an argument is the shapes of an operator's inputs.
+pub(crate) fn is_dims(key: &str) -> bool {
+    DIMS.contains(&key)
+}
+
 /// Names of the operators whose floating-point operations [`flops_of`] knows.
 pub(crate) const COUNTED: [&str; 7] = [
     "aten::mm",
@@ -43,13 +52,13 @@ pub(crate) const COUNTED: [&str; 7] = [
     "aten::conv2d",
 ];
 
-/// Floating-point operations of one call, from the arguments `Input Dims` and `Concrete Inputs` of
+/// Floating-point operations of one call, from the arguments [`DIMS`] and `Concrete Inputs` of
 /// its event as they stand in the file; 0 where they do not say.
 pub(crate) fn flops_of(name: &str, dims: &str, concrete: &str) -> u64 {
     flops::of(name, dims, concrete)
 }
 
-/// The shapes in the argument `Input Dims`; `None` of what is no tensor.
+/// The shapes in the argument [`DIMS`]; `None` of what is no tensor.
 pub(crate) fn shapes_of(dims: &str) -> Vec<Option<Vec<i64>>> {
     flops::shapes(dims)
 }

@@ -39,7 +39,12 @@ pub fn run(asked: &args::Capture, out: &mut dyn Write) -> Result<(), CliError> {
         let message = pressed.press(times);
         shown.println(message);
     });
-    let report = capture_with(&request, &ends.control, &|event| show(&bar, &event));
+    // What a single host's only attempt came to is said at the end.
+    let once = request.addresses.len() == 1 && request.retries == 0;
+    let report = capture_with(&request, &ends.control, &|event| match event {
+        CaptureEvent::Failed { .. } if once => {}
+        event => show(&bar, &event),
+    });
     bar.finish_and_clear();
     if asked.logdir.is_none() && !report.as_ref().is_ok_and(CaptureReport::any_ok) {
         // The directory was made for what did not come.

@@ -279,7 +279,7 @@ pub fn run(asked: &args::Info, out: &mut dyn Write) -> Result<(), CliError> {
         text.push('\n');
         out.write_all(text::clean_json(&text).as_bytes())?;
     } else {
-        print::print(&report, out)?;
+        print::print(&report, text::width_of_terminal(), out)?;
     }
     out.flush()?;
     opened.flush_cache();

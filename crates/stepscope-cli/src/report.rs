@@ -17,7 +17,8 @@ use stepscope_model::{Dur, Time};
 use self::print::Page;
 use crate::args::{self, Format};
 use crate::error::CliError;
-use crate::text::{Align, Grid, duration};
+use crate::text;
+use crate::text::duration;
 
 /// In place of a kind: every report.
 const ALL: &str = "all";
@@ -66,7 +67,7 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
     let opened = ManuallyDrop::new(opened);
     options.range = range(&opened, asked)?;
     for problem in &opened.problems {
-        notes.push(format!("not whole: {}: {}", problem.file, problem.reason));
+        notes.push(format!("Not whole: {}: {}", problem.file, problem.reason));
     }
     let Some(kind) = kind.filter(|_| asked.format != Format::Html) else {
         let named: Vec<&str> = kind.iter().map(|kind| kind.name).collect();
@@ -79,6 +80,10 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
     let mut report = Report::clone(&*made.map_err(|error| usage(&error))?);
     report.notes.splice(0..0, notes);
     write(&opened.name, &report, &options, asked.format, out)?;
+    if asked.format == Format::Csv {
+        // A table of nothing has no place for words.
+        print::missing(&report, &mut std::io::stderr().lock())?;
+    }
     engine.flush_cache();
     Ok(())
 }
@@ -125,7 +130,7 @@ pub fn write(
     match format {
         Format::Table | Format::Html => {
             let page = Page {
-                width: print::width_of_terminal(),
+                width: text::width_of_terminal(),
                 top: options.top,
                 by: options.by.as_deref(),
             };
@@ -139,20 +144,7 @@ pub fn write(
 
 /// `stepscope report list`: every kind, what it answers, what its rows can be.
 fn list(out: &mut dyn Write) -> Result<(), CliError> {
-    let mut grid = Grid::new(&[
-        ("Kind", Align::Left),
-        ("Answers", Align::Left),
-        ("--by", Align::Left),
-    ]);
-    for kind in reports::KINDS {
-        grid.push([
-            kind.name.to_owned(),
-            kind.question.to_owned(),
-            kind.by.join(", "),
-        ]);
-    }
-    grid.print(out)?;
-    Ok(())
+    print::kinds(text::width_of_terminal(), out)
 }
 
 fn usage(error: &ReportError) -> CliError {
@@ -186,7 +178,7 @@ fn choose(engine: &Engine, asked: &args::Report) -> Result<(RunSummary, Vec<Stri
     let mut notes = Vec::new();
     if count > 1 {
         notes.push(format!(
-            "the newest of {count} runs; --run names another, 'stepscope info {}' lists them",
+            "The newest of {count} runs; --run names another, 'stepscope info {}' lists them",
             asked.path.display()
         ));
     }
@@ -198,7 +190,7 @@ fn choose(engine: &Engine, asked: &args::Report) -> Result<(RunSummary, Vec<Stri
 pub fn as_text(name: &str, report: &Report, options: &Options) -> String {
     let mut out = Vec::new();
     let page = Page {
-        width: print::width_of_terminal(),
+        width: text::width_of_terminal(),
         top: options.top,
         by: options.by.as_deref(),
     };

@@ -3,6 +3,8 @@
 //! Names come out of files that anybody may have written. On a terminal, in CSV and in Markdown
 //! they must stay text: escape sequences, formulas and markup are defused here.
 
+mod wide;
+
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -13,15 +15,22 @@ pub use stepscope_engine::analysis::report::{
     brief, bytes as size, duration, grouped as count, plain, share, significant,
 };
 
+pub use wide::{packed, say, width_of_terminal};
+
 /// Whether a character could do something to a terminal, or hide or turn around text.
 fn acts(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
+/// Whether all are letters, digits and signs of ASCII, as in nearly all texts: seen without taking the text apart.
+fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
+}
+
 /// The text with acting characters written out (`\n`, `\x1b`, `\u{202e}`).
 pub fn clean(text: &str) -> Cow<'_, str> {
-    if !text.contains(acts) {
+    if is_plain(text) || !text.contains(acts) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 8);
@@ -74,7 +83,7 @@ pub fn short_within(text: &str, most: usize) -> String {
 /// `\u` means the same.
 pub fn clean_json(json: &str) -> Cow<'_, str> {
     let acting = |letter: char| acts(letter) && letter != '\n';
-    if !json.contains(acting) {
+    if json.lines().all(is_plain) || !json.contains(acting) {
         return Cow::Borrowed(json);
     }
     let mut out = String::with_capacity(json.len() + 8);
@@ -109,7 +118,10 @@ pub fn csv_field(text: &str) -> String {
 pub fn markdown_cell(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in clean(text).chars() {
-        if "\\|`*_<>[]#&".contains(letter) {
+        if matches!(
+            letter,
+            '\\' | '|' | '`' | '*' | '_' | '<' | '>' | '[' | ']' | '#' | '&'
+        ) {
             out.push('\\');
         }
         out.push(letter);

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stepscope_engine::{Engine, EngineOptions};
+use stepscope_engine::{Engine, EngineError, EngineEvent, EngineOptions};
 use stepscope_server::{ServerError, ServerOptions, serve_blocking};
 
 use crate::args;
@@ -36,6 +36,7 @@ pub fn run(asked: &args::View, out: &mut dyn Write) -> Result<(), CliError> {
         (None, false) => Some(new_token()),
     };
     let engine = Engine::new(options)?;
+    tell_refusals(&engine);
     engine.fill_list();
     let server = ServerOptions {
         address: asked.host,
@@ -61,6 +62,36 @@ pub fn run(asked: &args::View, out: &mut dyn Write) -> Result<(), CliError> {
         )),
         other => CliError::failed(other.to_string()),
     })
+}
+
+/// Says on the terminal, beside serving, why files that were named cannot be opened: a file may be
+/// there whole in a moment, and is looked at again whenever it changes.
+fn tell_refusals(engine: &Arc<Engine>) {
+    let events = engine.subscribe();
+    let weak = Arc::downgrade(engine);
+    let work = move || {
+        let mut told: Vec<EngineError> = Vec::new();
+        // Until the engine goes.
+        while let Some(engine) = weak.upgrade() {
+            let refused = engine.refusals();
+            drop(engine);
+            for error in refused.iter().filter(|error| !told.contains(error)) {
+                CliError::from(error.clone()).print(&mut std::io::stderr().lock());
+            }
+            told = refused;
+            loop {
+                match events.recv() {
+                    Ok(EngineEvent::RunAdded(_) | EngineEvent::RunChanged(_)) => break,
+                    Ok(_) => {}
+                    Err(_) => return,
+                }
+            }
+        }
+    };
+    // Without the thread the viewer says it.
+    let _ = std::thread::Builder::new()
+        .name("stepscope-tell".to_owned())
+        .spawn(work);
 }
 
 fn announce(

@@ -1,11 +1,12 @@
 //! The façade over many runs: lists them, opens them once, forgets the least used.
 
 mod found;
+mod list;
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{Diagnostic, Limits, ReadContext};
@@ -26,10 +27,6 @@ const OPENED_BYTES: usize = 4 << 30;
 const OPENED_RUNS: usize = 32;
 /// Events that wait for one subscriber; more are dropped, and it should list the runs again.
 const EVENTS: usize = 1_024;
-/// Larger runs are not looked into before somebody opens them.
-const LIST_BYTES: u64 = 32 << 20;
-/// How long [`Engine::fill_list`] waits when there is nothing to do.
-const IDLE: Duration = Duration::from_secs(1);
 
 /// What to open and how.
 #[derive(Clone, Debug)]
@@ -480,66 +477,6 @@ impl Engine {
                 count -= 1;
             }
         }
-    }
-
-    /// Fills in the list in the background, until the engine is dropped: what only the content
-    /// tells (badges, devices, steps, length) of runs up to 32 MiB that nobody has opened, newest
-    /// first, one at a time and for at most half of the time. The runs stay closed.
-    pub fn fill_list(self: &Arc<Self>) {
-        let weak = Arc::downgrade(self);
-        let work = move || {
-            while let Some(engine) = weak.upgrade() {
-                let begun = Instant::now();
-                let looked = engine.look_into_next();
-                drop(engine);
-                std::thread::sleep(if looked { begun.elapsed() } else { IDLE });
-            }
-        };
-        // Without the thread the rows fill in when runs are opened.
-        let _ = std::thread::Builder::new()
-            .name("stepscope-list".to_owned())
-            .spawn(work);
-    }
-
-    /// `false` when there is nothing left to look into.
-    fn look_into_next(&self) -> bool {
-        let next = {
-            let mut state = held(&self.state);
-            let is_next = |entry: &&mut Entry| {
-                !entry.looked_into
-                    && entry.found.bytes() <= LIST_BYTES
-                    && matches!(*held(&entry.slot.phase), Phase::Listed)
-            };
-            state.runs.iter_mut().find(is_next).map(|entry| {
-                entry.looked_into = true;
-                (Arc::clone(&entry.found), Arc::clone(&entry.slot))
-            })
-        };
-        let Some((found, slot)) = next else {
-            return false;
-        };
-        let context = Arc::new(ReadContext::new(self.options.limits));
-        let outcome = open_found(&found, &context, self.cache.as_ref());
-        let mut state = held(&self.state);
-        let entry = state
-            .runs
-            .iter_mut()
-            .find(|entry| Arc::ptr_eq(&entry.slot, &slot));
-        let Some(entry) = entry else {
-            return true;
-        };
-        match outcome {
-            Ok(run) => entry.summary = run::summary_of(&found, &run),
-            Err(error) => {
-                let mut phase = held(&slot.phase);
-                if let Phase::Listed = *phase {
-                    *phase = Phase::Failed(error);
-                }
-            }
-        }
-        drop(state);
-        self.publish(&EngineEvent::RunChanged(found.id.clone()));
-        true
     }
 
     /// Stops the import of a run if one is under way.

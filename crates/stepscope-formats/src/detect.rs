@@ -143,7 +143,7 @@ pub fn detect(prefix: &[u8], file_name: &str) -> Result<Detected, FormatError> {
         }
         _ if is_blank(prefix) => Err(FormatError::Empty),
         _ => Err(FormatError::Unrecognised {
-            found: prefix.iter().copied().take(8).collect(),
+            found: prefix[..prefix.len().min(FormatError::SHOWN_BYTES)].to_vec(),
         }),
     }
 }

@@ -9,9 +9,9 @@ use crate::detect::Format;
 #[non_exhaustive]
 pub enum FormatError {
     /// Neither the content nor the extension is known.
-    #[error("not a recognised trace: first bytes are {found:02x?}")]
+    #[error("not a recognised trace: {}", first_bytes(found))]
     Unrecognised {
-        /// The first bytes of the file, at most eight.
+        /// The first bytes of the file, at most [`Self::SHOWN_BYTES`].
         found: Vec<u8>,
     },
     /// Readable text, but no trace in it.
@@ -50,8 +50,76 @@ pub enum FormatError {
     Cancelled,
 }
 
+impl FormatError {
+    /// As many first bytes as are worth showing of a file that is no trace.
+    pub const SHOWN_BYTES: usize = 32;
+}
+
+/// What a file begins with: text quoted, anything else as hexadecimal bytes.
+fn first_bytes(found: &[u8]) -> String {
+    /// Of bytes that are no text, so many are told apart at a glance.
+    const HEX_BYTES: usize = 8;
+    // The last letter may be cut.
+    let text = match std::str::from_utf8(found) {
+        Ok(text) => Some(text),
+        Err(error) if error.error_len().is_none() => {
+            let whole = found.get(..error.valid_up_to());
+            whole.and_then(|whole| std::str::from_utf8(whole).ok())
+        }
+        Err(_) => None,
+    };
+    let is_read = |letter: char| !letter.is_control() || matches!(letter, '\n' | '\r' | '\t');
+    if let Some(text) = text.filter(|text| !text.is_empty() && text.chars().all(is_read)) {
+        let more = if found.len() < FormatError::SHOWN_BYTES {
+            ""
+        } else {
+            "…"
+        };
+        return format!("it begins with the text {text:?}{more}");
+    }
+    let bytes: Vec<String> = found
+        .iter()
+        .take(HEX_BYTES)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("its first bytes are {}", bytes.join(" "))
+}
+
 impl From<Cancelled> for FormatError {
     fn from(_: Cancelled) -> Self {
         Self::Cancelled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_no_trace_is_told_by_its_text_or_its_bytes() {
+        let told = |found: &[u8]| {
+            let found = found[..found.len().min(FormatError::SHOWN_BYTES)].to_vec();
+            let told = FormatError::Unrecognised { found }.to_string();
+            let start = "not a recognised trace: ";
+            told.strip_prefix(start).map(str::to_owned).unwrap_or(told)
+        };
+        let text = |shown: &str| format!("it begins with the text {shown}");
+        assert_eq!(told(b"time,\"op\"\n1\t2"), text(r#""time,\"op\"\n1\t2""#));
+        assert_eq!(
+            told("a line that is longer than what is shown of it".as_bytes()),
+            text("\"a line that is longer than what \"…")
+        );
+        // Cut in the middle of a letter.
+        let cut = format!("{}é", "x".repeat(31));
+        assert_eq!(
+            told(cut.as_bytes()),
+            text(&format!("\"{}\"…", "x".repeat(31)))
+        );
+        assert_eq!(told("été".as_bytes()), text("\"été\""));
+        let hex = "its first bytes are 7f 45 4c 46 02 01 01 00";
+        assert_eq!(told(b"\x7fELF\x02\x01\x01\0\0\0"), hex);
+        assert_eq!(told(b"ab\xff"), "its first bytes are 61 62 ff");
+        assert_eq!(told(b"\x1b[31m"), "its first bytes are 1b 5b 33 31 6d");
+        assert_eq!(told(b"\xc3"), "its first bytes are c3");
     }
 }

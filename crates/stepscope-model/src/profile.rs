@@ -51,6 +51,8 @@ pub struct Profile {
     pub primitive_calls: Option<u64>,
     /// How many rows there were before the writer left some out; `None` when all are here.
     pub rows_before: Option<u64>,
+    /// By what rule the writer left rows out, as it spells it (`0.2`, `20`); empty when all are here.
+    pub restriction: String,
     /// The writer rounded times to multiples of this, in seconds; `None` for as many digits as a
     /// float has, or when it rounded to a number of digits.
     pub rounded_to_s: Option<f64>,
@@ -75,8 +77,10 @@ pub struct ProfileRow {
     pub total_s: Option<f64>,
     /// Seconds in the function itself.
     pub self_s: Option<f64>,
-    /// Seconds of a call on average, where the writer says it.
+    /// Seconds of a call on average, where the writer says it (of functions, of a primitive call).
     pub mean_s: Option<f64>,
+    /// Seconds of a call in the function itself on average, where the writer says it.
+    pub self_mean_s: Option<f64>,
     /// Share of the whole in percent, where the writer says it.
     pub percent: Option<f64>,
     /// Who called it.

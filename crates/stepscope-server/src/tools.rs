@@ -236,6 +236,8 @@ impl Contents {
                 "the run is of one process, and its devices did not communicate: there is nothing to compare",
                 if is("JAX") {
                     "jax.profiler.start_trace(\"logs\")  # in every process, into one shared folder"
+                } else if is("TensorFlow") {
+                    "tf.profiler.experimental.start(\"logs\")  # in every worker, into one shared folder"
                 } else {
                     "on_trace_ready=torch.profiler.tensorboard_trace_handler(\"logs\")  # in every rank, into one folder"
                 },

@@ -20,6 +20,7 @@ use stepscope_model::{FlowBind, FlowDirection, FlowKey, NameId, Time, TrackId};
 
 use crate::buffer::OwnFlow;
 use crate::column::Column;
+use crate::leap::leap;
 use crate::nest::TOP;
 use crate::table::{BoundFlow, TrackTable};
 use crate::trace::{EventId, FlowEdge};
@@ -373,11 +374,18 @@ impl FlowTable {
     }
 
     /// Where the links that arrive at the slice come from, in order of departure. Allocates nothing.
-    pub(crate) fn sources(&self, slice: EventId) -> impl Iterator<Item = EventId> {
+    /// `near` is where the last such search ended: one for a slice not far behind looks at few links.
+    pub(crate) fn sources(
+        &self,
+        slice: EventId,
+        near: &mut usize,
+    ) -> impl Iterator<Item = EventId> + use<'_> {
         let to = |link: &u32| self.to.get(*link as usize).copied().unwrap_or(u32::MAX);
-        let first = self.by_to.partition_point(|link| to(link) < slice.0);
-        self.by_to[first..]
-            .iter()
+        let is_before = |at: usize| self.by_to.get(at).is_some_and(|link| to(link) < slice.0);
+        let first = leap(self.by_to.len(), *near, is_before);
+        *near = first;
+        let arriving = self.by_to.get(first..).unwrap_or_default().iter();
+        arriving
             .take_while(move |link| to(link) == slice.0)
             .filter_map(|link| self.from.get(*link as usize).map(|from| EventId(*from)))
     }

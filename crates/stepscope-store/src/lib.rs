@@ -24,6 +24,7 @@ mod flows;
 mod gather;
 mod image;
 mod kinds;
+mod leap;
 mod levels;
 mod lod;
 mod mapped;
@@ -45,7 +46,9 @@ mod validate;
 pub use builder::TraceBuilder;
 pub use cache::CacheError;
 pub use facts::{DiagnosticCount, FactValue, FileFacts, FileSpec};
+pub use leap::leap;
 pub use lod::{CounterBins, Items};
+pub use query::Overlapping;
 pub use sink::FileSink;
 pub use trace::{
     Categories, Event, EventId, FlowEdge, Instants, Samples, Slices, StepMark, Trace, Track,

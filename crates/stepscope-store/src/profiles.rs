@@ -36,6 +36,7 @@ pub(crate) fn put(to: &mut Contents<'_>, profile: &Profile) {
     to.optional(profile.calls, Contents::number);
     to.optional(profile.primitive_calls, Contents::number);
     to.optional(profile.rows_before, Contents::number);
+    to.text(&profile.restriction);
     to.optional(profile.rounded_to_s, put_float);
     to.count(profile.rows.len());
     for row in &profile.rows {
@@ -44,7 +45,13 @@ pub(crate) fn put(to: &mut Contents<'_>, profile: &Profile) {
         to.number(u64::from(row.line));
         to.optional(row.calls, Contents::number);
         to.optional(row.primitive_calls, Contents::number);
-        for value in [row.total_s, row.self_s, row.mean_s, row.percent] {
+        for value in [
+            row.total_s,
+            row.self_s,
+            row.mean_s,
+            row.self_mean_s,
+            row.percent,
+        ] {
             to.optional(value, put_float);
         }
         to.count(row.callers.len());
@@ -73,6 +80,7 @@ pub(crate) fn take(from: &mut ContentsReader<'_>) -> Result<Profile, CacheError>
         calls: from.optional(number)?,
         primitive_calls: from.optional(number)?,
         rows_before: from.optional(number)?,
+        restriction: from.text()?,
         rounded_to_s: from.optional(take_float)?,
         rows: from.list(|from| {
             Ok(ProfileRow {
@@ -84,6 +92,7 @@ pub(crate) fn take(from: &mut ContentsReader<'_>) -> Result<Profile, CacheError>
                 total_s: from.optional(take_float)?,
                 self_s: from.optional(take_float)?,
                 mean_s: from.optional(take_float)?,
+                self_mean_s: from.optional(take_float)?,
                 percent: from.optional(take_float)?,
                 callers: from.list(|from| {
                     Ok(ProfileCaller {

@@ -10,11 +10,97 @@ use stepscope_model::{
 
 use crate::facts::{DiagnosticCount, FileFacts};
 use crate::kinds;
+use crate::leap::leap;
 use crate::nest::{TOLERANCE, TOP};
 use crate::table::{SliceTable, TrackTable};
 use crate::trace::{
     Categories, Event, EventId, FlowEdge, Instants, Samples, Slices, StepMark, Trace, Track,
 };
+
+/// Slices of a track that were moved to rows of their own, since they overlap others without nesting.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overlapping {
+    /// Index of each, and the latest end of those until there.
+    moved: Vec<(u32, Time)>,
+}
+
+/// Index of the slice that holds this one.
+#[inline]
+fn above(slices: &Slices<'_>, index: usize) -> Option<usize> {
+    let parent = *slices.parent.get(index)?;
+    (parent != TOP).then_some(parent as usize)
+}
+
+/// Of the slices that have begun, those that end at a moment or later, the one that began last first.
+struct Around<'a> {
+    slices: Slices<'a>,
+    at: Time,
+    /// The next one that was not moved.
+    next: Option<usize>,
+    /// The next ones that were, the last first.
+    moved: &'a [(u32, Time)],
+}
+
+impl<'a> Around<'a> {
+    #[inline]
+    fn new(slices: Slices<'a>, begun: usize, at: Time, others: Option<&'a Overlapping>) -> Self {
+        let moved = others.map_or(&[][..], |others| {
+            let left = others
+                .moved
+                .partition_point(|(index, _)| (*index as usize) < begun);
+            &others.moved[..left]
+        });
+        // The last that was not moved.
+        let mut next = begun.checked_sub(1);
+        for (index, _) in moved.iter().rev() {
+            if next != Some(*index as usize) {
+                break;
+            }
+            next = next.and_then(|index| index.checked_sub(1));
+        }
+        Self {
+            slices,
+            at,
+            next,
+            moved,
+        }
+    }
+}
+
+impl Iterator for Around<'_> {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        let is_open = |index: usize| self.slices.end(index) >= self.at;
+        let mut other = None;
+        while let [rest @ .., (index, latest)] = self.moved
+            && *latest >= self.at
+        {
+            if is_open(*index as usize) {
+                other = Some(*index as usize);
+                break;
+            }
+            self.moved = rest;
+        }
+        while let Some(index) = self.next
+            && !is_open(index)
+        {
+            self.next = above(&self.slices, index);
+        }
+        match (self.next, other) {
+            (Some(index), other) if other.is_none_or(|other| other < index) => {
+                self.next = above(&self.slices, index);
+                Some(index)
+            }
+            (_, Some(other)) => {
+                self.moved = &self.moved[..self.moved.len() - 1];
+                Some(other)
+            }
+            _ => None,
+        }
+    }
+}
 
 /// The run as a whole.
 impl Trace {
@@ -221,6 +307,54 @@ impl Trace {
         let begin = table.start.partition_point(|start| *start < window.start);
         let first = table.open().first_open_at(window.start).unwrap_or(begin);
         first.min(begin).min(end)..end
+    }
+
+    /// What overlaps on a track; `None` where everything nests. One pass over a column.
+    pub fn overlapping(&self, track: TrackId) -> Option<Overlapping> {
+        let facts = self.tracks.get(track.index())?;
+        let rows = self.rows(track).filter(|_| facts.overflow_rows > 0)?;
+        let nested = facts.rows.saturating_sub(facts.overflow_rows);
+        let slices = self.slices(track);
+        let mut latest = Time::MIN;
+        let moved = (0_u32..).zip(rows).filter(|(_, row)| **row >= nested);
+        let moved = moved.map(|(index, _)| {
+            latest = latest.max(slices.end(index as usize));
+            (index, latest)
+        });
+        Some(Overlapping {
+            moved: moved.collect(),
+        })
+    }
+
+    /// Indexes of the slices of a track that began at a moment or before and end at it or later, the one that
+    /// began last first: what is open there, innermost first. `others` is what
+    /// [`overlapping`](Self::overlapping) says of the track: the chain of parents alone leaves it out.
+    #[inline]
+    pub fn around<'a>(
+        &'a self,
+        track: TrackId,
+        at: Time,
+        others: Option<&'a Overlapping>,
+    ) -> impl Iterator<Item = usize> + use<'a> {
+        let slices = self.slices(track);
+        let begun = slices.start.partition_point(|start| *start <= at);
+        Around::new(slices, begun, at, others)
+    }
+
+    /// The same for those who ask for many moments: `near` (0 at first) remembers where the last search
+    /// on the track ended, which shortens the next.
+    #[inline]
+    pub fn around_near<'a>(
+        &'a self,
+        track: TrackId,
+        at: Time,
+        others: Option<&'a Overlapping>,
+        near: &mut usize,
+    ) -> impl Iterator<Item = usize> + use<'a> {
+        let slices = self.slices(track);
+        let begun = leap(slices.len(), *near, |index| slices.start[index] <= at);
+        *near = begun;
+        Around::new(slices, begun, at, others)
     }
 
     /// Kind of all slices with this name and category on this track; remembered.
@@ -512,9 +646,14 @@ impl Trace {
     }
 
     /// Where the links that arrive at the event come from, in time order; for those who ask of many
-    /// events, since it allocates nothing.
-    pub fn flow_sources(&self, id: EventId) -> impl Iterator<Item = EventId> {
-        self.flows.sources(id)
+    /// events one after the other: it allocates nothing, and `near` (0 at first) remembers where the
+    /// last search ended, which shortens the next.
+    pub fn flow_sources(
+        &self,
+        id: EventId,
+        near: &mut usize,
+    ) -> impl Iterator<Item = EventId> + use<'_> {
+        self.flows.sources(id, near)
     }
 
     /// Links that leave the event, in time order.

@@ -22,6 +22,9 @@ use crate::nest::{self, Nest};
 
 /// From here on both cores sort one track together.
 const PARALLEL_SORT: usize = 1 << 17;
+/// What is in order but for so many places is merged: recorders write one sort of event after the
+/// other, each in order.
+const FEW_RUNS: usize = 64;
 
 /// Slices of one track, sorted by (start, longest first).
 #[derive(Clone, Debug)]
@@ -304,12 +307,18 @@ fn finish_slices(mut slices: SliceBuf) -> (SliceTable, Vec<OwnFlow>, Nest) {
 
 fn sort(slices: &mut SliceBuf) {
     let order = sorted_order(&slices.start, Some(&slices.dur));
-    rearrange(&mut slices.start, &order);
-    rearrange(&mut slices.dur, &order);
-    rearrange(&mut slices.name, &order);
-    rearrange(&mut slices.category.each, &order);
-    rearrange(&mut slices.flags.each, &order);
-    rearrange_args(&mut slices.args, &order);
+    rayon::join(
+        || {
+            rearrange(&mut slices.start, &order);
+            rearrange(&mut slices.dur, &order);
+        },
+        || {
+            rearrange(&mut slices.name, &order);
+            rearrange(&mut slices.category.each, &order);
+            rearrange(&mut slices.flags.each, &order);
+            rearrange_args(&mut slices.args, &order);
+        },
+    );
     if !(slices.steps.is_empty() && slices.flows.is_empty()) {
         let mut new_place = vec![0; order.len()];
         for (new, old) in (0_u32..).zip(&order) {
@@ -344,7 +353,14 @@ fn sorted_order(at: &[Time], dur: Option<&[Dur]>) -> Vec<u32> {
             (at.ps().abs_diff(first.ps()) >> dropped) << index_bits | index
         })
         .collect();
-    if keys.len() >= PARALLEL_SORT {
+    let falls = keys.windows(2).filter(|pair| pair[0] > pair[1]).count();
+    if falls <= FEW_RUNS {
+        #[allow(
+            clippy::stable_sort_primitive,
+            reason = "it finds the runs and merges them, which the unstable one does not"
+        )]
+        keys.sort();
+    } else if keys.len() >= PARALLEL_SORT {
         keys.par_sort_unstable();
     } else {
         keys.sort_unstable();

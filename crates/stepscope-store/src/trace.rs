@@ -124,6 +124,7 @@ impl Slices<'_> {
     }
 
     /// When the slice with this index ended; [`Time::MIN`] out of range.
+    #[inline]
     pub fn end(&self, index: usize) -> Time {
         match (self.start.get(index), self.dur.get(index)) {
             (Some(start), Some(dur)) => start.saturating_add(*dur),

@@ -264,6 +264,8 @@ impl Trace {
             }
         }
         let mut before = None;
+        // Wherever the last search ended: behind, far before, just before.
+        let mut near = 0;
         for (from, to) in flows.from.iter().zip(flows.to.iter()) {
             findings.check(from != to, || format!("slice {from} links to itself"));
             if before == Some((from, to)) {
@@ -272,6 +274,10 @@ impl Trace {
             before = Some((from, to));
             let leaving = self.flows_out(EventId(*from));
             let arriving = self.flows_in(EventId(*to));
+            let sources = self.flow_sources(EventId(*to), &mut near);
+            findings.check(sources.eq(arriving.iter().map(|edge| edge.from)), || {
+                format!("links to {to} are not those that a search finds")
+            });
             for edge in leaving.iter().filter(|edge| edge.to.0 == *to).take(4) {
                 findings.check(arriving.contains(edge), || {
                     format!("the link from {from} to {to} is seen from one end only")

@@ -18,7 +18,8 @@ class Table(Sequence[Mapping[str, Any]]):
     Attributes
     ----------
     columns
-        Of each column: ``key``, ``title`` and ``unit``. Keys wear their units (``total_ns``).
+        Of each column: ``key``, ``title`` and ``unit``. Keys wear their units (``total_ns``). One with
+        ``short_of`` has the short names of C++ functions in the column of that key.
     left_out
         Rows beyond the number that was asked for.
     """
@@ -55,9 +56,13 @@ class Table(Sequence[Mapping[str, Any]]):
         return stream
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(column['title'])}</th>" for column in self.columns)
+        # People read short names in the place of whole ones.
+        short = {column["short_of"]: column["key"] for column in self.columns if "short_of" in column}
+        columns = [column for column in self.columns if "short_of" not in column]
+        keys = [short.get(column["key"], column["key"]) for column in columns]
+        head = "".join(f"<th>{html.escape(column['title'])}</th>" for column in columns)
         body = "".join(
-            "<tr>" + "".join(f"<td>{_cell(row.get(column['key']))}</td>" for column in self.columns) + "</tr>"
+            "<tr>" + "".join(f"<td>{_cell(row.get(key))}</td>" for key in keys) + "</tr>"
             for row in self.rows[:_MAX_HTML_ROWS]
         )
         more = self.left_out + max(len(self.rows) - _MAX_HTML_ROWS, 0)

@@ -9,6 +9,7 @@ use crate::device::{Devices, Work};
 use crate::launch::Launches;
 use crate::ops::hlo::{Catalogue, Known};
 use crate::parallel::{self, Cancel};
+use crate::torch::{DIMS, is_dims};
 
 /// What the arguments of a collective say, as torch writes them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,7 +35,8 @@ const SAID: ArgKeys = ArgKeys::new(&[
     "dtype",
     "Process Group Ranks",
     "Process Group Name",
-    "Input Dims",
+    DIMS[0],
+    DIMS[1],
     "Input type",
     "device_ordinal",
 ]);
@@ -70,7 +72,7 @@ impl Said {
             "dtype" => self.dtype = text(),
             "Process Group Ranks" => self.group = text(),
             "Process Group Name" if self.group.is_empty() => self.group = text(),
-            "Input Dims" => self.dims = elements(&text()),
+            key if is_dims(key) => self.dims = elements(&text()),
             "Input type" if self.dtype.is_empty() => self.dtype = first_type(&text()),
             "device_ordinal" => self.device = whole().and_then(|device| u32::try_from(device).ok()),
             _ => {}
@@ -453,5 +455,15 @@ mod tests {
     fn names_of_host_collectives() {
         assert!(is_instruction("all-reduce.12") && !is_instruction("all-reduce-simplifier"));
         assert!(is_host_collective("gloo:all_reduce") && !is_host_collective("aten::add"));
+    }
+
+    #[test]
+    fn shapes_are_read_in_both_spellings() {
+        for key in ["Input Dims", "Input dims"] {
+            assert_eq!(SAID.find(key.as_bytes()), Some(key), "is asked for");
+            let mut said = Said::default();
+            said.take(key, ArgValue::Json("[[4, 8], []]"));
+            assert_eq!(said.dims, Some(32), "{key}");
+        }
     }
 }

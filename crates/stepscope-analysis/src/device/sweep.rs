@@ -17,6 +17,17 @@ pub(super) type Ends = [Time; CLASSES];
 
 pub(super) const NO_ENDS: Ends = [Time::MIN; CLASSES];
 
+/// Of each class, when the first slice begins.
+pub(super) type Starts = [Time; CLASSES];
+
+pub(super) const NO_STARTS: Starts = [Time::MAX; CLASSES];
+
+pub(super) fn earlier(starts: &mut Starts, others: &Starts) {
+    for (start, other) in starts.iter_mut().zip(others) {
+        *start = (*start).min(*other);
+    }
+}
+
 pub(super) fn later(ends: &mut Ends, others: &Ends) {
     for (end, other) in ends.iter_mut().zip(others) {
         *end = (*end).max(*other);
@@ -27,7 +38,7 @@ pub(super) fn later(ends: &mut Ends, others: &Ends) {
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
     pub(super) counts: [u64; CLASSES],
-    pub(super) start: Time,
+    pub(super) starts: Starts,
     /// Of each [`BLOCK`].
     pub(super) ends: Vec<Ends>,
 }
@@ -41,7 +52,7 @@ impl Piece {
     ) -> Self {
         let mut piece = Self {
             counts: [0; CLASSES],
-            start: Time::MAX,
+            starts: NO_STARTS,
             ends: Vec::with_capacity(indexes.len().div_ceil(BLOCK)),
         };
         let mut from = indexes.start;
@@ -52,9 +63,7 @@ impl Piece {
                 let class = classes.of(row, slices.category.get(index), name(slices, index));
                 if let Some(class) = class.index() {
                     piece.counts[class] += 1;
-                    if piece.start == Time::MAX {
-                        piece.start = slices.start[index];
-                    }
+                    piece.starts[class] = piece.starts[class].min(slices.start[index]);
                     ends[class] = ends[class].max(slices.end(index));
                 }
             }

@@ -179,10 +179,17 @@ fn counters_stand_in_for_kernels_that_were_not_recorded() {
         (0, 0, 50, "cuda_profiler_range", "gemm"),
         (0, 10, 5, "kernel", "gemm"),
     ];
-    for slices in [&only[..], &both[..]] {
+    for (slices, begin) in [(&only[..], 0), (&both[..], 10)] {
         let trace = trace_of(slices, 1);
         let devices = Devices::of(&trace, &Cancel::default()).unwrap();
         let device = &devices.list[0];
+        let span = Time::from_ps(begin)..Time::from_ps(begin + 5);
+        assert_eq!(device.span, span);
+        let works = (0..slices.len()).filter(|index| {
+            let work = devices.work(device.queues[0].track, *index);
+            work == Some(Work::Compute)
+        });
+        assert_eq!(works.count(), 1);
         let all = Time::ZERO..Time::from_ps(100);
         let times = devices.times_in(device, all, &Cancel::default()).unwrap();
         assert_eq!(times.busy(), Dur::from_ps(5));

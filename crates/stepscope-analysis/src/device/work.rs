@@ -272,7 +272,9 @@ pub fn communicates(name: &str) -> bool {
         "cross_device_reduce",
         "ncfw-cc",
     ];
-    PARTS.iter().any(|part| contains(name, part))
+    // Once in small letters, not once for each part: names of kernels are long.
+    let name = name.to_ascii_lowercase();
+    PARTS.iter().any(|part| name.contains(part))
 }
 
 fn kernel(name: &str) -> Class {

@@ -15,6 +15,7 @@ use crate::intervals::{Moments, extend};
 use crate::parallel::Cancel;
 use crate::report::{grouped, share};
 use crate::survey::Survey;
+use crate::writer::is_compiled;
 
 /// A kernel below this is small: launching one takes as long.
 const SMALL: Dur = Dur::from_ps(5_000_000);
@@ -22,22 +23,21 @@ const SMALL: Dur = Dur::from_ps(5_000_000);
 const GAP: Dur = Dur::from_ps(20_000_000);
 
 /// When any device of a file worked.
-fn busy(survey: &Survey<'_>, file: usize) -> Moments {
+fn busy(survey: &Survey<'_>, file: usize, cancel: &Cancel) -> Result<Moments, Cancelled> {
     let mut parts: Vec<(Time, Time)> = Vec::new();
-    let devices = survey
-        .devices
-        .list
-        .iter()
-        .filter(|device| device.file == file);
-    for queue in devices.flat_map(|device| &device.queues) {
-        let slices = survey.trace.slices(queue.track);
-        for index in 0..slices.len() {
-            if survey.devices.work(queue.track, index).is_some() {
-                extend_or_push(&mut parts, (slices.start[index], slices.end(index)));
+    let devices = survey.devices.list.iter();
+    for device in devices.filter(|device| device.file == file) {
+        for queue in &device.queues {
+            let slices = survey.trace.slices(queue.track);
+            for index in 0..slices.len() {
+                if survey.devices.work(queue.track, index).is_some() {
+                    extend_or_push(&mut parts, (slices.start[index], slices.end(index)));
+                }
             }
         }
+        parts.extend(survey.devices.computing(device, cancel)?);
     }
-    Moments::of(parts)
+    Ok(Moments::of(parts))
 }
 
 /// Adds an interval: united with the last one if it goes on from it, else on its own.
@@ -74,7 +74,7 @@ pub(super) fn kernels(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<Fin
     let mut stake = Dur::ZERO;
     for file in 0..survey.trace.files().len() {
         cancel.check()?;
-        let busy = busy(survey, file);
+        let busy = busy(survey, file, cancel)?;
         let gaps = busy
             .parts()
             .windows(2)
@@ -93,6 +93,13 @@ pub(super) fn kernels(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<Fin
     if part(survey, stake) < 0.05 {
         return Ok(None);
     }
+    let advice = if is_compiled(survey.trace) {
+        "Launch less and larger: one program for the whole step (jit, tf.function, one \
+         torch_xla.sync) fuses element-wise work, and larger batches make each operation longer."
+    } else {
+        "Launch less and larger: fuse element-wise work (torch.compile), use fused optimizers \
+         (fused=True), replay the step as a CUDA graph."
+    };
     Ok(Some(Finding {
         name: "kernels",
         title: format!(
@@ -104,9 +111,7 @@ pub(super) fn kernels(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<Fin
         ),
         stake,
         evidence: longest.into_iter().map(|(_, id)| id).collect(),
-        advice: "Launch less and larger: fuse element-wise work (torch.compile, jit), use fused \
-                 optimizers (fused=True), replay the step as a CUDA graph."
-            .to_owned(),
+        advice: advice.to_owned(),
         confidence: Confidence::Medium,
         page: "kernels",
     }))
@@ -149,7 +154,10 @@ pub(super) fn syncs(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<Findi
             if waits.is_empty() {
                 continue;
             }
-            let busy = busy_of_file.get_or_insert_with(|| busy(survey, file));
+            let busy = match &busy_of_file {
+                Some(busy) => busy,
+                None => busy_of_file.insert(busy(survey, file, cancel)?),
+            };
             let lost = Moments::of(waits).without(busy).within(&stretch.range);
             stake = stake.saturating_add(lost);
         }

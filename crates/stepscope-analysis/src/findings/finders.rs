@@ -15,6 +15,7 @@ use crate::report::{duration, share};
 use crate::steps::StepRow;
 use crate::steps::breakdown::StepParts;
 use crate::survey::Survey;
+use crate::writer::is_compiled;
 
 pub(super) type Finder = fn(&Survey<'_>) -> Option<Finding>;
 
@@ -205,12 +206,7 @@ fn copies(survey: &Survey<'_>) -> Option<Finding> {
     if part(survey, stake) < 0.05 {
         return None;
     }
-    let compiled = survey
-        .trace
-        .files()
-        .iter()
-        .any(|file| file.spec.format == "xspace");
-    let advice = if compiled {
+    let advice = if is_compiled(survey.trace) {
         "Keep on the device what every step uses (host offloading moves it each time), donate \
          buffers, and give the compiler work to do beside its copies."
     } else {
@@ -278,6 +274,13 @@ fn host(survey: &Survey<'_>) -> Option<Finding> {
     let (_, evidence) = longest(survey, |kind, _| {
         matches!(kind, SliceKind::Host | SliceKind::Runtime | SliceKind::Wait)
     });
+    let advice = if is_compiled(survey.trace) {
+        "Give the device more work per launch: larger batches, one program for the whole step (jit, \
+         tf.function, one torch_xla.sync) or for several, and no results fetched between launches."
+    } else {
+        "Give the device more work per launch: larger batches, compiled graphs (torch.compile, \
+         CUDA graphs), and no logging or checks between launches."
+    };
     Some(Finding {
         name: "host",
         title: format!(
@@ -287,25 +290,21 @@ fn host(survey: &Survey<'_>) -> Option<Finding> {
         ),
         stake,
         evidence,
-        advice:
-            "Give the device more work per launch: larger batches, compiled graphs (torch.compile, \
-                 CUDA graphs, jit over the whole step), and no logging or checks between launches."
-                .to_owned(),
+        advice: advice.to_owned(),
         confidence: Confidence::Medium,
         page: "kernels",
     })
 }
 
 fn uneven(survey: &Survey<'_>) -> Option<Finding> {
-    let times = &survey.steps.times;
-    let (limit, median) = times.outlier_ns.zip(times.p50_ns)?;
-    let finished = survey.steps.steps.iter().filter(|step| !step.unfinished);
-    let mut outliers: Vec<_> = finished
-        .filter(|step| step.dur.as_ns_f64() >= limit)
-        .collect();
+    let steps = &survey.steps;
+    let all = steps.steps.iter();
+    let mut outliers: Vec<_> = all.filter(|step| steps.is_outlier(step)).collect();
+    // Against what is usual on the step's own rank: that a rank is slower for good is `ranks`.
+    let median = |step: &StepRow| steps.of_each.get(&step.file).and_then(|of| of.p50_ns);
     let lost: f64 = outliers
         .iter()
-        .map(|step| step.dur.as_ns_f64() - median)
+        .filter_map(|step| Some(step.dur.as_ns_f64() - median(step)?))
         .sum();
     #[allow(
         clippy::cast_possible_truncation,
@@ -316,9 +315,9 @@ fn uneven(survey: &Survey<'_>) -> Option<Finding> {
         return None;
     }
     outliers.sort_by_key(|step| (std::cmp::Reverse(step.dur), step.event));
-    let first = survey.steps.steps.first().map(|step| step.event);
+    let first = steps.steps.first().map(|step| step.event);
     let only_first = outliers.len() == 1 && outliers.first().map(|step| step.event) == first;
-    let mostly = mostly(survey, limit);
+    let mostly = mostly(survey);
     let title = if only_first {
         format!(
             "The first step takes {} longer than the median",
@@ -328,7 +327,7 @@ fn uneven(survey: &Survey<'_>) -> Option<Finding> {
         format!(
             "{} of {} steps are outliers: {} lost",
             outliers.len(),
-            times.count,
+            steps.times.count,
             duration(lost)
         )
     };
@@ -368,12 +367,12 @@ fn uneven(survey: &Survey<'_>) -> Option<Finding> {
     })
 }
 
-/// The bucket that makes steps of at least `limit` nanoseconds longer than the others: it has six
-/// tenths of what they spend in any bucket beyond the mean of the others. None where no bucket has.
-fn mostly(survey: &Survey<'_>, limit: f64) -> Option<&'static str> {
+/// The bucket that makes outliers longer than the other steps: it has six tenths of what they spend in
+/// any bucket beyond the mean of the others. None where no bucket has.
+fn mostly(survey: &Survey<'_>) -> Option<&'static str> {
     let finished = survey.steps.steps.iter().filter(|step| !step.unfinished);
     let both = finished.zip(&survey.breakdown.parts);
-    let (long, usual): (Vec<_>, Vec<_>) = both.partition(|(step, _)| step.dur.as_ns_f64() >= limit);
+    let (long, usual): (Vec<_>, Vec<_>) = both.partition(|(step, _)| survey.steps.is_outlier(step));
     let sum = |steps: &[(&StepRow, &StepParts)], bucket: usize| -> f64 {
         let times = steps.iter().map(|(_, parts)| parts.buckets()[bucket].1);
         times.map(Dur::as_ns_f64).sum()
@@ -430,8 +429,8 @@ fn ranks(survey: &Survey<'_>) -> Option<Finding> {
     }
     let spec = &trace.files().get(file)?.spec;
     let who = match spec.rank {
-        Some(rank) => format!("rank {rank}"),
-        None => spec.host.clone(),
+        Some(rank) => format!("Rank {rank}"),
+        None => format!("Host {}", spec.host),
     };
     #[allow(
         clippy::cast_possible_truncation,

@@ -7,6 +7,7 @@ use super::{Confidence, Finding};
 use crate::ops::{OpReport, OpRow};
 use crate::report::{in_sentence, share};
 use crate::survey::Survey;
+use crate::writer::is_compiled;
 
 const NAME: &str = "operation";
 /// Fewer findings than this are filled up.
@@ -38,6 +39,7 @@ pub fn fill(survey: &Survey<'_>, found: &mut Vec<Finding>, operations: &OpReport
         devices if launched || rows.first().is_some_and(|row| row.on_device) => devices,
         _ => 1,
     };
+    let compiled = is_compiled(survey.trace);
     for row in rows.into_iter().take(missing) {
         let ps = time(row) / i128::try_from(side_by_side).unwrap_or(1);
         let stake = Dur::from_ps(i64::try_from(ps).unwrap_or(i64::MAX));
@@ -65,7 +67,7 @@ pub fn fill(survey: &Survey<'_>, found: &mut Vec<Finding>, operations: &OpReport
             ),
             stake,
             evidence: vec![row.longest],
-            advice: advice(row.kind).to_owned(),
+            advice: advice(row.kind, compiled).to_owned(),
             confidence: Confidence::Low,
             page: "ops",
         });
@@ -85,19 +87,26 @@ fn works(row: &OpRow) -> bool {
     ) && !row.name.starts_with("ProfilerStep#")
 }
 
-const fn advice(kind: SliceKind) -> &'static str {
+const fn advice(kind: SliceKind, compiled: bool) -> &'static str {
     match kind {
         SliceKind::MatMul => {
             "A lower precision (bf16, TF32, fp8), dimensions in multiples of 8 or 128, and larger \
              batches make it faster; its shapes are in the table."
         }
+        SliceKind::Attention if compiled => {
+            "A fused kernel (jax.nn.dot_product_attention, Pallas) and a lower precision make it faster."
+        }
         SliceKind::Attention => {
             "A fused kernel (scaled_dot_product_attention, FlashAttention) and a lower precision make \
              it faster."
         }
+        SliceKind::Elementwise | SliceKind::Fusion if compiled => {
+            "It moves memory more than it computes: a lower precision makes it faster, and so does a \
+             shape of the program that lets the compiler fuse it with its neighbours."
+        }
         SliceKind::Elementwise | SliceKind::Fusion => {
-            "It moves memory more than it computes: fuse it with its neighbours (torch.compile, jit), \
-             or use a lower precision."
+            "It moves memory more than it computes: fuse it with its neighbours (torch.compile), or use \
+             a lower precision."
         }
         SliceKind::Copy => {
             "Keep data where it is used and in the layout that is needed, so that less is copied."

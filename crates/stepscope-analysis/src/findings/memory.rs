@@ -16,7 +16,7 @@ const LEAST_BYTES: i64 = 64 << 20;
 /// Looks at every allocator; the fullest one speaks.
 pub(super) fn judged(memory: &Memory) -> Option<Finding> {
     let found = memory.allocators.iter().filter_map(|allocator| {
-        let usage = memory.usage(allocator, None);
+        let usage = memory.usage(allocator, None)?;
         judge(&allocator.name, &usage, allocator.capacity)
     });
     found.min_by_key(|finding| finding.name)
@@ -41,7 +41,7 @@ fn judge(name: &str, usage: &Usage, capacity: Option<i64>) -> Option<Finding> {
             return finding(
                 "memory",
                 format!(
-                    "{name} is nearly full: {} of {} ({})",
+                    "Memory of {name} is nearly full: {} of {} ({})",
                     bytes(reserved as f64),
                     bytes(capacity as f64),
                     share(part)
@@ -56,7 +56,7 @@ fn judge(name: &str, usage: &Usage, capacity: Option<i64>) -> Option<Finding> {
         return finding(
             "memory-unused",
             format!(
-                "{name} holds {} that it never uses ({} of what it reserves)",
+                "Memory of {name} that is reserved and never used: {} ({} of what is reserved)",
                 bytes(unused as f64),
                 share(unused as f64 / reserved as f64)
             ),

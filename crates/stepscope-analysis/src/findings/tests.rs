@@ -1,18 +1,25 @@
 //! Each finder, on a trace that it should and one that it should not find.
 
-use stepscope_store::drawing;
+use stepscope_model::{ArgValue, EventSink as _};
+use stepscope_store::{FileSpec, Trace, TraceBuilder, drawing};
 
 use super::*;
 use crate::reports::Options;
 
 fn found(drawing: &str) -> Vec<(&'static str, i64)> {
-    let trace = drawing::trace(drawing);
-    let survey = Survey::of(&trace, &Options::default(), &Cancel::default()).unwrap();
+    found_in(&drawing::trace(drawing))
+}
+
+fn found_in(trace: &Trace) -> Vec<(&'static str, i64)> {
+    let survey = Survey::of(trace, &Options::default(), &Cancel::default()).unwrap();
     findings(&survey, &Memory::default(), &Cancel::default())
         .unwrap()
         .into_iter()
         .inspect(|finding| {
-            assert!(!finding.advice.is_empty() && !finding.title.is_empty());
+            for said in [&finding.title, &finding.advice] {
+                let first = said.chars().next();
+                assert!(first.is_some_and(|letter| !letter.is_lowercase()), "{said}");
+            }
             assert!(finding.evidence.len() <= 5);
         })
         .map(|finding| (finding.name, finding.stake.ps() / 1_000_000))
@@ -61,6 +68,35 @@ fn a_slow_host_is_found() {
 }
 
 #[test]
+fn advice_is_for_the_kind_of_program_that_ran() {
+    let drawing = "
+        main          | step0-----------------------------
+                      |  Prepare-------------   Finish----
+        gpu/7 #device |                      matmul
+        ";
+    let advice = |kind: &str| {
+        let mut builder = TraceBuilder::new();
+        let mut sink = builder.file(FileSpec::default());
+        sink.fact(&format!("kind.{kind}"), ArgValue::Bool(true));
+        drawing::pour(drawing, &mut sink);
+        builder.add(sink);
+        let trace = builder.finish();
+        let survey = Survey::of(&trace, &Options::default(), &Cancel::default()).unwrap();
+        let found = findings(&survey, &Memory::default(), &Cancel::default()).unwrap();
+        found[0].advice.clone()
+    };
+    let (launched, compiled) = (advice("PyTorch"), advice("JAX"));
+    assert!(
+        launched.contains("torch.compile") && !launched.contains("jit"),
+        "{launched}"
+    );
+    assert!(
+        compiled.contains("jit") && !compiled.contains("CUDA graph"),
+        "{compiled}"
+    );
+}
+
+#[test]
 fn a_wait_for_an_idle_device_is_found() {
     let drawing = "
         main          | step0-----------------------------
@@ -78,6 +114,31 @@ fn one_long_step_among_short_ones_is_found() {
              | dot---dot---dot---dot---------------------dot---dot---dot---
         ";
     assert_eq!(found(drawing), [("uneven", 18)]);
+}
+
+#[test]
+fn a_rank_that_is_slower_for_good_has_no_outliers() {
+    let quick = "main | step0-step1-step2-step3-step4-step5-step6-";
+    let slow = "main | step0-------step1-------step2-------step3-------step4-------";
+    let spiked =
+        "main | step0-------step1-------step2-------step3---------------------------step4-------";
+    let uneven = |drawings: [&str; 4]| {
+        let mut builder = TraceBuilder::new();
+        for (rank, drawing) in (0..).zip(drawings) {
+            let mut sink = builder.file(FileSpec {
+                rank: Some(rank),
+                ..FileSpec::default()
+            });
+            drawing::pour(drawing, &mut sink);
+            builder.add(sink);
+        }
+        let trace = builder.finish();
+        let found = found_in(&trace);
+        found.into_iter().find(|(name, _)| *name == "uneven")
+    };
+    assert_eq!(uneven([quick, quick, quick, slow]), None);
+    // One step of 32 us where that rank's take 12 us.
+    assert_eq!(uneven([quick, quick, quick, spiked]), Some(("uneven", 20)));
 }
 
 #[test]
@@ -215,7 +276,7 @@ fn a_slow_rank_is_found() {
     assert_eq!((ranks.name, ranks.stake.ps()), ("ranks", 40_000_000));
     assert_eq!(
         ranks.title,
-        "rank 1 works 20.0 µs longer per step than the median rank"
+        "Rank 1 works 20.0 µs longer per step than the median rank"
     );
     assert_eq!(ranks.evidence.len(), 2, "its two steps");
     assert_eq!(found([30, 34]), [], "below a twentieth of a step");

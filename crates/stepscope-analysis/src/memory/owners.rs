@@ -247,17 +247,11 @@ impl Memory {
     /// The innermost `nn.Module` around an allocation: the slice's name, with what stands before
     /// [`Caller::layer`].
     pub fn module(&self, trace: &Trace, record: &Record) -> Option<NameId> {
-        let slices = trace.slices(trace.track_of(record.event)?);
-        let begun = slices.start.partition_point(|start| *start <= record.at);
-        let mut index = begun.checked_sub(1)?;
-        while index < slices.len() {
-            let name = slices.name[index];
-            if slices.end(index) >= record.at && trace.name(name).starts_with(MODULE) {
-                return Some(name);
-            }
-            index = slices.parent[index] as usize;
-        }
-        None
+        let on = trace.track_of(record.event)?;
+        let names = trace.slices(on).name;
+        let around = self.around(trace, on, record.at);
+        let mut around = around.map(|index| names[index]);
+        around.find(|name| trace.name(*name).starts_with(MODULE))
     }
 
     /// The module and the line around an allocation, on the thread that made it.
@@ -266,24 +260,19 @@ impl Memory {
         let Some(on) = trace.track_of(record.event) else {
             return caller;
         };
-        let slices = trace.slices(on);
-        let begun = slices.start.partition_point(|start| *start <= record.at);
-        let mut index = begun.wrapping_sub(1);
-        while index < slices.len() {
-            let name = trace.name(slices.name[index]);
-            if slices.end(index) >= record.at {
-                if let Some(module) = name.strip_prefix(MODULE) {
-                    if caller.layer.is_empty() {
-                        module.clone_into(&mut caller.layer);
-                    }
-                } else if caller.line.is_empty() && is_own_line(name) {
-                    name.clone_into(&mut caller.line);
+        let names = trace.slices(on).name;
+        for index in self.around(trace, on, record.at) {
+            let name = trace.name(names[index]);
+            if let Some(module) = name.strip_prefix(MODULE) {
+                if caller.layer.is_empty() {
+                    module.clone_into(&mut caller.layer);
                 }
+            } else if caller.line.is_empty() && is_own_line(name) {
+                name.clone_into(&mut caller.line);
             }
             if !caller.layer.is_empty() && !caller.line.is_empty() {
                 break;
             }
-            index = slices.parent[index] as usize;
         }
         caller
     }

@@ -116,6 +116,14 @@ pub fn flops_of_call(name: &str, dims: &str, concrete: &str) -> u64 {
         .unwrap_or(0)
 }
 
+/// Whether some input holds no element: then nothing was to be done.
+pub(super) fn is_of_nothing(dims: &str) -> bool {
+    shapes_of(dims)
+        .iter()
+        .flatten()
+        .any(|shape| shape.contains(&0))
+}
+
 fn product(sizes: &[i64]) -> Option<i64> {
     let mut sizes = sizes.iter();
     sizes.try_fold(1_i64, |product, size| product.checked_mul(*size))
@@ -317,6 +325,13 @@ mod tests {
         // Packed sequences: where each begins, the shapes do not say.
         let dims = "[[300, 8, 64], [300, 8, 64], [300, 8, 64]]";
         assert_eq!(flops_of_call("aten::_flash_attention_forward", dims, ""), 0);
+    }
+
+    #[test]
+    fn an_empty_input_leaves_nothing_to_do() {
+        assert!(is_of_nothing("[[0, 3], [3, 4]]"));
+        assert!(!is_of_nothing("[[10, 3], [], [3, 40]]"));
+        assert!(!is_of_nothing(""));
     }
 
     #[test]

@@ -203,6 +203,11 @@ pub(super) fn action(name: &str) -> Option<&str> {
     (OWNERS.iter().any(|owner| name.starts_with(owner)) || PLAIN.contains(&name)).then_some(name)
 }
 
+/// Whether nobody but Lightning's trainer calls an action so.
+pub(super) fn is_lightnings(action: &str) -> bool {
+    action.starts_with('[') || ["run_training_epoch", "run_training_batch"].contains(&action)
+}
+
 fn is_label(name: &str, category: &str, kind: SliceKind) -> bool {
     if name.starts_with("[pl]") || name.starts_with('$') {
         return false;

@@ -116,6 +116,24 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
+    /// Whether slices of it overlap without nesting: what lies in what is then found among the operations
+    /// alone, see [`Nest::open`].
+    fn overlaps(&self) -> bool {
+        self.track.overflow_rows > 0
+    }
+
+    /// What began before the slice `from` and is still open when that begins.
+    fn open_at(&self, trace: &Trace, from: usize) -> Vec<usize> {
+        let Some(start) = self.slices.start.get(from).copied() else {
+            return Vec::new();
+        };
+        let moment = start..start.saturating_add(Dur::from_ps(1));
+        let first = trace.candidates(self.track.id, moment).start;
+        (first.max(self.whole.start)..from)
+            .filter(|index| self.slices.end(*index) > start)
+            .collect()
+    }
+
     /// The first slice of a name without a category.
     fn first(&self, names: usize, name: NameId) -> Option<usize> {
         let firsts = self.firsts.get_or_init(|| {
@@ -264,9 +282,15 @@ impl<'a> Worker<'a> {
             sum_of: vec![NONE; part.len()],
             outside: FxHashMap::default(),
             indexes: Vec::new(),
+            open: Vec::new(),
             around: Around::default(),
             modules: Cursor::of_modules(self.trace, line.track),
         };
+        if line.overlaps() {
+            for index in line.open_at(self.trace, part.start) {
+                self.place(line, &mut nest, index);
+            }
+        }
         for index in part.clone() {
             if index % (1 << 16) == 0 && cancel.check().is_err() {
                 return;
@@ -285,6 +309,12 @@ impl<'a> Worker<'a> {
         if let Some(at) = outer.checked_sub(nest.base) {
             return (at < nest.len).then_some(at);
         }
+        self.place(line, nest, outer)
+    }
+
+    /// Place of a slice from before the part.
+    fn place(&mut self, line: &Line<'_>, nest: &mut Nest<'_>, outer: usize) -> Option<usize> {
+        let parent = |index: usize| *line.slices.parent.get(index).unwrap_or(&NONE) as usize;
         if outer < line.whole.start {
             return None;
         }
@@ -355,6 +385,11 @@ impl<'a> Worker<'a> {
             }
         };
         let Some(tag) = tag else { return };
+        let enclosing = if line.overlaps() {
+            nest.enter(at, start..slices.end(index), enclosing)
+        } else {
+            enclosing
+        };
         let sum = self.sum(info, tag, line.track.id);
         if counts {
             let own_clock = class::is_xla_ops(line.track)

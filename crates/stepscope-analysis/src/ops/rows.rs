@@ -14,6 +14,7 @@ use super::hlo::{self, Catalogue, Known};
 use super::rates::{self, Done};
 use super::{By, OpReport, OpRow, OpsQuery, Split, class};
 use crate::report::one_line;
+use crate::torch::DIMS;
 
 /// What the rows of one key share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -451,7 +452,7 @@ fn event_names(trace: &Trace, mut events: Vec<NameId>, name: &str) -> Vec<String
 fn input_shapes(trace: &Trace, event: EventId) -> Option<String> {
     let mut shapes = None;
     // Without arguments there are no shapes to show.
-    let keys = ArgKeys::new(&["Input Dims", "Input dims"]);
+    let keys = ArgKeys::new(&DIMS);
     let _ = trace.args_of(event, keys, &mut |_, value| {
         if let ArgValue::Json(text) | ArgValue::Str(text) = value {
             shapes = Some(one_line(text).into_owned());

@@ -50,6 +50,26 @@ fn self_time_leaves_out_what_is_inside_of_the_same_class() {
     );
 }
 
+/// The trace moves the inner one to a row of its own, since it overlaps what is of another class.
+#[test]
+fn what_overlaps_another_class_still_lies_in_its_own() {
+    let rows = shown(
+        "
+        main | load-----------------
+             |   Big------
+             |       read------
+        ",
+        By::Label,
+    );
+    assert_eq!(
+        rows,
+        [
+            "load: 1 x, 21 us, self 11, p95 21.00, 0.52",
+            "read: 1 x, 10 us, self 10, p95 10.00, 0.48",
+        ]
+    );
+}
+
 /// A device with a line of programs and a line of operations: (name, start, length) in microseconds.
 fn device(modules: &[(&str, i64, i64)], operations: &[(&str, i64, i64)]) -> Trace {
     let mut builder = TraceBuilder::new();

@@ -6,33 +6,94 @@
 //!
 //! `void at::native::(anonymous namespace)::softmax_warp_forward<c10::Half, 9>(c10::Half*, int)` is
 //! `softmax_warp_forward<Half, 9>`.
+//!
+//! Of a function that is made for a lambda, the function around it stays and so do the lambda's parameters:
+//! torch's kernels of `exp`, `log` and `tanh` differ in nothing else.
 
 use std::borrow::Cow;
 
+use crate::demangle::demangled;
+
 /// What compilers call a namespace without a name.
 const NAMELESS: &str = "(anonymous namespace)";
+/// What may stand between a function's parameters and what is inside of it.
+const QUALIFIERS: [&str; 5] = [" const", " volatile", " noexcept", " &&", " &"];
+/// What compilers call the function that a lambda is.
+const CALL: &str = "operator()";
 
-/// The name without what it returns, namespaces and parameters, when it is one of a C++ template or
-/// of what returns nothing, as kernels are; any other name as it is.
+/// The name without what it returns, namespaces and parameters, when it is one of a C++ function, mangled
+/// or not; any other name as it is.
 pub fn brief(name: &str) -> Cow<'_, str> {
-    let body = name.strip_prefix("void ");
-    let ended = name.ends_with([')', ']']) || name.ends_with("...");
-    let template = ended && name.contains('<') && name.contains("::");
-    // Python's own names for things, and what torch calls a step of the backward pass.
-    let other = name.starts_with('<') || name.contains(": ") || name.contains(" at 0x");
-    if other || body.is_none() && !template {
+    // Most names are of operations and Python functions: they are told by their ends.
+    if !name.starts_with("void ") && !name.starts_with("_Z") && !has_end(name) {
         return Cow::Borrowed(name);
     }
-    match spoken(body.unwrap_or(name)) {
-        made if made.is_empty() => Cow::Borrowed(name),
-        made => Cow::Owned(made),
+    let said = match demangled(name) {
+        Some(plain) => spoken(plain.strip_prefix("void ").unwrap_or(&plain)),
+        None => match name.strip_prefix("void ") {
+            Some(body) if !is_other(name) => spoken(body),
+            None if !is_other(name) && (is_template(name) || is_function(name)) => spoken(name),
+            _ => return Cow::Borrowed(name),
+        },
+    };
+    if said.is_empty() || said == name {
+        Cow::Borrowed(name)
+    } else {
+        Cow::Owned(said)
     }
+}
+
+/// The [`brief`] name, where it is not the name itself.
+pub fn shorter(name: &str) -> Option<String> {
+    match brief(name) {
+        Cow::Owned(short) => Some(short),
+        Cow::Borrowed(_) => None,
+    }
+}
+
+/// Whether the name ends as a function with its parameters does, cut by its file or not.
+fn has_end(name: &str) -> bool {
+    name.ends_with([')', ']']) || name.ends_with("...")
+}
+
+/// Python's own names for things, and what torch calls a step of the backward pass.
+fn is_other(name: &str) -> bool {
+    name.starts_with('<') || name.contains(": ") || name.contains(" at 0x")
+}
+
+/// Whether the name is that of a function that a template made; of one that takes something made so, too.
+fn is_template(name: &str) -> bool {
+    let made = |(at, _): (usize, &str)| name[..at].ends_with(in_identifier);
+    has_end(name) && name.contains('>') && name.match_indices('<').any(made)
+}
+
+/// Whether the name is that of a function of a namespace or of pointers, with its parameters.
+fn is_function(name: &str) -> bool {
+    let parts = name.strip_suffix(')').and_then(|name| name.split_once('('));
+    let Some((path, taken)) = parts else {
+        return false;
+    };
+    let named = path.starts_with(|letter: char| letter.is_alphabetic() || letter == '_')
+        && path
+            .chars()
+            .all(|letter| in_identifier(letter) || letter == ':');
+    let mut taken = taken.split(',').map(str::trim);
+    named
+        && if path.contains("::") {
+            taken.all(|one| one.is_empty() || one.starts_with(|first: char| first.is_alphabetic()))
+        } else {
+            taken.any(|one| one.len() > 1 && one.ends_with(['*', '&']))
+        }
+}
+
+fn in_identifier(letter: char) -> bool {
+    letter.is_alphanumeric() || letter == '_'
 }
 
 fn spoken(body: &str) -> String {
     let mut out = String::with_capacity(body.len());
     // Where the part at hand begins in `out`: what a `::` behind it makes a namespace. Then those of
-    // the templates around it.
+    // the brackets around it.
     let mut part = 0;
     let mut around: Vec<usize> = Vec::new();
     let mut rest = body;
@@ -41,13 +102,35 @@ fn spoken(body: &str) -> String {
             rest = behind.strip_prefix("::").unwrap_or(behind);
             continue;
         }
+        if let Some((digits, behind)) = number(&out, rest) {
+            out.push_str(digits);
+            rest = behind;
+            continue;
+        }
         rest = &rest[letter.len_utf8()..];
         match letter {
+            '(' if &out[part..] == "operator" && rest.starts_with(')') => {
+                out.push_str("()");
+                rest = &rest[1..];
+            }
+            '(' if &out[part..] == "lambda" => match rest.strip_prefix(')') {
+                Some(behind) => rest = behind,
+                None => open(letter, &mut out, &mut part, &mut around),
+            },
             '(' => {
                 // Where nothing closes it, the file has cut the name.
                 let Some(behind) = closed(rest) else { break };
-                let inside = !around.is_empty() || behind.starts_with("::");
-                if !inside && !out.is_empty() {
+                if let Some(inside) = scope(behind) {
+                    if &out[part..] == CALL {
+                        out.truncate(part);
+                    } else if out.len() > part {
+                        out.push_str("::");
+                    }
+                    part = out.len();
+                    rest = inside;
+                    continue;
+                }
+                if around.is_empty() && !out.is_empty() {
                     break;
                 }
                 rest = behind;
@@ -62,12 +145,8 @@ fn spoken(body: &str) -> String {
                 }
                 part = out.len();
             }
-            '<' | '{' => {
-                out.push(letter);
-                around.push(part);
-                part = out.len();
-            }
-            '>' | '}' => {
+            '<' | '{' => open(letter, &mut out, &mut part, &mut around),
+            '>' | '}' | ')' => {
                 out.push(letter);
                 part = around.pop().unwrap_or(part);
             }
@@ -86,6 +165,33 @@ fn spoken(body: &str) -> String {
     }
     out.truncate(out.trim_end().len());
     out
+}
+
+/// Begins what stands in brackets.
+fn open(bracket: char, out: &mut String, part: &mut usize, around: &mut Vec<usize>) {
+    out.push(bracket);
+    around.push(*part);
+    *part = out.len();
+}
+
+/// The digits at the begin of `rest` and what is behind the number, whose type (`4096ul`) is left out.
+fn number<'a>(before: &str, rest: &'a str) -> Option<(&'a str, &'a str)> {
+    let behind = rest.trim_start_matches(|letter: char| letter.is_ascii_digit());
+    let digits = &rest[..rest.len() - behind.len()];
+    if digits.is_empty() || before.ends_with(in_identifier) {
+        return None;
+    }
+    let untyped = behind.trim_start_matches(['u', 'l', 'U', 'L']);
+    let whole = !untyped.starts_with(in_identifier);
+    Some((digits, if whole { untyped } else { behind }))
+}
+
+/// What is inside of the function whose parameters end where `text` begins.
+fn scope(mut text: &str) -> Option<&str> {
+    while let Some(behind) = QUALIFIERS.iter().find_map(|word| text.strip_prefix(word)) {
+        text = behind;
+    }
+    text.strip_prefix("::")
 }
 
 /// What stands behind the parenthesis that is open at the begin of `text`.
@@ -126,7 +232,7 @@ mod tests {
                  (at::TensorIteratorBase&, at::native::BinaryFunctor<float> const&)::{lambda(int)#1}>(int, \
                  at::native::gpu_kernel_impl_nocast<float>(at::TensorIteratorBase&)::{lambda(int)#1})",
                 "elementwise_kernel<128, 4, gpu_kernel_impl_nocast<BinaryFunctor<float, float, float, \
-                 MulFunctor<float>>>::{lambda#1}>",
+                 MulFunctor<float>>>::{lambda(int)#1}>",
             ),
             (
                 "void ck_tile::kentry<ck_tile::gfx950_t, 1, ck_tile::FmhaFwd<int> >(ck_tile::Kargs) [clone .kd]",
@@ -136,6 +242,38 @@ mod tests {
                 "std::enable_if<true, void>::type internal::gemvx::kernel<int, float, (bool)1>(int)",
                 "kernel<int, float, 1>",
             ),
+            (
+                "void at::native::vectorized_elementwise_kernel<4, at::native::exp_kernel_cuda(at::TensorIteratorBase&)\
+                 ::{lambda()#2}::operator()() const::{lambda()#4}::operator()() const::{lambda(c10::BFloat16)#1}, \
+                 std::array<char*, 2ul> >(int, std::array<char*, 2ul>)",
+                "vectorized_elementwise_kernel<4, exp_kernel_cuda::{lambda#2}::{lambda#4}::{lambda(BFloat16)#1}, \
+                 array<char*, 2>>",
+            ),
+            (
+                "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, \
+                 std::array<char*, 1ul> >(int, at::native::FillFunctor<float>, std::array<char*, 1ul>)",
+                "vectorized_elementwise_kernel<4, FillFunctor<float>, array<char*, 1>>",
+            ),
+            (
+                "void at::native::(anonymous namespace)::softmax_warp<float>(float*, int)",
+                "softmax_warp<float>",
+            ),
+            (
+                "void Functor<int>::operator()(int) const",
+                "Functor<int>::operator()",
+            ),
+            (
+                "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)",
+                "ncclDevKernel_Generic",
+            ),
+            (
+                "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)",
+                "ncclKernel_AllReduce_RING_LL_Sum_float",
+            ),
+            ("cask::offsets(cask::Params)", "offsets"),
+            ("_ZN2ck9operation6kernelILi3EEEvv", "kernel<3>"),
+            ("_ZN2ck12_GLOBAL__N_13addEv", "add"),
+            ("_Z9vectorAddPKfS0_Pfi.kd", "vectorAdd"),
             ("void add(float*, int)", "add"),
             (
                 "void (anonymous namespace)::elementwise_kernel_with_index<int>(int)",
@@ -152,6 +290,11 @@ mod tests {
             "",
             "void ",
             "void (",
+            "(",
+            "_Zodd",
+            "_ZN2ck16tensor_operation6device12_GLOBAL__N_137kernel_batched",
+            "igemm_fwd_gtcx3_nhwc_bf16",
+            "Memcpy DtoD (Device -> Device)",
             "aten::copy_",
             "volta_sgemm_64x64_nt",
             "Memcpy HtoD (Pageable -> Device)",
@@ -161,6 +304,10 @@ mod tests {
             "jit_step(8)",
             "train(model)",
             "std::thread",
+            "main.py:12(<lambda>)",
+            "apply(*args, 3)",
+            "tests/a.py::test_add(4)",
+            "f(*)",
         ] {
             assert_eq!(brief(name), name);
         }
@@ -168,13 +315,24 @@ mod tests {
 
     #[test]
     fn every_cut_of_a_name_is_survived() {
-        let whole =
-            "void a::(anonymous namespace)::b<c::d<(e)1> >::f(g::h const&)::{lambda(int)#1}::é<::>";
+        let whole = "void a::(anonymous namespace)::b<c::d<(e)1ul> >::f(g::h const&)::{lambda(int)#1}::é<::>::operator()() const";
         for (from, _) in whole.char_indices() {
             for (to, _) in whole.char_indices().filter(|(to, _)| *to >= from) {
                 let _ = brief(&whole[from..to]);
                 let _ = brief(&format!("void {}", &whole[from..to]));
             }
+        }
+        for odd in [
+            "(",
+            ")",
+            "<>",
+            "{lambda(",
+            "_ZN99999",
+            "_ZN3a",
+            "operator()",
+        ] {
+            let _ = brief(&odd.repeat(5_000));
+            let _ = brief(&format!("void {}", odd.repeat(5_000)));
         }
     }
 }

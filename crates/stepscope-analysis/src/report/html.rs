@@ -8,7 +8,7 @@ mod chart;
 
 use std::fmt::Write as _;
 
-use super::{Cell, Column, Report, Scalar, Table, Unit, grouped, plain, significant};
+use super::{Cell, Report, Said, Scalar, Table, Unit, grouped, plain, significant};
 
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
@@ -198,13 +198,11 @@ fn findings(out: &mut String, table: &Table) {
 
 fn table(out: &mut String, title: &str, table: &Table) {
     // Event numbers lead nowhere from here; columns without a value say nothing.
-    let columns: Vec<(usize, &Column)> = table
-        .columns
-        .iter()
-        .enumerate()
-        .filter(|(at, column)| {
-            let says = |row: &Vec<Cell>| row.get(*at).is_some_and(|cell| !is_blank(cell));
-            column.unit != Unit::Event && table.rows.iter().any(says)
+    let columns: Vec<Said<'_>> = table
+        .for_people()
+        .filter(|said| {
+            let says = |row: &Vec<Cell>| row.get(said.whole).is_some_and(|cell| !is_blank(cell));
+            said.column.unit != Unit::Event && table.rows.iter().any(says)
         })
         .collect();
     if columns.is_empty() {
@@ -214,15 +212,15 @@ fn table(out: &mut String, title: &str, table: &Table) {
     // The one that may be long; the others are cut to a few lines, too.
     let name = columns
         .iter()
-        .find(|(_, column)| column.key == "name" || column.key == "title")
-        .or_else(|| columns.iter().find(|(_, column)| column.unit == Unit::Text))
-        .map(|(at, _)| *at);
+        .find(|said| said.column.key == "name" || said.column.key == "title")
+        .or_else(|| columns.iter().find(|said| said.column.unit == Unit::Text))
+        .map(|said| said.whole);
     let _ = write!(
         out,
         "<div class=\"block\"><div class=\"bar\"><h3>{title}</h3></div><div class=\"wide\" tabindex=\"0\">\
          <table aria-label=\"{title}\"><thead><tr>"
     );
-    for (_, column) in &columns {
+    for Said { column, .. } in &columns {
         let class = if is_numeric(column.unit) {
             " class=\"n\""
         } else {
@@ -237,13 +235,8 @@ fn table(out: &mut String, title: &str, table: &Table) {
     out.push_str("</tr></thead><tbody>\n");
     for row in &table.rows {
         out.push_str("<tr>");
-        for &(at, column) in &columns {
-            cell(
-                out,
-                row.get(at).unwrap_or(&Cell::Empty),
-                column,
-                name == Some(at),
-            );
+        for said in &columns {
+            cell(out, row, *said, name == Some(said.whole));
         }
         out.push_str("</tr>\n");
     }
@@ -261,26 +254,29 @@ fn table(out: &mut String, title: &str, table: &Table) {
 /// Letters from which on a text is cut to a few lines; the whole of it can be pointed at.
 const LONG: usize = 60;
 
-fn cell(out: &mut String, cell: &Cell, column: &Column, is_name: bool) {
-    let text = escape(&shown_cell(cell, column.unit));
+fn cell(out: &mut String, row: &[Cell], said: Said<'_>, is_name: bool) {
+    let unit = said.column.unit;
+    let text_at = |at| escape(&shown_cell(row.get(at).unwrap_or(&Cell::Empty), unit));
+    let cell = row.get(said.shown).unwrap_or(&Cell::Empty);
+    let (text, whole) = (text_at(said.shown), text_at(said.whole));
     let number = match cell {
         Cell::Int(number) => Some(*number as f64),
         Cell::Number(number) => Some(*number),
         _ => None,
     };
-    let _ = match (number, column.unit) {
+    let _ = match (number, unit) {
         (Some(share), Unit::Share) => write!(
             out,
             "<td class=\"n share\" style=\"--s:{:.1}%\" data-v=\"{share}\">{text}</td>",
             (share * 100.0).clamp(0.0, 100.0)
         ),
         (Some(number), _) => write!(out, "<td class=\"n\" data-v=\"{number}\">{text}</td>"),
-        (None, Unit::Text) if is_name || text.len() > LONG => {
+        (None, Unit::Text) if is_name || whole != text || text.len() > LONG => {
             let class = if is_name { "name" } else { "long" };
-            if text.len() > LONG {
+            if whole.len() > LONG || whole != text {
                 write!(
                     out,
-                    "<td class=\"{class}\"><span title=\"{text}\">{text}</span></td>"
+                    "<td class=\"{class}\"><span title=\"{whole}\">{text}</span></td>"
                 )
             } else {
                 write!(out, "<td class=\"{class}\">{text}</td>")
@@ -357,6 +353,7 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Column;
 
     fn report() -> Report {
         let mut report = Report::new("ops");

@@ -110,6 +110,7 @@ impl Out {
         let unit = UNITS.iter().position(|unit| *unit == column.unit);
         self.0
             .push(unit.and_then(|at| u8::try_from(at).ok()).unwrap_or(0));
+        self.option(column.short_of.as_deref());
     }
 
     fn cell(&mut self, cell: &Cell) {
@@ -187,6 +188,7 @@ impl In<'_> {
             key: Cow::Owned(self.text()?),
             title: Cow::Owned(self.text()?),
             unit: *UNITS.get(usize::from(u8::from_le_bytes(self.bytes()?)))?,
+            short_of: self.option()?.pop().map(Cow::Owned),
         })
     }
 

@@ -21,10 +21,13 @@ impl Serialize for Cell {
 
 impl Serialize for Column {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut fields = to.serialize_struct("Column", 3)?;
+        let mut fields = to.serialize_struct("Column", 3 + usize::from(self.short_of.is_some()))?;
         fields.serialize_field("key", &self.key)?;
         fields.serialize_field("title", &self.title)?;
         fields.serialize_field("unit", self.unit.as_str())?;
+        if let Some(of) = &self.short_of {
+            fields.serialize_field("short_of", of)?;
+        }
         fields.end()
     }
 }

@@ -278,7 +278,9 @@ fn by_kind(trace: &Trace, found: &Collectives, chosen: &[(&Collective, &Part)]) 
             ns(durs.iter().max()).into(),
             transfer.into(),
             rate.into(),
-            rate.map(|rate| rate * kind.bus_factor(n)).into(),
+            rate.zip(n)
+                .map(|(rate, n)| rate * kind.bus_factor(n))
+                .into(),
             mean_ns(ones.iter().filter_map(|one| one.spread).map(Dur::ps)).into(),
             most_often_last(&ones).map(|last| who(trace, last)).into(),
         ]);
@@ -333,7 +335,7 @@ fn each(trace: &Trace, found: &Collectives, chosen: &[(&Collective, &Part)]) -> 
             one.spread.into(),
             one.last.map(|last| who(trace, last)).into(),
             rates.map(|rates| rates.0).into(),
-            rates.map(|rates| rates.1).into(),
+            rates.and_then(|rates| rates.1).into(),
             members()
                 .map(|part| part.event)
                 .take(MOST_EVENTS)

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use stepscope_model::{Cancelled, Profile, ProfileKind};
+use stepscope_model::{Cancelled, Profile, ProfileKind, ProfileRow};
 use stepscope_store::Trace;
 
 use crate::parallel::Cancel;
@@ -103,21 +103,28 @@ fn functions(profiles: &[&Profile]) -> Table {
         Column::new("count", "Calls", Unit::Count),
         Column::new("primitive_count", "Primitive", Unit::Count),
         Column::new("self_ns", "Own time", Unit::Ns),
-        Column::new("self_per_call_ns", "Self per call", Unit::Ns),
+        Column::new("self_per_call_ns", "Own per call", Unit::Ns),
         Column::new("total_ns", "Total", Unit::Ns),
         Column::new("total_per_call_ns", "Total per call", Unit::Ns),
     ]);
     for profile in profiles {
-        for row in profile_text::stripped(profile) {
+        let names = profile_text::told_apart(profile);
+        let mut rows: Vec<_> = profile.rows.iter().zip(names).collect();
+        let total = |row: &ProfileRow| row.total_s.unwrap_or(0.0);
+        rows.sort_by(|(a, _), (b, _)| total(b).total_cmp(&total(a)));
+        for (row, name) in rows {
+            let calls = row.calls.unwrap_or(0);
+            let primitive = row.primitive_calls.unwrap_or(calls);
+            let (self_s, total_s) = (row.self_s.unwrap_or(0.0), total(row));
             table.push([
-                row.shown.as_str().into(),
+                name.into(),
                 profile.name.as_str().into(),
-                row.calls.into(),
-                row.primitive_calls.into(),
-                ns(row.self_s).into(),
-                per(row.self_s, row.calls),
-                ns(row.total_s).into(),
-                per(row.total_s, row.primitive_calls),
+                calls.into(),
+                primitive.into(),
+                ns(self_s).into(),
+                per(self_s, calls),
+                ns(total_s).into(),
+                per(total_s, primitive),
             ]);
         }
     }
@@ -134,20 +141,23 @@ fn callers(profiles: &[&Profile]) -> Table {
         Column::new("self_ns", "Own time", Unit::Ns),
         Column::new("total_ns", "Total", Unit::Ns),
     ]);
+    let names: Vec<Vec<String>> = profiles
+        .iter()
+        .map(|profile| profile_text::told_apart(profile))
+        .collect();
     let mut rows = Vec::new();
-    for profile in profiles {
-        for row in &profile.rows {
+    for (profile, names) in profiles.iter().zip(&names) {
+        for (row, name) in profile.rows.iter().zip(names) {
             for by in &row.callers {
-                let caller = profile.rows.get(by.row as usize);
-                rows.push((by.total_s, row, caller, by, profile));
+                rows.push((name, names.get(by.row as usize), by, profile));
             }
         }
     }
-    rows.sort_by(|a, b| b.0.total_cmp(&a.0));
-    for (_, row, caller, by, profile) in rows {
+    rows.sort_by(|a, b| b.2.total_s.total_cmp(&a.2.total_s));
+    for (name, caller, by, profile) in rows {
         table.push([
-            profile_text::shown(row).into(),
-            caller.map(profile_text::shown).into(),
+            name.as_str().into(),
+            caller.map(String::as_str).into(),
             profile.name.as_str().into(),
             by.calls.into(),
             by.primitive_calls.into(),

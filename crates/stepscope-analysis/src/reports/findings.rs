@@ -39,13 +39,16 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     report.table = table(&survey, &found);
     report.table.cut(options.top.min(MOST));
     if !survey.has_steps() {
-        report
-            .notes
-            .push("no steps are marked: times are those of the whole recording".to_owned());
+        let what = match (survey.steps.outside, &options.range) {
+            (0, None) => "No steps are marked: times are those of the whole recording",
+            (0, Some(_)) => "No steps are marked: times are those of the range",
+            _ => "No whole step lies in the range: times are those of the range",
+        };
+        report.notes.push(what.to_owned());
     } else if survey.steps.derived.is_some() {
         report
             .notes
-            .push("no steps are marked: times are those of derived steps".to_owned());
+            .push("No steps are marked: times are those of derived steps".to_owned());
     }
     Ok(report)
 }

@@ -163,6 +163,7 @@ fn gaps(trace: &Trace, devices: &Devices<'_>, found: &Idle, top: usize) -> Table
             gap.launch.into(),
         ]);
     }
+    table.add_short("next_name", "short_next_name", "Work after it, short");
     table
 }
 

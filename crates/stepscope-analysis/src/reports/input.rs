@@ -93,7 +93,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     }
     if found.verdict == Verdict::CannotTell {
         report.notes.push(
-            "with stepscope.Trace(\"data\"):  around what fetches the next batch records it; PyTorch's DataLoader and tf.data are recognised as they are"
+            "Python: with stepscope.Trace(\"data\"):  # around what fetches the next batch, records it; PyTorch's DataLoader and tf.data are recognised as they are"
                 .to_owned(),
         );
     }

@@ -22,6 +22,7 @@ use crate::report::{
     since_start_ns,
 };
 use crate::reports::Options;
+use crate::steps::percentile;
 
 const KIND: &str = "kernels";
 
@@ -75,7 +76,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         "Streams",
         streams(trace, &devices, &found, &range),
     );
-    if !found.delays_ps.is_empty() {
+    if !found.delays.is_empty() {
         report.section("delays", "Launch delay", delays(&found));
     }
     if !found.graphs.is_empty() {
@@ -90,7 +91,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             .to_owned(),
     );
     let ran: u64 = found.rows.iter().map(|row| row.count).sum();
-    let launched = found.delays_ps.len() as u64;
+    let launched = found.delays.len() as u64;
     if launched < ran {
         report.notes.push(format!(
             "{} of {} have no launch in the file: they were launched before the recording began, \
@@ -122,10 +123,10 @@ fn summary(trace: &Trace, found: &Kernels, report: &mut Report) {
     report.scalar("launches", "Pieces of work", Unit::Count, count);
     report.scalar("total_ns", "Total", Unit::Ns, total_ns);
     for (key, title, part) in [
-        ("launch_delay_p50_ns", "Launch delay p50", 50),
-        ("launch_delay_p90_ns", "Launch delay p90", 90),
+        ("launch_delay_p50_ns", "Launch delay p50", 0.5),
+        ("launch_delay_p90_ns", "Launch delay p90", 0.9),
     ] {
-        report.scalar(key, title, Unit::Ns, quantile_ns(&found.delays_ps, part));
+        report.scalar(key, title, Unit::Ns, percentile(&found.delays, part));
     }
 }
 
@@ -147,14 +148,6 @@ fn label(trace: &Trace, found: &Kernels, row: &Row) -> String {
         .or_else(|| key.work.map(Work::as_str))
         .unwrap_or("launched by no operation");
     demangled(text).unwrap_or_else(|| text.to_owned())
-}
-
-/// Of sorted values, the one that `percent` of them do not exceed.
-fn quantile_ns(sorted_ps: &[i64], percent: usize) -> Option<f64> {
-    let last = sorted_ps.len().checked_sub(1)?;
-    sorted_ps
-        .get(last * percent / 100)
-        .map(|ps| *ps as f64 / 1e3)
 }
 
 fn rows(trace: &Trace, launches: &Launches, found: &Kernels, by: By, top: usize) -> Table {
@@ -248,6 +241,7 @@ fn rows(trace: &Trace, launches: &Launches, found: &Kernels, by: By, top: usize)
             row.longest.into(),
         ]);
     }
+    table.add_short("name", "short_name", "Short name");
     table
 }
 
@@ -389,8 +383,8 @@ fn delays(found: &Kernels) -> Table {
     ]);
     let (mut from, mut to) = (0_i64, 1_000_000_i64);
     let mut seen = 0;
-    while seen < found.delays_ps.len() {
-        let below = found.delays_ps.partition_point(|ps| *ps < to);
+    while seen < found.delays.len() {
+        let below = found.delays.partition_point(|delay| delay.ps() < to);
         table.push([
             (from as f64 / 1e3).into(),
             (to as f64 / 1e3).into(),

@@ -102,11 +102,12 @@ fn of(profiles: &[&Profile], options: &Options) -> Report {
     }
     let largest = table.rows.len();
     report.scalar("actions", "Rows", Unit::Count, largest);
+    // The plain table does not say it.
     let whole = profiles
         .iter()
         .filter_map(|profile| profile.total_s)
-        .fold(0.0, f64::max);
-    report.scalar("whole_ns", "Whole", Unit::Ns, ns(whole));
+        .reduce(f64::max);
+    report.scalar("whole_ns", "Whole", Unit::Ns, whole.map(ns));
     report.sentence = sentence(profiles, largest);
     if let Some(rounded) = profiles.iter().find_map(|profile| profile.rounded_to_s) {
         report.scalar("rounded_to_ns", "Rounded to", Unit::Ns, ns(rounded));

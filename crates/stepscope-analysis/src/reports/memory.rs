@@ -1,14 +1,18 @@
 //! [`memory`](crate::memory) as a report.
 
 mod fragmentation;
+mod stacks;
+
+use std::ops::Range;
 
 use rustc_hash::FxHashMap;
-use stepscope_model::{ArgKeys, ArgValue, Cancelled, NameId, Time, TrackKind};
+use stepscope_model::{Cancelled, NameId, Time, TrackKind};
 use stepscope_store::Trace;
 
+use self::stacks::{Finder, Stacks, numbered};
 use crate::memory::owners::{Category, MODULE, Owners, Phase};
-use crate::memory::{Allocator, Memory, Record, Usage, by_text};
-use crate::parallel::{self, Cancel};
+use crate::memory::{Allocator, Memory, Record, Usage};
+use crate::parallel::Cancel;
 use crate::report::{
     Column, Report, Table, Unit, bytes, duration, grouped, run_start, since_start_ns,
 };
@@ -31,54 +35,56 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     }
     cancel.check()?;
     let start = run_start(trace);
-    let usages: Vec<Usage> = memory
+    let usages: Vec<Option<Usage>> = memory
         .allocators
         .iter()
         .map(|allocator| memory.usage(allocator, options.range.as_ref()))
         .collect();
     let mut report = Report::new(KIND);
     // The device with most in use, else the host.
-    let fullest = (0..usages.len()).max_by_key(|at| {
+    let known = usages.iter().enumerate();
+    let known = known.filter_map(|(at, usage)| Some((at, usage.as_ref()?)));
+    let fullest = known.max_by_key(|(at, usage)| {
         let device = memory.allocators[*at].device.is_some();
-        (device, usages[*at].peak, std::cmp::Reverse(*at))
+        (device, usage.peak, std::cmp::Reverse(*at))
     });
-    if let Some(at) = fullest {
-        summarise(&mut report, trace, &memory, at, &usages[at]);
+    if let Some((at, usage)) = fullest {
+        summarise(&mut report, trace, &memory, at, usage);
+    } else if !memory.records.is_empty() {
+        "Nothing was allocated in this range, nor before it.".clone_into(&mut report.sentence);
     }
     report.table = match options.by.as_deref() {
         Some("stack") => {
             let finder = Finder::new(trace, &memory);
-            let text = |stack| match stack {
-                Stack::Spelled(text) => text,
-                Stack::Open(names) => {
-                    let names: Vec<&str> = names.iter().map(|name| trace.name(*name)).collect();
-                    names.join(" < ")
-                }
-            };
-            let (stack_of, stacks) =
-                numbered(&memory, |record| finder.stack(record), text, cancel)?;
+            let (stack_of, stacks) = numbered(
+                &memory,
+                |found, record| finder.stack(found, record),
+                |found: &Stacks, stack| found.text(trace, stack),
+                cancel,
+            )?;
             let by = ("stack", "Stack", &stacks[..]);
             grouped_by(&memory, options, &usages, by, |at, _| stack_of[at])
         }
         Some("allocator") => allocators(trace, &memory, &usages, start),
         Some("category") => {
             let owners = Owners::of(trace);
-            let category = |record: &Record| {
+            let category = |(): &mut (), record: &Record| {
                 let file = memory.file_of(trace, record);
                 owners.category(file, record)
             };
-            let title =
-                |category: Option<Category>| category.map_or("", Category::title).to_owned();
+            let title = |(): &(), category: Option<Category>| {
+                category.map_or("", Category::title).to_owned()
+            };
             let (of, categories) = numbered(&memory, category, title, cancel)?;
             let by = ("category", "For what (estimated)", &categories[..]);
             grouped_by(&memory, options, &usages, by, |at, _| of[at])
         }
         Some("layer") => {
-            let layer = |module: Option<NameId>| {
+            let layer = |(): &(), module: Option<NameId>| {
                 let name = module.map_or("", |module| trace.name(module));
                 name.trim_start_matches(MODULE).to_owned()
             };
-            let module = |record: &Record| memory.module(trace, record);
+            let module = |(): &mut (), record: &Record| memory.module(trace, record);
             let (of, layers) = numbered(&memory, module, layer, cancel)?;
             let by = ("layer", "Layer", &layers[..]);
             grouped_by(&memory, options, &usages, by, |at, _| of[at])
@@ -94,8 +100,8 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         let table = allocators(trace, &memory, &usages, start);
         report.section("allocators", "Allocators", table);
     }
-    let moment = options.range.as_ref().map(|range| range.start);
-    lists(&mut report, &memory, &usages, start, moment, list);
+    let range = options.range.as_ref();
+    lists(&mut report, &memory, &usages, start, range, list);
     fragmentation::add(&mut report, trace, &memory, options, list);
     if !counters.rows.is_empty() {
         report.section("counters", "Counters of memory", counters);
@@ -107,9 +113,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
 fn summarise(report: &mut Report, trace: &Trace, memory: &Memory, at: usize, usage: &Usage) {
     let allocator = &memory.allocators[at];
     let start = run_start(trace);
-    let record = memory
-        .of(allocator)
-        .find(|record| record.event == usage.peak_event);
+    let record = peak_record(memory, allocator, usage);
     let op = record.map_or("", |record| memory.op(record));
     let step = step_at(trace, usage.peak_at);
     let owners = Owners::of(trace);
@@ -123,7 +127,9 @@ fn summarise(report: &mut Report, trace: &Trace, memory: &Memory, at: usize, usa
         .into_iter()
         .filter(|place| !place.is_empty())
         .collect();
-    let place = if places.is_empty() {
+    let place = if record.is_none() {
+        " when the range began".to_owned()
+    } else if places.is_empty() {
         String::new()
     } else {
         format!(" in {}", places.join(", "))
@@ -136,7 +142,7 @@ fn summarise(report: &mut Report, trace: &Trace, memory: &Memory, at: usize, usa
             format!(", of that {size} {title} (estimated)")
         });
     report.sentence = format!(
-        "{} held at most {}{place}, {} after the begin{most}; {} allocations took {} in all.",
+        "The most that {} held was {}{place}, {} after the begin{most}; {} allocations took {} in all.",
         allocator.name,
         bytes(usage.peak as f64),
         duration(since_start_ns(start, usage.peak_at)),
@@ -186,6 +192,16 @@ fn summarise(report: &mut Report, trace: &Trace, memory: &Memory, at: usize, usa
         Unit::Bytes,
         allocator.capacity,
     );
+}
+
+/// The record that reached the peak; `None` when that was before the range.
+fn peak_record<'a>(
+    memory: &'a Memory,
+    allocator: &'a Allocator,
+    usage: &Usage,
+) -> Option<&'a Record> {
+    let reached = |record: &&Record| record.event == usage.peak_event && record.at == usage.peak_at;
+    memory.of(allocator).find(reached)
 }
 
 /// What was alive at an allocator's peak, by what it is for, the most first. Empty where the file
@@ -240,7 +256,7 @@ struct Sums {
 fn grouped_by(
     memory: &Memory,
     options: &Options,
-    usages: &[Usage],
+    usages: &[Option<Usage>],
     (column, title, texts): (&'static str, &'static str, &[String]),
     key: impl Fn(usize, &Record) -> u32,
 ) -> Table {
@@ -248,7 +264,13 @@ fn grouped_by(
     let mut rows: Vec<(usize, &str, Sums)> = Vec::new();
     for (at, record) in memory.records.iter().enumerate() {
         let range = options.range.as_ref();
-        if range.is_some_and(|range| !range.contains(&record.at)) {
+        let inside = range.is_none_or(|range| range.contains(&record.at));
+        let at_peak = usages[record.allocator].is_some_and(|usage| {
+            let freed = record.freed.is_some_and(|freed| freed <= usage.peak_at);
+            record.bytes > 0 && record.tracked && record.at <= usage.peak_at && !freed
+        });
+        // What was allocated before the range is alive in it.
+        if !inside && !at_peak {
             continue;
         }
         let name = key(at, record);
@@ -260,6 +282,12 @@ fn grouped_by(
                 rows.len() - 1
             });
         let sums = &mut rows[position].2;
+        if at_peak {
+            sums.at_peak += record.bytes;
+        }
+        if !inside {
+            continue;
+        }
         if record.bytes < 0 {
             sums.frees += 1;
             sums.freed -= record.bytes;
@@ -268,14 +296,8 @@ fn grouped_by(
         sums.allocations += 1;
         sums.allocated += record.bytes;
         sums.largest = sums.largest.max(record.bytes);
-        if record.tracked {
-            let peak = usages[record.allocator].peak_at;
-            if record.at <= peak && record.freed.is_none_or(|freed| freed > peak) {
-                sums.at_peak += record.bytes;
-            }
-            if record.freed.is_none() {
-                sums.never_freed += record.bytes;
-            }
+        if record.tracked && record.freed.is_none() {
+            sums.never_freed += record.bytes;
         }
     }
     rows.sort_by(|a, b| {
@@ -328,7 +350,7 @@ fn named(memory: &Memory, at: usize) -> String {
     }
 }
 
-fn allocators(trace: &Trace, memory: &Memory, usages: &[Usage], start: Time) -> Table {
+fn allocators(trace: &Trace, memory: &Memory, usages: &[Option<Usage>], start: Time) -> Table {
     let mut table = Table::new(vec![
         Column::new("allocator", "Allocator", Unit::Text),
         Column::new("host", "Host", Unit::Text),
@@ -350,9 +372,9 @@ fn allocators(trace: &Trace, memory: &Memory, usages: &[Usage], start: Time) -> 
         Column::new("capacity_bytes", "Capacity", Unit::Bytes),
     ]);
     for (allocator, usage) in memory.allocators.iter().zip(usages) {
-        let peak = memory
-            .of(allocator)
-            .find(|record| record.event == usage.peak_event);
+        // Of a range up to whose end it recorded nothing, nothing is known.
+        let Some(usage) = usage else { continue };
+        let peak = peak_record(memory, allocator, usage);
         table.push([
             allocator.name.as_str().into(),
             allocator.host.as_str().into(),
@@ -377,24 +399,29 @@ fn allocators(trace: &Trace, memory: &Memory, usages: &[Usage], start: Time) -> 
     table
 }
 
-/// What was alive at the peaks, and at a moment that was asked for; what nothing freed; the largest.
+/// What was alive at the peaks, and at the begin of a range; what of the allocations in it nothing
+/// freed; the largest of them.
 fn lists(
     report: &mut Report,
     memory: &Memory,
-    usages: &[Usage],
+    usages: &[Option<Usage>],
     start: Time,
-    moment: Option<Time>,
+    range: Option<&Range<Time>>,
     most: usize,
 ) {
-    let alive = |moment: &dyn Fn(usize) -> Time| -> Vec<&Record> {
+    let alive = |moment: &dyn Fn(usize) -> Option<Time>| -> Vec<&Record> {
         let each = memory.allocators.iter().enumerate();
-        each.flat_map(|(at, allocator)| memory.alive(allocator, moment(at)).0)
+        let known = each.filter_map(|(at, allocator)| Some((allocator, moment(at)?)));
+        known
+            .flat_map(|(allocator, moment)| memory.alive(allocator, moment).0)
             .collect()
     };
-    let at_peak = alive(&|at| usages[at].peak_at);
+    let at_peak = alive(&|at| usages[at].map(|usage| usage.peak_at));
+    let within = |record: &Record| range.is_none_or(|range| range.contains(&record.at));
     let of_kind = |wanted: fn(&Record) -> bool| -> Vec<&Record> {
         let each = memory.allocators.iter();
-        each.flat_map(|allocator| memory.of(allocator).filter(|record| wanted(record)))
+        each.flat_map(|allocator| memory.of(allocator))
+            .filter(|record| wanted(record) && within(record))
             .collect()
     };
     let largest = of_kind(|record| record.bytes > 0);
@@ -404,7 +431,7 @@ fn lists(
         (
             "alive",
             "Alive at the begin of the range",
-            moment.map(|at| alive(&|_| at)),
+            range.map(|range| alive(&|_| Some(range.start))),
         ),
         ("largest", "Largest allocations", Some(largest)),
         ("never_freed", "Never freed", Some(kept)),
@@ -440,125 +467,6 @@ fn lists(
             ]);
         }
         report.section(name, title, table);
-    }
-}
-
-/// A stack as it was found.
-#[derive(PartialEq, Eq, Hash)]
-enum Stack {
-    /// As the file spells it.
-    Spelled(String),
-    /// Python functions that were open, the innermost first.
-    Open(Vec<NameId>),
-}
-
-/// What one thread has found: keys, and their numbers by parts of the records.
-struct Numbered<K> {
-    numbers: FxHashMap<K, u32>,
-    parts: Vec<(usize, Vec<u32>)>,
-}
-
-/// The number of each record's text, and the texts. A record's `key` is found on several threads;
-/// each key is turned into its text once a thread.
-fn numbered<K: Eq + std::hash::Hash + Send>(
-    memory: &Memory,
-    key: impl Fn(&Record) -> K + Sync,
-    text: impl Fn(K) -> String,
-    cancel: &Cancel,
-) -> Result<(Vec<u32>, Vec<String>), Cancelled> {
-    let jobs: Vec<(usize, &[Record])> = memory.records.chunks(1 << 12).enumerate().collect();
-    let size = memory.records.len().saturating_mul(16);
-    let empty = || Numbered {
-        numbers: FxHashMap::default(),
-        parts: Vec::new(),
-    };
-    let found = parallel::scan_items(&jobs, size, cancel, empty, |found, (part, records)| {
-        let numbers = records.iter().map(|record| {
-            let next = u32::try_from(found.numbers.len()).unwrap_or(u32::MAX);
-            *found.numbers.entry(key(record)).or_insert(next)
-        });
-        let numbers = numbers.collect();
-        found.parts.push((*part, numbers));
-    })?;
-    let mut texts: Vec<String> = Vec::new();
-    let mut known: FxHashMap<String, u32> = FxHashMap::default();
-    let mut parts: Vec<(usize, Vec<u32>)> = Vec::new();
-    for mut thread in found {
-        let mut renamed = vec![0; thread.numbers.len()];
-        let mut keys: Vec<(K, u32)> = thread.numbers.into_iter().collect();
-        keys.sort_unstable_by_key(|(_, number)| *number);
-        for (key, number) in keys {
-            let next = u32::try_from(texts.len()).unwrap_or(u32::MAX);
-            renamed[number as usize] = *known.entry(text(key)).or_insert_with_key(|text| {
-                texts.push(text.clone());
-                next
-            });
-        }
-        for (_, numbers) in &mut thread.parts {
-            for number in numbers {
-                *number = renamed[*number as usize];
-            }
-        }
-        parts.append(&mut thread.parts);
-    }
-    parts.sort_unstable_by_key(|(part, _)| *part);
-    let numbers = parts.into_iter().flat_map(|(_, numbers)| numbers).collect();
-    Ok((numbers, texts))
-}
-
-/// Finds stacks.
-struct Finder<'a> {
-    trace: &'a Trace,
-    /// Whether any stack is spelled out.
-    spelled: bool,
-    /// By the number of a text: a slice of this name, or of this category, is a Python function.
-    names: Vec<bool>,
-    categories: Vec<bool>,
-}
-
-impl<'a> Finder<'a> {
-    fn new(trace: &'a Trace, memory: &Memory) -> Self {
-        Self {
-            trace,
-            spelled: memory.spells_stacks,
-            names: by_text(trace, |name| name.starts_with('$')),
-            categories: by_text(trace, |category| category == "python_function"),
-        }
-    }
-
-    fn stack(&self, record: &Record) -> Stack {
-        let mut spelled = None;
-        if self.spelled {
-            let keys = ArgKeys::new(&["Call stack", "Call Stack"]);
-            // What cannot be read is not known.
-            let _ = self.trace.args_of(record.event, keys, &mut |_, value| {
-                if let ArgValue::Str(text) = value {
-                    spelled = Some(text.trim_end_matches(';').replace(';', " < "));
-                }
-            });
-        }
-        spelled.map_or_else(|| Stack::Open(self.open_functions(record)), Stack::Spelled)
-    }
-
-    fn open_functions(&self, record: &Record) -> Vec<NameId> {
-        // As deep as most stacks are: growing step by step costs more than finding them.
-        let mut frames = Vec::with_capacity(64);
-        let Some(on) = self.trace.track_of(record.event) else {
-            return frames;
-        };
-        let slices = self.trace.slices(on);
-        let begun = slices.start.partition_point(|start| *start <= record.at);
-        let mut index = begun.wrapping_sub(1);
-        let is = |flags: &[bool], name: NameId| flags.get(name.index()) == Some(&true);
-        while index < slices.len() {
-            let name = slices.name[index];
-            let python = is(&self.categories, slices.category.get(index)) || is(&self.names, name);
-            if python && slices.end(index) >= record.at {
-                frames.push(name);
-            }
-            index = slices.parent[index] as usize;
-        }
-        frames
     }
 }
 
@@ -601,18 +509,18 @@ fn notes(report: &mut Report, memory: &Memory) {
         let name = named(memory, at);
         if !allocator.absolute {
             report.notes.push(format!(
-                "{name}: the file does not say what was in use; it is summed up from zero at the recording's begin"
+                "The file does not say what {name} had in use; the sizes of its allocations and frees are summed up"
             ));
         }
         if !allocator.addressed {
             report.notes.push(format!(
-                "{name}: the file gives no addresses, so that no free finds its allocation: what was alive or never freed is not known"
+                "The file gives no addresses for {name}, so that no free finds its allocation: what was alive or never freed is not known"
             ));
         } else if let Some(before) = memory.of(allocator).next() {
             let before = before.in_use.saturating_sub(before.bytes);
             if before > 0 {
                 report.notes.push(format!(
-                    "{name}: {} were in use before the first recorded allocation, by whom is not known",
+                    "Of {name} {} were in use before the first recorded allocation, by whom is not known",
                     bytes(before as f64)
                 ));
             }
@@ -620,7 +528,7 @@ fn notes(report: &mut Report, memory: &Memory) {
     }
     if report.table.rows.is_empty() && memory.records.is_empty() {
         report.notes.push(
-            "only counters were recorded; torch.profiler.profile(profile_memory=True) records each allocation"
+            "Only counters were recorded; torch.profiler.profile(profile_memory=True) records each allocation"
                 .to_owned(),
         );
         "Only counters of memory were recorded.".clone_into(&mut report.sentence);

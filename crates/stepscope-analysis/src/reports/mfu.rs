@@ -5,7 +5,7 @@ use stepscope_store::Trace;
 
 use crate::mfu::{Counted, mfu};
 use crate::parallel::Cancel;
-use crate::report::{Report, Unit, duration, share, significant};
+use crate::report::{Report, Unit, duration, grouped, share, significant};
 use crate::reports::Options;
 use crate::survey::Survey;
 
@@ -31,7 +31,14 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     };
     report.sentence = match found.share() {
         Some(part) => {
-            if part < 0.001 {
+            let most = if part < 0.001 {
+                "less than 0.1 %".to_owned()
+            } else {
+                share(part)
+            };
+            if found.uncounted > 0 {
+                format!("What could be counted is {most} of the devices' arithmetic")
+            } else if part < 0.001 {
                 "Less than 0.1 % of the devices' arithmetic is used".to_owned()
             } else {
                 format!("{} of the devices' arithmetic is used", share(part))
@@ -69,6 +76,19 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             .map(|all| (all / found.device_seconds / 1e9).round() / 1e3),
     );
     report.scalar("counted", "Counted", Unit::Text, counted.as_str());
+    if found.uncounted > 0 {
+        report.scalar(
+            "uncounted_calls",
+            "Calls not counted",
+            Unit::Count,
+            found.uncounted,
+        );
+        report.notes.push(format!(
+            "{} convolutions or products do not say their shapes and strides: what they did is not counted, and \
+             more of the arithmetic is used than this.",
+            grouped(found.uncounted)
+        ));
+    }
     report.notes.extend(found.peaks);
     if counted == Counted::FromShapes {
         report.notes.push(

@@ -52,14 +52,14 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     report.table = if word == "tree" {
         tree(&found)
     } else {
-        rows(found.rows.iter(), options.top)
+        rows(costliest(&found).into_iter(), options.top)
     };
     if word == "tree" {
         report.table.cut(options.top);
     }
     if found.arguments_lost {
         report.notes.push(
-            "the file is not what it was when it was opened: programs and origins of some operations are not known"
+            "The file is not what it was when it was opened: programs and origins of some operations are not known"
                 .to_owned(),
         );
     }
@@ -85,7 +85,7 @@ fn sentence(by: By, found: &OpReport) -> String {
         return format!(
             "{} {} took {} on the host and launched {} of device work; most of that {} ({}).",
             grouped(rows.len() as u64),
-            by.title(),
+            by.title_of(rows.len()),
             duration(ns(found.self_ps)),
             duration(ns(launched)),
             in_sentence(&first.name),
@@ -95,7 +95,7 @@ fn sentence(by: By, found: &OpReport) -> String {
     format!(
         "{} {} took {}; most of it {} ({}).",
         grouped(found.rows.len() as u64),
-        by.title(),
+        by.title_of(found.rows.len()),
         duration(ns(found.self_ps)),
         in_sentence(&first.name),
         share(first.share)

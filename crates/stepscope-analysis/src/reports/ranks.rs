@@ -6,8 +6,10 @@ use stepscope_store::Trace;
 use crate::device::Devices;
 use crate::hta::{Stragglers, stragglers};
 use crate::parallel::Cancel;
-use crate::ranks::{Measure, Ranks, ranks};
-use crate::report::{Column, Report, Table, Unit, duration, run_start, since_start_ns};
+use crate::ranks::{Measure, Ranks, median, ranks};
+use crate::report::{
+    Column, Report, Table, Unit, duration, in_sentence, run_start, since_start_ns,
+};
 use crate::reports::Options;
 use crate::reports::kernels::range_of;
 use crate::steps::steps_of;
@@ -74,7 +76,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         report.notes.push(format!(
             "HTA names the two ranks at which {} on stream {} begins last most often, in {} of the steps. It \
              knows only kernels of NCCL before 2.19, and of several steps leaves out the last.",
-            trace.name(stragglers.kernel),
+            in_sentence(trace.name(stragglers.kernel)),
             stragglers.stream,
             stragglers.steps.len()
         ));
@@ -86,7 +88,8 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     }
     if found.cells.iter().all(|cell| cell.peak_bytes.is_none()) {
         report.notes.push(
-            "No allocations are in this run; torch.profiler.profile(profile_memory=True) records them."
+            "No allocations are in this run: torch.profiler.profile(profile_memory=True) records them, and XLA \
+             records its allocators on GPUs and TPUs by itself."
                 .to_owned(),
         );
     }
@@ -114,7 +117,7 @@ fn sentence(found: &Ranks) -> String {
     let apart = high.as_ns_f64() - low.as_ns_f64();
     if apart > step * 0.05 {
         return format!(
-            "{} waits least in communication and is probably late: {} spends {} more there each step.",
+            "Least waiting in communication is at {}, which is probably late: {} spends {} more there each step.",
             found.ranks[least].name,
             found.ranks[most].name,
             duration(apart)
@@ -122,13 +125,14 @@ fn sentence(found: &Ranks) -> String {
     }
     match extremes(Measure::Step) {
         Some(((low, _), (high, slowest))) if high.ps() - low.ps() > low.ps() / 20 => format!(
-            "{} is slowest: {} a step, the fastest {}.",
+            "The slowest is {}: {} a step, the fastest {}.",
             found.ranks[slowest].name,
             duration(high.as_ns_f64()),
             duration(low.as_ns_f64())
         ),
         _ => {
-            "The ranks are even: no step time or communication differs by 5 % of a step.".to_owned()
+            "The ranks are even: their medians of step time and communication are within 5 % of a step."
+                .to_owned()
         }
     }
 }
@@ -240,10 +244,10 @@ fn by_measure(found: &Ranks) -> Table {
         let (Some(low), Some(high)) = (medians.first(), medians.last()) else {
             continue;
         };
-        let middle = medians.get((medians.len() - 1) / 2);
+        let middle = median(medians.iter().map(|(dur, _)| *dur));
         table.push([
             measure.title().into(),
-            middle.map(|middle| middle.0).into(),
+            middle.into(),
             found.ranks[low.1].name.as_str().into(),
             low.0.into(),
             found.ranks[high.1].name.as_str().into(),

@@ -17,6 +17,13 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     cancel.check()?;
     let survey = Survey::of(trace, options, cancel)?;
     let found = &survey.steps;
+    if found.steps.is_empty() && found.outside > 0 {
+        return Ok(Report::missing(
+            KIND,
+            "no whole step lies in this range, and parts of steps are not counted",
+            "",
+        ));
+    }
     if found.steps.is_empty() {
         let mut notes = found.notes.iter();
         let mut report = Report::missing(
@@ -88,6 +95,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             StepOptions {
                 top: options.top,
                 marked_only: options.marked_only,
+                range: options.range.as_ref().map(|range| (range.start, range.end)),
             },
         );
         report.table = by_label(&labelled);
@@ -99,6 +107,13 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
                     .to_owned(),
             );
         }
+    }
+    if found.of_each.len() > 1 && (times.outlier_ns.is_some() || times.trend.is_some()) {
+        report.notes.push(
+            "Outliers and the trend are judged within each rank: the lowest of the ranks' limits stands here, and the \
+             median of their trends."
+                .to_owned(),
+        );
     }
     Ok(report)
 }
@@ -115,13 +130,8 @@ const BUCKETS: [(&str, &str); 7] = [
 ];
 
 fn outliers(found: &StepReport) -> usize {
-    let Some(limit) = found.times.outlier_ns else {
-        return 0;
-    };
-    let finished = found.steps.iter().filter(|step| !step.unfinished);
-    finished
-        .filter(|step| step.dur.as_ns_f64() >= limit)
-        .count()
+    let outliers = found.steps.iter().filter(|step| found.is_outlier(step));
+    outliers.count()
 }
 
 fn by_label(found: &StepReport) -> Table {
@@ -147,6 +157,7 @@ fn by_label(found: &StepReport) -> Table {
         ]);
     }
     table.left_out = found.labels_left_out as u64;
+    table.add_short("label", "short_label", "Short label");
     table
 }
 
@@ -173,7 +184,6 @@ pub(super) fn by_step(survey: &Survey<'_>, cancel: &Cancel) -> Result<Table, Can
         Column::new("event", "Marker", Unit::Event),
     ]);
     let mut table = Table::new(columns);
-    let limit = found.times.outlier_ns;
     let mut parts = survey.breakdown.parts.iter();
     for (step, xprof) in found.steps.iter().zip(theirs) {
         // Unfinished steps were not broken down.
@@ -191,8 +201,7 @@ pub(super) fn by_step(survey: &Survey<'_>, cancel: &Cancel) -> Result<Table, Can
         row.push(parts.map(|parts| parts.copy).into());
         row.push(step.device.into());
         row.push(xprof.into());
-        let long = limit.is_some_and(|limit| step.dur.as_ns_f64() >= limit);
-        row.push((long && !step.unfinished).into());
+        row.push(found.is_outlier(step).into());
         row.push(step.unfinished.into());
         row.push(step.event.into());
         table.rows.push(row);

@@ -4,7 +4,7 @@ use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
 use crate::parallel::Cancel;
-use crate::report::{Cell, Column, Report, Table, Unit, duration};
+use crate::report::{Cell, Column, Report, Table, Unit, duration, in_sentence};
 use crate::reports::Options;
 use crate::torch::{self, Grouping, KeyAverage, KeyAverages, SortBy, TableOptions};
 
@@ -53,14 +53,14 @@ fn describe(report: &mut Report, averages: &KeyAverages) {
     let first = averages.rows.first();
     report.sentence = match (first, averages.has_device_time()) {
         (Some(row), true) => format!(
-            "{} took {} of {} on the device.",
-            row.key,
+            "On the device, {} took {} of {}.",
+            in_sentence(&row.key),
             duration(row.self_device_time_total * 1e3),
             duration(on_device * 1e3)
         ),
         (Some(row), false) => format!(
-            "{} took {} of {} on the host.",
-            row.key,
+            "On the host, {} took {} of {}.",
+            in_sentence(&row.key),
             duration(row.self_cpu_time_total * 1e3),
             duration(on_cpu * 1e3)
         ),
@@ -110,10 +110,10 @@ fn notes(report: &mut Report, events: &KeyAverages, grouping: Grouping) {
         (
             grouping.input_shape,
             "input_shapes",
-            "input shapes",
+            "Input shapes",
             "record_shapes=True",
         ),
-        (grouping.stack > 0, "stack", "stacks", "with_stack=True"),
+        (grouping.stack > 0, "stack", "Stacks", "with_stack=True"),
     ] {
         if wanted && empty(key) {
             report.notes.push(format!(

@@ -16,8 +16,8 @@
 //! ```
 //!
 //! Sets are unions over all devices (and threads) of the step's file, cut to the step, as in
-//! [`device`](crate::device). `communication` and `copy` as a whole (hidden behind computation or
-//! not) stand beside the buckets. *The step's thread* is the one that marks the steps; where a
+//! [`device`](crate::device): loops compute where nothing inside them is recorded. `communication` and
+//! `copy` as a whole (hidden behind computation or not) stand beside the buckets. *The step's thread* is the one that marks the steps; where a
 //! device marks them, all threads of the file. Inside a marker, whatever it holds is work of the
 //! host; a marker with nothing inside is idle.
 //!
@@ -294,6 +294,10 @@ fn shared(
         for (all, part) in lists.iter_mut().zip(&mut part) {
             all.append(part);
         }
+    }
+    for device in devices.list.iter().filter(|device| device.file == file) {
+        let computing = devices.computing(device, cancel)?;
+        lists[Class::DeviceCompute as usize].extend(computing);
     }
     Ok(lists.map(Moments::of))
 }

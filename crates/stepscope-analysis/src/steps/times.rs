@@ -1,4 +1,9 @@
-//! Figures of a row of lengths: means, percentiles, outliers, trend.
+//! Figures of steps: means, percentiles, outliers, trend.
+//!
+//! Means and percentiles are of all steps. What stands out and what changes is judged within each rank:
+//! ranks differ for good, and steps of different ranks are no row in time.
+
+use std::collections::BTreeMap;
 
 use stepscope_model::Dur;
 
@@ -21,14 +26,15 @@ pub struct StepTimes {
     pub max_ns: Option<f64>,
     /// Square root of the mean squared distance from the mean.
     pub deviation_ns: Option<f64>,
-    /// From here on a step is an outlier; see [`outlier_limit`].
+    /// From here on a step is an outlier; see [`outlier_limit`]. Of several ranks the lowest of their
+    /// limits.
     pub outlier_ns: Option<f64>,
-    /// See [`trend`].
+    /// See [`trend`]. Of several ranks the median of their trends.
     pub trend: Option<f64>,
 }
 
 impl StepTimes {
-    /// The figures of these lengths, in the order in which the steps began.
+    /// The figures of the steps of one rank: their lengths, in the order in which they began.
     pub fn of(lengths: &[Dur]) -> Self {
         let mut sorted = lengths.to_vec();
         sorted.sort_unstable();
@@ -52,6 +58,35 @@ impl StepTimes {
             trend: trend(lengths),
         }
     }
+
+    /// The figures of the steps of all ranks together, and those of each; `ranks` has the lengths of
+    /// each rank's steps, in the order in which they began.
+    pub fn of_ranks<K: Copy + Ord>(ranks: &BTreeMap<K, Vec<Dur>>) -> (Self, BTreeMap<K, Self>) {
+        let of_each: BTreeMap<K, Self> = ranks
+            .iter()
+            .map(|(rank, lengths)| (*rank, Self::of(lengths)))
+            .collect();
+        if let [times] = of_each.values().collect::<Vec<_>>()[..] {
+            return (*times, of_each);
+        }
+        let all: Vec<Dur> = ranks.values().flatten().copied().collect();
+        let limits = of_each.values().filter_map(|times| times.outlier_ns);
+        let mut trends: Vec<f64> = of_each.values().filter_map(|times| times.trend).collect();
+        trends.sort_unstable_by(f64::total_cmp);
+        let together = Self {
+            outlier_ns: limits.reduce(f64::min),
+            trend: middle(&trends),
+            ..Self::of(&all)
+        };
+        (together, of_each)
+    }
+}
+
+/// The median of sorted values, the mean of the two in the middle where they are even in number.
+fn middle(sorted: &[f64]) -> Option<f64> {
+    let above = *sorted.get(sorted.len() / 2)?;
+    let below = *sorted.get((sorted.len() - 1) / 2)?;
+    Some(f64::midpoint(below, above))
 }
 
 /// The value below which a share `p` (0 to 1) of the sorted values lies: linear interpolation
@@ -83,17 +118,12 @@ pub fn outlier_limit(sorted: &[Dur]) -> Option<f64> {
         .map(|dur| (dur.as_ns_f64() - median).abs())
         .collect();
     distances.sort_unstable_by(f64::total_cmp);
-    let middle = distances.len() / 2;
-    let mad = if distances.len() % 2 == 1 {
-        distances[middle]
-    } else {
-        f64::midpoint(distances[middle - 1], distances[middle])
-    };
+    let mad = middle(&distances)?;
     Some((median * 1.2).max(median + 3.0 * 1.4826 * mad))
 }
 
-/// How much longer the steps became: `(p50 of the last quarter - p50 of the first quarter) / p50`, the
-/// quarters by order of their begin. `None` below eight steps.
+/// How much longer the steps became: `(p50 of the last quarter - p50 of the first quarter) / p50 of the
+/// first quarter`, the quarters by order of their begin; never below -1. `None` below eight steps.
 pub fn trend(lengths: &[Dur]) -> Option<f64> {
     let quarter = lengths.len() / 4;
     if quarter < 2 {
@@ -106,8 +136,7 @@ pub fn trend(lengths: &[Dur]) -> Option<f64> {
     };
     let first = median(lengths.get(..quarter)?)?;
     let last = median(lengths.get(lengths.len() - quarter..)?)?;
-    let all = median(lengths)?;
-    (all > 0.0).then(|| (last - first) / all)
+    (first > 0.0).then(|| (last - first) / first)
 }
 
 #[cfg(test)]
@@ -132,13 +161,47 @@ mod tests {
     #[test]
     fn a_trend_compares_the_last_quarter_with_the_first() {
         assert_eq!(trend(&us(&[10, 10, 10, 10, 10, 10, 12, 12])), Some(0.2));
+        // Steps that compiled come first: nothing can become shorter than nothing.
+        let warmed = us(&[1_000, 500, 10, 10, 10, 10, 15, 15]);
+        assert_eq!(trend(&warmed), Some(-0.98));
         assert_eq!(trend(&us(&[10; 7])), None);
         assert_eq!(trend(&us(&[0; 9])), None);
     }
 
     #[test]
+    fn ranks_are_judged_by_their_own_steps() {
+        let one_each: BTreeMap<usize, Vec<Dur>> = (0..8)
+            .map(|rank| (rank, us(&[100 - 5 * rank as i64])))
+            .collect();
+        let (together, _) = StepTimes::of_ranks(&one_each);
+        assert_eq!((together.count, together.max_ns), (8, Some(100_000.0)));
+        assert_eq!((together.trend, together.outlier_ns), (None, None));
+        // Rank 1 is slower for good: none of its steps stands out by that. Rank 2 has too few for a trend.
+        let ranks = BTreeMap::from([
+            (0, us(&[10, 10, 10, 10, 10, 10, 12, 12])),
+            (1, us(&[20, 20, 20, 20, 20, 20, 24, 60])),
+            (2, us(&[15; 7])),
+        ]);
+        let (together, of_each) = StepTimes::of_ranks(&ranks);
+        let limits = of_each.values().map(|times| times.outlier_ns);
+        assert_eq!(
+            limits.collect::<Vec<_>>(),
+            [Some(12_000.0), Some(24_000.0), Some(18_000.0)]
+        );
+        assert_eq!(together.outlier_ns, Some(12_000.0));
+        // The last quarter of rank 1 has a median of 42 us: 110 % more.
+        let trend = together.trend.unwrap_or_default();
+        assert!((trend - f64::midpoint(0.2, 1.1)).abs() < 1e-12, "{trend}");
+        assert_eq!(together.count, 23);
+    }
+
+    #[test]
     fn of_nothing_there_are_no_figures() {
         assert_eq!(StepTimes::of(&[]), StepTimes::default());
+        assert_eq!(
+            StepTimes::of_ranks::<usize>(&BTreeMap::new()).0,
+            StepTimes::default()
+        );
         assert_eq!(percentile(&[], 0.5), None);
     }
 }

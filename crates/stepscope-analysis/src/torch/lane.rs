@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use rustc_hash::FxHashMap;
 use stepscope_model::{ArgKeys, ArgValue, Cancelled, NameId, Time, TrackId, TrackKind};
-use stepscope_store::{EventId, Slices, Trace};
+use stepscope_store::{EventId, Slices, Trace, leap};
 
 use super::what::{What, Words};
 use crate::parallel::{self, Cancel};
@@ -51,9 +51,10 @@ pub(super) struct Lane<'a> {
     pub(super) shapes: Vec<u32>,
     pub(super) overload: Vec<u32>,
     pub(super) stack: Vec<u32>,
-    /// Links of an operator and its backward function: sequence number and torch's number of the
-    /// forward operator's thread, the lower half of each: within one recording they are as good.
-    pub(super) sequence: Vec<(u32, u32)>,
+    /// Links of an operator and its backward function: sequence number, counted from one, and torch's
+    /// number of the forward operator's thread, the lower half of each: within one recording they are
+    /// as good.
+    pub(super) sequence: Vec<[u32; 2]>,
     /// Kineto's numbers of operators; empty where arguments were not read.
     pub(super) external: Vec<i64>,
     /// Operations of those that are counted, by position.
@@ -202,28 +203,7 @@ impl<'a> Lane<'a> {
     /// Position of an event that begins at `start`; `near` is where to begin to look.
     pub(super) fn find(&self, id: u32, start: Time, near: usize) -> Option<usize> {
         let count = self.len();
-        let near = near.min(count);
-        // Borders of what may be the first that begins at or after `start`, ever further away.
-        let (mut from, mut to, mut step) = (near, near, 1);
-        while to < count && self.start(to) < start {
-            from = to + 1;
-            to = count.min(to + step);
-            step *= 2;
-        }
-        step = 1;
-        while from > 0 && self.start(from - 1) >= start {
-            to = from - 1;
-            from = from.saturating_sub(step);
-            step *= 2;
-        }
-        while from < to {
-            let middle = from + (to - from) / 2;
-            if self.start(middle) < start {
-                from = middle + 1;
-            } else {
-                to = middle;
-            }
-        }
+        let from = leap(count, near, |at| self.start(at) < start);
         (from..count)
             .take_while(|at| self.start(*at) == start)
             .find(|at| self.ids[*at] == id)

@@ -7,7 +7,6 @@ use stepscope_model::Time;
 use stepscope_store::Trace;
 
 use super::lane::{Lane, recorded};
-use super::what::What;
 
 /// Where an event stands in torch's list: by begin, the longest first; then by the recorder's order.
 #[derive(Clone, Copy)]
@@ -82,12 +81,10 @@ fn head<'a>(
     trace: &'a Trace,
     lane: &Lane<'_>,
     number: usize,
-    mut at: usize,
-    wanted: impl Fn(What) -> bool,
+    at: usize,
+    wanted: impl Fn(&Lane<'_>, usize) -> bool,
 ) -> Option<Head<'a>> {
-    while !wanted(*lane.what.get(at)?) {
-        at += 1;
-    }
+    let at = (at..lane.len()).find(|at| wanted(lane, *at))?;
     Some(Head {
         place: Place::of(trace, lane, at),
         lane: number,
@@ -96,10 +93,11 @@ fn head<'a>(
 }
 
 /// Gives the wanted events of all lanes in torch's order: the lane, the position there, begin and end.
+/// `wanted` is asked with the lane and the position there.
 pub(super) fn merged(
     trace: &Trace,
     lanes: &[Lane<'_>],
-    wanted: impl Fn(What) -> bool + Copy,
+    wanted: impl Fn(&Lane<'_>, usize) -> bool + Copy,
     mut each: impl FnMut(usize, usize, (Time, Time)),
 ) {
     let mut heads: BinaryHeap<Reverse<Head<'_>>> = lanes
@@ -117,13 +115,9 @@ pub(super) fn merged(
         let until = next.map_or(Time::MAX, |next| next.start);
         loop {
             each(number, at, times);
-            at += 1;
-            while lane.what.get(at).is_some_and(|what| !wanted(*what)) {
-                at += 1;
-            }
-            if at >= lane.len() {
-                break;
-            }
+            let behind = (at + 1..lane.len()).find(|at| wanted(lane, *at));
+            let Some(following) = behind else { break };
+            at = following;
             times = lane.times(at);
             if times.0 < until {
                 continue;

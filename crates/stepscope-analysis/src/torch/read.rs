@@ -32,8 +32,9 @@ pub fn averages(
 ) -> Result<KeyAverages, Cancelled> {
     let mut all = KeyAverages::default();
     let mut sums = Sums::default();
-    for found in of_files(trace, by, cancel, |events| events.rows(by, range))? {
+    for found in of_files(trace, by, cancel, |events| events.rows(by, range, cancel))? {
         let (file, facts, rows) = found;
+        let rows = rows?;
         all.files.push(file);
         all.use_device = all.use_device.or(facts.use_device);
         all.profile_memory |= facts.profile_memory;
@@ -192,16 +193,15 @@ impl<'a> Events<'a> {
         cancel: &Cancel,
     ) -> Result<(), Cancelled> {
         let (trace, words) = (self.trace, self.words);
-        args::fill(
-            trace,
-            by,
-            with_flops,
-            &mut self.lanes,
-            &mut self.shared,
-            cancel,
+        let lanes = &self.lanes;
+        // Functions of one thread are walked by one thread.
+        let (open, args) = parallel::both(
+            || stacks::open(trace, words, lanes, by, cancel),
+            || args::read(trace, by, with_flops, lanes, cancel),
         )?;
+        args.put(by, &mut self.lanes, &mut self.shared, cancel)?;
         if by.stack > 0 {
-            stacks::fill(trace, words, &mut self.lanes, &mut self.shared, cancel)?;
+            stacks::fill(trace, open, &mut self.lanes, &mut self.shared);
         }
         let with_stacks = by.stack > 0 && stacks::any(&self.lanes);
         if !with_stacks {
@@ -269,7 +269,7 @@ impl<'a> Events<'a> {
 
     fn stacks(&self, device: bool) -> String {
         let mut out = String::new();
-        let wanted = |what: super::what::What| !what.is_gone();
+        let wanted = |lane: &Lane<'_>, at: usize| !lane.what[at].is_gone();
         merge::merged(self.trace, &self.lanes, wanted, |number, at, times| {
             let lane = &self.lanes[number];
             let column = if device {

@@ -6,32 +6,39 @@ use stepscope_model::Severity;
 
 use super::{InfoReport, RunInfo, TrackInfo, WarningInfo};
 use crate::error::CliError;
-use crate::text::{self, Align, Grid, clean, short};
+use crate::text::{self, Align, Grid, clean, packed, say, short};
 
 /// Runs up to this many are printed in full; of more, one line each.
 const IN_FULL: usize = 2;
+/// On a narrow terminal names are cut down to so many characters before columns are left out.
+const NARROW_NAME: usize = 40;
 /// Tracks of one run that are printed.
 const TRACKS: usize = 15;
 
-pub(super) fn print(report: &InfoReport, out: &mut dyn Write) -> Result<(), CliError> {
+/// Broken between words and cut to `width` characters where a terminal shows it.
+pub(super) fn print(
+    report: &InfoReport,
+    width: Option<usize>,
+    out: &mut dyn Write,
+) -> Result<(), CliError> {
     if report.runs.len() > IN_FULL {
-        print_list(report, out)?;
+        print_list(report, width, out)?;
     } else {
         for (at, run) in report.runs.iter().enumerate() {
             if at > 0 {
                 writeln!(out)?;
             }
-            print_run(run, out)?;
+            print_run(run, width, out)?;
         }
     }
     if !report.errors.is_empty() || !report.problems.is_empty() {
         writeln!(out, "\nNot shown")?;
         for problem in report.errors.iter().chain(&report.problems) {
-            writeln!(
+            say(
+                "  ",
+                &format!("{}: {}", problem.file, problem.reason),
+                width,
                 out,
-                "  {}: {}",
-                clean(&problem.file),
-                clean(&problem.reason)
             )?;
         }
     }
@@ -48,27 +55,29 @@ pub(super) fn print(report: &InfoReport, out: &mut dyn Write) -> Result<(), CliE
         } else {
             String::new()
         };
-        writeln!(
-            out,
-            "\nRecognised, not yet readable: {}{more}",
-            names.join(", ")
-        )?;
+        writeln!(out)?;
+        let first = "Recognised, not yet readable: ";
+        say(first, &format!("{}{more}", names.join(", ")), width, out)?;
     }
     Ok(())
 }
 
-fn print_list(report: &InfoReport, out: &mut dyn Write) -> Result<(), CliError> {
+fn print_list(
+    report: &InfoReport,
+    width: Option<usize>,
+    out: &mut dyn Write,
+) -> Result<(), CliError> {
     use Align::{Left, Right};
     let mut grid = Grid::new(&[
         ("Run", Left),
         ("Kind", Left),
+        ("Steps", Right),
+        ("Length", Right),
+        ("Warnings", Right),
+        ("Size", Right),
         ("Hosts", Right),
         ("Devices", Right),
-        ("Steps", Right),
         ("Slices", Right),
-        ("Length", Right),
-        ("Size", Right),
-        ("Warnings", Right),
     ]);
     for run in &report.runs {
         let lost = run
@@ -80,21 +89,35 @@ fn print_list(report: &InfoReport, out: &mut dyn Write) -> Result<(), CliError> 
         grid.push([
             short(&run.name, 60),
             run.kinds.join(" "),
-            run.hosts.len().to_string(),
-            dash_if_zero(run.devices.len() as u64),
             dash_if_zero(run.steps),
-            text::count(run.slices),
             if run.timeline {
                 text::duration(run.duration_ns.ps() as f64 / 1e3)
             } else {
                 "no timeline".to_owned()
             },
-            text::bytes(bytes),
             dash_if_zero(lost as u64),
+            text::bytes(bytes),
+            run.hosts.len().to_string(),
+            dash_if_zero(run.devices.len() as u64),
+            text::count(run.slices),
         ]);
     }
-    writeln!(out, "{}: {} runs\n", clean(&report.path), report.runs.len())?;
+    let runs = format!("{}: {} runs", report.path, report.runs.len());
+    say("", &runs, width, out)?;
+    writeln!(out)?;
+    print_grid(grid, width, out)
+}
+
+/// The table, cut to the terminal.
+fn print_grid(mut grid: Grid, width: Option<usize>, out: &mut dyn Write) -> Result<(), CliError> {
+    let cut = width.map_or(Vec::new(), |width| {
+        grid.narrow(width, NARROW_NAME, Vec::new())
+    });
     grid.print(out)?;
+    if !cut.is_empty() {
+        let first = "  too wide for here, but in --json: ";
+        say(first, &cut.join(", "), width, out)?;
+    }
     Ok(())
 }
 
@@ -106,19 +129,20 @@ fn dash_if_zero(number: u64) -> String {
     }
 }
 
-fn print_run(run: &RunInfo, out: &mut dyn Write) -> Result<(), CliError> {
+fn print_run(run: &RunInfo, width: Option<usize>, out: &mut dyn Write) -> Result<(), CliError> {
     let bytes: u64 = run.files.iter().map(|file| file.bytes).sum();
     let mut formats: Vec<&str> = run.files.iter().map(|file| file.format.as_str()).collect();
     formats.dedup();
     let mut badge = run.kinds.clone();
     badge.push(formats.join("+"));
     badge.push(text::bytes(bytes));
-    writeln!(
-        out,
-        "{}   {}",
-        short(&run.name, 100),
-        clean(&badge.join(" · "))
-    )?;
+    let name = short(&run.name, width.unwrap_or(100).clamp(20, 100));
+    let badge = clean(&badge.join(" · ")).into_owned();
+    let room = width.unwrap_or(usize::MAX);
+    let head = packed([name, badge].into_iter(), "   ", room);
+    for (line, indent) in head.iter().zip(["", "  "]) {
+        writeln!(out, "{indent}{line}")?;
+    }
 
     let mut facts: Vec<(&str, String)> = Vec::new();
     let recorded = run
@@ -167,14 +191,18 @@ fn print_run(run: &RunInfo, out: &mut dyn Write) -> Result<(), CliError> {
         facts.push(("written by", writer.as_str().unwrap_or_default().to_owned()));
     }
     for (label, value) in facts {
-        writeln!(out, "  {label:<11}{}", short(&value, 110))?;
+        say(&format!("  {label:<11}"), &short(&value, 110), width, out)?;
     }
-    print_tracks(run, out)?;
-    print_profiles(run, out)?;
-    print_warnings(run, out)
+    print_tracks(run, width, out)?;
+    print_profiles(run, width, out)?;
+    print_warnings(run, width, out)
 }
 
-fn print_profiles(run: &RunInfo, out: &mut dyn Write) -> Result<(), CliError> {
+fn print_profiles(
+    run: &RunInfo,
+    width: Option<usize>,
+    out: &mut dyn Write,
+) -> Result<(), CliError> {
     use Align::{Left, Right};
     if run.profiles.is_empty() {
         return Ok(());
@@ -214,7 +242,7 @@ fn print_profiles(run: &RunInfo, out: &mut dyn Write) -> Result<(), CliError> {
         ]);
     }
     writeln!(out)?;
-    grid.print(out)?;
+    print_grid(grid, width, out)?;
     let more = run.profiles.len().saturating_sub(TRACKS);
     if more > 0 {
         writeln!(out, "  and {more} more")?;
@@ -222,7 +250,7 @@ fn print_profiles(run: &RunInfo, out: &mut dyn Write) -> Result<(), CliError> {
     Ok(())
 }
 
-fn print_tracks(run: &RunInfo, out: &mut dyn Write) -> Result<(), CliError> {
+fn print_tracks(run: &RunInfo, width: Option<usize>, out: &mut dyn Write) -> Result<(), CliError> {
     use Align::{Left, Right};
     if run.track_list.is_empty() {
         return Ok(());
@@ -257,7 +285,7 @@ fn print_tracks(run: &RunInfo, out: &mut dyn Write) -> Result<(), CliError> {
         ]);
     }
     writeln!(out)?;
-    grid.print(out)?;
+    print_grid(grid, width, out)?;
     let more = run.track_list.len().saturating_sub(TRACKS);
     if more > 0 {
         writeln!(out, "  … and {more} more tracks (--json lists all)")?;
@@ -275,18 +303,18 @@ fn shown_track(track: &TrackInfo) -> String {
     }
 }
 
-fn print_warnings(run: &RunInfo, out: &mut dyn Write) -> Result<(), CliError> {
+fn print_warnings(
+    run: &RunInfo,
+    width: Option<usize>,
+    out: &mut dyn Write,
+) -> Result<(), CliError> {
     if run.warnings.is_empty() && run.problems.is_empty() {
         return Ok(());
     }
     writeln!(out, "\n  Warnings")?;
     for problem in &run.problems {
-        writeln!(
-            out,
-            "  !  {}: {}",
-            clean(&problem.file),
-            short(&problem.reason, 160)
-        )?;
+        let told = format!("{}: {}", problem.file, short(&problem.reason, 160));
+        say("  !  ", &told, width, out)?;
     }
     // One line for a code, whichever files it comes from.
     let mut codes: Vec<(&WarningInfo, u64)> = Vec::new();
@@ -303,13 +331,10 @@ fn print_warnings(run: &RunInfo, out: &mut dyn Write) -> Result<(), CliError> {
             "!"
         };
         let times = text::count(count);
-        writeln!(
-            out,
-            "  {mark}  {times} x {} [{}]",
-            warning.title, warning.code
-        )?;
+        let told = format!("{times} x {} [{}]", warning.title, warning.code);
+        say(&format!("  {mark}  "), &told, width, out)?;
         if !warning.detail.is_empty() {
-            writeln!(out, "       {}", short(&warning.detail, 140))?;
+            say("       ", &short(&warning.detail, 140), width, out)?;
         }
     }
     Ok(())
@@ -346,4 +371,63 @@ fn counted(names: &[String]) -> String {
         })
         .collect();
     listed(&shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use stepscope_model::ReadContext;
+
+    use super::*;
+    use crate::info::collect;
+
+    /// Two slices that overlap without nesting, which is a warning of many words.
+    const TRACE: &str = r#"{"traceEvents":[
+        {"ph":"X","cat":"cpu_op","name":"a","pid":"trainer","tid":1,"ts":0,"dur":10},
+        {"ph":"X","cat":"cpu_op","name":"b","pid":"trainer","tid":1,"ts":5,"dur":10}]}"#;
+
+    fn shown(path: &Path, width: Option<usize>) -> String {
+        let context = Arc::new(ReadContext::default());
+        let (report, ..) = collect(path, &context, false).unwrap();
+        let mut out = Vec::new();
+        print(&report, width, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_whole_words() {
+        let dir = tempfile::tempdir().unwrap();
+        let one = dir.path().join("t.trace.json");
+        std::fs::write(&one, TRACE).unwrap();
+        let (narrow, wide) = (shown(&one, Some(60)), shown(&one, None));
+        assert!(wide.lines().any(|line| line.chars().count() > 60), "{wide}");
+        for line in narrow.lines() {
+            assert!(line.chars().count() <= 60, "{line}");
+        }
+        let words =
+            |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
+        assert_eq!(words(&narrow), words(&wide));
+    }
+
+    #[test]
+    fn a_list_of_runs_fits_and_names_what_it_leaves_out() {
+        let dir = tempfile::tempdir().unwrap();
+        for run in ["first", "second", "third"] {
+            let name = format!("{run}-{}.trace.json", "long".repeat(12));
+            std::fs::write(dir.path().join(name), TRACE).unwrap();
+        }
+        let narrow = shown(dir.path(), Some(80));
+        let table: Vec<&str> = narrow.lines().skip_while(|line| !line.is_empty()).collect();
+        for line in &table {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        let left_out = table.last().unwrap();
+        assert!(
+            left_out.contains("in --json: ") && left_out.ends_with("Slices"),
+            "{narrow}"
+        );
+        assert!(!shown(dir.path(), None).contains("in --json"));
+    }
 }

@@ -1,27 +1,18 @@
 //! A table cut to what a reader at a terminal can use.
 //!
 //! Left out without a word: ids of events (links of the viewer), columns without values, columns
-//! that say the same as one before them. Left out and named: columns of zeros, columns for which
+//! that say the same as one before them, whole names that have a short one. Left out and named: columns of zeros, columns for which
 //! the terminal is too narrow, rows beyond the number that was asked for. CSV, Markdown and JSON
 //! have everything.
 
 use stepscope_engine::analysis::report::{Cell, Column, Table, Unit};
 
 use super::print::{Page, Units, shown, side};
-use crate::text::{Grid, short_within};
+use crate::text::Grid;
 
 /// The first column, which names the row, is not made narrower than this while there are columns to
 /// leave out.
 const NARROW_NAME: usize = 48;
-/// Nor other columns of texts than this.
-const NARROW: usize = 30;
-/// Nor than this in any case.
-const NARROWEST: usize = 16;
-/// So many columns stay, however narrow the terminal is.
-const FEWEST: usize = 5;
-/// Characters between two columns.
-const GAP: usize = 2;
-
 /// See [`fit`].
 pub(super) struct Fitted {
     pub(super) grid: Grid,
@@ -37,7 +28,6 @@ pub(super) struct Fitted {
 struct Shown<'a> {
     column: &'a Column,
     cells: Vec<String>,
-    width: usize,
 }
 
 /// The table for this page.
@@ -49,8 +39,12 @@ pub(super) fn fit(table: &Table, page: Page<'_>) -> Fitted {
         .columns
         .iter()
         .position(|column| column.key == "depth");
-    for (at, column) in table.columns.iter().enumerate() {
-        let column_cells = || rows.iter().map(|row| row.get(at).unwrap_or(&Cell::Empty));
+    for said in table.for_people() {
+        let (column, at) = (said.column, said.whole);
+        let column_cells = || {
+            rows.iter()
+                .map(|row| row.get(said.shown).unwrap_or(&Cell::Empty))
+        };
         // A tree is shown by indenting its names.
         let of_tree = depth.is_some() && ["depth", "parent", "level"].contains(&&*column.key);
         if column.unit == Unit::Event || of_tree || column_cells().all(says_nothing) {
@@ -72,17 +66,17 @@ pub(super) fn fit(table: &Table, page: Page<'_>) -> Fitted {
         if column.unit == Unit::Text && rows.len() > 1 && columns.iter().any(again) {
             continue;
         }
-        let width = widest(&column.title, &cells);
-        columns.push(Shown {
-            column,
-            cells,
-            width,
-        });
+        columns.push(Shown { column, cells });
     }
     asked_for_first(&mut columns, page.by);
-    let cut = page.width.map(|width| narrow(&mut columns, width));
+    let is_sum = |shown: &Shown<'_>| matches!(&*shown.column.key, "total_ns" | "self_ns");
+    let sums: Vec<bool> = columns.iter().map(is_sum).collect();
+    let mut grid = grid(columns, rows.len());
+    let cut = page
+        .width
+        .map(|width| grid.narrow(width, NARROW_NAME, sums));
     Fitted {
-        grid: grid(columns, rows.len()),
+        grid,
         zero,
         cut: cut.unwrap_or_default(),
         rows_cut: table.rows.len() - rows.len(),
@@ -101,57 +95,6 @@ fn asked_for_first(columns: &mut [Shown<'_>], by: Option<&str>) {
     if let Some(at) = columns.iter().position(told).filter(|at| *at > 1) {
         columns[1..=at].rotate_right(1);
     }
-}
-
-/// Makes columns narrower and then fewer until they fit; the titles of those that went.
-fn narrow(columns: &mut Vec<Shown<'_>>, width: usize) -> Vec<String> {
-    let mut cut = Vec::new();
-    shrink(columns, width, NARROW_NAME, NARROW);
-    while over(columns, width) > 0 && columns.len() > FEWEST {
-        if let Some(gone) = columns.pop() {
-            cut.insert(0, gone.column.title.clone().into_owned());
-        }
-    }
-    shrink(columns, width, NARROWEST, NARROWEST);
-    cut
-}
-
-/// Takes characters from the widest columns of texts, down to `name` for the first and `least` for
-/// the others.
-fn shrink(columns: &mut [Shown<'_>], width: usize, name: usize, least: usize) {
-    loop {
-        let too_much = over(columns, width);
-        let texts = columns.iter_mut().enumerate().filter_map(|(at, shown)| {
-            let least = if at == 0 { name } else { least };
-            let spare = shown.width.saturating_sub(least);
-            (shown.column.unit == Unit::Text && spare > 0).then_some((shown, spare))
-        });
-        let widest = texts.max_by_key(|(shown, _)| shown.width);
-        let Some((widest, spare)) = widest.filter(|_| too_much > 0) else {
-            break;
-        };
-        // In steps, so that columns of like width end alike.
-        widest.width -= too_much.min(4).min(spare);
-    }
-    for shown in columns {
-        for cell in &mut shown.cells {
-            if cell.chars().count() > shown.width {
-                *cell = short_within(cell, shown.width);
-            }
-        }
-        shown.width = widest(&shown.column.title, &shown.cells);
-    }
-}
-
-/// Characters by which the columns are too wide.
-fn over(columns: &[Shown<'_>], width: usize) -> usize {
-    let all: usize = columns.iter().map(|shown| shown.width + GAP).sum();
-    all.saturating_sub(width)
-}
-
-fn widest(title: &str, cells: &[String]) -> usize {
-    let cells = cells.iter().map(|cell| cell.chars().count());
-    cells.max().unwrap_or(0).max(title.chars().count())
 }
 
 fn grid(columns: Vec<Shown<'_>>, rows: usize) -> Grid {
@@ -268,10 +211,40 @@ mod tests {
         assert_eq!(fitted.cut, ["Shapes"]);
         let lines = fitted.grid.rows.iter().map(|row| {
             let cells = row.iter().zip(&fitted.grid.columns);
-            let wide = cells.map(|(cell, (title, _))| cell.len().max(title.len()) + GAP);
+            let wide = cells.map(|(cell, (title, _))| cell.len().max(title.len()) + 2);
             wide.sum::<usize>()
         });
         assert!(lines.max().unwrap() <= 50);
+    }
+
+    #[test]
+    fn words_go_before_what_the_rows_took() {
+        let mut table = Table::new(vec![
+            Column::new("name", "Operation", Unit::Text),
+            Column::new("program", "Program", Unit::Text),
+            Column::new("category", "Category", Unit::Text),
+            Column::new("place", "Where", Unit::Text),
+            Column::new("count", "Count", Unit::Count),
+            Column::new("total_ns", "Total", Unit::Ns),
+            Column::new("self_ns", "Self", Unit::Ns),
+            Column::new("mean_ns", "Mean", Unit::Ns),
+        ]);
+        table.push([
+            "broadcast_maximum".into(),
+            "jit_train_step(12)".into(),
+            "custom fusion".into(),
+            "host".into(),
+            6_i64.into(),
+            1e6.into(),
+            9e5.into(),
+            1e5.into(),
+        ]);
+        let fitted = fit(&table, page(Some(72), None));
+        assert_eq!(
+            titles(&fitted),
+            ["Operation", "Program", "Count", "Total", "Self"]
+        );
+        assert_eq!(fitted.cut, ["Category", "Where", "Mean"]);
     }
 
     #[test]

@@ -4,13 +4,15 @@
 //! is a picture here as well: the steps of an overview are a line of bars, its findings a list
 //! with the whole advice.
 
-use std::io::{IsTerminal as _, Write};
+use std::io::Write;
 
-use stepscope_engine::analysis::report::{Cell, Report, Section, Table, Unit};
+use serde::Serialize;
+use stepscope_engine::analysis::report::{Cell, Column, Report, Section, Table, Unit};
+use stepscope_engine::analysis::reports;
 
 use super::fit;
 use crate::error::CliError;
-use crate::text::{self, Align, Grid, brief, clean, short, short_within};
+use crate::text::{self, Align, Grid, brief, clean, packed, short, short_within};
 
 /// Most characters of a cell.
 const WIDEST: usize = 60;
@@ -28,13 +30,24 @@ pub(super) struct Page<'a> {
     pub(super) by: Option<&'a str>,
 }
 
-/// Characters of a line of the terminal behind standard output.
-pub(super) fn width_of_terminal() -> Option<usize> {
-    if !std::io::stdout().is_terminal() {
-        return None;
+/// Every kind of report, what it answers, and below it what its rows can be: side by side they are
+/// wider than most terminals.
+pub(super) fn kinds(width: Option<usize>, out: &mut dyn Write) -> Result<(), CliError> {
+    let page = Page {
+        width,
+        top: 0,
+        by: None,
+    };
+    let names = reports::KINDS.iter().map(|kind| kind.name.len());
+    let widest = names.max().unwrap_or(0);
+    for kind in reports::KINDS {
+        page.say(&format!("  {:widest$}  ", kind.name), kind.question, out)?;
+        if !kind.by.is_empty() {
+            let rows = format!("--by {}", kind.by.join(", "));
+            page.say(&" ".repeat(widest + 4), &rows, out)?;
+        }
     }
-    let (terminal_size::Width(columns), _) = terminal_size::terminal_size()?;
-    Some(usize::from(columns)).filter(|columns| *columns > 0)
+    Ok(())
 }
 
 /// For people.
@@ -97,20 +110,7 @@ impl Page<'_> {
 
     /// A sentence behind `first`. A terminal breaks words; this breaks between them.
     fn say(self, first: &str, sentence: &str, out: &mut dyn Write) -> Result<(), CliError> {
-        let Some(width) = self.width else {
-            writeln!(out, "{first}{}", clean(sentence))?;
-            return Ok(());
-        };
-        let words = sentence.split(' ').map(|word| clean(word).into_owned());
-        let indent = first.chars().count();
-        let lines = packed(words, " ", width.saturating_sub(indent).max(20));
-        for (at, line) in lines.iter().enumerate() {
-            match at {
-                0 => writeln!(out, "{first}{line}")?,
-                _ => writeln!(out, "{:indent$}{line}", "")?,
-            }
-        }
-        Ok(())
+        Ok(text::say(first, sentence, self.width, out)?)
     }
 }
 
@@ -125,22 +125,6 @@ fn figures(report: &Report, line: usize) -> Vec<String> {
         format!("{} {value}", one.column.title)
     });
     packed(figures, "   ", line)
-}
-
-/// Parts with `between` between them, as many on a line as fit.
-fn packed(parts: impl Iterator<Item = String>, between: &str, most: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for part in parts {
-        let wide = between.len() + part.chars().count();
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + wide <= most => {
-                line.push_str(between);
-                line.push_str(&part);
-            }
-            _ => lines.push(part),
-        }
-    }
-    lines
 }
 
 /// A table that fits, and what it leaves out.
@@ -226,7 +210,7 @@ impl<'a> Findings<'a> {
 
 /// Steps as a line of bars: each the longest of as many steps as must share it.
 fn bars(section: &Section, line: usize, out: &mut dyn Write) -> Result<(), CliError> {
-    let key = |column: &stepscope_engine::analysis::report::Column| column.key == "duration_ns";
+    let key = |column: &Column| column.key == "duration_ns";
     let Some(at) = section.table.columns.iter().position(key) else {
         return Ok(());
     };
@@ -292,10 +276,29 @@ pub(super) fn csv(report: &Report, out: &mut dyn Write) -> Result<(), CliError> 
     Ok(grid(&table, Units::InTitles).print_csv(out)?)
 }
 
+/// Why there is nothing to report, and the line that would record it; nothing where there is something.
+pub(super) fn missing(report: &Report, out: &mut dyn Write) -> Result<(), CliError> {
+    let Some(missing) = &report.missing else {
+        return Ok(());
+    };
+    writeln!(out, "{}", clean(&report.sentence))?;
+    if !missing.fix.is_empty() {
+        writeln!(out, "To record it: {}", clean(&missing.fix))?;
+    }
+    Ok(())
+}
+
 /// For issues and pages.
 pub(super) fn markdown(report: &Report, out: &mut dyn Write) -> Result<(), CliError> {
     if !report.sentence.is_empty() {
         writeln!(out, "{}\n", text::markdown_cell(&report.sentence))?;
+    }
+    if let Some(missing) = report
+        .missing
+        .as_ref()
+        .filter(|missing| !missing.fix.is_empty())
+    {
+        writeln!(out, "To record it: {}", text::markdown_cell(&missing.fix))?;
     }
     if !report.table.columns.is_empty() {
         grid(&report.table, Units::InCells).print_markdown(out)?;
@@ -312,10 +315,13 @@ pub(super) fn markdown(report: &Report, out: &mut dyn Write) -> Result<(), CliEr
 
 /// For programs.
 pub(super) fn json(name: &str, report: &Report, out: &mut dyn Write) -> Result<(), CliError> {
-    let mut answer = serde_json::to_value(report)?;
-    if let Some(fields) = answer.as_object_mut() {
-        fields.insert("run".to_owned(), name.into());
+    #[derive(Serialize)]
+    struct Answer<'a> {
+        run: &'a str,
+        #[serde(flatten)]
+        report: &'a Report,
     }
+    let answer = Answer { run: name, report };
     let mut text = serde_json::to_string_pretty(&answer)?;
     text.push('\n');
     out.write_all(text::clean_json(&text).as_bytes())?;
@@ -339,30 +345,33 @@ pub(super) const fn side(unit: Unit) -> Align {
     }
 }
 
-/// The whole table.
+/// The whole table: for programs with all columns.
 fn grid(table: &Table, units: Units) -> Grid {
-    let columns = table
-        .columns
-        .iter()
-        .map(|column| {
-            let title = match units {
-                Units::InCells => &column.title,
-                Units::InTitles => &column.key,
-            };
-            (title.clone().into_owned(), side(column.unit))
-        })
-        .collect();
-    let rows = table
-        .rows
-        .iter()
-        .map(|row| {
-            row.iter()
-                .zip(&table.columns)
-                .map(|(cell, column)| shown(cell, column.unit, units))
-                .collect()
-        })
-        .collect();
-    Grid { columns, rows }
+    let columns: Vec<(usize, &Column)> = match units {
+        Units::InCells => table
+            .for_people()
+            .map(|said| (said.shown, said.column))
+            .collect(),
+        Units::InTitles => table.columns.iter().enumerate().collect(),
+    };
+    let titles = columns.iter().map(|(_, column)| {
+        let title = match units {
+            Units::InCells => &column.title,
+            Units::InTitles => &column.key,
+        };
+        (title.clone().into_owned(), side(column.unit))
+    });
+    let line = |row: &Vec<Cell>| {
+        let cells = columns.iter().map(|(at, column)| {
+            let cell = row.get(*at).unwrap_or(&Cell::Empty);
+            shown(cell, column.unit, units)
+        });
+        cells.collect()
+    };
+    Grid {
+        columns: titles.collect(),
+        rows: table.rows.iter().map(line).collect(),
+    }
 }
 
 /// One cell as text.
@@ -397,5 +406,28 @@ fn figure(number: f64, whole: Option<i64>, unit: Unit) -> String {
         Unit::Share => text::share(number),
         Unit::Count => whole.map_or_else(|| text::significant(number), text::count),
         _ => whole.map_or_else(|| text::plain(number), |whole| whole.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_kinds_fits_a_narrow_terminal() {
+        let mut out = Vec::new();
+        kinds(Some(80), &mut out).unwrap();
+        let list = String::from_utf8(out).unwrap();
+        for line in list.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        assert!(
+            list.contains("  steps        How long do steps take"),
+            "{list}"
+        );
+        assert!(
+            list.contains("\n               --by label, step\n"),
+            "{list}"
+        );
     }
 }

@@ -219,7 +219,7 @@ fn a_run_without_steps_is_told_how_to_mark_them() {
     assert!(output.status.success());
     let shown = text(&output.stdout);
     assert!(
-        shown.contains("no steps are marked") && shown.contains("stepscope::step(n)"),
+        shown.contains("No steps are marked") && shown.contains("stepscope::step(n)"),
         "{shown}"
     );
 }
@@ -354,11 +354,14 @@ struct Serving {
 
 impl Serving {
     fn start(home: &Path, arguments: &[&str]) -> Self {
-        let mut child = stepscope(home)
+        let child = stepscope(home)
             .args(arguments)
             .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .spawn();
+        Self::of(child.unwrap())
+    }
+
+    fn of(mut child: Child) -> Self {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut head = Vec::new();
         loop {
@@ -423,6 +426,33 @@ fn view_prints_its_address_and_serves() {
             "{runs}"
         );
     }
+}
+
+#[test]
+fn view_tells_what_info_tells_of_a_file_that_is_no_trace_and_serves() {
+    let dir = folder_with(&[("notes.txt", "hello\nworld, no trace"), ("t.json", TRACE)]);
+    let large = dir.path().join("large.bin");
+    let mut file = std::fs::File::create(&large).unwrap();
+    file.write_all(&[0xfd; 64]).unwrap();
+    file.set_len(33 << 20).unwrap();
+    drop(file);
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (notes, large, trace) = (path("notes.txt"), path("large.bin"), path("t.json"));
+    let told = |name: &str| refusal(&run(dir.path(), &["info", name])).1;
+    let expected = [told(&notes), told(&large)];
+
+    let mut child = stepscope(dir.path())
+        .args(["view", &notes, &large, &trace, "--port", "0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stderr = BufReader::new(child.stderr.take().unwrap());
+    let serving = Serving::of(child);
+    let mut lines: Vec<String> = stderr.lines().take(2).map(Result::unwrap).collect();
+    lines.sort_by_key(|line| !line.contains("notes.txt"));
+    assert_eq!(lines, expected);
+    assert!(serving.get("/api/v1/runs").starts_with("HTTP/1.1 200"));
 }
 
 #[test]

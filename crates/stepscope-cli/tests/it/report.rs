@@ -164,10 +164,22 @@ fn names_are_cut_where_they_are_alike() {
 fn what_was_not_recorded_comes_with_the_line_that_records_it() {
     let dir = folder_with(&[("t.pt.trace.json", TRACE)]);
     let path = dir.path().join("t.pt.trace.json");
-    let said = run(dir.path(), &["report", path.to_str().unwrap(), "memory"]);
-    let said = text(&said.stdout);
-    assert!(said.contains("Not recorded: "), "{said}");
-    assert!(said.contains("To record it: "), "{said}");
+    let path = path.to_str().unwrap();
+    for format in ["table", "md", "csv"] {
+        let said = run(dir.path(), &["report", path, "memory", "--format", format]);
+        assert!(said.status.success(), "{format}");
+        let (stdout, stderr) = (text(&said.stdout), text(&said.stderr));
+        // Who reads a table into a program must not find words in it.
+        let (words, other) = match format {
+            "csv" => (stderr, stdout),
+            _ => (stdout, stderr),
+        };
+        assert!(words.contains("Not recorded: "), "{format}: {words}");
+        assert!(words.contains("To record it: "), "{format}: {words}");
+        assert_eq!(other.trim(), "", "{format}");
+    }
+    let said = run(dir.path(), &["report", path, "steps", "--format", "csv"]);
+    assert_eq!(text(&said.stderr), "", "nothing is missing");
 }
 
 #[test]

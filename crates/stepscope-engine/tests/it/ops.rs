@@ -2,6 +2,7 @@
 
 use stepscope_engine::analysis::ops::inside::{Inside, inside};
 use stepscope_engine::analysis::parallel::Cancel;
+use stepscope_engine::analysis::reports::{self, Options};
 
 use crate::reports::{number, report};
 use crate::traces::{below, folder, open};
@@ -90,6 +91,37 @@ fn engines_do_all_the_work_of_the_queues() {
         }
     }
     assert!(seen > 12, "only {seen} engines");
+}
+
+#[test]
+fn no_two_kernels_of_a_trace_have_one_short_name() {
+    let Some(folder) = folder() else { return };
+    let (mut names, mut shortened) = (0, 0);
+    for path in below(&folder.join("torch_gpu"), |path| {
+        let name = path.to_string_lossy();
+        name.ends_with(".json.gz") || name.ends_with(".json")
+    }) {
+        for run in open(&path) {
+            let mut known = std::collections::BTreeMap::new();
+            let all = Options {
+                top: usize::MAX,
+                ..Options::default()
+            };
+            let made = reports::make(&run.trace, "kernels", &all, &Cancel::default()).unwrap();
+            let made = serde_json::to_value(&made).unwrap();
+            for row in made["rows"].as_array().unwrap() {
+                let text = |key: &str| row[key].as_str().unwrap().to_owned();
+                let (name, short) = (text("name"), text("short_name"));
+                assert!(short.len() <= name.len(), "{short}: {name}");
+                names += 1;
+                shortened += usize::from(short != name);
+                if let Some(other) = known.insert(short.clone(), name.clone()) {
+                    assert_eq!(other, name, "{short}, {}", path.display());
+                }
+            }
+        }
+    }
+    assert!(names > 1_000 && shortened > 700, "{shortened} of {names}");
 }
 
 #[test]

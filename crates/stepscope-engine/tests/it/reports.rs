@@ -1,4 +1,4 @@
-//! Reports over the folder of real traces: their equations, and XProf's figures.
+//! Reports over the folder of real traces: that each is whole, and `XProf`'s figures.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -30,7 +30,7 @@ fn near(a: f64, b: f64) -> bool {
 }
 
 /// Every file that may be a trace, the broken ones included.
-fn files(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     below(folder, |path| {
         let name = path.to_string_lossy();
         path.is_file()
@@ -62,16 +62,26 @@ fn every_report_of_every_trace_is_whole() {
                 for by in std::iter::once(None).chain(kind.by.iter().copied().map(Some)) {
                     let what = format!("{} of {} by {by:?}", kind.name, path.display());
                     let found = report(&run, kind.name, by);
+                    for note in found["notes"].as_array().unwrap() {
+                        begins_a_sentence(note, &what);
+                    }
                     let missing = &found["missing"];
                     if !missing.is_null() {
                         let fix = missing["fix"].as_str().unwrap_or_default();
                         assert!(!fix.is_empty(), "{what}: no way to record it");
                         continue;
                     }
-                    assert_ne!(found["sentence"], "", "{what}");
+                    begins_a_sentence(&found["sentence"], &what);
+                    let rows = found["rows"].as_array().unwrap();
+                    for title in rows.iter().filter_map(|row| row.get("title")) {
+                        begins_a_sentence(title, &what);
+                    }
                     // One has an operation of that name.
                     if !path.ends_with("nan_infinity.json") {
                         is_plain(&found, &what);
+                    }
+                    if kind.name == "ops" && by != Some("tree") {
+                        costliest_first(rows, &what);
                     }
                     titles_differ(&found, &what);
                     for section in found["sections"].as_array().into_iter().flatten() {
@@ -83,7 +93,7 @@ fn every_report_of_every_trace_is_whole() {
                         .iter()
                         .filter_map(|column| column["key"].as_str())
                         .collect();
-                    for row in found["rows"].as_array().unwrap() {
+                    for row in rows {
                         assert_eq!(row.as_object().unwrap().len(), keys.len(), "{what}");
                     }
                 }
@@ -91,6 +101,23 @@ fn every_report_of_every_trace_is_whole() {
         }
     }
     assert!(seen > 90, "only {seen} runs were opened");
+}
+
+/// Operations stand by the device time that they launched, then by their own.
+fn costliest_first(rows: &[Value], what: &str) {
+    let cost = |row: &Value| {
+        let time = |key: &str| row[key].as_f64().unwrap_or(0.0);
+        (time("device_self_ns"), time("self_ns"))
+    };
+    let sorted = rows.is_sorted_by(|a, b| cost(a) >= cost(b));
+    assert!(sorted, "{what} is out of order");
+}
+
+/// Sentences begin with a capital letter, or a number.
+fn begins_a_sentence(said: &Value, what: &str) {
+    let first = said.as_str().and_then(|said| said.chars().next());
+    let begins = first.is_some_and(|letter| letter.is_uppercase() || letter.is_ascii_digit());
+    assert!(begins, "{what}: {said}");
 }
 
 /// People tell the columns of a table by what stands above them; those of events are not shown.
@@ -170,76 +197,6 @@ fn every_report_of_any_range_is_whole() {
         }
     }
     assert!(seen > 2_000, "only {seen} reports were made");
-}
-
-#[test]
-fn steps_are_the_sum_of_their_buckets() {
-    const BUCKETS: [&str; 7] = [
-        "compute_ns",
-        "exposed_communication_ns",
-        "exposed_copy_ns",
-        "input_ns",
-        "compile_ns",
-        "host_ns",
-        "idle_ns",
-    ];
-    let Some(folder) = folder() else { return };
-    let mut steps = 0;
-    for path in files(&folder) {
-        for run in open(&path) {
-            let found = report(&run, "steps", Some("step"));
-            for row in found["rows"].as_array().into_iter().flatten() {
-                if row["unfinished"] == true {
-                    continue;
-                }
-                let sum: f64 = BUCKETS.iter().map(|bucket| number(&row[*bucket])).sum();
-                let step = number(&row["duration_ns"]);
-                assert!(near(sum, step), "{}: {sum} of {step}", path.display());
-                assert!(BUCKETS.iter().all(|bucket| number(&row[*bucket]) >= 0.0));
-                assert!(
-                    number(&row["communication_ns"]) >= number(&row["exposed_communication_ns"])
-                );
-                steps += 1;
-            }
-        }
-    }
-    assert!(steps > 300, "only {steps} steps were looked at");
-}
-
-#[test]
-fn shares_of_operations_add_up() {
-    let Some(folder) = folder() else { return };
-    let kind = reports::kind("ops").unwrap();
-    for path in files(&folder) {
-        for run in open(&path) {
-            for by in kind.by.iter().filter(|by| **by != "tree") {
-                let found = report(&run, "ops", Some(by));
-                if !found["missing"].is_null() {
-                    continue;
-                }
-                let rows = found["rows"].as_array().unwrap();
-                let sum = |key: &str| rows.iter().map(|row| number(&row[key])).sum::<f64>();
-                let what = format!("{} by {by}", path.display());
-                let own = number(&found["summary"]["self_ns"]);
-                assert!(near(sum("self_ns"), own), "{what}");
-                assert!(
-                    near(sum("count"), number(&found["summary"]["count"])),
-                    "{what}"
-                );
-                assert!(own <= 0.0 || near(sum("share"), 1.0), "{what}");
-                for row in rows {
-                    assert!(
-                        number(&row["p95_ns"]) <= number(&row["max_ns"]) * (1.0 + 1e-6),
-                        "{what}"
-                    );
-                    assert!(
-                        number(&row["self_ns"]) <= number(&row["total_ns"]) + 1e-6,
-                        "{what}"
-                    );
-                }
-            }
-        }
-    }
 }
 
 /// A file of figures, inflated where it is packed.

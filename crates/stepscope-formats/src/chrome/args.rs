@@ -207,13 +207,18 @@ pub(super) fn with_value(bytes: &[u8], value: &Value, then: impl FnOnce(ArgValue
 /// What most scalars are: a whole number that surely fits.
 fn digits(raw: &[u8]) -> Option<i64> {
     const SURELY: usize = 18;
-    if raw.is_empty() || raw.len() > SURELY {
+    let (negative, digits) = match raw {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() || digits.len() > SURELY {
         return None;
     }
-    raw.iter().try_fold(0, |number: i64, digit| {
+    let number = digits.iter().try_fold(0, |number: i64, digit| {
         let digit = digit.wrapping_sub(b'0');
         (digit < 10).then(|| number * 10 + i64::from(digit))
-    })
+    })?;
+    Some(if negative { -number } else { number })
 }
 
 fn scalar(text: &str) -> ArgValue<'_> {
@@ -284,4 +289,40 @@ impl EventSink for Nowhere {
 /// The argument source of a file whose pairs are not known yet.
 pub(super) fn unread(bytes: &SharedBytes, _context: &ReadContext) -> Arc<dyn ArgSource> {
     Source::new(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_short_way_to_a_number_gives_what_the_long_one_does() {
+        for text in [
+            "0",
+            "7",
+            "-1",
+            "-0",
+            "007",
+            "-4096",
+            "999999999999999999",
+            "-999999999999999999",
+        ] {
+            let whole = digits(text.as_bytes()).map(ArgValue::Int);
+            assert_eq!(whole, Some(scalar(text)), "{text}");
+        }
+        for text in [
+            "",
+            "-",
+            "--1",
+            "+1",
+            "1e5",
+            "1.5",
+            "-1.5",
+            "9999999999999999999",
+            "true",
+            "1-",
+        ] {
+            assert_eq!(digits(text.as_bytes()), None, "{text}");
+        }
+    }
 }

@@ -231,19 +231,24 @@ pub(crate) fn value(bytes: &[u8], at: usize) -> Result<(Value, usize), Stop> {
     }
 }
 
-/// The byte after a number or word.
-#[inline]
-fn scalar_end(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(byte) = bytes.get(at) {
-        if matches!(
-            byte,
-            b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t' | b'"' | b'{' | b'[' | b':' | b'\\'
-        ) {
-            break;
-        }
+/// Whether a byte ends a number or word. A table: a jump for each kind of byte is hard to foresee.
+static ENDS_SCALAR: [bool; 256] = {
+    let mut ends = [false; 256];
+    let bytes = b",}] \n\r\t\"{[:\\";
+    let mut at = 0;
+    while at < bytes.len() {
+        ends[bytes[at] as usize] = true;
         at += 1;
     }
-    at
+    ends
+};
+
+/// The byte after a number or word.
+#[inline]
+fn scalar_end(bytes: &[u8], at: usize) -> usize {
+    let rest = bytes.get(at..).unwrap_or_default();
+    let length = rest.iter().position(|byte| ENDS_SCALAR[usize::from(*byte)]);
+    at + length.unwrap_or(rest.len())
 }
 
 struct Passed {

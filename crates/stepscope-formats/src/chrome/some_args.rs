@@ -166,7 +166,7 @@ fn args_brace(bytes: &[u8], from: usize) -> Option<usize> {
     loop {
         let brace = passed + memchr::memchr(b'{', bytes.get(passed..)?)?;
         if is_of_args(bytes, from, brace) {
-            return Some(brace);
+            return is_open(bytes.get(from..brace)?).then_some(brace);
         }
         // Bytes are all that is summed up, so that many are at once.
         let (mut odd_quotes, mut escapes) = (0_u8, 0_u8);
@@ -182,8 +182,27 @@ fn args_brace(bytes: &[u8], from: usize) -> Option<usize> {
     }
 }
 
+/// Whether no object ends in this part of an entry, which begins outside of texts: what stands behind
+/// an entry without arguments may be the `args` of something else.
+fn is_open(part: &[u8]) -> bool {
+    if memchr::memchr(b'}', part).is_none() {
+        return true;
+    }
+    let mut in_text = false;
+    let mut bytes = part.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' => drop(bytes.next()),
+            b'"' => in_text = !in_text,
+            b'}' if !in_text => return false,
+            _ => {}
+        }
+    }
+    !in_text
+}
+
 /// Whether a brace has `"args":` in front of it.
-fn is_of_args(bytes: &[u8], from: usize, brace: usize) -> bool {
+pub(super) fn is_of_args(bytes: &[u8], from: usize, brace: usize) -> bool {
     let before = |mut at: usize| {
         while at > from && scan::is_space(bytes[at - 1]) {
             at -= 1;
@@ -216,16 +235,16 @@ pub(super) fn find(
     };
     wanted.phase = phase;
     wanted.at = at;
-    let Some(brace) = args_brace(bytes, after) else {
-        return Ok(false);
-    };
-    let flat = flat::wanted_of_flat(bytes, brace, keys, |key, value_at| {
+    let flat = flat::wanted_of_args(bytes, after, keys, |key, value_at| {
         scan::value(bytes, value_at).is_ok_and(|(value, _)| wanted.put(key, value))
     });
     let args = if flat.is_some() {
         flat
     } else {
         wanted.count = 0;
+        let Some(brace) = args_brace(bytes, after) else {
+            return Ok(false);
+        };
         walk(bytes, brace + 1, |key, escaped, value_at| {
             let (value, next) = scan::value(bytes, value_at)?;
             let fits = !escaped
@@ -325,6 +344,10 @@ mod tests {
                 r#"{"ph":"X","args":{"a":"NaN"},"stepscope":{"types":{"a":"float"}}}"#,
             ),
             (false, r#"{"\u0070h":"X","args":{"a":1}}"#),
+            // Of the file, not of the entry.
+            (false, r#"{"ph":"X","cat":"c"}],"args":{"a":1}}"#),
+            (false, r#"{"ph":"X","cat":"}"}],"args":{"a":1}}"#),
+            (true, r#"{"ph":"X","cat":"}","args":{"a":{"b":1}}}"#),
             (false, "{ }"),
             (false, many.as_str()),
         ];

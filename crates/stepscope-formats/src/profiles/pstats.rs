@@ -31,6 +31,7 @@ pub fn read<S: EventSink>(
         marshal: Marshal::new(bytes),
         numbers: FxHashMap::default(),
         functions: Vec::new(),
+        order: Vec::new(),
     };
     let broken = reader.all(context)?;
     context.advance(bytes.len() as u64)?;
@@ -84,6 +85,9 @@ struct Reader<'b> {
     marshal: Marshal<'b>,
     numbers: FxHashMap<(Arc<str>, i64, Arc<str>), u32>,
     functions: Vec<Function>,
+    /// Numbers of those with figures, in the file's order: `pstats` leaves rows that tie in it. Callers
+    /// are numbered when they are first named, which is another order.
+    order: Vec<u32>,
 }
 
 impl Reader<'_> {
@@ -125,6 +129,9 @@ impl Reader<'_> {
             callers.push((by, self.calls()?));
         }
         if let Some(known) = self.functions.get_mut(function as usize) {
+            if known.figures.is_none() {
+                self.order.push(function);
+            }
             known.figures = Some(Figures { values, callers });
         }
         Ok(true)
@@ -196,34 +203,32 @@ impl Reader<'_> {
     }
 
     /// Rows are the functions with figures; callers without are left out.
-    fn finish(self, odd_numbers: &mut u64) -> Profile {
+    fn finish(mut self, odd_numbers: &mut u64) -> Profile {
         let mut row_of = vec![None; self.functions.len()];
-        let mut rows = 0;
-        for (number, function) in self.functions.iter().enumerate() {
-            if function.figures.is_some() {
-                row_of[number] = Some(rows);
-                rows += 1;
-            }
+        for (row, number) in (0_u32..).zip(&self.order) {
+            row_of[*number as usize] = Some(row);
         }
         let mut profile = Profile {
             kind: ProfileKind::Functions,
             ..Profile::default()
         };
         let (mut own, mut calls, mut primitive) = (0.0, 0_u64, 0_u64);
-        for function in self.functions {
-            let Some(figures) = function.figures else {
+        for number in self.order {
+            let function = &mut self.functions[number as usize];
+            let Some(figures) = function.figures.take() else {
                 continue;
             };
             let [primitive_calls, all_calls, self_s, total_s] = figures.values;
             let row = ProfileRow {
-                name: function.name,
-                file: function.file,
+                name: Arc::clone(&function.name),
+                file: Arc::clone(&function.file),
                 line: u32::try_from(function.line).unwrap_or(0),
                 calls: Some(count(all_calls, odd_numbers)),
                 primitive_calls: Some(count(primitive_calls, odd_numbers)),
                 total_s: Some(seconds(total_s, odd_numbers)),
                 self_s: Some(seconds(self_s, odd_numbers)),
                 mean_s: None,
+                self_mean_s: None,
                 percent: None,
                 callers: figures
                     .callers

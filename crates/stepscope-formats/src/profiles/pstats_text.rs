@@ -32,10 +32,14 @@ pub(super) fn columns(line: &str) -> bool {
     words.next() == Some("ncalls") && words.next() == Some("tottime")
 }
 
-/// `List reduced from 51 to 26 due to restriction <0.5>`: how many there were.
-pub(super) fn reduced(line: &str) -> Option<u64> {
+/// `List reduced from 51 to 26 due to restriction <0.5>`: how many there were, and by what rule.
+pub(super) fn reduced(line: &str) -> Option<(u64, &str)> {
     let rest = line.trim().strip_prefix("List reduced from ")?;
-    rest.split(' ').next()?.parse().ok()
+    let before = rest.split(' ').next()?.parse().ok()?;
+    let rule = rest
+        .split_once("restriction <")
+        .and_then(|(_, rule)| rule.strip_suffix('>'));
+    Some((before, rule.unwrap_or_default()))
 }
 
 /// One function: `17/6    0.000    0.000    0.001    0.000 module.py:2636(_named_members)`.
@@ -47,20 +51,21 @@ pub(super) fn row(line: &str) -> Option<ProfileRow> {
         Some(word)
     };
     let ncalls = word()?;
-    let (calls, primitive_calls) = match ncalls.split_once('/') {
+    let (calls, primitive_calls): (u64, u64) = match ncalls.split_once('/') {
         Some((calls, primitive)) => (calls.parse().ok()?, primitive.parse().ok()?),
         None => (ncalls.parse().ok()?, ncalls.parse().ok()?),
     };
     let self_s = finite(word()?)?;
     // Where nothing was called there is no time of a call, and both fields are blank.
-    let per_call = calls > 0;
-    if per_call {
-        finite(word()?)?;
-    }
+    let self_mean_s = match calls {
+        0 => None,
+        _ => Some(finite(word()?)?),
+    };
     let total_s = finite(word()?)?;
-    if primitive_calls > 0 {
-        finite(word()?)?;
-    }
+    let mean_s = match primitive_calls {
+        0 => None,
+        _ => Some(finite(word()?)?),
+    };
     let (file, line, name) = function(rest);
     Some(ProfileRow {
         name: name.into(),
@@ -70,6 +75,8 @@ pub(super) fn row(line: &str) -> Option<ProfileRow> {
         primitive_calls: Some(primitive_calls),
         total_s: Some(total_s),
         self_s: Some(self_s),
+        mean_s,
+        self_mean_s,
         ..ProfileRow::default()
     })
 }
@@ -125,7 +132,7 @@ mod tests {
         }
         assert_eq!(
             reduced("   List reduced from 51 to 26 due to restriction <0.5>"),
-            Some(51)
+            Some((51, "0.5"))
         );
     }
 

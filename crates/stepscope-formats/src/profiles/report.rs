@@ -130,9 +130,10 @@ impl Reader {
             self.within = Within::Actions(columns, 0);
         } else if let Some(profile) = pstats_text::head(text) {
             self.begin(profile);
-        } else if let Some(before) = pstats_text::reduced(text) {
+        } else if let Some((before, rule)) = pstats_text::reduced(text) {
             if let Some(profile) = self.profiles.last_mut() {
                 profile.rows_before = Some(before);
+                profile.restriction = kept(rule);
             }
         } else if pstats_text::columns(text) {
             self.within = Within::Functions;

@@ -115,8 +115,8 @@ pub(super) fn framing_fault(file: &[u8], offset: usize, fault: Fault) -> (Diagno
         return (
             Diagnostic::Unreadable,
             format!(
-                "a program that takes files for text has replaced bytes by U+FFFD; copy the \
-                 original again, as binary: nothing after byte {offset} can be read"
+                "copy the original again, as binary: a program that takes files for text has \
+                 replaced bytes by U+FFFD; {left} bytes were left out"
             ),
         );
     }

@@ -263,6 +263,39 @@ fn made_statistics_are_read() {
 }
 
 #[test]
+fn functions_keep_the_order_of_the_file_when_callers_are_named_first() {
+    // {b: (1, 1, 0, 0, {a: (1, 1, 0, 0)}), a: (1, 1, 0, 0, {})}, which pstats prints in this order, and so
+    // must whoever sorts by times that tie.
+    let one = b"i\x01\x00\x00\x00i\x01\x00\x00\x00i\x00\x00\x00\x00i\x00\x00\x00\x00";
+    let function = |name: u8| [b")\x03z\x01mi\x01\x00\x00\x00z\x01".as_slice(), &[name]].concat();
+    let bytes = [
+        b"{",
+        &function(b'b')[..],
+        b")\x05",
+        one,
+        b"{",
+        &function(b'a'),
+        b")\x04",
+        one,
+        b"0",
+        &function(b'c'),
+        b")\x05",
+        one,
+        b"{0",
+        &function(b'a'),
+        b")\x05",
+        one,
+        b"{00",
+    ]
+    .concat();
+    let probe = poured(Format::Pstats, &bytes).unwrap();
+    let rows = &probe.profiles[0].rows;
+    let names: Vec<&str> = rows.iter().map(|row| &*row.name).collect();
+    assert_eq!(names, ["b", "c", "a"]);
+    assert_eq!(rows[0].callers[0].row, 2);
+}
+
+#[test]
 fn made_reports_are_read() {
     let probe = poured(Format::LightningReport, REPORT.as_bytes()).unwrap();
     assert_eq!(probe.diagnostics, []);
@@ -280,9 +313,12 @@ fn made_reports_are_read() {
     assert_eq!((test.stage.as_str(), test.rows[0].calls), ("TEST", None));
     assert_eq!((validate.name.as_str(), validate.rank), ("x", Some(3)));
     assert_eq!(
-        (validate.rows_before, validate.rounded_to_s),
-        (Some(9), Some(0.001))
+        (validate.rows_before, &*validate.restriction),
+        (Some(9), "1")
     );
+    assert_eq!(validate.rounded_to_s, Some(0.001));
+    let f = &validate.rows[0];
+    assert_eq!((f.self_mean_s, f.mean_s), (Some(0.005), Some(0.012)));
     assert_eq!(
         (validate.rows[0].calls, validate.rows[0].line),
         (Some(2), 3)

@@ -234,6 +234,7 @@ impl RunData {
         let options = analysis::steps::StepOptions {
             top: 0,
             marked_only: false,
+            range: None,
         };
         let report = py.detach(|| analysis::steps::step_report(&self.run.trace, options));
         let rows = report.steps.into_iter().map(|step| {

@@ -80,7 +80,7 @@ fn timeline_of(
         .iter()
         .enumerate()
         .map(|(id, allocator)| {
-            let usage = memory.usage(allocator, None);
+            let usage = memory.usage(allocator, None).unwrap_or_default();
             let curve = memory.curve(allocator, &range, bins);
             AllocatorAnswer {
                 id,

@@ -12,6 +12,7 @@ use stepscope_analysis::flame::{self, FlameBy};
 use stepscope_analysis::histogram::{self, Durations, Scale};
 use stepscope_analysis::names::{NameSet, contains_folded, folded};
 use stepscope_analysis::parallel::Cancel;
+use stepscope_analysis::report::shorter;
 use stepscope_analysis::search::{self, SearchQuery};
 use stepscope_model::{Dur, SliceKind, Time, TrackId};
 use stepscope_store::EventId;
@@ -53,14 +54,16 @@ enum Scope {
     Range,
 }
 
-/// The names that contain the text, equal it or match the expression.
+/// The names that contain the text, equal it or match the expression. What is looked for in a name may be in
+/// the short one that people read in its place.
 fn names(view: &RunView, wanted: &str, mode: Mode, place: &str) -> Result<NameSet, Problem> {
     let trace = &view.run.trace;
     match mode {
         Mode::Text => {
             let wanted = folded(wanted);
+            let is = |name: &str| contains_folded(name, &wanted);
             Ok(NameSet::matching(trace, |name| {
-                contains_folded(name, &wanted)
+                is(name) || shorter(name).is_some_and(|short| is(&short))
             }))
         }
         Mode::Exact => Ok(NameSet::exactly(trace, wanted)),
@@ -74,7 +77,9 @@ fn names(view: &RunView, wanted: &str, mode: Mode, place: &str) -> Result<NameSe
                 .dfa_size_limit(MAX_REGEX_BYTES)
                 .build()
                 .map_err(|error| Problem::bad_regex(place, error.to_string()))?;
-            Ok(NameSet::matching(trace, |name| regex.is_match(name)))
+            Ok(NameSet::matching(trace, |name| {
+                regex.is_match(name) || shorter(name).is_some_and(|short| regex.is_match(&short))
+            }))
         }
     }
 }
@@ -336,6 +341,7 @@ fn row(
     });
     AggregateRow {
         key: texts.map(Option::unwrap_or_default).collect(),
+        short_name: key.name.and_then(|name| shorter(trace.name(name))),
         track: key.track.map(|track| track.0),
         kind: kind as u8,
         count: totals.count,

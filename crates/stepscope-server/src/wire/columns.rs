@@ -6,11 +6,15 @@
 //! ```
 //!
 //! `o` counts bytes from the first column byte. Dictionary columns are `u32` indexes into
-//! `strings`, marked `"d":1`; `strings` holds only what the answer uses.
+//! `strings`, marked `"d":1`; `strings` holds only what the answer uses. Where some of them are long
+//! names of C++ functions, `"short":{"INDEX":TEXT}` says what people call these.
+
+use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use stepscope_analysis::report::shorter;
 use stepscope_model::NameId;
 
 /// First four bytes.
@@ -122,6 +126,8 @@ impl Columns {
         #[derive(Serialize)]
         struct Tail<'a> {
             strings: &'a [String],
+            #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+            short: BTreeMap<usize, String>,
             cols: &'a [Value],
         }
         let mut header = format!("{{\"rows\":{}", self.rows);
@@ -130,8 +136,12 @@ impl Columns {
                 header.push_str(part);
             }
         }
+        let names = self.strings.iter().enumerate();
         let tail = Tail {
             strings: &self.strings,
+            short: names
+                .filter_map(|(at, name)| Some((at, shorter(name)?)))
+                .collect(),
             cols: &self.cols,
         };
         let tail = serde_json::to_string(&tail).unwrap_or_else(|_| String::from("{}"));
@@ -316,6 +326,7 @@ mod tests {
         assert_eq!(decoded.header["rows"], 3);
         assert_eq!(decoded.header["binNs"], 0.5);
         assert_eq!(decoded.header["tracks"], json!([7, 8]));
+        assert!(!decoded.header.contains_key("short"), "nothing is long");
         let text = |text: &str| text.to_owned();
         assert_eq!(
             decoded.columns,
@@ -331,6 +342,15 @@ mod tests {
                 (text("parent"), Column::I32(vec![-1, 0, 1])),
             ]
         );
+    }
+
+    #[test]
+    fn long_names_come_with_short_ones() {
+        let names = ["aten::add", "void a::add<int>(int)"].map(str::to_owned);
+        let bytes = Columns::new(0).strings(names.to_vec()).encode();
+        let header = decode(&bytes).unwrap().header;
+        assert_eq!(header["strings"], json!(names));
+        assert_eq!(header["short"], json!({"1": "add<int>"}));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use stepscope_analysis::demangle::demangled;
+use stepscope_analysis::report::shorter;
 use stepscope_model::{ArgValue, SliceFlags};
 use stepscope_store::{Event, EventId};
 
@@ -26,6 +27,9 @@ pub(crate) const MAX_ARGS: usize = 10_000;
 pub(crate) struct Brief {
     id: u32,
     name: String,
+    /// What people call a C++ function of this name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    short_name: Option<String>,
     track: u32,
     row: u16,
     start_ns: Ns,
@@ -38,9 +42,11 @@ impl Brief {
     pub(crate) fn of(view: &RunView, id: EventId) -> Option<Self> {
         let trace = &view.run.trace;
         let event = trace.event(id)?;
+        let name = trace.name(event.name);
         Some(Self {
             id: id.0,
-            name: trace.name(event.name).to_owned(),
+            name: name.to_owned(),
+            short_name: shorter(name),
             track: event.track.0,
             row: event.row,
             start_ns: view.clock().show(event.start),
@@ -59,6 +65,9 @@ pub(crate) struct EventDetail {
     /// What a compiler's name stands for.
     #[serde(skip_serializing_if = "Option::is_none")]
     demangled: Option<String>,
+    /// What people call a C++ function of this name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    short_name: Option<String>,
     kind: &'static str,
     kind_id: u8,
     category: Option<String>,
@@ -145,6 +154,7 @@ impl EventDetail {
         Self {
             id: event.id.0,
             demangled: demangled(&name),
+            short_name: shorter(&name),
             name,
             kind: event.kind.label(),
             kind_id: event.kind as u8,

@@ -105,6 +105,9 @@ pub(crate) struct Matched {
 pub(crate) struct AggregateRow {
     /// One text for each of `by`.
     pub(crate) key: Vec<String>,
+    /// What people call a C++ function, when grouped by its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) short_name: Option<String>,
     /// The track, when grouped by it.
     pub(crate) track: Option<u32>,
     /// Class of its longest slice.

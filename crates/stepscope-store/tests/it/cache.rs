@@ -120,6 +120,7 @@ fn profiles_are_kept_and_poured_on() {
         calls: Some(7),
         primitive_calls: None,
         rows_before: Some(9),
+        restriction: "0.2".to_owned(),
         rounded_to_s: Some(0.001),
         rows: vec![ProfileRow {
             name: "load".into(),
@@ -130,6 +131,7 @@ fn profiles_are_kept_and_poured_on() {
             total_s: Some(0.1),
             self_s: Some(-1e-9),
             mean_s: None,
+            self_mean_s: Some(0.02),
             percent: Some(4.0),
             callers: vec![ProfileCaller {
                 row: 0,

@@ -1,7 +1,7 @@
 //! Nesting and flows, drawn.
 
 use expect_test::{Expect, expect};
-use stepscope_model::Diagnostic;
+use stepscope_model::{Diagnostic, Time};
 use stepscope_store::drawing;
 
 fn check(drawn: &str, expected: &Expect) {
@@ -53,6 +53,44 @@ fn overlapping_kernels_get_rows_of_their_own() {
         overlaps,
         [(Diagnostic::PartialOverlap, 1, "1 on track gpu".to_owned())]
     );
+}
+
+#[test]
+fn what_is_around_a_moment_is_found_on_every_row() {
+    let names = |drawn: &str, at: i64| {
+        let trace = drawing::trace(drawn);
+        let track = trace.track_by_key("main").unwrap();
+        let slices = trace.slices(track);
+        let others = trace.overlapping(track);
+        let around = trace.around(track, Time::from_ps(at * 1_000_000), others.as_ref());
+        let names: Vec<_> = around.map(|index| trace.name(slices.name[index])).collect();
+        names.join(" ")
+    };
+    let overlapping = "
+        main | label-----------
+             |   frame----
+             |       function---
+        ";
+    assert_eq!(names(overlapping, 3), "frame label");
+    assert_eq!(names(overlapping, 8), "function frame label");
+    assert_eq!(names(overlapping, 13), "function label");
+    assert_eq!(names(overlapping, 40), "");
+    // A label that begins in one frame and ends after it, with another frame inside.
+    let crossing = "
+        main | module-------------------
+             |   frame------
+             |      label--------
+             |        call--
+        ";
+    assert_eq!(names(crossing, 9), "call label frame module");
+    assert_eq!(names(crossing, 15), "label module");
+    let nested = "
+        main | outer-------------- next--
+             |   inner--- last--
+        ";
+    assert_eq!(names(nested, 5), "inner outer");
+    assert_eq!(names(nested, 18), "outer");
+    assert_eq!(names(nested, 0), "outer");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! How slices lie in each other, and what runs beside them.
 
+use std::ops::Range;
+
 use rustc_hash::FxHashMap;
 use stepscope_model::{Dur, NameId, Time, TrackId};
 use stepscope_store::{Trace, Track};
@@ -18,11 +20,27 @@ pub(super) struct Nest<'a> {
     pub(super) outside: FxHashMap<usize, usize>,
     /// Their indexes.
     pub(super) indexes: Vec<usize>,
+    /// On a track whose slices overlap: ends and places of the operations that are still open. Where an
+    /// operation was moved to a row of its own, since it overlaps what is of another class, the trace does
+    /// not say which operation it lies in.
+    pub(super) open: Vec<(Time, u32)>,
     pub(super) around: Around,
     pub(super) modules: Option<Cursor<'a>>,
 }
 
 impl Nest<'_> {
+    /// Takes an operation of a track whose slices overlap: the place of the innermost open one that holds it,
+    /// as the trace says (`known`) or as their times do.
+    pub(super) fn enter(&mut self, at: usize, range: Range<Time>, known: u32) -> u32 {
+        self.open.retain(|(end, _)| *end > range.start);
+        let holds = |(end, place): &&(Time, u32)| *end >= range.end || *place == known;
+        let enclosing = self.open.iter().rev().find(holds);
+        let enclosing = enclosing.map_or(known, |(_, place)| *place);
+        self.open
+            .push((range.end, u32::try_from(at).unwrap_or(NONE)));
+        enclosing
+    }
+
     /// Index of the slice at a place.
     pub(super) fn index(&self, at: u32) -> usize {
         let at = at as usize;

@@ -5,6 +5,7 @@ use stepscope_store::{EventId, Trace};
 
 use crate::ops::{class, hlo};
 use crate::report::one_line;
+use crate::torch::{DIMS, is_dims};
 
 /// What all slices of one sum share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -56,8 +57,8 @@ const KEYS: ArgKeys = ArgKeys::new(&[
     "tf_op",
     "hlo_category",
     "source",
-    "Input Dims",
-    "Input dims",
+    DIMS[0],
+    DIMS[1],
     "shape_with_layout",
 ]);
 
@@ -76,7 +77,7 @@ pub(in crate::ops) fn read_tag(trace: &Trace, event: EventId) -> (Tag, bool) {
             ("tf_op", ArgValue::Str(text)) if !text.is_empty() => tag.tf_op = Some(text.to_owned()),
             ("hlo_category", ArgValue::Str(text)) => tag.category = Some(text.to_owned()),
             ("source", ArgValue::Str(text)) => tag.source = Some(text.to_owned()),
-            ("Input Dims" | "Input dims", ArgValue::Json(text) | ArgValue::Str(text)) => {
+            (key, ArgValue::Json(text) | ArgValue::Str(text)) if is_dims(key) => {
                 tag.shapes = Some(one_line(text).into_owned());
             }
             ("shape_with_layout", ArgValue::Str(text)) => tag.shapes = Some(text.to_owned()),
@@ -104,7 +105,7 @@ pub(super) enum Shapes {
 pub(super) fn read_shapes(trace: &Trace, event: EventId, text: &mut String) -> Shapes {
     let (mut any, mut more) = (false, false);
     let read = trace.args_of(event, KEYS, &mut |key, value| match (key, value) {
-        ("Input Dims" | "Input dims", ArgValue::Json(shapes) | ArgValue::Str(shapes)) => {
+        (key, ArgValue::Json(shapes) | ArgValue::Str(shapes)) if is_dims(key) => {
             any = true;
             text.clear();
             text.push_str(shapes);

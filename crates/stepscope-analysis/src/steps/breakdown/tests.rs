@@ -71,3 +71,19 @@ fn without_a_device_the_host_computes() {
 fn a_marker_alone_is_idle() {
     assert_eq!(shown("main | step0-----"), ["step0 10us = idle 10"]);
 }
+
+#[test]
+fn a_loop_computes_where_nothing_inside_it_is_recorded() {
+    assert_eq!(
+        shown(
+            "
+            main                | step0--------------------
+                                |   call
+            gpu/compute #device |   while----------
+                                |     dot--
+            gpu/copy #device    |            MemcpyD2H
+            "
+        ),
+        ["step0 25us = compute 9 + exposed_copy 9 + idle 7"]
+    );
+}

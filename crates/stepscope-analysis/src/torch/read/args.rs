@@ -1,23 +1,27 @@
 //! What the arguments of operators say, read on several threads.
 
+use std::ops::Range;
+use std::sync::Mutex;
+
 use rustc_hash::FxHashMap;
 use stepscope_model::{ArgKeys, ArgValue, Cancelled, NameId};
 use stepscope_store::Trace;
 
 use super::links::NO_ID;
 use super::{Shared, whole};
-use crate::parallel::{self, Cancel};
+use crate::parallel::{self, Cancel, PIECE};
 use crate::torch::averages::Grouping;
 use crate::torch::flops;
-use crate::torch::lane::{self, Lane};
+use crate::torch::lane::Lane;
 use crate::torch::texts::Texts;
+use crate::torch::{DIMS, is_dims};
 
-const SHAPES: ArgKeys = ArgKeys::new(&["External id", "external id", "Input Dims", "Input dims"]);
+const SHAPES: ArgKeys = ArgKeys::new(&["External id", "external id", DIMS[0], DIMS[1]]);
 const WITH_FLOPS: ArgKeys = ArgKeys::new(&[
     "External id",
     "external id",
-    "Input Dims",
-    "Input dims",
+    DIMS[0],
+    DIMS[1],
     "Concrete Inputs",
 ]);
 const OVERLOAD: ArgKeys = ArgKeys::new(&[
@@ -39,8 +43,8 @@ const ALL: ArgKeys = ArgKeys::new(&[
     "external id",
     "Sequence number",
     "Fwd thread id",
-    "Input Dims",
-    "Input dims",
+    DIMS[0],
+    DIMS[1],
     "Concrete Inputs",
     "Overload name",
     "Overload Name",
@@ -48,11 +52,16 @@ const ALL: ArgKeys = ArgKeys::new(&[
     "Call Stack",
 ]);
 
-/// In place of a stack that is not spelled out.
-pub(super) const NO_STACK: u32 = u32::MAX;
+/// In place of the number of a stack that is not spelled out. Those that are count from one.
+pub(super) const NO_STACK: u32 = 0;
 
-/// In place of the sequence number of an operator that no gradient is for: torch's -1.
-pub(super) const NO_SEQUENCE: u32 = u32::MAX;
+/// In place of the sequence number of an operator that no gradient is for.
+pub(super) const NO_SEQUENCE: u32 = 0;
+
+/// A sequence number, counted from one: torch's -1 is none.
+fn sequence(number: i64) -> u32 {
+    low(number.wrapping_add(1))
+}
 
 /// The lower half of a number.
 #[allow(
@@ -64,14 +73,15 @@ fn low(number: i64) -> u32 {
     number as u32
 }
 
-/// What the arguments of one event say. Texts are numbers of [`Texts`], 0 for the empty one.
+/// What the arguments of one event say. Texts are numbers of [`Texts`], 0 for the empty one. Zeros
+/// stand for what is not said: columns of them cost nothing before they are filled.
 #[derive(Clone, Copy)]
 struct Args {
     dims: u32,
     overload: u32,
-    /// [`NO_STACK`] when it is not spelled out.
+    /// One more than the number of the text.
     stack: u32,
-    sequence: (u32, u32),
+    sequence: [u32; 2],
     external: i64,
 }
 
@@ -79,80 +89,139 @@ const NOTHING: Args = Args {
     dims: 0,
     overload: 0,
     stack: NO_STACK,
-    sequence: (NO_SEQUENCE, 0),
+    sequence: [NO_SEQUENCE, 0],
     external: NO_ID,
 };
 
-/// What one thread has read: of pieces of lanes.
+/// What one thread has read.
 #[derive(Default)]
 struct Reading {
     texts: Texts,
-    parts: Vec<Part>,
+    /// Numbers of the parts that it filled.
+    parts: Vec<usize>,
     concrete: String,
     /// Operations by name and shapes, where nothing else decides.
     flops: FxHashMap<(NameId, u32), u64>,
+    /// Operations of events: the lane, the position there.
+    counted: Vec<(u32, u32, u64)>,
 }
 
-/// The columns of a piece; those that are not wanted are empty.
+/// The columns of a lane; those that are not wanted are empty.
 #[derive(Default)]
-struct Part {
-    lane: usize,
-    from: usize,
+struct Columns {
     dims: Vec<u32>,
     overload: Vec<u32>,
     stack: Vec<u32>,
-    sequence: Vec<(u32, u32)>,
+    sequence: Vec<[u32; 2]>,
     external: Vec<i64>,
-    flops: Vec<(u32, u64)>,
 }
 
-/// Fills what is grouped by, and operations where they are counted. The column of stacks gets those
-/// that the file spells out.
-pub(super) fn fill(
+/// A part of them, which one thread at a time fills.
+struct Part<'c> {
+    lane: usize,
+    events: Range<usize>,
+    dims: &'c mut [u32],
+    overload: &'c mut [u32],
+    stack: &'c mut [u32],
+    sequence: &'c mut [[u32; 2]],
+    external: &'c mut [i64],
+}
+
+/// Cuts columns of lanes into parts.
+fn parts<'c>(columns: &'c mut [Columns], lens: &[usize]) -> Vec<Mutex<Part<'c>>> {
+    let mut parts = Vec::new();
+    for (lane, (columns, len)) in columns.iter_mut().zip(lens).enumerate() {
+        let mut dims = columns.dims.chunks_mut(PIECE);
+        let mut overload = columns.overload.chunks_mut(PIECE);
+        let mut stack = columns.stack.chunks_mut(PIECE);
+        let mut sequence = columns.sequence.chunks_mut(PIECE);
+        let mut external = columns.external.chunks_mut(PIECE);
+        parts.extend((0..*len).step_by(PIECE).map(|from| {
+            Mutex::new(Part {
+                lane,
+                events: from..(from + PIECE).min(*len),
+                dims: dims.next().unwrap_or_default(),
+                overload: overload.next().unwrap_or_default(),
+                stack: stack.next().unwrap_or_default(),
+                sequence: sequence.next().unwrap_or_default(),
+                external: external.next().unwrap_or_default(),
+            })
+        }));
+    }
+    parts
+}
+
+/// Sets the value of a column, if it is wanted.
+#[inline]
+fn set<T>(column: &mut [T], at: usize, value: T) {
+    if let Some(place) = column.get_mut(at) {
+        *place = value;
+    }
+}
+
+/// What was read: columns with the numbers of the threads that read them.
+pub(super) struct Read {
+    columns: Vec<Columns>,
+    /// Events in each lane of which there are columns.
+    lens: Vec<usize>,
+    readings: Vec<Reading>,
+}
+
+/// Reads what is grouped by, and operations where they are counted.
+pub(super) fn read(
     trace: &Trace,
     wanted: Grouping,
     with_flops: bool,
-    lanes: &mut [Lane<'_>],
-    shared: &mut Shared,
+    lanes: &[Lane<'_>],
     cancel: &Cancel,
-) -> Result<(), Cancelled> {
+) -> Result<Read, Cancelled> {
     if !(wanted.needs_args() || with_flops) {
-        return Ok(());
+        return Ok(Read {
+            columns: Vec::new(),
+            lens: Vec::new(),
+            readings: Vec::new(),
+        });
     }
-    let read = &*lanes;
     // Asked for when work of devices is linked, of many operators more than once.
-    let with_external = wanted.needs_args() && read.iter().any(|lane| lane.has_device);
-    let pieces = lane::pieces(read, |lane| lane.has_host);
-    let found = parallel::scan(&pieces, cancel, Reading::default, |reading, piece| {
-        let lane = &read[piece.track.index()];
-        let mut part = Part {
-            lane: piece.track.index(),
-            from: piece.indexes.start,
-            ..Part::default()
-        };
-        for at in piece.indexes.clone() {
+    let with_external = wanted.needs_args() && lanes.iter().any(|lane| lane.has_device);
+    let of_host = |lane: &Lane<'_>| if lane.has_host { lane.len() } else { 0 };
+    let lens: Vec<usize> = lanes.iter().map(of_host).collect();
+    let columns = lens.iter().map(|len| {
+        let len = |is_wanted: bool| if is_wanted { *len } else { 0 };
+        Columns {
+            dims: vec![0; len(wanted.input_shape)],
+            overload: vec![0; len(wanted.overload_name)],
+            stack: vec![NO_STACK; len(wanted.stack > 0)],
+            sequence: vec![[NO_SEQUENCE, 0]; len(wanted.stack > 0)],
+            external: vec![NO_ID; len(with_external)],
+        }
+    });
+    let mut columns: Vec<Columns> = columns.collect();
+    let jobs: Vec<(usize, Mutex<Part<'_>>)> =
+        parts(&mut columns, &lens).into_iter().enumerate().collect();
+    let size = lens.iter().sum();
+    let readings = parallel::scan_items(&jobs, size, cancel, Reading::default, |reading, job| {
+        reading.parts.push(job.0);
+        let Ok(mut part) = job.1.lock() else { return };
+        let lane = &lanes[part.lane];
+        for at in part.events.clone() {
             let what = lane.what[at];
+            if !what.is_frontend() {
+                continue;
+            }
             let name = lane.name(at);
-            let counted = with_flops && what.is_frontend() && flops::counts(trace.name(name));
+            let counted = with_flops && flops::counts(trace.name(name));
+            if !(wanted.needs_args() || counted) {
+                continue;
+            }
             let concrete = counted && flops::needs_values(trace.name(name));
-            let args = if what.is_frontend() && (wanted.needs_args() || counted) {
-                args(trace, lane, at, wanted, (counted, concrete), reading)
-            } else {
-                NOTHING
-            };
-            if wanted.input_shape {
-                part.dims.push(args.dims);
-            }
-            if wanted.overload_name {
-                part.overload.push(args.overload);
-            }
-            if wanted.stack > 0 {
-                part.stack.push(args.stack);
-                part.sequence.push(args.sequence);
-            }
-            if with_external {
-                part.external.push(args.external);
-            }
+            let args = args(trace, lane, at, wanted, (counted, concrete), reading);
+            let place = at - part.events.start;
+            set(part.dims, place, args.dims);
+            set(part.overload, place, args.overload);
+            set(part.stack, place, args.stack);
+            set(part.sequence, place, args.sequence);
+            set(part.external, place, args.external);
             if counted && args.dims != 0 {
                 let dims = reading.texts.get(args.dims);
                 let count = || flops::of(trace.name(name), dims, &reading.concrete);
@@ -162,63 +231,99 @@ pub(super) fn fill(
                     *reading.flops.entry((name, args.dims)).or_insert_with(count)
                 };
                 if flops > 0 {
-                    part.flops
-                        .push((u32::try_from(at).unwrap_or(u32::MAX), flops));
+                    let number = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+                    reading.counted.push((number(part.lane), number(at), flops));
                 }
             }
         }
-        reading.parts.push(part);
     })?;
-    let mut parts = Vec::new();
-    // By the shapes as the file spells them.
-    let mut shapes: FxHashMap<Box<str>, u32> = FxHashMap::default();
-    for reading in found {
-        let own: Vec<u32> = reading
-            .texts
-            .all()
-            .map(|text| shared.texts.id(text))
-            .collect();
-        let shown: Vec<u32> = if wanted.input_shape {
-            let mut shown = |dims: &str| {
-                if let Some(shapes) = shapes.get(dims) {
-                    return *shapes;
-                }
-                let text = super::as_python(dims);
-                let number = match text.as_str() {
-                    "[]" => 0,
-                    shapes => shared.shapes.id(shapes),
-                };
-                shapes.insert(dims.into(), number);
-                number
-            };
-            reading.texts.all().map(&mut shown).collect()
-        } else {
-            Vec::new()
-        };
-        for mut part in reading.parts {
-            for (column, numbers) in [
-                (&mut part.dims, &shown),
-                (&mut part.overload, &own),
-                (&mut part.stack, &own),
-            ] {
-                for text in column {
-                    *text = numbers.get(*text as usize).copied().unwrap_or(*text);
-                }
+    Ok(Read {
+        columns,
+        lens,
+        readings,
+    })
+}
+
+impl Read {
+    /// Puts the columns into the lanes. That of stacks gets those that the file spells out.
+    pub(super) fn put(
+        mut self,
+        wanted: Grouping,
+        lanes: &mut [Lane<'_>],
+        shared: &mut Shared,
+        cancel: &Cancel,
+    ) -> Result<(), Cancelled> {
+        // By the shapes as the file spells them.
+        let mut shapes: FxHashMap<Box<str>, u32> = FxHashMap::default();
+        let mut shown = |shared: &mut Shared, dims: &str| {
+            if let Some(shapes) = shapes.get(dims) {
+                return *shapes;
             }
-            parts.push(part);
+            let text = super::as_python(dims);
+            let number = match text.as_str() {
+                "[]" => 0,
+                shapes => shared.shapes.id(shapes),
+            };
+            shapes.insert(dims.into(), number);
+            number
+        };
+        // The shared numbers of each thread's texts, and of the shapes among them.
+        let numbers = self.readings.iter().map(|reading| {
+            let texts = || reading.texts.all();
+            let own: Vec<u32> = texts().map(|text| shared.texts.id(text)).collect();
+            let shapes: Vec<u32> = if wanted.input_shape {
+                texts().map(|text| shown(shared, text)).collect()
+            } else {
+                Vec::new()
+            };
+            (own, shapes)
+        });
+        let numbers: Vec<(Vec<u32>, Vec<u32>)> = numbers.collect();
+        let parts = parts(&mut self.columns, &self.lens);
+        let of_threads = self.readings.iter().zip(&numbers);
+        let jobs: Vec<_> = of_threads
+            .flat_map(|(reading, numbers)| reading.parts.iter().map(move |part| (*part, numbers)))
+            .collect();
+        let size = self.lens.iter().sum();
+        parallel::scan_items(
+            &jobs,
+            size,
+            cancel,
+            || (),
+            |(), (part, (own, shapes))| {
+                let part = parts.get(*part).and_then(|part| part.lock().ok());
+                let Some(mut part) = part else { return };
+                let part = &mut *part;
+                for (column, numbers) in [(&mut *part.dims, shapes), (&mut *part.overload, own)] {
+                    for text in column {
+                        *text = numbers.get(*text as usize).copied().unwrap_or(*text);
+                    }
+                }
+                for text in part.stack.iter_mut().filter(|text| **text != NO_STACK) {
+                    let number = own.get(*text as usize - 1);
+                    *text = number.map_or(NO_STACK, |number| number + 1);
+                }
+            },
+        )?;
+        drop(parts);
+        for (lane, columns) in lanes.iter_mut().zip(self.columns) {
+            lane.shapes = columns.dims;
+            lane.overload = columns.overload;
+            lane.stack = columns.stack;
+            lane.sequence = columns.sequence;
+            lane.external = columns.external;
         }
+        let mut counted: Vec<_> = self
+            .readings
+            .into_iter()
+            .flat_map(|reading| reading.counted)
+            .collect();
+        counted.sort_unstable();
+        for (lane, at, flops) in counted {
+            lanes[lane as usize].flops.push((at, flops));
+        }
+        Ok(())
     }
-    parts.sort_unstable_by_key(|part| (part.lane, part.from));
-    for part in parts {
-        let lane = &mut lanes[part.lane];
-        lane.shapes.extend(part.dims);
-        lane.overload.extend(part.overload);
-        lane.stack.extend(part.stack);
-        lane.sequence.extend(part.sequence);
-        lane.external.extend(part.external);
-        lane.flops.extend(part.flops);
-    }
-    Ok(())
 }
 
 fn args(
@@ -249,9 +354,9 @@ fn args(
     values.clear();
     lane.args(trace, at, keys, &mut |key, value| match key {
         "External id" | "external id" => args.external = whole(value).unwrap_or(NO_ID),
-        "Sequence number" => args.sequence.0 = whole(value).map_or(NO_SEQUENCE, low),
-        "Fwd thread id" => args.sequence.1 = whole(value).map_or(0, low),
-        "Input Dims" | "Input dims" => args.dims = json(value).map_or(0, |dims| texts.id(dims)),
+        "Sequence number" => args.sequence[0] = whole(value).map_or(NO_SEQUENCE, sequence),
+        "Fwd thread id" => args.sequence[1] = whole(value).map_or(0, low),
+        key if is_dims(key) => args.dims = json(value).map_or(0, |dims| texts.id(dims)),
         "Concrete Inputs" => {
             values.clear();
             values.push_str(json(value).unwrap_or_default());
@@ -259,7 +364,9 @@ fn args(
         "Overload name" | "Overload Name" => {
             args.overload = text(value).map_or(0, |text| texts.id(text));
         }
-        "Call stack" | "Call Stack" => args.stack = text(value).map_or(0, |text| texts.id(text)),
+        "Call stack" | "Call Stack" => {
+            args.stack = text(value).map_or(0, |text| texts.id(text)) + 1;
+        }
         _ => {}
     });
     args

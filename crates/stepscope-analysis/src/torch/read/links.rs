@@ -18,8 +18,8 @@ const NUMBERS: ArgKeys = ArgKeys::new(&["External id", "external id", "correlati
 const EXTERNAL: ArgKeys = ArgKeys::new(&["External id", "external id"]);
 const CORRELATION: ArgKeys = ArgKeys::new(&["correlation"]);
 
-/// In place of a number that an event does not have.
-pub(super) const NO_ID: i64 = i64::MIN;
+/// In place of a number that an event does not have: those that count are positive.
+pub(super) const NO_ID: i64 = 0;
 
 /// Operators around a call that are asked for their numbers, at most.
 const MOST_AROUND: usize = 32;
@@ -263,6 +263,8 @@ pub(super) struct Links {
 struct Search {
     /// Where the last was found, by lane.
     near: Vec<usize>,
+    /// The same among the links.
+    near_link: usize,
     /// Numbers of operators that were asked for lately.
     external: Vec<(u32, i64)>,
     parts: Vec<(usize, usize, Vec<Position>)>,
@@ -368,7 +370,7 @@ fn told(
     own: Numbers,
 ) -> Told {
     let by_operator = named && own.external > 0;
-    for source in trace.flow_sources(EventId(id)) {
+    for source in trace.flow_sources(EventId(id), &mut search.near_link) {
         let Some((on, index)) = trace.place_of_slice(source) else {
             continue;
         };
@@ -408,6 +410,7 @@ impl Search {
     fn new(lanes: usize) -> Self {
         Self {
             near: vec![0; lanes],
+            near_link: 0,
             external: vec![(NO_EVENT, NO_ID); REMEMBERED],
             parts: Vec::new(),
             unproved: Vec::new(),
@@ -458,7 +461,7 @@ pub(super) fn add(
     merge::merged(
         trace,
         read,
-        |what| what.on_device() && !what.is_label(),
+        |lane, at| lane.what[at].on_device() && !lane.what[at].is_label(),
         |number, at, (start, end)| {
             let from = links.from[number][at];
             let Some(lane) = read.get(from.lane as usize) else {

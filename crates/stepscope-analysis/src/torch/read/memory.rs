@@ -1,12 +1,14 @@
 //! Allocations, as torch gives them to operators.
 
+use std::sync::Mutex;
+
 use stepscope_model::{ArgKeys, Cancelled, NameId, Time};
-use stepscope_store::Trace;
+use stepscope_store::{Trace, leap};
 
 use super::whole;
-use crate::parallel::{self, Cancel};
+use crate::parallel::{self, Cancel, PIECE};
 use crate::torch::device::Device;
-use crate::torch::lane::{self, Lane, Moment, NO_EVENT};
+use crate::torch::lane::{Lane, Moment, NO_EVENT};
 use crate::torch::what::Words;
 
 /// One `[memory]` or `[OutOfMemory]` instant.
@@ -177,45 +179,53 @@ impl Records {
     ) -> Result<(), Cancelled> {
         let clock = Clock::of(facts);
         let read = &*lanes;
-        let pieces = lane::pieces(read, |lane| lane.has_host);
-        let found = parallel::scan(
-            &pieces,
+        let of_host = |lane: &Lane<'_>| if lane.has_host { lane.len() } else { 0 };
+        let columns = read.iter().map(|lane| vec![[0_i64; 2]; of_host(lane)]);
+        let mut columns: Vec<Vec<[i64; 2]>> = columns.collect();
+        let jobs: Vec<_> = read
+            .iter()
+            .zip(&mut columns)
+            .flat_map(|(lane, column)| {
+                let parts = column.chunks_mut(PIECE).zip((0..).step_by(PIECE));
+                parts.map(move |(part, from)| (lane, from, Mutex::new(part)))
+            })
+            .collect();
+        let size = read.iter().map(of_host).sum();
+        let found = parallel::scan_items(
+            &jobs,
+            size,
             cancel,
-            || (vec![0_i32; self.at.len() + 1], Vec::new()),
-            |(covered, parts), piece| {
-                let lane = &read[piece.track.index()];
-                let mut memory = Vec::with_capacity(piece.indexes.len());
+            || vec![0_i32; self.at.len() + 1],
+            |covered, (lane, from, part)| {
+                let Ok(mut part) = part.lock() else { return };
                 let mut near = 0;
-                for at in piece.indexes.clone() {
+                for (at, memory) in (*from..).zip(part.iter_mut()) {
                     if lane.what[at].on_device() {
-                        memory.push([0; 2]);
                         continue;
                     }
                     let (start, end) = lane.times(at);
                     let (start, end) =
                         (blurred(clock.absolute(start)), blurred(clock.absolute(end)));
-                    let from = leap(&self.at, near, |at| at < start);
-                    let to = leap(&self.at, from, |at| at <= end).max(from);
+                    let count = self.at.len();
+                    let from = leap(count, near, |record| self.at[record] < start);
+                    let to = leap(count, from, |record| self.at[record] <= end).max(from);
                     near = from;
                     let (before, after) = (self.sums[from], self.sums[to]);
-                    memory.push([after[0] - before[0], after[1] - before[1]]);
+                    *memory = [after[0] - before[0], after[1] - before[1]];
                     covered[from] += 1;
                     covered[to] -= 1;
                 }
-                parts.push((piece.track, piece.indexes.start, memory));
             },
         )?;
+        drop(jobs);
         let mut covered = vec![0_i32; self.at.len() + 1];
-        let mut parts = Vec::new();
-        for (by, of_lanes) in found {
+        for by in found {
             for (sum, by) in covered.iter_mut().zip(by) {
                 *sum += by;
             }
-            parts.extend(of_lanes);
         }
-        parts.sort_unstable_by_key(|(lane, from, _)| (*lane, *from));
-        for (number, _, memory) in parts {
-            lanes[number.index()].memory.extend(memory);
+        for (lane, memory) in lanes.iter_mut().zip(columns) {
+            lane.memory = memory;
         }
         let mut open = 0;
         let mut alone: Vec<Vec<Moment>> = lanes.iter().map(|_| Vec::new()).collect();
@@ -240,22 +250,6 @@ impl Records {
     }
 }
 
-/// The first of `sorted` for which `before` does not hold; mostly near `near`.
-fn leap(sorted: &[i64], near: usize, before: impl Fn(i64) -> bool) -> usize {
-    let holds = |at: usize| sorted.get(at).is_some_and(|value| before(*value));
-    let (mut from, mut step) = (near, 1);
-    if near > 0 && !holds(near - 1) {
-        return sorted.partition_point(|value| before(*value));
-    }
-    while holds(from + step - 1) {
-        from += step;
-        step *= 2;
-    }
-    let to = sorted.len().min(from + step);
-    let rest = sorted.get(from..to).unwrap_or_default();
-    from + rest.partition_point(|value| before(*value))
-}
-
 /// `ns / 1000 * 1000` in floating point, with Python's exact division of whole numbers.
 fn blurred(ns: i64) -> i64 {
     let (whole, rest) = (ns.div_euclid(1_000), ns.rem_euclid(1_000));
@@ -271,22 +265,6 @@ fn blurred(ns: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_leap_ends_where_a_search_among_all_does() {
-        let sorted = [-5, 1, 1, 1, 4, 9, 9, 12, 30, 31, 32, 33, 90];
-        for near in 0..=sorted.len() {
-            for value in -6..95 {
-                let expected = sorted.partition_point(|at| *at < value);
-                assert_eq!(
-                    leap(&sorted, near, |at| at < value),
-                    expected,
-                    "{near} {value}"
-                );
-            }
-        }
-        assert_eq!(leap(&[], 0, |_| true), 0);
-    }
 
     #[test]
     fn borders_move_as_in_floating_point() {

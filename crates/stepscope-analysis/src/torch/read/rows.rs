@@ -3,13 +3,17 @@
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
-use stepscope_model::Time;
+use stepscope_model::{Cancelled, Time};
 
 use super::Events;
+use crate::parallel::{self, Cancel};
 use crate::torch::averages::{Grouping, KeyAverage};
-use crate::torch::lane::NO_EVENT;
+use crate::torch::lane::{Lane, NO_EVENT};
 use crate::torch::merge::{self, Place};
 use crate::torch::what::What;
+
+/// Parts of all names, each of which one thread adds up: more would look at each event more often.
+const SHARES: u32 = 2;
 
 /// A key's sums, and the first of its events.
 struct Sum<'a> {
@@ -59,20 +63,28 @@ impl Adder<'_, '_> {
         })
     }
 
+    /// Operations of the event at a position of a lane; positions ascend.
+    #[inline]
+    fn flops(&mut self, number: usize, at: usize) -> u64 {
+        let flops = &self.events.lanes[number].flops;
+        let next = &mut self.next_flops[number];
+        while let Some((position, of)) = flops.get(*next)
+            && *position as usize <= at
+        {
+            *next += 1;
+            if *position as usize == at {
+                return *of;
+            }
+        }
+        0
+    }
+
     #[inline]
     fn add(&mut self, number: usize, at: usize, times: (Time, Time)) {
         let lane = &self.events.lanes[number];
         let what = lane.what[at];
-        let mut flops = 0;
-        if let Some((_, of)) = lane
-            .flops
-            .get(self.next_flops[number])
-            .filter(|(position, _)| *position as usize == at)
-        {
-            self.next_flops[number] += 1;
-            flops = *of;
-        }
-        if what.is_gone() || self.range.is_some_and(|range| !range.contains(&times.0)) {
+        let flops = self.flops(number, at);
+        if self.range.is_some_and(|range| !range.contains(&times.0)) {
             return;
         }
         let name = self.events.words.shown(lane.name(at));
@@ -153,23 +165,35 @@ impl<'a> Events<'a> {
     }
 
     /// Sums per key, in the order of each key's first event.
-    pub(super) fn rows(&self, by: Grouping, range: Option<&Range<Time>>) -> Vec<KeyAverage> {
-        let sums = |wanted: fn(What) -> bool| {
+    pub(super) fn rows(
+        &self,
+        by: Grouping,
+        range: Option<&Range<Time>>,
+        cancel: &Cancel,
+    ) -> Result<Vec<KeyAverage>, Cancelled> {
+        // Threads share the names, so that the sums of each are made in torch's order. Several files are
+        // summed up at the same time anyway.
+        let count = if self.trace.files().len() > 1 {
+            1
+        } else {
+            SHARES
+        };
+        let shares: Vec<u32> = (0..count).collect();
+        let size = self.lanes.iter().map(Lane::len).sum();
+        let found = parallel::scan_items(&shares, size, cancel, Vec::new, |out, share| {
             let mut adder = self.adder(by, range);
+            let wanted = |lane: &Lane<'_>, at: usize| {
+                !lane.what[at].is_gone()
+                    && (count == 1 || self.words.shown(lane.name(at)) % SHARES == *share)
+            };
             merge::merged(self.trace, &self.lanes, wanted, |lane, at, times| {
                 adder.add(lane, at, times);
             });
-            adder.sums
-        };
-        // No key has events of both.
-        let both = crate::parallel::both(
-            || Ok(sums(|what| !what.on_device())),
-            || Ok(sums(What::on_device)),
-        );
-        let (mut all, of_devices) = both.unwrap_or_default();
-        all.extend(of_devices);
+            out.extend(adder.sums);
+        })?;
+        let mut all: Vec<Sum<'_>> = found.into_iter().flatten().collect();
         all.sort_by(|a, b| a.first.compare(&b.first));
-        all.iter().map(|sum| self.row(sum, by)).collect()
+        Ok(all.iter().map(|sum| self.row(sum, by)).collect())
     }
 
     /// A row with all that is no sum.

@@ -8,6 +8,7 @@ use super::Shared;
 use super::args::{NO_SEQUENCE, NO_STACK};
 use super::links::{Links, Position};
 use crate::parallel::Cancel;
+use crate::torch::averages::Grouping;
 use crate::torch::lane::{self, Lane, NO_EVENT};
 use crate::torch::what::{What, Words};
 
@@ -29,7 +30,7 @@ fn is_shown(frame: &str) -> bool {
 
 /// Stacks of functions that were open on one thread, each with the one that is left without its
 /// innermost.
-struct Open {
+pub(super) struct Open {
     /// Stack of each event.
     of: Vec<u32>,
     /// Each stack: the one around it, and its innermost function; 0 is the empty one.
@@ -85,17 +86,29 @@ fn open_functions(trace: &Trace, words: &Words, lane: &Lane<'_>) -> Open {
     found
 }
 
+/// The functions that were open on each lane with such, where stacks are wanted.
+pub(super) fn open(
+    trace: &Trace,
+    words: &Words,
+    lanes: &[Lane<'_>],
+    by: Grouping,
+    cancel: &Cancel,
+) -> Result<Vec<Option<Open>>, Cancelled> {
+    if by.stack == 0 {
+        return Ok(Vec::new());
+    }
+    lane::each(lanes, cancel, |_, lane| {
+        lane.has_python.then(|| open_functions(trace, words, lane))
+    })
+}
+
 /// Replaces what the file spells by lists, and gives lists to what it does not spell.
 pub(super) fn fill(
     trace: &Trace,
-    words: &Words,
+    open: Vec<Option<Open>>,
     lanes: &mut [Lane<'_>],
     shared: &mut Shared,
-    cancel: &Cancel,
-) -> Result<(), Cancelled> {
-    let open = lane::each(lanes, cancel, |_, lane| {
-        lane.has_python.then(|| open_functions(trace, words, lane))
-    })?;
+) {
     let mut spelled: FxHashMap<u32, u32> = FxHashMap::default();
     for (lane, open) in lanes.iter_mut().zip(open) {
         let lists: Vec<u32> = open
@@ -128,7 +141,7 @@ pub(super) fn fill(
                 lists.get(chain as usize).copied().unwrap_or(0)
             } else {
                 *spelled.entry(text).or_insert_with(|| {
-                    let stack = shared.texts.get(text).to_owned();
+                    let stack = shared.texts.get(text - 1).to_owned();
                     let frames = stack.split(';').map(str::trim);
                     let list: Vec<u32> = frames
                         .filter(|frame| !frame.is_empty() && is_shown(frame))
@@ -139,7 +152,6 @@ pub(super) fn fill(
             };
         }
     }
-    Ok(())
 }
 
 /// Whether any event has a stack.
@@ -169,24 +181,56 @@ pub(super) fn of_operators(lanes: &mut [Lane<'_>], calls: &[(Position, Position)
     }
 }
 
-/// Whether the event is a backward function: the engine's evaluation of it bears its name, or it
-/// knows the thread of its forward operator.
-fn is_backward(trace: &Trace, words: &Words, lane: &Lane<'_>, at: usize) -> bool {
-    const EVALUATION: &str = "autograd::engine::evaluate_function: ";
-    let text = |at: usize| words.text(trace, words.shown(lane.name(at)));
-    let forward_thread = lane.sequence.get(at).map_or(0, |sequence| sequence.1);
-    let parent = lane.parent[at];
-    if forward_thread == 0 && parent == NO_EVENT {
-        return false;
+/// What the names of events say of backward functions.
+struct Backward {
+    /// By the number of a name: the number of the function that the engine's evaluation of this name
+    /// evaluates, [`ITSELF`] for the name of no evaluation.
+    evaluates: Vec<u32>,
+}
+
+/// In place of an evaluated function: it is no evaluation.
+const ITSELF: u32 = u32::MAX;
+/// In place of an evaluated function: no event bears its name.
+const UNNAMED: u32 = u32::MAX - 1;
+
+impl Backward {
+    fn of(trace: &Trace, words: &Words) -> Self {
+        const EVALUATION: &str = "autograd::engine::evaluate_function: ";
+        let numbers = || (0_u32..).take(words.len());
+        let function = |number: u32| words.text(trace, number).strip_prefix(EVALUATION);
+        let mut functions: FxHashMap<&str, u32> = numbers()
+            .filter_map(function)
+            .map(|function| (function, UNNAMED))
+            .collect();
+        for number in numbers() {
+            if let Some(known) = functions.get_mut(words.text(trace, number)) {
+                *known = number;
+            }
+        }
+        let evaluates = numbers().map(|number| {
+            let number = function(number).and_then(|function| functions.get(function));
+            number.copied().unwrap_or(ITSELF)
+        });
+        Self {
+            evaluates: evaluates.collect(),
+        }
     }
-    let name = text(at);
-    if name.starts_with(EVALUATION) {
-        return false;
+
+    /// Whether the event is a backward function: the engine's evaluation of it bears its name, or it
+    /// knows the thread of its forward operator.
+    fn is_function(&self, words: &Words, lane: &Lane<'_>, at: usize) -> bool {
+        let forward_thread = lane.sequence.get(at).map_or(0, |sequence| sequence[1]);
+        let parent = lane.parent[at];
+        if forward_thread == 0 && parent == NO_EVENT {
+            return false;
+        }
+        let name = words.shown(lane.name(at));
+        let evaluates = |name: u32| self.evaluates.get(name as usize).copied();
+        if evaluates(name) != Some(ITSELF) {
+            return false;
+        }
+        forward_thread > 0 || evaluates(words.shown(lane.name(parent as usize))) == Some(name)
     }
-    forward_thread > 0
-        || text(parent as usize)
-            .strip_prefix(EVALUATION)
-            .is_some_and(|evaluated| evaluated == name)
 }
 
 /// Gives what runs in a backward function the stack of its forward operator, by sequence number
@@ -195,6 +239,7 @@ fn is_backward(trace: &Trace, words: &Words, lane: &Lane<'_>, at: usize) -> bool
 /// torch numbers threads in its own way; the thread of the file that a number stands for is the one
 /// with most forward operators of the sequence numbers that backward functions name with it.
 pub(super) fn of_backward(trace: &Trace, words: &Words, lanes: &mut [Lane<'_>]) {
+    let backward = Backward::of(trace, words);
     // Of each lane: the backward function that each event runs in. Parents stand before children.
     let functions: Vec<Vec<u32>> = lanes
         .iter_mut()
@@ -213,7 +258,7 @@ pub(super) fn of_backward(trace: &Trace, words: &Words, lanes: &mut [Lane<'_>]) 
                     parent = lane.parent[parent as usize];
                 }
                 lane.parent[at] = parent;
-                function[at] = if is_backward(trace, words, lane, at) {
+                function[at] = if backward.is_function(words, lane, at) {
                     u32::try_from(at).unwrap_or(NO_EVENT)
                 } else if parent == NO_EVENT {
                     NO_EVENT
@@ -228,7 +273,7 @@ pub(super) fn of_backward(trace: &Trace, words: &Words, lanes: &mut [Lane<'_>]) 
         return;
     }
     let sequence =
-        |lane: &Lane<'_>, at: usize| lane.sequence.get(at).copied().unwrap_or((NO_SEQUENCE, 0));
+        |lane: &Lane<'_>, at: usize| lane.sequence.get(at).copied().unwrap_or([NO_SEQUENCE, 0]);
     let mut forward: FxHashMap<(u32, u32), u32> = FxHashMap::default();
     let mut candidates: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
     for (thread, (lane, functions)) in (0_u32..).zip(lanes.iter().zip(&functions)) {
@@ -237,7 +282,7 @@ pub(super) fn of_backward(trace: &Trace, words: &Words, lanes: &mut [Lane<'_>]) 
             if *function != NO_EVENT || what.on_device() || what.is_gone() {
                 continue;
             }
-            let (number, forward_thread) = sequence(lane, at);
+            let [number, forward_thread] = sequence(lane, at);
             forward.entry((number, thread)).or_insert(lane.stack[at]);
             if number != NO_SEQUENCE && forward_thread == 0 {
                 let threads = candidates.entry(number).or_default();
@@ -249,7 +294,7 @@ pub(super) fn of_backward(trace: &Trace, words: &Words, lanes: &mut [Lane<'_>]) 
     }
     let mut votes: FxHashMap<u32, FxHashMap<u32, u32>> = FxHashMap::default();
     for lane in &*lanes {
-        for (at, (number, forward_thread)) in lane.sequence.iter().enumerate() {
+        for (at, [number, forward_thread]) in lane.sequence.iter().enumerate() {
             if *forward_thread == 0 || lane.what[at].is_gone() {
                 continue;
             }
@@ -276,7 +321,7 @@ pub(super) fn of_backward(trace: &Trace, words: &Words, lanes: &mut [Lane<'_>]) 
             if function == NO_EVENT {
                 continue;
             }
-            let (number, forward_thread) = sequence(lane, function as usize);
+            let [number, forward_thread] = sequence(lane, function as usize);
             let stack = thread_of
                 .get(&forward_thread)
                 .and_then(|thread| forward.get(&(number, *thread)));

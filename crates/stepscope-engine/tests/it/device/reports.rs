@@ -13,8 +13,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use stepscope_analysis::collectives::{Kind, collectives};
-use stepscope_analysis::device::{Devices, Work};
-use stepscope_analysis::idle::idle;
+use stepscope_analysis::device::Devices;
 use stepscope_analysis::kernels::{By, kernels};
 use stepscope_analysis::launch::Launches;
 use stepscope_analysis::parallel::Cancel;
@@ -298,61 +297,4 @@ fn collectives_of_every_system_are_found() {
             );
         }
     }
-}
-
-#[test]
-fn devices_account_for_all_their_time_on_every_trace() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
-    let paths = traces::below(&folder, |path| {
-        let name = path.to_string_lossy();
-        path.is_file()
-            && !name.contains(".truth")
-            && (name.ends_with(".json.gz") || name.ends_with(".json") || name.ends_with(".pb"))
-    });
-    let mut seen = 0;
-    for path in paths {
-        for run in traces::open(&path) {
-            let trace = &run.trace;
-            let cancel = Cancel::default();
-            let devices = Devices::of(trace, &cancel).unwrap();
-            let launches = Launches::of(trace, &devices, &cancel).unwrap();
-            let found = idle(trace, &devices, &launches, None, &cancel).unwrap();
-            for (place, device) in devices.list.iter().enumerate() {
-                let what = format!("{} {}", path.display(), device.name);
-                let times = devices
-                    .times_in(device, device.span.clone(), &cancel)
-                    .unwrap();
-                let ps = stepscope_model::Dur::ps;
-                assert_eq!(
-                    ps(times.busy()) + ps(times.idle()),
-                    ps(times.range),
-                    "{what}"
-                );
-                assert_eq!(
-                    ps(times.compute())
-                        + ps(times.exposed_communication())
-                        + ps(times.exposed_copy())
-                        + ps(times.idle()),
-                    ps(times.range),
-                    "{what}"
-                );
-                let mut causes = 0;
-                let mut gaps = 0;
-                for gap in found.gaps.iter().filter(|gap| gap.device == place) {
-                    gaps += ps(gap.dur());
-                    causes += gap.causes.iter().map(|dur| ps(*dur)).sum::<i64>();
-                    assert!(
-                        gap.causes.iter().all(|dur| ps(*dur) >= 0),
-                        "{what}: {gap:?}"
-                    );
-                }
-                assert_eq!((gaps, causes), (ps(times.idle()), gaps), "{what}");
-                assert!(times.any(&[Work::Memset]) <= times.copy(), "{what}");
-                seen += 1;
-            }
-        }
-    }
-    assert!(seen > 40, "{seen} devices");
 }

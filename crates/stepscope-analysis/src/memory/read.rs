@@ -1,0 +1,476 @@
+//! Reads allocations and frees: what events say, the operator around each, the allocation of each free.
+
+use rustc_hash::FxHashMap;
+use stepscope_model::{ArgKeys, ArgValue, Cancelled, NameId, Time, TrackId};
+use stepscope_store::{EventId, Trace};
+
+use super::shared::{self, Extra};
+use super::{Allocator, Memory, Record, owners};
+use crate::names::{NameSet, by_text};
+use crate::parallel::{self, Cancel};
+
+/// What one event says.
+#[derive(Default)]
+struct Said {
+    bytes: Option<i64>,
+    requested: Option<i64>,
+    address: Option<u64>,
+    allocated: Option<i64>,
+    reserved: Option<i64>,
+    fragmentation: Option<f32>,
+    stack: Option<i64>,
+    available: Option<i64>,
+    peak: Option<i64>,
+    device_type: Option<i64>,
+    device: Option<i64>,
+    name: Option<String>,
+    op: Option<String>,
+    /// Whether the Python stack is spelled out.
+    spells: bool,
+}
+
+impl Memory {
+    /// Reads every allocation and free of the run.
+    pub fn read(trace: &Trace, cancel: &Cancel) -> Result<Self, Cancelled> {
+        let mut reader = Reader::new(trace);
+        let mut found = Vec::new();
+        for (at, track) in trace.tracks().iter().enumerate() {
+            if track.derived {
+                continue;
+            }
+            cancel.check()?;
+            let on = TrackId(u32::try_from(at).unwrap_or(u32::MAX));
+            let before = found.len();
+            reader.find(on, track.file, &mut found);
+            if found.len() > before
+                && let Some(others) = trace.overlapping(on)
+            {
+                reader.found.overlapping.insert(on, others);
+            }
+        }
+        found.sort_by_key(|place| (place.at, place.event));
+        reader.found.records.reserve_exact(found.len());
+        reader.extras.reserve_exact(found.len());
+        // What events say is read in parallel, put together in their order, a part at a time.
+        for part in found.chunks(AT_ONCE) {
+            let jobs: Vec<(usize, &[Place])> = part.chunks(1 << 10).enumerate().collect();
+            let said = parallel::scan_items(
+                &jobs,
+                part.len().saturating_mul(16),
+                cancel,
+                || (FxHashMap::default(), Vec::new()),
+                |(near, out), (number, places)| {
+                    let said: Vec<_> = places.iter().map(|place| reader.ask(place, near)).collect();
+                    out.push((*number, said));
+                },
+            )?;
+            let mut said: Vec<_> = said.into_iter().flat_map(|(_, said)| said).collect();
+            said.sort_unstable_by_key(|(number, _)| *number);
+            let said = said.into_iter().flat_map(|(_, said)| said);
+            for (place, (said, around)) in part.iter().zip(said) {
+                reader.record(place, &said, around);
+            }
+        }
+        Ok(reader.finish())
+    }
+}
+
+/// Events that are read before they are put together.
+const AT_ONCE: usize = 1 << 18;
+
+/// Where a record stands.
+struct Place {
+    track: TrackId,
+    file: usize,
+    event: EventId,
+    at: Time,
+    sort: Sort,
+}
+
+struct Reader<'a> {
+    trace: &'a Trace,
+    found: Memory,
+    op_ids: FxHashMap<String, u32>,
+    /// Operators by the name of their slices.
+    ops_by_name: FxHashMap<NameId, u32>,
+    /// Allocators by file and name.
+    by_name: FxHashMap<(usize, String), usize>,
+    /// Allocators by file and what torch says of them: type and number of the device.
+    by_device: FxHashMap<(usize, Option<i64>, Option<i64>), usize>,
+    /// What else is known of each record.
+    extras: Vec<Extra>,
+    /// Names of records.
+    wanted: NameSet,
+    /// By the number of a text: no slice of this name, or of this category, stands for an operator.
+    no_op: (Vec<bool>, Vec<bool>),
+}
+
+/// Whether events of this name are records, and whether they free.
+fn record_name(name: &str) -> Option<Sort> {
+    match name {
+        "[memory]" => Some(Sort::Torch),
+        "MemoryAllocation" => Some(Sort::Allocation),
+        "MemoryDeallocation" => Some(Sort::Free),
+        _ => None,
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sort {
+    Torch,
+    Allocation,
+    Free,
+}
+
+impl<'a> Reader<'a> {
+    fn new(trace: &'a Trace) -> Self {
+        let mut reader = Self {
+            trace,
+            found: Memory::default(),
+            op_ids: FxHashMap::default(),
+            ops_by_name: FxHashMap::default(),
+            by_name: FxHashMap::default(),
+            by_device: FxHashMap::default(),
+            extras: Vec::new(),
+            no_op: (
+                by_text(trace, |name| {
+                    name.starts_with('$') || record_name(name).is_some()
+                }),
+                by_text(trace, |category| category == "python_function"),
+            ),
+            wanted: NameSet::matching(trace, |name| record_name(name).is_some()),
+        };
+        reader.op_id("");
+        reader
+    }
+
+    fn op_id(&mut self, op: &str) -> u32 {
+        if let Some(id) = self.op_ids.get(op) {
+            return *id;
+        }
+        let id = u32::try_from(self.found.ops.len()).unwrap_or(u32::MAX);
+        self.op_ids.insert(op.to_owned(), id);
+        self.found.ops.push(op.to_owned());
+        id
+    }
+
+    /// Finds the records of one track.
+    fn find(&self, on: TrackId, file: usize, found: &mut Vec<Place>) {
+        let trace = self.trace;
+        let mut add = |event, at, sort| {
+            found.push(Place {
+                track: on,
+                file,
+                event,
+                at,
+                sort,
+            });
+        };
+        let instants = trace.instants(on);
+        for (index, at) in instants.at.iter().enumerate() {
+            if let Some(sort) = record_name(trace.name(instants.name[index])) {
+                let number = u32::try_from(index).unwrap_or(u32::MAX);
+                let event = EventId(instants.first_id.0.saturating_add(number));
+                add(event, *at, sort);
+            }
+        }
+        if self.wanted.is_empty() {
+            return;
+        }
+        let slices = trace.slices(on);
+        for index in 0..slices.len() {
+            if self.wanted.contains(slices.name[index])
+                && let Some(sort) = record_name(trace.name(slices.name[index]))
+            {
+                add(slices.id(index), slices.start[index], sort);
+            }
+        }
+    }
+
+    /// What an event says, and the operator around it where it names none.
+    /// `near`: where operators were found last, by track.
+    fn ask(&self, place: &Place, near: &mut FxHashMap<TrackId, usize>) -> (Said, Option<NameId>) {
+        let mut said = Said::default();
+        // What cannot be read is not known.
+        let _ = self
+            .trace
+            .args_of(place.event, place.sort.keys(), &mut |key, value| {
+                said.take(key, value);
+            });
+        let around = match said.op.as_deref() {
+            Some("" | "(null)") | None => {
+                self.op_around(place, near.entry(place.track).or_default())
+            }
+            Some(_) => None,
+        };
+        (said, around)
+    }
+
+    fn record(&mut self, place: &Place, said: &Said, around: Option<NameId>) {
+        let bytes = match place.sort {
+            Sort::Torch => said.bytes,
+            Sort::Allocation => said.bytes.or(said.requested),
+            Sort::Free => said.bytes.or(said.requested).map(|bytes| -bytes),
+        };
+        let allocator = self.allocator(place, said);
+        self.found.spells_stacks |= said.spells;
+        let of = &mut self.found.allocators[allocator];
+        of.absolute &= said.allocated.is_some();
+        of.addressed &= said.address.is_some();
+        of.lifetime_peak = of.lifetime_peak.max(said.peak);
+        if let (Some(in_use), Some(available)) = (said.allocated, said.available) {
+            let all = in_use
+                .saturating_add(available)
+                .saturating_add(said.stack.unwrap_or(0));
+            of.capacity = of.capacity.max(Some(all));
+        }
+        let op = match (said.op.as_deref(), around) {
+            (Some("" | "(null)") | None, None) => 0,
+            (Some("" | "(null)") | None, Some(name)) => self.op_named(name),
+            (Some(op), _) => self.op_id(op),
+        };
+        let of_cpu = place.sort == Sort::Torch && matches!(said.device_type, Some(0) | None);
+        self.extras.push(Extra {
+            address: said.address,
+            empty: of_cpu && said.allocated == Some(0),
+        });
+        self.found.records.push(Record {
+            at: place.at,
+            event: place.event,
+            allocator,
+            bytes: bytes.unwrap_or(0),
+            in_use: said.allocated.unwrap_or(0),
+            reserved: said.reserved,
+            fragmentation: said.fragmentation,
+            stack: said.stack.unwrap_or(0),
+            op,
+            freed: None,
+            tracked: false,
+        });
+    }
+
+    /// Index of the allocator that a record is of.
+    fn allocator(&mut self, place: &Place, said: &Said) -> usize {
+        let of_torch = place.sort == Sort::Torch;
+        let device = (place.file, said.device_type, said.device);
+        if of_torch && let Some(known) = self.by_device.get(&device) {
+            return *known;
+        }
+        let name = said.allocator(place.sort);
+        let next = self.found.allocators.len();
+        let allocator = *self
+            .by_name
+            .entry((place.file, name.clone()))
+            .or_insert(next);
+        if allocator == next {
+            let file = self.trace.files().get(place.file);
+            let facts = file.map(|file| &file.spec);
+            let device = device_of(&name);
+            let limit = of_torch.then_some(device).flatten();
+            self.found.allocators.push(Allocator {
+                device,
+                name,
+                capacity: file
+                    .zip(limit)
+                    .and_then(|(file, of)| owners::limit(file, of)),
+                file: place.file,
+                host: facts.map(|spec| spec.host.clone()).unwrap_or_default(),
+                rank: facts.and_then(|spec| spec.rank),
+                absolute: true,
+                addressed: true,
+                ..Allocator::default()
+            });
+        }
+        if of_torch {
+            self.by_device.insert(device, allocator);
+        }
+        allocator
+    }
+
+    /// Number of the operator whose slices bear this name.
+    fn op_named(&mut self, name: NameId) -> u32 {
+        if let Some(id) = self.ops_by_name.get(&name) {
+            return *id;
+        }
+        let id = self.op_id(self.trace.name(name));
+        self.ops_by_name.insert(name, id);
+        id
+    }
+
+    /// The innermost slice of the thread around a moment that is no Python function and no record.
+    fn op_around(&self, place: &Place, near: &mut usize) -> Option<NameId> {
+        let slices = self.trace.slices(place.track);
+        let none = |flags: &[bool], name: NameId| flags.get(name.index()) == Some(&true);
+        let others = self.found.overlapping.get(&place.track);
+        self.trace
+            .around_near(place.track, place.at, others, near)
+            .find(|index| {
+                !none(&self.no_op.1, slices.category.get(*index))
+                    && !none(&self.no_op.0, slices.name[*index])
+            })
+            .map(|index| slices.name[index])
+    }
+
+    /// What must have been in use before the first record, by allocator, so that sums of sizes never
+    /// fall below zero.
+    fn at_begin(&self) -> Vec<i64> {
+        let mut sums = vec![(0_i64, 0_i64); self.found.allocators.len()];
+        for record in &self.found.records {
+            let (sum, lowest) = &mut sums[record.allocator];
+            *sum = sum.saturating_add(record.bytes);
+            *lowest = (*lowest).min(*sum);
+        }
+        sums.into_iter().map(|(_, lowest)| -lowest).collect()
+    }
+
+    /// Finds the allocation of each free.
+    fn pair(&mut self) {
+        let records = &mut self.found.records;
+        let mut alive: FxHashMap<(usize, u64), usize> = FxHashMap::default();
+        for (position, extra) in self.extras.iter().enumerate() {
+            let record = &mut records[position];
+            let (at, allocator, bytes) = (record.at, record.allocator, record.bytes);
+            let number = u32::try_from(position).unwrap_or(u32::MAX);
+            self.found.allocators[allocator].records.push(number);
+            let Some(address) = extra.address else {
+                continue;
+            };
+            let key = (allocator, address);
+            if bytes > 0 {
+                record.tracked = true;
+                alive.insert(key, position);
+            } else if let Some(allocation) = alive.remove(&key) {
+                record.tracked = true;
+                let allocation = &mut records[allocation];
+                allocation.freed = Some(at);
+                let size = allocation.bytes;
+                // Some frees tell no size.
+                if bytes == 0 {
+                    records[position].bytes = -size;
+                }
+            }
+        }
+    }
+
+    /// Tells allocators apart, finds the allocation of each free, and sums up where the file does not.
+    fn finish(mut self) -> Memory {
+        shared::set_apart(&mut self.found, &self.extras);
+        self.pair();
+        let mut sums = self.at_begin();
+        for record in &mut self.found.records {
+            let sum = &mut sums[record.allocator];
+            *sum = sum.saturating_add(record.bytes);
+            if !self.found.allocators[record.allocator].absolute {
+                record.in_use = *sum;
+            }
+        }
+        self.found
+    }
+}
+
+impl Sort {
+    /// What [`Said`] takes from the arguments.
+    const fn keys(self) -> ArgKeys {
+        const TORCH: ArgKeys = ArgKeys::new(&[
+            "Bytes",
+            "Addr",
+            "addr",
+            "Total Allocated",
+            "Total Reserved",
+            "Device Type",
+            "Device Id",
+            "Call stack",
+            "Call Stack",
+        ]);
+        const XLA: ArgKeys = ArgKeys::new(&[
+            "allocation_bytes",
+            "requested_bytes",
+            "Addr",
+            "addr",
+            "bytes_allocated",
+            "bytes_reserved",
+            "fragmentation",
+            "bytes_available",
+            "peak_bytes_in_use",
+            "Device Type",
+            "Device Id",
+            "index_on_host",
+            "allocator_name",
+            "tf_op",
+        ]);
+        match self {
+            Self::Torch => TORCH,
+            Self::Allocation | Self::Free => XLA,
+        }
+    }
+}
+
+impl Said {
+    fn take(&mut self, key: &str, value: ArgValue<'_>) {
+        let number = match value {
+            ArgValue::Int(value) => Some(value),
+            ArgValue::Uint(value) => Some(value as i64),
+            ArgValue::Str(text) => text.parse().ok(),
+            _ => None,
+        };
+        let text = || match value {
+            ArgValue::Str(text) => Some(text.to_owned()),
+            _ => None,
+        };
+        match key {
+            "Bytes" | "allocation_bytes" => self.bytes = number,
+            "requested_bytes" => self.requested = number,
+            "Addr" | "addr" => self.address = number.map(|number| number as u64),
+            "Total Allocated" | "bytes_allocated" => self.allocated = number,
+            "Total Reserved" => self.reserved = number.filter(|reserved| *reserved > 0),
+            "bytes_reserved" => self.stack = number,
+            "fragmentation" => {
+                #[allow(
+                    clippy::cast_possible_truncation,
+                    reason = "a part of one needs no more than seven digits"
+                )]
+                let part = match value {
+                    ArgValue::Double(part) => Some(part as f32),
+                    _ => number.map(|part| part as f32),
+                };
+                self.fragmentation = part.filter(|part| (0.0..=1.0).contains(part));
+            }
+            "bytes_available" => self.available = number,
+            "peak_bytes_in_use" => self.peak = number,
+            "Device Type" => self.device_type = number,
+            "Device Id" | "index_on_host" => self.device = number,
+            "allocator_name" => self.name = text(),
+            "tf_op" => self.op = text(),
+            "Call stack" | "Call Stack" => self.spells = true,
+            _ => {}
+        }
+    }
+
+    /// What to call the allocator.
+    fn allocator(&self, sort: Sort) -> String {
+        if let Some(name) = &self.name {
+            return name.clone();
+        }
+        let device = match (sort, self.device_type) {
+            (Sort::Torch, Some(0) | None) => return "CPU".to_owned(),
+            (Sort::Torch, Some(1)) => "CUDA",
+            (Sort::Torch, Some(6)) => "HIP",
+            (Sort::Torch, Some(12)) => "XPU",
+            (Sort::Torch, Some(19)) => "MTIA",
+            (Sort::Torch, Some(20)) => "PrivateUse1",
+            _ => "device",
+        };
+        format!("{device} {}", self.device.unwrap_or(0).max(0))
+    }
+}
+
+/// The ordinal in `CUDA 0` or `GPU_0_bfc`; host allocators have none.
+fn device_of(name: &str) -> Option<u32> {
+    if name.contains("host") || name.contains("CPU") || name.contains("cpu") {
+        return None;
+    }
+    let digits = name.split(|letter: char| !letter.is_ascii_digit());
+    digits
+        .filter(|part| !part.is_empty())
+        .find_map(|part| part.parse().ok())
+}

@@ -1,0 +1,19 @@
+//! Who recorded a run: the facts `kind` and `kind.…` of its files.
+
+use stepscope_store::{FactValue, Trace};
+
+/// Whether a file of the run is of this kind: `JAX`, `PyTorch`, `XLA`, `TensorFlow`, `NEURON`, `Rust`.
+pub(crate) fn is_of(trace: &Trace, kind: &str) -> bool {
+    let mut facts = trace.files().iter().flat_map(|file| &file.facts);
+    facts.any(|(key, value)| {
+        let named = key == "kind" && *value == FactValue::Text(kind.to_owned());
+        named || (key.strip_prefix("kind.") == Some(kind) && *value == FactValue::Bool(true))
+    })
+}
+
+/// Whether a compiler made the programs that ran, so that advice for launching operation by operation
+/// is of no use.
+pub(crate) fn is_compiled(trace: &Trace) -> bool {
+    let kinds = ["JAX", "XLA", "TensorFlow", "NEURON"];
+    kinds.iter().any(|kind| is_of(trace, kind))
+}

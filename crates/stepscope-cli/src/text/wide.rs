@@ -1,0 +1,195 @@
+//! What a terminal has room for: text broken between words, tables cut to fit.
+
+use std::io::{self, IsTerminal as _, Write};
+
+use super::{Align, Grid, clean, short_within};
+
+/// Nor other columns of texts than the first are made narrower than this while there are columns to
+/// leave out.
+const NARROW: usize = 30;
+/// Nor any than this in any case.
+const NARROWEST: usize = 16;
+/// So many columns stay, however narrow the terminal is.
+const FEWEST: usize = 5;
+/// Characters between two columns.
+pub(super) const GAP: usize = 2;
+
+/// Characters of a line of the terminal behind standard output.
+pub fn width_of_terminal() -> Option<usize> {
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    let (terminal_size::Width(columns), _) = terminal_size::terminal_size()?;
+    Some(usize::from(columns)).filter(|columns| *columns > 0)
+}
+
+/// Parts in lines of at most so many characters, as many on a line as fit; none is broken.
+pub fn packed(parts: impl Iterator<Item = String>, between: &str, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts {
+        let wide = between.chars().count() + part.chars().count();
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + wide <= most => {
+                line.push_str(between);
+                line.push_str(&part);
+            }
+            _ => lines.push(part),
+        }
+    }
+    lines
+}
+
+/// A sentence behind `first`; what does not fit stands below its begin. A terminal breaks words;
+/// this breaks between them. Without a width it is one line.
+pub fn say(
+    first: &str,
+    sentence: &str,
+    width: Option<usize>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let Some(width) = width else {
+        return writeln!(out, "{first}{}", clean(sentence));
+    };
+    let words = sentence.split(' ').map(|word| clean(word).into_owned());
+    let indent = first.chars().count();
+    let lines = packed(words, " ", width.saturating_sub(indent).max(20));
+    for (at, line) in lines.iter().enumerate() {
+        match at {
+            0 => writeln!(out, "{first}{line}")?,
+            _ => writeln!(out, "{:indent$}{line}", "")?,
+        }
+    }
+    Ok(())
+}
+
+impl Grid {
+    /// Makes columns of texts narrower and then columns fewer until they fit, the last ones first;
+    /// the titles of those that went. The first column, which names the row, is not made narrower than
+    /// `name` while there are columns to leave out. `sums` marks the columns that the table is read for:
+    /// words beyond the name and what stands beside it go before them.
+    pub fn narrow(&mut self, width: usize, name: usize, mut sums: Vec<bool>) -> Vec<String> {
+        let mut cut = Vec::new();
+        sums.resize(self.columns.len(), false);
+        let mut widths: Vec<usize> = (0..self.columns.len()).map(|at| self.widest(at)).collect();
+        self.shrink(&mut widths, width, name, NARROW);
+        while over(&widths, width) > 0 && widths.len() > FEWEST {
+            let gone = self.least_wanted(&sums);
+            widths.remove(gone);
+            sums.remove(gone);
+            for row in self.rows.iter_mut().filter(|row| row.len() > gone) {
+                row.remove(gone);
+            }
+            cut.push(self.columns.remove(gone).0);
+        }
+        self.shrink(&mut widths, width, NARROWEST, NARROWEST);
+        cut.reverse();
+        cut
+    }
+
+    /// The column that goes next, of several.
+    fn least_wanted(&self, sums: &[bool]) -> usize {
+        let last = self.columns.len() - 1;
+        if !sums[last] {
+            return last;
+        }
+        let is_word = |at: &usize| self.columns[*at].1 == Align::Left;
+        (2..last).rfind(is_word).unwrap_or(last)
+    }
+
+    /// Takes characters from the widest columns of texts, down to `name` for the first and `least` for
+    /// the others.
+    fn shrink(&mut self, widths: &mut [usize], width: usize, name: usize, least: usize) {
+        loop {
+            let too_much = over(widths, width);
+            let columns = widths.iter_mut().zip(&self.columns).enumerate();
+            let texts = columns.filter_map(|(at, (wide, (_, side)))| {
+                let spare = wide.saturating_sub(if at == 0 { name } else { least });
+                (*side == Align::Left && spare > 0).then_some((wide, spare))
+            });
+            let widest = texts.max_by_key(|(wide, _)| **wide);
+            let Some((widest, spare)) = widest.filter(|_| too_much > 0) else {
+                break;
+            };
+            // In steps, so that columns of like width end alike.
+            *widest -= too_much.min(4).min(spare);
+        }
+        for row in &mut self.rows {
+            for (cell, wide) in row.iter_mut().zip(&*widths) {
+                if cell.chars().count() > *wide {
+                    *cell = short_within(cell, *wide);
+                }
+            }
+        }
+        for (at, wide) in widths.iter_mut().enumerate() {
+            *wide = self.widest(at);
+        }
+    }
+
+    /// Characters of the widest cell of a column, or of its title.
+    fn widest(&self, column: usize) -> usize {
+        let cells = self.rows.iter().filter_map(|row| row.get(column));
+        let titles = self.columns.iter().skip(column).take(1);
+        let texts = cells.chain(titles.map(|(title, _)| title));
+        texts.map(|text| text.chars().count()).max().unwrap_or(0)
+    }
+}
+
+/// Characters by which columns are too wide.
+fn over(widths: &[usize], width: usize) -> usize {
+    let all: usize = widths.iter().map(|wide| wide + GAP).sum();
+    all.saturating_sub(width)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(first: &str, sentence: &str, width: Option<usize>) -> String {
+        let mut out = Vec::new();
+        say(first, sentence, width, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn lines_end_between_words() {
+        let sentence = "words that are many stand\non lines of their own";
+        assert_eq!(
+            said("  !  ", sentence, Some(30)),
+            "  !  words that are many\n     stand\\non lines of their\n     own\n"
+        );
+        assert_eq!(
+            said("  !  ", sentence, None),
+            "  !  words that are many stand\\non lines of their own\n"
+        );
+    }
+
+    #[test]
+    fn a_table_fits_and_says_what_it_left_out() {
+        let mut grid = Grid::new(&[
+            ("Name", Align::Left),
+            ("Kind", Align::Left),
+            ("A", Align::Right),
+            ("B", Align::Right),
+            ("C", Align::Right),
+            ("D", Align::Right),
+            ("Last", Align::Right),
+        ]);
+        let numbers = || "1,000,000".to_owned();
+        grid.push([
+            "n".repeat(70),
+            "k".repeat(10),
+            numbers(),
+            numbers(),
+            numbers(),
+            numbers(),
+            numbers(),
+        ]);
+        assert_eq!(grid.narrow(80, 24, Vec::new()), ["D", "Last"]);
+        let widths: Vec<usize> = grid.rows[0]
+            .iter()
+            .map(|cell| cell.chars().count())
+            .collect();
+        assert_eq!(widths, [24, 10, 9, 9, 9]);
+        assert!(grid.narrow(80, 24, Vec::new()).is_empty(), "it fits");
+    }
+}

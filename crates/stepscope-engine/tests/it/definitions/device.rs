@@ -1,0 +1,157 @@
+//! Section "Device time".
+
+use stepscope_analysis::device::{Device, Work};
+use stepscope_model::{Dur, TrackKind};
+
+use super::plain::{self, Span};
+use super::{Case, Found, judge};
+
+/// Moments of computation, communication, copies and memory set of one device, as the page says: unions of
+/// slices over its queues; a loop computes where nothing inside it is recorded, and ranges of counters where
+/// there is no kernel.
+pub(super) fn sets(case: &Case<'_>, device: &Device) -> [Vec<Span>; 4] {
+    let mut sets: [Vec<Span>; 4] = Default::default();
+    let (mut around, mut counters) = (Vec::new(), Vec::new());
+    for queue in &device.queues {
+        let slices = case.trace.slices(queue.track);
+        for index in 0..slices.len() {
+            let span = plain::span(&slices, index);
+            let category = case.trace.name(slices.category.get(index));
+            if category == "cuda_profiler_range" {
+                counters.push(span);
+            } else if let Some(work) = case.devices().work(queue.track, index) {
+                sets[work as usize].push(span);
+            } else if category.is_empty() && is_loop(case.trace.name(slices.name[index])) {
+                around.push(span);
+            }
+        }
+    }
+    if sets.iter().all(Vec::is_empty) {
+        sets[0] = counters;
+    }
+    if !around.is_empty() {
+        let [_, communication, copies, memset] = &sets;
+        let all = [&around[..], communication, copies, memset];
+        let alone = plain::when(&plain::all(&around), &all, |bits| bits == 1);
+        sets[0].extend(alone);
+    }
+    sets
+}
+
+/// `while.3`, `%conditional = …`.
+fn is_loop(name: &str) -> bool {
+    let name = name.trim_start_matches('%');
+    let end = name.find(['.', ' ']).unwrap_or(name.len());
+    matches!(&name[..end], "while" | "conditional" | "call")
+}
+
+/// Whether a queue is one of a device of this file.
+pub(super) fn of_file<'a>(case: &'a Case<'_>, file: usize) -> impl Iterator<Item = &'a Device> {
+    let devices = case.devices().list.iter();
+    devices.filter(move |device| device.file == file)
+}
+
+pub(super) fn check(case: &Case<'_>, found: &mut Found) {
+    for device in &case.devices().list {
+        let what = || format!("{} {}", case.what, device.name);
+        let sets = sets(case, device);
+        let range = plain::range(&device.span);
+        let times = case
+            .devices()
+            .times_in(device, device.span.clone(), &case.cancel)
+            .unwrap();
+        let parts = plain::stretches(&range, &sets.each_ref().map(Vec::as_slice));
+        let (c, m, y) = (1, 2, 4 | 8);
+        let plainly = |such: &dyn Fn(u32) -> bool| Dur::from_ps(plain::time(&parts, such));
+        for (rule, ours, own) in [
+            ("busy", times.busy(), plainly(&|bits| bits != 0)),
+            ("idle", times.idle(), plainly(&|bits| bits == 0)),
+            ("compute", times.compute(), plainly(&|bits| bits & c != 0)),
+            (
+                "communication",
+                times.communication(),
+                plainly(&|bits| bits & m != 0),
+            ),
+            (
+                "exposed communication",
+                times.exposed_communication(),
+                plainly(&|bits| bits & m != 0 && bits & c == 0),
+            ),
+            (
+                "hidden communication",
+                times.hidden_communication(),
+                plainly(&|bits| bits & m != 0 && bits & c != 0),
+            ),
+            ("copy", times.copy(), plainly(&|bits| bits & y != 0)),
+            (
+                "exposed copy",
+                times.exposed_copy(),
+                plainly(&|bits| bits & y != 0 && bits & (c | m) == 0),
+            ),
+            (
+                "memory set",
+                times.any(&[Work::Memset]),
+                plainly(&|bits| bits & 8 != 0),
+            ),
+        ] {
+            found.same(rule, ours, own, what);
+        }
+        let ps = Dur::ps;
+        found.same(
+            "compute + exposed communication + exposed copy + idle",
+            ps(times.compute())
+                + ps(times.exposed_communication())
+                + ps(times.exposed_copy())
+                + ps(times.idle()),
+            range.end - range.start,
+            what,
+        );
+        let works = sets.iter().flatten().copied().collect::<Vec<_>>();
+        found.same(
+            "first work to last end",
+            range.clone(),
+            plain::all(&works),
+            what,
+        );
+        for (work, set) in Work::ALL.into_iter().zip(&sets) {
+            if work != Work::Compute {
+                let count = device.counts[work as usize];
+                found.same("pieces of work", count, set.len() as u64, what);
+            }
+        }
+    }
+    // Rows of devices with operations belong to a device of the list.
+    for track in case.trace.tracks() {
+        let works =
+            track.kind == TrackKind::DeviceQueue && track.name == "XLA Ops" && track.slices > 0;
+        if works {
+            let listed = of_file(case, track.file)
+                .any(|device| device.queues.iter().any(|queue| queue.track == track.id));
+            found.holds("lines of operations are queues", listed, || {
+                format!("{} {}", case.what, track.key)
+            });
+        }
+    }
+}
+
+#[test]
+fn times_of_devices_are_unions_of_their_work() {
+    judge(
+        "device",
+        &[
+            ("busy", 40),
+            ("idle", 40),
+            ("compute", 40),
+            ("communication", 40),
+            ("exposed communication", 40),
+            ("hidden communication", 40),
+            ("copy", 40),
+            ("exposed copy", 40),
+            ("memory set", 40),
+            ("compute + exposed communication + exposed copy + idle", 40),
+            ("first work to last end", 40),
+            ("pieces of work", 100),
+            ("lines of operations are queues", 4),
+        ],
+    );
+}

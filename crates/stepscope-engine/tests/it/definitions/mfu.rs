@@ -1,0 +1,213 @@
+//! Section "Use of arithmetic".
+
+use stepscope_analysis::mfu::{Counted, flops_of_call, mfu};
+use stepscope_model::{ArgValue, TrackKind};
+use stepscope_store::{EventId, FactValue};
+
+use super::operations::done;
+use super::plain::{self, Span};
+use super::{Case, Found, device, judge};
+
+pub(super) fn check(case: &Case<'_>, found: &mut Found) {
+    let what = || case.what.clone();
+    let survey = &case.survey;
+    let ours = mfu(survey, &case.cancel).unwrap();
+    let told = told(case);
+    let (shapes, unknown) = from_shapes(case);
+    let (flops, counted) = match (told > 0.0, shapes > 0.0) {
+        (true, _) => (told, Some(Counted::ByXla)),
+        (_, true) => (shapes, Some(Counted::FromShapes)),
+        _ => (0.0, None),
+    };
+    found.same("who counts", ours.counted, counted, what);
+    found.near(
+        "operations that begin in the steps",
+        ours.flops,
+        flops,
+        what,
+    );
+    let unknown = if counted == Some(Counted::FromShapes) {
+        unknown
+    } else {
+        0
+    };
+    found.same("calls not counted", ours.uncounted, unknown, what);
+    let (mut possible, mut seconds) = (Some(0.0), 0.0);
+    for stretch in &survey.stretches {
+        let length = stretch.range.end.since(stretch.range.start).as_ns_f64() * 1e-9;
+        let own: Vec<u32> = device::of_file(case, stretch.file)
+            .map(|device| device.ordinal)
+            .collect();
+        seconds += length * own.len().max(1) as f64;
+        if own.is_empty() {
+            possible = None;
+        }
+        for ordinal in own {
+            let fact = case.trace.files()[stretch.file]
+                .fact(&format!("device.{ordinal}.peak_teraflops_per_second"));
+            let peak = match fact {
+                Some(FactValue::Double(tera)) => Some(tera * 1e12),
+                Some(FactValue::Int(tera)) => Some(*tera as f64 * 1e12),
+                Some(FactValue::Uint(tera)) => Some(*tera as f64 * 1e12),
+                _ => by_name(case, stretch.file, ordinal),
+            };
+            possible = possible.zip(peak).map(|(sum, peak)| sum + peak * length);
+        }
+    }
+    found.near("length * devices", ours.device_seconds, seconds, what);
+    found.near_all(
+        "length * peaks of the devices",
+        [ours.possible],
+        [possible],
+        what,
+    );
+    let share = possible.filter(|possible| *possible > 0.0 && counted.is_some());
+    found.near_all(
+        "MFU",
+        [ours.share()],
+        [share.map(|possible| flops / possible)],
+        what,
+    );
+}
+
+/// What makers state of the devices of the folder.
+fn by_name(case: &Case<'_>, file: usize, ordinal: u32) -> Option<f64> {
+    let name = case.trace.files()[file]
+        .fact(&format!("device.{ordinal}.name"))?
+        .to_string();
+    let known = [
+        ("H100 PCIe", 756.0),
+        ("H100", 989.0),
+        ("A100", 312.0),
+        ("V100-PCIE", 112.0),
+        ("V100", 125.0),
+        ("MI300X", 1307.4),
+        ("MI350X", 2306.9),
+        ("MI250X", 191.5),
+        ("MI250", 181.0),
+    ];
+    let peak = known.into_iter().find(|(known, _)| name.contains(known));
+    peak.map(|(_, tera)| tera * 1e12)
+}
+
+fn in_steps(case: &Case<'_>, file: usize, start: i64) -> bool {
+    let own = case.survey.stretches.iter().filter(|own| own.file == file);
+    own.map(|own| plain::range(&own.range))
+        .any(|range| range.contains(&start))
+}
+
+fn flops(case: &Case<'_>, event: EventId) -> f64 {
+    let (model, flops, ..) = done(case, event);
+    model.or(flops).unwrap_or(0.0)
+}
+
+/// XLA's own counts; of loops with counted operations inside, those.
+fn told(case: &Case<'_>) -> f64 {
+    let mut sum = 0.0;
+    for track in case.trace.tracks() {
+        let of_xla = track.kind == TrackKind::DeviceQueue
+            && !track.derived
+            && case.trace.files()[track.file].spec.format == "xspace";
+        if !of_xla {
+            continue;
+        }
+        let slices = case.trace.slices(track.id);
+        let counted: Vec<(Span, f64, bool)> = (0..slices.len())
+            .map(|index| {
+                let work = case.devices().work(track.id, index).is_some();
+                (
+                    plain::span(&slices, index),
+                    flops(case, slices.id(index)),
+                    work,
+                )
+            })
+            .filter(|one| one.1 > 0.0)
+            .collect();
+        for (place, (span, flops, work)) in counted.iter().enumerate() {
+            let holds = || {
+                counted[place + 1..]
+                    .iter()
+                    .any(|(inner, ..)| inner.0 < span.1)
+            };
+            if in_steps(case, track.file, span.0) && (*work || !holds()) {
+                sum += flops;
+            }
+        }
+    }
+    sum
+}
+
+fn counts(name: &str) -> bool {
+    let plain = [
+        "aten::mm",
+        "aten::addmm",
+        "aten::bmm",
+        "aten::baddbmm",
+        "aten::_scaled_mm",
+        "aten::convolution",
+        "aten::_convolution",
+        "aten::convolution_backward",
+    ];
+    let attention = name.contains("_attention") || name.contains("_flash_attn");
+    plain.contains(&name) || attention && flops_of_call(name, EXAMPLE, "[]") > 0
+}
+
+/// Shapes of which every kind of attention has operations.
+const EXAMPLE: &str = "[[2, 2, 2, 2], [2, 2, 2, 2], [2, 2, 2, 2], [2, 2, 2, 2]]";
+
+/// Of nested operators the outermost counts; and the calls of which nobody can tell what they do: nothing is found,
+/// although no input is empty.
+fn from_shapes(case: &Case<'_>) -> (f64, u64) {
+    let (mut sum, mut unknown) = (0.0, 0);
+    for track in case.trace.tracks() {
+        if track.kind != TrackKind::Thread || track.derived {
+            continue;
+        }
+        let slices = case.trace.slices(track.id);
+        let mut until = i64::MIN;
+        for index in 0..slices.len() {
+            let name = case.trace.name(slices.name[index]);
+            let (start, end) = plain::span(&slices, index);
+            if !(name.starts_with("aten::") || name.starts_with("flash_attn::"))
+                || start < until
+                || !counts(name)
+            {
+                continue;
+            }
+            until = end;
+            if !in_steps(case, track.file, start) {
+                continue;
+            }
+            let (mut dims, mut concrete) = (String::new(), String::new());
+            let _ = case.trace.args(slices.id(index), &mut |key, value| {
+                if let ArgValue::Json(text) | ArgValue::Str(text) = value {
+                    match key {
+                        "Input Dims" | "Input dims" => text.clone_into(&mut dims),
+                        "Concrete Inputs" => text.clone_into(&mut concrete),
+                        _ => {}
+                    }
+                }
+            });
+            let flops = flops_of_call(name, &dims, &concrete);
+            sum += flops as f64;
+            let empty = dims.split(['[', ']', ',']).any(|size| size.trim() == "0");
+            unknown += u64::from(flops == 0 && !empty);
+        }
+    }
+    (sum, unknown)
+}
+
+#[test]
+fn mfu_is_operations_over_what_the_devices_could_do() {
+    judge(
+        "mfu",
+        &[
+            ("who counts", 90),
+            ("operations that begin in the steps", 90),
+            ("calls not counted", 90),
+            ("length * devices", 90),
+            ("length * peaks of the devices", 90),
+            ("MFU", 90),
+        ],
+    );
+}

@@ -1,0 +1,261 @@
+//! The equations of docs/reference/definitions.md, on every trace of the folder.
+//!
+//! Every run is opened once, in one walk that all tests here share; each test judges one section of
+//! the page. What is compared with is computed from the events in the plainest way (module
+//! [`plain`]), never by the code that is checked.
+
+#![allow(
+    clippy::similar_names,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::float_cmp,
+    clippy::needless_pass_by_value,
+    reason = "traces have tracks; indexes fit; what is compared exactly was computed exactly, and is handed over to be compared"
+)]
+
+mod collectives;
+mod device;
+mod findings;
+mod idle;
+mod input;
+mod kernels;
+mod memory;
+mod mfu;
+mod operations;
+mod plain;
+mod ranks;
+mod steps;
+mod torch;
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use stepscope_analysis::device::Devices;
+use stepscope_analysis::launch::Launches;
+use stepscope_analysis::memory::Memory;
+use stepscope_analysis::parallel::Cancel;
+use stepscope_analysis::reports::{self, Options};
+use stepscope_analysis::survey::Survey;
+use stepscope_store::Trace;
+
+use crate::reports::files;
+use crate::traces::{below, folder, open};
+
+/// One run, and what several sections begin with.
+struct Case<'a> {
+    /// Where it is from.
+    what: String,
+    trace: &'a Trace,
+    survey: Survey<'a>,
+    launches: Launches,
+    memory: Memory,
+    cancel: Cancel,
+}
+
+impl<'a> Case<'a> {
+    fn of(what: String, trace: &'a Trace) -> Self {
+        let cancel = Cancel::default();
+        let survey = Survey::of(trace, &Options::default(), &cancel).unwrap();
+        let launches = Launches::of(trace, &survey.devices, &cancel).unwrap();
+        let memory = Memory::read(trace, &cancel).unwrap();
+        Self {
+            what,
+            trace,
+            survey,
+            launches,
+            memory,
+            cancel,
+        }
+    }
+
+    fn devices(&self) -> &Devices<'a> {
+        &self.survey.devices
+    }
+
+    /// A report as its readers get it.
+    fn report(&self, kind: &str, by: Option<&str>) -> serde_json::Value {
+        let options = Options {
+            by: by.map(str::to_owned),
+            top: usize::MAX,
+            ..Options::default()
+        };
+        let report = reports::make(self.trace, kind, &options, &self.cancel).unwrap();
+        serde_json::to_value(&report).unwrap()
+    }
+}
+
+/// What the walk found out about one section.
+#[derive(Debug, Default)]
+struct Found {
+    /// How often each rule was checked.
+    checked: BTreeMap<&'static str, u64>,
+    /// Where it did not hold: how often, and the first of them.
+    wrong: BTreeMap<&'static str, (u64, Vec<String>)>,
+}
+
+/// Of what did not hold, so many are told of each rule.
+const TOLD: usize = 5;
+
+impl Found {
+    fn holds(&mut self, rule: &'static str, holds: bool, what: impl FnOnce() -> String) {
+        *self.checked.entry(rule).or_default() += 1;
+        if !holds {
+            let (count, told) = self.wrong.entry(rule).or_default();
+            *count += 1;
+            if told.len() < TOLD {
+                told.push(what());
+            }
+        }
+    }
+
+    fn same<T: PartialEq + Debug>(
+        &mut self,
+        rule: &'static str,
+        ours: T,
+        plain: T,
+        what: impl FnOnce() -> String,
+    ) {
+        let holds = ours == plain;
+        self.holds(rule, holds, || {
+            format!("{}: {ours:?}, plainly {plain:?}", what())
+        });
+    }
+
+    /// Two numbers that were rounded differently.
+    fn near(&mut self, rule: &'static str, ours: f64, plain: f64, what: impl FnOnce() -> String) {
+        let holds = (ours - plain).abs() <= 1e-6 * ours.abs().max(plain.abs()).max(1e-3);
+        self.holds(rule, holds, || {
+            format!("{}: {ours}, plainly {plain}", what())
+        });
+    }
+
+    fn near_all<const N: usize>(
+        &mut self,
+        rule: &'static str,
+        ours: [Option<f64>; N],
+        plain: [Option<f64>; N],
+        what: impl Fn() -> String,
+    ) {
+        for (place, (ours, plain)) in ours.into_iter().zip(plain).enumerate() {
+            match (ours, plain) {
+                (Some(ours), Some(plain)) => {
+                    self.near(rule, ours, plain, || format!("{} [{place}]", what()));
+                }
+                (ours, plain) => self.same(rule, ours, plain, || format!("{} [{place}]", what())),
+            }
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        for (rule, count) in other.checked {
+            *self.checked.entry(rule).or_default() += count;
+        }
+        for (rule, (count, told)) in other.wrong {
+            let (sum, all) = self.wrong.entry(rule).or_default();
+            *sum += count;
+            all.extend(told);
+            all.truncate(TOLD);
+        }
+    }
+}
+
+type Section = (&'static str, fn(&Case<'_>, &mut Found));
+
+const SECTIONS: &[Section] = &[
+    ("steps", steps::check),
+    ("operations", operations::check),
+    ("input", input::check),
+    ("findings", findings::check),
+    ("torch", torch::check),
+    ("memory", memory::check),
+    ("device", device::check),
+    ("kernels", kernels::check),
+    ("idle", idle::check),
+    ("collectives", collectives::check),
+    ("ranks", ranks::check),
+    ("mfu", mfu::check),
+];
+
+/// Every file of the folder, and the folders whose files are one run.
+fn runs(folder: &Path) -> Vec<PathBuf> {
+    let mut paths = files(folder);
+    paths.extend(below(folder, |path| {
+        let ranks = path
+            .parent()
+            .is_some_and(|above| above.ends_with("torch_multirank"))
+            && path.extension().is_none();
+        let spaces = || {
+            let entries = std::fs::read_dir(path).unwrap().flatten();
+            entries
+                .filter(|entry| entry.path().to_string_lossy().ends_with(".xplane.pb"))
+                .count()
+        };
+        path.is_dir() && !path.ends_with("broken") && (ranks || spaces() > 1)
+    }));
+    // The large ones first, so that no thread is left alone with one in the end.
+    let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |facts| facts.len());
+    paths.sort_by_key(|path| std::cmp::Reverse(size(path)));
+    paths
+}
+
+/// Walks over all runs, once for all tests.
+fn walked() -> Option<&'static BTreeMap<&'static str, Found>> {
+    static WALKED: OnceLock<Option<BTreeMap<&'static str, Found>>> = OnceLock::new();
+    let walk = || {
+        let folder = folder()?;
+        let paths = runs(&folder);
+        let (next, all) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+        let work = || {
+            while let Some(path) = paths.get(next.fetch_add(1, Ordering::Relaxed)) {
+                for run in open(path) {
+                    let what = path.strip_prefix(&folder).unwrap_or(path);
+                    let case = Case::of(what.display().to_string(), &run.trace);
+                    for (name, check) in SECTIONS {
+                        let mut found = Found::default();
+                        check(&case, &mut found);
+                        let mut all = all.lock().unwrap();
+                        let all: &mut BTreeMap<&str, Found> = &mut all;
+                        all.entry(*name).or_default().merge(found);
+                    }
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(work);
+            work();
+        });
+        Some(all.into_inner().unwrap())
+    };
+    WALKED.get_or_init(walk).as_ref()
+}
+
+/// Fails with what did not hold in a section, and where a rule was hardly checked at all.
+fn judge(section: &str, rules: &[(&'static str, u64)]) {
+    let Some(walked) = walked() else { return };
+    let found = &walked[section];
+    let wrong: Vec<String> = found
+        .wrong
+        .iter()
+        .map(|(rule, (count, told))| {
+            let all = found.checked[rule];
+            format!(
+                "{rule}: {count} of {all} do not hold\n  {}",
+                told.join("\n  ")
+            )
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    for (rule, least) in rules {
+        let count = found.checked.get(rule).copied().unwrap_or(0);
+        assert!(count >= *least, "{rule}: checked {count} times only");
+    }
+    for rule in found.checked.keys() {
+        assert!(
+            rules.iter().any(|(known, _)| known == rule),
+            "nothing says how often {rule:?} is to be checked"
+        );
+    }
+}

@@ -1,0 +1,496 @@
+//! Section "Steps".
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use stepscope_analysis::input::is_input;
+use stepscope_analysis::steps::StepRow;
+use stepscope_analysis::steps::breakdown::Stretch;
+use stepscope_model::{Dur, SliceKind, TrackId, TrackKind};
+use stepscope_store::EventId;
+
+use super::plain::{self, Span};
+use super::{Case, Found, device, judge};
+
+pub(super) fn check(case: &Case<'_>, found: &mut Found) {
+    marks(case, found);
+    derived(case, found);
+    figures(case, found);
+    let mut files: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (place, stretch) in case.survey.stretches.iter().enumerate() {
+        files.entry(stretch.file).or_default().push(place);
+    }
+    for (file, places) in files {
+        let of_file = OfFile::of(case, file);
+        for place in places {
+            buckets(case, &of_file, place, found);
+        }
+    }
+}
+
+/// Marks of one number on several tracks of a file are one step, that of the track with the most marks.
+fn marks(case: &Case<'_>, found: &mut Found) {
+    let trace = case.trace;
+    let steps = &case.survey.steps;
+    let mut by_number: BTreeMap<(usize, i64), Vec<TrackId>> = BTreeMap::new();
+    let mut by_track: BTreeMap<TrackId, usize> = BTreeMap::new();
+    let mut events: BTreeSet<EventId> = BTreeSet::new();
+    for mark in trace.step_marks() {
+        let Some((track, _)) = trace.place_of_slice(mark.event) else {
+            continue;
+        };
+        let file = trace.tracks()[track.index()].file;
+        by_number
+            .entry((file, mark.number))
+            .or_default()
+            .push(track);
+        *by_track.entry(track).or_default() += 1;
+        events.insert(mark.event);
+    }
+    if by_number.is_empty() {
+        return;
+    }
+    let rank = |track: TrackId| {
+        let thread = trace.tracks()[track.index()].kind == TrackKind::Thread;
+        (by_track[&track], thread)
+    };
+    let mut listed = BTreeSet::new();
+    for step in &steps.steps {
+        let what = || format!("{} step {}", case.what, step.number);
+        let Some(tracks) = by_number.get(&(step.file, step.number)) else {
+            continue;
+        };
+        if !events.contains(&step.event) {
+            continue;
+        }
+        listed.insert((step.file, step.number));
+        let (track, index) = trace.place_of_slice(step.event).unwrap();
+        let best = tracks.iter().map(|track| rank(*track)).max().unwrap();
+        found.same(
+            "the track with the most marks counts",
+            rank(track),
+            best,
+            what,
+        );
+        let (start, end) = plain::span(&trace.slices(track), index);
+        let own = (step.start.ps(), step.dur.ps());
+        found.same(
+            "a step is as long as its marker",
+            own,
+            (start, end - start),
+            what,
+        );
+    }
+    let all: BTreeSet<_> = by_number.into_keys().collect();
+    found.same("every number is a step", listed, all, || case.what.clone());
+}
+
+/// What stands for steps that nobody marked.
+fn derived(case: &Case<'_>, found: &mut Found) {
+    let steps = &case.survey.steps;
+    let Some(name) = &steps.derived else { return };
+    let trace = case.trace;
+    let what = || format!("{}: {name}", case.what);
+    let (track, first) = trace.place_of_slice(steps.steps[0].event).unwrap();
+    let slices = trace.slices(track);
+    let is = |index: &usize| trace.name(slices.name[*index]) == name;
+    let (begin, end) = (steps.steps[0].start.ps(), steps.steps.last().unwrap());
+    let end = end.start.ps() + end.dur.ps();
+    found.holds("derived: three or more", steps.steps.len() >= 3, what);
+    if trace.tracks()[track.index()].kind == TrackKind::DeviceQueue {
+        let runs: Vec<usize> = (0..slices.len()).filter(is).collect();
+        let ends = runs.iter().skip(1).map(|next| slices.start[*next].ps());
+        let last = slices.end(*runs.last().unwrap()).ps();
+        let spans: Vec<Span> = runs
+            .iter()
+            .map(|run| slices.start[*run].ps())
+            .zip(ends.chain(std::iter::once(last)))
+            .collect();
+        let ours: Vec<Span> = steps.steps.iter().map(span).collect();
+        found.same("derived: runs of a program", ours, spans, what);
+        // No program that ran three times or more has more time.
+        let mut sums: BTreeMap<&str, (u64, i64)> = BTreeMap::new();
+        for index in 0..slices.len() {
+            let sum = sums.entry(trace.name(slices.name[index])).or_default();
+            sum.0 += 1;
+            sum.1 += slices.dur[index].ps();
+        }
+        let most = sums
+            .values()
+            .filter(|sum| sum.0 >= 3)
+            .map(|sum| sum.1)
+            .max();
+        found.same(
+            "derived: the most time",
+            Some(sums[name.as_str()].1),
+            most,
+            what,
+        );
+        return;
+    }
+    let spans: Vec<Span> = steps.steps.iter().map(span).collect();
+    let apart = spans.windows(2).all(|pair| pair[0].1 <= pair[1].0);
+    found.holds("derived: do not nest", apart, what);
+    let covered: i64 = spans.iter().map(|span| span.1 - span.0).sum();
+    found.holds(
+        "derived: half of their time",
+        covered * 2 >= end - begin,
+        what,
+    );
+    let gaps: Vec<f64> = spans
+        .windows(2)
+        .map(|pair| (pair[1].0 - pair[0].0) as f64)
+        .collect();
+    let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+    let square = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+    found.holds("derived: even distances", square.sqrt() <= mean, what);
+    found.holds(
+        "derived: outermost four levels",
+        slices.depth[first] < 4,
+        what,
+    );
+    let whole = trace.span();
+    let tenth = (end - begin) * 10 >= whole.end.since(whole.start).ps();
+    let (mut inside, mut all) = (0, 0);
+    for queue in trace
+        .tracks()
+        .iter()
+        .filter(|track| track.kind == TrackKind::DeviceQueue && !track.derived)
+    {
+        let slices = trace.slices(queue.id);
+        for index in 0..slices.len() {
+            let start = slices.start[index].ps();
+            all += slices.dur[index].ps();
+            if (begin..end).contains(&start) {
+                inside += slices.dur[index].ps();
+            }
+        }
+    }
+    found.holds(
+        "derived: a tenth of the run or half of the devices' work",
+        tenth || inside * 2 >= all,
+        what,
+    );
+}
+
+fn span(step: &StepRow) -> Span {
+    (step.start.ps(), step.start.ps() + step.dur.ps())
+}
+
+/// Lengths of the finished steps of each file, nanoseconds, in their order.
+pub(super) fn by_rank(case: &Case<'_>) -> BTreeMap<usize, Vec<f64>> {
+    let mut ranks: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    let steps = case.survey.steps.steps.iter();
+    for step in steps.filter(|step| !step.unfinished) {
+        let lengths = ranks.entry(step.file).or_default();
+        lengths.push(step.dur.ps() as f64 / 1e3);
+    }
+    ranks
+}
+
+/// From where on steps of one rank are outliers, their median, and the lengths themselves.
+pub(super) fn limit(lengths: &[f64]) -> Option<(f64, f64, Vec<f64>)> {
+    let median = plain::percentile(&plain::sorted(lengths.iter().copied()), 0.5)?;
+    let off = plain::sorted(lengths.iter().map(|length| (length - median).abs()));
+    let mad = plain::percentile(&off, 0.5)?;
+    let limit = (1.2 * median).max(median + 3.0 * 1.4826 * mad);
+    (lengths.len() >= 5).then(|| (limit, median, lengths.to_vec()))
+}
+
+/// How much longer the steps of one rank became.
+fn trend(lengths: &[f64]) -> Option<f64> {
+    let quarter = lengths.len() / 4;
+    let of = |part: &[f64]| plain::percentile(&plain::sorted(part.iter().copied()), 0.5);
+    let first = of(&lengths[..quarter])?;
+    let last = of(&lengths[lengths.len() - quarter..])?;
+    (lengths.len() >= 8 && first > 0.0).then(|| (last - first) / first)
+}
+
+/// The table of figures.
+fn figures(case: &Case<'_>, found: &mut Found) {
+    let steps = &case.survey.steps;
+    let what = || case.what.clone();
+    let finished = steps.steps.iter().filter(|step| !step.unfinished);
+    let lengths: Vec<f64> = finished.map(|step| step.dur.ps() as f64 / 1e3).collect();
+    let sorted = plain::sorted(lengths.iter().copied());
+    let times = &steps.times;
+    let median = plain::percentile(&sorted, 0.5);
+    let count = lengths.len();
+    found.same("finished steps count", times.count, count as u64, what);
+    let mean = (count > 0).then(|| lengths.iter().sum::<f64>() / count as f64);
+    let deviation = mean.map(|mean| {
+        (lengths
+            .iter()
+            .map(|length| (length - mean).powi(2))
+            .sum::<f64>()
+            / count as f64)
+            .sqrt()
+    });
+    found.near_all(
+        "mean, deviation, percentiles",
+        [
+            times.mean_ns,
+            times.deviation_ns,
+            times.min_ns,
+            times.p50_ns,
+            times.p90_ns,
+            times.p99_ns,
+            times.max_ns,
+        ],
+        [
+            mean,
+            deviation,
+            sorted.first().copied(),
+            median,
+            plain::percentile(&sorted, 0.9),
+            plain::percentile(&sorted, 0.99),
+            sorted.last().copied(),
+        ],
+        what,
+    );
+    let ranks = by_rank(case);
+    let limits: BTreeMap<usize, f64> = ranks
+        .iter()
+        .filter_map(|(file, lengths)| Some((*file, limit(lengths)?.0)))
+        .collect();
+    let trends = plain::sorted(ranks.values().filter_map(|lengths| trend(lengths)));
+    found.near_all(
+        "outlier, trend",
+        [times.outlier_ns, times.trend],
+        [
+            limits.values().copied().reduce(f64::min),
+            plain::percentile(&trends, 0.5),
+        ],
+        what,
+    );
+    if ranks.len() > 1 {
+        let few = ranks.values().all(|lengths| lengths.len() < 8);
+        let none = times.trend.is_none();
+        found.holds("no trend from rank to rank", none || !few, what);
+    }
+    let begins = steps
+        .steps
+        .windows(2)
+        .all(|pair| pair[0].start <= pair[1].start);
+    found.holds("steps are in the order of their begins", begins, what);
+    if count > 0 {
+        let report = case.report("steps", Some("step"));
+        let outliers: usize = ranks
+            .iter()
+            .filter_map(|(file, lengths)| Some((limits.get(file)?, lengths)))
+            .map(|(limit, lengths)| lengths.iter().filter(|length| *length >= limit).count())
+            .sum();
+        let flagged = report["rows"].as_array().unwrap().iter();
+        let flagged = flagged.filter(|row| row["outlier"] == true).count();
+        found.same(
+            "outliers",
+            (report["summary"]["outliers"].as_u64(), flagged),
+            (Some(outliers as u64), outliers),
+            what,
+        );
+    }
+}
+
+/// Moments of a file that the buckets are made of.
+struct OfFile {
+    device: [Vec<Span>; 3],
+    compile: Vec<Span>,
+    compute: Vec<Span>,
+    communication: Vec<Span>,
+    copy: Vec<Span>,
+    /// Of all threads.
+    input: Vec<Span>,
+    open: Vec<Span>,
+}
+
+impl OfFile {
+    fn of(case: &Case<'_>, file: usize) -> Self {
+        let mut device: [Vec<Span>; 3] = Default::default();
+        for one in device::of_file(case, file) {
+            let [compute, communication, copies, memset] = device::sets(case, one);
+            device[0].extend(compute);
+            device[1].extend(communication);
+            device[2].extend(copies.into_iter().chain(memset));
+        }
+        let mut found = Self {
+            device,
+            compile: Vec::new(),
+            compute: Vec::new(),
+            communication: Vec::new(),
+            copy: Vec::new(),
+            input: Vec::new(),
+            open: Vec::new(),
+        };
+        for track in threads(case, file) {
+            let slices = case.trace.slices(track);
+            for index in 0..slices.len() {
+                let span = plain::span(&slices, index);
+                let (kind, operator) = kind_of(case, track, index);
+                found.open.push(span);
+                match kind {
+                    None => found.input.push(span),
+                    Some(SliceKind::Compile) => found.compile.push(span),
+                    Some(SliceKind::Collective) => found.communication.push(span),
+                    Some(SliceKind::Copy) => found.copy.push(span),
+                    Some(
+                        SliceKind::MatMul
+                        | SliceKind::Attention
+                        | SliceKind::Fusion
+                        | SliceKind::Elementwise
+                        | SliceKind::Other,
+                    ) => found.compute.push(span),
+                    Some(_) if operator => found.compute.push(span),
+                    Some(_) => {}
+                }
+            }
+        }
+        found
+    }
+}
+
+pub(super) fn threads(case: &Case<'_>, file: usize) -> Vec<TrackId> {
+    let tracks = case.trace.tracks().iter();
+    let own = tracks
+        .filter(|track| track.file == file && track.kind == TrackKind::Thread && !track.derived);
+    own.map(|track| track.id).collect()
+}
+
+/// The kind of a slice of a thread, `None` where it fetches input; and whether it is an operator.
+fn kind_of(case: &Case<'_>, track: TrackId, index: usize) -> (Option<SliceKind>, bool) {
+    let slices = case.trace.slices(track);
+    let (name, category) = (slices.name[index], slices.category.get(index));
+    let kind = case.trace.kind(track, name, category);
+    let operator = matches!(case.trace.name(category), "cpu_op" | "Operator");
+    let input = is_input(kind, case.trace.name(name));
+    ((!input).then_some(kind), operator)
+}
+
+/// Input, and anything, of the step's own thread inside the marker.
+fn inside(case: &Case<'_>, stretch: &Stretch, track: TrackId) -> (Vec<Span>, Vec<Span>) {
+    let slices = case.trace.slices(track);
+    let marks: BTreeSet<EventId> = case
+        .trace
+        .step_marks()
+        .iter()
+        .map(|mark| mark.event)
+        .collect();
+    let (mut input, mut open) = (Vec::new(), Vec::new());
+    let first = stretch.marker.map_or(0, |marker| marker + 1);
+    for index in first..slices.len() {
+        let span = plain::span(&slices, index);
+        if span.0 >= stretch.range.end.ps() {
+            break;
+        }
+        if marks.contains(&slices.id(index)) {
+            continue;
+        }
+        open.push(span);
+        if kind_of(case, track, index).0.is_none() {
+            input.push(span);
+        }
+    }
+    (input, open)
+}
+
+fn buckets(case: &Case<'_>, file: &OfFile, place: usize, found: &mut Found) {
+    let stretch = &case.survey.stretches[place];
+    let parts = case.survey.breakdown.parts[place];
+    let what = || format!("{} stretch {place}", case.what);
+    let range: Range<i64> = plain::range(&stretch.range);
+    let own = stretch.thread.map(|track| inside(case, stretch, track));
+    let (input, open) = match &own {
+        Some((input, open)) => (input, open),
+        None => (&file.input, &file.open),
+    };
+    let [compute, communication, copy] = &file.device;
+    // In the order of the page; which of them are the bucket of communication, and which of copies.
+    let (sets, names, shared): ([&[Span]; 6], _, _) =
+        if file.device.iter().any(|set| !set.is_empty()) {
+            let sets: [&[Span]; 6] = [compute, communication, copy, &file.compile, input, open];
+            let names = [
+                "compute",
+                "exposed_communication",
+                "exposed_copy",
+                "compile",
+                "input",
+                "host",
+            ];
+            (sets, names, [1, 2])
+        } else {
+            let sets: [&[Span]; 6] = [
+                &file.compile,
+                input,
+                &file.compute,
+                &file.communication,
+                &file.copy,
+                open,
+            ];
+            let names = [
+                "compile",
+                "input",
+                "compute",
+                "exposed_communication",
+                "exposed_copy",
+                "host",
+            ];
+            (sets, names, [3, 4])
+        };
+    let cut = plain::stretches(&range, &sets);
+    let mut plainly: BTreeMap<&str, Dur> = names
+        .iter()
+        .enumerate()
+        .map(|(set, name)| {
+            let first = |bits: u32| bits != 0 && bits.trailing_zeros() as usize == set;
+            (*name, Dur::from_ps(plain::time(&cut, first)))
+        })
+        .collect();
+    plainly.insert("idle", Dur::from_ps(plain::time(&cut, |bits| bits == 0)));
+    let ours: BTreeMap<&str, Dur> = parts.buckets().into_iter().collect();
+    found.same("every moment in one bucket", ours, plainly, what);
+    found.same(
+        "buckets are the step",
+        parts.sum().ps(),
+        range.end - range.start,
+        what,
+    );
+    let [all_communication, all_copies] =
+        shared.map(|set| Dur::from_ps(plain::time(&cut, |bits| bits & (1 << set) != 0)));
+    found.same(
+        "communication and copies, hidden or not",
+        (parts.communication, parts.copy),
+        (all_communication, all_copies),
+        what,
+    );
+}
+
+#[test]
+fn steps_are_what_was_marked_and_their_time_is_in_buckets() {
+    judge(
+        "steps",
+        &[
+            ("the track with the most marks counts", 200),
+            ("a step is as long as its marker", 200),
+            ("every number is a step", 30),
+            ("derived: three or more", 3),
+            ("derived: runs of a program", 1),
+            ("derived: the most time", 1),
+            ("derived: do not nest", 2),
+            ("derived: half of their time", 2),
+            ("derived: even distances", 2),
+            ("derived: outermost four levels", 2),
+            (
+                "derived: a tenth of the run or half of the devices' work",
+                2,
+            ),
+            ("finished steps count", 90),
+            ("mean, deviation, percentiles", 90),
+            ("outlier, trend", 90),
+            ("no trend from rank to rank", 3),
+            ("steps are in the order of their begins", 90),
+            ("outliers", 30),
+            ("every moment in one bucket", 300),
+            ("buckets are the step", 300),
+            ("communication and copies, hidden or not", 300),
+        ],
+    );
+}

@@ -1,0 +1,49 @@
+//! Searches that begin near where the last one ended.
+
+/// The first of `count` sorted things that is not before what is looked for, or `count`. `near` is where
+/// it may be: the search looks at as many things as the logarithm of the distance.
+#[inline]
+pub fn leap(count: usize, near: usize, is_before: impl Fn(usize) -> bool) -> usize {
+    let near = near.min(count);
+    // Borders of the answer.
+    let (mut from, mut to) = (near, near);
+    let mut step = 1;
+    while to < count && is_before(to) {
+        from = to + 1;
+        to = count.min(to + step);
+        step *= 2;
+    }
+    step = 1;
+    while from > 0 && !is_before(from - 1) {
+        to = from - 1;
+        from = from.saturating_sub(step);
+        step *= 2;
+    }
+    while from < to {
+        let middle = from + (to - from) / 2;
+        if is_before(middle) {
+            from = middle + 1;
+        } else {
+            to = middle;
+        }
+    }
+    from
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leap_ends_where_a_search_among_all_does() {
+        let sorted = [-5, 1, 1, 1, 4, 9, 9, 12, 30, 31, 32, 33, 90];
+        for near in 0..sorted.len() + 3 {
+            for value in -6..95 {
+                let expected = sorted.partition_point(|at| *at < value);
+                let found = leap(sorted.len(), near, |at| sorted[at] < value);
+                assert_eq!(found, expected, "{near} {value}");
+            }
+        }
+        assert_eq!(leap(0, 0, |_| true), 0);
+    }
+}
