@@ -15,6 +15,8 @@ import unittest
 import wire
 from programs import (
     FOR_EVER_MS,
+    INTERVAL_MS,
+    WAIT_S,
     Program,
     at_one_time,
     free_port,
@@ -36,7 +38,8 @@ class CaptureJax(unittest.TestCase):
         with scratch() as logdir, jax_program() as (program, port):
             address = f"localhost:{port}"
             ended = stepscope(
-                *("capture", address, "--duration-ms", 400, "--logdir", logdir, "--session", "first", "--json")
+                *("capture", address, "--duration-ms", INTERVAL_MS, "--logdir", logdir),
+                *("--session", "first", "--json"),
             )
             self.assertEqual(ended.code, 0, ended)
             path = logdir / "plugins/profile/first" / f"localhost_{port}.xplane.pb"
@@ -64,7 +67,8 @@ class CaptureJax(unittest.TestCase):
         with scratch() as logdir, jax_program() as (_, one), jax_program() as (_, two):
             begin = time.time_ns()
             ended = stepscope(
-                "capture", f"localhost:{one},localhost:{two}", "--duration-ms", 500, "--logdir", logdir
+                *("capture", f"localhost:{one},localhost:{two}"),
+                *("--duration-ms", INTERVAL_MS, "--logdir", logdir),
             )
             self.assertEqual(ended.code, 0, ended)
             self.assertEqual(
@@ -82,7 +86,7 @@ class CaptureJax(unittest.TestCase):
     def test_levels_are_honoured(self) -> None:
         with scratch() as logdir, jax_program() as (_, port):
             ended = stepscope(
-                *("capture", f"localhost:{port}", "--duration-ms", 200, "--logdir", logdir),
+                *("capture", f"localhost:{port}", "--duration-ms", INTERVAL_MS, "--logdir", logdir),
                 *("--host-tracer-level", 1, "--python-tracer-level", 0),
             )
             self.assertEqual(ended.code, 0, ended)
@@ -92,7 +96,7 @@ class CaptureJax(unittest.TestCase):
 
     def test_the_shape_of_collect_profile(self) -> None:
         with scratch() as logdir, jax_program() as (_, port):
-            ended = stepscope("capture", port, 200, "--logdir", logdir)
+            ended = stepscope("capture", port, INTERVAL_MS, "--logdir", logdir)
             self.assertEqual(ended.code, 0, ended)
             self.assertGreater(seen_by_jax(one_recording(logdir))["load_batch"], 5)
 
@@ -149,13 +153,13 @@ class CaptureJax(unittest.TestCase):
             self.assertRegex(none.out + none.err, "nothing is being kept")
             with wire.channel(port) as channel:
                 wire.call(channel, "StartContinuousProfiling", wire.profile_request(0))
-            time.sleep(1)
-            ended = stepscope("capture", address, "--last", "1s", "--logdir", logdir)
+            program.wait_for_line("recorded")
+            ended = stepscope("capture", address, "--last", "60s", "--logdir", logdir)
             self.assertEqual(ended.code, 0, ended)
             path = one_recording(logdir)
             self.assertGreater(seen_by_jax(path)["load_batch"], 10)
             # It goes on, and gives the next seconds, too.
-            again = stepscope("capture", address, "--last", "1s", "--logdir", logdir, "--session", "again")
+            again = stepscope("capture", address, "--last", "60s", "--logdir", logdir, "--session", "again")
             self.assertEqual(again.code, 0, again)
             self.assertEqual(len(recordings(logdir)), 2)
             with wire.channel(port) as channel:
@@ -174,7 +178,7 @@ class NoProgram(unittest.TestCase):
                 ended = stepscope("capture", address, "--duration-ms", 100, "--logdir", logdir)
                 self.assertEqual(ended.code, 1, ended)
                 self.assertRegex(ended.out + ended.err, stage)
-                self.assertLess(ended.seconds, 30, ended)
+                self.assertLess(ended.seconds, WAIT_S, ended)
                 self.assertEqual(recordings(logdir), [])
                 self.assertFalse((logdir / "plugins").exists(), "a failed capture leaves nothing")
 

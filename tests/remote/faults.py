@@ -73,17 +73,20 @@ class Faults(unittest.TestCase):
 
     @classmethod
     def capture(cls) -> None:
-        """A capture of 100 ms by hand; it must hold spans."""
-        with wire.channel(cls.port) as channel:
-            spans = wire.xspace_of(wire.call(channel, "Profile", wire.profile_request(100)))
-        assert b"matmul_block" in spans, spans[:200]
+        """A capture by hand, of a tenth of a second or more; it must hold spans."""
+        milliseconds, spans = 100, b""
+        while b"matmul_block" not in spans:
+            assert milliseconds < 1_000 * WAIT_S, spans[:200]
+            with wire.channel(cls.port) as channel:
+                spans = wire.xspace_of(wire.call(channel, "Profile", wire.profile_request(milliseconds)))
+            milliseconds *= 4
 
     def tearDown(self) -> None:
         """After each fault: it is alive, can be captured, and has given back what it took."""
         self.assertTrue(self.program.alive(), self.program.text)
         self.free_again()
-        wait_for("descriptors given back", lambda: self.program.descriptors() <= self.descriptors, 30)
-        wait_for("threads given back", lambda: self.program.threads() <= self.threads, 30)
+        wait_for("descriptors given back", lambda: self.program.descriptors() <= self.descriptors)
+        wait_for("threads given back", lambda: self.program.threads() <= self.threads)
         self.assertLess(self.program.rss_mib(), self.rss_mib + GROWTH_MIB)
 
     def free_again(self) -> None:
@@ -97,14 +100,14 @@ class Faults(unittest.TestCase):
                 return False
             return True
 
-        wait_for("the profiler to be free", succeeds, 20)
+        wait_for("the profiler to be free", succeeds)
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=10)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=WAIT_S)
 
     def refused_with(self, method: str, message: bytes, service: str = wire.SERVICE) -> grpc.RpcError:
         with wire.channel(self.port) as channel, self.assertRaises(grpc.RpcError) as caught:
-            wire.call(channel, method, message, 10, service)
+            wire.call(channel, method, message, service=service)
         return caught.exception
 
     def test_terminate_in_the_middle_gives_what_there_is(self) -> None:
@@ -126,7 +129,7 @@ class Faults(unittest.TestCase):
                 command = ("capture", f"localhost:{self.port}", "--duration-ms", FOR_EVER_MS, "--retries", 9)
                 command = (*command, "--logdir", logdir)
                 with Program([stepscope_binary(), *command]) as client:
-                    wait_for("the capture to begin", self.is_busy, 30)
+                    wait_for("the capture to begin", self.is_busy)
                     client.process.send_signal(kill)
                     client.wait()
                     self.free_again()
@@ -146,11 +149,12 @@ class Faults(unittest.TestCase):
 
     def test_two_at_once_one_is_told_that_it_is_busy(self) -> None:
         with wire.channel(self.port) as channel:
-            first = self.begun(channel, 1_500)
+            first = self.begun(channel, FOR_EVER_MS, "first")
             with scratch() as logdir:
                 second = stepscope("capture", f"localhost:{self.port}", "--duration-ms", 50, "--logdir", logdir)
                 self.assertEqual(second.code, 1, second)
                 self.assertRegex(second.out + second.err, "busy")
+            wire.call(channel, "Terminate", wire.terminate_request("first"))
             self.assertIn(b"matmul_block", wire.xspace_of(first.result()))
 
     def is_busy(self) -> bool:
@@ -160,13 +164,13 @@ class Faults(unittest.TestCase):
         """A capture that runs; begun anew when a look was in its way."""
 
         def begin() -> grpc.Future | None:
-            answer = wire.future(channel, "Profile", wire.profile_request(milliseconds, session), 90)
+            answer = wire.future(channel, "Profile", wire.profile_request(milliseconds, session))
             while not answer.done():
                 if self.is_busy() and not answer.done():
                     return answer
             return None
 
-        return wait_for("the capture to begin", begin, 30)
+        return wait_for("the capture to begin", begin)
 
     def test_impossible_durations_are_refused(self) -> None:
         for milliseconds in (-1, 10**12, 2**63):
@@ -256,13 +260,13 @@ class Repeated(unittest.TestCase):
         with scratch() as logdir, our_program() as (program, port):
             for number in range(20):
                 capture(logdir, number)
-            wait_for("quiet", lambda: program.descriptors() <= 64, 30)
+            wait_for("quiet", lambda: program.descriptors() <= 64)
             rss_mib, threads, descriptors = program.rss_mib(), program.threads(), program.descriptors()
             for number in range(20, 120):
                 capture(logdir, number)
             self.assertEqual(len(recordings(logdir)), 120)
-            wait_for("threads given back", lambda: program.threads() <= threads, 30)
-            wait_for("descriptors given back", lambda: program.descriptors() <= descriptors, 30)
+            wait_for("threads given back", lambda: program.threads() <= threads)
+            wait_for("descriptors given back", lambda: program.descriptors() <= descriptors)
             grown_mib = program.rss_mib() - rss_mib
             print(f" (grown by {grown_mib:.1f} MiB) ", end="", file=sys.stderr)
             self.assertLess(grown_mib, 16)
@@ -275,7 +279,7 @@ class ProgramKilled(unittest.TestCase):
         command = ("capture", f"localhost:{port}", "--duration-ms", FOR_EVER_MS, "--logdir", logdir)
         for _ in range(9):
             with Program([stepscope_binary(), *command]) as client:
-                wait_for("the capture to begin", lambda: not client.alive() or wire.is_busy(port), 30)
+                wait_for("the capture to begin", lambda: not client.alive() or wire.is_busy(port))
                 if client.alive():
                     yield client
                     return

@@ -61,11 +61,13 @@ class FlightRecorder(unittest.TestCase):
 
     def test_an_interval_can_be_captured_meanwhile(self) -> None:
         with scratch() as logdir, our_program("--keep-last", KEEP_MS) as (program, port):
-            program.work(250)
-            ended = stepscope("capture", f"localhost:{port}", "--duration-ms", 500, "--logdir", logdir)
+            program.work(300)
+            asked = time.time_ns()
+            ended = stepscope("capture", f"localhost:{port}", "--duration-ms", 1_000, "--logdir", logdir)
             self.assertEqual(ended.code, 0, ended)
             self.check_unbroken(one_recording(logdir))
-            self.assertLess(info(logdir)["runs"][0]["duration_ns"], 2e9, "not all that is kept")
+            # Not all that is kept; a step may have begun before, and taken long.
+            self.assertGreater(info(logdir)["runs"][0]["start_unix_ns"], asked - 2e9)
 
     def test_more_than_is_kept_gives_what_there_is(self) -> None:
         with scratch() as logdir, our_program("--keep-last", 1_000) as (_, port):

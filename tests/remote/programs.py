@@ -39,6 +39,9 @@ WHOLE_FILE_S = 1_200
 WAIT_S = 120
 # An interval that never ends by itself: whoever is done sooner has been ended.
 FOR_EVER_MS = 3_600_000
+# One that holds many of a program's steps, of some milliseconds each, though the machine stood still for most
+# of it: a second was seen.
+INTERVAL_MS = 3_000
 
 
 def stepscope_binary() -> str:
@@ -59,7 +62,7 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def wait_for(what: str, condition: Callable[[], object], seconds: float) -> object:
+def wait_for(what: str, condition: Callable[[], object], seconds: float = WAIT_S) -> object:
     """Waits until the condition holds and returns its value; fails with `what` after `seconds`."""
     end = time.monotonic() + seconds
     while True:
@@ -111,7 +114,7 @@ class Program:
     def alive(self) -> bool:
         return self.process.poll() is None
 
-    def wait_for_line(self, beginning: str, seconds: float = 60) -> str:
+    def wait_for_line(self, beginning: str, seconds: float = WAIT_S) -> str:
         """The rest of the first line that begins so."""
 
         def find() -> list[str]:
@@ -155,11 +158,10 @@ class Program:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return int(fields[11]) + int(fields[12])
 
-
     def work(self, ticks: int = 30) -> None:
         """Waits until it has worked for so many hundredths of a second."""
         end = self.cpu_ticks() + ticks
-        wait_for(f"work of {self.arguments}", lambda: self.cpu_ticks() >= end, WAIT_S)
+        wait_for(f"work of {self.arguments}", lambda: self.cpu_ticks() >= end)
 
 
 @contextlib.contextmanager
@@ -198,7 +200,7 @@ def our_program(*options: object) -> Iterator[tuple[Program, int]]:
                 text = port_file.read_text() if port_file.exists() else ""
                 return int(text.strip() or 0)
 
-            yield program, wait_for("the port of serve", port, 20)
+            yield program, wait_for("the port of serve", port)
 
 
 @dataclasses.dataclass(frozen=True)

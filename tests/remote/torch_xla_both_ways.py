@@ -13,6 +13,7 @@ import unittest
 
 from programs import (
     HERE,
+    INTERVAL_MS,
     info,
     one_recording,
     our_program,
@@ -33,7 +34,8 @@ class TorchXlaBothWays(unittest.TestCase):
     def test_stepscope_captures_from_an_older_server(self) -> None:
         with scratch() as logdir, torch_xla_program() as (program, port):
             ended = stepscope(
-                "capture", f"localhost:{port}", "--duration-ms", 400, "--logdir", logdir, "--session", "older"
+                *("capture", f"localhost:{port}", "--duration-ms", INTERVAL_MS),
+                *("--logdir", logdir, "--session", "older"),
             )
             self.assertEqual(ended.code, 0, ended)
             path = one_recording(logdir)
@@ -64,7 +66,7 @@ class TorchXlaBothWays(unittest.TestCase):
             our_program("--allow", two) as (on_the_disk, port_two),
         ):
             where = (f"localhost:{port_one}", one, f"localhost:{port_two}", two)
-            ended = run(torch_xla_python(), HERE / "torch_xla_trace.py", 500, *where, seconds=90)
+            ended = run(torch_xla_python(), HERE / "torch_xla_trace.py", INTERVAL_MS, *where)
             self.assertEqual(ended.code, 0, ended)
             for logdir in (one, two):
                 path = one_recording(logdir)

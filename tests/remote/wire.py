@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import grpc
+from programs import WAIT_S
 
 SERVICE = "/tensorflow.ProfilerService/"
 
@@ -58,12 +59,12 @@ def xspace_of(response: bytes) -> bytes:
     return b""
 
 
-def call(channel: grpc.Channel, method: str, message: bytes, seconds: float = 30, service: str = SERVICE) -> bytes:
+def call(channel: grpc.Channel, method: str, message: bytes, seconds: float = WAIT_S, service: str = SERVICE) -> bytes:
     return future(channel, method, message, seconds, service).result()
 
 
 def future(
-    channel: grpc.Channel, method: str, message: bytes, seconds: float = 30, service: str = SERVICE
+    channel: grpc.Channel, method: str, message: bytes, seconds: float = WAIT_S, service: str = SERVICE
 ) -> grpc.Future:
     stub = channel.unary_unary(service + method, request_serializer=None, response_deserializer=None)
     return stub.future(message, timeout=seconds)

@@ -3,7 +3,8 @@
 //! A collective is a slice of communication on a device (of a kernel library or of a compiled
 //! program), or, in files without such slices, the host's own (`gloo:`, an instruction that XLA's
 //! CPU threads run). Participants are the devices of the files (ranks); the n-th collective of one
-//! kind and group on each participant is the same one, if all have as many.
+//! kind and group (where nothing says the group, of one name) on each participant is the same one, if
+//! all have as many.
 //!
 //! ```text
 //! arrival spread      = last begin - first begin      (over the participants)
@@ -165,8 +166,10 @@ pub struct Part {
     pub end: Time,
     /// What.
     pub kind: Kind,
-    /// Group of ranks as the file names it, and the kind of data; empty if it does not say.
+    /// Group of ranks as the file names it; empty if it does not say.
     pub group: String,
+    /// Name of the operation where nothing says the group: equal names are matched then.
+    pub operation: String,
     /// Number of ranks in the group, if the file says so.
     pub group_size: Option<u32>,
     /// What bandwidths are counted by, if the file says so.
@@ -271,12 +274,13 @@ pub fn collectives(
     Ok(found)
 }
 
-/// The n-th of each kind and group on every participant.
+/// The n-th of each kind, group and operation on every participant.
 fn match_up(found: &mut Collectives) -> Vec<Vec<usize>> {
-    let mut sequences: BTreeMap<(Kind, &str), BTreeMap<Participant, Vec<usize>>> = BTreeMap::new();
+    let mut sequences: BTreeMap<(Kind, &str, &str), BTreeMap<Participant, Vec<usize>>> =
+        BTreeMap::new();
     for (place, part) in found.parts.iter().enumerate() {
         sequences
-            .entry((part.kind, part.group.as_str()))
+            .entry((part.kind, &part.group, &part.operation))
             .or_default()
             .entry(part.who)
             .or_default()
@@ -284,7 +288,7 @@ fn match_up(found: &mut Collectives) -> Vec<Vec<usize>> {
     }
     let mut groups = Vec::new();
     let mut unmatched = Vec::new();
-    for ((kind, group), by_participant) in sequences {
+    for ((kind, group, operation), by_participant) in sequences {
         let mut sequences = by_participant.values();
         let length = sequences.next().map_or(0, Vec::len);
         if sequences.all(|sequence| sequence.len() == length) {
@@ -297,7 +301,9 @@ fn match_up(found: &mut Collectives) -> Vec<Vec<usize>> {
                 );
             }
         } else {
-            unmatched.push(format!("{} {group}", kind.as_str()).trim().to_owned());
+            let words = [kind.as_str(), group, operation];
+            let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).collect();
+            unmatched.push(words.join(" "));
             groups.extend(
                 by_participant
                     .into_values()

@@ -48,17 +48,25 @@ impl CheckedSource {
         self.looked_ms.store(now, Ordering::Relaxed);
         Ok(())
     }
+
+    /// What has been read, unless the file changed meanwhile.
+    fn explained(&self, outcome: Result<(), ArgError>) -> Result<(), ArgError> {
+        // A page that vanished has given zeros.
+        if self.file.damaged() {
+            return Err(ArgError::SourceChanged);
+        }
+        if outcome == Err(ArgError::Damaged) {
+            self.file.check()?;
+        }
+        outcome
+    }
 }
 
 impl ArgSource for CheckedSource {
     fn visit(&self, token: u64, visit: &mut dyn FnMut(&str, ArgValue<'_>)) -> Result<(), ArgError> {
         self.check()?;
         let outcome = self.inner.visit(token, visit);
-        // A page that vanished meanwhile has given zeros.
-        if self.file.damaged() {
-            return Err(ArgError::SourceChanged);
-        }
-        outcome
+        self.explained(outcome)
     }
 
     fn visit_some(
@@ -69,19 +77,13 @@ impl ArgSource for CheckedSource {
     ) -> Result<(), ArgError> {
         self.check()?;
         let outcome = self.inner.visit_some(token, keys, visit);
-        if self.file.damaged() {
-            return Err(ArgError::SourceChanged);
-        }
-        outcome
+        self.explained(outcome)
     }
 
     fn instructions(&self, visit: &mut dyn FnMut(&Instruction<'_>)) -> Result<(), ArgError> {
         self.check()?;
         let outcome = self.inner.instructions(visit);
-        if self.file.damaged() {
-            return Err(ArgError::SourceChanged);
-        }
-        outcome
+        self.explained(outcome)
     }
 }
 
@@ -116,7 +118,7 @@ impl LazySource {
             return Err(ArgError::SourceChanged);
         }
         let context = ReadContext::new(self.spec.limits);
-        let unreadable = |_| ArgError::SourceChanged;
+        let unreadable = |_| ArgError::Damaged;
         if gzip::is_gzip((*file).as_ref()) {
             let bytes = open::inflated((*file).as_ref(), &context).bytes;
             return stepscope_formats::arg_source(self.spec.format, &bytes, &context)

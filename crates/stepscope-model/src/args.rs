@@ -223,6 +223,8 @@ pub trait ArgSource: Send + Sync {
 pub enum ArgError {
     /// The file is not what it was when the trace was opened.
     SourceChanged,
+    /// What stands there is no event's arguments.
+    Damaged,
     /// The token was not made by this source.
     BadToken,
 }
@@ -233,6 +235,7 @@ impl std::fmt::Display for ArgError {
             Self::SourceChanged => {
                 "the file has changed since the trace was opened; reopen it to see arguments"
             }
+            Self::Damaged => "the file is damaged where these arguments stand",
             Self::BadToken => "the position does not belong to this source",
         })
     }

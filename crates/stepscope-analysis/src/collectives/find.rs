@@ -211,6 +211,7 @@ fn part(trace: &Trace, who: Participant, (track, index): (TrackId, usize), aroun
         kind,
         bytes: said.bytes(kind),
         group: said.group,
+        operation: String::new(),
         group_size: said.group_size,
         dtype: said.dtype,
         hidden: None,
@@ -363,7 +364,7 @@ pub(super) fn on_hosts(
                 let said = known.map(compiled).unwrap_or_default();
                 let mut part = part(trace, who, (piece.track, index), said);
                 if part.group.is_empty() {
-                    name.clone_into(&mut part.group);
+                    name.clone_into(&mut part.operation);
                 }
                 out.push((part, known.is_some()));
             }
@@ -440,6 +441,7 @@ mod tests {
             end: Time::ZERO,
             kind: Kind::ReduceScatter,
             group: String::new(),
+            operation: String::new(),
             group_size: None,
             bytes: Some(100),
             dtype: String::new(),

@@ -84,7 +84,7 @@ fn works(row: &OpRow) -> bool {
             | SliceKind::Runtime
             | SliceKind::Wait
             | SliceKind::UserLabel
-    ) && !row.name.starts_with("ProfilerStep#")
+    )
 }
 
 const fn advice(kind: SliceKind, compiled: bool) -> &'static str {

@@ -128,7 +128,8 @@ pub(super) fn verdict(
     };
     let yes = |is: bool| if is { Verdict::Yes } else { Verdict::No };
     match by {
-        By::Framework if is_operator(category) => Verdict::Yes,
+        // Of 2021, torch's own labels are operators, too.
+        By::Framework if is_operator(category) => yes(kind != SliceKind::UserLabel),
         By::Framework
             if track.kind == TrackKind::Thread
                 && category.is_empty()
@@ -215,6 +216,9 @@ fn is_label(name: &str, category: &str, kind: SliceKind) -> bool {
     if category.eq_ignore_ascii_case("user_annotation") {
         return true;
     }
+    if is_operator(category) {
+        return kind == SliceKind::UserLabel;
+    }
     let written_small = name.starts_with(|first: char| first.is_lowercase())
         && !name.contains(|letter: char| letter.is_uppercase())
         && !name.contains("::")
@@ -292,5 +296,6 @@ mod tests {
         assert!(!label("PjitFunction(stage)", "", SliceKind::Host));
         assert!(!label("$builtins len", "", SliceKind::Host));
         assert!(!label("dot_general", "cpu_op", SliceKind::MatMul));
+        assert!(label("ProfilerStep#3", "Operator", SliceKind::UserLabel));
     }
 }

@@ -210,16 +210,18 @@ fn mean_ns(values: impl Iterator<Item = i64>) -> Option<f64> {
 }
 
 fn by_kind(trace: &Trace, found: &Collectives, chosen: &[(&Collective, &Part)]) -> Table {
-    type Key<'a> = (Kind, &'a str, &'a str, Option<u64>);
+    type Key<'a> = (Kind, &'a str, &'a str, &'a str, Option<u64>);
     let mut rows: BTreeMap<Key<'_>, Vec<&Collective>> = BTreeMap::new();
     for (one, part) in chosen {
-        rows.entry((part.kind, &part.group, &part.dtype, part.bytes))
+        let (group, operation) = (&part.group, &part.operation);
+        rows.entry((part.kind, group, operation, &part.dtype, part.bytes))
             .or_default()
             .push(one);
     }
     let mut table = Table::new(vec![
         Column::new("kind", "Collective", Unit::Text),
         Column::new("group", "Group", Unit::Text),
+        Column::new("operation", "Operation", Unit::Text),
         Column::new("group_size", "Ranks", Unit::Count),
         Column::new("dtype", "Type", Unit::Text),
         Column::new("size_bytes", "Size", Unit::Bytes),
@@ -255,7 +257,7 @@ fn by_kind(trace: &Trace, found: &Collectives, chosen: &[(&Collective, &Part)]) 
         })
         .collect();
     rows.sort_by_key(|(total, ..)| std::cmp::Reverse(*total));
-    for (total, (kind, group, dtype, bytes), ones, durs) in rows {
+    for (total, (kind, group, operation, dtype, bytes), ones, durs) in rows {
         let first = &found.parts[ones[0].parts[0]];
         let transfer = mean_ns(ones.iter().map(|one| one.transfer.ps()));
         // Over all of them: what was moved by the time it took.
@@ -268,6 +270,7 @@ fn by_kind(trace: &Trace, found: &Collectives, chosen: &[(&Collective, &Part)]) 
         table.push([
             kind.as_str().into(),
             group.into(),
+            operation.into(),
             n.into(),
             dtype.into(),
             bytes.into(),
@@ -305,6 +308,7 @@ fn each(trace: &Trace, found: &Collectives, chosen: &[(&Collective, &Part)]) -> 
         Column::new("start_ns", "Start", Unit::Ns),
         Column::new("kind", "Collective", Unit::Text),
         Column::new("group", "Group", Unit::Text),
+        Column::new("operation", "Operation", Unit::Text),
         Column::new("size_bytes", "Size", Unit::Bytes),
         Column::new("duration_ns", "Longest", Unit::Ns),
         Column::new("transfer_ns", "Transfer", Unit::Ns),
@@ -329,6 +333,7 @@ fn each(trace: &Trace, found: &Collectives, chosen: &[(&Collective, &Part)]) -> 
             since_start_ns(start, part.start).into(),
             part.kind.as_str().into(),
             part.group.as_str().into(),
+            part.operation.as_str().into(),
             part.bytes.into(),
             members().map(Part::dur).max().into(),
             one.transfer.into(),

@@ -106,11 +106,12 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             .as_ref()
             .and_then(|(allocator, _)| allocator.capacity),
     );
+    let span = trace.span();
     report.scalar(
         "duration_ns",
         "Recording",
         Unit::Ns,
-        trace.slice_span().map(|span| span.end.since(span.start)),
+        (span.start < span.end).then(|| span.end.since(span.start)),
     );
     report.table = findings_report::table(&survey, &found);
     report.table.cut(options.top.min(MOST));
@@ -151,16 +152,19 @@ fn sentence(survey: &Survey<'_>, sum: &StepParts) -> String {
         },
     };
     if let Some(busy) = survey.device_busy() {
-        let _ = write!(
-            text,
-            " The device is busy {} of {}.",
-            share(busy),
-            if survey.has_steps() {
-                "that"
-            } else {
-                "the recording"
-            }
-        );
+        let whole = if survey.has_steps() {
+            "that"
+        } else {
+            "the recording"
+        };
+        let busy = share(busy);
+        let _ = match survey.times.len() {
+            0 | 1 => write!(text, " The device is busy {busy} of {whole}."),
+            count => write!(
+                text,
+                " The {count} devices are busy {busy} of {whole} on average."
+            ),
+        };
     }
     let per = |dur: Dur| duration(dur.as_ns_f64() / survey.count());
     let all = sum.sum().as_ns_f64();

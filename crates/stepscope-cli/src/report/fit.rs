@@ -1,9 +1,9 @@
 //! A table cut to what a reader at a terminal can use.
 //!
 //! Left out without a word: ids of events (links of the viewer), columns without values, columns
-//! that say the same as one before them, whole names that have a short one. Left out and named: columns of zeros, columns for which
-//! the terminal is too narrow, rows beyond the number that was asked for. CSV, Markdown and JSON
-//! have everything.
+//! that say the same as one before them, whole names that have a short one. Left out and named:
+//! columns of zeros, columns for which the terminal is too narrow, rows beyond the number that was
+//! asked for. CSV, Markdown and JSON have everything.
 
 use stepscope_engine::analysis::report::{Cell, Column, Table, Unit};
 
@@ -50,7 +50,10 @@ pub(super) fn fit(table: &Table, page: Page<'_>) -> Fitted {
         if column.unit == Unit::Event || of_tree || column_cells().all(says_nothing) {
             continue;
         }
-        if at > 0 && column_cells().all(is_zero) {
+        // A number without a unit tells one of many, such as a step, and one is the number 0.
+        let tells_which = column.unit == Unit::Number;
+        let nothing = |cell: &Cell| is_zero(cell) && !(tells_which && *cell == Cell::Int(0));
+        if at > 0 && column_cells().all(nothing) {
             zero.push(column.title.clone().into_owned());
             continue;
         }
@@ -69,7 +72,8 @@ pub(super) fn fit(table: &Table, page: Page<'_>) -> Fitted {
         columns.push(Shown { column, cells });
     }
     asked_for_first(&mut columns, page.by);
-    let is_sum = |shown: &Shown<'_>| matches!(&*shown.column.key, "total_ns" | "self_ns");
+    let is_sum =
+        |shown: &Shown<'_>| matches!(&*shown.column.key, "total_ns" | "self_ns" | "busy_ns");
     let sums: Vec<bool> = columns.iter().map(is_sum).collect();
     let mut grid = grid(columns, rows.len());
     let cut = page

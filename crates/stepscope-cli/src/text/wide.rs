@@ -1,5 +1,6 @@
 //! What a terminal has room for: text broken between words, tables cut to fit.
 
+use std::collections::HashSet;
 use std::io::{self, IsTerminal as _, Write};
 
 use super::{Align, Grid, clean, short_within};
@@ -66,7 +67,7 @@ impl Grid {
     /// Makes columns of texts narrower and then columns fewer until they fit, the last ones first;
     /// the titles of those that went. The first column, which names the row, is not made narrower than
     /// `name` while there are columns to leave out. `sums` marks the columns that the table is read for:
-    /// words beyond the name and what stands beside it go before them.
+    /// words that no row needs to be told from others go before them, then other figures.
     pub fn narrow(&mut self, width: usize, name: usize, mut sums: Vec<bool>) -> Vec<String> {
         let mut cut = Vec::new();
         sums.resize(self.columns.len(), false);
@@ -93,7 +94,20 @@ impl Grid {
             return last;
         }
         let is_word = |at: &usize| self.columns[*at].1 == Align::Left;
-        (2..last).rfind(is_word).unwrap_or(last)
+        let words: Vec<usize> = (0..last).filter(is_word).collect();
+        let all = self.told_apart(&words, None);
+        let spare = |at: &usize| *at >= 2 && self.told_apart(&words, Some(*at)) == all;
+        let figure = || (1..last).rfind(|at| !is_word(at) && !sums[*at]);
+        let word = words.iter().copied().rfind(spare);
+        word.or_else(figure).unwrap_or(last)
+    }
+
+    /// How many rows differ by these columns without that one.
+    fn told_apart(&self, columns: &[usize], without: Option<usize>) -> usize {
+        let columns = || columns.iter().filter(|at| Some(**at) != without);
+        let of_row = |row: &Vec<String>| columns().map(|at| row.get(*at).cloned()).collect();
+        let rows: HashSet<Vec<Option<String>>> = self.rows.iter().map(of_row).collect();
+        rows.len()
     }
 
     /// Takes characters from the widest columns of texts, down to `name` for the first and `least` for
@@ -191,5 +205,27 @@ mod tests {
             .collect();
         assert_eq!(widths, [24, 10, 9, 9, 9]);
         assert!(grid.narrow(80, 24, Vec::new()).is_empty(), "it fits");
+    }
+
+    #[test]
+    fn what_names_a_row_and_its_sum_stay() {
+        let (left, right) = (Align::Left, Align::Right);
+        let mut grid = Grid::new(&[
+            ("Host", left),
+            ("Device", left),
+            ("Engine", left),
+            ("Pieces", right),
+            ("Queues", right),
+            ("Busy", right),
+            ("Busy share", right),
+        ]);
+        for engine in ["Copies, host to device", "Copies, device to host"] {
+            let row = ["34.83.195.179_6003", "/device:GPU:1", engine];
+            let figures = ["19", "1", "33.8 ms", "0.0 %"];
+            grid.rows
+                .push(row.into_iter().chain(figures).map(str::to_owned).collect());
+        }
+        let sums = vec![false, false, false, false, false, true];
+        assert_eq!(grid.narrow(76, 48, sums), ["Queues", "Busy share"]);
     }
 }

@@ -111,9 +111,9 @@ pub(super) fn visit_event(
 ) -> Result<u8, ArgError> {
     let at = usize::try_from(token).map_err(|_too_large| ArgError::BadToken)?;
     if bytes.get(at) != Some(&b'{') {
-        return Err(ArgError::SourceChanged);
+        return Err(ArgError::Damaged);
     }
-    let found = entry(bytes, at).map_err(|_stop| ArgError::SourceChanged)?;
+    let found = entry(bytes, at).map_err(|_stop| ArgError::Damaged)?;
     let types = if found.own.sort == Sort::Object {
         own::disguises_of_event(bytes, found.own.span.start)
     } else {
@@ -124,7 +124,7 @@ pub(super) fn visit_event(
             visit_members(bytes, found.args.span.start, &mut |key, value| {
                 undisguised(&types, key, value, visit);
             })
-            .map_err(|_stop| ArgError::SourceChanged)?;
+            .map_err(|_stop| ArgError::Damaged)?;
         }
         _ if found.args.is_null(bytes) => {}
         _ => with_value(bytes, &found.args, |value| visit("args", value)),

@@ -78,7 +78,8 @@ pub(super) fn pour_facts<S: EventSink>(bytes: &[u8], top: &TopLevel, sink: &mut 
     for (key, value) in top {
         let name = String::from_utf8_lossy(key.of(bytes));
         match (&*name, value.sort) {
-            ("deviceProperties", Sort::Array) => devices(bytes, value, sink),
+            // Each device's facts say all of it.
+            ("deviceProperties", Sort::Array) if devices(bytes, value, sink) > 0 => continue,
             ("distributedInfo", Sort::Object) => {
                 let _ = visit_members(bytes, value.span.start, &mut |key, value| {
                     if matches!(key, "rank" | "world_size" | "backend") {
@@ -171,7 +172,8 @@ pub(super) fn elements(bytes: &[u8], list: &Value, mut visit: impl FnMut(&Value)
     }
 }
 
-fn devices<S: EventSink>(bytes: &[u8], list: &Value, sink: &mut S) {
+/// Facts of each device; returns how many there are.
+fn devices<S: EventSink>(bytes: &[u8], list: &Value, sink: &mut S) -> i64 {
     let mut position = 0;
     elements(bytes, list, |device| {
         if device.sort != Sort::Object {
@@ -194,6 +196,7 @@ fn devices<S: EventSink>(bytes: &[u8], list: &Value, sink: &mut S) {
             sink.fact(&format!("device.{ordinal}.{word}"), value);
         });
     });
+    position
 }
 
 /// What kineto wrote into its own log while recording.

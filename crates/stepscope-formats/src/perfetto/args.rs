@@ -127,7 +127,7 @@ impl<'a> Decoder<'a> {
     }
 
     fn packet(&self, address: u64, visit: &mut Visit<'_>) -> Result<(), ArgError> {
-        let message = self.message(address).ok_or(ArgError::SourceChanged)?;
+        let message = self.message(address).ok_or(ArgError::Damaged)?;
         let mut sequence = 0;
         let mut events: Vec<&[u8]> = Vec::new();
         let mut fields = Fields::new(message);
@@ -143,10 +143,10 @@ impl<'a> Decoder<'a> {
                 })) => events.push(bytes),
                 Ok(Some(_)) => {}
                 Ok(None) => break,
-                Err(_) => return Err(ArgError::SourceChanged),
+                Err(_) => return Err(ArgError::Damaged),
             }
         }
-        let event = events.last().ok_or(ArgError::SourceChanged)?;
+        let event = events.last().ok_or(ArgError::Damaged)?;
         let scope = Scope {
             sequence,
             packet_end: address + message.len() as u64,

@@ -42,7 +42,7 @@ impl ArgSource for Source {
         let bytes: &[u8] = (*self.bytes).as_ref();
         let at = usize::try_from(token).map_err(|_too_large| ArgError::BadToken)?;
         if bytes.get(at) != Some(&b'{') {
-            return Err(ArgError::SourceChanged);
+            return Err(ArgError::Damaged);
         }
         let mut kernel = None;
         let read = walk::members(bytes, at, &mut |key, value| match key {
@@ -61,7 +61,7 @@ impl ArgSource for Source {
             }
             _ => plain(bytes, key, value, visit),
         });
-        read.map_err(|_fault| ArgError::SourceChanged)?;
+        read.map_err(|_fault| ArgError::Damaged)?;
         if let Some(registers) = kernel.and_then(|kernel| self.registers(kernel)) {
             visit("registers per thread", whole(registers));
         }

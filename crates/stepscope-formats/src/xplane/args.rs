@@ -102,12 +102,12 @@ impl XSpaceArgs {
             Ok(Some(field)) if field.number == line::EVENTS => field.value.bytes(),
             _ => None,
         };
-        let message = message.ok_or(ArgError::SourceChanged)?;
+        let message = message.ok_or(ArgError::Damaged)?;
 
         let mut metadata_id = 0;
         let mut stats = Vec::new();
         let mut fields = Fields::new(message);
-        while let Some(field) = fields.next().or(Err(ArgError::SourceChanged))? {
+        while let Some(field) = fields.next().or(Err(ArgError::Damaged))? {
             match (field.number, field.value) {
                 (event::METADATA_ID, Value::Varint(id)) => metadata_id = id as i64,
                 (event::STATS, Value::Bytes(stat)) => stats.push(Span::of(file, stat)),
@@ -121,7 +121,7 @@ impl XSpaceArgs {
             plane.stats_of(metadata)
         });
         for stat in of_metadata.iter().chain(&stats) {
-            let stat = wire::stat(stat.get(file)).or(Err(ArgError::SourceChanged))?;
+            let stat = wire::stat(stat.get(file)).or(Err(ArgError::Damaged))?;
             let named = plane.stats.get(stat.metadata_id);
             // What has no metadata is named by its number, and nobody wants a number.
             if keys.is_some() && !named.is_some_and(|named| wanted(named.name.get(file))) {

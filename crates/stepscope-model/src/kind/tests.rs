@@ -34,6 +34,11 @@ fn kernels_of_torch() {
         ),
         ("ampere_sgemm_32x32_sliced1x4_tn", SliceKind::MatMul),
         (
+            "void fbgemm_gpu::permute_2D_lengths_kernel<int>(int, int, int const*, int const*, int*)",
+            SliceKind::Copy,
+        ),
+        ("fbgemm_gpu::f8f8bf16_gemm_kernel", SliceKind::MatMul),
+        (
             "volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1",
             SliceKind::MatMul,
         ),

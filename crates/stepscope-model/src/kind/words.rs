@@ -64,9 +64,11 @@ pub(super) enum Match {
     Start(&'static str),
     /// Between characters that are neither letters nor digits.
     Word(&'static str),
+    /// Anywhere but at the end of the other word, which is another thing's name.
+    PartNot(&'static str, &'static str),
 }
 
-use Match::{Part, Start, Word};
+use Match::{Part, PartNot, Start, Word};
 
 /// Names that labels and operators share.
 pub(super) const LABELS: &[(SliceKind, &[Match])] = &[
@@ -154,7 +156,8 @@ pub(super) const WORK: &[(SliceKind, &[Match])] = &[
     (
         SliceKind::MatMul,
         &[
-            Part("gemm"),
+            // FBGEMM is a library, of sparse features too.
+            PartNot("gemm", "fbgemm"),
             Part("gemv"),
             Part("matmul"),
             Part("cutlass"),
@@ -206,6 +209,7 @@ pub(super) const WORK: &[(SliceKind, &[Match])] = &[
             Part("copy"),
             Part("fillbuffer"),
             Part("transpose"),
+            Part("permute"),
             Part("nchwtonhwc"),
             Part("nhwctonchw"),
             Part("dma_"),
@@ -567,7 +571,7 @@ impl Pairs {
 impl Match {
     fn text(&self) -> &'static str {
         match self {
-            Part(text) | Start(text) | Word(text) => text,
+            Part(text) | Start(text) | Word(text) | PartNot(text, _) => text,
         }
     }
 
@@ -580,6 +584,11 @@ impl Match {
                 let after = name.as_bytes().get(at + word.len());
                 !before.is_some_and(u8::is_ascii_alphanumeric)
                     && !after.is_some_and(u8::is_ascii_alphanumeric)
+            }),
+            PartNot(part, other) => positions(name, part).any(|at| {
+                let end = at + part.len();
+                let begin = end.checked_sub(other.len());
+                !begin.is_some_and(|begin| begins(&name.as_bytes()[begin..end], other))
             }),
         }
     }

@@ -128,7 +128,8 @@ fn members(case: &Case<'_>, by: By) -> Option<Members> {
                 }
                 By::Framework if of_torch => {
                     let runs = thread || track.kind == TrackKind::DeviceQueue;
-                    (runs && is_operator(category)).then(|| name.to_owned())
+                    (runs && is_operator(category) && !is_torchs_label(name))
+                        .then(|| name.to_owned())
                 }
                 By::Module if of_torch => {
                     if name.starts_with("[pl]") {
@@ -172,6 +173,11 @@ fn members(case: &Case<'_>, by: By) -> Option<Members> {
 
 fn is_operator(category: &str) -> bool {
     matches!(category, "cpu_op" | "Operator")
+}
+
+/// What torch itself labels; of 2021, labels are operators, too.
+fn is_torchs_label(name: &str) -> bool {
+    name.starts_with("ProfilerStep#") || name.starts_with("Optimizer.")
 }
 
 /// `fusion.3` of `%fusion.3 = f32[8] fusion(...)`.
