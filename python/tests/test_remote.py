@@ -98,7 +98,7 @@ class Remote(unittest.TestCase):
 
             def captured(**options):
                 options = stepscope.ProfileOptions(**options)
-                report = stepscope.capture(address, self.folder, duration_ms=600, options=options)
+                report = stepscope.capture(address, self.folder, duration_ms=2_000, options=options)
                 return xspace.read(report.hosts[0].path)
 
             sampled = captured(python_sampling_hz=200)

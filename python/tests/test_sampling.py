@@ -1,3 +1,4 @@
+import functools
 import os
 import sys
 import tempfile
@@ -10,6 +11,21 @@ import xspace
 from recorded import files, run_python
 
 import stepscope
+
+
+def mostly(test):
+    """For shares of time: a machine that stands still for a moment changes them now and then, a fault always."""
+
+    @functools.wraps(test)
+    def attempts(self):
+        for _ in range(4):
+            try:
+                return test(self)
+            except AssertionError as error:
+                print(f"once more: {error}", file=sys.stderr)
+        return test(self)
+
+    return attempts
 
 
 def busy(seconds):
@@ -67,6 +83,7 @@ class Shares(unittest.TestCase):
         self.assertAlmostEqual(seconds["hot"] / together, 0.75, delta=0.12)
         self.assertAlmostEqual(seconds["work"], together, delta=0.15 * together)
 
+    @mostly
     def test_the_main_thread(self):
         begun = time.perf_counter()
         run, counts = sampled(work)
@@ -102,6 +119,7 @@ class Shares(unittest.TestCase):
         rows = [track.name for track in run.tracks if any("spin" in one.name for one in track.slices)]
         self.assertEqual(rows, ["MainThread (sampled)"])
 
+    @mostly
     def test_another_thread(self):
         def program():
             thread = threading.Thread(target=work, name="worker")
@@ -114,6 +132,7 @@ class Shares(unittest.TestCase):
         main = seconds_of(run.track("MainThread (sampled)"))
         self.assertGreater(main["join"], 0.7 * seconds_of(worker)["work"])
 
+    @mostly
     def test_a_thread_that_waits_is_seen_where_it_waits(self):
         def waiting():
             begin = time.monotonic()
@@ -126,6 +145,7 @@ class Shares(unittest.TestCase):
         self.assertAlmostEqual(seconds["waiting"] / took[0], 1, delta=0.35)
         self.assertGreater(counts["taken"], 20)
 
+    @mostly
     def test_consecutive_samples_are_one_slice(self):
         run, counts = sampled(work, hz=200)
         track = run.track("MainThread (sampled)")
@@ -133,6 +153,7 @@ class Shares(unittest.TestCase):
         self.assertEqual(len(works), 1)
         self.assertLess(len(track.slices), counts["taken"])
 
+    @mostly
     def test_a_thousand_a_second(self):
         run, counts = sampled(work, hz=1000)
         self.assert_shares(run.track("MainThread (sampled)"), 1.0)

@@ -153,7 +153,7 @@ export async function openPage(browser, origin, options = {}) {
 
 /** Asks again until nothing is thrown: what a click changes is drawn a moment later. */
 export async function holds(check) {
-  for (const until = performance.now() + 15_000; ; ) {
+  for (const until = performance.now() + PATIENCE_MS; ; ) {
     try {
       return await check();
     } catch (error) {

@@ -1,6 +1,6 @@
 // report-pages.mjs: what probes of the pages made of reports begin with.
 import assert from 'node:assert/strict';
-import { openPage, runIds } from './harness.mjs';
+import { openPage, PATIENCE_MS, runIds } from './harness.mjs';
 
 /** The run whose id holds this word. */
 export async function runOf(page, origin, word) {
@@ -18,7 +18,7 @@ export const answered = (page) =>
     () =>
       document.querySelector('.ss-answer') !== null && document.querySelector('.ss-answer[aria-busy="true"]') === null,
     undefined,
-    { timeout: 20_000 },
+    { timeout: PATIENCE_MS },
   );
 
 export const firstRow = (page, table) =>

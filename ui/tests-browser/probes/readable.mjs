@@ -263,6 +263,7 @@ export const readable = [
               .map((one) => `${one.tagName} ${one.textContent.slice(0, 40)}`);
           }),
         );
+      await page.locator('[data-cell]').first().waitFor();
       const columns = new Set(
         await page.locator('[data-cell]').evaluateAll((cells) => cells.map((cell) => cell.dataset.column)),
       );

@@ -319,7 +319,7 @@ export const reports = [
       await settled(page);
       const { t0, t1 } = await stateOf(page);
       assert.ok(t0 >= 9_000_000 && t1 <= 21_000_000, `${t0} to ${t1} is not step 1`);
-      assert.match(page.url(), /q=/);
+      await page.waitForURL(/q=/);
       assert.deepEqual(faults, []);
     },
   },

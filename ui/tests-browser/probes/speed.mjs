@@ -1,6 +1,6 @@
 // speed.mjs: five million events (probe 24). Bytes, requests in flight and idleness gate; frame times are told.
 import assert from 'node:assert/strict';
-import { openPage, runIds, settled, stateOf, timelineOf } from '../harness.mjs';
+import { openPage, PATIENCE_MS, runIds, settled, stateOf, timelineOf } from '../harness.mjs';
 
 const percentile = (values, share) =>
   [...values].sort((a, b) => a - b)[Math.min(values.length - 1, Math.floor(values.length * share))] ?? 0;
@@ -51,11 +51,11 @@ export const speed = [
       await page.evaluate(async (run) => (await fetch(`/api/v1/runs/${encodeURIComponent(run)}?wait=60`)).json(), id);
       const begin = performance.now();
       await page.goto(`${origin}/run/${encodeURIComponent(id)}/timeline`);
-      await timelineOf(page).waitFor({ timeout: 30_000 });
+      await timelineOf(page).waitFor({ timeout: PATIENCE_MS });
       await page.waitForFunction(
         () => Number(document.querySelector('[data-testid="timeline"]')?.dataset.items) > 0,
         undefined,
-        { timeout: 30_000 },
+        { timeout: PATIENCE_MS },
       );
       const firstMs = performance.now() - begin;
       await settled(page);

@@ -33,8 +33,7 @@ export const tracks = [
           .first()
           .evaluate((row) => [row.getAttribute('aria-label'), row.dataset.pinned]);
       assert.deepEqual(await top(), ['stream 20', 'true']);
-      await page.waitForTimeout(450);
-      assert.match(page.url(), /pin=/);
+      await page.waitForURL(/pin=/);
       await page.reload();
       await timelineOf(page).waitFor();
       await settled(page);
@@ -46,14 +45,13 @@ export const tracks = [
         await page.getByRole('treeitem', { name: first, exact: true }).hover();
         await page.getByRole('button', { name: `Move ${direction} ${first}`, exact: true }).click();
         await settled(page);
-        await page.waitForTimeout(450);
       };
       await move('down');
       assert.notDeepEqual(await items(page), before);
-      assert.match(page.url(), /move=down/);
+      await page.waitForURL(/move=down/);
       await move('up');
       assert.deepEqual(await items(page), before);
-      assert.doesNotMatch(page.url(), /move=/);
+      await page.waitForURL((url) => !url.search.includes('move='));
       await page.getByRole('button', { name: 'Collapse python', exact: true }).click();
       await settled(page);
       const after = await items(page);
@@ -95,7 +93,7 @@ export const tracks = [
       await settled(page);
       await page.getByRole('treeitem', { name: 'stream 7', exact: true }).focus();
       await page.keyboard.press('p');
-      await page.waitForTimeout(450);
+      await page.waitForURL(/pin=/);
       const before = await stateOf(page);
       const pins = (target) =>
         target

@@ -209,7 +209,8 @@ fn storm(dir: &Path) {
     let seconds = std::env::var("STEPSCOPE_STORM_SECONDS").map_or(3, |text| text.parse().unwrap());
     let begun = std::time::Instant::now();
     let mut sessions = 0_u32;
-    while begun.elapsed().as_secs() < seconds {
+    // The machine may stand still meanwhile.
+    while begun.elapsed().as_secs() < seconds || sessions <= 10 {
         let options = SessionOptions {
             crash_safe: sessions.is_multiple_of(2),
             buffer_bytes: 64 << 10,
@@ -234,15 +235,20 @@ fn storm(dir: &Path) {
     // A thread that was interrupted at the wrong moment still records afterwards.
     QUIET.store(true, Ordering::Relaxed);
     timer.join().unwrap();
-    start_trace(dir).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    let report = stop_trace().unwrap();
-    assert_eq!(report.threads, 4, "{report:?}");
+    for millis in [300, 3_000, 30_000] {
+        start_trace(dir).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(millis));
+        let report = stop_trace().unwrap();
+        if report.threads == 4 {
+            break;
+        }
+        assert!(millis < 30_000, "{report:?}");
+    }
     STOP.store(true, Ordering::Relaxed);
     for thread in threads {
         thread.join().unwrap();
     }
-    assert!(sessions > 10 && ROUNDS.load(Ordering::Relaxed) > 0);
+    assert!(ROUNDS.load(Ordering::Relaxed) > 0);
 }
 
 #[test]
