@@ -14,7 +14,7 @@ import stepscope
 
 
 def mostly(test):
-    """For shares of time: a machine that stands still for a moment changes them now and then, a fault always."""
+    """For shares of time: a machine that stands still changes them now and then, a fault always."""
 
     @functools.wraps(test)
     def attempts(self):

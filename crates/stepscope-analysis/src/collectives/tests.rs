@@ -8,6 +8,15 @@ use crate::report::Cell;
 
 /// One run of two ranks: begins and ends of the all-reduces of each, microseconds.
 fn run(ranks: &[&[(i64, i64)]]) -> Trace {
+    run_on(
+        TrackKind::DeviceQueue,
+        "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+        ranks,
+    )
+}
+
+/// The same of collectives of this name on such tracks.
+fn run_on(kind: TrackKind, name: &str, ranks: &[&[(i64, i64)]]) -> Trace {
     let mut builder = TraceBuilder::new();
     for (rank, times) in (0..).zip(ranks) {
         let mut sink = builder.file(FileSpec {
@@ -23,12 +32,12 @@ fn run(ranks: &[&[(i64, i64)]]) -> Trace {
         sink.describe(
             track,
             TrackPatch {
-                kind: Some(TrackKind::DeviceQueue),
-                device: Some(0),
+                kind: Some(kind),
+                device: (kind == TrackKind::DeviceQueue).then_some(0),
                 ..TrackPatch::default()
             },
         );
-        let name = sink.name("ncclDevKernel_AllReduce_Sum_f32_RING_LL");
+        let name = sink.name(name);
         let category = sink.name("kernel");
         for (start, end) in *times {
             let slice = SliceIn {
@@ -46,11 +55,14 @@ fn run(ranks: &[&[(i64, i64)]]) -> Trace {
 }
 
 fn found(ranks: &[&[(i64, i64)]]) -> Collectives {
-    let trace = run(ranks);
+    found_in(&run(ranks))
+}
+
+fn found_in(trace: &Trace) -> Collectives {
     let cancel = Cancel::default();
-    let devices = Devices::of(&trace, &cancel).unwrap();
-    let launches = Launches::of(&trace, &devices, &cancel).unwrap();
-    collectives(&trace, &devices, &launches, &cancel).unwrap()
+    let devices = Devices::of(trace, &cancel).unwrap();
+    let launches = Launches::of(trace, &devices, &cancel).unwrap();
+    collectives(trace, &devices, &launches, &cancel).unwrap()
 }
 
 const US: i64 = 1_000_000;
@@ -91,6 +103,23 @@ fn clocks_that_cannot_be_right_are_shifted() {
         .map(|one| one.spread.unwrap().ps() / US)
         .collect();
     assert_eq!(spreads, [15, 20]);
+}
+
+#[test]
+fn without_a_group_the_name_matches() {
+    let trace = run_on(
+        TrackKind::Thread,
+        "gloo:all_reduce",
+        &[&[(0, 10)], &[(3, 10)]],
+    );
+    let found = found_in(&trace);
+    assert_eq!(found.collectives.len(), 1);
+    for part in &found.parts {
+        assert_eq!(
+            (part.group.as_str(), part.operation.as_str()),
+            ("", "gloo:all_reduce")
+        );
+    }
 }
 
 #[test]

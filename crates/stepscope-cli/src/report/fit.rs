@@ -222,6 +222,20 @@ mod tests {
     }
 
     #[test]
+    fn step_0_is_a_step() {
+        let mut table = Table::new(vec![
+            Column::new("name", "Operation", Unit::Text),
+            Column::new("peak_step", "Peak in step", Unit::Number),
+            Column::new("failed", "Failed", Unit::Count),
+            Column::new("ratio", "Ratio", Unit::Number),
+        ]);
+        table.push(["mm".into(), 0_i64.into(), 0_i64.into(), 0.0.into()]);
+        let fitted = fit(&table, page(None, None));
+        assert_eq!(titles(&fitted), ["Operation", "Peak in step"]);
+        assert_eq!(fitted.zero, ["Failed", "Ratio"]);
+    }
+
+    #[test]
     fn words_go_before_what_the_rows_took() {
         let mut table = Table::new(vec![
             Column::new("name", "Operation", Unit::Text),

@@ -164,6 +164,24 @@ fn first_arg(run: &stepscope_engine::Run) -> Result<Option<i64>, ArgError> {
 }
 
 #[test]
+fn damaged_arguments_are_no_changed_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let logs = dir.path().join("logs");
+    write(
+        &logs.join("a.trace.json"),
+        r#"{"traceEvents":[
+{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":5,"args":{"n" 1}},
+{"ph":"X","name":"b","pid":1,"tid":1,"ts":9,"dur":5,"args":{"n":1}}]}"#,
+    );
+    let mut without_cache = options(&logs, dir.path());
+    without_cache.use_cache = false;
+    let engine = Engine::new(without_cache).unwrap();
+    let run = engine.open("a.trace.json").unwrap();
+    assert_eq!(run.trace.slice_count(), 2);
+    assert_eq!(first_arg(&run), Err(ArgError::Damaged));
+}
+
+#[test]
 fn a_run_is_imported_once_however_many_ask() {
     let dir = tempfile::tempdir().unwrap();
     let logs = dir.path().join("logs");

@@ -262,6 +262,7 @@ fn torch_files_tell_devices_ranks_and_steps() {
         fact("device.0.memory_bytes").as_deref(),
         Some("Int(42297524224)")
     );
+    assert_eq!(fact("deviceProperties"), None, "each device says its own");
     let epoch = probe.epoch.unwrap();
     assert_eq!(
         epoch.unix_ns,
