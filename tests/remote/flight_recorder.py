@@ -13,6 +13,7 @@ from pathlib import Path
 
 from programs import (
     info,
+    mostly,
     one_recording,
     our_program,
     recordings,
@@ -34,6 +35,7 @@ class FlightRecorder(unittest.TestCase):
         self.assertEqual(steps, list(range(steps[0], steps[-1] + 1)), "a step is missing")
         return steps
 
+    @mostly
     def test_the_last_seconds_on_demand(self) -> None:
         with scratch() as logdir, our_program("--keep-last", KEEP_MS) as (program, port):
             time.sleep(3)
@@ -59,6 +61,7 @@ class FlightRecorder(unittest.TestCase):
             self.assertGreater(later[0], steps[-1])
             self.assertTrue(program.alive())
 
+    @mostly
     def test_an_interval_can_be_captured_meanwhile(self) -> None:
         with scratch() as logdir, our_program("--keep-last", KEEP_MS) as (program, port):
             program.work(300)
@@ -69,6 +72,7 @@ class FlightRecorder(unittest.TestCase):
             # Not all that is kept; a step may have begun before, and taken long.
             self.assertGreater(info(logdir)["runs"][0]["start_unix_ns"], asked - 2e9)
 
+    @mostly
     def test_more_than_is_kept_gives_what_there_is(self) -> None:
         with scratch() as logdir, our_program("--keep-last", 1_000) as (_, port):
             time.sleep(2)
@@ -93,6 +97,7 @@ class FlightRecorder(unittest.TestCase):
             print(f" ({rss_mib:.0f} MiB, then {grown_mib:+.1f}) ", end="", file=sys.stderr)
             self.assertLess(grown_mib, 32)
 
+    @mostly
     def test_the_last_seconds_survive_a_kill(self) -> None:
         with scratch() as logdir, our_program("--keep-last", KEEP_MS, "--log-dir", logdir) as (program, _):
             time.sleep(3)
