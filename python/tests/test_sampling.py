@@ -13,15 +13,24 @@ from recorded import files, run_python
 import stepscope
 
 
+class WrongTimeError(AssertionError):
+    """A time is not what was expected: it is, when the machine stood still meanwhile."""
+
+
+def in_time(holds, *said):
+    if not holds:
+        raise WrongTimeError(said)
+
+
 def mostly(test):
-    """For shares of time: a machine that stands still changes them now and then, a fault always."""
+    """Up to four attempts where a time was wrong; whatever else is wrong fails at once."""
 
     @functools.wraps(test)
     def attempts(self):
-        for _ in range(4):
+        for _ in range(3):
             try:
                 return test(self)
-            except AssertionError as error:
+            except WrongTimeError as error:
                 print(f"once more: {error}", file=sys.stderr)
         return test(self)
 
@@ -78,10 +87,10 @@ class Shares(unittest.TestCase):
     def assert_shares(self, track, span_s):
         seconds = seconds_of(track)
         together = seconds["hot"] + seconds["cold"]
-        self.assertGreater(together, 0.7 * span_s, seconds)
+        in_time(together > 0.7 * span_s, seconds)
         # Three quarters of the time are the hot function's.
-        self.assertAlmostEqual(seconds["hot"] / together, 0.75, delta=0.12)
-        self.assertAlmostEqual(seconds["work"], together, delta=0.15 * together)
+        in_time(abs(seconds["hot"] / together - 0.75) < 0.12, seconds)
+        in_time(abs(seconds["work"] - together) < 0.15 * together, seconds)
 
     @mostly
     def test_the_main_thread(self):
@@ -91,7 +100,7 @@ class Shares(unittest.TestCase):
         track = run.track("MainThread (sampled)")
         self.assert_shares(track, 0.8 * took)
         self.assertEqual(counts["samples_per_s"], 100.0)
-        self.assertGreater(counts["taken"], 40)
+        in_time(counts["taken"] > 40, counts)
         self.assertEqual(track.tid, threading.get_native_id())
         inside = next(event for event in track.slices if event.name.endswith(" hot"))
         self.assertTrue(inside.name.startswith("$test_sampling.py:"))
@@ -130,7 +139,7 @@ class Shares(unittest.TestCase):
         worker = run.track("worker (sampled)")
         self.assert_shares(worker, 1.0)
         main = seconds_of(run.track("MainThread (sampled)"))
-        self.assertGreater(main["join"], 0.7 * seconds_of(worker)["work"])
+        in_time(main["join"] > 0.7 * seconds_of(worker)["work"], main)
 
     @mostly
     def test_a_thread_that_waits_is_seen_where_it_waits(self):
@@ -142,8 +151,8 @@ class Shares(unittest.TestCase):
         took = []
         run, counts = sampled(waiting)
         seconds = seconds_of(run.track("MainThread (sampled)"))
-        self.assertAlmostEqual(seconds["waiting"] / took[0], 1, delta=0.35)
-        self.assertGreater(counts["taken"], 20)
+        in_time(abs(seconds["waiting"] / took[0] - 1) < 0.35, seconds, took)
+        in_time(counts["taken"] > 20, counts)
 
     @mostly
     def test_consecutive_samples_are_one_slice(self):
@@ -151,13 +160,13 @@ class Shares(unittest.TestCase):
         track = run.track("MainThread (sampled)")
         works = [event for event in track.slices if event.name.endswith(" work")]
         self.assertEqual(len(works), 1)
-        self.assertLess(len(track.slices), counts["taken"])
+        in_time(len(track.slices) < counts["taken"], counts)
 
     @mostly
     def test_a_thousand_a_second(self):
         run, counts = sampled(work, hz=1000)
         self.assert_shares(run.track("MainThread (sampled)"), 1.0)
-        self.assertGreater(counts["taken"], 100)
+        in_time(counts["taken"] > 100, counts)
 
 
 class Options(unittest.TestCase):

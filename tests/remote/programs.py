@@ -75,15 +75,24 @@ def wait_for(what: str, condition: Callable[[], object], seconds: float = WAIT_S
         time.sleep(0.01)
 
 
+class WrongTimeError(AssertionError):
+    """A time is not what was expected: it is, when the machine stood still meanwhile."""
+
+
+def in_time(holds: bool, said: object) -> None:
+    if not holds:
+        raise WrongTimeError(said)
+
+
 def mostly(test: Callable[[unittest.TestCase], None]) -> Callable[[unittest.TestCase], None]:
-    """For seconds that were kept: a machine that stands still changes them now and then, a fault always."""
+    """Up to four attempts where a time was wrong; whatever else is wrong fails at once."""
 
     @functools.wraps(test)
     def attempts(self: unittest.TestCase) -> None:
         for _ in range(3):
             try:
                 return test(self)
-            except AssertionError as error:
+            except WrongTimeError as error:
                 print(f" (once more: {error}) ", end="", file=sys.stderr)
         return test(self)
 
