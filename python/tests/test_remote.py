@@ -77,7 +77,9 @@ class Remote(unittest.TestCase):
         def spin(seconds):
             begun = time.perf_counter()
             while time.perf_counter() - begun < seconds:
-                pass
+                # Work that makes no calls: a traced one would fill the file.
+                for _ in range(10_000):
+                    pass
 
         done = threading.Event()
 
@@ -109,7 +111,7 @@ class Remote(unittest.TestCase):
             self.assertIn("worker (sampled)", lines)
             self.assertEqual("worker" in lines, found is both)
             told = found.named("sampling")[0]
-            self.assertGreater(told.stats["taken"], 20)
+            self.assertGreater(told.stats["taken"], 3)
             self.assertEqual(told.stats["samples_per_s"], 200)
         self.assertIsNone(sys.getprofile())
         with self.assertRaisesRegex(ValueError, "0 to 10000"):
