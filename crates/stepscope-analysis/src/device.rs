@@ -28,6 +28,7 @@ mod work;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, Dur, Time, TrackId};
 use stepscope_store::{Trace, Track};
 
@@ -268,6 +269,15 @@ impl<'a> Devices<'a> {
             counters,
             list,
         })
+    }
+
+    /// The device of each queue: index into [`Devices::list`].
+    pub(crate) fn by_track(&self) -> FxHashMap<TrackId, usize> {
+        let devices = self.list.iter().enumerate();
+        let queues = devices.flat_map(|(index, device)| {
+            device.queues.iter().map(move |queue| (queue.track, index))
+        });
+        queues.collect()
     }
 
     /// What this slice does; `None` for what is no work.

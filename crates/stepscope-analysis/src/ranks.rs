@@ -176,21 +176,26 @@ pub fn ranks(
         if stretches.is_empty() {
             continue;
         }
-        let parts = breakdown(trace, devices, &stretches, cancel)?.parts;
+        let breakdown = breakdown(trace, devices, &stretches, cancel)?;
         let ranges: Vec<Range<Time>> = stretches
             .iter()
             .map(|stretch| stretch.range.clone())
             .collect();
         let number = |place: usize| own.get(place).map(|step| step.number);
-        let mut add = |device: Option<u32>, times: Option<&[Times]>| {
+        let mut add = |device: Option<usize>, times: Option<&[Times]>| {
+            let ordinal = device.map(|device| devices.list[device].ordinal);
             let rank = found.ranks.len();
             found.ranks.push(Rank {
                 file,
-                device,
-                name: name(trace, devices, file, device),
+                device: ordinal,
+                name: name(trace, devices, file, ordinal),
             });
-            let allocators = allocators(&memory, file, device);
-            for (place, (range, parts)) in ranges.iter().zip(&parts).enumerate() {
+            let allocators = allocators(&memory, file, ordinal);
+            for (place, range) in ranges.iter().enumerate() {
+                let own = breakdown.devices[place]
+                    .iter()
+                    .find(|own| Some(own.device) == device);
+                let parts = own.map_or(&breakdown.parts[place], |own| &own.parts);
                 let length = range.end.since(range.start);
                 let values = match times.and_then(|times| times.get(place)) {
                     Some(times) => [
@@ -224,10 +229,13 @@ pub fn ranks(
             }
         };
         let mut any = false;
-        for device in devices.list.iter().filter(|device| device.file == file) {
+        for (index, device) in devices.list.iter().enumerate() {
+            if device.file != file {
+                continue;
+            }
             any = true;
             let times = devices.times(device, &ranges, cancel)?;
-            add(Some(device.ordinal), Some(&times));
+            add(Some(index), Some(&times));
         }
         if !any {
             add(None, None);

@@ -19,7 +19,8 @@
 //! * a name `step0`, `step1`, ... is a step marker of that number.
 //!
 //! A track's words after a blank set its kind: `#device`, `#async`, `#steps`, `#counter` (whose
-//! drawing holds numbers), `#derived`. Otherwise it is a thread. `a/b` lies in group `a`.
+//! drawing holds numbers), `#derived`. Otherwise it is a thread. `#device=1` is a queue of device 1,
+//! `#pid=7` a track of process 7. `a/b` lies in group `a`.
 //! What follows a second `|` is a remark.
 //!
 //! The first character after `| ` is time zero.
@@ -73,8 +74,17 @@ fn make_track<S: EventSink>(head: &str, sink: &mut S) -> (TrackId, TrackKind) {
     let mut words = head.split_whitespace();
     let key = words.next().unwrap_or("");
     let mut kind = TrackKind::Thread;
-    let mut derived = None;
+    let (mut derived, mut device, mut pid) = (None, None, None);
     for word in words {
+        if let Some(number) = word.strip_prefix("#device=") {
+            kind = TrackKind::DeviceQueue;
+            device = Some(number.parse().expect("a device has a number"));
+            continue;
+        }
+        if let Some(number) = word.strip_prefix("#pid=") {
+            pid = Some(number.parse().expect("a process has a number"));
+            continue;
+        }
         match word {
             "#device" => kind = TrackKind::DeviceQueue,
             "#async" => kind = TrackKind::Async,
@@ -108,6 +118,8 @@ fn make_track<S: EventSink>(head: &str, sink: &mut S) -> (TrackId, TrackKind) {
             kind: Some(kind),
             parent: parent.flatten(),
             derived,
+            device,
+            pid,
             ..TrackPatch::default()
         },
     );

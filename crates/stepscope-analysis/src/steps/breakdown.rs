@@ -1,12 +1,14 @@
 //! What each step's time went into.
 //!
-//! Every moment of a step is charged to exactly one bucket, the first that applies:
+//! Every moment of a step is charged to exactly one bucket, the first that applies. With devices
+//! this is done for each device of the step's file apart, and a bucket of the step is the mean over
+//! these devices:
 //!
 //! ```text
-//! with a device in the step's file               without one
-//! 1. compute         a device computes           compile
-//! 2. communication   a device communicates       input
-//! 3. copy            a device copies             compute, communication (on the host)
+//! of one device                                  without a device
+//! 1. compute         it computes                 compile
+//! 2. communication   it communicates             input
+//! 3. copy            it copies                   compute, communication (on the host)
 //! 4. compile         something is compiled       copy
 //! 5. input           the step's thread fetches   host
 //! 6. host            the step's thread works     idle
@@ -15,20 +17,22 @@
 //! step = compute + exposed communication + exposed copy + input + compile + host + idle
 //! ```
 //!
-//! Sets are unions over all devices (and threads) of the step's file, cut to the step, as in
-//! [`device`](crate::device): loops compute where nothing inside them is recorded. `communication` and
-//! `copy` as a whole (hidden behind computation or not) stand beside the buckets. *The step's thread* is the one that marks the steps; where a
-//! device marks them, all threads of the file. Inside a marker, whatever it holds is work of the
-//! host; a marker with nothing inside is idle.
+//! The sets of a device are unions over its queues, those of the host unions over the threads of
+//! the step's file, cut to the step, as in [`device`](crate::device): loops compute where nothing
+//! inside them is recorded. `communication` and `copy` count the whole time, hidden or exposed. *The
+//! step's thread* is the one that marks the steps; where a device marks them, all threads of the
+//! file. Inside a marker, whatever it holds is work of the host; a marker with nothing inside is
+//! idle.
 //!
-//! Cost: one pass over the slices of the files with steps, in parallel, and a sort of what remains
-//! after neighbours were united.
+//! Cost: one pass over the slices of the files with steps, in parallel, a sort of what remains
+//! after neighbours were united, and one pass over that for each device.
 
 #![allow(
     clippy::similar_names,
     reason = "a trace and its tracks are called what they are"
 )]
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
@@ -134,11 +138,22 @@ impl Stretch {
     }
 }
 
+/// One step's time as one device spent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceStep {
+    /// Index into [`Devices::list`].
+    pub device: usize,
+    /// Its buckets, which add up to the step.
+    pub parts: StepParts,
+}
+
 /// What [`breakdown`] found.
 #[derive(Clone, Debug, Default)]
 pub struct Breakdown {
-    /// As many as there are steps, in their order.
+    /// As many as there are steps, in their order; of several devices their mean.
     pub parts: Vec<StepParts>,
+    /// The devices of each step, as many lists as there are steps; empty where the host computes.
+    pub devices: Vec<Vec<DeviceStep>>,
     /// Whether a device took part in any of them.
     pub on_device: bool,
 }
@@ -162,6 +177,20 @@ const CLASSES: usize = 9;
 /// Intervals of each class.
 type Lists = [Vec<(Time, Time)>; CLASSES];
 
+/// Moments of one file.
+struct FileMoments {
+    /// By device (index into [`Devices::list`]): computation, communication, copies.
+    devices: Vec<(usize, [Moments; 3])>,
+    /// By [`Class`], of all threads.
+    host: [Moments; CLASSES],
+}
+
+impl FileMoments {
+    fn host(&self, class: Class) -> &Moments {
+        &self.host[class as usize]
+    }
+}
+
 /// Breaks steps down, or other stretches.
 pub fn breakdown(
     trace: &Trace,
@@ -171,6 +200,7 @@ pub fn breakdown(
 ) -> Result<Breakdown, Cancelled> {
     let mut found = Breakdown {
         parts: vec![StepParts::default(); stretches.len()],
+        devices: vec![Vec::new(); stretches.len()],
         on_device: false,
     };
     let mut by_place: FxHashMap<(usize, Option<TrackId>), Vec<usize>> = FxHashMap::default();
@@ -180,7 +210,7 @@ pub fn breakdown(
     }
     let mut places: Vec<_> = by_place.into_iter().collect();
     places.sort_unstable_by_key(|(place, _)| *place);
-    let mut of_file: Option<(usize, [Moments; CLASSES])> = None;
+    let mut of_file: Option<(usize, FileMoments)> = None;
     for ((file, track), indexes) in places {
         cancel.check()?;
         if of_file.as_ref().is_none_or(|(known, _)| *known != file) {
@@ -192,75 +222,172 @@ pub fn breakdown(
         let own = track.map(|track| own(trace, track, stretches, &indexes));
         let (input, host) = match &own {
             Some((input, host)) => (input, host),
-            None => (
-                &shared[Class::Input as usize],
-                &shared[Class::Host as usize],
-            ),
+            None => (shared.host(Class::Input), shared.host(Class::Host)),
         };
-        let of = |class: Class| &shared[class as usize];
-        let device = [
-            Class::DeviceCompute,
-            Class::DeviceCommunication,
-            Class::DeviceCopy,
-        ];
-        let on_device = device.iter().any(|class| !of(*class).is_empty());
-        found.on_device |= on_device;
-        let order = if on_device {
-            [
-                of(Class::DeviceCompute),
-                of(Class::DeviceCommunication),
-                of(Class::DeviceCopy),
-                of(Class::Compile),
-                input,
-                host,
-            ]
-        } else {
-            [
-                of(Class::Compile),
-                input,
-                of(Class::HostCompute),
-                of(Class::HostCommunication),
-                of(Class::HostCopy),
-                host,
-            ]
-        };
-        let mut taken = Moments::default();
-        let charged = order.map(|moments| {
-            let rest = moments.without(&taken);
-            taken = taken.union(moments);
-            rest
-        });
-        let (communication, copy) = if on_device {
-            (order[1], order[2])
-        } else {
-            (order[3], order[4])
-        };
+        if shared.devices.is_empty() {
+            let charged = charge_host(shared, input, host);
+            for index in indexes {
+                found.parts[index] = charged.within(&stretches[index].range);
+            }
+            continue;
+        }
+        found.on_device = true;
+        let compile = shared.host(Class::Compile);
+        let input = input.without(compile);
+        let host = host.without(&compile.union(&input));
+        for (device, moments) in &shared.devices {
+            cancel.check()?;
+            let charged = charge_device(moments, [compile, &input, &host]);
+            for index in &indexes {
+                found.devices[*index].push(DeviceStep {
+                    device: *device,
+                    parts: charged.within(&stretches[*index].range),
+                });
+            }
+        }
         for index in indexes {
-            let range = stretches[index].range.clone();
-            let length = range.end.since(range.start).ps().max(0);
-            let times = charged.each_ref().map(|moments| moments.within(&range));
-            let used: i64 = times.iter().map(|dur| dur.ps()).sum();
-            let idle = Dur::from_ps(length.saturating_sub(used));
-            let [first, second, third, fourth, fifth, host] = times;
-            let [compute, exposed_communication, exposed_copy, compile, input] = if on_device {
-                [first, second, third, fourth, fifth]
-            } else {
-                [third, fourth, fifth, first, second]
-            };
-            found.parts[index] = StepParts {
-                compute,
-                exposed_communication,
-                exposed_copy,
-                input,
-                compile,
-                host,
-                idle,
-                communication: communication.within(&range),
-                copy: copy.within(&range),
-            };
+            found.parts[index] = mean(&found.devices[index]);
         }
     }
     Ok(found)
+}
+
+/// Moments by the bucket to which they are charged, and communication and copies as a whole.
+struct Charged<'a> {
+    /// Computation, communication, copies, input, compilation, host.
+    buckets: [Moments; 6],
+    communication: &'a Moments,
+    copy: &'a Moments,
+}
+
+impl Charged<'_> {
+    fn within(&self, range: &Range<Time>) -> StepParts {
+        let times = self.buckets.each_ref().map(|moments| moments.within(range));
+        let used = times
+            .iter()
+            .map(|dur| dur.ps())
+            .fold(0, i64::saturating_add);
+        let length = range.end.since(range.start).ps().max(0);
+        let [
+            compute,
+            exposed_communication,
+            exposed_copy,
+            input,
+            compile,
+            host,
+        ] = times;
+        StepParts {
+            compute,
+            exposed_communication,
+            exposed_copy,
+            input,
+            compile,
+            host,
+            idle: Dur::from_ps(length.saturating_sub(used)),
+            communication: self.communication.within(range),
+            copy: self.copy.within(range),
+        }
+    }
+}
+
+/// Charges each moment to what the device does, else to what the host does: compilation, input and
+/// other work, of which no two share a moment.
+fn charge_device<'a>(device: &'a [Moments; 3], host: [&Moments; 3]) -> Charged<'a> {
+    let [compute, communication, copy] = device;
+    let engines = compute.union(communication);
+    let busy = engines.union(copy);
+    let [compile, input, host] = host.map(|moments| moments.without(&busy));
+    Charged {
+        buckets: [
+            compute.clone(),
+            communication.without(compute),
+            copy.without(&engines),
+            input,
+            compile,
+            host,
+        ],
+        communication,
+        copy,
+    }
+}
+
+/// Charges each moment of a file without devices to what the host does.
+fn charge_host<'a>(file: &'a FileMoments, input: &Moments, host: &Moments) -> Charged<'a> {
+    let communication = file.host(Class::HostCommunication);
+    let copy = file.host(Class::HostCopy);
+    let order = [
+        file.host(Class::Compile),
+        input,
+        file.host(Class::HostCompute),
+        communication,
+        copy,
+        host,
+    ];
+    let mut taken = Moments::default();
+    let [
+        compile,
+        input,
+        compute,
+        exposed_communication,
+        exposed_copy,
+        host,
+    ] = order.map(|moments| {
+        let rest = moments.without(&taken);
+        taken = taken.union(moments);
+        rest
+    });
+    Charged {
+        buckets: [
+            compute,
+            exposed_communication,
+            exposed_copy,
+            input,
+            compile,
+            host,
+        ],
+        communication,
+        copy,
+    }
+}
+
+/// Mean over the devices of a step. Sums are divided one after the other, so that the buckets still
+/// add up to the step to the picosecond.
+fn mean(devices: &[DeviceStep]) -> StepParts {
+    if let [one] = devices {
+        return one.parts;
+    }
+    let count = i128::try_from(devices.len()).unwrap_or(1).max(1);
+    let total = |of: &dyn Fn(&StepParts) -> Dur| -> i128 {
+        devices
+            .iter()
+            .map(|one| i128::from(of(&one.parts).ps()))
+            .sum()
+    };
+    let dur = |ps: i128| Dur::from_ps(i64::try_from(ps).unwrap_or(i64::MAX));
+    let mut so_far = 0;
+    let mut share = |of: &dyn Fn(&StepParts) -> Dur| {
+        let before = so_far;
+        so_far += total(of);
+        dur(so_far / count - before / count)
+    };
+    let mut parts = StepParts {
+        compute: share(&|parts| parts.compute),
+        exposed_communication: share(&|parts| parts.exposed_communication),
+        exposed_copy: share(&|parts| parts.exposed_copy),
+        input: share(&|parts| parts.input),
+        compile: share(&|parts| parts.compile),
+        host: share(&|parts| parts.host),
+        idle: share(&|parts| parts.idle),
+        ..StepParts::default()
+    };
+    let hidden = |all: &dyn Fn(&StepParts) -> Dur, exposed: &dyn Fn(&StepParts) -> Dur| {
+        dur((total(all) - total(exposed)) / count)
+    };
+    let communication = hidden(&|of| of.communication, &|of| of.exposed_communication);
+    let copy = hidden(&|of| of.copy, &|of| of.exposed_copy);
+    parts.communication = parts.exposed_communication.saturating_add(communication);
+    parts.copy = parts.exposed_copy.saturating_add(copy);
+    parts
 }
 
 /// Moments of each class on all tracks of a file. `Input` and `Host` are those of all threads.
@@ -269,7 +396,7 @@ fn shared(
     devices: &Devices<'_>,
     file: usize,
     cancel: &Cancel,
-) -> Result<[Moments; CLASSES], Cancelled> {
+) -> Result<FileMoments, Cancelled> {
     let tracks = trace
         .tracks()
         .iter()
@@ -289,17 +416,32 @@ fn shared(
     })?;
     let mut parts: Vec<_> = parts.into_iter().flatten().collect();
     parts.sort_unstable_by_key(|(track, from, _)| (*track, *from));
-    let mut lists = Lists::default();
-    for (_, _, mut part) in parts {
+    let mut of_device: BTreeMap<usize, Lists> = BTreeMap::new();
+    let mut host = Lists::default();
+    let owners = devices.by_track();
+    for (track, _, mut part) in parts {
+        let lists = match owners.get(&track) {
+            Some(device) => of_device.entry(*device).or_default(),
+            None => &mut host,
+        };
         for (all, part) in lists.iter_mut().zip(&mut part) {
             all.append(part);
         }
     }
-    for device in devices.list.iter().filter(|device| device.file == file) {
-        let computing = devices.computing(device, cancel)?;
+    let mut found = Vec::new();
+    for (device, mut lists) in of_device {
+        let computing = devices.computing(&devices.list[device], cancel)?;
         lists[Class::DeviceCompute as usize].extend(computing);
+        let [compute, communication, copy, ..] = lists;
+        let moments = [compute, communication, copy].map(Moments::of);
+        if moments.iter().any(|moments| !moments.is_empty()) {
+            found.push((device, moments));
+        }
     }
-    Ok(lists.map(Moments::of))
+    Ok(FileMoments {
+        devices: found,
+        host: host.map(Moments::of),
+    })
 }
 
 fn collect(

@@ -87,3 +87,37 @@ fn a_loop_computes_where_nothing_inside_it_is_recorded() {
         ["step0 25us = compute 9 + exposed_copy 9 + idle 7"]
     );
 }
+
+#[test]
+fn each_device_is_charged_apart_and_the_step_is_their_mean() {
+    assert_eq!(
+        shown(
+            "
+            main              | step0--------------------
+                              |   call-
+            gpu0/s #device=0  | matmul----
+            gpu1/s #device=1  |               matmul----
+            "
+        ),
+        // Of the rest, 2.5 and 12.5 us, whole microseconds are shown.
+        ["step0 25us = compute 10 + host 2 + idle 12"]
+    );
+}
+
+#[test]
+fn buckets_of_three_devices_add_up_to_the_picosecond() {
+    let parts = |compute: i64, idle: i64| DeviceStep {
+        device: 0,
+        parts: StepParts {
+            compute: Dur::from_ps(compute),
+            idle: Dur::from_ps(idle),
+            ..StepParts::default()
+        },
+    };
+    let found = mean(&[parts(10, 0), parts(1, 9), parts(0, 10)]);
+    assert_eq!(found.sum(), Dur::from_ps(10));
+    assert_eq!(
+        (found.compute, found.idle),
+        (Dur::from_ps(3), Dur::from_ps(7))
+    );
+}

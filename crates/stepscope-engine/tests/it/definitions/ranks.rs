@@ -43,18 +43,17 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
             );
         }
         // What the steps' own section says of the same stretch.
-        let stretches = case
-            .survey
+        let survey = &case.survey;
+        let same = survey
             .stretches
             .iter()
-            .zip(&case.survey.breakdown.parts);
-        let same = stretches
-            .filter(|(stretch, _)| {
-                stretch.file == rank.file && plain::range(&stretch.range) == range
-            })
-            .map(|(_, parts)| parts)
-            .next();
-        if let Some(parts) = same.filter(|_| cell.step.is_some()) {
+            .position(|stretch| stretch.file == rank.file && plain::range(&stretch.range) == range);
+        if let Some(place) = same.filter(|_| cell.step.is_some()) {
+            let ordinal = |device: usize| case.devices().list[device].ordinal;
+            let own = survey.breakdown.devices[place]
+                .iter()
+                .find(|own| Some(ordinal(own.device)) == rank.device);
+            let parts = own.map_or(&survey.breakdown.parts[place], |own| &own.parts);
             found.same(
                 "input of a rank",
                 cell.values[Measure::Input as usize],

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use stepscope_analysis::input::is_input;
 use stepscope_analysis::steps::StepRow;
-use stepscope_analysis::steps::breakdown::Stretch;
-use stepscope_model::{Dur, SliceKind, TrackId, TrackKind};
+use stepscope_analysis::steps::breakdown::{StepParts, Stretch};
+use stepscope_model::{SliceKind, TrackId, TrackKind};
 use stepscope_store::EventId;
 
 use super::plain::{self, Span};
@@ -293,7 +293,9 @@ fn figures(case: &Case<'_>, found: &mut Found) {
 
 /// Moments of a file that the buckets are made of.
 struct OfFile {
-    device: [Vec<Span>; 3],
+    /// Computation, communication and copies of each device that did any of them, by its place among
+    /// all devices.
+    devices: Vec<(usize, [Vec<Span>; 3])>,
     compile: Vec<Span>,
     compute: Vec<Span>,
     communication: Vec<Span>,
@@ -305,15 +307,19 @@ struct OfFile {
 
 impl OfFile {
     fn of(case: &Case<'_>, file: usize) -> Self {
-        let mut device: [Vec<Span>; 3] = Default::default();
-        for one in device::of_file(case, file) {
+        let mut devices = Vec::new();
+        for (index, one) in case.devices().list.iter().enumerate() {
+            if one.file != file {
+                continue;
+            }
             let [compute, communication, copies, memset] = device::sets(case, one);
-            device[0].extend(compute);
-            device[1].extend(communication);
-            device[2].extend(copies.into_iter().chain(memset));
+            let sets = [compute, communication, [copies, memset].concat()];
+            if sets.iter().flatten().any(|(start, end)| start < end) {
+                devices.push((index, sets));
+            }
         }
         let mut found = Self {
-            device,
+            devices,
             compile: Vec::new(),
             compute: Vec::new(),
             communication: Vec::new(),
@@ -392,75 +398,129 @@ fn inside(case: &Case<'_>, stretch: &Stretch, track: TrackId) -> (Vec<Span>, Vec
     (input, open)
 }
 
-fn buckets(case: &Case<'_>, file: &OfFile, place: usize, found: &mut Found) {
-    let stretch = &case.survey.stretches[place];
-    let parts = case.survey.breakdown.parts[place];
-    let what = || format!("{} stretch {place}", case.what);
-    let range: Range<i64> = plain::range(&stretch.range);
-    let own = stretch.thread.map(|track| inside(case, stretch, track));
-    let (input, open) = match &own {
-        Some((input, open)) => (input, open),
-        None => (&file.input, &file.open),
-    };
-    let [compute, communication, copy] = &file.device;
-    // In the order of the page; which of them are the bucket of communication, and which of copies.
-    let (sets, names, shared): ([&[Span]; 6], _, _) =
-        if file.device.iter().any(|set| !set.is_empty()) {
-            let sets: [&[Span]; 6] = [compute, communication, copy, &file.compile, input, open];
-            let names = [
-                "compute",
-                "exposed_communication",
-                "exposed_copy",
-                "compile",
-                "input",
-                "host",
-            ];
-            (sets, names, [1, 2])
-        } else {
-            let sets: [&[Span]; 6] = [
-                &file.compile,
-                input,
-                &file.compute,
-                &file.communication,
-                &file.copy,
-                open,
-            ];
-            let names = [
-                "compile",
-                "input",
-                "compute",
-                "exposed_communication",
-                "exposed_copy",
-                "host",
-            ];
-            (sets, names, [3, 4])
-        };
-    let cut = plain::stretches(&range, &sets);
-    let mut plainly: BTreeMap<&str, Dur> = names
-        .iter()
+/// The buckets of sets in the order of the page, and how long each of two of the sets lasted in all:
+/// communication and copies.
+fn in_buckets(
+    range: &Range<i64>,
+    sets: [&[Span]; 6],
+    names: [&'static str; 6],
+    whole: [usize; 2],
+) -> (BTreeMap<&'static str, i64>, [i64; 2]) {
+    let cut = plain::stretches(range, &sets);
+    let mut plainly: BTreeMap<&str, i64> = names
+        .into_iter()
         .enumerate()
         .map(|(set, name)| {
             let first = |bits: u32| bits != 0 && bits.trailing_zeros() as usize == set;
-            (*name, Dur::from_ps(plain::time(&cut, first)))
+            (name, plain::time(&cut, first))
         })
         .collect();
-    plainly.insert("idle", Dur::from_ps(plain::time(&cut, |bits| bits == 0)));
-    let ours: BTreeMap<&str, Dur> = parts.buckets().into_iter().collect();
-    found.same("every moment in one bucket", ours, plainly, what);
+    plainly.insert("idle", plain::time(&cut, |bits| bits == 0));
+    let whole = whole.map(|set| plain::time(&cut, |bits| bits & (1 << set) != 0));
+    (plainly, whole)
+}
+
+fn named(parts: &StepParts) -> BTreeMap<&'static str, i64> {
+    let buckets = parts.buckets().into_iter();
+    buckets.map(|(name, dur)| (name, dur.ps())).collect()
+}
+
+fn buckets(case: &Case<'_>, file: &OfFile, place: usize, found: &mut Found) {
+    let stretch = &case.survey.stretches[place];
+    let breakdown = &case.survey.breakdown;
+    let parts = breakdown.parts[place];
+    let what = || format!("{} stretch {place}", case.what);
+    let range: Range<i64> = plain::range(&stretch.range);
     found.same(
         "buckets are the step",
         parts.sum().ps(),
         range.end - range.start,
         what,
     );
-    let [all_communication, all_copies] =
-        shared.map(|set| Dur::from_ps(plain::time(&cut, |bits| bits & (1 << set) != 0)));
+    let own = stretch.thread.map(|track| inside(case, stretch, track));
+    let (input, open) = match &own {
+        Some((input, open)) => (input, open),
+        None => (&file.input, &file.open),
+    };
+    let devices: Vec<usize> = file.devices.iter().map(|(index, _)| *index).collect();
+    let listed = breakdown.devices[place].iter().map(|one| one.device);
     found.same(
-        "communication and copies, hidden or not",
-        (parts.communication, parts.copy),
-        (all_communication, all_copies),
+        "each device of the file has buckets of its own",
+        listed.collect::<Vec<_>>(),
+        devices,
         what,
     );
+    if file.devices.is_empty() {
+        let sets: [&[Span]; 6] = [
+            &file.compile,
+            input,
+            &file.compute,
+            &file.communication,
+            &file.copy,
+            open,
+        ];
+        let names = [
+            "compile",
+            "input",
+            "compute",
+            "exposed_communication",
+            "exposed_copy",
+            "host",
+        ];
+        let (plainly, whole) = in_buckets(&range, sets, names, [3, 4]);
+        found.same("every moment in one bucket", named(&parts), plainly, what);
+        found.same(
+            "communication and copies, hidden or not",
+            [parts.communication.ps(), parts.copy.ps()],
+            whole,
+            what,
+        );
+        return;
+    }
+    let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
+    let mut sum_whole = [0; 2];
+    for ((_, sets), ours) in file.devices.iter().zip(&breakdown.devices[place]) {
+        let [compute, communication, copy] = sets;
+        let sets: [&[Span]; 6] = [compute, communication, copy, &file.compile, input, open];
+        let names = [
+            "compute",
+            "exposed_communication",
+            "exposed_copy",
+            "compile",
+            "input",
+            "host",
+        ];
+        let (plainly, whole) = in_buckets(&range, sets, names, [1, 2]);
+        for (name, ps) in &plainly {
+            *sums.entry(name).or_default() += ps;
+        }
+        for (sum, ps) in sum_whole.iter_mut().zip(whole) {
+            *sum += ps;
+        }
+        found.same(
+            "every moment of a device in one bucket",
+            named(&ours.parts),
+            plainly,
+            what,
+        );
+        found.same(
+            "communication and copies, hidden or not",
+            [ours.parts.communication.ps(), ours.parts.copy.ps()],
+            whole,
+            what,
+        );
+    }
+    // Whole picoseconds: each mean may be off by less than one, the sum of two by less than two.
+    let count = i64::try_from(file.devices.len()).unwrap();
+    let near = |ours: i64, sum: i64| (ours - sum / count).abs() <= 2;
+    let ours = named(&parts);
+    let means = ours.iter().all(|(name, ps)| near(*ps, sums[name]));
+    let whole = [parts.communication.ps(), parts.copy.ps()];
+    let whole = whole.iter().zip(sum_whole);
+    let means = means && whole.into_iter().all(|(ours, sum)| near(*ours, sum));
+    found.holds("a bucket is the mean of the devices", means, || {
+        format!("{}: {ours:?}, sums of {count}: {sums:?}", what())
+    });
 }
 
 #[test]
@@ -488,7 +548,10 @@ fn steps_are_what_was_marked_and_their_time_is_in_buckets() {
             ("no trend from rank to rank", 3),
             ("steps are in the order of their begins", 90),
             ("outliers", 30),
-            ("every moment in one bucket", 300),
+            ("every moment in one bucket", 200),
+            ("every moment of a device in one bucket", 100),
+            ("each device of the file has buckets of its own", 300),
+            ("a bucket is the mean of the devices", 100),
             ("buckets are the step", 300),
             ("communication and copies, hidden or not", 300),
         ],
