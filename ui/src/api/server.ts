@@ -132,6 +132,10 @@ function toolOf(value: Json): RunTool | undefined {
   const state = fields['state'];
   return {
     id,
+    page: asText(fields['page']) ?? id,
+    title: asText(fields['title']) ?? id,
+    group: asText(fields['group']) ?? 'General',
+    aliases: asTexts(fields['aliases']),
     state: state === 'ready' || state === 'partial' ? state : 'unavailable',
     reason: asText(fields['reason']),
     hint: asText(fields['hint']),

@@ -20,9 +20,7 @@ export function bindKeyboard(store: Store): () => void {
     const tool = TOOLS.find((item) => item.letter === letter.toLowerCase());
     const id = store.runId.peek();
     if (tool === undefined) return;
-    if (tool.id === 'compare') goTo(store, { kind: 'compare' });
-    else if (tool.id === 'sql') goTo(store, { kind: 'sql', run: id });
-    else if (id === undefined) announce('Open a run first');
+    if (id === undefined) announce('Open a run first');
     else goTo(store, { kind: 'tool', run: id, tool: tool.id });
   };
 

@@ -5,72 +5,95 @@ import { plural } from '../base/format.ts';
 import { below } from '../base/place.ts';
 import { hasEnded } from '../model/capture.ts';
 import type { RunDetail } from '../model/run.ts';
-import { GROUPS, TOOLS, type Tool } from '../model/tools.ts';
+import { shortRunNames } from '../model/run-list.ts';
+import { GROUPS, NEURON_VIEWS, TOOLS, type Tool, toolOf } from '../model/tools.ts';
 import { reasonOf } from '../pages/tool/page.tsx';
+import { EMPTY_VIEW, formatAddress } from '../state/address.ts';
 import { captureNow } from '../state/capture.ts';
 import { announce, overlay } from '../state/commands.ts';
 import { runList } from '../state/lists.ts';
 import { railOpen } from '../state/preferences.ts';
 import { goHome, goTo, type Store } from '../state/store.ts';
 import { Combobox, type Option } from '../widgets/combobox.tsx';
-import { Icon, IconButton } from '../widgets/icon.tsx';
-
-const COMING = 'coming';
+import { Icon, IconButton, type IconName } from '../widgets/icon.tsx';
 
 /** Whether a tool has something to show for a run, and why not. */
 export function toolState(
   tool: Tool,
   run: RunDetail | undefined,
 ): { readonly usable: boolean; readonly reason: string | undefined } {
-  if (!tool.built) return { usable: false, reason: COMING };
   const state = run?.tools.find((item) => item.id === tool.id);
   if (state?.state === 'unavailable') return { usable: false, reason: reasonOf(tool, run).reason };
   return { usable: true, reason: undefined };
+}
+
+/** What the short name of a run leaves out. */
+function folderOf(name: string, short: string | undefined): string | undefined {
+  const folder = name.slice(0, name.length - (short ?? name).length).replace(/\/$/, '');
+  return folder === '' ? undefined : folder;
 }
 
 export function Rail({ store, run }: { readonly store: Store; readonly run: RunDetail | undefined }): JSX.Element {
   const place = store.place.value;
   const open = railOpen.value;
   const tool = place.kind === 'tool' ? place.tool : place.kind === 'runs' ? undefined : place.kind;
-  const current = TOOLS.find((item) => item.id === tool);
+  const current = tool === undefined ? undefined : toolOf(tool);
   const runs = runList.value.runs;
   const id = store.runId.value;
-  const runName = runs.find((item) => item.id === id)?.name ?? run?.name ?? id ?? '';
+  const names = shortRunNames(runs);
+  const runName = (id === undefined ? undefined : names.get(id)) ?? run?.name ?? id ?? '';
   const hosts = run?.hosts ?? [];
   const capture = captureNow.value;
   const capturing = capture !== undefined && !hasEnded(capture);
   const chosenHosts = store.view.hosts.value;
 
+  /** Names of the same pages in Neuron's own viewer; the server lists them where the run has Neuron devices. */
+  const neuronTools = run?.tools.filter((item) => item.group === 'NEURON') ?? [];
+
   const toTool = (next: string) => {
     const target = id ?? runs[0]?.id;
-    if (next === 'compare') goTo(store, { kind: 'compare' });
-    else if (next === 'sql') goTo(store, { kind: 'sql', run: id });
-    else if (target === undefined) announce('Open a run first');
-    else goTo(store, { kind: 'tool', run: target, tool: next });
+    if (target === undefined) {
+      announce('Open a run first');
+      return;
+    }
+    const neuron = neuronTools.find((item) => item.id === next);
+    if (neuron === undefined) goTo(store, { kind: 'tool', run: target, tool: next });
+    else goTo(store, { kind: 'tool', run: target, tool: neuron.page }, NEURON_VIEWS[neuron.id] ?? {});
   };
   const runOptions: readonly Option[] = runs.map((item) => ({
     id: item.id,
-    label: item.name,
+    label: names.get(item.id) ?? item.name,
     badges: item.kinds.slice(0, 3),
     selected: item.id === id,
     muted: item.state === 'error',
-    detail: item.state === 'error' ? 'cannot be read' : undefined,
+    detail: item.state === 'error' ? 'cannot be read' : folderOf(item.name, names.get(item.id)),
+    search: item.name,
   }));
-  const groups = GROUPS.filter((group) => group !== 'NEURON' || run?.kinds.includes('NEURON') === true);
-  const toolOptions: readonly Option[] = groups.flatMap((group) =>
-    TOOLS.filter((item) => item.group === group).map((item) => {
-      const state = toolState(item, run);
-      return {
-        id: item.id,
-        label: item.title,
-        group,
-        search: item.aliases.join(' '),
-        muted: !state.usable,
-        detail: state.reason,
-        selected: item.id === tool,
-      };
-    }),
-  );
+  const toolOptions: readonly Option[] = [
+    ...GROUPS.flatMap((group) =>
+      TOOLS.filter((item) => item.group === group).map((item) => {
+        const state = toolState(item, run);
+        return {
+          id: item.id,
+          label: item.title,
+          group,
+          search: item.aliases.join(' '),
+          muted: !state.usable,
+          detail: state.reason,
+          selected: item.id === current?.id,
+        };
+      }),
+    ),
+    ...neuronTools.map((item) => ({
+      id: item.id,
+      label: item.title,
+      group: 'NEURON',
+      search: [item.id, ...item.aliases].join(' '),
+      muted: item.state === 'unavailable',
+      detail: item.state === 'unavailable' ? item.reason : undefined,
+      selected: false,
+    })),
+  ];
   const hostOptions: readonly Option[] = [
     { id: '', label: 'All hosts', selected: chosenHosts.length === 0 },
     ...hosts.map((host) => ({ id: host, label: host, selected: chosenHosts.includes(host) })),
@@ -138,41 +161,36 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
           <a
             href={below('/')}
             title="Runs"
+            aria-label="Runs"
             {...(place.kind === 'runs' ? { 'aria-current': 'page' } : {})}
             onClick={(event) => follow(event, () => goTo(store, { kind: 'runs' }))}
           >
-            <span>Runs</span>
+            <Icon name="runs" />
+            {open ? <span>Runs</span> : undefined}
           </a>
         </li>
         {TOOLS.map((item) => {
           const state = toolState(item, run);
-          const href =
-            item.id === 'compare'
-              ? '/compare'
-              : item.id === 'sql'
-                ? '/sql'
-                : id === undefined
-                  ? undefined
-                  : `/run/${encodeURIComponent(id)}${item.id === 'overview' ? '' : `/${item.id}`}`;
-          const title = state.reason === undefined ? item.question : `${item.title}: ${state.reason}`;
           const text = (
             <>
-              <span>{item.title}</span>
-              {state.reason === COMING ? <small>{COMING}</small> : undefined}
+              <Icon name={item.id as IconName} />
+              {open ? <span>{item.title}</span> : undefined}
             </>
           );
+          const why = state.reason ?? item.question;
           return (
             <li key={item.id}>
-              {href === undefined ? (
-                <span class="ss-tool-off" title="Open a run first">
+              {id === undefined ? (
+                <span class="ss-tool-off" title={`${item.title}: open a run first`}>
                   {text}
                 </span>
               ) : (
                 <a
-                  href={below(href)}
-                  title={title}
+                  href={below(`/run/${encodeURIComponent(id)}${item.id === 'overview' ? '' : `/${item.id}`}`)}
+                  title={open && state.usable ? why : `${item.title}: ${why}`}
+                  aria-label={item.title}
                   class={state.usable ? '' : 'ss-tool-muted'}
-                  {...(item.id === tool ? { 'aria-current': 'page' } : {})}
+                  {...(item.id === current?.id ? { 'aria-current': 'page' } : {})}
                   onClick={(event) => follow(event, () => toTool(item.id))}
                 >
                   {text}
@@ -181,6 +199,30 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
             </li>
           );
         })}
+        {neuronTools.length === 0 || id === undefined || !open ? undefined : (
+          <li class="ss-tools-group">
+            <h2>NEURON</h2>
+            <ul>
+              {neuronTools.map((item) => (
+                <li key={item.id}>
+                  <a
+                    href={below(
+                      formatAddress({
+                        place: { kind: 'tool', run: id, tool: item.page },
+                        view: { ...EMPTY_VIEW, ...NEURON_VIEWS[item.id] },
+                      }),
+                    )}
+                    class={item.state === 'unavailable' ? 'ss-tool-muted' : ''}
+                    title={item.reason ?? `Opens ${toolOf(item.page)?.title ?? item.page}`}
+                    onClick={(event) => follow(event, () => toTool(item.id))}
+                  >
+                    <span>{item.title}</span>
+                  </a>
+                </li>
+              ))}
+            </ul>
+          </li>
+        )}
       </ul>
       <span class="ss-grow" />
       <div class="ss-rail-foot">

@@ -15,6 +15,7 @@ import { notice, overlay, register, run as runCommand } from '../state/commands.
 import { openedRun, runList } from '../state/lists.ts';
 import { drawerOpen, railOpen, themeChoice } from '../state/preferences.ts';
 import { goTo, type Store } from '../state/store.ts';
+import { Elided } from '../widgets/elided.tsx';
 import { Icon, IconButton } from '../widgets/icon.tsx';
 import { EmptyState, ErrorState, Loading } from '../widgets/states.tsx';
 import { CaptureDialog } from './capture.tsx';
@@ -126,8 +127,8 @@ export function Shell({ store, theme }: { readonly store: Store; readonly theme:
           </svg>
           stepscope
         </a>
-        <span class="ss-banner-run ss-ellipsis" title={run?.name}>
-          {run?.name ?? ''}
+        <span class="ss-banner-run">
+          {run === undefined ? undefined : <Elided text={run.name} cut={run.name.lastIndexOf('/') + 1} />}
         </span>
         <SearchBox
           store={store}
@@ -214,22 +215,6 @@ function Page({
   switch (place.kind) {
     case 'runs':
       return <RunsPage store={store} server={serverInfo.value} />;
-    case 'compare':
-    case 'sql':
-      return (
-        <>
-          <PageHead title={place.kind === 'sql' ? 'SQL' : 'Compare'} summary={toolOf(place.kind)?.question ?? ''} />
-          <EmptyState
-            reason="unsupported"
-            title={`${place.kind === 'sql' ? 'SQL' : 'Compare'} is coming`}
-            why="This version of stepscope does not have it yet. Each run's timeline works today."
-          >
-            <button type="button" class="ss-button ss-primary" onClick={() => goTo(store, { kind: 'runs' })}>
-              Go to the runs
-            </button>
-          </EmptyState>
-        </>
-      );
     case 'unknown':
       return (
         <>

@@ -43,6 +43,11 @@ export interface RunWarning {
 
 export interface RunTool {
   readonly id: string;
+  /** Page of the viewer that shows it. */
+  readonly page: string;
+  readonly title: string;
+  readonly group: string;
+  readonly aliases: readonly string[];
   readonly state: 'ready' | 'partial' | 'unavailable';
   readonly reason: string | undefined;
   readonly hint: string | undefined;
@@ -55,7 +60,6 @@ export interface RunSource {
   readonly events: number;
 }
 
-/** An opened run. */
 /** The run list. */
 export interface ListedRuns {
   readonly runs: readonly RunSummary[];
@@ -63,6 +67,7 @@ export interface ListedRuns {
   readonly notReadable: { readonly count: number; readonly files: readonly string[] } | undefined;
 }
 
+/** An opened run. */
 export interface RunDetail {
   readonly id: string;
   readonly name: string;

@@ -5,14 +5,12 @@ import type { RunTool } from './run.ts';
 export interface Tool {
   readonly id: string;
   readonly title: string;
-  readonly group: 'General' | 'XLA' | 'GPU' | 'NEURON';
+  readonly group: (typeof GROUPS)[number];
   /** Names in other viewers, found when typed into the Tool box. */
   readonly aliases: readonly string[];
   /** The letter after `G`. */
   readonly letter: string | undefined;
   readonly question: string;
-  /** Built in this version of the viewer. */
-  readonly built: boolean;
 }
 
 const tool = (
@@ -22,8 +20,7 @@ const tool = (
   letter: string | undefined,
   aliases: readonly string[],
   question: string,
-  built = false,
-): Tool => ({ id, title, group, aliases, letter, question, built });
+): Tool => ({ id, title, group, aliases, letter, question });
 
 export const TOOLS: readonly Tool[] = [
   tool(
@@ -33,27 +30,34 @@ export const TOOLS: readonly Tool[] = [
     'o',
     ['overview_page'],
     'How long do steps take, and what should I look at first?',
-    true,
   ),
   tool(
     'timeline',
     'Timeline',
     'General',
     't',
-    ['trace_viewer', 'trace_viewer@', 'trace'],
+    ['trace_viewer', 'trace_viewer@', 'trace', 'neuron-trace', 'neuron-timeline', 'operator-timeline'],
     'What ran when, on every thread and device?',
-    true,
   ),
   tool(
     'ops',
     'Ops',
     'General',
     'p',
-    ['op_profile', 'framework_op_stats', 'tensorflow_stats', 'operator-framework'],
+    [
+      'op_profile',
+      'hlo_stats',
+      'hlo_op_stats',
+      'framework_op_stats',
+      'tensorflow_stats',
+      'operator-framework',
+      'operator-hlo',
+      'neuron-operators-framework',
+      'neuron-operators-hlo',
+    ],
     'Which operations cost most, and which waste most?',
-    true,
   ),
-  tool('kernels', 'Kernels', 'GPU', 'k', ['kernel_stats'], 'Which device kernels run, how often and how well?', true),
+  tool('kernels', 'Kernels', 'GPU', 'k', ['kernel_stats'], 'Which kernels run, how often and how well?'),
   tool(
     'memory',
     'Memory',
@@ -61,31 +65,17 @@ export const TOOLS: readonly Tool[] = [
     'm',
     ['memory_profile'],
     'What is in memory over time, and what is alive at the peak?',
-    true,
   ),
-  tool(
-    'hlo-memory',
-    'HLO memory',
-    'XLA',
-    'h',
-    ['memory_viewer', 'hlo_stats', 'operator-hlo'],
-    'What did the compiler plan to keep in memory?',
-  ),
-  tool('graph', 'Graph', 'XLA', 'g', ['graph_viewer'], 'How is a compiled program built?'),
-  tool('input', 'Input pipeline', 'General', 'i', ['input_pipeline_analyzer'], 'Do steps wait for input?', true),
-  tool('roofline', 'Roofline', 'XLA', 'l', ['roofline_model'], 'What limits each operation: compute or memory?'),
+  tool('input', 'Input pipeline', 'General', 'i', ['input_pipeline_analyzer'], 'Do steps wait for input?'),
   tool(
     'ranks',
     'Ranks',
     'General',
     'r',
     ['pod_viewer', 'megascale_stats'],
-    'Which rank is late, and what does it cost?',
-    true,
+    'Which rank is the straggler, and what does it cost?',
   ),
-  tool('compare', 'Compare', 'General', 'c', [], 'What changed between two runs?'),
-  tool('sql', 'SQL', 'General', 'q', [], 'Ask anything else.'),
-  tool('reports', 'Reports', 'General', 'e', ['perfetto'], 'The text tables and exports that people know.', true),
+  tool('reports', 'Reports', 'General', 'e', ['perfetto'], 'Tables in familiar formats, and exports.'),
 ];
 
 /**
@@ -99,7 +89,15 @@ export function homeTool(tools: readonly RunTool[]): 'overview' | 'timeline' | '
   return stateOf('ops') === 'unavailable' ? 'timeline' : 'ops';
 }
 
-export const GROUPS = ['General', 'GPU', 'XLA', 'NEURON'] as const;
+export const GROUPS = ['General', 'GPU', 'NEURON'] as const;
+
+/** What a tool of Neuron's own viewer shows on the page that it opens. */
+export const NEURON_VIEWS: Readonly<Record<string, { readonly by?: string; readonly grouping?: 'device' }>> = {
+  'neuron-trace': {},
+  'neuron-operators-framework': { by: 'neuron-framework' },
+  'neuron-operators-hlo': { by: 'neuron-hlo' },
+  'neuron-timeline': { grouping: 'device' },
+};
 
 export const toolOf = (id: string): Tool | undefined =>
   TOOLS.find((item) => item.id === id) ?? TOOLS.find((item) => item.aliases.includes(id));

@@ -84,7 +84,7 @@ describe('address', () => {
     expect(parsePlace('/run/r/timeline/')).toEqual({ kind: 'tool', run: 'r', tool: 'timeline' });
     expect(parsePlace('/run/%E0%A4%A')).toEqual({ kind: 'tool', run: '%E0%A4%A', tool: 'overview' });
     expect(parsePlace('/nonsense')).toEqual({ kind: 'unknown', path: '/nonsense' });
-    expect(parseAddress('/sql', 'run=r').place).toEqual({ kind: 'sql', run: 'r' });
+    expect(parseAddress('/sql', 'run=r').place).toEqual({ kind: 'unknown', path: '/sql' });
   });
 
   it('makes new entries of pages, selections and areas, not of zoom', () => {

@@ -7,8 +7,6 @@ import type { TimeRange } from '../model/viewport.ts';
 export type Place =
   | { readonly kind: 'runs' }
   | { readonly kind: 'tool'; readonly run: string; readonly tool: string }
-  | { readonly kind: 'compare' }
-  | { readonly kind: 'sql'; readonly run: string | undefined }
   | { readonly kind: 'unknown'; readonly path: string };
 
 export const COLOURINGS = [
@@ -122,8 +120,6 @@ export function parsePlace(path: string): Place {
   const [head, run, tool] = parts;
   if (head === undefined) return { kind: 'runs' };
   if (head === 'run' && run !== undefined && parts.length <= 3) return { kind: 'tool', run, tool: tool ?? 'overview' };
-  if (head === 'compare') return { kind: 'compare' };
-  if (head === 'sql') return { kind: 'sql', run: undefined };
   return { kind: 'unknown', path };
 }
 
@@ -209,8 +205,7 @@ export function parseAddress(path: string, search: string): Address {
     peak: above(numberOf(params.get('peak'))),
     theme: oneOf(['light', 'dark'] as const, params.get('theme')),
   };
-  const run = params.get('run');
-  return { place: place.kind === 'sql' && run !== null ? { kind: 'sql', run } : place, view };
+  return { place, view };
 }
 
 export function formatPlace(place: Place): string {
@@ -219,10 +214,6 @@ export function formatPlace(place: Place): string {
       return '/';
     case 'tool':
       return `/run/${encodeURIComponent(place.run)}${place.tool === 'overview' ? '' : `/${place.tool}`}`;
-    case 'compare':
-      return '/compare';
-    case 'sql':
-      return '/sql';
     case 'unknown':
       return place.path;
   }
@@ -235,8 +226,7 @@ const rangeText = (range: TimeRange): string => `${timeText(range.startNs)}-${ti
 
 export function formatAddress({ place, view }: Address): string {
   const params = new URLSearchParams();
-  if (place.kind === 'sql' && place.run !== undefined) params.set('run', place.run);
-  if (place.kind === 'tool' || place.kind === 'compare') {
+  if (place.kind === 'tool') {
     if (view.range !== undefined) params.set('t', rangeText(view.range));
     for (const host of view.hosts) params.append('host', host);
     if (view.rank !== undefined) params.set('rank', String(view.rank));
@@ -270,6 +260,7 @@ export function formatAddress({ place, view }: Address): string {
     if (view.markedOnly) params.set('derived', 'off');
     if (view.peak !== undefined) params.set('peak', String(view.peak));
   }
+  if (place.kind === 'runs' && view.sort !== undefined) params.set('sort', view.sort);
   if (view.filter !== '') params.set('filter', view.filter);
   if (view.theme !== undefined) params.set('theme', view.theme);
   // Readable where the standard allows it.

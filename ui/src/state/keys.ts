@@ -134,7 +134,7 @@ export function helpLines(letter: (code: string) => string): {
       ['Esc', 'close; then clear the selection; then the search'],
       [
         `${letter('KeyG')} then a letter`,
-        'go to: O overview, T timeline, P ops, K kernels, M memory, H HLO memory, G graph, I input, L roofline, R ranks, C compare, Q SQL, E reports',
+        'go to: O overview, T timeline, P ops, K kernels, M memory, I input, R ranks, E reports',
       ],
       ['Ctrl/Cmd+C', 'copy the selected event or row'],
       ['Ctrl/Cmd+L', 'copy the link to this view'],

@@ -1,5 +1,6 @@
 // preferences.ts: what the browser remembers between visits. A browser that remembers nothing is fine.
 import { type Signal, signal } from '@preact/signals';
+import { parseLayouts, type TableLayout } from '../model/table-layout.ts';
 
 export type ThemeChoice = 'light' | 'dark' | 'system';
 
@@ -88,3 +89,6 @@ export const hintClosed = remembered(
   (text) => text === 'closed',
   (closed) => (closed ? 'closed' : 'open'),
 );
+
+/** Widths and columns that the user chose, by table. */
+export const tableLayouts = remembered<Readonly<Record<string, TableLayout>>>('tables', parseLayouts, JSON.stringify);

@@ -42,7 +42,16 @@ it.each([
   const store = createStore();
   const stop = bindHoming(store);
   goHome(store, 'r');
-  const tools = Object.entries(states).map(([id, state]) => ({ id, state, reason: undefined, hint: undefined }));
+  const tools = Object.entries(states).map(([id, state]) => ({
+    id,
+    page: id,
+    title: id,
+    group: 'General',
+    aliases: [],
+    state,
+    reason: undefined,
+    hint: undefined,
+  }));
   const run = { id: 'r', tools } as unknown as RunDetail;
   openedRun.value = { kind: 'open', id: 'r', run };
   expect(store.place.value).toEqual({ kind: 'tool', run: 'r', tool });

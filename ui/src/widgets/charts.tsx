@@ -1,7 +1,9 @@
 // charts.tsx: bars of all sorts as plain SVG and boxes. Whatever can be clicked can be reached by keys.
 import type { ComponentChildren, JSX } from 'preact';
-import { useState } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
+import { cutsOf } from '../model/elide.ts';
 import { barScale } from '../model/scale.ts';
+import { Elided } from './elided.tsx';
 import { useWidth } from './figure.tsx';
 
 export interface BarRow {
@@ -23,9 +25,12 @@ export function BarList(props: {
   readonly onChoose?: ((key: string) => void) | undefined;
 }): JSX.Element {
   const max = props.max ?? Math.max(1e-9, ...props.rows.map((row) => row.value));
+  const cuts = useMemo(() => cutsOf(props.rows.map((row) => row.label)), [props.rows]);
   const inside = (row: BarRow): ComponentChildren => (
     <>
-      <span class="ss-bar-label ss-ellipsis">{row.label}</span>
+      <span class="ss-bar-label">
+        <Elided text={row.label} cut={cuts.get(row.label)} />
+      </span>
       <span class="ss-bar-text">{row.text}</span>
       <span class="ss-bar-track" aria-hidden="true">
         <i

@@ -53,6 +53,8 @@ export function Combobox(props: ComboboxProps): JSX.Element {
   const [open, setOpen] = useState(false);
   const [typed, setTyped] = useState<string | undefined>(undefined);
   const [active, setActive] = useState(0);
+  /** The list just opened: what is chosen stands in its middle. */
+  const isFresh = useRef(true);
   const shown = open ? filterOptions(props.options, typed ?? '') : [];
 
   const close = () => {
@@ -90,7 +92,9 @@ export function Combobox(props: ComboboxProps): JSX.Element {
   }, [open]);
 
   useEffect(() => {
-    list.current?.querySelector('[data-active="true"]')?.scrollIntoView({ block: 'nearest' });
+    const option = list.current?.querySelector('[data-active="true"]');
+    option?.scrollIntoView({ block: isFresh.current ? 'center' : 'nearest' });
+    isFresh.current = !open;
   }, [active, open]);
 
   useEffect(() => {

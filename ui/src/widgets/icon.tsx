@@ -22,6 +22,15 @@ const PATHS = {
   plus: 'M8 3v10M3 8h10',
   minus: 'M3 8h10',
   rail: 'M2.5 3h11v10h-11zM6.5 3v10',
+  runs: 'M3 4h10M3 8h10M3 12h10',
+  overview: 'M2.5 11.5a5.5 5.5 0 1111 0M8 11.5l2.5-4',
+  timeline: 'M2 4.5h6M5 8h8M3.5 11.5h5',
+  ops: 'M2.5 3.5h2M6.5 3.5h7M2.5 8h2M6.5 8h5M2.5 12.5h2M6.5 12.5h3',
+  kernels: 'M4.5 4.5h7v7h-7zM6.5 2v2.5M9.5 2v2.5M6.5 11.5V14M9.5 11.5V14M2 6.5h2.5M2 9.5h2.5M11.5 6.5H14M11.5 9.5H14',
+  memory: 'M2 13h12M2 11l3-1 2.5-5L10 9l4-2',
+  input: 'M2 8h8M7 5l3 3-3 3M12.5 3v10',
+  ranks: 'M3 13V9M6.5 13V5M10 13V7.5M13.5 13V3',
+  reports: 'M4 2h5.5L12.5 5v9H4zM6 8h4.5M6 11h4.5',
   copy: 'M5.5 5.5V3h7.5v7.5h-2.5M3 5.5h7.5V13H3z',
 } as const;
 

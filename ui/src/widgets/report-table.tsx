@@ -3,6 +3,7 @@ import type { ComponentChildren, JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { formatCount, plural } from '../base/format.ts';
 import { cellExact, cellText, cellValue, isNumeric } from '../model/cell.ts';
+import { type Cuts, cutsOf } from '../model/elide.ts';
 import { parseFilter } from '../model/filter.ts';
 import {
   type Cell,
@@ -18,6 +19,7 @@ import {
   shortColumn,
   textAt,
 } from '../model/report.ts';
+import { Elided } from './elided.tsx';
 import { type Sort, sortRows, Table, type TableColumn } from './table.tsx';
 
 /** What draws an event id: pages link it into the timeline. */
@@ -70,8 +72,8 @@ const WIDTHS: Readonly<Record<ReportColumn['unit'], number>> = {
 };
 const NAME_PX = 220;
 const LETTER_PX = 7;
-/** Of a mixed text, on average. */
-const PATH_LETTER_PX = 6.4;
+/** The name's column is at least as wide as most of its names, up to this. */
+const NAME_MOST_PX = 420;
 const TEXT_MOST_PX = 220;
 /** Event numbers of a cell; further ones are in what is exported. */
 const MOST_EVENTS = 3;
@@ -94,6 +96,14 @@ function widthOf(table: Data, column: ReportColumn): number {
   const letters = Math.max(0, ...table.rows.slice(0, SAMPLE).map((row) => cellText(row[key], 'text').length));
   const most = SENTENCES.has(column.key) ? SENTENCE_MOST_PX : TEXT_MOST_PX;
   return Math.max(title, Math.min(most, letters * LETTER_PX + 20));
+}
+
+/** As wide as nine of ten names need. */
+function nameWidth(table: Data, name: ReportColumn, leastPx: number): number {
+  const letters = table.rows.slice(0, SAMPLE).map((row) => (labelAt(table, row, name.key) ?? '').length);
+  letters.sort((a, b) => a - b);
+  const usual = letters[Math.floor(letters.length * 0.9)] ?? 0;
+  return Math.max(leastPx, Math.min(NAME_MOST_PX, usual * LETTER_PX + 20));
 }
 
 export const parseSort = (text: string | undefined): Sort | undefined => {
@@ -132,7 +142,27 @@ export function Share({ share }: { readonly share: number }): JSX.Element {
   );
 }
 
-function drawn(table: Data, row: ReportRow, column: ReportColumn, eventLink: EventLink | undefined): ComponentChildren {
+/** Where the texts of each column may be cut; worked out when a column is first drawn. */
+function useCuts(table: Data): (column: ReportColumn) => Cuts {
+  return useMemo(() => {
+    const known = new Map<string, Cuts>();
+    return (column) => {
+      const before = known.get(column.key);
+      if (before !== undefined) return before;
+      const cuts = cutsOf(table.rows.map((row) => labelAt(table, row, column.key) ?? ''));
+      known.set(column.key, cuts);
+      return cuts;
+    };
+  }, [table]);
+}
+
+function drawn(
+  table: Data,
+  row: ReportRow,
+  column: ReportColumn,
+  eventLink: EventLink | undefined,
+  cutsIn: (column: ReportColumn) => Cuts,
+): ComponentChildren {
   const cell = row[column.key];
   if (column.unit === 'event') {
     const ids = eventsAt(row, column.key);
@@ -149,33 +179,16 @@ function drawn(table: Data, row: ReportRow, column: ReportColumn, eventLink: Eve
   if (shortColumn(table, column.key) !== undefined) {
     return (
       <span class="ss-name-cell" title={textAt(row, column.key) ?? ''}>
-        {labelAt(table, row, column.key)}
+        <Elided
+          text={labelAt(table, row, column.key) ?? ''}
+          cut={cutsIn(column).get(labelAt(table, row, column.key) ?? '')}
+        />
       </span>
     );
   }
   const text = cellText(cell, column.unit);
-  if (column.unit === 'text') return <Words text={text} />;
+  if (column.unit === 'text') return <Elided text={text} cut={cutsIn(column).get(text)} />;
   return <span title={cellExact(cell, column.unit)}>{text}</span>;
-}
-
-/** What has no blank before its last slash, and is no C++ name: `a/b.py(7): f`, `encoder/layer_10/query`. */
-const PATH = /^[^\s<{]+\/[^<{]*$/;
-/** Of a path at least so much of the end stays. */
-const PATH_TAIL = 18;
-const LONG_TAIL = 25;
-
-/** A text that is cut where its column ends; of a path its folders are cut, since its end says more. */
-export function Words({ text }: { readonly text: string }): JSX.Element {
-  const tail = Math.max(PATH_TAIL, text.length - text.lastIndexOf('/') - 1);
-  if (text.length < tail + 4 || !PATH.test(text)) return <span title={text}>{text}</span>;
-  // Where the end alone fills a column, a letter or two before it would be taken for a part of it.
-  if (tail > LONG_TAIL) return <span title={text}>{`…/${text.slice(-tail)}`}</span>;
-  return (
-    <span class="ss-path" title={text}>
-      <span style={{ maxWidth: `calc(100% - ${Math.round(tail * PATH_LETTER_PX)}px)` }}>{text.slice(0, -tail)}</span>
-      {text.slice(-tail)}
-    </span>
-  );
 }
 
 /** Names are sorted as they are read; exported whole. */
@@ -201,6 +214,7 @@ export function ReportTable(props: ReportTableProps): JSX.Element {
     [table, hidden],
   );
   const name = nameColumn({ ...table, columns: shown });
+  const cutsIn = useCuts(table);
   const lead = props.lead ?? [];
   const leadOf = ({ key }: ReportColumn) => (lead.includes(key) ? lead.indexOf(key) : lead.length);
   const placed =
@@ -219,14 +233,10 @@ export function ReportTable(props: ReportTableProps): JSX.Element {
       exportTitle: column.key,
       numeric: isNumeric(column.unit),
       pinned: column === name,
-      ...(column === name ? {} : { width: `${widthOf(table, column)}px` }),
+      widthPx: column === name ? nameWidth(table, column, props.namePx ?? NAME_PX) : widthOf(table, column),
       value: (row) => cellValue(row[column.key]),
-      cell: (row) => props.cell?.(row, column) ?? drawn(table, row, column, props.eventLink),
+      cell: (row) => props.cell?.(row, column) ?? drawn(table, row, column, props.eventLink, cutsIn),
     }),
-  );
-  const minWidthPx = columns.reduce(
-    (sum, column) => sum + (column.width === undefined ? (props.namePx ?? NAME_PX) : Number.parseInt(column.width, 10)),
-    0,
   );
   const sort = props.onSort === undefined ? ownSort : parseSort(props.sort);
   const isArranged = props.arranged === true;
@@ -264,7 +274,7 @@ export function ReportTable(props: ReportTableProps): JSX.Element {
       rows={rows}
       keyOf={(row) => keys.get(row) ?? ''}
       exportName={props.exportName}
-      minWidthPx={minWidthPx}
+      choosable
       fit={props.fit}
       {...(sort === undefined ? {} : { sort })}
       onSort={(next) => (props.onSort === undefined ? setOwnSort(next) : props.onSort(formatSort(next)))}

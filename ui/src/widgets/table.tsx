@@ -1,8 +1,10 @@
 // table.tsx: the one table. Draws only the rows in view, sorts by click or key, exports what it holds as CSV.
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { plural } from '../base/format.ts';
 import { compareValues } from '../model/cell.ts';
+import { MIN_COLUMN_PX, NO_LAYOUT, shownColumns, type TableLayout, widthOfColumn } from '../model/table-layout.ts';
+import { tableLayouts } from '../state/preferences.ts';
+import { ColumnChooser } from './column-chooser.tsx';
 import { download, toCsv } from './download.ts';
 
 export interface TableColumn<R> {
@@ -15,6 +17,8 @@ export interface TableColumn<R> {
   readonly sortable?: boolean;
   /** CSS width. */
   readonly width?: string;
+  /** Width that its words need; of the pinned column the least one: it takes what is left. */
+  readonly widthPx?: number;
   /** Heading in exported files, where it is not the title. */
   readonly exportTitle?: string;
   /** What the heading says when pointed at. */
@@ -45,32 +49,16 @@ export interface TableProps<R> {
   readonly note?: string | undefined;
   /** Below this width the table scrolls sideways. */
   readonly minWidthPx?: number;
+  /** Shows only the columns that fit, and a list to choose others from. */
+  readonly choosable?: boolean;
   /** Only as high as its rows need; else it fills its place. */
   readonly fit?: boolean | undefined;
 }
 
 const ROW_PX = 26;
 const OVERSCAN = 12;
-/** A column that lacks less than this is in sight. */
-const CUT_PX = 4;
-
-/** What lies beside the part that is in sight. */
-interface Sides {
-  readonly isScrolled: boolean;
-  /** Columns that are cut at the right, or beyond it. */
-  readonly beyond: number;
-}
-
-const ALL_IN_SIGHT: Sides = { isScrolled: false, beyond: 0 };
-
-function sidesOf(box: HTMLElement): Sides {
-  const right = box.scrollLeft + box.clientWidth + CUT_PX;
-  const heads = [...box.querySelectorAll<HTMLElement>('thead th:not(.ss-pinned)')];
-  return {
-    isScrolled: box.scrollLeft > CUT_PX,
-    beyond: box.clientWidth === 0 ? 0 : heads.filter((head) => head.offsetLeft + head.offsetWidth > right).length,
-  };
-}
+/** One press of Shift with an arrow key on a heading. */
+const RESIZE_STEP_PX = 16;
 
 /** Orders rows by a column's value; text by locale, numbers by size, what is empty last. Pure and stable. */
 export function sortRows<R>(rows: readonly R[], column: TableColumn<R> | undefined, descending: boolean): readonly R[] {
@@ -83,11 +71,34 @@ export function sortRows<R>(rows: readonly R[], column: TableColumn<R> | undefin
 const cellClass = <R,>(column: TableColumn<R>): string =>
   `${column.numeric === true ? 'ss-num' : ''} ${column.pinned === true ? 'ss-pinned' : ''}`.trim();
 
+/** The widths and columns that the user chose for this table. */
+function useLayout(id: string): readonly [TableLayout, (layout: TableLayout | undefined) => void] {
+  const layout = tableLayouts.value[id] ?? NO_LAYOUT;
+  const change = (next: TableLayout | undefined) => {
+    const { [id]: _, ...others } = tableLayouts.peek();
+    tableLayouts.value = next === undefined ? others : { ...others, [id]: next };
+  };
+  return [layout, change];
+}
+
+/** So wide that, scrolled to its end, the table begins with a whole column beside the pinned one. */
+function endGapPx(widths: readonly number[], pinnedPx: number, roomPx: number): number {
+  const hidden = pinnedPx + widths.reduce((sum, width) => sum + width, 0) - roomPx;
+  if (roomPx === 0 || hidden <= 0) return 0;
+  let start = 0;
+  for (const width of widths) {
+    if (start >= hidden) return start - hidden;
+    start += width;
+  }
+  return 0;
+}
+
 export function Table<R>(props: TableProps<R>): JSX.Element {
   const scroller = useRef<HTMLDivElement>(null);
   const [first, setFirst] = useState(0);
   const [visible, setVisible] = useState(60);
-  const [sides, setSides] = useState(ALL_IN_SIGHT);
+  const [roomPx, setRoomPx] = useState(0);
+  const [layout, setLayout] = useLayout(props.testId ?? props.caption);
   const [ownSort, setOwnSort] = useState<Sort | undefined>(undefined);
   const sort = props.sort ?? ownSort;
   const rows =
@@ -105,8 +116,7 @@ export function Table<R>(props: TableProps<R>): JSX.Element {
     const measure = () => {
       setFirst(Math.max(0, Math.floor(box.scrollTop / ROW_PX) - OVERSCAN));
       setVisible(Math.ceil(Math.max(box.clientHeight, 200) / ROW_PX) + 2 * OVERSCAN);
-      const now = sidesOf(box);
-      setSides((before) => (before.beyond === now.beyond && before.isScrolled === now.isScrolled ? before : now));
+      setRoomPx(box.clientWidth);
     };
     measure();
     box.addEventListener('scroll', measure, { passive: true });
@@ -118,13 +128,43 @@ export function Table<R>(props: TableProps<R>): JSX.Element {
     };
   }, [props.columns.length, props.minWidthPx]);
 
-  /** On to the columns that are cut; from the last one back to the first. */
-  const scrollOn = () => {
-    const box = scroller.current;
-    if (box === null) return;
-    const pinnedPx = box.querySelector<HTMLElement>('thead th.ss-pinned')?.offsetWidth ?? 0;
-    const left = sides.beyond === 0 ? 0 : box.scrollLeft + Math.max(120, box.clientWidth - pinnedPx - 60);
-    box.scrollTo({ left });
+  const isChoosable = props.choosable === true;
+  const inSight = isChoosable ? shownColumns(props.columns, roomPx, layout, sort?.column) : undefined;
+  const columns = inSight === undefined ? props.columns : props.columns.filter(({ id }) => inSight.has(id));
+  const pinned = columns.find((column) => column.pinned === true);
+  const widthOf = (column: TableColumn<R>): number | undefined => widthOfColumn(column, layout);
+  // The pinned column takes what is left, unless its width was dragged; then an empty column does.
+  const isFilled = pinned !== undefined && layout.widths[pinned.id] !== undefined;
+  const cssWidth = (column: TableColumn<R>): string | undefined => {
+    const px = column === pinned ? layout.widths[column.id] : widthOf(column);
+    return px === undefined ? column.width : `${px}px`;
+  };
+  const pinnedPx = pinned === undefined ? 0 : (widthOf(pinned) ?? 0);
+  const others = columns.filter((column) => column !== pinned).map((column) => widthOf(column) ?? 0);
+  const minWidthPx = isChoosable ? pinnedPx + others.reduce((sum, px) => sum + px, 0) : props.minWidthPx;
+  const gapPx = isChoosable ? endGapPx(others, pinnedPx, roomPx) : 0;
+
+  const resize = (column: TableColumn<R>, px: number) =>
+    setLayout({ ...layout, widths: { ...layout.widths, [column.id]: Math.max(MIN_COLUMN_PX, Math.round(px)) } });
+  const headOf = (target: EventTarget | null) => (target instanceof HTMLElement ? target.closest('th') : null);
+  const onGrip = (event: PointerEvent, column: TableColumn<R>) => {
+    const grip = event.currentTarget;
+    const head = headOf(grip);
+    if (!(grip instanceof HTMLElement) || head === null || event.button !== 0) return;
+    event.preventDefault();
+    const fromPx = head.offsetWidth - event.clientX;
+    const onMove = (moved: PointerEvent) => resize(column, fromPx + moved.clientX);
+    grip.setPointerCapture(event.pointerId);
+    grip.addEventListener('pointermove', onMove);
+    grip.addEventListener('lostpointercapture', () => grip.removeEventListener('pointermove', onMove), { once: true });
+  };
+  const onHeadKey = (event: KeyboardEvent, column: TableColumn<R>) => {
+    const by = event.key === 'ArrowRight' ? RESIZE_STEP_PX : event.key === 'ArrowLeft' ? -RESIZE_STEP_PX : 0;
+    const head = headOf(event.currentTarget);
+    if (by === 0 || !event.shiftKey || head === null) return;
+    event.preventDefault();
+    event.stopPropagation();
+    resize(column, head.offsetWidth + by);
   };
 
   // The chosen row is in sight when the page opens, and when it was chosen elsewhere.
@@ -174,19 +214,23 @@ export function Table<R>(props: TableProps<R>): JSX.Element {
       <div class="ss-table-tools">
         {props.tools}
         <span class="ss-grow" />
-        {sides.beyond > 0 || sides.isScrolled ? (
-          <button
-            type="button"
-            class="ss-chip"
-            data-testid="more-columns"
-            data-beyond={sides.beyond}
-            title="The table scrolls sideways: Shift with the wheel, the arrow keys, or a click here"
-            onClick={scrollOn}
-          >
-            {sides.beyond > 0 ? `${plural(sides.beyond, 'more column')} →` : '← first columns'}
-          </button>
-        ) : undefined}
         {props.note === undefined ? undefined : <span class="ss-quiet">{props.note}</span>}
+        {isChoosable ? (
+          <ColumnChooser
+            columns={props.columns.map((column) => ({
+              id: column.id,
+              title: column.title,
+              isShown: columns.includes(column),
+              isFixed: column.pinned === true || column.id === sort?.column,
+            }))}
+            onShow={(id, isShown) => {
+              // What is shown stays, also where one more column leaves no room for it.
+              const now = props.columns.map((column) => [column.id, columns.includes(column)] as const);
+              setLayout({ ...layout, shown: { ...Object.fromEntries(now), [id]: isShown } });
+            }}
+            onReset={layout === NO_LAYOUT ? undefined : () => setLayout(undefined)}
+          />
+        ) : undefined}
         <button
           type="button"
           class="ss-button ss-small"
@@ -204,11 +248,10 @@ export function Table<R>(props: TableProps<R>): JSX.Element {
           Export
         </button>
       </div>
-      <div
-        class={`ss-table-box ${sides.beyond > 0 ? 'ss-table-cut' : ''} ${sides.isScrolled ? 'ss-table-scrolled' : ''}`}
-      >
+      <div class="ss-table-box">
         <div
           class="ss-table-scroll"
+          style={{ scrollPaddingLeft: `${pinnedPx}px` }}
           ref={scroller}
           tabIndex={0}
           role="group"
@@ -217,32 +260,52 @@ export function Table<R>(props: TableProps<R>): JSX.Element {
           <table
             data-testid={props.testId}
             aria-rowcount={rows.length + 1}
-            style={props.minWidthPx === undefined ? {} : { minWidth: `${props.minWidthPx}px` }}
+            style={minWidthPx === undefined ? {} : { minWidth: `${minWidthPx + gapPx}px` }}
           >
             <caption class="ss-hidden">{props.caption}</caption>
             <thead>
               <tr>
-                {props.columns.map((column) => (
+                {columns.map((column) => (
                   <th
                     key={column.id}
                     scope="col"
+                    data-column={column.id}
                     class={cellClass(column)}
                     title={column.hint}
-                    style={column.width === undefined ? {} : { width: column.width }}
+                    style={{ width: cssWidth(column) }}
                     aria-sort={sort?.column !== column.id ? 'none' : sort.descending ? 'descending' : 'ascending'}
                   >
                     {column.sortable === false ? (
                       column.title
                     ) : (
-                      <button type="button" class="ss-sort" onClick={() => setSort(column)}>
+                      <button
+                        type="button"
+                        class="ss-sort"
+                        title={`Sort by ${column.title}; Shift with the left or right arrow changes the width`}
+                        onClick={() => setSort(column)}
+                        onKeyDown={(event) => onHeadKey(event, column)}
+                      >
                         {column.title}
                         <span aria-hidden="true" class="ss-sort-mark">
                           {sort?.column !== column.id ? '' : sort.descending ? '↓' : '↑'}
                         </span>
                       </button>
                     )}
+                    <span
+                      class="ss-grip"
+                      aria-hidden="true"
+                      title="Drag to change the width; double-click to reset it"
+                      onPointerDown={(event) => onGrip(event, column)}
+                      onDblClick={() => {
+                        const { [column.id]: _, ...widths } = layout.widths;
+                        setLayout({ ...layout, widths });
+                      }}
+                    />
                   </th>
                 ))}
+                {isFilled || gapPx > 0 ? (
+                  <th aria-hidden="true" style={isFilled ? {} : { width: `${gapPx}px` }} />
+                ) : undefined}
               </tr>
             </thead>
             <tbody>
@@ -257,11 +320,12 @@ export function Table<R>(props: TableProps<R>): JSX.Element {
                   onClick={() => props.onRow?.(row)}
                   onKeyDown={(event) => onKeyDown(event, row)}
                 >
-                  {props.columns.map((column) => (
+                  {columns.map((column) => (
                     <td key={column.id} class={cellClass(column)}>
                       {column.cell?.(row) ?? column.value(row)}
                     </td>
                   ))}
+                  {isFilled || gapPx > 0 ? <td aria-hidden="true" /> : undefined}
                 </tr>
               ))}
               {below > 0 ? <tr aria-hidden="true" style={{ height: `${below * ROW_PX}px` }} /> : undefined}

@@ -3,8 +3,8 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { contrast, DARK, LIGHT, mix, rgbOf } from '../base/theme.ts';
 import { Combobox, filterOptions } from './combobox.tsx';
 import { toCsv } from './download.ts';
+import { Elided } from './elided.tsx';
 import { SHADES, STRONG_SHADE } from './heat-map.tsx';
-import { Words } from './report-table.tsx';
 import { ErrorState } from './states.tsx';
 import { sortRows, Table } from './table.tsx';
 import { Tabs } from './tabs.tsx';
@@ -12,7 +12,7 @@ import { Tabs } from './tabs.tsx';
 afterEach(cleanup);
 
 const TOOLS = [
-  { id: 'overview', label: 'Overview', search: 'overview_page', muted: true, detail: 'coming' },
+  { id: 'overview', label: 'Overview', search: 'overview_page', muted: true, detail: 'not recorded' },
   { id: 'timeline', label: 'Timeline', search: 'trace_viewer trace' },
   { id: 'ops', label: 'Ops', search: 'op_profile' },
 ];
@@ -137,16 +137,12 @@ describe('ErrorState', () => {
   });
 });
 
-describe('Words', () => {
-  it('keeps the end of a path, and of all else the beginning', () => {
-    const path = 'replica_6/bert_span_labeler/bert_encoder/layer_10/query/MatMul';
-    const { container } = render(<Words text={path} />);
+describe('Elided', () => {
+  it('keeps the whole text in the document, split where it may be cut', () => {
+    const path = 'replica_6/bert_encoder/layer_10/query/MatMul';
+    const { container } = render(<Elided text={path} cut={38} />);
     expect(container.textContent).toBe(path);
-    expect(container.querySelector('.ss-path > span')?.textContent).toBe(path.slice(0, -18));
-    const frame = 'transformers/models/owlv2/modeling_owlv2.py(410): forward';
-    expect(render(<Words text={frame} />).container.textContent).toBe('…/modeling_owlv2.py(410): forward');
-    for (const text of ['aten::mm', 'void at::native::elementwise_kernel<a/b, long>(int, float)']) {
-      expect(render(<Words text={text} />).container.querySelector('.ss-path')).toBeNull();
-    }
+    expect(container.querySelector('.ss-elided-tail')?.textContent).toBe('MatMul');
+    expect(render(<Elided text="aten::mm" cut={0} />).container.querySelector('.ss-elided-head')).toBeNull();
   });
 });

@@ -1,29 +1,31 @@
 // readable.mjs: what makes the pages of reports readable: nothing is cut off unseen, and numbers lead to their evidence.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { LONG_LATE, LONG_STEPS, PATTERN, WARM, WARM_STEPS } from '../fixtures.mjs';
 import { near, PATIENCE_MS, settled, stateOf, timelineOf } from '../harness.mjs';
 import { address, answered, asked, visit } from '../report-pages.mjs';
 
-/** Where a table's parts lie: the place it scrolls in, its name cell, its last heading. */
+/** Where a table's parts lie: the box it scrolls in, its name cell, its headings. */
 const layout = (page, testId) =>
   page.evaluate((id) => {
     const table = document.querySelector(`[data-testid="${id}"]`);
-    const place = table.closest('.ss-table-scroll').getBoundingClientRect();
+    const box = table.closest('.ss-table-scroll');
     const edges = (element) => {
       const { left, right } = element.getBoundingClientRect();
       return { left, right };
     };
     return {
-      place: { left: place.left, right: place.right },
+      box: edges(box),
+      isWider: box.scrollWidth > box.clientWidth + 1,
       name: edges(table.querySelector('tbody td.ss-pinned')),
-      last: edges(table.querySelector('thead th:last-child')),
+      heads: [...table.querySelectorAll('thead th[data-column]:not(.ss-pinned)')].map(edges),
       page: { scroll: document.documentElement.scrollWidth, width: window.innerWidth },
     };
   }, testId);
 
 export const readable = [
   {
-    name: 'Tables wider than their place say so, scroll within it, and keep the name of the row in sight',
+    name: 'Tables show the columns that fit; others are chosen from a list, and then the name stays in sight',
     async run(context) {
       for (const [width, word, rest, testId] of [
         [1440, 'job', '/kernels', 'kernels-table'],
@@ -31,36 +33,81 @@ export const readable = [
         [1024, 'job', '/ops', 'ops-table'],
       ]) {
         const { page, faults } = await visit(context, word, rest, { viewport: { width, height: 900 } });
-        const more = page.getByTestId('more-columns');
-        await more.waitFor();
-        const beyond = Number(await more.getAttribute('data-beyond'));
-        assert.ok(beyond > 0);
-        assert.match(await more.textContent(), new RegExp(`^${beyond} more columns? →$`));
-        const before = await layout(page, testId);
-        assert.ok(before.last.right > before.place.right, `${rest}: the table is not wider than its place`);
-        for (let tries = 0; tries < 10 && !(await more.textContent()).startsWith('←'); tries += 1) {
-          await more.click();
-          await page.waitForTimeout(100);
-        }
-        assert.equal(await more.getAttribute('data-beyond'), '0');
+        const frame = page.locator('.ss-table-frame').filter({ has: page.getByTestId(testId) });
+        const columns = frame.getByTestId('columns');
+        await columns.waitFor();
+        const counts = async () => [
+          Number(await columns.getAttribute('data-shown')),
+          Number(await columns.getAttribute('data-all')),
+        ];
+        await page.waitForFunction(
+          (id) => {
+            const box = document.querySelector(`[data-testid="${id}"]`).closest('.ss-table-scroll');
+            return box.scrollWidth <= box.clientWidth + 1;
+          },
+          testId,
+          { timeout: PATIENCE_MS },
+        );
+        const [shown, all] = await counts();
+        assert.ok(shown < all, `${rest}: all ${all} columns fit`);
+        assert.equal(await columns.textContent(), `Columns: ${shown} of ${all}`);
+        const exported = page.waitForEvent('download');
+        await frame.getByRole('button', { name: 'Export' }).click();
+        const csv = readFileSync(await (await exported).path(), 'utf8');
+        assert.equal(csv.split('\r\n')[0].split(',').length, all, 'the export lacks columns');
+        await columns.click();
+        const boxes = frame.getByRole('group', { name: 'Columns' }).getByRole('checkbox');
+        for (const box of await boxes.all()) if (!(await box.isChecked())) await box.check();
+        assert.deepEqual(await counts(), [all, all]);
+        await page.keyboard.press('Escape');
+        assert.equal(await boxes.count(), 0, 'Escape leaves the list open');
+        assert.ok((await layout(page, testId)).isWider, `${rest}: the table is not wider than its box`);
+        await page.getByTestId(testId).evaluate((table) => {
+          table.closest('.ss-table-scroll').scrollLeft = 1e6;
+        });
+        await page.waitForTimeout(200);
         const after = await layout(page, testId);
-        assert.ok(after.last.right <= after.place.right + 4, `${rest}: the last column is not in sight`);
+        assert.ok(after.heads.at(-1).right <= after.box.right + 4, `${rest}: the last column is not in sight`);
         assert.ok(
-          after.name.left >= after.place.left - 1 && after.name.right <= after.place.right,
+          after.name.left >= after.box.left - 1 && after.name.right <= after.box.right,
           `${rest}: the name is out of sight`,
         );
-        assert.ok(after.page.scroll <= after.page.width, `${rest}: the page itself scrolls sideways`);
-        await more.click();
-        await page.waitForFunction(
-          (id) => document.querySelector(`[data-testid="${id}"]`).closest('.ss-table-scroll').scrollLeft === 0,
-          testId,
+        assert.ok(
+          after.heads.every((head) => head.right <= after.name.right + 1 || head.left >= after.name.right - 1),
+          `${rest}: a column is cut by the name`,
         );
+        assert.ok(after.page.scroll <= after.page.width, `${rest}: the page itself scrolls sideways`);
         assert.deepEqual(faults, []);
       }
-      // Where everything has its place nothing is said.
-      const { page } = await visit(context, 'operators', '/ops', { viewport: { width: 2200, height: 900 } });
+      // Where all columns fit nothing is hidden.
+      const { page } = await visit(context, 'operators', '/ops', { viewport: { width: 2400, height: 900 } });
       await page.getByTestId('ops-table').waitFor();
-      assert.equal(await page.getByTestId('more-columns').count(), 0);
+      assert.equal(await page.getByTestId('columns').textContent(), 'Columns');
+    },
+  },
+  {
+    name: 'Columns are as wide as they were dragged, after a reload too',
+    async run(context) {
+      const { page, faults } = await visit(context, 'job', '/kernels', { viewport: { width: 1440, height: 900 } });
+      const head = page.getByTestId('kernels-table').locator('th.ss-pinned');
+      const widthOf = async () => (await head.boundingBox()).width;
+      const before = await widthOf();
+      const grip = await head.locator('.ss-grip').boundingBox();
+      await page.mouse.move(grip.x + grip.width / 2, grip.y + 8);
+      await page.mouse.down();
+      await page.mouse.move(grip.x + grip.width / 2 - 120, grip.y + 8, { steps: 4 });
+      await page.mouse.up();
+      near(await widthOf(), before - 120, 0.01, 'the dragged width');
+      await page.reload();
+      await head.waitFor();
+      near(await widthOf(), before - 120, 0.01, 'the width after a reload');
+      await head.getByRole('button').focus();
+      await page.keyboard.press('Shift+ArrowRight');
+      near(await widthOf(), before - 104, 0.01, 'the width changed by keys');
+      await page.getByTestId('columns').click();
+      await page.getByRole('button', { name: 'Reset columns' }).click();
+      near(await widthOf(), before, 0.01, 'the width after a reset');
+      assert.deepEqual(faults, []);
     },
   },
   {

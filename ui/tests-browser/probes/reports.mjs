@@ -19,7 +19,7 @@ export const reports = [
       await answered(page);
       await page.goto(origin);
       const listed = page.locator(`[data-testid="run-row"][data-run="${id}"]`);
-      await listed.getByText('sums, no timeline').waitFor();
+      await listed.getByText('aggregates only').waitFor();
       await listed.getByRole('link').first().click();
       await page.getByRole('heading', { level: 1, name: 'Ops' }).waitFor({ timeout: PATIENCE_MS });
       await answered(page);

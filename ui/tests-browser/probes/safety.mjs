@@ -42,9 +42,9 @@ export const safety = [
           await page.waitForTimeout(400);
           await axe(page, `${tab}, ${scheme}`);
         }
-        await page.goto(`${origin}/run/${encodeURIComponent(id)}/graph`);
+        await page.goto(`${origin}/run/${encodeURIComponent(id)}/no-such-tool`);
         await page.getByTestId('empty-state').waitFor();
-        await axe(page, `a tool that is coming, ${scheme}`);
+        await axe(page, `an unknown tool, ${scheme}`);
         await page.keyboard.press('?');
         await page.getByRole('dialog', { name: 'Keyboard shortcuts' }).waitFor();
         await axe(page, `keyboard help, ${scheme}`);

@@ -3,6 +3,7 @@ import type { ComponentChildren, JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
 import { formatDuration } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
+import { cutsOf } from '../../model/elide.ts';
 import { parseFilter } from '../../model/filter.ts';
 import {
   type ReportTable as Data,
@@ -20,9 +21,10 @@ import {
 import { inSight, type Placed, type TreeNode } from '../../model/tree.ts';
 import { isFolded, setFolded } from '../../state/store.ts';
 import { BarList } from '../../widgets/charts.tsx';
-import { Figure } from '../../widgets/figure.tsx';
+import { Elided } from '../../widgets/elided.tsx';
+import { Figure, useWidth } from '../../widgets/figure.tsx';
 import { Icon } from '../../widgets/icon.tsx';
-import { parseSort, ReportTable, wordsOf } from '../../widgets/report-table.tsx';
+import { parseSort, ReportTable, Share, wordsOf } from '../../widgets/report-table.tsx';
 import { eventLinkOf } from '../shared/links.tsx';
 import type { PageProps } from '../shared/report.tsx';
 import { Notes } from '../shared/told.tsx';
@@ -33,6 +35,8 @@ import { useInside } from './inside.tsx';
 import { modeOf } from './mode.ts';
 
 const BARS = 10;
+/** From this width of the page on there is room for the bars beside the table. */
+const BARS_FROM_PX = 1720;
 /** Shown in the details alone, or as the tree's shape. */
 const HIDDEN = ['depth', 'parent', 'level', 'kind', 'max_ns', 'event_names'];
 const LEVELS = ['program', 'category'];
@@ -52,6 +56,39 @@ export function costColumn(table: Data): ReportColumn | undefined {
     if (found !== undefined) return found;
   }
   return table.columns.find((column) => column.unit === 'ns' || column.unit === 'us');
+}
+
+/** What the shares are shares of: the measure by which the table is sorted, else its cost. */
+export interface Measure {
+  readonly column: ReportColumn;
+  /** Sum over all rows; `undefined`: the report's own share is of this measure. */
+  readonly whole: number | undefined;
+}
+
+/** Measures that add up to a whole, each with the column whose sum is the whole. */
+const WHOLES: Readonly<Record<string, string>> = {
+  self_ns: 'self_ns',
+  total_ns: 'self_ns',
+  device_self_ns: 'device_self_ns',
+  device_total_ns: 'device_self_ns',
+  device_clock_ns: 'device_clock_ns',
+  wasted_ns: 'wasted_ns',
+};
+
+/** The measure whose share is shown when the table is sorted by `sortedBy`. Pure. */
+export function measureOf(
+  table: Data,
+  sortedBy: string | undefined,
+  cost: ReportColumn | undefined,
+): Measure | undefined {
+  if (!table.columns.some(({ key }) => key === 'share')) return undefined;
+  const sorted = table.columns.find(({ key }) => key === sortedBy && key in WHOLES);
+  const column = sorted ?? cost;
+  const of = column === undefined ? undefined : WHOLES[column.key];
+  if (column === undefined || of === undefined) return undefined;
+  const isReported = column.key === 'self_ns' || table.leftOut > 0;
+  const whole = isReported ? 0 : table.rows.reduce((sum, row) => sum + (numberAt(row, of) ?? 0), 0);
+  return { column, whole: whole > 0 ? whole : undefined };
 }
 
 /** What a file's rounding leaves of a time is not nothing. */
@@ -155,98 +192,123 @@ export function Ops({
   const cell = (row: ReportRow, column: ReportColumn): ComponentChildren | undefined => {
     const item = column === shownName ? byRow.get(row) : undefined;
     if (column.key === 'stack') return <Frames row={row} column={column} />;
+    if (column.key === 'share' && measure?.whole !== undefined) {
+      const value = numberAt(row, measure.column.key);
+      return value === undefined ? '' : <Share share={value / measure.whole} />;
+    }
     return item === undefined ? (
       rounded(row, column)
     ) : (
-      <TreeCell item={item} name={nameOf(item.node)} onToggle={toggle} />
+      <TreeCell item={item} name={nameOf(item.node)} cut={cuts.get(nameOf(item.node))} onToggle={toggle} />
     );
   };
   const shownName = nameColumn(shown);
-  const nameOf = (node: TreeNode): string =>
-    textAt(node.row, 'name') ?? textAt(node.row, 'action') ?? textAt(node.row, 'function') ?? '';
+  const measure = useMemo(
+    () => (isTraced ? measureOf(table, parseSort(sort)?.column, cost) : undefined),
+    [table, sort, cost?.key, isTraced],
+  );
+  const measured = useMemo(
+    () => (measure?.whole === undefined ? shown : withShareTitle(shown, measure.column)),
+    [shown, measure],
+  );
   const tools = (
     <>
       <ByChoice page={page} choices={choices} isTraced={isTraced} />
       <Layout page={page} canGroup={canGroup} />
     </>
   );
+  const cuts = useMemo(() => cutsOf(placed?.map(({ node }) => nameOf(node)) ?? []), [placed]);
+  const [frame, widthPx] = useWidth<HTMLDivElement>();
+  // The bars repeat two columns of the table: they stand beside it only where nothing else needs the room.
+  const hasBars = widthPx >= BARS_FROM_PX;
+  const notes = (
+    <Notes page={page} report={report} notes={[...report.notes, ...treeNotes(callTree, roots !== undefined)]} />
+  );
+  const hasSide = chosen !== undefined || hasBars;
   return (
-    <div class="ss-with-side">
-      <div>
-        {callTree === 'none' && modeOf(store).tree ? (
-          <NoCallTree report={report} tools={tools} />
-        ) : (
-          <ReportTable
-            caption="Operations"
-            testId="ops-table"
-            exportName={`${page.run.id}-ops`}
-            table={shown}
-            keys={placed === undefined ? keys : treeKeys}
-            arranged={placed !== undefined}
-            eventLink={eventLinkOf(store, page.run)}
-            sort={sort}
-            onSort={(next) => {
-              store.view.sort.value = next;
-            }}
-            filter={filter}
-            onFilter={(text) => {
-              store.view.filter.value = text;
-            }}
-            onRow={(_, key) => choose(key)}
-            currentKey={wanted}
-            hide={hiddenColumns(modeOf(store).tree, isTraced, telling)}
-            numbersFirst
-            lead={lead}
-            {...(placed === undefined ? {} : { namePx: 320 })}
-            cell={cell}
-            tools={tools}
-          />
-        )}
-      </div>
-      <aside class="ss-side" aria-label="Details">
-        {chosen === undefined ? undefined : (
-          <Chosen
-            page={page}
-            report={report}
-            row={chosen}
-            node={byRow.get(chosen)?.node}
-            calls={calls}
-            inside={inside}
-            rounded={rounded}
-            onFunction={(called) => {
-              store.view.row.value = table.rows.flatMap((row) =>
-                textAt(row, 'function') === called ? (keys.get(row) ?? []) : [],
-              )[0];
-            }}
-          />
-        )}
-        {cost === undefined || longest.length === 0 ? undefined : (
-          <Figure
-            title={`Longest, ${cost.title.toLowerCase().replace(/ time$/, '')} time`}
-            testId="top-ops"
-            data={{ columns: name === undefined ? [cost] : [name, cost], rows: longest, leftOut: 0 }}
-          >
-            <BarList
-              label="The longest"
+    <>
+      <div ref={frame} class={hasSide ? 'ss-with-side' : 'ss-alone'}>
+        <div>
+          {callTree === 'none' && modeOf(store).tree ? (
+            <NoCallTree report={report} tools={tools} />
+          ) : (
+            <ReportTable
+              caption="Operations"
+              testId="ops-table"
+              exportName={`${page.run.id}-ops`}
+              table={measured}
+              keys={placed === undefined ? keys : treeKeys}
+              arranged={placed !== undefined}
+              eventLink={eventLinkOf(store, page.run)}
+              sort={sort}
+              onSort={(next) => {
+                // A share is sorted by what it is a share of.
+                const isShare = measure?.whole !== undefined && next.startsWith('share:');
+                store.view.sort.value = isShare ? next.replace('share', measure.column.key) : next;
+              }}
+              filter={filter}
+              onFilter={(text) => {
+                store.view.filter.value = text;
+              }}
+              onRow={(_, key) => choose(key)}
               currentKey={wanted}
-              rows={longest.map((row) => ({
-                key: keys.get(row) ?? '',
-                label: [
-                  (name === undefined ? undefined : labelAt(table, row, name.key)) ?? '',
-                  telling === undefined ? '' : tellingText(row, telling),
-                ]
-                  .filter((text) => text !== '')
-                  .join(' · '),
-                value: numberAt(row, cost.key) ?? 0,
-                text: costText(row),
-              }))}
-              onChoose={choose}
+              hide={hiddenColumns(modeOf(store).tree, isTraced, telling)}
+              numbersFirst
+              lead={lead}
+              {...(placed === undefined ? {} : { namePx: 320 })}
+              cell={cell}
+              tools={tools}
             />
-          </Figure>
-        )}
-        <Notes page={page} report={report} notes={[...report.notes, ...treeNotes(callTree, roots !== undefined)]} />
-      </aside>
-    </div>
+          )}
+        </div>
+        {hasSide ? (
+          <aside class="ss-side" aria-label="Details">
+            {chosen === undefined ? undefined : (
+              <Chosen
+                page={page}
+                report={report}
+                row={chosen}
+                node={byRow.get(chosen)?.node}
+                calls={calls}
+                inside={inside}
+                rounded={rounded}
+                onFunction={(called) => {
+                  store.view.row.value = table.rows.flatMap((row) =>
+                    textAt(row, 'function') === called ? (keys.get(row) ?? []) : [],
+                  )[0];
+                }}
+              />
+            )}
+            {!hasBars || cost === undefined || longest.length === 0 ? undefined : (
+              <Figure
+                title={`Longest by ${cost.title.toLowerCase()}`}
+                testId="top-ops"
+                data={{ columns: name === undefined ? [cost] : [name, cost], rows: longest, leftOut: 0 }}
+              >
+                <BarList
+                  label="Longest"
+                  currentKey={wanted}
+                  rows={longest.map((row) => ({
+                    key: keys.get(row) ?? '',
+                    label: [
+                      (name === undefined ? undefined : labelAt(table, row, name.key)) ?? '',
+                      telling === undefined ? '' : tellingText(row, telling),
+                    ]
+                      .filter((text) => text !== '')
+                      .join(' · '),
+                    value: numberAt(row, cost.key) ?? 0,
+                    text: costText(row),
+                  }))}
+                  onChoose={choose}
+                />
+              </Figure>
+            )}
+            {notes}
+          </aside>
+        ) : undefined}
+      </div>
+      {hasSide ? undefined : notes}
+    </>
   );
 }
 
@@ -262,13 +324,23 @@ function treeNotes(state: CallTreeState | undefined, isTree: boolean): readonly 
       ];
 }
 
+const nameOf = (node: TreeNode): string =>
+  textAt(node.row, 'name') ?? textAt(node.row, 'action') ?? textAt(node.row, 'function') ?? '';
+
+const withShareTitle = (table: Data, of: ReportColumn): Data => ({
+  ...table,
+  columns: table.columns.map((column) =>
+    column.key === 'share' ? { ...column, title: `Share of ${of.title.toLowerCase()}` } : column,
+  ),
+});
+
 /** The rows in sight. Trees of calls have the columns of functions, whatever their first level is. */
 function arranged(table: Data, placed: readonly Placed[], isCalls: boolean): Data {
   const rows = placed.map(({ node }) => node.row);
   const has = (key: string) => table.columns.some((column) => column.key === key);
   if (!isCalls || has('function')) return { columns: table.columns, rows, leftOut: table.leftOut };
   return {
-    columns: [...table.columns, { key: 'self_ns', title: 'Own time', unit: 'ns' as const }],
+    columns: [...table.columns, { key: 'self_ns', title: 'Self time', unit: 'ns' as const }],
     rows,
     leftOut: table.leftOut,
   };
@@ -287,16 +359,18 @@ const Frames = ({ row, column }: { readonly row: ReportRow; readonly column: Rep
 function TreeCell({
   item,
   name,
+  cut,
   onToggle,
 }: {
   readonly item: Placed;
   readonly name: string;
+  readonly cut: number | undefined;
   readonly onToggle: (node: TreeNode, isOpen: boolean) => void;
 }): JSX.Element {
   const { node, depth, isOpen } = item;
   return (
     <span
-      class={`ss-name-cell ${node.level === 'why' ? 'ss-quiet' : ''}`}
+      class={`ss-name-cell ss-tree-cell ${node.level === 'why' ? 'ss-quiet' : ''}`}
       style={{ paddingLeft: `${Math.min(depth, 24) * INDENT_PX}px` }}
       title={name}
       data-level={node.level}
@@ -317,7 +391,7 @@ function TreeCell({
       ) : (
         <span class="ss-tree-space" />
       )}
-      {name}
+      <Elided text={name} cut={cut} />
       {node.mark === undefined ? undefined : (
         <span class="ss-tree-mark" title={node.markTitle ?? ''}>
           {node.mark}

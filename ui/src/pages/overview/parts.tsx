@@ -73,7 +73,7 @@ function Finding({ row, page }: { readonly row: ReportRow; readonly page: PagePr
         {events.map((id, at) => (
           <span key={id}>{link(id, at === 0 ? 'Show in the timeline' : `another (${at + 1})`)}</span>
         ))}
-        {tool === undefined || !tool.built || tool.id === 'timeline' || !isFilled(run, tool.id) ? undefined : (
+        {tool === undefined || tool.id === 'timeline' || !isFilled(run, tool.id) ? undefined : (
           <PageLink {...page} tool={tool.id}>
             {tool.title}
           </PageLink>

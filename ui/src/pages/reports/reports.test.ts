@@ -39,6 +39,17 @@ const asked = (fields: Partial<HandedOver>): HandedOver => ({
   ...fields,
 });
 
+const toolWith = (id: string, state: 'ready' | 'unavailable') => ({
+  id,
+  page: id,
+  title: id,
+  group: 'General',
+  aliases: [],
+  state,
+  reason: undefined,
+  hint: undefined,
+});
+
 it('hands the trace to the page that answers, and only to it, and lets nobody share it', async () => {
   vi.useFakeTimers();
   const { opener, got, listeners } = fakeOpener(true);
@@ -139,7 +150,7 @@ it('shows the page without what could run', () => {
 
 it('begins with the summary, or with the text of a run without times', () => {
   const kinds = ['overview', 'torch-table', 'lightning'].map((name) => ({ name, title: name, question: '', by: [] }));
-  const tool = (state: 'ready' | 'unavailable') => ({ id: 'timeline', state, reason: undefined, hint: undefined });
+  const tool = (state: 'ready' | 'unavailable') => toolWith('timeline', state);
   const drawn = entriesOf({ kinds: ['PyTorch'], tools: [tool('ready')], profileKinds: [] }, kinds);
   expect(drawn.map((entry) => entry.id)).toEqual(['summary', 'html', 'torch-table', 'lightning', 'overview']);
   expect(firstOf(drawn)?.id).toBe('summary');
@@ -179,7 +190,7 @@ it('writes what explains a figure behind it', () => {
 });
 
 it('knows which reports a run cannot fill', () => {
-  const tool = (id: string, state: 'ready' | 'unavailable') => ({ id, state, reason: undefined, hint: undefined });
+  const tool = toolWith;
   const drawn = {
     kinds: ['JAX'],
     tools: [tool('timeline', 'ready'), tool('kernels', 'unavailable')],

@@ -4,20 +4,20 @@ import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { toProblem } from '../../api/client.ts';
 import { importExample, importFile, type ServerInfo } from '../../api/server.ts';
-import { formatBytes, formatCount, formatDuration, formatRecorded, plural } from '../../base/format.ts';
-import { below } from '../../base/place.ts';
-import type { RunSummary } from '../../model/run.ts';
+import { formatCount, plural } from '../../base/format.ts';
+import { formatRunSort, parseRunSort, sortRuns } from '../../model/run-list.ts';
 import { parseViewFile } from '../../state/address.ts';
 import { announce, overlay } from '../../state/commands.ts';
-import { dismissedRuns, importProgress, runList } from '../../state/lists.ts';
+import { dismissedRuns, runList } from '../../state/lists.ts';
 import { applyAddress, goHome, goTo, type Store } from '../../state/store.ts';
 import { Icon } from '../../widgets/icon.tsx';
 import { CopyButton, EmptyState, Loading } from '../../widgets/states.tsx';
 import { Tabs } from '../../widgets/tabs.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 import { SNIPPETS } from './snippets.ts';
+import { RunTable } from './table.tsx';
 
-/** Folders that are named; of more their number is said. */
+/** Folders that are named; more are counted. */
 const MOST_DIRS = 3;
 
 const openCapture = () => {
@@ -44,10 +44,14 @@ export function RunsPage({
   const fresh = held === undefined ? [] : listed.filter((run) => !held.includes(run.id));
   const ordered = held === undefined ? listed : [...held.flatMap((id) => listed.find((run) => run.id === id) ?? [])];
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-  const shown = ordered.filter((run) => {
-    const text = `${run.name} ${run.kinds.join(' ')} ${run.hosts.join(' ')}`.toLowerCase();
-    return words.every((word) => text.includes(word));
-  });
+  const sort = parseRunSort(store.view.sort.value);
+  const shown = sortRuns(
+    ordered.filter((run) => {
+      const text = `${run.name} ${run.kinds.join(' ')} ${run.hosts.join(' ')}`.toLowerCase();
+      return words.every((word) => text.includes(word));
+    }),
+    sort,
+  );
 
   const open = (id: string) => goHome(store, id);
   const bring = async (what: string, action: () => Promise<{ readonly id: string }>, show = open) => {
@@ -92,7 +96,7 @@ export function RunsPage({
     ? 'Looking for runs.'
     : listed.length === 0
       ? 'Nothing recorded yet.'
-      : `${plural(listed.length, 'run')}${dirs.length === 0 ? '' : ` in ${dirs.length > MOST_DIRS ? plural(dirs.length, 'folder') : dirs.join(', ')}`}. New ones appear here by themselves.`;
+      : `${plural(listed.length, 'run')}${dirs.length === 0 ? '' : ` in ${dirs.length > MOST_DIRS ? plural(dirs.length, 'folder') : dirs.join(', ')}`}. New runs appear automatically.`;
   const toggle = (id: string) => {
     const next = new Set(chosen);
     if (!next.delete(id)) next.add(id);
@@ -148,16 +152,21 @@ export function RunsPage({
         </div>
       )}
       {notReadable === undefined ? undefined : (
-        <p class="ss-quiet ss-runs-note" data-testid="not-readable">
-          Recognised, not yet readable: {notReadable.files.join(', ')}
-          {notReadable.count > notReadable.files.length
-            ? ` and ${formatCount(notReadable.count - notReadable.files.length)} more`
-            : ''}
-        </p>
+        <details class="ss-quiet ss-runs-note" data-testid="not-readable">
+          <summary>{plural(notReadable.count, 'file')} recognised, but no reader opens them yet</summary>
+          <ul class="ss-mono">
+            {notReadable.files.map((file, at) => (
+              <li key={at}>{file}</li>
+            ))}
+            {notReadable.count > notReadable.files.length ? (
+              <li>and {formatCount(notReadable.count - notReadable.files.length)} more</li>
+            ) : undefined}
+          </ul>
+        </details>
       )}
       {dismissed.size === 0 ? undefined : (
         <p class="ss-quiet ss-runs-note">
-          {plural(dismissed.size, 'run')} taken off the list; the files are where they were.{' '}
+          {plural(dismissed.size, 'run')} hidden; the files stay where they are.{' '}
           <button
             type="button"
             class="ss-link"
@@ -211,67 +220,22 @@ export function RunsPage({
                 {plural(fresh.length, 'new run')}, show
               </button>
             )}
-            <div class="ss-run-table">
-              <table>
-                <caption class="ss-hidden">Runs</caption>
-                <thead>
-                  <tr>
-                    <th scope="col" class="ss-check-cell">
-                      <span class="ss-hidden">Selected</span>
-                    </th>
-                    <th scope="col">Name</th>
-                    <th scope="col">Kind</th>
-                    <th scope="col" class="ss-num ss-wide-only">
-                      Hosts
-                    </th>
-                    <th scope="col" class="ss-num ss-wide-only">
-                      Devices
-                    </th>
-                    <th scope="col" class="ss-num">
-                      Steps
-                    </th>
-                    <th scope="col" class="ss-num">
-                      Step time
-                    </th>
-                    <th scope="col" class="ss-num">
-                      Length
-                    </th>
-                    <th scope="col">Recorded</th>
-                    <th scope="col" class="ss-num ss-wide-only">
-                      Size
-                    </th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {shown.map((run) => (
-                    <RunRow
-                      key={run.id}
-                      run={run}
-                      latest={run.id === listed[0]?.id}
-                      chosen={chosen.has(run.id)}
-                      onChoose={() => toggle(run.id)}
-                      onOpen={() => open(run.id)}
-                    />
-                  ))}
-                </tbody>
-              </table>
-            </div>
+            <RunTable
+              runs={shown}
+              latest={listed[0]?.id}
+              sort={sort}
+              onSort={(next) => {
+                store.view.sort.value = formatRunSort(next);
+              }}
+              unfolded={words.length > 0}
+              chosen={chosen}
+              onChoose={toggle}
+              onOpen={open}
+            />
           </div>
           {chosen.size === 0 ? undefined : (
             <div class="ss-row ss-selected-bar">
               <span>{formatCount(chosen.size)} selected:</span>
-              <button
-                type="button"
-                class="ss-button"
-                aria-disabled={chosen.size !== 2}
-                title={chosen.size === 2 ? 'Compare both' : 'Select exactly two runs'}
-                onClick={() => {
-                  if (chosen.size === 2) goTo(store, { kind: 'compare' });
-                  else announce('Select exactly two runs to compare');
-                }}
-              >
-                Compare
-              </button>
               <button
                 type="button"
                 class="ss-button"
@@ -281,137 +245,13 @@ export function RunsPage({
                   setChosen(new Set());
                 }}
               >
-                Delete from list
+                Hide from list
               </button>
             </div>
           )}
         </>
       )}
     </div>
-  );
-}
-
-/** A profile of sums: Lightning's report texts, cProfile. */
-export const isWithoutTimeline = (run: RunSummary): boolean => run.durationNs === undefined && (run.profiles ?? 0) > 0;
-
-function RunRow({
-  run,
-  latest,
-  chosen,
-  onChoose,
-  onOpen,
-}: {
-  readonly run: RunSummary;
-  readonly latest: boolean;
-  readonly chosen: boolean;
-  readonly onChoose: () => void;
-  readonly onOpen: () => void;
-}): JSX.Element {
-  const [details, setDetails] = useState(false);
-  const live = importProgress.value.get(run.id);
-  const importing = run.state === 'importing' || (live !== undefined && live.done < 1 && run.state === 'listed');
-  const progress = live?.done ?? run.progress;
-  const text = (value: string | undefined) =>
-    value ?? (
-      <span class="ss-quiet" title="Known once the run was opened">
-        –
-      </span>
-    );
-  return (
-    <>
-      <tr
-        data-testid="run-row"
-        data-run={run.id}
-        data-state={run.state}
-        aria-label={run.name}
-        class="ss-row-link"
-        onClick={(event) => {
-          if (event.target instanceof Element && event.target.closest('input,button,a') === null) onOpen();
-        }}
-      >
-        <td class="ss-check-cell">
-          <input type="checkbox" aria-label={`Select ${run.name}`} checked={chosen} onChange={onChoose} />
-        </td>
-        <th scope="row">
-          <a
-            href={below(`/run/${encodeURIComponent(run.id)}`)}
-            onClick={(event) => {
-              if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
-              event.preventDefault();
-              onOpen();
-            }}
-          >
-            {run.name}
-          </a>
-          {latest ? <small class="ss-quiet"> latest</small> : undefined}
-          {importing ? (
-            <span class="ss-import">
-              {live?.phase ?? run.phase ?? 'Reading'} {progress === undefined ? '' : `${Math.round(progress * 100)} %`}
-              <progress
-                aria-label={`Import of ${run.name}`}
-                {...(progress === undefined ? {} : { value: progress })}
-                max={1}
-              />
-            </span>
-          ) : undefined}
-          {run.state === 'partial' ? <span class="ss-state-partial">partial</span> : undefined}
-          {run.state === 'error' ? <span class="ss-state-error">cannot be read</span> : undefined}
-        </th>
-        <td>
-          {run.kinds.map((kind) => (
-            <span key={kind} class="ss-badge">
-              {kind}
-            </span>
-          ))}
-        </td>
-        <td class="ss-num ss-wide-only" title={run.hosts.join(', ')}>
-          {text(run.hosts.length === 0 ? undefined : formatCount(run.hosts.length))}
-        </td>
-        <td class="ss-num ss-wide-only">{text(run.devices === undefined ? undefined : formatCount(run.devices))}</td>
-        {isWithoutTimeline(run) ? (
-          <td
-            class="ss-num ss-quiet"
-            colSpan={3}
-            title="A profile of sums: how often and how long in all, not when. It opens at Ops."
-          >
-            sums, no timeline
-          </td>
-        ) : (
-          <>
-            <td class="ss-num">{text(run.steps === undefined ? undefined : formatCount(run.steps))}</td>
-            <td class="ss-num">{text(run.stepNs === undefined ? undefined : formatDuration(run.stepNs))}</td>
-            <td class="ss-num">{text(run.durationNs === undefined ? undefined : formatDuration(run.durationNs))}</td>
-          </>
-        )}
-        <td class="ss-recorded">
-          {text(run.recordedUnixMs === undefined ? undefined : formatRecorded(run.recordedUnixMs, Date.now()))}
-        </td>
-        <td class="ss-num ss-wide-only">{formatBytes(run.bytes)}</td>
-      </tr>
-      {run.fault === undefined ? undefined : (
-        <tr class="ss-fault-row">
-          <td />
-          <td colSpan={9}>
-            <div data-testid={run.state === 'error' ? 'error-state' : 'partial-state'} class="ss-fault">
-              <Icon name="warning" />
-              <span>
-                <strong class="ss-mono">{run.fault.file}</strong>: {run.fault.reason}
-                {run.fault.offset === undefined ? '' : ` (at byte ${formatCount(run.fault.offset)})`}
-                {details && run.fault.hint !== undefined ? <em> {run.fault.hint}</em> : undefined}
-              </span>
-              {run.fault.hint === undefined || details ? undefined : (
-                <button type="button" class="ss-link" onClick={() => setDetails(true)}>
-                  What to do
-                </button>
-              )}
-              <button type="button" class="ss-link" onClick={onOpen}>
-                Show what was readable
-              </button>
-            </div>
-          </td>
-        </tr>
-      )}
-    </>
   );
 }
 
@@ -447,7 +287,7 @@ function NothingYet({
         </section>
         <section class="ss-card">
           <h2>Look at the example run</h2>
-          <p>A small training run, recorded by stepscope itself: a loader, a trainer, steps, and two counters.</p>
+          <p>A small training run that stepscope recorded: a data loader, a trainer, steps and two counters.</p>
           <button
             type="button"
             class="ss-button"
@@ -462,7 +302,7 @@ function NothingYet({
       <section class="ss-snippets" aria-label="Record your own">
         <h2>Record your own</h2>
         <p>
-          Runs written to <code class="ss-mono">{dir}</code> appear here by themselves.
+          Runs written to <code class="ss-mono">{dir}</code> appear here automatically.
         </p>
         <Tabs label="Frameworks" panelId="ss-snippet" tabs={SNIPPETS} active={tab} onChoose={setTab} />
         <div id="ss-snippet" role="tabpanel" aria-labelledby={`ss-snippet-tab-${tab}`} class="ss-snippet">

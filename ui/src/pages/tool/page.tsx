@@ -1,4 +1,4 @@
-// page.tsx: what a tool shows that this run cannot fill, or that is not built yet: why, and what works instead.
+// page.tsx: what a tool shows that this run cannot fill: why, and what works instead.
 import type { JSX } from 'preact';
 import type { RunDetail } from '../../model/run.ts';
 import { type Tool, toolOf } from '../../model/tools.ts';
@@ -40,14 +40,10 @@ export function ToolPage({
   return (
     <>
       <PageHead title={known.title} summary={known.question} />
-      <EmptyState
-        reason={known.built ? 'not-recorded' : 'unsupported'}
-        title={known.built ? 'Not recorded' : `${known.title} is coming`}
-        why={sentenceOf(reason)}
-      >
+      <EmptyState reason="not-recorded" title="Not recorded" why={sentenceOf(reason)}>
         {hint === undefined ? undefined : (
           <div class="ss-snippet">
-            <p>{known.built ? 'This would record it:' : 'Until then:'}</p>
+            <p>This would record it:</p>
             <pre class="ss-code">
               <code>{hint}</code>
             </pre>
@@ -77,12 +73,5 @@ export function reasonOf(
   run: RunDetail | undefined,
 ): { readonly reason: string; readonly hint: string | undefined } {
   const state = run?.tools.find((item) => item.id === tool.id);
-  if (!tool.built) {
-    return {
-      reason:
-        'This version of stepscope does not have it yet. Everything that was recorded is in the timeline, and nothing of it is lost.',
-      hint: state?.hint,
-    };
-  }
   return { reason: state?.reason ?? 'This run has nothing to show here.', hint: state?.hint };
 }

@@ -1,0 +1,55 @@
+// elide.ts: which end of a name has to stay when the name is cut: the one that tells it apart from its neighbours. Pure.
+
+/** A prefix that is shorter than this is never cut: it is about as wide as the mark that would stand for it. */
+const SHORTEST_PREFIX = 8;
+/** Nothing before its last slash is blank, and it is no C++ name: `a/b.py(7): f`, `encoder/layer_10/query`. */
+const PATH = /^[^\s<{]+\/[^<{]*$/;
+/** The characters after which a name may be cut. */
+const BOUNDARY = /[^A-Za-z0-9_]/;
+
+function sharedLength(a: string, b: string | undefined): number {
+  if (b === undefined) return 0;
+  const most = Math.min(a.length, b.length);
+  let at = 0;
+  while (at < most && a[at] === b[at]) at += 1;
+  return at;
+}
+
+/** The last position at or before `at` where a word begins. */
+function wordStart(text: string, at: number): number {
+  for (let to = Math.min(at, text.length - 1); to > 0; to -= 1) if (BOUNDARY.test(text[to - 1] ?? '')) return to;
+  return 0;
+}
+
+function pathCut(text: string): number {
+  const slash = PATH.test(text) ? text.lastIndexOf('/') + 1 : 0;
+  return slash < SHORTEST_PREFIX || slash >= text.length ? 0 : slash;
+}
+
+/** Where a name may be cut without losing its end: the prefix before it is shared with another name, or is a folder. */
+export type Cuts = ReadonlyMap<string, number>;
+
+/**
+ * For each name the length of the prefix that it shares with the most similar other one, cut at a word; of a path at
+ * most its folders. 0: the name is cut at its end, if at all. O(n log n).
+ */
+export function cutsOf(names: readonly string[]): Cuts {
+  const sorted = [...new Set(names)].sort();
+  return new Map(
+    sorted.map((name, at) => {
+      const shared = Math.max(sharedLength(name, sorted[at - 1]), sharedLength(name, sorted[at + 1]));
+      const prefix = wordStart(name, shared);
+      const folders = pathCut(name);
+      if (prefix < SHORTEST_PREFIX) return [name, folders] as const;
+      return [name, folders === 0 ? prefix : Math.min(prefix, folders)] as const;
+    }),
+  );
+}
+
+/** The longest prefix that all names share, cut after a slash: `traces/torch_gpu/`. Empty for fewer than two names. */
+export function commonFolder(names: readonly string[]): string {
+  const [first = '', ...others] = names;
+  if (others.length === 0) return '';
+  const shared = others.reduce((least, name) => Math.min(least, sharedLength(first, name)), first.length);
+  return first.slice(0, first.lastIndexOf('/', shared - 1) + 1);
+}
