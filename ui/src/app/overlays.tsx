@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { exportUrl } from '../api/server.ts';
 import { plural } from '../base/format.ts';
-import type { RunDetail } from '../model/run.ts';
+import type { RunDetail, RunWarning } from '../model/run.ts';
 import { TOOLS } from '../model/tools.ts';
 import { formatViewFile } from '../state/address.ts';
 import { announce, commands, overlay, type PaletteEntry, paletteSources } from '../state/commands.ts';
@@ -179,37 +179,47 @@ export function Help(): JSX.Element {
   );
 }
 
+const SEVERITIES = ['error', 'data-loss', 'notice'] as const;
+
+const worstFirst = (a: RunWarning, b: RunWarning): number =>
+  SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity);
+
+/** Where it was found: once, and folded where there are several places. */
+function Where({ warning }: { readonly warning: RunWarning }): JSX.Element | undefined {
+  const places = [...new Set(warning.details.length > 0 ? warning.details : [warning.detail])].filter(
+    (place) => place !== '',
+  );
+  if (places.length === 0) return undefined;
+  if (places.length === 1) return <p class="ss-quiet ss-mono">{places[0]}</p>;
+  return (
+    <details>
+      <summary class="ss-quiet">{plural(places.length, 'place')}</summary>
+      <ul class="ss-mono">
+        {places.map((place) => (
+          <li key={place}>{place}</li>
+        ))}
+      </ul>
+    </details>
+  );
+}
+
 export function Warnings({ run }: { readonly run: RunDetail }): JSX.Element {
   return (
     <Dialog title="Warnings" class="ss-warnings" onClose={close}>
-      {run.warnings.length === 0 ? <p>Nothing to warn about: every event that was read is shown.</p> : undefined}
+      {run.warnings.length === 0 ? <p>No warnings: every event in the files is shown.</p> : undefined}
       <ul>
-        {run.warnings.map((warning) => (
+        {[...run.warnings].sort(worstFirst).map((warning) => (
           <li
             key={warning.code + warning.title}
             data-code={warning.code}
             class={`ss-warning ss-warning-${warning.severity}`}
           >
             <h3>
-              {warning.title}
+              {warning.title.charAt(0).toUpperCase() + warning.title.slice(1)}
               {warning.count > 1 ? <small class="ss-quiet"> {plural(warning.count, 'time')}</small> : undefined}
             </h3>
-            <dl>
-              <dt>What it means</dt>
-              <dd>
-                {warning.severity === 'data-loss' ? 'Some of what happened is missing. ' : ''}
-                {warning.detail}
-                {warning.details.length > 1 ? (
-                  <ul class="ss-mono">
-                    {warning.details.map((detail) => (
-                      <li key={detail}>{detail}</li>
-                    ))}
-                  </ul>
-                ) : undefined}
-              </dd>
-              <dt>What to do</dt>
-              <dd>{warning.action ?? 'Nothing: this is for your information.'}</dd>
-            </dl>
+            <p>{warning.action ?? 'Nothing to do: this is for your information.'}</p>
+            <Where warning={warning} />
           </li>
         ))}
       </ul>

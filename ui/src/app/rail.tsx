@@ -99,7 +99,9 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
     ...hosts.map((host) => ({ id: host, label: host, selected: chosenHosts.includes(host) })),
   ];
   const warnings = run?.warnings ?? [];
-  const lossy = warnings.some((warning) => warning.severity !== 'notice');
+  // Notices ask for nothing: they are listed, and do not catch the eye.
+  const losses = warnings.filter((warning) => warning.severity !== 'notice').length;
+  const noun = losses > 0 ? plural(losses, 'warning') : plural(warnings.length, 'note');
 
   return (
     <nav class={`ss-rail ${open ? '' : 'ss-rail-narrow'}`} aria-label="Tools">
@@ -229,14 +231,15 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
         {run === undefined || warnings.length === 0 ? undefined : (
           <button
             type="button"
-            class={`ss-warning-button ${lossy ? 'ss-warning-loud' : ''}`}
+            class={`ss-warning-button ${losses > 0 ? 'ss-warning-loud' : 'ss-quiet'}`}
+            aria-label={noun}
             title={warnings.map((warning) => warning.title).join('\n')}
             onClick={() => {
               overlay.value = 'warnings';
             }}
           >
             <Icon name="warning" />
-            {open ? plural(warnings.length, 'warning') : String(warnings.length)}
+            {open ? noun : String(losses > 0 ? losses : warnings.length)}
           </button>
         )}
         <IconButton

@@ -64,7 +64,7 @@ it('takes the peak to the event that made it', () => {
   const memory = report({
     summary: [scalar('peak_bytes', 'bytes', 101_305_344), scalar('peak_event', 'event', 2291)],
   });
-  expect(found('The most that CUDA 0 held was 96.6 MiB', memory)).toEqual([['96.6 MiB', { kind: 'event', id: 2291 }]]);
+  expect(found('CUDA 0 peaked at 96.6 MiB', memory)).toEqual([['96.6 MiB', { kind: 'event', id: 2291 }]]);
 });
 
 it('takes numbers of steps and ranks, and what is counted, to what they name', () => {

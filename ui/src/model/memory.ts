@@ -47,7 +47,7 @@ export const aliveTable = (alive: AliveAt): ReportTable => ({
   columns: [
     text('op', 'Operator'),
     { key: 'size_bytes', title: 'Size', unit: 'bytes' },
-    text('category', 'For what (est.)'),
+    text('category', 'Category (est.)'),
     text('layer', 'Layer'),
     text('line', 'Line'),
     text('allocator', 'Allocator'),
@@ -98,7 +98,7 @@ export const unusedTable = (curve: MemoryCurve, unused = unusedOf(curve)): Repor
 /** What groups are called. */
 export const GROUP_TITLES: Readonly<Record<string, string>> = {
   op: 'Operator',
-  category: 'For what (est.)',
+  category: 'Category (est.)',
   layer: 'Layer',
   line: 'Line of the program',
 };

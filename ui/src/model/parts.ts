@@ -11,8 +11,8 @@ export interface Part {
 /** The buckets that add up to a step, in the order in which they are stacked. */
 export const PARTS: readonly Part[] = [
   { id: 'compute', label: 'compute', kind: 1 },
-  { id: 'exposed_communication', label: 'communication, not hidden', kind: 6 },
-  { id: 'exposed_copy', label: 'copies, not hidden', kind: 5 },
+  { id: 'exposed_communication', label: 'exposed communication', kind: 6 },
+  { id: 'exposed_copy', label: 'exposed copies', kind: 5 },
   { id: 'input', label: 'input', kind: 8 },
   { id: 'compile', label: 'compile', kind: 9 },
   { id: 'host', label: 'host', kind: 7 },

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { differenceText, farthest, pairText, rankFilter, rankRows } from './ranks.ts';
+import { differenceText, farthest, pairText, rankFilter, rankRows, shortRanks } from './ranks.ts';
 
 const ALL = Array.from({ length: 300 }, (_, at) => `rank ${at}`);
 
@@ -30,4 +30,14 @@ it('keeps what is out of line', () => {
   expect(farthest([10, 11, 10, 2])).toBe(2);
   expect(farthest([])).toBeUndefined();
   expect(differenceText(-2, (value) => `${value} ms`)).toBe('2 ms less ↓');
+});
+
+it('leaves out what the names of all ranks begin with', () => {
+  const names = ['a file of four ranks device 0', 'a file of four ranks device 1'];
+  expect([...shortRanks(names).values()]).toEqual(['device 0', 'device 1']);
+  expect([...shortRanks(['rank 0', 'rank 1']).values()]).toEqual(['rank 0', 'rank 1']);
+  expect([...shortRanks(['node-1 device 0', 'node-2 device 0']).values()]).toEqual([
+    'node-1 device 0',
+    'node-2 device 0',
+  ]);
 });

@@ -25,6 +25,15 @@ export function rankFilter(all: readonly string[], wanted: string): RankFilter {
   return { ranks: all.filter((rank) => text === '' || rank.includes(text)), pair: undefined };
 }
 
+/** Names of ranks as they are read: without the words that all of them begin with, but for the last of these. Pure. */
+export function shortRanks(names: readonly string[]): ReadonlyMap<string, string> {
+  const words = names.map((name) => name.split(' '));
+  const [first = []] = words;
+  let same = 0;
+  while (names.length > 1 && words.every((word) => word.length > same + 2 && word[same] === first[same])) same += 1;
+  return new Map(names.map((name, at) => [name, (words[at] ?? []).slice(same).join(' ')] as const));
+}
+
 /** One row of the map: a rank, or neighbours. */
 export interface RankRow {
   readonly label: string;

@@ -71,7 +71,7 @@ export const trendTable = (trend: Trend): ReportTable => ({
  */
 export function driftOf(trend: Trend): number | undefined {
   const times = trend.bars.slice(1).map((bar) => bar.totalNs / bar.steps);
-  if (times.length < 4) return undefined;
+  if (times.length < 8) return undefined;
   const half = Math.floor(times.length / 2);
   const before = median(times.slice(0, half)) ?? 0;
   const after = median(times.slice(times.length - half)) ?? 0;

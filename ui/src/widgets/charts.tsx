@@ -120,8 +120,12 @@ export interface Column {
   readonly key: string;
   /** Below the bar, where there is room. */
   readonly label: string;
-  /** What it says when pointed at, and to screen readers. */
+  /** What it says to screen readers, and when pointed at. */
   readonly title: string;
+  /** What it consists of, for pointing at: below {@link head}. */
+  readonly lines?: readonly { readonly label: string; readonly text: string; readonly colour: string }[];
+  /** First line of what it says when pointed at; else the title. */
+  readonly head?: string;
   readonly parts: readonly { readonly value: number; readonly colour: string }[];
   readonly outlined?: boolean;
 }
@@ -144,6 +148,35 @@ function tear(x: number, y: number, widthPx: number): string {
   return points.join(' ');
 }
 
+/** What a bar says when it is pointed at, on the side where there is room. */
+function BarTip({
+  column,
+  x,
+  widthPx,
+}: {
+  readonly column: Column;
+  readonly x: number;
+  readonly widthPx: number;
+}): JSX.Element {
+  const side = x < widthPx / 2 ? { left: `${x + 12}px` } : { right: `${widthPx - x + 12}px` };
+  return (
+    <div class="ss-bar-tip" style={side} aria-hidden="true" data-testid="bar-tip">
+      <b>{column.head ?? column.title}</b>
+      {column.lines === undefined || column.lines.length === 0 ? undefined : (
+        <ul>
+          {column.lines.map((line) => (
+            <li key={line.label}>
+              <i style={{ background: line.colour }} />
+              <span>{line.label}</span>
+              <span class="ss-tabular">{line.text}</span>
+            </li>
+          ))}
+        </ul>
+      )}
+    </div>
+  );
+}
+
 /** Standing bars, each a stack of parts. Arrow keys go along them, Enter chooses. */
 export function ColumnChart(props: {
   readonly label: string;
@@ -162,6 +195,8 @@ export function ColumnChart(props: {
 }): JSX.Element {
   const [box, widthPx] = useWidth<HTMLDivElement>();
   const [active, setActive] = useState(0);
+  /** The bar that is pointed at or has the focus. */
+  const [shown, setShown] = useState<number | undefined>(undefined);
   const axisPx = props.axisPx ?? AXIS_PX;
   const totals = props.columns.map((column) => column.parts.reduce((sum, part) => sum + part.value, 0));
   const { ticks, top, isCut } = barScale(totals, props);
@@ -234,11 +269,16 @@ export function ColumnChart(props: {
                 role={props.onChoose === undefined ? 'img' : 'button'}
                 aria-label={column.title}
                 tabIndex={at === active ? 0 : -1}
-                onFocus={() => setActive(at)}
+                onFocus={() => {
+                  setActive(at);
+                  setShown(at);
+                }}
+                onBlur={() => setShown(undefined)}
+                onPointerEnter={() => setShown(at)}
+                onPointerLeave={() => setShown(undefined)}
                 onKeyDown={move}
                 onClick={() => props.onChoose?.(column.key)}
               >
-                <title>{column.title}</title>
                 <rect class="ss-column-hit" x={axisPx + at * pitch} y={0} width={pitch} height={heightPx + headPx} />
                 {column.parts.map((part, part_at) => {
                   if (part.value <= 0) return undefined;
@@ -280,6 +320,9 @@ export function ColumnChart(props: {
             </text>
           ))}
         </svg>
+      )}
+      {shown === undefined || props.columns[shown] === undefined ? undefined : (
+        <BarTip column={props.columns[shown]} x={axisPx + (shown + 0.5) * pitch} widthPx={widthPx} />
       )}
       {props.axisTitle === undefined ? undefined : <p class="ss-axis-title">{props.axisTitle}</p>}
     </div>

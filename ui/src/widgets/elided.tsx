@@ -2,17 +2,28 @@
 import type { JSX } from 'preact';
 
 /** `cut`: length of the prefix that may go, from `cutsOf`. */
-export function Elided({ text, cut = 0 }: { readonly text: string; readonly cut?: number | undefined }): JSX.Element {
+export function Elided({
+  text,
+  cut = 0,
+  title = text,
+}: {
+  readonly text: string;
+  readonly cut?: number | undefined;
+  /** What it says when pointed at; else the text. */
+  readonly title?: string;
+}): JSX.Element {
   if (cut <= 0 || cut >= text.length) {
     return (
-      <span class="ss-elided" title={text}>
-        <span class="ss-elided-tail">{text}</span>
+      <span class="ss-elided-whole" title={title}>
+        {text}
       </span>
     );
   }
   return (
-    <span class="ss-elided" title={text}>
-      <span class="ss-elided-head">{text.slice(0, cut)}</span>
+    <span class="ss-elided" title={title}>
+      <span class="ss-elided-head" style={{ minWidth: `min(40%, ${Math.min(8, cut * 0.5)}em)` }}>
+        {text.slice(0, cut)}
+      </span>
       <span class="ss-elided-tail">{text.slice(cut)}</span>
     </span>
   );

@@ -12,13 +12,24 @@ export interface HeatCell {
 }
 
 const CELL_PX = 24;
-const LABEL_PX = 112;
+const LEAST_LABEL_PX = 64;
+const MOST_LABEL_PX = 280;
+const LETTER_PX = 7;
+/** Columns are no wider than this, unless there is one alone: then its cells are bars. */
+const MOST_CELL_PX = 160;
+const MOST_BAR_PX = 720;
 const MEDIAN_PX = 72;
 const HEAD_PX = 20;
 /** Of the accent over the panel, by the least and the greatest value. */
 export const SHADES = [0.1, 0.85] as const;
 /** From here on black reads better than the theme's own colour. */
 export const STRONG_SHADE = 0.6;
+
+/** A label that keeps its end, which tells ranks apart. */
+export function cutLabel(label: string, widthPx: number): string {
+  const most = Math.floor((widthPx - 12) / LETTER_PX);
+  return label.length <= most ? label : `…${label.slice(label.length - Math.max(1, most - 1))}`;
+}
 
 export function HeatMap(props: {
   readonly label: string;
@@ -38,7 +49,17 @@ export function HeatMap(props: {
   const spread = Math.max(...values) - least;
   const shade = (value: number): number =>
     spread > 0 ? SHADES[0] + (SHADES[1] - SHADES[0]) * ((value - least) / spread) : 0.3;
-  const cellPx = Math.max(3, Math.min(96, (widthPx - LABEL_PX - MEDIAN_PX) / Math.max(1, columns)));
+  const letters = Math.max(6, ...props.rows.map((row) => row.label.length));
+  const labelPx = Math.max(LEAST_LABEL_PX, Math.min(MOST_LABEL_PX, widthPx / 3, letters * LETTER_PX + 12));
+  const isBars = columns === 1;
+  const mostPx = isBars ? MOST_BAR_PX : MOST_CELL_PX;
+  const cellPx = Math.max(3, Math.min(mostPx, (widthPx - labelPx - MEDIAN_PX) / Math.max(1, columns)));
+  const greatest = Math.max(0, ...values);
+  /** Width of what is filled of a cell. */
+  const filledPx = (value: number): number => {
+    const whole = Math.max(2, cellPx - 1);
+    return isBars && greatest > 0 ? Math.max(2, (whole * Math.max(0, value)) / greatest) : whole;
+  };
   const longest = Math.max(...props.columns.map((column) => column.label.length));
   // Steps and their medians are named at the same columns, so that each median is below its step.
   const every = Math.max(1, Math.ceil(Math.max(56, longest * 7 + 8) / cellPx));
@@ -83,32 +104,37 @@ export function HeatMap(props: {
           <g class="ss-axis" aria-hidden="true">
             {props.columns.map((column, at) =>
               at % every === 0 && fits(at, longest * 7) ? (
-                <text key={column.key} x={LABEL_PX + (at + anchorAt) * cellPx} y={13} text-anchor={anchor}>
+                <text key={column.key} x={labelPx + (at + anchorAt) * cellPx} y={13} text-anchor={anchor}>
                   {column.label}
                 </text>
               ) : undefined,
             )}
-            <text x={LABEL_PX + columns * cellPx + 8} y={13}>
-              median
-            </text>
+            {isBars ? undefined : (
+              <text x={labelPx + columns * cellPx + 8} y={13}>
+                median
+              </text>
+            )}
             {props.rows.map((row, at) => (
-              <text key={row.key} x={LABEL_PX - 8} y={HEAD_PX + at * CELL_PX + 16} text-anchor="end">
-                {row.label}
+              <text key={row.key} x={labelPx - 8} y={HEAD_PX + at * CELL_PX + 16} text-anchor="end">
+                {cutLabel(row.label, labelPx)}
+                {cutLabel(row.label, labelPx) === row.label ? undefined : <title>{row.label}</title>}
               </text>
             ))}
-            {cells.map((line, at) => (
-              <text key={props.rows[at]?.key} x={LABEL_PX + columns * cellPx + 8} y={HEAD_PX + at * CELL_PX + 16}>
-                {medianOf(line)}
-              </text>
-            ))}
-            <text x={LABEL_PX - 8} y={HEAD_PX + rows * CELL_PX + 20} text-anchor="end">
+            {isBars
+              ? undefined
+              : cells.map((line, at) => (
+                  <text key={props.rows[at]?.key} x={labelPx + columns * cellPx + 8} y={HEAD_PX + at * CELL_PX + 16}>
+                    {medianOf(line)}
+                  </text>
+                ))}
+            <text x={labelPx - 8} y={HEAD_PX + rows * CELL_PX + 20} text-anchor="end">
               median
             </text>
             {props.columns.map((column, at) =>
               at % every === 0 && fits(at, 56) ? (
                 <text
                   key={column.key}
-                  x={LABEL_PX + (at + anchorAt) * cellPx}
+                  x={labelPx + (at + anchorAt) * cellPx}
                   y={HEAD_PX + rows * CELL_PX + 20}
                   text-anchor={anchor}
                 >
@@ -119,7 +145,7 @@ export function HeatMap(props: {
           </g>
           {cells.map((line, row) =>
             line.map((cell, column) => {
-              const x = LABEL_PX + column * cellPx;
+              const x = labelPx + column * cellPx;
               const y = HEAD_PX + row * CELL_PX;
               const key = `${row}/${column}`;
               return (
@@ -143,7 +169,7 @@ export function HeatMap(props: {
                       class="ss-heat-fill"
                       x={x}
                       y={y}
-                      width={Math.max(2, cellPx - 1)}
+                      width={filledPx(cell.value)}
                       height={CELL_PX - 1}
                       style={{ fillOpacity: shade(cell.value) }}
                     />
@@ -154,9 +180,9 @@ export function HeatMap(props: {
                   {cellPx >= 52 && cell.value !== undefined ? (
                     <text
                       class={shade(cell.value) >= STRONG_SHADE ? 'ss-heat-text ss-heat-strong' : 'ss-heat-text'}
-                      x={x + cellPx / 2}
+                      x={isBars ? x + 8 : x + cellPx / 2}
                       y={y + 16}
-                      text-anchor="middle"
+                      text-anchor={isBars ? 'start' : 'middle'}
                     >
                       {cell.text}
                     </text>

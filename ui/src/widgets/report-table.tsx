@@ -177,14 +177,8 @@ function drawn(
   if (column.unit === 'share' && typeof cell === 'number') return <Share share={cell} />;
   if (column.unit === 'flag') return cell === true ? 'yes' : '';
   if (shortColumn(table, column.key) !== undefined) {
-    return (
-      <span class="ss-name-cell" title={textAt(row, column.key) ?? ''}>
-        <Elided
-          text={labelAt(table, row, column.key) ?? ''}
-          cut={cutsIn(column).get(labelAt(table, row, column.key) ?? '')}
-        />
-      </span>
-    );
+    const label = labelAt(table, row, column.key) ?? '';
+    return <Elided text={label} cut={cutsIn(column).get(label)} title={textAt(row, column.key) ?? label} />;
   }
   const text = cellText(cell, column.unit);
   if (column.unit === 'text') return <Elided text={text} cut={cutsIn(column).get(text)} />;

@@ -253,10 +253,10 @@ export const navigation = [
           `the boxes cover each other: ${JSON.stringify([a, b])}`,
         );
       });
-      await page.getByRole('button', { name: /warning/ }).click();
+      await page.getByRole('button', { name: /^\d+ (note|warning)s?$/ }).click();
       const dialog = page.getByRole('dialog', { name: 'Warnings' });
       assert.match(await dialog.textContent(), /overlap/i);
-      assert.match(await dialog.textContent(), /What to do/);
+      assert.match(await dialog.textContent(), /Nothing to do/);
     },
   },
 ];

@@ -131,7 +131,7 @@ export const ops = [
       assert.ok((await levelsOf(page, 'function').count()) > 3);
       // What the report rounds to nothing is not told as nothing.
       await holds(async () => assert.match(await page.getByTestId('ops-table').textContent(), /< 1\.00 ms/));
-      await page.getByText(/not who called whom/).waitFor();
+      await page.getByText(/without callers/).waitFor();
       assert.deepEqual(faults, []);
     },
   },
@@ -203,7 +203,7 @@ export const ops = [
         assert.match(text, new RegExp(`${name}\\d?${queues}${us}\\.0 µs${us}\\.0 %`), text);
       }
       await page.getByTestId('chart-busy').waitFor();
-      await page.getByRole('tab', { name: 'Launch delay' }).waitFor();
+      await page.getByRole('tab', { name: 'Launch latency' }).waitFor();
       // A run without launches and without copies says so, with the line that would record them.
       for (const [word, tab] of [
         ['copies', 'delays'],

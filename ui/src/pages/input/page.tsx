@@ -1,7 +1,9 @@
 // page.tsx: whether the program waits for its input: by step, by stage, and what to do about it.
 import type { JSX } from 'preact';
-import { formatDuration } from '../../base/format.ts';
+import { formatDuration, plural } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
+import type { Layer } from '../../model/label-stack.ts';
+import { partColour, partOf } from '../../model/parts.ts';
 import { numberAt, type Report, scalarOf, textAt } from '../../model/report.ts';
 import { goTo } from '../../state/store.ts';
 import { BarList } from '../../widgets/charts.tsx';
@@ -18,11 +20,11 @@ const TOP = 2000;
 const MOST_STAGES = 12;
 
 /** How the note begins that has this line. */
-const MARKER = 'Python: with stepscope.Trace(';
+const MARKER = 'Mark the input stage: ';
 
 /** The line that would mark an input stage, where the report knows none. */
 export const markerOf = (notes: readonly string[]): string | undefined =>
-  notes.find((note) => note.startsWith(MARKER))?.replace(/^Python: (.*?:)\s.*$/s, '$1');
+  notes.find((note) => note.startsWith(MARKER))?.slice(MARKER.length);
 
 export default function InputPage(page: PageProps): JSX.Element {
   const { store, run } = page;
@@ -39,13 +41,11 @@ export default function InputPage(page: PageProps): JSX.Element {
         side={<RangeChip store={store} scope={scope} />}
       />
       <div class="ss-page">
-        <WithReport asked={asked} what="Looking for input stages">
+        <WithReport asked={asked} what="Computing input stages">
           {(report) => (
             <>
               <Advice report={report} findings={findings.report} />
-              {steps.report === undefined || steps.report.table.rows.length === 0 ? undefined : (
-                <StepBars {...page} table={steps.report.table} derivedFrom={derivedFrom(steps.report)} />
-              )}
+              <WaitBars page={page} steps={steps.report} />
               <Stages page={page} report={report} />
               <div class="ss-tables-tall">
                 <TabbedTables
@@ -63,6 +63,27 @@ export default function InputPage(page: PageProps): JSX.Element {
     </>
   );
 }
+
+/** Of each step what waited for input: all of the step is on the Overview. */
+function WaitBars({
+  page,
+  steps,
+}: {
+  readonly page: PageProps;
+  readonly steps: Report | undefined;
+}): JSX.Element | undefined {
+  const table = steps?.table;
+  if (steps === undefined || table === undefined) return undefined;
+  const waits = table.rows.filter((row) => (numberAt(row, 'input_ns') ?? 0) > 0);
+  if (waits.length === 0) return undefined;
+  return (
+    <StepBars {...page} table={table} derivedFrom={derivedFrom(steps)} layers={WAITING} title="Input wait per step" />
+  );
+}
+
+const WAITING: readonly Layer[] = [
+  { label: 'input', colour: partColour(partOf('input')), value: (row) => numberAt(row, 'input_ns') ?? 0 },
+];
 
 const derivedFrom = (report: Report): string | undefined => {
   const value = scalarOf(report, 'derived_from');
@@ -90,7 +111,7 @@ function Advice({
       )}
       {code === undefined ? undefined : (
         <div class="ss-marker">
-          <span class="ss-quiet">Mark what fetches the next batch:</span>
+          <span class="ss-quiet">Mark the input stage:</span>
           <code>{code}</code>
           <CopyButton text={code} />
         </div>
@@ -99,11 +120,12 @@ function Advice({
   );
 }
 
-/** The stages by the time that they hold a step up; those of other threads by their own time. */
+/** The stages by the time that they delay a step; those of other threads by their total time. */
 function Stages({ page, report }: { readonly page: PageProps; readonly report: Report }): JSX.Element | undefined {
   const { store, run } = page;
   const stages = report.table.rows.filter((row) => (numberAt(row, 'total_ns') ?? 0) > 0);
-  if (stages.length === 0) return undefined;
+  // One bar alone would say what the table says.
+  if (stages.length < 2) return undefined;
   const longest = [...stages]
     .sort((a, b) => (numberAt(b, 'per_step_ns') ?? 0) - (numberAt(a, 'per_step_ns') ?? 0))
     .slice(0, MOST_STAGES);
@@ -112,7 +134,7 @@ function Stages({ page, report }: { readonly page: PageProps; readonly report: R
       title="Stages, time per step"
       testId="stages"
       data={report.table}
-      note="A click lights every occurrence in the timeline."
+      note="Click a stage to highlight it in the timeline."
     >
       <BarList
         label="Stages, time per step"
@@ -122,8 +144,8 @@ function Stages({ page, report }: { readonly page: PageProps; readonly report: R
           value: numberAt(row, 'per_step_ns') ?? 0,
           text: [
             formatDuration(numberAt(row, 'per_step_ns') ?? 0),
-            `${cellText(row['count'], 'count')} times`,
-            `longest ${cellText(row['max_ns'], 'ns')}`,
+            plural(numberAt(row, 'count') ?? 0, 'call'),
+            `max ${cellText(row['max_ns'], 'ns')}`,
           ].join(' · '),
         }))}
         onChoose={(key) => {

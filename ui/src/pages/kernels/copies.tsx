@@ -28,7 +28,7 @@ export function copyDots(table: ReportTable): {
   const directions = [...sums.keys()].sort((a, b) => (sums.get(b) ?? 0) - (sums.get(a) ?? 0) || a.localeCompare(b));
   const title = (row: ReportRow): string => {
     const text = (key: string, unit: 'bytes' | 'bytes_per_second' | 'count' | 'ns') => cellText(row[key], unit);
-    return `${textAt(row, 'name') ?? ''}, ${text('size_bytes', 'bytes')}: ${text(RATE, 'bytes_per_second')} (${text('worst_rate_bytes_per_second', 'bytes_per_second')} to ${text('best_rate_bytes_per_second', 'bytes_per_second')}), ${text('count', 'count')} times, ${text('total_ns', 'ns')} in all`;
+    return `${textAt(row, 'name') ?? ''}, ${text('size_bytes', 'bytes')}: ${text(RATE, 'bytes_per_second')} (${text('worst_rate_bytes_per_second', 'bytes_per_second')} to ${text('best_rate_bytes_per_second', 'bytes_per_second')}), ${text('count', 'count')} times, ${text('total_ns', 'ns')} in total`;
   };
   return {
     directions,
@@ -55,17 +55,17 @@ export function CopyRates({
   if (dots.length === 0) return undefined;
   return (
     <Figure
-      title="Rate of copies by their size"
+      title="Copy bandwidth by size"
       testId="copy-rates"
       data={table}
-      note="The larger a dot, the more time went there. A click shows the slowest of these copies."
+      note="Larger dots took more time. Click a dot to see its slowest copy."
       legend={directions.map((label, at) => ({ label, colour: seriesColour(at) }))}
     >
       <Scatter
-        label="Rate of copies by their size"
+        label="Copy bandwidth by size"
         dots={dots}
         heightPx={260}
-        xTitle="bytes a copy"
+        xTitle="copy size"
         formatX={(value) => cellText(value, 'bytes')}
         formatY={(value) => cellText(value, 'bytes_per_second')}
         binary

@@ -1,4 +1,4 @@
-// page.tsx: what ran on the devices: kernels, how long they waited between launch and start, streams, copies.
+// page.tsx: what ran on the devices: kernels, launch latency, streams, copies.
 import type { JSX } from 'preact';
 import { formatDuration, formatShare } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
@@ -48,9 +48,7 @@ function BusyBars({ table, title }: { readonly table: Data; readonly title: stri
       title={title}
       testId="busy"
       data={table}
-      {...(rows.length < table.rows.length
-        ? { note: `The ${rows.length} busiest of ${table.rows.length}; the table below has all of them.` }
-        : {})}
+      {...(rows.length < table.rows.length ? { note: `The ${rows.length} busiest of ${table.rows.length}.` } : {})}
     >
       <BarList
         label={title}
@@ -78,22 +76,21 @@ const placeOf = (tab: TabTable): number => (ORDER.includes(tab.id) ? ORDER.index
 
 const NO_ROWS: Data = { columns: [], rows: [], leftOut: 0 };
 
-/** Why a tab may be empty although devices worked, and the line that would fill it. */
-const EMPTY: Readonly<Record<string, { readonly reason: string; readonly fix: string }>> = {
+const TORCH = 'torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])';
+
+/** Why a tab may be empty although devices worked. */
+const EMPTY: Readonly<Record<string, { readonly reason: string }>> = {
   delays: {
-    reason: 'the file does not say which call launched which work',
-    fix: 'torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])',
+    reason: 'the file does not link launches on the host to kernels on the device',
   },
   copies: {
-    reason: 'nothing was copied to, from or within a device in this range, or its queues of copies were not recorded',
-    fix: 'torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])',
+    reason: 'no copies to, from or within a device were recorded in this range',
   },
 };
 
 /** What a chart counts. */
 const NOTES: Readonly<Record<string, string>> = {
-  delays:
-    'How many pieces of work began how long after the host launched them. A bar reaches from its label to the next.',
+  delays: 'Time from launch to start; each bar covers up to the next label.',
 };
 
 /** The sizes of copies are drawn above the table of copies; a tab that people look for is there, empty or not. */
@@ -101,7 +98,7 @@ function kernelTabs(report: Report): readonly TabTable[] {
   const found = tabsOf(report, 'Kernels').filter((tab) => tab.id !== 'copy_sizes');
   const delays = found.some((tab) => tab.id === 'delays')
     ? []
-    : [{ id: 'delays', title: 'Launch delay', table: NO_ROWS }];
+    : [{ id: 'delays', title: 'Launch latency', table: NO_ROWS }];
   return [...found, ...delays].sort((a, b) => placeOf(a) - placeOf(b));
 }
 
@@ -121,17 +118,18 @@ export default function KernelsPage(page: PageProps): JSX.Element {
   const body = (tab: TabTable) => {
     if (tab.id === 'rows') return <KernelTable page={page} table={tab.table} />;
     const missing = tab.table.rows.length === 0 ? EMPTY[tab.id] : undefined;
-    return missing === undefined ? undefined : <NotRecorded missing={missing} />;
+    if (missing === undefined) return undefined;
+    return <NotRecorded missing={{ ...missing, fix: run.kinds.includes('PyTorch') ? TORCH : '' }} />;
   };
   return (
     <div class="ss-page-frame">
       <PageHead
         title="Kernels"
-        summary={summaryOf(page, asked.report, 'Which device kernels run, how often and how well?')}
+        summary={summaryOf(page, asked.report, 'Which kernels run, how often and how well?')}
         side={<RangeChip store={store} scope={scope} />}
       />
       <div class="ss-page ss-page-full">
-        <WithReport asked={asked} what="Adding up kernels">
+        <WithReport asked={asked} what="Computing kernels">
           {(report) => (
             <>
               <TabbedTables

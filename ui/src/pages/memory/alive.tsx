@@ -44,13 +44,13 @@ export function Alive({
   const { value, problem, loading } = resource.state.value;
   const table = useMemo(() => (value === undefined ? undefined : aliveTable(value)), [value]);
   if (problem !== undefined) return <ProblemState problem={problem} />;
-  if (value === undefined || table === undefined) return <Loading what="Looking what is alive" />;
+  if (value === undefined || table === undefined) return <Loading what="Computing live allocations" />;
   if (!curve.addressed && value.total === 0) {
     return (
       <EmptyState
         reason="not-recorded"
-        title="What was alive is not known"
-        why="The file gives the sizes of allocations and frees, not their addresses: no free can be matched with its allocation. Churn and Largest tell what was allocated, and by whom."
+        title="Live allocations are unknown"
+        why="The file has the sizes of allocations and frees, not their addresses, so frees cannot be matched with allocations. Churn and Largest show what was allocated, and by which operator."
       />
     );
   }
@@ -113,9 +113,9 @@ function Groups({ page, alive }: { readonly page: PageProps; readonly alive: Ali
         <p class="ss-quiet">
           <Badge
             word="estimated"
-            why="The file holds no tensors: what memory is for follows from when it was made and freed, beside backward passes and optimiser steps."
+            why="The file has no tensors: the category follows from when the memory was allocated and freed, relative to backward passes and optimiser steps."
           />{' '}
-          from when it was made and when it went.
+          from allocation and free times.
         </p>
       )}
       <BarList
@@ -123,7 +123,7 @@ function Groups({ page, alive }: { readonly page: PageProps; readonly alive: Ali
         rows={[
           ...rows.map((item, at) => ({
             key: item.name,
-            label: item.name === '' ? 'not known' : (short[at] ?? item.name),
+            label: item.name === '' ? 'unknown' : (short[at] ?? item.name),
             title: item.name,
             value: item.bytes,
             text: text(item.bytes, item.count),
@@ -132,7 +132,7 @@ function Groups({ page, alive }: { readonly page: PageProps; readonly alive: Ali
             ? [
                 {
                   key: '\0programs',
-                  label: 'set aside for running programs',
+                  label: 'reserved for running programs',
                   value: alive.programBytes,
                   text: text(alive.programBytes),
                   colour: 'var(--ss-kind-3)',

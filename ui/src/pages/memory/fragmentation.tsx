@@ -12,11 +12,13 @@ import { ReportTable } from '../../widgets/report-table.tsx';
 import { eventLinkOf } from '../shared/links.tsx';
 import { NotRecorded, type PageProps } from '../shared/report.tsx';
 
-const MISSING = {
-  reason:
-    'no allocator of this run says what it reserved, nor how its free memory is cut up: allocators of the CPU take what they need and give it back',
-  fix: 'torch.profiler.profile(profile_memory=True)  # with tensors on a GPU; XLA and TensorFlow record it on GPUs and TPUs by themselves',
-};
+/** What PyTorch needs to record it; XLA and TensorFlow record it by themselves, on devices only. */
+const TORCH = 'torch.profiler.profile(profile_memory=True)  # with tensors on a GPU';
+
+const missingOf = (kinds: readonly string[]) => ({
+  reason: 'no allocator of this run reports reserved memory: allocators on the CPU take what they need and return it',
+  fix: kinds.includes('PyTorch') ? TORCH : '',
+});
 
 export function Fragmentation({
   page,
@@ -36,23 +38,23 @@ export function Fragmentation({
     () =>
       unused === undefined
         ? []
-        : [{ label: 'reserved, not in use', values: unused, colour: (of: Theme) => of.warning, filled: true }],
+        : [{ label: 'reserved, unused', values: unused, colour: (of: Theme) => of.warning, filled: true }],
     [unused],
   );
   const table = useMemo(() => (curve === undefined ? undefined : unusedTable(curve)), [curve]);
-  if (section === undefined || section.rows.length === 0) return <NotRecorded missing={MISSING} />;
+  if (section === undefined || section.rows.length === 0) return <NotRecorded missing={missingOf(page.run.kinds)} />;
   const shared = { eventLink: eventLinkOf(page.store, page.run), plain: true, fit: true };
   return (
     <div class="ss-fragmentation">
       {curve === undefined || table === undefined || lines.length === 0 ? undefined : (
         <Figure
-          title={`Reserved by ${curve.name}, not in use`}
+          title={`Reserved by ${curve.name}, unused`}
           testId="unused"
           data={table}
-          note="Free pieces that the allocator keeps: for reuse, or too small for what is asked."
+          note="Free blocks that the allocator keeps for reuse, or that are too small for the requests."
         >
           <LineChart
-            label={`Reserved by ${curve.name}, not in use, over time`}
+            label={`Reserved by ${curve.name}, unused, over time`}
             timesNs={curve.atNs}
             lines={lines}
             heightPx={140}

@@ -24,8 +24,8 @@ const BINS = 1000;
 type MemoryProps = PageProps & { readonly theme: ReadonlySignal<Theme> };
 
 const ALL_FREED = {
-  title: 'Nothing was kept',
-  why: 'All that was allocated during the recording was freed during it.',
+  title: 'Everything was freed',
+  why: 'All memory that was allocated during the recording was freed before its end.',
 };
 
 /** The tabs of the page: what is alive, what is held without use, and the report's tables. */
@@ -33,13 +33,12 @@ export function memoryTabs(report: Report): readonly TabTable[] {
   const known: Readonly<Record<string, readonly [number, string]>> = {
     largest: [1, 'Largest'],
     never_freed: [2, 'Never freed'],
-    at_peak: [5, 'Alive at the peak'],
     allocators: [6, 'Allocators'],
     counters: [7, 'Counters'],
   };
   const none: ReportTable = { columns: [], rows: [], leftOut: 0 };
   const sections = report.sections
-    .filter((section) => !['alive', 'fragmentation', 'misfits'].includes(section.name))
+    .filter((section) => !['alive', 'at_peak', 'fragmentation', 'misfits'].includes(section.name))
     .map((section) => ({
       id: section.name,
       title: known[section.name]?.[1] ?? section.title,
@@ -79,7 +78,7 @@ export default function MemoryPage(page: MemoryProps): JSX.Element {
         side={<RangeChip store={store} scope={scope} />}
       />
       <div class="ss-page">
-        <WithReport asked={asked} what="Adding up memory">
+        <WithReport asked={asked} what="Computing memory use">
           {(report) => (
             <>
               {chosen === undefined ? undefined : <Curve page={page} curves={curves} curve={chosen} />}
@@ -178,7 +177,7 @@ function Curve({
       title={`Memory of ${titleOf(curve)}`}
       testId="memory"
       data={table}
-      note={`Peak ${formatBytes(curve.peakBytes)}${limit} at ${formatDuration(curve.peakAtNs)}.${curve.absolute ? '' : ' Counted from the begin of the recording.'} A click moves the cursor, a drag zooms in.`}
+      note={`Peak ${formatBytes(curve.peakBytes)}${limit} at ${formatDuration(curve.peakAtNs)}.${curve.absolute ? '' : ' Counted from the start of the recording.'} Cursor at ${formatDuration(at)}: click to move it, drag to zoom in.`}
       tools={
         <>
           {range === undefined ? undefined : (

@@ -72,8 +72,8 @@ export function NoCallTree({
       <NotRecorded
         missing={{
           reason: isLightning
-            ? 'this profiler measures each action as a whole: it does not see which functions ran in it'
-            : 'the file does not say who called whom',
+            ? 'this profiler measures actions as a whole, not the functions within them'
+            : 'the file has no callers',
           fix: isLightning
             ? 'Trainer(profiler=AdvancedProfiler(dirpath="logs", filename="fit", dump_stats=True))'
             : 'cProfile.run("main()", "main.prof")',

@@ -7,10 +7,10 @@ import { modeOf, setMode } from './mode.ts';
 
 /** How the rows' kinds are called in the switch. */
 const BY_LABELS: Readonly<Record<string, string>> = {
-  auto: 'What fits this run',
+  auto: 'Auto',
   framework: 'Framework op',
   hlo: 'HLO op',
-  module: 'Module, layer',
+  module: 'Module',
   action: 'Lightning action',
   label: 'Label',
   python: 'Python function',
@@ -108,10 +108,7 @@ export function Layout({ page, canGroup }: { readonly page: PageProps; readonly 
         </button>
       </div>
       {canGroup ? (
-        <label
-          class="ss-check"
-          title="Operations that differ in their number alone, of the same shapes, become one row that opens"
-        >
+        <label class="ss-check" title="Groups operations of the same shapes whose names differ only in a number">
           <input
             type="checkbox"
             checked={groups}

@@ -64,7 +64,7 @@ const WORDS: Readonly<Record<string, string>> = {
   program: 'Program',
   category: 'Category',
   group: 'Duplicates',
-  instruction: 'Instruction of a compiled operation: the device does not time it apart',
+  instruction: 'Instruction within a fusion: the device does not time it separately',
 };
 
 export function Chosen({
@@ -93,7 +93,7 @@ export function Chosen({
   const title = textAt(row, 'name') ?? textAt(row, 'action') ?? textAt(row, 'function') ?? '';
   const link = eventLinkOf(page.store, page.run);
   const extra: readonly ReportColumn[] =
-    level === 'instruction' ? [{ key: 'op_name', title: 'Came from', unit: 'text' }] : [];
+    level === 'instruction' ? [{ key: 'op_name', title: 'Origin', unit: 'text' }] : [];
   const shown = filledColumns({ columns: [...table.columns, ...extra], rows: [row], leftOut: 0 }).filter(
     (column) => column !== name && !(column.key === 'kind' && row['kind'] === row['category']),
   );

@@ -317,10 +317,10 @@ function treeNotes(state: CallTreeState | undefined, isTree: boolean): readonly 
   if (!isTree || state === undefined || state === 'none') return [];
   return state === 'callers'
     ? [
-        'Of a function that several call the file says how long it took for each, not by which way: what is below is shared out by that, and marked est.',
+        'The file has the time of a function for each caller, not for each call path: times below a function with several callers are split in proportion and marked est.',
       ]
     : [
-        'The report lists the functions of each action, not who called whom. AdvancedProfiler(dump_stats=True) writes .prof files, which know it.',
+        'The report lists the functions of each action without callers. AdvancedProfiler(dump_stats=True) writes .prof files, which have them.',
       ];
 }
 

@@ -67,7 +67,7 @@ function Frame({
       <div class="ss-page ss-page-full">
         <WithReport
           asked={asked}
-          what="Adding up operations"
+          what="Computing operations"
           missing={() => <Others page={page} />}
           otherwise={<Others page={page} />}
         >
@@ -90,7 +90,7 @@ function Others({ page }: { readonly page: PageProps }): JSX.Element | undefined
         by.value = undefined;
       }}
     >
-      Show what fits this run
+      Reset to Auto
     </button>
   );
 }

@@ -71,13 +71,23 @@ export function MfuCard({ page, report }: { readonly page: PageProps; readonly r
   const told = mfuOf(report, page.store.view.peak.value);
   if (missing !== undefined || told === undefined) {
     return (
-      <div class="ss-figure-card" data-testid="mfu" data-state="not-recorded">
+      <div
+        class="ss-figure-card"
+        data-testid="mfu"
+        data-state="not-recorded"
+        title={[report.sentence, missing?.fix ?? ''].filter((text) => text !== '').join('\n')}
+      >
         <span class="ss-card-title">MFU</span>
-        <span class="ss-card-beside">Not known: operations were neither counted nor can they be computed.</span>
-        {missing === undefined || missing.fix === '' ? undefined : (
-          <details>
-            <summary class="ss-card-beside">What would record them</summary>
-            <code class="ss-code">{missing.fix}</code> <CopyButton text={missing.fix} />
+        <span class="ss-card-value ss-card-unknown">unknown</span>
+        {missing === undefined || missing.fix === '' ? (
+          <span class="ss-card-beside">the trace has no FLOP counts</span>
+        ) : (
+          <details class="ss-card-more">
+            <summary class="ss-card-beside">the trace has no FLOP counts</summary>
+            <div>
+              This would record them:
+              <code class="ss-code">{missing.fix}</code> <CopyButton text={missing.fix} />
+            </div>
           </details>
         )}
       </div>
@@ -105,13 +115,20 @@ export function MfuCard({ page, report }: { readonly page: PageProps; readonly r
         {value}
         <small> {unit}</small>
       </PageLink>
-      <span class="ss-card-beside">
+      <span class="ss-card-beside ss-card-two">
         {share === undefined
-          ? `${counted}; the peak is not in the files`
+          ? `${counted}; peak unknown`
           : `${rateText(rate)} of ${rateText((peak ?? 0) * told.devices)}, ${counted}`}
         {typeof uncounted === 'number' && uncounted > 0 ? `; ${plural(uncounted, 'call')} not counted` : ''}
       </span>
-      {share === undefined || isOwnPeak ? <PeakField {...page} /> : undefined}
+      {share === undefined || isOwnPeak ? (
+        <details class="ss-card-more">
+          <summary class="ss-card-beside">{isOwnPeak ? 'Change the peak' : 'Enter the peak'}</summary>
+          <div>
+            <PeakField {...page} />
+          </div>
+        </details>
+      ) : undefined}
     </div>
   );
 }

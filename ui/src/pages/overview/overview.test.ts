@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { stepColumns } from '../shared/steps.tsx';
 import { cardsOf, markersOf } from './page.tsx';
-import { factOf } from './parts.tsx';
+import { factOf, savingOf } from './parts.tsx';
 
 const column = (key: string) => ({ key, title: key, unit: 'ns' as const });
 
@@ -62,11 +62,19 @@ it('says once what is the same on every host, and who differs', () => {
   const rows = [
     { key: 'torch', value: '2.9', hosts: undefined },
     { key: 'rank', value: '0', hosts: ['a', 'b', 'c', 'd', 'e'] },
-    { key: 'rank', value: '1', hosts: ['f'] },
+    { key: 'rank', label: 'Rank of the process', value: '1', hosts: ['f'] },
   ];
   expect(rows.map(factOf)).toEqual([
-    ['torch', '2.9'],
-    ['a, b, c, d and 1 more · rank', '0'],
-    ['f · rank', '1'],
+    { label: 'Torch', value: '2.9', detail: '' },
+    { label: 'Rank', value: '0', detail: 'a, b, c, d and 1 more · rank' },
+    { label: 'Rank of the process', value: '1', detail: 'f · rank' },
   ]);
+});
+
+it('names what a finding saves once, and nothing where it saves nothing', () => {
+  const row = { saving_per_step_ns: 8_100_000, share: 0.834 };
+  expect(savingOf(row, 'The device waits for input')).toBe('8.10 ms per step · 83.4 %');
+  expect(savingOf(row, 'Input: 8.10 ms per step')).toBeUndefined();
+  expect(savingOf({ saving_per_step_ns: 0, share: 0 }, 'Memory is nearly full')).toBeUndefined();
+  expect(savingOf({ stake_ns: 2_000_000_000 }, 'Compilation')).toBe('2.00 s');
 });

@@ -9,10 +9,13 @@ import { PageHead } from '../shared/page-head.tsx';
 import { type PageProps, RangeChip, useReport, useScope, WithReport } from '../shared/report.tsx';
 import { NoSteps, NoWholeStep, ShorterThanStep, StepBars } from '../shared/steps.tsx';
 import { Notes, pageOfFigure, summaryOf } from '../shared/told.tsx';
+import { useLabels } from './labels.tsx';
 import { MfuCard } from './mfu.tsx';
 import { Environment, Findings, TimeParts, TopOps } from './parts.tsx';
 
 const MOST_CARDS = 6;
+/** Of fewer steps a percentile says nothing. */
+const LEAST_FOR_P90 = 10;
 
 interface CardOf {
   readonly scalar: ReportScalar;
@@ -35,13 +38,16 @@ export function cardsOf(summary: readonly ReportScalar[]): readonly CardOf[] {
   const told = summary.filter(
     (scalar) => scalar.value !== undefined && scalar.value !== 0 && scalar.unit !== 'text' && scalar.unit !== 'event',
   );
+  const steps = told.find((scalar) => scalar.key === 'steps')?.value;
+  const isShown = (key: string): boolean =>
+    typeof steps !== 'number' || steps >= (key === 'step_p90_ns' ? LEAST_FOR_P90 : key === 'step_mean_ns' ? 2 : 0);
   const below = new Set(Object.values(BESIDE).flatMap((list) => list.map(([key]) => key)));
   return told
     .filter((scalar) => !below.has(scalar.key))
     .slice(0, MOST_CARDS)
     .map((scalar) => {
       const words = (BESIDE[scalar.key] ?? []).flatMap(([key, say]) => {
-        const other = told.find((item) => item.key === key);
+        const other = isShown(key) ? told.find((item) => item.key === key) : undefined;
         return other === undefined ? [] : [say(cellText(other.value, other.unit))];
       });
       return { scalar, beside: words.length === 0 ? undefined : words.join(' · ') };
@@ -96,15 +102,21 @@ export default function OverviewPage(page: PageProps): JSX.Element {
       ? undefined
       : { kind: 'mfu', range: scope.range, markedOnly: scope.markedOnly },
   );
+  const labels = useLabels(
+    page,
+    scope,
+    sectionOf(report, 'steps'),
+    wordOf(scalarOf(report, 'derived_from')) !== undefined,
+  );
   return (
     <>
       <PageHead
         title="Overview"
-        summary={summaryOf(page, report, 'Adding up what was recorded.')}
+        summary={summaryOf(page, report, 'Computing…')}
         side={<RangeChip store={store} scope={scope} />}
       />
       <div class="ss-page" data-testid="overview">
-        <WithReport asked={asked} what="Adding up">
+        <WithReport asked={asked} what="Computing the overview">
           {(found) => {
             const steps = sectionOf(found, 'steps');
             const markers = markersOf(found.notes);
@@ -139,7 +151,12 @@ export default function OverviewPage(page: PageProps): JSX.Element {
                 ) : steps.rows.every((row) => row['unfinished'] === true) ? (
                   <ShorterThanStep {...page} began={steps.rows.length} />
                 ) : (
-                  <StepBars {...page} table={steps} derivedFrom={wordOf(scalarOf(found, 'derived_from'))} />
+                  <StepBars
+                    {...page}
+                    table={steps}
+                    derivedFrom={wordOf(scalarOf(found, 'derived_from'))}
+                    layers={labels.layers}
+                  />
                 )}
                 <div class="ss-columns">
                   <div>
@@ -147,7 +164,7 @@ export default function OverviewPage(page: PageProps): JSX.Element {
                     <Notes page={page} report={found} notes={markers.rest} />
                   </div>
                   <div>
-                    <TimeParts {...page} section={sectionOf(found, 'time')} />
+                    <TimeParts {...page} section={sectionOf(found, 'time')} labels={labels.shares} />
                     <TopOps {...page} section={sectionOf(found, 'ops')} />
                   </div>
                 </div>

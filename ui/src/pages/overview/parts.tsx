@@ -3,6 +3,7 @@ import type { JSX } from 'preact';
 import { formatBytes, formatCount, formatDuration, formatShare } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
 import type { Evidence } from '../../model/evidence.ts';
+import { OTHER_COLOUR } from '../../model/label-stack.ts';
 import { partColour, partOf } from '../../model/parts.ts';
 import {
   eventsAt,
@@ -23,9 +24,10 @@ import { toolOf } from '../../model/tools.ts';
 import type { View } from '../../state/address.ts';
 import { goTo } from '../../state/store.ts';
 import { BarList, WholeBar } from '../../widgets/charts.tsx';
-import { eventLinkOf, PageLink } from '../shared/links.tsx';
+import { eventLinkOf, nameView, PageLink } from '../shared/links.tsx';
 import type { PageProps } from '../shared/report.tsx';
 import { ToldBy } from '../shared/told.tsx';
+import type { ByLabel } from './labels.tsx';
 
 const isFilled = (run: RunDetail, id: string): boolean =>
   run.tools.find((tool) => tool.id === id)?.state !== 'unavailable';
@@ -43,10 +45,6 @@ const PAGES: Readonly<Record<string, readonly [string, Partial<View>]>> = {
 function Finding({ row, page }: { readonly row: ReportRow; readonly page: PageProps }): JSX.Element {
   const { store, run } = page;
   const title = textAt(row, 'title') ?? '';
-  const isTold = title.includes('per step');
-  const perStep = numberAt(row, 'per_step_ns');
-  const cost = perStep ?? numberAt(row, 'stake_ns');
-  const share = numberAt(row, 'share');
   const tool = toolOf(textAt(row, 'page') ?? '');
   const events = eventsAt(row, 'evidence').slice(0, 3);
   const link = eventLinkOf(store, run);
@@ -57,44 +55,64 @@ function Finding({ row, page }: { readonly row: ReportRow; readonly page: PagePr
       : tool === undefined
         ? undefined
         : { kind: 'figure', key: tool.id };
-  const sure = textAt(row, 'confidence');
+  const confidence = textAt(row, 'confidence');
   const advice = textAt(row, 'advice');
+  const saving = savingOf(row, title);
   return (
-    <li data-finding={textAt(row, 'name')}>
+    <li data-finding={textAt(row, 'kind') ?? textAt(row, 'name')}>
       <h3>
         <ToldBy page={page} text={title} evidence={evidence} />
       </h3>
-      <span class="ss-cost">
-        {cost === undefined || isTold ? '' : `${formatDuration(cost)}${perStep === undefined ? '' : ' per step'}`}
-        {share === undefined || isTold ? undefined : <small> · {formatShare(share)}</small>}
-      </span>
       {advice === undefined ? undefined : <p>{advice}</p>}
       <span class="ss-row">
-        {events.map((id, at) => (
-          <span key={id}>{link(id, at === 0 ? 'Show in the timeline' : `another (${at + 1})`)}</span>
-        ))}
+        {saving === undefined ? undefined : <b class="ss-tabular">{saving}</b>}
+        {events.length === 0 ? undefined : (
+          <span>
+            {events.length === 1 ? undefined : 'Timeline: '}
+            {events.map((id, at) => (
+              <span key={id}>
+                {at === 0 ? '' : ', '}
+                {link(id, events.length === 1 ? 'Show in the timeline' : `example ${at + 1}`)}
+              </span>
+            ))}
+          </span>
+        )}
         {tool === undefined || tool.id === 'timeline' || !isFilled(run, tool.id) ? undefined : (
           <PageLink {...page} tool={tool.id}>
             {tool.title}
           </PageLink>
         )}
-        {sure === undefined ? undefined : <span class="ss-quiet">confidence: {sure}</span>}
+        {confidence === undefined ? undefined : <span class="ss-quiet">confidence: {confidence}</span>}
       </span>
     </li>
   );
 }
 
-/** What to look at first, by time at stake. */
+/** What removing the cause would save; `undefined` where that is nothing, or where the title says it. Pure. */
+export function savingOf(row: ReportRow, title: string): string | undefined {
+  const perStep = numberAt(row, 'saving_per_step_ns') ?? numberAt(row, 'per_step_ns');
+  const saving = perStep ?? numberAt(row, 'saving_ns') ?? numberAt(row, 'stake_ns');
+  if (saving === undefined || saving <= 0) return undefined;
+  const text = formatDuration(saving);
+  if (title.includes(text)) return undefined;
+  const share = numberAt(row, 'share');
+  return [
+    `${text}${perStep === undefined ? '' : ' per step'}`,
+    ...(share === undefined ? [] : [formatShare(share)]),
+  ].join(' · ');
+}
+
+/** What to look at first, by what it would save. */
 export function Findings({ table, ...page }: PageProps & { readonly table: ReportTable }): JSX.Element {
   return (
     <section class="ss-panel" aria-label="What to look at first" data-testid="findings">
       <h2>What to look at first</h2>
       {table.rows.length === 0 ? (
-        <p class="ss-quiet">Nothing stands out: no part of the time is worth a change before you look closer.</p>
+        <p class="ss-quiet">Nothing stands out: no cause is worth a change.</p>
       ) : (
         <ol class="ss-findings">
           {table.rows.map((row) => (
-            <Finding key={textAt(row, 'name') ?? textAt(row, 'title')} row={row} page={page} />
+            <Finding key={textAt(row, 'title') ?? textAt(row, 'name')} row={row} page={page} />
           ))}
         </ol>
       )}
@@ -105,8 +123,15 @@ export function Findings({ table, ...page }: PageProps & { readonly table: Repor
 /** Rows with a word and a length of time, as one bar. */
 export function TimeParts({
   section,
+  labels,
   ...page
-}: PageProps & { readonly section: ReportSection | undefined }): JSX.Element | undefined {
+}: PageProps & {
+  readonly section: ReportSection | undefined;
+  /** Labels of the program in place of the usual parts. */
+  readonly labels: ByLabel['shares'];
+}): JSX.Element | undefined {
+  if (labels.length > 0)
+    return <LabelParts {...page} title={section?.title ?? 'Where the time goes'} labels={labels} />;
   if (section === undefined || section.rows.length === 0) return undefined;
   const name = nameColumn(section);
   const time =
@@ -155,6 +180,47 @@ export function TimeParts({
   );
 }
 
+function LabelParts({
+  title,
+  labels,
+  ...page
+}: PageProps & { readonly title: string; readonly labels: ByLabel['shares'] }): JSX.Element {
+  const whole = labels.reduce((sum, { perStepNs }) => sum + perStepNs, 0);
+  return (
+    <section class="ss-panel" aria-label={title} data-testid="time-parts">
+      <div class="ss-panel-head">
+        <h2>{title}</h2>
+        <span class="ss-quiet">self time of labels, per step</span>
+      </div>
+      <WholeBar
+        label={title}
+        segments={labels.map(({ label, perStepNs, colour }) => {
+          const text = `${formatDuration(perStepNs)} · ${formatShare(whole === 0 ? 0 : perStepNs / whole)}`;
+          const isLabel = colour !== OTHER_COLOUR;
+          return {
+            label,
+            value: perStepNs,
+            text,
+            colour,
+            shown: isLabel ? (
+              <span class="ss-told">
+                <PageLink
+                  {...page}
+                  tool="timeline"
+                  view={nameView(label)}
+                  title={`Show every ${label} in the timeline`}
+                >
+                  {text}
+                </PageLink>
+              </span>
+            ) : undefined,
+          };
+        })}
+      />
+    </section>
+  );
+}
+
 /** The time by which the rows are ordered: what they launched on the device, else their own. */
 export const rankedBy = (table: ReportTable): ReportColumn | undefined =>
   ['device_self_ns', 'self_ns', 'total_ns']
@@ -175,7 +241,7 @@ export function TopOps({
     <section class="ss-panel" aria-label={section.title}>
       <div class="ss-panel-head">
         <h2>{section.title}</h2>
-        <span class="ss-quiet">{time.key.startsWith('device') ? 'device time' : 'own time'}</span>
+        <span class="ss-quiet">{time.key.startsWith('device') ? 'device time' : 'self time'}</span>
         <span class="ss-grow" />
         <PageLink {...page} tool="ops" view={{ sort: `${time.key}:desc` }}>
           All operations
@@ -209,15 +275,30 @@ const MOST_SOURCES = 16;
 /** Hosts that are named where they differ. */
 const MOST_NAMED = 4;
 
-/** A fact that not all hosts share stands there with the hosts that say so. Pure. */
-export function factOf(row: ReportRow): readonly [string, string] {
-  const key = textAt(row, 'key') ?? '';
-  const text = cellText(row['value'], 'text');
-  const hosts = Array.isArray(row['hosts']) ? row['hosts'] : [];
-  if (hosts.length === 0) return [key, text];
-  const more = hosts.length > MOST_NAMED ? ` and ${formatCount(hosts.length - MOST_NAMED)} more` : '';
-  return [`${hosts.slice(0, MOST_NAMED).join(', ')}${more} · ${key}`, text];
+export interface Fact {
+  readonly label: string;
+  readonly value: string;
+  /** The key in the file, and the hosts that say so where not all do. */
+  readonly detail: string;
 }
+
+/** A fact as it is read; where not all hosts share it, with the hosts that say so. Pure. */
+export function factOf(row: ReportRow): Fact {
+  const key = textAt(row, 'key') ?? '';
+  const label = textAt(row, 'label') ?? key;
+  const hosts = (Array.isArray(row['hosts']) ? row['hosts'] : []).map(String);
+  const more = hosts.length > MOST_NAMED ? ` and ${formatCount(hosts.length - MOST_NAMED)} more` : '';
+  const where = hosts.length === 0 ? '' : `${hosts.slice(0, MOST_NAMED).join(', ')}${more}`;
+  return {
+    label: label.charAt(0).toUpperCase() + label.slice(1),
+    value: cellText(row['value'], 'text'),
+    detail: [where, label.toLowerCase() === key.toLowerCase() && where === '' ? '' : key]
+      .filter((text) => text !== '')
+      .join(' · '),
+  };
+}
+
+const fileOf = (path: string): string => path.slice(path.lastIndexOf('/') + 1);
 
 export function Environment({
   section,
@@ -226,33 +307,34 @@ export function Environment({
   readonly section: ReportSection | undefined;
   readonly run: RunDetail;
 }): JSX.Element {
-  const facts = (section?.rows ?? []).map(factOf);
+  const facts = [
+    ...(section?.rows ?? []).map(factOf),
+    ...run.sources.slice(0, MOST_SOURCES).map(
+      (source): Fact => ({
+        label: fileOf(source.path),
+        value: `${source.format}, ${formatBytes(source.bytes)}`,
+        detail: source.path,
+      }),
+    ),
+    ...(run.sources.length > MOST_SOURCES
+      ? [{ label: 'More files', value: formatCount(run.sources.length - MOST_SOURCES), detail: '' }]
+      : []),
+  ];
   return (
     <details class="ss-panel ss-environment">
       <summary>
         <h2>{section?.title ?? 'Environment'}</h2>
       </summary>
       <dl class="ss-facts">
-        {facts.map(([term, text], at) => (
+        {facts.map(({ label, value, detail }, at) => (
           <div key={at}>
-            <dt>{term}</dt>
-            <dd>{text}</dd>
+            <dt>
+              {label}
+              {detail === '' ? undefined : <small>{detail}</small>}
+            </dt>
+            <dd title={value}>{value}</dd>
           </div>
         ))}
-        {run.sources.slice(0, MOST_SOURCES).map((source) => (
-          <div key={source.path}>
-            <dt>{source.path}</dt>
-            <dd>
-              {source.format}, {formatBytes(source.bytes)}
-            </dd>
-          </div>
-        ))}
-        {run.sources.length > MOST_SOURCES ? (
-          <div>
-            <dt>more files</dt>
-            <dd>{formatCount(run.sources.length - MOST_SOURCES)}</dd>
-          </div>
-        ) : undefined}
       </dl>
     </details>
   );

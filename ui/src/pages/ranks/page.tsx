@@ -1,9 +1,9 @@
-// page.tsx: which rank is late: a measure for each rank and step, and the collectives with who came last.
+// page.tsx: which rank is the straggler: a measure for each rank and step, and the collectives.
 import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { formatCount, plural } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
-import { farthest, pairText, rankFilter, rankRows, stepColumnsOf } from '../../model/ranks.ts';
+import { farthest, pairText, rankFilter, rankRows, shortRanks, stepColumnsOf } from '../../model/ranks.ts';
 import { numberAt, type Report, type ReportColumn, type ReportRow, textAt } from '../../model/report.ts';
 import type { View } from '../../state/address.ts';
 import { announce } from '../../state/commands.ts';
@@ -84,7 +84,7 @@ export default function RanksPage(page: PageProps): JSX.Element {
     <>
       <PageHead
         title="Ranks"
-        summary={summaryOf(page, told, 'Which rank is late, and what does it cost?')}
+        summary={summaryOf(page, told, 'Which rank is the straggler, and what does it cost?')}
         side={<RangeChip store={store} scope={scope} />}
       />
       <div class="ss-page">
@@ -94,7 +94,7 @@ export default function RanksPage(page: PageProps): JSX.Element {
             <>
               <RankMap page={page} report={report} />
               {isAlone ? undefined : collectives}
-              <Notes page={page} report={report} />
+              <Notes page={page} report={report} notes={report.notes.filter((note) => !note.startsWith('HTA '))} />
             </>
           )}
         </WithReport>
@@ -124,6 +124,7 @@ function RankMap({ page, report }: { readonly page: PageProps; readonly report: 
   const wanted = (store.view.row.value ?? '').trim();
   const { ranks: matching, pair } = rankFilter(grid.ranks, wanted);
   const rows = rankRows(grid.ranks, matching, MOST_ROWS);
+  const short = shortRanks(rows.map(({ label }) => label));
   const room = Math.floor((widthPx - BESIDE_PX) / COLUMN_PX);
   const columns = stepColumnsOf(grid.steps, Math.max(LEAST_COLUMNS, Math.min(MOST_COLUMNS, room)));
   const perColumn = columns[0]?.steps.length ?? 1;
@@ -141,12 +142,12 @@ function RankMap({ page, report }: { readonly page: PageProps; readonly report: 
     const value = farthest(values);
     const text = cellText(value, measure.unit);
     const outlier = found.some((one) => standsOut(one, measure));
-    const many = (group?.ranks.length ?? 0) > 1 || perColumn > 1 ? ', the farthest from the middle of them' : '';
+    const many = (group?.ranks.length ?? 0) > 1 || perColumn > 1 ? ', the most unusual of them' : '';
     return {
       value,
       text,
       outlier,
-      title: `${group?.label ?? ''}, ${(of?.steps.length ?? 1) > 1 ? 'steps' : 'step'} ${of?.label ?? ''}: ${text === '' ? 'not recorded' : text}${many}${outlier ? ', unlike the other ranks' : ''}`,
+      title: `${group?.label ?? ''}, ${(of?.steps.length ?? 1) > 1 ? 'steps' : 'step'} ${of?.label ?? ''}: ${text === '' ? 'not recorded' : text}${many}${outlier ? ', an outlier' : ''}`,
     };
   };
   const ofRank = (rank: string): ReadonlyMap<string, ReportRow> =>
@@ -170,7 +171,7 @@ function RankMap({ page, report }: { readonly page: PageProps; readonly report: 
     }
     if (anchor === undefined || anchor === rank) {
       setAnchor(rank);
-      announce(`${rank} is chosen; Shift with another rank compares them.`);
+      announce(`${rank} selected; Shift-click another rank to compare`);
     } else limitTo(pairText(anchor, rank));
   };
   const note = [
@@ -178,11 +179,11 @@ function RankMap({ page, report }: { readonly page: PageProps; readonly report: 
     ...(table.leftOut > 0
       ? [`Not shown: ${plural(table.leftOut, 'more value')}; choose a range in the timeline.`]
       : []),
-    ...(perColumn > 1 ? [`Each column is ${formatCount(perColumn)} steps, shown by the one that is out of line.`] : []),
+    ...(perColumn > 1 ? [`Each column shows the most unusual of ${formatCount(perColumn)} steps.`] : []),
     rows.some((row) => row.ranks.length > 1)
-      ? 'Each row is some neighbours, shown by what is out of line; a click opens them.'
-      : `A click opens ${perColumn > 1 ? 'those steps' : 'that step'} of that rank in the timeline${grid.ranks.length > 1 ? ', Shift and two clicks compare two ranks' : ''}.`,
-    'Outlined: unlike the other ranks.',
+      ? 'Each row shows the most unusual of several ranks; click it to open them.'
+      : `Click a cell to open ${perColumn > 1 ? 'these steps' : 'this step'} of the rank in the timeline${grid.ranks.length > 1 ? '; Shift-click two ranks to compare them' : ''}.`,
+    'Outlined: outliers among the ranks of a step.',
   ].join(' ');
   const map = (
     <Figure
@@ -214,7 +215,7 @@ function RankMap({ page, report }: { readonly page: PageProps; readonly report: 
       {widthPx === 0 ? undefined : (
         <HeatMap
           label={`${titleOf(measure)} by rank and step`}
-          rows={rows.map(({ label }) => ({ key: label, label }))}
+          rows={rows.map(({ label }) => ({ key: label, label: short.get(label) ?? label }))}
           columns={columns.map(({ label }) => ({ key: label, label }))}
           cell={cell}
           format={(value) => cellText(value, measure.unit)}
@@ -285,7 +286,10 @@ function Collectives({
   const tabs: readonly TabTable[] = [
     { id: 'rows', title: 'Collectives', table: one.table },
     ...(kinds === undefined ? [] : [{ id: 'kinds', title: 'By kind', table: kinds.table }]),
-    ...[...one.sections, ...further.filter((section) => !known.has(section.name))].map((section) => ({
+    ...[
+      ...one.sections,
+      ...further.filter((section) => !known.has(section.name) && !section.name.startsWith('hta')),
+    ].map((section) => ({
       id: section.name,
       title: section.title,
       table: section,

@@ -109,7 +109,7 @@ export function Pair({
           },
           {
             id: 'most',
-            title: 'Most within one step',
+            title: 'Largest within one step',
             value: (row) => row.most?.change ?? '',
             cell: (row) =>
               row.most === undefined

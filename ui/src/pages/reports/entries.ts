@@ -29,7 +29,7 @@ export function isUnfillable(run: Known, kind: string): boolean {
 
 export const GROUPS = [
   { id: 'whole', title: 'The whole run' },
-  { id: 'texts', title: 'Texts that people know' },
+  { id: 'texts', title: 'Familiar formats' },
   { id: 'reports', title: 'Reports' },
 ] as const;
 
@@ -58,7 +58,7 @@ export function entriesOf(run: Known, kinds: readonly ReportKind[]): readonly En
     {
       id: 'summary',
       title: 'Summary (Markdown)',
-      question: 'The run on one page, for mails and issues.',
+      question: 'One-page summary for email or an issue.',
       group: 'whole',
       kind: undefined,
       isEmpty: isTimeless,
@@ -66,7 +66,7 @@ export function entriesOf(run: Known, kinds: readonly ReportKind[]): readonly En
     {
       id: 'html',
       title: 'All reports (HTML)',
-      question: 'Every report in one file that needs no network.',
+      question: 'Every report in one self-contained file.',
       group: 'whole',
       kind: undefined,
       isEmpty: false,

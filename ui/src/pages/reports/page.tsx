@@ -1,4 +1,4 @@
-// page.tsx: the texts that people know, every report as a table to take away, and the trace in other formats.
+// page.tsx: reports in familiar formats, every report as a table, and exports of the trace.
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { fetchKinds } from '../../api/reports.ts';
@@ -33,7 +33,7 @@ export default function ReportsPage(page: PageProps): JSX.Element {
     <>
       <PageHead
         title="Reports"
-        summary="The tables and texts that people know, made from the files alone, and the trace for other viewers."
+        summary="Tables in familiar formats, made from the files alone, and exports for other viewers."
         side={<RangeChip store={store} scope={scope} />}
       />
       <div class="ss-page ss-reports">
@@ -125,7 +125,7 @@ function OneReport({
   const shown = asked.report?.kind === kind.name ? asked : { ...asked, report: undefined };
   return (
     <section class="ss-panel" aria-label={title} data-testid="report" data-kind={shown.report?.kind}>
-      <WithReport asked={shown} what={`Making ${title}`}>
+      <WithReport asked={shown} what={`Computing ${title}`}>
         {(report) => {
           const text = report.text ?? markdownOf(report, title);
           const ending = report.text === undefined ? 'md' : 'txt';
@@ -186,7 +186,7 @@ function Exports({ page, scope }: { readonly page: PageProps; readonly scope: Sc
           <a class="ss-button" href={exportUrl(run.id, 'html', scope.range)} download>
             One HTML file
           </a>
-          <span class="ss-quiet">opens anywhere without a network, prints well</span>
+          <span class="ss-quiet">self-contained, printable</span>
         </dd>
         {drawn ? (
           <>
@@ -195,7 +195,7 @@ function Exports({ page, scope }: { readonly page: PageProps; readonly scope: Sc
               <a class="ss-button" href={exportUrl(run.id, 'chrome', scope.range)} download>
                 Chrome JSON
               </a>
-              <span class="ss-quiet">for chrome://tracing and whatever reads torch’s traces</span>
+              <span class="ss-quiet">for chrome://tracing and tools that read PyTorch traces</span>
             </dd>
             <dt>Events as rows</dt>
             <dd>

@@ -1,6 +1,7 @@
 // steps.tsx: one bar a step, stacked by what the time went to. A click opens the step in the timeline.
 import type { JSX } from 'preact';
 import { formatDuration, plural } from '../../base/format.ts';
+import type { Layer } from '../../model/label-stack.ts';
 import { partColour, partColumns } from '../../model/parts.ts';
 import { numberAt, type ReportRow, type ReportTable, textAt } from '../../model/report.ts';
 import { barScale, bucketed } from '../../model/scale.ts';
@@ -22,17 +23,25 @@ function rankOf(host: string, at: number): string {
   return /rank/i.test(host) && number !== undefined ? `r${number}` : host.length <= 8 ? host : `#${at}`;
 }
 
+/** The usual parts of a step. */
+const partLayers = (table: ReportTable): readonly Layer[] =>
+  partColumns(table.columns).map(({ column, part }) => ({
+    label: part.label,
+    colour: partColour(part),
+    value: (row) => numberAt(row, column.key) ?? 0,
+  }));
+
 const durationOf = (row: ReportRow): number => numberAt(row, 'duration_ns') ?? 0;
 
 /** A bar for each step; of too many steps each bar is the slowest of some neighbours. Pure. */
 export function stepColumns(
   table: ReportTable,
   most = MOST_BARS,
+  layers: readonly Layer[] = partLayers(table),
 ): {
   readonly bars: readonly (Column & { readonly row: ReportRow })[];
   readonly perBar: number;
 } {
-  const parts = partColumns(table.columns);
   const hosts = new Set(table.rows.map((row) => textAt(row, 'host')));
   const order = [...hosts].sort((a, b) => (a ?? '').localeCompare(b ?? '', 'en', { numeric: true }));
   const rows =
@@ -50,10 +59,9 @@ export function stepColumns(
     const row = group.reduce((slowest, other) => (durationOf(other) > durationOf(slowest) ? other : slowest));
     const step = numberAt(row, 'step') ?? at;
     const host = textAt(row, 'host');
-    const named = parts.flatMap(({ column, part }) => {
-      const value = numberAt(row, column.key) ?? 0;
-      return value > 0 ? [`${part.label} ${formatDuration(value)}`] : [];
-    });
+    const lines = layers.flatMap(({ label, colour, value }) =>
+      value(row) > 0 ? [{ label, colour, text: formatDuration(value(row)) }] : [],
+    );
     const where = hosts.size > 1 && host !== undefined ? `, ${host}` : '';
     // Where there is room, each rank of a step is named; else the ranks share the step's label.
     const rank = hosts.size > 1 && groups.length <= NAMED_BARS ? rankOf(host ?? '', [...hosts].indexOf(host)) : '';
@@ -63,11 +71,16 @@ export function stepColumns(
       row,
       key: String(at),
       label,
-      title: [`Step ${step}${where}: ${formatDuration(durationOf(row))}`, ...named].join(', '),
+      head: `Step ${step}${where}: ${formatDuration(durationOf(row))}`,
+      title: [
+        `Step ${step}${where}: ${formatDuration(durationOf(row))}`,
+        ...lines.map((line) => `${line.label} ${line.text}`),
+      ].join(', '),
+      lines,
       parts:
-        parts.length === 0 || named.length === 0
+        lines.length === 0
           ? [{ value: durationOf(row), colour: 'var(--ss-kind-11)' }]
-          : parts.map(({ column, part }) => ({ value: numberAt(row, column.key) ?? 0, colour: partColour(part) })),
+          : layers.map(({ value, colour }) => ({ value: value(row), colour })),
       outlined: row['outlier'] === true,
     };
   });
@@ -79,17 +92,24 @@ export function StepBars({
   run,
   table,
   derivedFrom,
-}: PageProps & { readonly table: ReportTable; readonly derivedFrom: string | undefined }): JSX.Element {
-  const { bars, perBar } = stepColumns(table);
+  layers: given,
+  title = 'Step times',
+}: PageProps & {
+  readonly table: ReportTable;
+  readonly derivedFrom: string | undefined;
+  /** What the bars consist of, in place of the usual parts. */
+  readonly layers?: readonly Layer[] | undefined;
+  readonly title?: string;
+}): JSX.Element {
+  const layers = given ?? partLayers(table);
+  const { bars, perBar } = stepColumns(table, MOST_BARS, layers);
   const lengths = bars.map((bar) => bar.parts.reduce((sum, part) => sum + part.value, 0));
   const cut = barScale(lengths, { cutsTall: true }).isCut.filter(Boolean).length;
-  const parts = partColumns(table.columns).filter(({ column }) =>
-    table.rows.some((row) => (numberAt(row, column.key) ?? 0) > 0),
-  );
+  const present = layers.filter(({ value }) => table.rows.some((row) => value(row) > 0));
   const hosts = new Set(table.rows.map((row) => textAt(row, 'host')));
   return (
     <Figure
-      title="Step times"
+      title={title}
       testId="steps"
       data={table}
       note={[
@@ -98,11 +118,9 @@ export function StepBars({
           : [`No steps are marked; these are derived from the repeated ${derivedFrom}.`]),
         ...(perBar > 1 ? [`Each bar is the slowest of ${perBar} steps.`] : []),
         ...(table.leftOut > 0 ? [`Not shown: ${plural(table.leftOut, 'later step')}; choose a range.`] : []),
-        ...(bars.some((bar) => bar.outlined) ? ['Outlined: much longer than the others.'] : []),
-        ...(cut === 0
-          ? []
-          : [`${plural(cut, 'bar')} cut at the jagged line: far longer than the others, its parts in proportion.`]),
-        'A click opens the step.',
+        ...(bars.some((bar) => bar.outlined) ? ['Outlined steps are outliers.'] : []),
+        ...(cut === 0 ? [] : [`${plural(cut, 'bar')} cut off (jagged edge).`]),
+        'Click a step to open it.',
       ].join(' ')}
       {...(derivedFrom === undefined
         ? {}
@@ -111,7 +129,7 @@ export function StepBars({
               <>
                 <Badge
                   word="derived"
-                  why={`No steps are marked: each run of ${derivedFrom}, which repeats most regularly, stands for one.`}
+                  why={`No steps are marked: each occurrence of ${derivedFrom}, the most regular pattern, is taken as one.`}
                 />
                 <button
                   type="button"
@@ -120,15 +138,15 @@ export function StepBars({
                     store.view.markedOnly.value = true;
                   }}
                 >
-                  Do not use them
+                  Ignore derived steps
                 </button>
               </>
             ),
           })}
-      legend={parts.map(({ part }) => ({ label: part.label, colour: partColour(part) }))}
+      legend={present.map(({ label, colour }) => ({ label, colour }))}
     >
       <ColumnChart
-        label="Step times"
+        label={title}
         columns={bars}
         heightPx={180}
         cutsTall
@@ -175,9 +193,9 @@ export function NoSteps({
         <span class="ss-quiet">
           No steps are marked in this run
           {pattern === undefined
-            ? ', and no pattern repeats that could stand for them.'
-            : `; ${pattern} repeats and could stand for them.`}
-          {lines.length === 0 ? '' : ' A marker in the loop would make them:'}
+            ? ', and no repeated pattern can stand in for them.'
+            : `; the repeated ${pattern} could stand in for them.`}
+          {lines.length === 0 ? '' : ' This line in the loop marks them:'}
         </span>
         <span class="ss-grow" />
         {pattern === undefined ? undefined : (
@@ -215,9 +233,7 @@ export function NoWholeStep(): JSX.Element {
     <section class="ss-panel" role="note" aria-label="Step times" data-testid="no-whole-step">
       <div class="ss-panel-head">
         <h2>No whole step</h2>
-        <span class="ss-quiet">
-          The range lies within a step or cuts those that it touches. The figures of this page are those of the range.
-        </span>
+        <span class="ss-quiet">The range contains no complete step. The figures of this page are for the range.</span>
       </div>
     </section>
   );
@@ -241,9 +257,8 @@ export function ShorterThanStep({
         </PageLink>
       </div>
       <p>
-        {plural(began, 'step')} began and none ended within {formatDuration(run.durationNs)}, so nothing can be said of
-        a step. Record for longer than a step takes, better for several: a longer duration in <em>Capture profile</em>,
-        or a later <code>stop_trace()</code>.
+        {plural(began, 'step')} started and none ended within {formatDuration(run.durationNs)}. Record for several
+        steps: choose a longer duration in <em>Capture profile</em>, or call <code>stop_trace()</code> later.
       </p>
     </section>
   );

@@ -6,29 +6,20 @@ import { CopyButton, EmptyState } from '../../widgets/states.tsx';
 import { PageLink } from '../shared/links.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 
-const TORCH =
-  'import torch\nwith torch.profiler.profile() as p:\n    train_step()\np.export_chrome_trace("trace.json")';
-const LIGHTNING =
-  'from stepscope.lightning import SimpleProfiler\ntrainer = Trainer(profiler=SimpleProfiler(dirpath="reports", log_dir="logs"))';
-const PYTHON = 'import stepscope\nwith stepscope.trace("logs"):\n    main()';
-
-/** The lines that would have recorded times, by what the run is. Pure. */
-export const recorderOf = (kinds: readonly string[]): string =>
-  kinds.includes('Lightning') ? LIGHTNING : kinds.includes('Python') ? PYTHON : TORCH;
-
 export function NoTimeline({ store, run }: { readonly store: Store; readonly run: RunDetail }): JSX.Element {
   const holdsSums = run.tools.some((tool) => tool.id === 'ops' && tool.state === 'ready');
-  const code = recorderOf(run.kinds);
+  // In the run's own framework, or none.
+  const code = run.tools.find((tool) => tool.id === 'timeline')?.hint;
   return (
     <>
-      <PageHead title="Timeline" summary="This run has no events with times." />
+      <PageHead title="Timeline" summary="This run has no timestamps." />
       <EmptyState
         reason="not-recorded"
-        title={holdsSums ? 'Sums, no times' : 'Nothing to draw'}
+        title={holdsSums ? 'Aggregates only (no timeline)' : 'Nothing to draw'}
         why={
           holdsSums
-            ? 'The files of this run say how often things ran and how long they took in all, not when.'
-            : 'The files of this run were read, but hold no slices, points or counters.'
+            ? 'The files have counts and total times, without timestamps.'
+            : 'The files have no slices, instants or counters.'
         }
       >
         {holdsSums ? (
@@ -36,13 +27,15 @@ export function NoTimeline({ store, run }: { readonly store: Store; readonly run
             Open Ops
           </PageLink>
         ) : undefined}
-        <div class="ss-snippet">
-          <p>This would record times, too:</p>
-          <pre class="ss-code">
-            <code>{code}</code>
-          </pre>
-          <CopyButton text={code} />
-        </div>
+        {code === undefined ? undefined : (
+          <div class="ss-snippet">
+            <p>This would record timestamps:</p>
+            <pre class="ss-code">
+              <code>{code}</code>
+            </pre>
+            <CopyButton text={code} />
+          </div>
+        )}
       </EmptyState>
     </>
   );

@@ -1,0 +1,60 @@
+// label-stack.ts: steps of a run without devices, stacked by the labels that the program gave. Pure.
+import { seriesColour } from './parts.ts';
+import { numberAt, type ReportRow, type ReportTable, textAt } from './report.ts';
+import type { Trend } from './trend.ts';
+
+/** One layer of the bars. */
+export interface Layer {
+  readonly label: string;
+  readonly colour: string;
+  /** Its time in the step of this row. */
+  readonly value: (row: ReportRow) => number;
+}
+
+/** Layers beyond these would not be told apart by their colours. */
+export const MOST_LABELS = 6;
+
+const WORK = ['compute_ns', 'exposed_communication_ns', 'exposed_copy_ns'];
+
+/** Whether the steps were recorded on the host alone, so that the usual parts of a step say nothing. */
+export const isHostOnly = (steps: ReportTable): boolean =>
+  steps.rows.length > 0 && steps.rows.every((row) => WORK.every((key) => (numberAt(row, key) ?? 0) === 0));
+
+/** Labels on the thread of the steps by their self time, the largest first. */
+export function stepLabels(labels: ReportTable): readonly { readonly name: string; readonly selfNs: number }[] {
+  return labels.rows
+    .filter((row) => textAt(row, 'place') === 'step thread')
+    .map((row) => ({ name: textAt(row, 'label') ?? '', selfNs: numberAt(row, 'self_ns') ?? 0 }))
+    .filter(({ name, selfNs }) => name !== '' && selfNs > 0)
+    .sort((a, b) => b.selfNs - a.selfNs)
+    .slice(0, MOST_LABELS);
+}
+
+export const OTHER_COLOUR = 'var(--ss-kind-0)';
+
+const lengthOf = (row: ReportRow): number => numberAt(row, 'duration_ns') ?? 0;
+
+/** The layers, and what no label covers. `undefined` where a trend holds several steps in one bar. */
+export function layersOf(trends: readonly (readonly [string, Trend])[]): readonly Layer[] | undefined {
+  if (trends.length === 0 || trends.some(([, trend]) => trend.bars.some((bar) => bar.steps > 1))) return undefined;
+  const layers = trends.map(([label, trend], at): Layer => {
+    const bySteps = new Map(trend.bars.map((bar) => [bar.from, bar.selfNs]));
+    return { label, colour: seriesColour(at), value: (row) => bySteps.get(numberAt(row, 'step') ?? -1) ?? 0 };
+  });
+  const rest = (row: ReportRow) => lengthOf(row) - layers.reduce((sum, layer) => sum + layer.value(row), 0);
+  return [...layers, { label: 'other', colour: OTHER_COLOUR, value: (row) => Math.max(0, rest(row)) }];
+}
+
+/** What the layers take of a step on average, with what no label covers. */
+export function labelShares(
+  labels: readonly { readonly name: string; readonly selfNs: number }[],
+  steps: ReportTable,
+): readonly { readonly label: string; readonly perStepNs: number; readonly colour: string }[] {
+  const count = Math.max(1, steps.rows.length);
+  const whole = steps.rows.reduce((sum, row) => sum + lengthOf(row), 0);
+  const covered = labels.reduce((sum, { selfNs }) => sum + selfNs, 0);
+  return [
+    ...labels.map(({ name, selfNs }, at) => ({ label: name, perStepNs: selfNs / count, colour: seriesColour(at) })),
+    { label: 'other', perStepNs: Math.max(0, whole - covered) / count, colour: OTHER_COLOUR },
+  ].filter(({ perStepNs }) => perStepNs > 0);
+}
