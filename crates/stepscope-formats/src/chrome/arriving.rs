@@ -82,6 +82,7 @@ impl<'a> Early<'a> {
             origin_ps: i128::from(head.origin_ns) * 1_000,
             source: self.source,
             steps: head.steps,
+            splits_rows: false,
         }
     }
 }

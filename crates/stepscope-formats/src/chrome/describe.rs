@@ -7,7 +7,8 @@ use super::args;
 use super::event::{Entry, entry, key_text};
 use super::pour::process_text;
 use super::scan::Sort;
-use super::tracks::{Row, RowSort, Rows};
+use super::torch::Executor;
+use super::tracks::{Row, RowSort, Rows, device_key};
 
 /// Name of the metadata entries in which our own writer keeps all that is known of a track.
 pub(super) const OWN_TRACK: &str = "stepscope_track";
@@ -16,12 +17,14 @@ pub(super) const OWN_TRACK: &str = "stepscope_track";
 struct Process {
     name: Option<String>,
     labels: Vec<String>,
-    sort_index: Option<i64>,
+    /// In the file's order: a host process and a device of the same number have one each.
+    sort_indexes: Vec<i64>,
 }
 
 #[derive(Debug, Default)]
 struct Thread {
-    name: Option<String>,
+    /// In the file's order: a thread and a stream of the same number have one each.
+    names: Vec<String>,
     sort_index: Option<i64>,
 }
 
@@ -98,12 +101,16 @@ impl Metadata {
             }
             "process_sort_index" => {
                 if let Some(index) = whole_arg(bytes, entry, "sort_index") {
-                    self.process(&pid).sort_index = Some(index);
+                    self.process(&pid).sort_indexes.push(index);
                 }
             }
             "thread_name" => {
                 if let Some(text) = text_arg(bytes, entry, "name") {
-                    self.threads.entry(thread_key()).or_default().name = Some(text);
+                    self.threads
+                        .entry(thread_key())
+                        .or_default()
+                        .names
+                        .push(text);
                 }
             }
             "thread_sort_index" => {
@@ -156,16 +163,23 @@ impl Metadata {
     /// Tells the sink what is known of each track.
     pub(super) fn describe<S: EventSink>(&self, bytes: &[u8], rows: &Rows, sink: &mut S) {
         let own_keys: FxHashSet<&str> = self.own.iter().map(|own| own.key.as_str()).collect();
-        let mut groups: FxHashSet<&str> = FxHashSet::default();
+        let mut groups: FxHashSet<String> = FxHashSet::default();
+        let executors = Executors::new(rows);
         for (index, row) in rows.all.iter().enumerate() {
             if own_keys.contains(row.key.as_str()) {
                 continue;
             }
             let process = self.processes.get(&row.pid);
-            if !row.pid.is_empty() && groups.insert(&row.pid) && !own_keys.contains(&*row.pid) {
-                Self::describe_group(&row.pid, process, sink);
+            let executor = executors.of_row(row);
+            let group = executors.group_key(row, executor);
+            if !row.pid.is_empty()
+                && !own_keys.contains(group.as_str())
+                && groups.insert(group.clone())
+            {
+                let executor = executors.of_group(row, executor);
+                Self::describe_group(&group, &row.pid, process, executor, sink);
             }
-            let parent = (!row.pid.is_empty()).then(|| sink.track(&row.pid));
+            let parent = (!row.pid.is_empty()).then(|| sink.track(&group));
             let track = rows.id(index);
             let patch = match row.sort {
                 RowSort::Counter | RowSort::Async => TrackPatch {
@@ -179,8 +193,8 @@ impl Metadata {
                     ..TrackPatch::default()
                 },
                 RowSort::Thread => {
-                    let thread = self.threads.get(&row.key);
-                    let facts = thread_facts(bytes, row, process, thread);
+                    let thread = self.threads.get(row.thread_key());
+                    let facts = thread_facts(bytes, row, process, thread, executor);
                     sink.describe(
                         track,
                         TrackPatch {
@@ -198,9 +212,15 @@ impl Metadata {
         }
     }
 
-    fn describe_group<S: EventSink>(pid: &str, process: Option<&Process>, sink: &mut S) {
-        let group = sink.track(pid);
-        let name = process.and_then(Process::title);
+    fn describe_group<S: EventSink>(
+        key: &str,
+        pid: &str,
+        process: Option<&Process>,
+        executor: Executor,
+        sink: &mut S,
+    ) {
+        let group = sink.track(key);
+        let name = process.and_then(|process| process.title(executor));
         let is_text = pid.parse::<f64>().is_err();
         sink.describe(
             group,
@@ -208,19 +228,92 @@ impl Metadata {
                 name: name.as_deref().or(is_text.then_some(pid)),
                 kind: Some(TrackKind::Group),
                 pid: pid.parse().ok(),
-                device: device_of(pid, process),
-                sort_index: process.and_then(|process| process.sort_index),
+                device: match executor {
+                    Executor::Host => None,
+                    _ => device_of(pid, process),
+                },
+                sort_index: process.and_then(|process| process.sort_index(executor)),
                 ..TrackPatch::default()
             },
         );
     }
 }
 
+/// Which processes of the file have events of the host, and which of devices.
+#[derive(Debug, Default)]
+struct Executors<'a> {
+    host: FxHashSet<&'a str>,
+    device: FxHashSet<&'a str>,
+}
+
+impl<'a> Executors<'a> {
+    fn new(rows: &'a Rows) -> Self {
+        let mut found = Self::default();
+        for row in &rows.all {
+            if row.device_event.is_some() {
+                found.device.insert(&row.pid);
+            }
+            if row.has_host_event {
+                found.host.insert(&row.pid);
+            }
+        }
+        found
+    }
+
+    /// Who did the events of a row: what their categories say, else what the process's other rows say.
+    fn of_row(&self, row: &Row) -> Executor {
+        match (row.device_event.is_some(), row.has_host_event) {
+            (true, _) => Executor::Device,
+            (false, true) => Executor::Host,
+            (false, false) if self.host.contains(&*row.pid) => Executor::Host,
+            (false, false) => Executor::Unknown,
+        }
+    }
+
+    /// The group around a row. A process and a device of the same number are two groups.
+    fn group_key(&self, row: &Row, executor: Executor) -> String {
+        let is_both = self.host.contains(&*row.pid) && self.device.contains(&*row.pid);
+        if is_both && executor == Executor::Device {
+            device_key(&row.pid)
+        } else {
+            row.pid.clone()
+        }
+    }
+
+    /// Who did the events of the group around a row.
+    fn of_group(&self, row: &Row, executor: Executor) -> Executor {
+        match executor {
+            Executor::Unknown if self.device.contains(&*row.pid) => Executor::Device,
+            executor => executor,
+        }
+    }
+}
+
 impl Process {
-    /// `python3 (GPU 0)`.
-    fn title(&self) -> Option<String> {
+    /// The position among processes: kineto puts devices behind all host processes.
+    fn sort_index(&self, executor: Executor) -> Option<i64> {
+        match executor {
+            Executor::Host => self.sort_indexes.iter().min().copied(),
+            Executor::Device => self.sort_indexes.iter().max().copied(),
+            Executor::Unknown => self.sort_indexes.last().copied(),
+        }
+    }
+
+    /// `python3 (GPU 0)`. A host process has no label of a device, and the other way round.
+    fn title(&self, executor: Executor) -> Option<String> {
         let name = self.name.as_deref().unwrap_or_default().trim();
-        let labels = self.labels.join(", ");
+        let fits = |label: &&String| match executor {
+            Executor::Host => device_of_label(label).is_none(),
+            Executor::Device => *label != "CPU",
+            Executor::Unknown => true,
+        };
+        let labels: Vec<&str> = self
+            .labels
+            .iter()
+            .filter(fits)
+            .map(|label| &**label)
+            .collect();
+        let labels = labels.join(", ");
         match (name.is_empty(), labels.is_empty()) {
             (true, true) => None,
             (true, false) => Some(labels),
@@ -235,11 +328,6 @@ impl Process {
 /// Ordinal of the device that a process stands for: from its label (`GPU 0`, `MTIA 17`) or its
 /// name (`/device:GPU:0`).
 fn device_of(pid: &str, process: Option<&Process>) -> Option<u32> {
-    let from_label = |label: &String| {
-        let (word, number) = label.rsplit_once(' ')?;
-        let is_word = word.bytes().all(|byte| byte.is_ascii_uppercase()) && word != "CPU";
-        is_word.then(|| number.parse().ok()).flatten()
-    };
     let from_name = |name: &str| {
         let rest = name.split_once("/device:")?.1;
         let ordinal = rest.split_once(':')?.1;
@@ -250,9 +338,21 @@ fn device_of(pid: &str, process: Option<&Process>) -> Option<u32> {
         digits.parse().ok()
     };
     process
-        .and_then(|process| process.labels.iter().find_map(from_label))
+        .and_then(|process| {
+            process
+                .labels
+                .iter()
+                .find_map(|label| device_of_label(label))
+        })
         .or_else(|| process.and_then(|process| process.name.as_deref().and_then(from_name)))
         .or_else(|| from_name(pid))
+}
+
+/// 3 of `GPU 3`.
+fn device_of_label(label: &str) -> Option<u32> {
+    let (word, number) = label.rsplit_once(' ')?;
+    let is_word = word.bytes().all(|byte| byte.is_ascii_uppercase()) && word != "CPU";
+    is_word.then(|| number.parse().ok()).flatten()
 }
 
 struct ThreadFacts {
@@ -265,14 +365,16 @@ fn thread_facts(
     row: &Row,
     process: Option<&Process>,
     thread: Option<&Thread>,
+    executor: Executor,
 ) -> ThreadFacts {
     let tid_number = row.label.parse::<i64>().ok();
     let mut name = thread
-        .and_then(|thread| thread.name.as_deref())
-        .map(str::trim)
-        .filter(|name| !name.is_empty())
+        .and_then(|thread| thread.name_of(executor))
         .map(str::to_owned);
-    let mut device = device_of(&row.pid, process);
+    let mut device = match executor {
+        Executor::Host => None,
+        _ => device_of(&row.pid, process),
+    };
     let is_neuron = row.pid.contains("Neuron-runtime");
     let core = row
         .label
@@ -325,6 +427,23 @@ fn thread_facts(
             sort_index: thread.and_then(|thread| thread.sort_index),
             ..TrackPatch::default()
         },
+    }
+}
+
+impl Thread {
+    /// The name of the thread, or of the stream with the same numbers.
+    fn name_of(&self, executor: Executor) -> Option<&str> {
+        let is_stream = |name: &&str| name.to_ascii_lowercase().contains("stream");
+        let names = || {
+            let names = self.names.iter().rev().map(|name| name.trim());
+            names.filter(|name| !name.is_empty())
+        };
+        let fitting = match executor {
+            Executor::Host => names().find(|name| !is_stream(name)),
+            Executor::Device => names().find(is_stream),
+            Executor::Unknown => None,
+        };
+        fitting.or_else(|| names().next())
     }
 }
 

@@ -14,6 +14,7 @@ mod describe;
 mod described;
 mod event;
 mod flat;
+mod flows;
 mod mask;
 mod mend;
 mod names;

@@ -9,7 +9,7 @@ use stepscope_model::{EventSink, NameId};
 use super::pour::Hints;
 use super::scan::{Sort, Span, Value};
 use super::text::unescape;
-use super::torch;
+use super::torch::{self, Executor};
 
 /// An interned text and what it says.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,8 +19,8 @@ pub(super) struct Name {
     pub(super) repaired: bool,
     /// The number in `ProfilerStep#7`.
     pub(super) step: Option<i64>,
-    /// As a category: whether a device did it.
-    pub(super) device: bool,
+    /// As a category: who did it.
+    pub(super) executor: Executor,
     /// As a category: whether names of it may be step markers.
     pub(super) may_mark_steps: bool,
 }
@@ -88,7 +88,7 @@ fn intern<S: EventSink>(sink: &mut S, raw: &[u8], sort: Sort, hints: &mut Hints)
         id: sink.name(&text.text),
         repaired: text.repaired,
         step: torch::step_of_name(&text.text),
-        device: torch::is_device_category(&text.text),
+        executor: torch::executor_of_category(&text.text),
         may_mark_steps: torch::may_mark_steps(&text.text),
     }
 }

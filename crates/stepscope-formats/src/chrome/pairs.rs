@@ -19,8 +19,9 @@ use stepscope_model::{
 };
 
 use super::event::{Entry, entry, key_text, members};
+use super::flows::attached_flows;
 use super::own::{self, Own};
-use super::pour::{Mark, Steps, attached_flows, process_text};
+use super::pour::{Mark, Steps, process_text};
 use super::scan::{Sort, Span};
 use super::tally::{Note, Tally};
 use super::torch;
@@ -228,12 +229,8 @@ impl Pairing<'_> {
                     format!("{base}#{}", lane + 1)
                 }
             });
-            let row = rows.get(sink, &key, self.max_tracks, || Row {
-                key: key.clone(),
-                sort: RowSort::Async,
-                pid: pid.into_owned(),
-                label: name,
-                device_event: None,
+            let row = rows.get(sink, &key, self.max_tracks, || {
+                Row::new(&key, RowSort::Async, &pid, &name)
             });
             let Some(row) = row else {
                 let at = usize::try_from(tree.at).unwrap_or_default();

@@ -5,17 +5,19 @@
 
 use memchr::memmem;
 use stepscope_model::{
-    ArgRef, Cancelled, Dur, EventSink, FlowBind, FlowDirection, FlowKey, InstantIn, NameId,
-    ReadContext, SliceFlags, SliceFlow, SliceIn, SourceId, Time, TrackId,
+    ArgRef, Cancelled, Dur, EventSink, FlowKey, InstantIn, NameId, ReadContext, SliceFlags,
+    SliceFlow, SliceIn, SourceId, Time, TrackId,
 };
 
 use super::event::{self, Entry, Next, find_entry, next_element};
+use super::flows::{attached_flows, flow_ends, flow_id};
 use super::names::Names;
 use super::number::{NotTime, ps_from_us_text};
 use super::own::{self, Own};
 use super::scan::{self, Sort, Span, Stop, Value};
 use super::tally::{Note, Tally};
-use super::tracks::{Row, RowSort, Rows};
+use super::torch::Executor;
+use super::tracks::{Row, RowSort, Rows, device_key};
 
 /// What is fixed before the first event is poured.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +28,9 @@ pub(super) struct Plan<'a> {
     pub(super) origin_ps: i128,
     pub(super) source: SourceId,
     pub(super) steps: Steps,
+    /// Whether events of devices have rows of their own even where a host thread has the same `pid`
+    /// and `tid`. Flows then wait for the whole file.
+    pub(super) splits_rows: bool,
 }
 
 /// Where the numbers of steps stand.
@@ -78,6 +83,10 @@ pub(super) struct Poured {
     pub(super) rows: Rows,
     pub(super) begins_and_ends: Vec<Mark>,
     pub(super) asyncs: Vec<Mark>,
+    /// Flow ends that wait, where rows are split.
+    pub(super) flows: Vec<Mark>,
+    /// Row and start of each event of a device, where rows are split.
+    pub(super) device_starts: Vec<(u32, i64)>,
     pub(super) metadata: Vec<u64>,
     /// Whole entries, whatever they are.
     pub(super) entries: u64,
@@ -109,7 +118,7 @@ pub(super) struct Pourer<'a, S: EventSink> {
     categories: Names<'a>,
     step_num: memmem::Finder<'static>,
     pub(super) poured: Poured,
-    last_thread: Option<(Span, Span, usize)>,
+    last_thread: Option<(Span, Span, bool, usize)>,
     key: String,
     search_budget: usize,
     /// Whether there may be more text than the plan has.
@@ -357,9 +366,16 @@ impl<'a, S: EventSink> Pourer<'a, S> {
 
     /// The row of an entry's `pid` and `tid`.
     fn thread(&mut self, entry: &Entry, own: &Own) -> Option<usize> {
+        self.thread_or_queue(entry, own, false)
+    }
+
+    /// The row of an entry's `pid` and `tid`; the device's where it `is_device` and rows are split.
+    fn thread_or_queue(&mut self, entry: &Entry, own: &Own, is_device: bool) -> Option<usize> {
         let bytes = self.plan.bytes;
-        if let Some((pid, tid, row)) = self.last_thread
+        let is_split = is_device && self.plan.splits_rows && own.key.is_none();
+        if let Some((pid, tid, split, row)) = self.last_thread
             && own.key.is_none()
+            && split == is_split
             && event::same_bytes(bytes, pid, entry.pid.span)
             && event::same_bytes(bytes, tid, entry.tid.span)
         {
@@ -379,12 +395,15 @@ impl<'a, S: EventSink> Pourer<'a, S> {
             self.key.push_str(&pid);
             self.key.push('/');
             self.key.push_str(&tid);
+            if is_split {
+                self.key = device_key(&self.key);
+            }
         }
         let row = self.row(entry.at, RowSort::Thread, &pid, &tid)?;
         let plain =
             |value: &Value| matches!(value.sort, Sort::Scalar | Sort::Str { escaped: false });
         if own.key.is_none() && plain(&entry.pid) && plain(&entry.tid) {
-            self.last_thread = Some((entry.pid.span, entry.tid.span, row));
+            self.last_thread = Some((entry.pid.span, entry.tid.span, is_split, row));
         }
         Some(row)
     }
@@ -393,13 +412,10 @@ impl<'a, S: EventSink> Pourer<'a, S> {
     fn row(&mut self, at: usize, sort: RowSort, pid: &str, label: &str) -> Option<usize> {
         let limit = self.plan.context.limits.max_tracks;
         let key = &self.key;
-        let row = self.poured.rows.get(self.sink, key, limit, || Row {
-            key: key.clone(),
-            sort,
-            pid: pid.to_owned(),
-            label: label.to_owned(),
-            device_event: None,
-        });
+        let row = self
+            .poured
+            .rows
+            .get(self.sink, key, limit, || Row::new(key, sort, pid, label));
         if row.is_none() {
             self.poured.gave_up = true;
             self.poured.tally.note(Note::TooManyTracks, at);
@@ -419,21 +435,15 @@ impl<'a, S: EventSink> Pourer<'a, S> {
         let Some((dur, found)) = self.duration(entry) else {
             return;
         };
-        let Some(row) = self.thread(entry, &own) else {
+        let category = self.category(entry);
+        let is_device = category.executor == Executor::Device;
+        let Some(row) = self.thread_or_queue(entry, &own, is_device) else {
             return;
         };
         let end_ps = start.saturating_add(dur).ps();
         self.poured.last_ps = self.poured.last_ps.max(Some(end_ps));
         let (name, named_step) = self.name(entry);
-        let category = self.category(entry);
-        if category.device {
-            let row = self.poured.rows.all.get_mut(row);
-            if let Some(row) = row
-                && row.device_event.is_none()
-            {
-                row.device_event = Some(entry.at);
-            }
-        }
+        self.note_executor(category.executor, row, entry.at, start);
         let step = own
             .step
             .or(named_step.filter(|_| category.may_mark_steps && self.plan.steps != Steps::OwnOnly))
@@ -451,6 +461,23 @@ impl<'a, S: EventSink> Pourer<'a, S> {
             flows: &flows,
         };
         self.sink.slice(self.track(row), slice);
+    }
+
+    /// Notes who did an event of this row.
+    fn note_executor(&mut self, executor: Executor, row: usize, at: usize, start: Time) {
+        if executor == Executor::Unknown {
+            return;
+        }
+        if self.plan.splits_rows && executor == Executor::Device {
+            let number = u32::try_from(row).unwrap_or(u32::MAX);
+            self.poured.device_starts.push((number, start.ps()));
+        }
+        if let Some(row) = self.poured.rows.all.get_mut(row) {
+            match executor {
+                Executor::Device => row.add(Some(at), false),
+                _ => row.add(None, true),
+            }
+        }
     }
 
     fn step_from_args(&self, entry: &Entry) -> Option<i64> {
@@ -536,22 +563,17 @@ impl<'a, S: EventSink> Pourer<'a, S> {
         let Some(row) = self.thread(entry, &own) else {
             return;
         };
+        if self.plan.splits_rows {
+            let mark = self.mark(entry, at, row);
+            self.poured.flows.push(mark);
+            return;
+        }
         let category = if entry.category.raw(self.plan.bytes).is_some() {
             self.category(entry).id
         } else {
             self.name(entry).0
         };
-        let direction = match entry.phase {
-            b's' => FlowDirection::Out,
-            b't' => FlowDirection::Through,
-            _ => FlowDirection::In,
-        };
-        let bind = match entry.bp.raw(self.plan.bytes) {
-            Some(b"e") => FlowBind::Enclosing,
-            Some(b"n") => FlowBind::Next,
-            _ if direction == FlowDirection::In => FlowBind::Next,
-            _ => FlowBind::Enclosing,
-        };
+        let (direction, bind) = flow_ends(self.plan.bytes, entry);
         let id = flow_id(self.plan.bytes, &entry.id, &entry.scope);
         let key = FlowKey { category, id };
         self.sink
@@ -628,63 +650,4 @@ pub(super) fn process_text<'a>(
         return Some("None".into());
     }
     event::key_text(bytes, value).map(|text| text.text)
-}
-
-/// Flow ends that stand in the event itself: `bind_id`, and what our own writer adds.
-pub(super) fn attached_flows<S: EventSink>(
-    bytes: &[u8],
-    sink: &mut S,
-    entry: &Entry,
-    own: &Own,
-    flows: &mut Vec<SliceFlow>,
-) {
-    if entry.bind_id.sort != Sort::Missing && (entry.flow_in || entry.flow_out) {
-        let direction = match (entry.flow_in, entry.flow_out) {
-            (true, true) => FlowDirection::Through,
-            (true, false) => FlowDirection::In,
-            _ => FlowDirection::Out,
-        };
-        let key = FlowKey {
-            category: sink.name("bind_id"),
-            id: flow_id(bytes, &entry.bind_id, &entry.scope),
-        };
-        flows.push(SliceFlow { key, direction });
-    }
-    for flow in &own.flows {
-        let key = FlowKey {
-            category: sink.name(&flow.category),
-            id: flow.id,
-        };
-        flows.push(SliceFlow {
-            key,
-            direction: flow.direction,
-        });
-    }
-}
-
-/// A flow's number: decimal and `0x` texts are the number that they say, other texts are hashed,
-/// and so is everything with a scope.
-pub(super) fn flow_id(bytes: &[u8], id: &Value, scope: &Value) -> u64 {
-    let raw = id.raw(bytes).unwrap_or_default();
-    let scope = scope.raw(bytes).unwrap_or_default();
-    if scope.is_empty()
-        && let Some(number) = std::str::from_utf8(raw).ok().and_then(whole_number)
-    {
-        return number;
-    }
-    // FNV-1a: the same on every machine and in every version.
-    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    for byte in scope.iter().chain(b"\0").chain(raw) {
-        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    hash
-}
-
-fn whole_number(text: &str) -> Option<u64> {
-    if let Some(hex) = text.strip_prefix("0x") {
-        return u64::from_str_radix(hex, 16).ok();
-    }
-    text.parse()
-        .ok()
-        .or_else(|| text.parse::<i64>().ok().map(i64::cast_unsigned))
 }

@@ -10,6 +10,7 @@
 //! again from where the earlier part ended. So the result is the one of reading from front to end,
 //! whatever the number of threads.
 
+use rustc_hash::FxHashMap;
 use stepscope_model::{ArgValue, Cancelled, Epoch, EventSink, ReadContext, SharedBytes, SourceId};
 
 use super::args::{Nowhere, Source};
@@ -17,11 +18,12 @@ use super::describe::Metadata;
 use super::event::{Next, find_entry, next_element};
 use super::number::ps_from_us_text;
 use super::pairs::Pairing;
-use super::pour::{Ended, Plan, Poured, Pourer, Steps};
+use super::pour::{Ended, Mark, Plan, Poured, Pourer, Steps};
 use super::scan::{self, Stop, skip_space};
 use super::tally::{Cut, Note};
 use super::torch::{self, TopLevel};
-use super::{event, own};
+use super::tracks::{Row, Rows};
+use super::{event, flows, own};
 use crate::FormatError;
 
 /// Lists shorter than this are read by one thread.
@@ -49,13 +51,14 @@ pub(super) fn read<S: EventSink>(
         origin_ps: origin.ps(),
         source: sink.source(source.clone()),
         steps: steps_of(bytes, &outline.top),
+        splits_rows: false,
     };
     read_from(plan, sink, outline, origin, &source, Vec::new())
 }
 
 /// Reads a file whose outline is known; of the first list, some parts may have been read.
 pub(super) fn read_from<S: EventSink>(
-    plan: Plan<'_>,
+    mut plan: Plan<'_>,
     sink: &mut S,
     mut outline: Outline,
     origin: Origin,
@@ -73,11 +76,15 @@ pub(super) fn read_from<S: EventSink>(
     while let Some(at) = list {
         let known = match parts.take() {
             Some(parts) => chain(plan, sink, at, parts)?,
-            None => None,
+            None => Reading::ByParts,
         };
         let (part, ended) = match known {
-            Some(done) => done,
-            None => pour_list(plan, sink, at)?,
+            Reading::Whole(done) => *done,
+            Reading::ByParts => read_list(&mut plan, sink, at)?,
+            Reading::SharedRows => {
+                plan.splits_rows = true;
+                read_list(&mut plan, sink, at)?
+            }
         };
         poured.append(sink, part);
         list = outline.go_on(bytes, ended, &mut poured);
@@ -113,18 +120,19 @@ pub(super) fn ends_of(shared: &SharedBytes) -> Result<Vec<(u64, u64)>, FormatErr
     let bytes: &[u8] = (**shared).as_ref();
     let context = ReadContext::default();
     let mut outline = Outline::open(bytes)?;
-    let plan = Plan {
+    let mut plan = Plan {
         bytes,
         context: &context,
         origin_ps: Origin::find(bytes, &outline).ps(),
         source: SourceId(0),
         steps: Steps::OwnOnly,
+        splits_rows: false,
     };
     let mut sink = Nowhere;
     let mut poured = Poured::default();
     let mut list = Some(outline.list);
     while let Some(at) = list {
-        let (part, ended) = pour_list(plan, &mut sink, at)?;
+        let (part, ended) = read_list(&mut plan, &mut sink, at)?;
         poured.append(&mut sink, part);
         list = outline.go_on(bytes, ended, &mut poured);
     }
@@ -452,9 +460,20 @@ fn closes_the_file(bytes: &[u8], mut at: usize, found: &mut TopLevel) -> bool {
     }
 }
 
-/// Pours one list of events; several threads if it is long.
-fn pour_list<S: EventSink>(
-    plan: Plan<'_>,
+/// What came of reading a list into forks.
+enum Reading {
+    /// All of it is in the sink.
+    Whole(Box<(Poured, Ended)>),
+    /// The result would depend on where the parts begin; nothing is in the sink.
+    ByParts,
+    /// Host and device share a row; nothing is in the sink.
+    SharedRows,
+}
+
+/// Reads one list of events; several threads if it is long. Where a thread of the host and a queue
+/// of a device turn out to have the same `pid` and `tid`, the list is read again with rows split.
+fn read_list<S: EventSink>(
+    plan: &mut Plan<'_>,
     sink: &mut S,
     at: usize,
 ) -> Result<(Poured, Ended), Cancelled> {
@@ -466,14 +485,36 @@ fn pour_list<S: EventSink>(
     }
     let region = plan.bytes.len() - at;
     let threads = plan.context.threads.min(region / MIN_PART_BYTES);
-    if threads > 1
-        && let Some(done) = pour_parts(plan, sink, at, threads)?
-    {
-        return Ok(done);
+    if threads > 1 {
+        let reading = match pour_parts(*plan, sink, at, threads)? {
+            Reading::SharedRows => {
+                plan.splits_rows = true;
+                pour_parts(*plan, sink, at, threads)?
+            }
+            reading => reading,
+        };
+        if let Reading::Whole(done) = reading {
+            return Ok(*done);
+        }
     }
-    let mut pourer = Pourer::new(plan, sink);
-    let ended = pourer.run(at, usize::MAX)?;
-    Ok((pourer.poured, ended))
+    let mut part = Part::read(*plan, (at, usize::MAX), sink.fork())?;
+    if plan.must_split(&part.poured.rows) {
+        plan.splits_rows = true;
+        drop(part);
+        part = Part::read(*plan, (at, usize::MAX), sink.fork())?;
+    }
+    sink.merge(part.fork);
+    let mut all = Poured::default();
+    all.append(sink, part.poured);
+    Ok((all, part.ended))
+}
+
+impl Plan<'_> {
+    /// Whether rows have to be split, and are not.
+    fn must_split(&self, rows: &Rows) -> bool {
+        let may_split = !self.splits_rows && self.steps != Steps::OwnOnly;
+        may_split && rows.all.iter().any(Row::is_shared)
+    }
 }
 
 /// One part that was read into a fork.
@@ -506,13 +547,13 @@ impl<S: EventSink> Part<S> {
     }
 }
 
-/// Reads parts in parallel; `None` if the result would depend on where the parts begin.
+/// Reads parts in parallel.
 fn pour_parts<S: EventSink>(
     plan: Plan<'_>,
     sink: &mut S,
     at: usize,
     threads: usize,
-) -> Result<Option<(Poured, Ended)>, Cancelled> {
+) -> Result<Reading, Cancelled> {
     let end = plan.bytes.len();
     let size = (end - at) / threads;
     let mut starts = vec![at];
@@ -553,14 +594,13 @@ fn pour_parts<S: EventSink>(
 }
 
 /// Puts together what was read in parts, the first of them from `at`: only a chain of parts that
-/// begin where the one before ended is a reading of this text. A part that does not is read again;
-/// `None` if the result would depend on where the parts begin.
+/// begin where the one before ended is a reading of this text. A part that does not is read again.
 fn chain<S: EventSink>(
     plan: Plan<'_>,
     sink: &mut S,
     at: usize,
     parts: Vec<Part<S>>,
-) -> Result<Option<(Poured, Ended)>, Cancelled> {
+) -> Result<Reading, Cancelled> {
     let mut chain: Vec<Part<S>> = Vec::new();
     let mut ended = Ended::Handed(at);
     for part in parts {
@@ -580,21 +620,27 @@ fn chain<S: EventSink>(
         ended = part.ended;
         chain.push(part);
     }
-    let mut keys = rustc_hash::FxHashSet::default();
-    for part in &chain {
-        keys.extend(part.poured.rows.all.iter().map(|row| row.key.as_str()));
+    let mut executors: FxHashMap<&str, (bool, bool)> = FxHashMap::default();
+    for row in chain.iter().flat_map(|part| &part.poured.rows.all) {
+        let (host, device) = executors.entry(&row.key).or_default();
+        *host |= row.has_host_event;
+        *device |= row.device_event.is_some();
     }
-    let too_many = keys.len() > plan.context.limits.max_tracks as usize;
+    let too_many = executors.len() > plan.context.limits.max_tracks as usize;
+    let is_shared = executors.values().any(|(host, device)| *host && *device);
+    if is_shared && !plan.splits_rows && plan.steps != Steps::OwnOnly {
+        return Ok(Reading::SharedRows);
+    }
     if too_many || chain.iter().any(|part| part.poured.gave_up) {
-        return Ok(None);
+        return Ok(Reading::ByParts);
     }
-    drop(keys);
+    drop(executors);
     let mut all = Poured::default();
     for part in chain {
         sink.merge(part.fork);
         all.append(sink, part.poured);
     }
-    Ok(Some((all, ended)))
+    Ok(Reading::Whole(Box::new((all, ended))))
 }
 
 impl Poured {
@@ -604,19 +650,24 @@ impl Poured {
         let mut places = Vec::with_capacity(part.rows.len());
         for row in part.rows.all {
             let key = row.key.clone();
-            let device_event = row.device_event;
+            let (device_event, has_host_event) = (row.device_event, row.has_host_event);
             let place = self.rows.get(sink, &key, u32::MAX, || row);
             if let Some(known) = place.and_then(|place| self.rows.all.get_mut(place)) {
-                known.device_event = known.device_event.or(device_event);
+                known.add(device_event, has_host_event);
             }
             places.push(place.and_then(|place| u32::try_from(place).ok()));
         }
-        let moved = part.begins_and_ends.into_iter().map(|mut mark| {
-            let place = places.get(mark.row as usize).copied().flatten();
-            mark.row = place.unwrap_or(u32::MAX);
+        let row_of = |row: u32| places.get(row as usize).copied().flatten();
+        let moved = |mut mark: Mark| {
+            mark.row = row_of(mark.row).unwrap_or(u32::MAX);
             mark
-        });
-        self.begins_and_ends.extend(moved);
+        };
+        self.begins_and_ends
+            .extend(part.begins_and_ends.into_iter().map(moved));
+        self.flows.extend(part.flows.into_iter().map(moved));
+        let starts = part.device_starts.into_iter();
+        self.device_starts
+            .extend(starts.filter_map(|(row, start)| Some((row_of(row)?, start))));
         self.asyncs.extend(part.asyncs);
         self.metadata.extend(part.metadata);
         self.entries += part.entries;
@@ -654,6 +705,7 @@ fn finish<S: EventSink>(
     let bytes = plan.bytes;
     let ends = pour_pairs(plan, sink, &mut poured);
     source.set_ends(ends);
+    flows::emit_waiting(bytes, &mut poured, sink);
     let metadata = Metadata::read(bytes, &poured.metadata, sink);
     metadata.describe(bytes, &poured.rows, sink);
 

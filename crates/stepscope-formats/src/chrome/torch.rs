@@ -12,22 +12,65 @@ pub(super) fn step_of_name(name: &str) -> Option<i64> {
     name.strip_prefix("ProfilerStep#")?.parse().ok()
 }
 
-/// Whether events of this category are work of a device (kineto's words since 2020).
-pub(super) fn is_device_category(category: &str) -> bool {
-    const WORDS: [&str; 11] = [
+/// Who did an event, as far as its category says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Executor {
+    /// The category does not say.
+    #[default]
+    Unknown,
+    /// A thread of the program.
+    Host,
+    /// A device.
+    Device,
+}
+
+/// Who did the events of this category (kineto's words since 2020, NVIDIA, AMD, Intel and Meta).
+///
+/// The numbers of processes and threads say nothing: kineto numbers devices from 0 and names
+/// processes 0 to 15 "GPU N", and a program in a container is process 1.
+pub(super) fn executor_of_category(category: &str) -> Executor {
+    const DEVICE: [&str; 14] = [
         "kernel",
+        "xpu_kernel",
         "concurrent_kernel",
         "gpu_memcpy",
         "gpu_memset",
         "gpu_user_annotation",
         "memcpy",
         "memset",
+        "hip_memcpy",
         "cuda_sync",
+        "cuda_event",
         "cuda_profiler_range",
         "mtia_ccp_events",
         "gpu_pm_counter",
     ];
-    WORDS.iter().any(|word| category.eq_ignore_ascii_case(word))
+    const HOST: [&str; 16] = [
+        "cpu_op",
+        "operator",
+        "cpu_instant_event",
+        "user_annotation",
+        "python_function",
+        "cuda_runtime",
+        "cuda_driver",
+        "runtime",
+        "hip_runtime",
+        "hip_api",
+        "hsa_api",
+        "xpu_runtime",
+        "xpu_driver",
+        "mtia_runtime",
+        "privateuse1_runtime",
+        "privateuse1_driver",
+    ];
+    let is_one_of = |words: &[&str]| words.iter().any(|word| category.eq_ignore_ascii_case(word));
+    if is_one_of(&DEVICE) {
+        Executor::Device
+    } else if is_one_of(&HOST) {
+        Executor::Host
+    } else {
+        Executor::Unknown
+    }
 }
 
 /// Whether a `ProfilerStep#N` of this category is the step itself, and not its shadow on a GPU.
@@ -216,8 +259,13 @@ mod tests {
     fn steps_and_categories_are_known_in_every_age() {
         assert_eq!(step_of_name("ProfilerStep#12"), Some(12));
         assert_eq!(step_of_name("ProfilerStep*"), None);
-        assert!(is_device_category("Kernel") && is_device_category("gpu_memcpy"));
-        assert!(!is_device_category("cuda_runtime"));
+        for category in ["Kernel", "gpu_memcpy", "gpu_user_annotation"] {
+            assert_eq!(executor_of_category(category), Executor::Device);
+        }
+        for category in ["cpu_op", "Operator", "cuda_runtime", "python_function"] {
+            assert_eq!(executor_of_category(category), Executor::Host);
+        }
+        assert_eq!(executor_of_category("Trace"), Executor::Unknown);
         assert!(may_mark_steps("Operator") && may_mark_steps("user_annotation"));
         assert!(!may_mark_steps("gpu_user_annotation"));
     }

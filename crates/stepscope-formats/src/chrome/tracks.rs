@@ -24,7 +24,46 @@ pub(super) struct Row {
     pub(super) label: String,
     /// First event whose category says that a device did it.
     pub(super) device_event: Option<usize>,
+    /// Whether the category of any event says that the host did it.
+    pub(super) has_host_event: bool,
 }
+
+impl Row {
+    /// A row without events yet.
+    pub(super) fn new(key: &str, sort: RowSort, pid: &str, label: &str) -> Self {
+        Self {
+            key: key.to_owned(),
+            sort,
+            pid: pid.to_owned(),
+            label: label.to_owned(),
+            device_event: None,
+            has_host_event: false,
+        }
+    }
+
+    /// The key of the row's `pid` and `tid`, by which the file names it.
+    pub(super) fn thread_key(&self) -> &str {
+        self.key.strip_suffix(DEVICE_SUFFIX).unwrap_or(&self.key)
+    }
+
+    /// Whether host and device have events in this row: two tracks that share `pid` and `tid`.
+    pub(super) fn is_shared(&self) -> bool {
+        self.has_host_event && self.device_event.is_some()
+    }
+
+    /// Adds what another part of the file says about the row.
+    pub(super) fn add(&mut self, device_event: Option<usize>, has_host_event: bool) {
+        self.device_event = self.device_event.or(device_event);
+        self.has_host_event |= has_host_event;
+    }
+}
+
+/// The key of a device's row in a file where a host thread has the same `pid` and `tid`.
+pub(super) fn device_key(key: &str) -> String {
+    format!("{key}{DEVICE_SUFFIX}")
+}
+
+const DEVICE_SUFFIX: &str = "/device";
 
 /// Rows, and the sink's number of each.
 #[derive(Clone, Debug, Default)]

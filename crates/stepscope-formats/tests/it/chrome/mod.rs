@@ -2,6 +2,7 @@
 
 mod arriving;
 mod broken;
+mod executors;
 mod phases;
 mod random;
 mod round_trip;
