@@ -19,6 +19,14 @@ describe('cutsOf', () => {
     expect(tail(names, names[1] ?? '')).toBe('layer_10/T5Attention');
   });
 
+  it('cuts a long word at an underscore', () => {
+    const names = ['triton_red_fused_addmm_gelu_view_15', 'triton_red_fused_addmm_gelu_view_17'];
+    expect(tail(names, names[0] ?? '')).toBe('15');
+    expect(tail(['Cijk_Ailk_Bljk_MT64x64_S', 'Cijk_Ailk_Bljk_MT128x64_S'], 'Cijk_Ailk_Bljk_MT64x64_S')).toBe(
+      'MT64x64_S',
+    );
+  });
+
   it('cuts the folders of a path, and nothing of short or single names', () => {
     expect(tail(['torch/nn/modules/linear.py(114): forward'], 'torch/nn/modules/linear.py(114): forward')).toBe(
       'linear.py(114): forward',

@@ -4,8 +4,8 @@
 const SHORTEST_PREFIX = 8;
 /** Nothing before its last slash is blank, and it is no C++ name: `a/b.py(7): f`, `encoder/layer_10/query`. */
 const PATH = /^[^\s<{]+\/[^<{]*$/;
-/** The characters after which a name may be cut. */
-const BOUNDARY = /[^A-Za-z0-9_]/;
+/** The characters after which a name may be cut; the second ones where the first would leave too much. */
+const BOUNDARIES = [/[^A-Za-z0-9_]/, /[^A-Za-z0-9]/] as const;
 
 function sharedLength(a: string, b: string | undefined): number {
   if (b === undefined) return 0;
@@ -15,9 +15,12 @@ function sharedLength(a: string, b: string | undefined): number {
   return at;
 }
 
-/** The last position at or before `at` where a word begins. */
+/** The last position at or before `at` where a word begins; within a long word the last part of it. */
 function wordStart(text: string, at: number): number {
-  for (let to = Math.min(at, text.length - 1); to > 0; to -= 1) if (BOUNDARY.test(text[to - 1] ?? '')) return to;
+  const last = Math.min(at, text.length - 1);
+  for (const boundary of BOUNDARIES) {
+    for (let to = last; to > last / 2; to -= 1) if (boundary.test(text[to - 1] ?? '')) return to;
+  }
   return 0;
 }
 

@@ -277,7 +277,10 @@ export const readable = [
       await map.waitFor();
       const perColumn = LONG_STEPS / 200;
       assert.equal(await map.locator('[data-cell]').count(), 2 * 200);
-      assert.match(await map.textContent(), new RegExp(`2 ranks, 1,000 steps\\. Each column shows the most unusual of ${perColumn} steps`));
+      assert.match(
+        await map.textContent(),
+        new RegExp(`2 ranks, 1,000 steps\\. Each column shows the most unusual of ${perColumn} steps`),
+      );
       const from = Math.floor(LONG_LATE / perColumn) * perColumn;
       const cell = map.locator(`[data-row="rank 1"][data-column="${from}–${from + perColumn - 1}"]`);
       assert.match(await cell.getAttribute('aria-label'), /: 990 µs, the most unusual of them$/);

@@ -1,5 +1,6 @@
 // copies.tsx: the rate of copies against their size: small ones never get fast, and some directions never do.
 import type { JSX } from 'preact';
+import { plural } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
 import { seriesColour } from '../../model/parts.ts';
 import { numberAt, type ReportRow, type ReportTable, textAt } from '../../model/report.ts';
@@ -28,7 +29,7 @@ export function copyDots(table: ReportTable): {
   const directions = [...sums.keys()].sort((a, b) => (sums.get(b) ?? 0) - (sums.get(a) ?? 0) || a.localeCompare(b));
   const title = (row: ReportRow): string => {
     const text = (key: string, unit: 'bytes' | 'bytes_per_second' | 'count' | 'ns') => cellText(row[key], unit);
-    return `${textAt(row, 'name') ?? ''}, ${text('size_bytes', 'bytes')}: ${text(RATE, 'bytes_per_second')} (${text('worst_rate_bytes_per_second', 'bytes_per_second')} to ${text('best_rate_bytes_per_second', 'bytes_per_second')}), ${text('count', 'count')} times, ${text('total_ns', 'ns')} in total`;
+    return `${textAt(row, 'name') ?? ''}, ${text('size_bytes', 'bytes')}: ${text(RATE, 'bytes_per_second')} (${text('worst_rate_bytes_per_second', 'bytes_per_second')} to ${text('best_rate_bytes_per_second', 'bytes_per_second')}), ${plural(numberAt(row, 'count') ?? 0, 'copy', 'copies')}, ${text('total_ns', 'ns')} in total`;
   };
   return {
     directions,

@@ -311,7 +311,11 @@ function Collectives({
         label="Collectives"
         tabs={tabs}
         keepsRow
-        table={(tab) => (tab.id === 'rows' ? { testId: 'collectives-table' } : {})}
+        table={(tab) =>
+          tab.id === 'rows'
+            ? { testId: 'collectives-table', sort: page.store.view.sort.value ?? 'duration_ns:desc' }
+            : {}
+        }
       />
     </section>
   );

@@ -9,6 +9,7 @@ const TOOL_OF: Readonly<Record<string, string>> = {
   overlap: 'kernels',
   memory: 'memory',
   ranks: 'ranks',
+  collectives: 'ranks',
 };
 
 /** What of a run says what it can fill. */
@@ -23,6 +24,11 @@ export function isUnfillable(run: Known, kind: string): boolean {
   // Calls of functions are sums, or are made from a timeline.
   if (timeless && kind === 'cprofile') return !run.profileKinds.includes('functions');
   if (timeless) return kind !== 'lightning' || !run.kinds.includes('Lightning');
+  // Calls and actions are found in a timeline only where these tools wrote it.
+  const isOf = (...words: readonly string[]) =>
+    run.kinds.length === 0 || words.some((word) => run.kinds.includes(word));
+  if (kind === 'cprofile') return !isOf('Python', 'PyTorch', 'JAX', 'Lightning');
+  if (kind === 'lightning') return !isOf('Python', 'PyTorch', 'Lightning');
   const tool = TOOL_OF[kind];
   return tool !== undefined && run.tools.find((item) => item.id === tool)?.state === 'unavailable';
 }

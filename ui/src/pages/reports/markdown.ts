@@ -5,7 +5,9 @@ import {
   type Cell,
   type ReportTable as Data,
   filledColumns,
+  numberAt,
   type Report,
+  type ReportSection,
   shortColumn,
   textAt,
 } from '../../model/report.ts';
@@ -67,6 +69,20 @@ function told(table: Data): Data {
   return { columns, rows, leftOut: table.leftOut };
 }
 
+/** Columns that explain how figures compare with another tool's; a summary has none of them. */
+const COMPARISONS: ReadonlySet<string> = new Set(['xprof_step_ns', 'device_step_ns']);
+
+/** Of many steps the longest, in the order of the run. */
+function shortened(section: ReportSection): Data {
+  const columns = section.columns.filter(({ key }) => !COMPARISONS.has(key));
+  if (section.name !== 'steps' || section.rows.length <= SUMMARY_ROWS) return { ...section, columns };
+  const longest = [...section.rows]
+    .sort((a, b) => (numberAt(b, 'duration_ns') ?? 0) - (numberAt(a, 'duration_ns') ?? 0))
+    .slice(0, SUMMARY_ROWS);
+  const chosen = new Set(longest);
+  return { ...section, columns, rows: section.rows.filter((row) => chosen.has(row)) };
+}
+
 /** The overview as a page of markdown: figures, what to look at first, and the shorter tables. */
 export function summaryMarkdown(overview: Report, title: string): string {
   const findings = overview.table.rows.map((row, at) => {
@@ -78,7 +94,8 @@ export function summaryMarkdown(overview: Report, title: string): string {
   const parts = [`# ${title}`, overview.sentence, figuresOf(overview)];
   if (findings.length > 0) parts.push('## What to look at first', findings.join('\n'));
   for (const section of overview.sections) {
-    if (section.rows.length > 0) parts.push(`## ${section.title}`, markdownTable(told(section), SUMMARY_ROWS));
+    if (section.rows.length > 0)
+      parts.push(`## ${section.title}`, markdownTable(told(shortened(section)), SUMMARY_ROWS));
   }
   if (overview.notes.length > 0) parts.push(overview.notes.map((note) => `> ${note}`).join('\n'));
   return `${parts.filter((part) => part !== '').join('\n\n')}\n`;

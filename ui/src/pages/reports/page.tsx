@@ -29,6 +29,8 @@ export default function ReportsPage(page: PageProps): JSX.Element {
   const entries = entriesOf(run, kinds);
   const first = firstOf(entries);
   const chosen = entries.find((item) => item.id === store.view.by.value) ?? first;
+  const filled = entries.filter((entry) => !entry.isEmpty);
+  const empty = entries.filter((entry) => entry.isEmpty);
   return (
     <>
       <PageHead
@@ -40,11 +42,11 @@ export default function ReportsPage(page: PageProps): JSX.Element {
         <nav class="ss-report-list" aria-label="Reports">
           {kinds.length === 0
             ? undefined
-            : GROUPS.map((group) => (
+            : GROUPS.filter(({ id }) => filled.some((entry) => entry.group === id)).map((group) => (
                 <section key={group.id} aria-label={group.title}>
                   <h2>{group.title}</h2>
                   <ul>
-                    {entries
+                    {filled
                       .filter((entry) => entry.group === group.id)
                       .map((entry) => (
                         <Choice
@@ -58,6 +60,22 @@ export default function ReportsPage(page: PageProps): JSX.Element {
                   </ul>
                 </section>
               ))}
+          {kinds.length === 0 || empty.length === 0 ? undefined : (
+            <details open={chosen?.isEmpty === true}>
+              <summary class="ss-quiet">Not recorded ({empty.length})</summary>
+              <ul>
+                {empty.map((entry) => (
+                  <Choice
+                    key={entry.id}
+                    page={page}
+                    entry={entry}
+                    isFirst={entry === first}
+                    isChosen={entry === chosen}
+                  />
+                ))}
+              </ul>
+            </details>
+          )}
         </nav>
         <div class="ss-report-body">
           {kinds.length === 0 || chosen === undefined ? undefined : chosen.kind !== undefined ? (

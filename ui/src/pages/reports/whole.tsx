@@ -22,7 +22,7 @@ export function Summary({ page: { run }, scope }: Props): JSX.Element {
   );
   return (
     <section class="ss-panel" aria-label="Summary" data-testid="report" data-kind="summary">
-      <WithReport asked={asked} what="Summing up">
+      <WithReport asked={asked} what="Computing the summary">
         {(report) => {
           const title = scope.label === undefined ? run.name : `${run.name}, ${scope.label}`;
           const text = summaryMarkdown(report, title);
@@ -30,7 +30,7 @@ export function Summary({ page: { run }, scope }: Props): JSX.Element {
             <>
               <div class="ss-panel-head">
                 <h2>Summary</h2>
-                <span class="ss-quiet">The run on one page, for mails and issues.</span>
+                <span class="ss-quiet">One-page summary for email or an issue.</span>
                 <span class="ss-grow" />
                 <CopyButton text={text} label="Copy text" />
                 <button
@@ -86,7 +86,7 @@ export function WholePage({ page: { run }, scope }: Props): JSX.Element {
         </ProblemState>
       ) : undefined}
       {loading ? (
-        <Loading what="Making every report" phase="adding up the whole run once for each">
+        <Loading what="Computing every report" phase="one pass over the run for each">
           <button type="button" class="ss-button ss-small" onClick={() => resource.cancel()}>
             Cancel
           </button>
