@@ -10,6 +10,7 @@ import { ops } from './probes/ops.mjs';
 import { pages } from './probes/pages.mjs';
 import { readable } from './probes/readable.mjs';
 import { reports } from './probes/reports.mjs';
+import { runList } from './probes/run-list.mjs';
 import { safety } from './probes/safety.mjs';
 import { speed } from './probes/speed.mjs';
 import { takenAway } from './probes/taken-away.mjs';
@@ -65,6 +66,7 @@ const started = performance.now();
 try {
   for (const probe of [
     ...pages,
+    ...runList,
     ...reports,
     ...takenAway,
     ...ops,
