@@ -50,7 +50,8 @@ export function RunTable({
   const [opened, setOpened] = useState<ReadonlySet<string>>(new Set());
   const rows = useMemo(() => jobsOf(runs), [runs]);
   const folder = useMemo(() => sharedFolder(runs), [runs]);
-  const cuts = useMemo(() => cutsOf(runs.map((run) => run.name)), [runs]);
+  const cuts = useMemo(() => cutsOf(runs.map(({ name }) => name)), [runs]);
+  const jobCuts = useMemo(() => cutsOf(rows.map(({ name }) => name)), [rows]);
   const toggle = (job: string) => {
     const next = new Set(opened);
     if (!next.delete(job)) next.add(job);
@@ -116,6 +117,7 @@ export function RunTable({
                   key={`job ${row.name}`}
                   job={row}
                   cut={folder.length}
+                  shared={jobCuts.get(row.name) ?? 0}
                   isOpen={unfolded || opened.has(row.name)}
                   onToggle={() => toggle(row.name)}
                 />
@@ -136,11 +138,14 @@ export function RunTable({
 function JobRow({
   job,
   cut,
+  shared,
   isOpen,
   onToggle,
 }: {
   readonly job: Job;
   readonly cut: number;
+  /** Length of what its name shares with the most similar other one. */
+  readonly shared: number;
   readonly isOpen: boolean;
   readonly onToggle: () => void;
 }): JSX.Element {
@@ -165,7 +170,7 @@ function JobRow({
             <Icon name={isOpen ? 'chevronDown' : 'chevronRight'} />
           </button>
           <b>
-            <Elided text={job.name.slice(cut)} cut={job.name.lastIndexOf('/') + 1 - cut} />
+            <Elided text={job.name.slice(cut)} cut={shared - cut} />
           </b>{' '}
           <small class="ss-quiet">{plural(job.runs.length, 'run')}</small>
         </div>
