@@ -411,6 +411,35 @@ impl<'a> Devices<'a> {
         Ok(all)
     }
 
+    /// What runs on the device within `range`: stretches of time in order, each with the set of kinds of
+    /// work (bits as [`Work::bit`]), empty where the device is idle.
+    pub(crate) fn stretches(
+        &self,
+        device: &Device,
+        range: &Range<Time>,
+        cancel: &Cancel,
+    ) -> Result<Vec<(Range<Time>, u8)>, Cancelled> {
+        let add = |all: &mut Vec<(Range<Time>, u8)>, next: (Range<Time>, u8)| match all.last_mut() {
+            Some((last, set)) if last.end == next.0.start && *set == next.1 => last.end = next.0.end,
+            _ if next.0.start < next.0.end => all.push(next),
+            _ => {}
+        };
+        let parts = sweep::sweep_all(
+            self.trace,
+            &self.classes,
+            device,
+            range,
+            cancel,
+            |_| Vec::new(),
+            |all, stretch| add(all, (stretch.start..stretch.end, stretch.work)),
+        )?;
+        let mut all = Vec::new();
+        for next in parts.into_iter().flatten() {
+            add(&mut all, next);
+        }
+        Ok(all)
+    }
+
     /// When a device with loops computes, the loops themselves included where nothing inside of them is
     /// recorded. Nothing of other devices: what [`work`](Self::work) says of their slices is all.
     pub(crate) fn computing(

@@ -1,103 +1,219 @@
-//! What to do first: a few findings, ranked by the time at stake.
+//! What bounds the steps of a run, and what removing it would give.
 //!
-//! A **finder** looks at one thing, has a trigger (below it, it stays silent), and says what is at
-//! stake, which events show it, what to do, and how sure it is. The time **at stake** is what the
-//! steps would lose if the cause went away entirely, at most: an upper bound of the gain. Finders do
-//! not know each other, so stakes may overlap; a finding whose cause is a part of a larger one
-//! (small kernels within a slow host) stands below it.
+//! The diagnosis walks the device timeline of typical steps (without a device, the thread that marks them):
+//! busy with what, and idle for which cause. Every moment is charged to one cause, so a cause is told once and
+//! the savings never add up to more than the step:
 //!
-//! | finding | trigger (parts of the time of all steps) | at stake |
-//! |---|---|---|
-//! | `input` | bucket `input` is at least 5 % | that bucket |
-//! | `communication` | bucket exposed communication is at least 5 % | that bucket |
-//! | `copies` | bucket exposed copy is at least 5 % | that bucket |
-//! | `compile` | bucket `compile` is at least 2 %, the first step of each file left out, unless it is the only one of all | that |
-//! | `host` | a device is there, and `host + idle` are at least 15 % | these buckets |
-//! | `kernels` | half of the kernels, and 20 of them, are below 5 µs, and gaps below 20 µs in the devices' work are at least 5 % | these gaps |
-//! | `syncs` | the step's thread waits for the device (synchronise calls, `.item()`) at least 2 %, while no device works | that wait |
-//! | `uneven` | outliers lose at least 3 % against the median of their rank | their loss |
-//! | `ranks` | a file's steps are longer than the median file's by 5 % of the mean step, exposed communication and idle time left out | the difference, over its steps |
-//! | `memory` | what an allocator reserved (else used) at most is at least 90 % of its capacity | no time: the next larger batch |
-//! | `memory-unused` | 30 % of what an allocator reserves, and 64 MiB, are never used | no time |
-//! | `operation` | fewer than two others; an operation takes at least 2 % | its device time (else its own time), the mean over devices, of which a part can be gained |
-//! | `gc` | garbage collection is at least 1 % on the steps' threads | that |
+//! ```text
+//! step = computation + exposed communication (wait for the last rank + transfer) + exposed copies
+//!      + idle time by cause
+//! saving per step = time of the cause in all steady steps / number of steps
+//!                   (outliers: the time by which all steps exceed the median; warm-up is left out)
+//! ```
 //!
-//! Buckets are those of [`breakdown`](crate::steps::breakdown).
+//! A wait for the device that drains its queue makes the device wait for whatever the host does next. That is
+//! charged to the wait as far as the host could have been ahead without it:
+//!
+//! ```text
+//! synchronization = min(host side of gaps after a drained queue, step - max(H, D))
+//! H = step - time in which the launching threads wait for the device        D = time the device is busy
+//! ```
+//!
+//! What kernels of a busy device could save is a part of computation. Modules: `windows` (which steps),
+//! `device_time` and `cpu` (what they consist of), `exchange` (ranks), `kernels`, `memory`, `outliers`.
+//! Definitions: `docs/reference/findings.md`.
 
-mod device;
-mod finders;
-mod heaviest;
+mod assemble;
+mod cause;
+mod cpu;
+mod device_time;
+mod exchange;
+mod host;
+mod kernels;
+mod launched;
+mod losses;
 mod memory;
+mod outliers;
+mod windows;
 
-use stepscope_model::{Cancelled, Dur};
+use stepscope_model::Cancelled;
 use stepscope_store::EventId;
 
-pub use heaviest::{LEAST, fill};
+pub use cause::{Cause, Confidence};
 
 use crate::memory::Memory;
-use crate::parallel::{self, Cancel};
+use crate::parallel::Cancel;
 use crate::survey::Survey;
 
-/// How sure a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Confidence {
-    /// A guess by a rule of thumb.
-    Low,
-    /// The time is measured, the cause is likely.
-    Medium,
-    /// Time and cause are measured.
-    High,
-}
-
-impl Confidence {
-    /// The word in reports.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-        }
-    }
-}
+/// Findings that take at least this part of the steps come before everything that costs less.
+pub const LEADS: f64 = 0.1;
+/// Below this part of the steps a cause is not worth a finding.
+pub const LISTED: f64 = 0.03;
 
 /// One thing to look at.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// Stable word, see the table above.
-    pub name: &'static str,
-    /// What was found, in a few words with its figure.
-    pub title: String,
-    /// Time at stake in all steps.
-    pub stake: Dur,
-    /// Events that show it, the strongest first.
-    pub evidence: Vec<EventId>,
-    /// What to do.
-    pub advice: String,
+    /// What it is.
+    pub cause: Cause,
+    /// What names it in the program: a label, an operator, a line, a rank; the closest first.
+    pub subjects: Vec<String>,
+    /// What the steps of the run would lose without the cause, nanoseconds of all steps of one rank;
+    /// `None` where no time is saved, or nobody knows how much.
+    pub saving_ns: Option<f64>,
+    /// The saving as a part of the steps; the part that the cause takes where nothing is known to be saved.
+    pub share: f64,
     /// How sure it is.
     pub confidence: Confidence,
-    /// Page of the viewer that shows more.
-    pub page: &'static str,
+    /// Events that show it, the strongest first.
+    pub evidence: Vec<EventId>,
+    /// Figures of this cause.
+    pub detail: Detail,
+}
+
+impl Finding {
+    fn new(cause: Cause, confidence: Confidence) -> Self {
+        Self {
+            cause,
+            subjects: Vec::new(),
+            saving_ns: None,
+            share: 0.0,
+            confidence,
+            evidence: Vec::new(),
+            detail: Detail::None,
+        }
+    }
+}
+
+/// Figures that one cause alone has.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Detail {
+    /// None.
+    #[default]
+    None,
+    /// How often something happens in a step.
+    Calls {
+        /// Mean over the steps.
+        per_step: f64,
+    },
+    /// Which rank makes the others wait.
+    Rank {
+        /// `rank 2`, or the host.
+        who: String,
+        /// What it does more of than the others: `computes`, `fetches input`.
+        does: Option<&'static str>,
+        /// How much more per step, nanoseconds.
+        more_ns: f64,
+    },
+    /// Which steps are long.
+    Steps {
+        /// Their numbers.
+        numbers: Vec<i64>,
+        /// Steps of the run.
+        of: usize,
+    },
+    /// Memory that grows.
+    Growth {
+        /// Whose memory.
+        allocator: String,
+        /// Growth of a step.
+        bytes_per_step: i64,
+        /// Steps until the device is full, where its size is known.
+        steps_left: Option<i64>,
+    },
+    /// Memory that is nearly full.
+    Limit {
+        /// What the allocator holds.
+        reserved: i64,
+        /// What the device has.
+        capacity: i64,
+        /// What of it is never used.
+        unused: i64,
+    },
+    /// Many small kernels.
+    Kernels {
+        /// Kernels below 5 us in a step.
+        small: f64,
+        /// All kernels of a step.
+        all: f64,
+    },
+    /// A faster unit.
+    Precision {
+        /// Its name: `TF32`, `bf16`, `fp16`.
+        unit: &'static str,
+    },
+    /// Kernels in a row, of attention or not.
+    Chains {
+        /// Whether attention is computed by products and softmax.
+        attention: bool,
+    },
+    /// What keeps a device busy.
+    Busy {
+        /// Part of the steps in which the device computes; `None` for a program without a device.
+        device: Option<f64>,
+        /// Operations and labels that take most, with their part of that time.
+        heaviest: Vec<(String, f64)>,
+    },
+    /// Communication of which the other ranks' files are missing.
+    OneRank {
+        /// Size of the group.
+        of: u32,
+    },
+    /// Clocks that disagree.
+    Clocks {
+        /// By how much.
+        skew_ns: f64,
+    },
+}
+
+/// What a run is told about itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Diagnosis {
+    /// The dominant one first.
+    pub findings: Vec<Finding>,
+    /// Steps that savings are counted over, warm-up left out; at least 1.
+    pub steps: f64,
+    /// Whether they are steps, not the recording.
+    pub are_steps: bool,
 }
 
 /// Most findings that are worth reading at once.
-pub const MOST: usize = 4;
+pub const MOST: usize = 5;
 
-/// Asks every finder; largest stake first.
-pub fn findings(
+/// Diagnoses a run: the dominant cause first.
+///
+/// Cost: one walk over sampled steps, at most some hundred thousand slices of device queues, and over what the
+/// host did in the gaps between them; the links of all kernels where ranks are compared.
+pub fn diagnose(
     survey: &Survey<'_>,
     memory: &Memory,
     cancel: &Cancel,
-) -> Result<Vec<Finding>, Cancelled> {
-    let slices = usize::try_from(survey.trace.slice_count()).unwrap_or(usize::MAX);
-    let each = parallel::scan_items(finders::ALL, slices, cancel, Vec::new, |found, finder| {
-        found.extend(finder(survey));
-    })?;
-    let mut found: Vec<Finding> = each.into_iter().flatten().collect();
-    found.extend(device::kernels(survey, cancel)?);
-    found.extend(device::syncs(survey, cancel)?);
-    found.extend(memory::judged(memory));
-    found.sort_by_key(|finding| (std::cmp::Reverse(finding.stake), finding.name));
-    Ok(found)
+) -> Result<Diagnosis, Cancelled> {
+    let windows = windows::Windows::new(survey);
+    let mut findings = assemble::findings(survey, &windows, memory, cancel)?;
+    rank(&mut findings);
+    Ok(Diagnosis {
+        findings,
+        steps: windows.count(),
+        are_steps: windows.are_steps,
+    })
+}
+
+/// Sorts by weight: what costs a tenth of the steps, risks, what a busy device does, smaller costs, and last
+/// what is said for completeness.
+fn rank(findings: &mut [Finding]) {
+    let class = |finding: &Finding| match finding.cause {
+        Cause::WarmUpOnly | Cause::ClockSkew => 4,
+        Cause::DeviceBound => 2,
+        cause if cause.is_risk() => 1,
+        _ if finding.share >= LEADS => 0,
+        _ => 3,
+    };
+    findings.sort_by(|a, b| {
+        class(a)
+            .cmp(&class(b))
+            .then_with(|| b.share.total_cmp(&a.share))
+            .then_with(|| a.cause.cmp(&b.cause))
+    });
 }
 
 #[cfg(test)]

@@ -316,7 +316,7 @@ fn peak(trace: &Trace, file: usize, ordinal: u32) -> Option<(f64, String)> {
 }
 
 /// Whether all words of `known` are in the name, in their order and whole: `L4` is no `L40S`.
-fn is_called(name: &str, known: &str) -> bool {
+pub(crate) fn is_called(name: &str, known: &str) -> bool {
     let words: Vec<&str> = name.split([' ', '-', '_']).collect();
     let known: Vec<&str> = known.split(' ').collect();
     words.windows(known.len()).any(|window| window == known)

@@ -1,90 +1,177 @@
-//! Memory that is nearly full, or held without being used.
+//! Memory: growth from step to step, a full device, free memory that does not fit.
 
-use stepscope_model::Dur;
+use std::collections::BTreeMap;
 
-use super::{Confidence, Finding};
-use crate::memory::{Memory, Usage};
-use crate::report::{bytes, share};
+use stepscope_model::{SliceKind, Time, TrackKind};
+use stepscope_store::{EventId, Trace};
 
-/// Part of an allocator's capacity from which on it is nearly full.
+use super::windows::{Role, Window, Windows};
+use super::{Cause, Confidence, Detail, Finding};
+use crate::memory::{Allocator, Memory};
+
+/// Part of the capacity that is too much.
 const FULL: f64 = 0.9;
-/// Part of what is reserved that is not used, from which on that is worth a word.
-const UNUSED: f64 = 0.3;
-/// Less than this does not matter.
-const LEAST_BYTES: i64 = 64 << 20;
+/// Growth below this does not matter.
+const LEAST_GROWTH: i64 = 16 << 20;
+/// Steps that show a growth, at least.
+const LEAST_STEPS: usize = 4;
+/// Part of the steps that must grow.
+const GROWING: f64 = 0.8;
+/// What must be free and unused before an allocation that fails is called fragmentation.
+const LEAST_UNUSED: i64 = 256 << 20;
 
-/// Looks at every allocator; the fullest one speaks.
-pub(super) fn judged(memory: &Memory) -> Option<Finding> {
-    let found = memory.allocators.iter().filter_map(|allocator| {
-        let usage = memory.usage(allocator, None)?;
-        judge(&allocator.name, &usage, allocator.capacity)
+/// Looks at every allocator; of each cause the worst one counts.
+pub(super) fn risks(trace: &Trace, windows: &Windows, memory: &Memory) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let growths = memory.allocators.iter().filter_map(|allocator| {
+        growth(trace, windows, memory, allocator).map(|finding| (allocator.device.is_some(), finding))
     });
-    found.min_by_key(|finding| finding.name)
+    let worst = growths.max_by_key(|(on_device, finding)| (*on_device, growth_of(finding)));
+    found.extend(worst.map(|(_, finding)| finding));
+    let full = memory.allocators.iter().filter_map(|allocator| near_limit(memory, allocator));
+    found.extend(full.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, finding)| finding));
+    found
 }
 
-fn judge(name: &str, usage: &Usage, capacity: Option<i64>) -> Option<Finding> {
-    let reserved = usage.peak_reserved.unwrap_or(0).max(usage.peak);
-    let finding = |word, title, advice: &str| {
-        Some(Finding {
-            name: word,
-            title,
-            stake: Dur::ZERO,
-            evidence: vec![usage.peak_event],
-            advice: advice.to_owned(),
-            confidence: Confidence::Medium,
-            page: "memory",
-        })
-    };
-    if let Some(capacity) = capacity.filter(|capacity| *capacity > 0) {
-        let part = reserved as f64 / capacity as f64;
-        if part >= FULL {
-            return finding(
-                "memory",
-                format!(
-                    "Memory of {name} is nearly full: {} of {} ({})",
-                    bytes(reserved as f64),
-                    bytes(capacity as f64),
-                    share(part)
-                ),
-                "A little more runs out of memory: recompute activations (checkpointing), shard the \
-                 optimizer, or use a smaller batch.",
-            );
+fn growth_of(finding: &Finding) -> i64 {
+    match finding.detail {
+        Detail::Growth { bytes_per_step, .. } => bytes_per_step,
+        _ => 0,
+    }
+}
+
+/// Live bytes that grow in nearly every steady step.
+fn growth(
+    trace: &Trace,
+    windows: &Windows,
+    memory: &Memory,
+    allocator: &Allocator,
+) -> Option<Finding> {
+    if !windows.are_steps || !allocator.absolute {
+        return None;
+    }
+    let steps: Vec<&Window> = windows
+        .of_file(allocator.file)
+        .iter()
+        .filter(|window| window.role != Role::WarmUp)
+        .collect();
+    // At the end of each step: what lives only within a step is gone.
+    let held: Vec<i64> = steps
+        .iter()
+        .filter_map(|window| in_use_at(memory, allocator, window.range.end))
+        .collect();
+    if held.len() < LEAST_STEPS {
+        return None;
+    }
+    let growing = held.windows(2).filter(|pair| pair[1] > pair[0]).count();
+    let (first, last) = (held.first()?, held.last()?);
+    let intervals = held.len() - 1;
+    let bytes_per_step = (last - first) / i64::try_from(intervals).ok()?;
+    let enough = last - first >= LEAST_GROWTH.max(first / 200);
+    if !enough || (growing as f64) < GROWING * intervals as f64 {
+        return None;
+    }
+    let range = steps.first()?.range.start..steps.last()?.range.end;
+    let (names, evidence) = sites(trace, memory, allocator, &range);
+    let left = allocator.capacity.map(|capacity| capacity - last);
+    let steps_left = left.filter(|left| *left > 0).map(|left| left / bytes_per_step.max(1));
+    Some(Finding {
+        subjects: names,
+        evidence,
+        detail: Detail::Growth {
+            allocator: allocator.name.clone(),
+            bytes_per_step,
+            steps_left,
+        },
+        ..Finding::new(Cause::MemoryGrowth, Confidence::High)
+    })
+}
+
+fn in_use_at(memory: &Memory, allocator: &Allocator, at: Time) -> Option<i64> {
+    let records: Vec<_> = memory.of(allocator).collect();
+    let before = records.partition_point(|record| record.at < at);
+    Some(records.get(before.checked_sub(1)?)?.in_use)
+}
+
+/// Who allocated what was not freed, the largest sum first: the operator, and the labels and Python functions
+/// around it.
+fn sites(
+    trace: &Trace,
+    memory: &Memory,
+    allocator: &Allocator,
+    range: &std::ops::Range<Time>,
+) -> (Vec<String>, Vec<EventId>) {
+    let mut sums: BTreeMap<u32, (i64, EventId)> = BTreeMap::new();
+    for record in memory.of(allocator) {
+        let kept = record.bytes > 0 && record.freed.is_none() && range.contains(&record.at);
+        if kept {
+            let sum = sums.entry(record.op).or_insert((0, record.event));
+            sum.0 = sum.0.saturating_add(record.bytes);
         }
     }
-    let unused = reserved - usage.peak;
-    if unused >= LEAST_BYTES && unused as f64 >= UNUSED * reserved as f64 {
-        return finding(
-            "memory-unused",
-            format!(
-                "Memory of {name} that is reserved and never used: {} ({} of what is reserved)",
-                bytes(unused as f64),
-                share(unused as f64 / reserved as f64)
-            ),
-            "Fragmentation: keep shapes from changing, and let segments grow \
-             (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True).",
-        );
-    }
-    None
+    let Some((_, (_, event))) = sums.iter().max_by_key(|(_, (bytes, _))| *bytes) else {
+        return (Vec::new(), Vec::new());
+    };
+    (around(trace, *event), vec![*event])
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_full_allocator_and_an_unused_reserve_are_found() {
-        let usage = |peak: i64, reserved: i64| Usage {
-            peak: peak << 20,
-            peak_reserved: Some(reserved << 20),
-            ..Usage::default()
-        };
-        let name = |usage: &Usage, capacity: Option<i64>| {
-            judge("CUDA 0", usage, capacity.map(|mib| mib << 20)).map(|found| found.name)
-        };
-        assert_eq!(name(&usage(900, 950), Some(1_000)), Some("memory"));
-        assert_eq!(name(&usage(500, 800), Some(1_000)), Some("memory-unused"));
-        assert_eq!(name(&usage(700, 800), Some(1_000)), None);
-        assert_eq!(name(&usage(10, 40), None), None);
-        assert_eq!(name(&Usage::default(), Some(0)), None);
+/// Names of what is open around an event on its thread, the innermost first, steps left out.
+fn around(trace: &Trace, event: EventId) -> Vec<String> {
+    let Some(found) = trace.event(event) else {
+        return Vec::new();
+    };
+    let file = trace.tracks().get(found.track.index()).map(|track| track.file);
+    let on_track = |track| -> Vec<String> {
+        let slices = trace.slices(track);
+        let others = trace.overlapping(track);
+        let open = trace.around(track, found.start, others.as_ref());
+        let named = open.filter(|index| {
+            let kind = trace.kind(track, slices.name[*index], slices.category.get(*index));
+            let name = trace.name(slices.name[*index]);
+            !(kind == SliceKind::UserLabel && name.starts_with("ProfilerStep#"))
+        });
+        named.map(|index| trace.name(slices.name[index]).to_owned()).take(4).collect()
+    };
+    let own = on_track(found.track);
+    if !own.is_empty() {
+        return own;
     }
+    // Memory records may stand on a row of their own beside the thread that allocated.
+    let tid = trace.tracks().get(found.track.index()).and_then(|track| track.tid);
+    let threads = trace.tracks().iter().filter(|track| {
+        Some(track.file) == file && track.kind == TrackKind::Thread && track.tid == tid
+    });
+    threads.map(|track| on_track(track.id)).find(|names| !names.is_empty()).unwrap_or_default()
+}
+
+fn near_limit(memory: &Memory, allocator: &Allocator) -> Option<(f64, Finding)> {
+    let usage = memory.usage(allocator, None)?;
+    let reserved = usage.peak_reserved.unwrap_or(0).max(usage.peak);
+    let capacity = allocator.capacity.filter(|capacity| *capacity > 0)?;
+    let part = reserved as f64 / capacity as f64;
+    (part >= FULL).then(|| {
+        let finding = Finding {
+            subjects: vec![allocator.name.clone()],
+            evidence: vec![usage.peak_event],
+            detail: Detail::Limit {
+                reserved,
+                capacity,
+                unused: reserved.saturating_sub(usage.peak),
+            },
+            ..Finding::new(Cause::NearMemoryLimit, Confidence::High)
+        };
+        (part, finding)
+    })
+}
+
+/// Whether an allocator of a file holds enough unused memory that a failed allocation means fragmentation.
+pub(super) fn is_fragmented(memory: &Memory, file: usize) -> bool {
+    let mut of_file = memory.allocators.iter().filter(|allocator| allocator.file == file);
+    of_file.any(|allocator| {
+        let unused = memory.of(allocator).filter_map(|record| {
+            let reserved = record.reserved?;
+            Some(reserved.saturating_sub(record.in_use))
+        });
+        unused.max().is_some_and(|unused| unused >= LEAST_UNUSED)
+    })
 }

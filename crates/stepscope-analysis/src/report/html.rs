@@ -185,10 +185,10 @@ fn findings(out: &mut String, table: &Table) {
     for row in &table.rows {
         let _ = write!(
             out,
-            "<li><b>{}</b><br>{}<br><span class=\"quiet\">at stake {} ({}), confidence {}</span></li>",
+            "<li><b>{}</b><br>{}<br><span class=\"quiet\">potential saving {} ({}), confidence {}</span></li>",
             text(row, "title"),
             text(row, "advice"),
-            text(row, "stake_ns"),
+            text(row, "saving_ns"),
             text(row, "share"),
             text(row, "confidence")
         );

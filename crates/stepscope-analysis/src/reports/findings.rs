@@ -1,15 +1,19 @@
 //! [`findings`](crate::findings) as a report.
 
+mod advice;
+mod platform;
+mod title;
+
 use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
-use crate::findings::{Finding, LEAST, MOST, fill, findings};
+use crate::findings::{Cause, Diagnosis, Finding, MOST, diagnose};
 use crate::memory::Memory;
-use crate::ops::{Split, first_look};
 use crate::parallel::{self, Cancel};
-use crate::report::{Column, Report, Table, Unit};
+use crate::report::{Cell, Column, Report, Table, Unit};
 use crate::reports::Options;
 use crate::survey::Survey;
+use platform::Platform;
 
 const KIND: &str = "findings";
 
@@ -25,18 +29,11 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             "stepscope.start_trace(logdir)  # before the loop, and stop_trace() after it",
         ));
     }
-    let mut found = findings(&survey, &memory, cancel)?;
-    if found.len() < LEAST {
-        let (_, operations) = first_look(trace, Split::None, options.range.as_ref(), cancel)?;
-        fill(&survey, &mut found, &operations);
-    }
+    let found = diagnose(&survey, &memory, cancel)?;
     let mut report = Report::new(KIND);
-    report.sentence = match found.first() {
-        Some(first) => format!("{}.", first.title),
-        None => "Nothing stands out.".to_owned(),
-    };
-    report.scalar("findings", "Findings", Unit::Count, found.len());
-    report.table = table(&survey, &found);
+    report.sentence = sentence(trace, &found);
+    report.scalar("findings", "Findings", Unit::Count, found.findings.len());
+    report.table = table(trace, &found);
     report.table.cut(options.top.min(MOST));
     if !survey.has_steps() {
         let what = match (survey.steps.outside, &options.range) {
@@ -53,35 +50,62 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     Ok(report)
 }
 
+/// The first finding in a sentence, or that nothing is worth doing.
+pub(super) fn sentence(trace: &Trace, found: &Diagnosis) -> String {
+    let platform = Platform::new(trace);
+    match found.findings.first() {
+        Some(first) => format!("{}.", title::title(first, found, &platform)),
+        None => "Nothing is worth doing: no cause takes 3 % of the time.".to_owned(),
+    }
+}
+
 /// One row for each finding.
-pub(super) fn table(survey: &Survey<'_>, found: &[Finding]) -> Table {
+pub(super) fn table(trace: &Trace, found: &Diagnosis) -> Table {
+    let platform = Platform::new(trace);
     let mut table = Table::new(vec![
         Column::new("rank", "Rank", Unit::Count),
-        Column::new("name", "Name", Unit::Text),
+        Column::new("kind", "Kind", Unit::Text),
         Column::new("title", "Finding", Unit::Text),
-        Column::new("per_step_ns", "At stake per step", Unit::Ns),
-        Column::new("stake_ns", "At stake", Unit::Ns),
+        Column::new("where", "Where", Unit::Text),
+        Column::new(
+            "saving_per_step_ns",
+            "Potential saving per step",
+            Unit::Ns,
+        ),
+        Column::new("saving_ns", "Potential saving", Unit::Ns),
         Column::new("share", "Share", Unit::Share),
         Column::new("advice", "What to do", Unit::Text),
-        Column::new("confidence", "How sure", Unit::Text),
+        Column::new("confidence", "Confidence", Unit::Text),
         Column::new("page", "Page", Unit::Text),
         Column::new("evidence", "Evidence", Unit::Event),
     ]);
-    let all = survey.sum().sum().as_ns_f64();
-    for (rank, finding) in (1_u32..).zip(found) {
-        let stake = finding.stake.as_ns_f64();
+    for (rank, finding) in (1_u32..).zip(&found.findings) {
+        let saving = finding.saving_ns;
+        let is_timeless = finding.cause.is_risk() || finding.cause == Cause::ClockSkew;
         table.push([
             rank.into(),
-            finding.name.into(),
-            finding.title.as_str().into(),
-            survey.has_steps().then(|| stake / survey.count()).into(),
-            stake.into(),
-            (stake / all).into(),
-            finding.advice.as_str().into(),
+            finding.cause.as_str().into(),
+            title::title(finding, found, &platform).into(),
+            subjects(finding),
+            saving
+                .filter(|_| found.are_steps)
+                .map(|ns| ns / found.steps)
+                .into(),
+            saving.into(),
+            Some(finding.share).filter(|_| !is_timeless).into(),
+            advice::advice(finding, &platform).into(),
             finding.confidence.as_str().into(),
-            finding.page.into(),
+            finding.cause.page().into(),
             finding.evidence.clone().into(),
         ]);
     }
     table
+}
+
+fn subjects(finding: &Finding) -> Cell {
+    if finding.subjects.is_empty() {
+        return Cell::Empty;
+    }
+    let names: Vec<&str> = finding.subjects.iter().map(String::as_str).collect();
+    names.into()
 }

@@ -9,7 +9,7 @@ use stepscope_model::{Cancelled, Dur};
 use stepscope_store::Trace;
 
 use super::{findings as findings_report, ops as ops_report, steps as steps_report};
-use crate::findings::{MOST, fill, findings};
+use crate::findings::{Diagnosis, MOST, diagnose};
 use crate::memory::Memory;
 use crate::ops::{Split, first_look};
 use crate::parallel::{self, Cancel};
@@ -43,13 +43,12 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         report.section("environment", "Environment", environment(trace));
         return Ok(report);
     }
-    let mut found = findings(&survey, &memory, cancel)?;
-    fill(&survey, &mut found, &operations);
+    let found = diagnose(&survey, &memory, cancel)?;
     let sum = survey.sum();
     let all = sum.sum().as_ns_f64();
     let times = &survey.steps.times;
     let mut report = Report::new(KIND);
-    report.sentence = sentence(&survey, &sum);
+    report.sentence = sentence(&survey, &found);
     report.scalar("steps", "Steps", Unit::Count, times.count);
     report.scalar(
         "derived_from",
@@ -113,7 +112,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         Unit::Ns,
         (span.start < span.end).then(|| span.end.since(span.start)),
     );
-    report.table = findings_report::table(&survey, &found);
+    report.table = findings_report::table(trace, &found);
     report.table.cut(options.top.min(MOST));
     if !survey.steps.steps.is_empty() {
         let mut series = steps_report::by_step(&survey, cancel)?;
@@ -129,7 +128,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     Ok(report)
 }
 
-fn sentence(survey: &Survey<'_>, sum: &StepParts) -> String {
+fn sentence(survey: &Survey<'_>, found: &Diagnosis) -> String {
     let times = &survey.steps.times;
     let mut text = match (times.p50_ns, times.p90_ns) {
         (Some(p50), Some(p90)) => {
@@ -166,11 +165,7 @@ fn sentence(survey: &Survey<'_>, sum: &StepParts) -> String {
             ),
         };
     }
-    let per = |dur: Dur| duration(dur.as_ns_f64() / survey.count());
-    let all = sum.sum().as_ns_f64();
-    if all > 0.0 && sum.input.as_ns_f64() / all >= 0.01 && survey.has_steps() {
-        let _ = write!(text, " {} per step waits for input.", per(sum.input));
-    }
+    let _ = write!(text, " {}", findings_report::sentence(survey.trace, found));
     text
 }
 

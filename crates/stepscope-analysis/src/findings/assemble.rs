@@ -1,0 +1,549 @@
+//! Turns the sums of the analyses into findings.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashSet;
+use stepscope_model::{Cancelled, NameId};
+use stepscope_store::{EventId, Trace};
+
+use super::device_time::{FileTime, device_time};
+use super::exchange::Exchange;
+use super::kernels::{Kernels, heaviest, kernels};
+use super::losses::{AFTER_DRAIN, Account, Loss, Named};
+use super::windows::Windows;
+use super::{Cause, Confidence, Detail, Finding, LISTED, cpu, memory, outliers};
+use crate::collectives::Participant;
+use crate::memory::Memory;
+use crate::parallel::Cancel;
+use crate::survey::Survey;
+
+/// Part of a rank's waits that one other rank must cause to be the straggler.
+const STRAGGLES: f64 = 0.65;
+
+pub(super) fn findings(
+    survey: &Survey<'_>,
+    windows: &Windows,
+    memory: &Memory,
+    cancel: &Cancel,
+) -> Result<Vec<Finding>, Cancelled> {
+    let mut times = device_time(survey, windows, cancel)?;
+    let with_device: FxHashSet<usize> = times.iter().map(|time| time.file).collect();
+    let mut without: Vec<usize> = windows.list.iter().map(|window| window.file).collect();
+    without.dedup();
+    without.retain(|file| !with_device.contains(file));
+    let on_device = !times.is_empty();
+    if !on_device {
+        times = cpu::cpu_time(survey, windows, &without, cancel)?;
+    }
+    let mut whole = Account::default();
+    for time in &times {
+        whole.merge(&time.steady);
+    }
+    let waits = synchronization(&mut whole, &times);
+    let mut found = Assembly {
+        survey,
+        windows,
+        steady_ns: steady_ns(windows, times.len()),
+        total_ns: windows.total() / times.len().max(1) as f64,
+        found: Vec::new(),
+    };
+    found.exchange(&whole, &times, cancel)?;
+    if on_device {
+        let kernels = kernels(survey, &times, cancel)?;
+        found.losses(&whole, waits, &kernels, memory, &times);
+        found.kernels(&whole, &kernels);
+    } else {
+        found.cpu(&whole);
+    }
+    let mut all = found.found;
+    all.extend(outliers::outliers(survey.trace, windows, &times, memory));
+    all.extend(outliers::warm_up(windows));
+    all.extend(memory::risks(survey.trace, windows, memory));
+    limit_savings(&mut all);
+    Ok(all)
+}
+
+/// Length of the steady steps of one rank.
+fn steady_ns(windows: &Windows, files: usize) -> f64 {
+    let steady = windows.list.iter().filter(|window| window.is_steady());
+    steady.map(|window| window.dur().as_ns_f64()).sum::<f64>() / files.max(1) as f64
+}
+
+/// Keeps the sum of the savings within the steps: causes of different ranks may overlap.
+fn limit_savings(found: &mut [Finding]) {
+    found.sort_by(|a, b| b.share.total_cmp(&a.share));
+    let mut left = 1.0;
+    for finding in found.iter_mut().filter(|finding| finding.saving_ns.is_some()) {
+        if finding.share > left {
+            let scale = if finding.share > 0.0 { left / finding.share } else { 0.0 };
+            finding.saving_ns = finding.saving_ns.map(|ns| ns * scale);
+            finding.share = left;
+        }
+        left -= finding.share;
+    }
+    found.iter_mut().for_each(|finding| finding.share = finding.share.clamp(0.0, 1.0));
+}
+
+/// Moves what waits for the device cost out of the other losses; answers it, picoseconds.
+fn synchronization(whole: &mut Account, times: &[FileTime]) -> f64 {
+    let mut moved = 0.0;
+    let mut scales = [0.0; 3];
+    let drained = |account: &Account, loss: Loss| account.drained[loss as usize];
+    for time in times {
+        let account = &time.steady;
+        let after: f64 = AFTER_DRAIN.iter().map(|loss| drained(account, *loss)).sum();
+        let host = account.length_ps - account.waited_ps;
+        let possible = account.length_ps - host.max(account.busy_ps);
+        let saved = after.min(possible).max(0.0);
+        if after > 0.0 {
+            moved += saved;
+            for (scale, loss) in scales.iter_mut().zip(AFTER_DRAIN) {
+                *scale += drained(account, loss) * saved / after;
+            }
+        }
+    }
+    for (ps, loss) in scales.into_iter().zip(AFTER_DRAIN) {
+        whole.add(loss, -ps);
+    }
+    moved
+}
+
+/// What a loss is called.
+pub(super) const fn cause_of(loss: Loss) -> Option<Cause> {
+    Some(match loss {
+        Loss::Input => Cause::InputBound,
+        Loss::Compile => Cause::Compilation,
+        Loss::Allocator => Cause::AllocatorThrash,
+        Loss::Overhead => Cause::ProfilerOverhead,
+        Loss::HostOperator => Cause::MisplacedOp,
+        Loss::Collector | Loss::Host => Cause::HostBound,
+        Loss::Launch => Cause::LaunchBound,
+        Loss::Dispatch => Cause::SmallKernels,
+        Loss::OtherDevice => Cause::PipelineBubble,
+        Loss::Unknown => Cause::IdleUnknown,
+        Loss::Copy => Cause::ExposedCopy,
+        Loss::Communication | Loss::HostCollective => Cause::ExposedCommunication,
+        Loss::Backlog => return None,
+    })
+}
+
+/// The closest name first, then what encloses it; each once.
+pub(super) fn words(trace: &Trace, names: &[(NameId, Named)]) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for (name, _) in names.iter().take(4) {
+        let word = trace.name(*name);
+        if !word.is_empty() && !words.iter().any(|known| known == word) {
+            words.push(word.to_owned());
+        }
+    }
+    words
+}
+
+fn events(names: &[(NameId, Named)]) -> Vec<EventId> {
+    names.iter().take(3).map(|(_, named)| named.longest).collect()
+}
+
+struct Assembly<'a, 'b> {
+    survey: &'a Survey<'b>,
+    windows: &'a Windows,
+    steady_ns: f64,
+    total_ns: f64,
+    found: Vec<Finding>,
+}
+
+impl Assembly<'_, '_> {
+    /// A finding that takes this part of the steady steps, if that is enough.
+    fn add(&mut self, part: f64, finding: Finding) {
+        let saving = part * self.steady_ns;
+        let share = if self.total_ns > 0.0 { saving / self.total_ns } else { 0.0 };
+        if share >= LISTED {
+            self.found.push(Finding {
+                saving_ns: finding.saving_ns.or(Some(saving)),
+                share,
+                ..finding
+            });
+        }
+    }
+
+    /// Communication: a straggler, uneven work, or the transfer itself.
+    fn exchange(
+        &mut self,
+        whole: &Account,
+        times: &[FileTime],
+        cancel: &Cancel,
+    ) -> Result<(), Cancelled> {
+        let part = whole.share(Loss::Communication) + whole.share(Loss::HostCollective);
+        let ranks = self.survey.trace.files().len();
+        if part < LISTED && ranks < 2 {
+            return Ok(());
+        }
+        let exchange = Exchange::new(self.survey, self.windows, cancel)?;
+        self.clocks(&exchange);
+        if part < LISTED {
+            return Ok(());
+        }
+        let wait: f64 = times
+            .iter()
+            .map(|time| {
+                let account = &time.steady;
+                let exposed = account.get(Loss::Communication) + account.get(Loss::HostCollective);
+                exposed * exchange.wait_share(time.file)
+            })
+            .sum::<f64>()
+            / whole.length_ps.max(1.0);
+        self.waits(&exchange, wait, times);
+        let kind = exchange.largest();
+        let mut names = whole.names_of(Loss::Communication);
+        if names.is_empty() {
+            names = whole.names_of(Loss::HostCollective);
+        }
+        let mut subjects: Vec<String> = kind.iter().map(|(kind, _)| (*kind).to_owned()).collect();
+        subjects.extend(words(self.survey.trace, &names));
+        let mut evidence = events(&names);
+        if evidence.is_empty() {
+            evidence.extend(kind.map(|(_, event)| event));
+        }
+        let alone = exchange.matched == 0 && exchange.group_size > 1;
+        let finding = Finding {
+            subjects,
+            evidence,
+            detail: if alone {
+                Detail::OneRank {
+                    of: exchange.group_size,
+                }
+            } else {
+                Detail::None
+            },
+            ..Finding::new(
+                Cause::ExposedCommunication,
+                if alone { Confidence::Low } else { Confidence::High },
+            )
+        };
+        self.add(part - wait, finding);
+        Ok(())
+    }
+
+    fn clocks(&mut self, exchange: &Exchange) {
+        let step_ns = self.windows.mean_ns();
+        if exchange.skew_ns > 1e6 && exchange.skew_ns > 0.05 * step_ns {
+            self.found.push(Finding {
+                detail: Detail::Clocks {
+                    skew_ns: exchange.skew_ns,
+                },
+                ..Finding::new(Cause::ClockSkew, Confidence::High)
+            });
+        }
+    }
+
+    /// Waiting for the last rank: always the same one, or changing ones.
+    fn waits(&mut self, exchange: &Exchange, mean_wait: f64, times: &[FileTime]) {
+        let caused: f64 = exchange.caused_ps.values().sum();
+        let worst = exchange.caused_ps.iter().max_by(|a, b| a.1.total_cmp(b.1));
+        let Some((late, most)) = worst.filter(|_| caused > 0.0) else {
+            return;
+        };
+        let who = self.name_of(*late);
+        let straggles = *most >= STRAGGLES * caused;
+        let mut waits: Vec<f64> = exchange
+            .by_rank
+            .iter()
+            .filter(|(participant, _)| **participant != *late)
+            .map(|(participant, sums)| {
+                sums.wait_ps / exchange.steps.get(&participant.file).copied().unwrap_or(1.0).max(1.0)
+            })
+            .collect();
+        waits.sort_by(f64::total_cmp);
+        let typical_ps = waits.get(waits.len() / 2).copied().unwrap_or(0.0);
+        let step_ps = self.windows.mean_ns() * 1_000.0;
+        let (part, cause) = if straggles {
+            (typical_ps / step_ps.max(1.0), Cause::Straggler)
+        } else {
+            (mean_wait, Cause::LoadImbalance)
+        };
+        let (does, more_ns) = extra_work(late.file, times);
+        let mut subjects = Vec::new();
+        if straggles {
+            subjects.push(who.clone());
+        }
+        subjects.extend(exchange.largest().map(|(kind, _)| kind.to_owned()));
+        self.add(
+            part,
+            Finding {
+                subjects,
+                evidence: exchange.largest().map(|(_, event)| event).into_iter().collect(),
+                detail: Detail::Rank { who, does, more_ns },
+                ..Finding::new(cause, Confidence::High)
+            },
+        );
+    }
+
+    fn name_of(&self, who: Participant) -> String {
+        let files = self.survey.trace.files();
+        let spec = files.get(who.file).map(|file| &file.spec);
+        match spec {
+            Some(spec) if files.len() > 1 => match spec.rank {
+                Some(rank) => format!("rank {rank}"),
+                None => format!("host {}", spec.host),
+            },
+            _ => format!("device {}", who.device),
+        }
+    }
+
+    /// Idle time of devices by cause, and copies.
+    fn losses(
+        &mut self,
+        whole: &Account,
+        waits_ps: f64,
+        kernels: &Kernels,
+        memory: &Memory,
+        times: &[FileTime],
+    ) {
+        let trace = self.survey.trace;
+        let steps = (whole.length_ps / (self.windows.mean_ns() * 1_000.0).max(1.0)).max(1.0);
+        for loss in [
+            Loss::Input,
+            Loss::Compile,
+            Loss::Allocator,
+            Loss::Overhead,
+            Loss::HostOperator,
+            Loss::Collector,
+            Loss::Host,
+            Loss::OtherDevice,
+            Loss::Unknown,
+            Loss::Copy,
+        ] {
+            let Some(mut cause) = cause_of(loss) else { continue };
+            let names = whole.names_of(loss);
+            let subjects = words(trace, &names);
+            if loss == Loss::Allocator
+                && !subjects.iter().any(|name| name.contains("empty_cache"))
+                && times.iter().any(|time| memory::is_fragmented(memory, time.file))
+            {
+                cause = Cause::Fragmentation;
+            }
+            let calls = names.first().map_or(0.0, |(_, named)| named.count as f64 / steps);
+            let mut part = whole.share(loss);
+            if loss == Loss::OtherDevice {
+                part -= remaining_bubble(whole, times);
+            }
+            self.add(
+                part,
+                Finding {
+                    subjects,
+                    evidence: events(&names),
+                    detail: Detail::Calls { per_step: calls },
+                    ..Finding::new(cause, confidence(loss))
+                },
+            );
+        }
+        let names = whole.names_of_waits();
+        let calls = names.first().map_or(0.0, |(_, named)| named.count as f64 / steps);
+        self.add(
+            waits_ps / whole.length_ps.max(1.0),
+            Finding {
+                subjects: words(trace, &names),
+                evidence: events(&names),
+                detail: Detail::Calls { per_step: calls },
+                ..Finding::new(Cause::Synchronization, Confidence::High)
+            },
+        );
+        self.launches(whole, kernels, steps);
+    }
+
+    /// Launching: one part of the program made of tiny kernels, or all of it.
+    fn launches(&mut self, whole: &Account, kernels: &Kernels, steps: f64) {
+        let trace = self.survey.trace;
+        let (launch, dispatch) = (whole.share(Loss::Launch), whole.share(Loss::Dispatch));
+        let mostly_small = kernels.small * 2 >= kernels.count && kernels.small > 0;
+        let names = whole.names_of(Loss::Launch);
+        let part_of_program = names.iter().find(|(name, named)| {
+            is_optimizer(trace.name(*name)) && named.ps >= 0.5 * whole.get(Loss::Launch)
+        });
+        let detail = Detail::Kernels {
+            small: kernels.small as f64 / steps,
+            all: kernels.count as f64 / steps,
+        };
+        let evidence = events(&names);
+        if mostly_small && (part_of_program.is_some() || dispatch > launch) {
+            let subjects = part_of_program.map(|(name, _)| trace.name(*name).to_owned());
+            self.add(
+                launch + dispatch,
+                Finding {
+                    subjects: subjects.into_iter().collect(),
+                    evidence,
+                    detail,
+                    ..Finding::new(Cause::SmallKernels, Confidence::High)
+                },
+            );
+        } else {
+            self.add(
+                launch,
+                Finding {
+                    subjects: words(trace, &names),
+                    evidence,
+                    detail,
+                    ..Finding::new(
+                        Cause::LaunchBound,
+                        if mostly_small { Confidence::High } else { Confidence::Medium },
+                    )
+                },
+            );
+        }
+    }
+
+    /// What computing could save, and what it consists of.
+    fn kernels(&mut self, whole: &Account, kernels: &Kernels) {
+        let trace = self.survey.trace;
+        let length = kernels.length_ps.max(1.0);
+        let name = |sums: &[(NameId, super::kernels::Heavy)]| -> Vec<String> {
+            sums.iter().take(4).map(|(name, _)| trace.name(*name).to_owned()).collect()
+        };
+        let shown = |sums: &[(NameId, super::kernels::Heavy)]| -> Vec<EventId> {
+            sums.iter().take(3).map(|(_, heavy)| heavy.longest).collect()
+        };
+        if let Some(unit) = kernels.faster_unit {
+            let sums = heaviest(&kernels.single_precision);
+            self.add(
+                kernels.single_precision_saving_ps / length,
+                Finding {
+                    subjects: name(&sums),
+                    evidence: shown(&sums),
+                    detail: Detail::Precision { unit },
+                    ..Finding::new(Cause::LowPrecisionOpportunity, Confidence::High)
+                },
+            );
+        }
+        let sums = heaviest(&kernels.chains);
+        self.add(
+            kernels.chains_saving_ps / length,
+            Finding {
+                subjects: name(&sums),
+                evidence: shown(&sums),
+                detail: Detail::Chains {
+                    attention: kernels.attention,
+                },
+                ..Finding::new(Cause::MemoryBoundKernels, Confidence::Medium)
+            },
+        );
+        let busy = whole.busy_share();
+        if busy < 0.5 {
+            return;
+        }
+        let sums = heaviest(&kernels.operations);
+        let compute = kernels.compute_ps.max(1.0);
+        let heaviest: Vec<(String, f64)> = sums
+            .iter()
+            .take(3)
+            .map(|(name, heavy)| (trace.name(*name).to_owned(), heavy.ps / compute))
+            .collect();
+        self.found.push(Finding {
+            subjects: name(&sums),
+            share: busy,
+            evidence: shown(&sums),
+            detail: Detail::Busy {
+                device: Some(busy),
+                heaviest,
+            },
+            ..Finding::new(Cause::DeviceBound, Confidence::High)
+        });
+    }
+
+    /// A program without a device.
+    fn cpu(&mut self, whole: &Account) {
+        let trace = self.survey.trace;
+        for loss in [Loss::Input, Loss::Compile, Loss::Collector, Loss::Overhead, Loss::Copy] {
+            let Some(cause) = cause_of(loss) else { continue };
+            let names = whole.names_of(loss);
+            self.add(
+                whole.share(loss),
+                Finding {
+                    subjects: words(trace, &names),
+                    evidence: events(&names),
+                    ..Finding::new(cause, Confidence::High)
+                },
+            );
+        }
+        let mut sums: BTreeMap<NameId, Named> = BTreeMap::new();
+        for loss in [Loss::HostOperator, Loss::Host] {
+            for (name, named) in whole.names_of(loss) {
+                let sum = sums.entry(name).or_default();
+                if named.ps > sum.ps {
+                    *sum = named;
+                }
+            }
+        }
+        let mut sums: Vec<(NameId, Named)> = sums.into_iter().collect();
+        sums.sort_by(|a, b| b.1.ps.total_cmp(&a.1.ps).then_with(|| a.0.index().cmp(&b.0.index())));
+        let share = whole.busy_share() + whole.share(Loss::Host);
+        if sums.is_empty() || share < 0.3 {
+            return;
+        }
+        let heaviest: Vec<(String, f64)> = sums
+            .iter()
+            .take(3)
+            .map(|(name, named)| (trace.name(*name).to_owned(), named.ps / whole.length_ps.max(1.0)))
+            .collect();
+        self.found.push(Finding {
+            subjects: words(trace, &sums),
+            share,
+            evidence: events(&sums),
+            detail: Detail::Busy {
+                device: None,
+                heaviest,
+            },
+            ..Finding::new(Cause::DeviceBound, Confidence::Medium)
+        });
+    }
+}
+
+const fn confidence(loss: Loss) -> Confidence {
+    match loss {
+        Loss::HostOperator | Loss::Host | Loss::OtherDevice => Confidence::Medium,
+        _ => Confidence::High,
+    }
+}
+
+fn is_optimizer(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.contains("optim") || name.contains("adam") || name.contains("sgd")
+}
+
+/// Part of the steps that a well-filled pipeline still leaves empty: with four micro-batches for each of
+/// `p` stages `(p - 1) / 4p` of the work of a stage (the bubble of `GPipe`, Huang et al. 2019).
+fn remaining_bubble(whole: &Account, times: &[FileTime]) -> f64 {
+    let stages = times.iter().map(|time| time.devices).max().unwrap_or(1).max(1) as f64;
+    let bubble = (stages - 1.0) / (4.0 * stages);
+    (whole.busy_share() * bubble).min(whole.share(Loss::OtherDevice))
+}
+
+/// What a rank does more of than the median rank, and how much per step.
+fn extra_work(file: usize, times: &[FileTime]) -> (Option<&'static str>, f64) {
+    let step = |time: &FileTime| {
+        let steady = time.sampled.iter().filter(|window| window.is_steady()).count();
+        steady.max(1) as f64
+    };
+    let Some(late) = times.iter().find(|time| time.file == file) else {
+        return (None, 0.0);
+    };
+    let kinds: [(&'static str, &dyn Fn(&Account) -> f64); 4] = [
+        ("computes", &|account| account.busy_ps),
+        ("fetches input", &|account| account.get(Loss::Input)),
+        ("works on its host", &|account| account.get(Loss::Host)),
+        ("copies", &|account| account.get(Loss::Copy)),
+    ];
+    let mut most: (Option<&'static str>, f64) = (None, 0.0);
+    for (does, of) in kinds {
+        let mut others: Vec<f64> = times
+            .iter()
+            .filter(|time| time.file != file)
+            .map(|time| of(&time.steady) / step(time))
+            .collect();
+        others.sort_by(f64::total_cmp);
+        let Some(median) = others.get(others.len() / 2) else { continue };
+        let more = (of(&late.steady) / step(late) - median) / 1_000.0;
+        if more > most.1 {
+            most = (Some(does), more);
+        }
+    }
+    most
+}

@@ -1,0 +1,112 @@
+//! Steps of programs without a device: what their threads did.
+
+use stepscope_model::{Cancelled, TrackId, TrackKind};
+
+use super::device_time::FileTime;
+use super::host::{Host, HostClass};
+use super::losses::{Account, Loss};
+use super::windows::{Role, Windows, sample};
+use crate::parallel::Cancel;
+use crate::survey::Survey;
+
+/// Breaks down the time of files without a device: buckets of the steps, named by what the step's thread did.
+pub(super) fn cpu_time(
+    survey: &Survey<'_>,
+    windows: &Windows,
+    files: &[usize],
+    cancel: &Cancel,
+) -> Result<Vec<FileTime>, Cancelled> {
+    let trace = survey.trace;
+    let mut host = Host::new(trace);
+    let mut found = Vec::new();
+    for file in files {
+        cancel.check()?;
+        let threads = trace.tracks().iter().filter(|track| {
+            track.file == *file && track.kind == TrackKind::Thread && track.slices > 0
+        });
+        let ids: Vec<TrackId> = threads.clone().map(|track| track.id).collect();
+        let busiest = threads.max_by_key(|track| (track.busy, std::cmp::Reverse(track.id)));
+        let mut time = FileTime {
+            file: *file,
+            sampled: sample(trace, windows.of_file(*file), &ids, files.len()),
+            ..FileTime::default()
+        };
+        for window in &time.sampled {
+            let account = match window.role {
+                Role::Outlier => &mut time.outlying,
+                Role::Steady | Role::WarmUp => &mut time.steady,
+            };
+            account.length_ps += window.dur().ps() as f64;
+            let Some(thread) = window.thread.or(busiest.map(|track| track.id)) else {
+                continue;
+            };
+            walk(&mut host, thread, window, account);
+        }
+        add_buckets(survey, windows, &mut time);
+        found.push(time);
+    }
+    Ok(found)
+}
+
+/// Names what the thread of a step did.
+fn walk(host: &mut Host<'_>, thread: TrackId, window: &super::windows::Window, account: &mut Account) {
+    host.walk(thread, &window.range, &mut |host, segment| {
+        let dur = segment.range.end.since(segment.range.start);
+        let (class, _) = host.decide(thread, segment.open);
+        let loss = match class {
+            HostClass::Compile => Loss::Compile,
+            HostClass::Input => Loss::Input,
+            HostClass::Collector => Loss::Collector,
+            HostClass::Collective => Loss::Communication,
+            HostClass::Overhead => Loss::Overhead,
+            HostClass::Operator | HostClass::Runtime => Loss::HostOperator,
+            HostClass::Wait => Loss::Unknown,
+            HostClass::Allocator | HostClass::Step | HostClass::Other => Loss::Host,
+        };
+        // Of the buckets below only these have no time of their own.
+        if matches!(loss, Loss::Collector | Loss::Overhead) {
+            account.add(loss, dur.ps() as f64);
+        }
+        let slices = host.trace.slices(thread);
+        for (depth, index) in segment.open.iter().enumerate() {
+            if host.class(thread, *index) != HostClass::Step
+                && let Some(name) = host.name(thread, *index)
+            {
+                account.add_name(loss, name, depth, slices.id(*index), dur);
+            }
+        }
+    });
+}
+
+/// Takes the times of the steps from their buckets, which know all threads of the file.
+fn add_buckets(survey: &Survey<'_>, windows: &Windows, time: &mut FileTime) {
+    for role in [Role::Steady, Role::Outlier] {
+        let account = match role {
+            Role::Outlier => &mut time.outlying,
+            Role::Steady | Role::WarmUp => &mut time.steady,
+        };
+        let all = windows.of_file(time.file).iter().filter(|window| window.role == role);
+        let length: f64 = all.clone().map(|window| window.dur().ps() as f64).sum();
+        if length <= 0.0 || account.length_ps <= 0.0 {
+            continue;
+        }
+        // The buckets are of all windows, the names of those that were sampled.
+        let scale = account.length_ps / length;
+        for window in all {
+            let Some(parts) = survey.breakdown.parts.get(window.stretch) else {
+                continue;
+            };
+            for (loss, dur) in [
+                (Loss::Compile, parts.compile),
+                (Loss::Input, parts.input),
+                (Loss::Communication, parts.exposed_communication),
+                (Loss::Copy, parts.exposed_copy),
+                (Loss::Host, parts.host),
+                (Loss::Unknown, parts.idle),
+            ] {
+                account.add(loss, dur.ps() as f64 * scale);
+            }
+            account.busy_ps += parts.compute.ps() as f64 * scale;
+        }
+    }
+}

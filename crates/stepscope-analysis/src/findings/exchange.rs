@@ -1,0 +1,136 @@
+//! Communication between ranks, split into waiting for the last rank and the transfer itself.
+//!
+//! A collective ends everywhere when the last rank has come and the data have been moved, so the rank that
+//! spends the least time in it came last, and that time is the transfer. No clock of another rank is
+//! needed:
+//!
+//! ```text
+//! transfer = min over ranks of (end - begin)      wait of a rank = its (end - begin) - transfer
+//! ```
+//!
+//! One rank's file alone cannot tell the two apart.
+
+use std::collections::BTreeMap;
+
+use stepscope_model::{Cancelled, Time};
+use stepscope_store::EventId;
+
+use super::windows::{Role, Window, Windows};
+use crate::collectives::{Collectives, Participant, collectives};
+use crate::launch::Launches;
+use crate::parallel::Cancel;
+use crate::survey::Survey;
+
+/// What one participant spent in collectives while it computed nothing, picoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Exposed {
+    pub(super) wait_ps: f64,
+    pub(super) transfer_ps: f64,
+}
+
+/// All collectives within steady steps.
+#[derive(Debug, Default)]
+pub(super) struct Exchange {
+    pub(super) by_rank: BTreeMap<Participant, Exposed>,
+    /// How long others waited for each participant.
+    pub(super) caused_ps: BTreeMap<Participant, f64>,
+    /// Collectives that several participants have in common.
+    pub(super) matched: usize,
+    /// Steady steps of each file.
+    pub(super) steps: BTreeMap<usize, f64>,
+    /// What is most of the wait, and of the transfer: words for the collective, and an event.
+    pub(super) names: BTreeMap<String, (f64, EventId)>,
+    /// Largest difference between the clocks of two files, nanoseconds, where the collectives show one.
+    pub(super) skew_ns: f64,
+    /// Size of the job as the files say it.
+    pub(super) group_size: u32,
+}
+
+impl Exchange {
+    pub(super) fn new(
+        survey: &Survey<'_>,
+        windows: &Windows,
+        cancel: &Cancel,
+    ) -> Result<Self, Cancelled> {
+        let launches = Launches::of(survey.trace, &survey.devices, cancel)?;
+        let found = collectives(survey.trace, &survey.devices, &launches, cancel)?;
+        let mut exchange = Self::default();
+        for window in windows.list.iter().filter(|window| window.is_steady()) {
+            *exchange.steps.entry(window.file).or_default() += 1.0;
+        }
+        let is_steady = Steady::new(windows);
+        for collective in &found.collectives {
+            exchange.add(&found, &collective.parts, &is_steady);
+        }
+        exchange.group_size =
+            found.parts.iter().filter_map(|part| part.group_size).max().unwrap_or(0);
+        let shifts = found.clocks.iter().map(|clock| clock.applied.as_ns_f64());
+        let (low, high) = shifts.fold((0.0_f64, 0.0_f64), |(low, high), shift| {
+            (low.min(shift), high.max(shift))
+        });
+        exchange.skew_ns = high - low;
+        Ok(exchange)
+    }
+
+    fn add(&mut self, found: &Collectives, parts: &[usize], is_steady: &Steady) {
+        let parts = || parts.iter().filter_map(|place| found.parts.get(*place));
+        let waits_for_all = parts().all(|part| part.kind.waits_for_all());
+        let several = parts().map(|part| part.who).collect::<std::collections::BTreeSet<_>>().len() > 1;
+        let shortest = parts().min_by_key(|part| (part.dur(), part.who));
+        let Some(last) = shortest else { return };
+        if !parts().all(|part| is_steady.contains(part.who.file, part.start)) {
+            return;
+        }
+        let matched = several && waits_for_all;
+        self.matched += usize::from(matched);
+        for part in parts() {
+            let dur = part.dur().ps() as f64;
+            let exposed = (dur - part.hidden.map_or(0.0, |hidden| hidden.ps() as f64)).max(0.0);
+            let wait = if matched { dur - last.dur().ps() as f64 } else { 0.0 };
+            let wait = wait.clamp(0.0, exposed);
+            let sums = self.by_rank.entry(part.who).or_default();
+            sums.wait_ps += wait;
+            sums.transfer_ps += exposed - wait;
+            if wait > 0.0 {
+                *self.caused_ps.entry(last.who).or_default() += wait;
+            }
+            let name = part.kind.as_str().to_owned();
+            let named = self.names.entry(name).or_insert((0.0, part.event));
+            named.0 += exposed;
+        }
+    }
+
+    /// Part of the exposed time of a file's participants in which they wait for the last one.
+    pub(super) fn wait_share(&self, file: usize) -> f64 {
+        let of_file = self.by_rank.iter().filter(|(who, _)| who.file == file);
+        let (wait, all) = of_file.fold((0.0, 0.0), |(wait, all), (_, sums)| {
+            (wait + sums.wait_ps, all + sums.wait_ps + sums.transfer_ps)
+        });
+        if all > 0.0 { wait / all } else { 0.0 }
+    }
+
+    /// The collective that takes most exposed time.
+    pub(super) fn largest(&self) -> Option<(&str, EventId)> {
+        let most = self.names.iter().max_by(|a, b| a.1.0.total_cmp(&b.1.0))?;
+        Some((most.0, most.1.1))
+    }
+}
+
+/// Which moments of which file lie in steady steps.
+struct Steady<'a>(&'a Windows);
+
+impl<'a> Steady<'a> {
+    const fn new(windows: &'a Windows) -> Self {
+        Self(windows)
+    }
+
+    fn contains(&self, file: usize, at: Time) -> bool {
+        let windows = self.0.of_file(file);
+        let window = windows.iter().find(|window| contains(window, at));
+        window.is_none_or(|window| window.role == Role::Steady)
+    }
+}
+
+fn contains(window: &Window, at: Time) -> bool {
+    window.range.start <= at && at < window.range.end
+}

@@ -1,0 +1,287 @@
+//! What a host thread does at each moment.
+
+use std::ops::Range;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use stepscope_model::{NameId, SliceKind, Time, TrackId};
+use stepscope_store::{Overlapping, Trace};
+
+use crate::input::is_input;
+use crate::ops::is_operator;
+
+/// What a slice of a host thread is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HostClass {
+    /// Compiles.
+    Compile,
+    /// Fetches or prepares input.
+    Input,
+    /// Collects garbage.
+    Collector,
+    /// Takes memory from the driver or gives it back.
+    Allocator,
+    /// The profiler's own work.
+    Overhead,
+    /// Communicates.
+    Collective,
+    /// Waits for a device.
+    Wait,
+    /// An operator of a framework.
+    Operator,
+    /// Any other call of a device's runtime.
+    Runtime,
+    /// The mark of a step, which holds everything and says nothing.
+    Step,
+    /// Anything else: a Python function, a label.
+    Other,
+}
+
+impl HostClass {
+    /// What decides when slices lie inside one another, the strongest first.
+    const DECIDE: [Self; 7] = [
+        Self::Compile,
+        Self::Input,
+        Self::Collector,
+        Self::Allocator,
+        Self::Overhead,
+        Self::Collective,
+        Self::Wait,
+    ];
+}
+
+/// What a thread does between two moments.
+pub(super) struct Segment<'a> {
+    pub(super) range: Range<Time>,
+    /// Indexes of the open slices, the outermost first.
+    pub(super) open: &'a [usize],
+}
+
+/// Reads host threads.
+pub(super) struct Host<'a> {
+    pub(super) trace: &'a Trace,
+    overlapping: FxHashMap<TrackId, Option<Overlapping>>,
+    classes: FxHashMap<(NameId, NameId), HostClass>,
+    step_names: FxHashSet<NameId>,
+}
+
+impl<'a> Host<'a> {
+    pub(super) fn new(trace: &'a Trace) -> Self {
+        let marks = trace.step_marks().iter();
+        let step_names = marks.filter_map(|mark| {
+            let (track, index) = trace.place_of_slice(mark.event)?;
+            trace.slices(track).name.get(index).copied()
+        });
+        Self {
+            trace,
+            overlapping: FxHashMap::default(),
+            classes: FxHashMap::default(),
+            step_names: step_names.collect(),
+        }
+    }
+
+    /// Name of a slice.
+    pub(super) fn name(&self, track: TrackId, index: usize) -> Option<NameId> {
+        self.trace.slices(track).name.get(index).copied()
+    }
+
+    /// What a slice is about.
+    pub(super) fn class(&mut self, track: TrackId, index: usize) -> HostClass {
+        let slices = self.trace.slices(track);
+        let Some(name) = slices.name.get(index).copied() else {
+            return HostClass::Other;
+        };
+        let category = slices.category.get(index);
+        if let Some(class) = self.classes.get(&(name, category)) {
+            return *class;
+        }
+        let class = if self.step_names.contains(&name) {
+            HostClass::Step
+        } else {
+            let kind = self.trace.kind(track, name, category);
+            classify(kind, self.trace.name(category), self.trace.name(name))
+        };
+        self.classes.insert((name, category), class);
+        class
+    }
+
+    /// What the open slices come to, and the slice that decides it.
+    pub(super) fn decide(&mut self, track: TrackId, open: &[usize]) -> (HostClass, Option<usize>) {
+        let mut strongest: Option<(usize, usize)> = None;
+        for index in open {
+            let class = self.class(track, *index);
+            let rank = HostClass::DECIDE.iter().position(|one| *one == class);
+            if let Some(rank) = rank
+                && strongest.is_none_or(|(known, _)| rank < known)
+            {
+                strongest = Some((rank, *index));
+            }
+        }
+        match (strongest, open.last()) {
+            (Some((rank, index)), _) => (HostClass::DECIDE[rank], Some(index)),
+            (None, Some(innermost)) => (self.class(track, *innermost), Some(*innermost)),
+            (None, None) => (HostClass::Other, None),
+        }
+    }
+
+    /// Slices that are open at a moment, the outermost first.
+    pub(super) fn open_at(&mut self, track: TrackId, at: Time) -> Vec<usize> {
+        let trace = self.trace;
+        let others = self
+            .overlapping
+            .entry(track)
+            .or_insert_with(|| trace.overlapping(track));
+        let mut open: Vec<usize> = trace.around(track, at, others.as_ref()).collect();
+        open.reverse();
+        open
+    }
+
+    /// Visits what a thread does, moment by moment.
+    pub(super) fn walk(
+        &mut self,
+        track: TrackId,
+        range: &Range<Time>,
+        visit: &mut dyn FnMut(&mut Self, Segment<'_>),
+    ) {
+        if range.start >= range.end {
+            return;
+        }
+        let slices = self.trace.slices(track);
+        let mut open = self.open_at(track, range.start);
+        open.retain(|index| slices.end(*index) > range.start);
+        let mut now = range.start;
+        let from = slices.start.partition_point(|start| *start <= range.start);
+        let to = slices.start.partition_point(|start| *start < range.end);
+        for index in from..to {
+            let start = slices.start[index];
+            self.advance(track, &mut open, &mut now, start, visit);
+            open.push(index);
+        }
+        self.advance(track, &mut open, &mut now, range.end, visit);
+    }
+
+    /// Closes what ends before `until`, and visits what lies between.
+    fn advance(
+        &mut self,
+        track: TrackId,
+        open: &mut Vec<usize>,
+        now: &mut Time,
+        until: Time,
+        visit: &mut dyn FnMut(&mut Self, Segment<'_>),
+    ) {
+        let slices = self.trace.slices(track);
+        while let Some(innermost) = open.last() {
+            let end = slices.end(*innermost);
+            if end > until {
+                break;
+            }
+            if end > *now {
+                visit(
+                    self,
+                    Segment {
+                        range: *now..end,
+                        open,
+                    },
+                );
+                *now = end;
+            }
+            open.pop();
+        }
+        // What overlaps without nesting may have ended below the innermost one.
+        open.retain(|index| slices.end(*index) > *now);
+        if until > *now {
+            visit(
+                self,
+                Segment {
+                    range: *now..until,
+                    open,
+                },
+            );
+            *now = until;
+        }
+    }
+}
+
+fn classify(kind: SliceKind, category: &str, name: &str) -> HostClass {
+    if category.eq_ignore_ascii_case("overhead") {
+        return HostClass::Overhead;
+    }
+    if is_allocation(name) {
+        return HostClass::Allocator;
+    }
+    if is_collector(name) {
+        return HostClass::Collector;
+    }
+    if kind == SliceKind::Compile || is_compiler(name) {
+        return HostClass::Compile;
+    }
+    if is_input(kind, name) || name.starts_with("torch/utils/data/") {
+        return HostClass::Input;
+    }
+    match kind {
+        SliceKind::Collective => HostClass::Collective,
+        SliceKind::Wait => HostClass::Wait,
+        _ if waits_for_device(name) => HostClass::Wait,
+        SliceKind::Runtime => HostClass::Runtime,
+        _ if is_operator(category) && computes(name) => HostClass::Operator,
+        _ => HostClass::Other,
+    }
+}
+
+/// Whether an operator works on data: one that only moves it, makes room for it or calls others does not.
+fn computes(name: &str) -> bool {
+    const OTHERS: [&str; 12] = [
+        "autograd::",
+        "c10d::",
+        "record_param_comms",
+        "aten::copy_",
+        "aten::to",
+        "aten::_to_copy",
+        "aten::item",
+        "aten::_local_scalar_dense",
+        "aten::empty",
+        "aten::resize",
+        "aten::is_nonzero",
+        "Optimizer.",
+    ];
+    !OTHERS.iter().any(|other| name.starts_with(other))
+}
+
+/// Whether a call takes memory from the driver, or gives it back.
+fn is_allocation(name: &str) -> bool {
+    const CALLS: [&str; 10] = [
+        "cudaMalloc",
+        "cudaFree",
+        "hipMalloc",
+        "hipFree",
+        "cuMemAlloc",
+        "cuMemFree",
+        "cuMemCreate",
+        "cuMemRelease",
+        "cuMemMap",
+        "cuMemUnmap",
+    ];
+    CALLS.iter().any(|call| name.starts_with(call)) || name.contains("empty_cache")
+}
+
+/// Whether a slice is Python's garbage collector at work.
+pub(super) fn is_collector(name: &str) -> bool {
+    name == "gc"
+        || name.starts_with("$gc ")
+        || ["built-in function collect", "gc.collect", "garbage collection"]
+            .iter()
+            .any(|part| name.contains(part))
+}
+
+/// Frames of torch's compiler that run only while it compiles.
+fn is_compiler(name: &str) -> bool {
+    ["torch/_dynamo/convert_frame.py", "torch/_inductor/compile_fx.py", "torch/_inductor/codecache.py"]
+        .iter()
+        .any(|file| name.starts_with(file))
+}
+
+/// Calls in which a host waits for a device without being a call of its runtime.
+fn waits_for_device(name: &str) -> bool {
+    ["block_until_ready", "BlockHostUntil", "PjRtFuture::Await", "wait_device_ops"]
+        .iter()
+        .any(|call| name.contains(call))
+}

@@ -1,0 +1,234 @@
+//! The spans of time that are diagnosed: the steps, each up to the begin of the next, with warm-up and
+//! outliers apart.
+
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+use stepscope_model::{Dur, Time, TrackId};
+use stepscope_store::{EventId, Trace};
+
+use crate::steps::times::outlier_limit;
+use crate::survey::Survey;
+
+/// How a step compares with the others of its rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// As long as most.
+    Steady,
+    /// One of the first, and longer than most.
+    WarmUp,
+    /// Longer than most, later on.
+    Outlier,
+}
+
+/// One step, or a part of the recording where there are no steps.
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    /// Index into [`Trace::files`].
+    pub(super) file: usize,
+    pub(super) range: Range<Time>,
+    /// The thread that marks the step, or the busiest one.
+    pub(super) thread: Option<TrackId>,
+    /// Number and marker of the step.
+    pub(super) step: Option<(i64, EventId)>,
+    pub(super) role: Role,
+    /// Index into [`Survey::stretches`].
+    pub(super) stretch: usize,
+}
+
+impl Window {
+    pub(super) fn dur(&self) -> Dur {
+        let length = self.range.end.since(self.range.start);
+        length.max(Dur::ZERO)
+    }
+
+    pub(super) fn is_steady(&self) -> bool {
+        self.role == Role::Steady
+    }
+}
+
+/// All windows of a run, in the order of files, threads and time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Windows {
+    pub(super) list: Vec<Window>,
+    /// Whether they are steps.
+    pub(super) are_steps: bool,
+}
+
+impl Windows {
+    /// Lists the steps of a run, or its recordings where it has none.
+    pub(super) fn new(survey: &Survey<'_>) -> Self {
+        let steps: FxHashMap<(usize, Time), (i64, EventId)> = survey
+            .steps
+            .steps
+            .iter()
+            .filter(|step| !step.unfinished)
+            .map(|step| ((step.file, step.start), (step.number, step.event)))
+            .collect();
+        let are_steps = survey.has_steps();
+        let mut list: Vec<Window> = survey
+            .stretches
+            .iter()
+            .enumerate()
+            .map(|(stretch, span)| Window {
+                file: span.file,
+                range: span.range.clone(),
+                thread: span.thread,
+                step: steps.get(&(span.file, span.range.start)).copied(),
+                role: Role::Steady,
+                stretch,
+            })
+            .collect();
+        list.sort_by_key(|window| (window.file, window.thread, window.range.start));
+        if are_steps {
+            for rank in list.chunk_by_mut(|a, b| (a.file, a.thread) == (b.file, b.thread)) {
+                join_neighbours(rank);
+                assign_roles(rank);
+            }
+        }
+        Self { list, are_steps }
+    }
+
+    /// The windows of one file.
+    pub(super) fn of_file(&self, file: usize) -> &[Window] {
+        let from = self.list.partition_point(|window| window.file < file);
+        let to = self.list.partition_point(|window| window.file <= file);
+        &self.list[from..to]
+    }
+
+    /// Sum of the lengths, warm-up left out.
+    pub(super) fn total(&self) -> f64 {
+        let counted = self.list.iter().filter(|window| window.role != Role::WarmUp);
+        counted.map(|window| window.dur().as_ns_f64()).sum()
+    }
+
+    /// How many there are, warm-up left out; at least one.
+    pub(super) fn count(&self) -> f64 {
+        let counted = self.list.iter().filter(|window| window.role != Role::WarmUp);
+        counted.count().max(1) as f64
+    }
+
+    /// Mean length, warm-up left out.
+    pub(super) fn mean_ns(&self) -> f64 {
+        self.total() / self.count()
+    }
+}
+
+/// Lets each step reach to the begin of the next one, so that what a loop does between two markers
+/// counts. A pause longer than a step is no part of the loop.
+fn join_neighbours(rank: &mut [Window]) {
+    let Some(typical) = median(rank.iter().map(Window::dur)) else {
+        return;
+    };
+    for index in 1..rank.len() {
+        let next = rank[index].clone();
+        let window = &mut rank[index - 1];
+        let follows = match (window.step, next.step) {
+            (Some((number, _)), Some((following, _))) => number.checked_add(1) == Some(following),
+            _ => false,
+        };
+        let pause = next.range.start.since(window.range.end);
+        if follows && pause > Dur::ZERO && pause <= typical {
+            window.range.end = next.range.start;
+        }
+    }
+}
+
+fn assign_roles(rank: &mut [Window]) {
+    let mut sorted: Vec<Dur> = rank.iter().map(Window::dur).collect();
+    sorted.sort_unstable();
+    let limit = match (sorted.len(), outlier_limit(&sorted)) {
+        (_, Some(limit)) => limit,
+        // Too few to judge their scatter: only what is far longer than the middle one stands apart.
+        (3.., None) => sorted[sorted.len() / 2].as_ns_f64() * 1.5,
+        _ => return,
+    };
+    let is_long = |window: &Window| window.dur().as_ns_f64() > limit;
+    // The host runs ahead of the device, so the first step may be short although the device is slow.
+    let skipped = usize::from(!is_long(&rank[0]));
+    let slow_start = rank[skipped..].iter().take_while(|window| is_long(window)).count();
+    let slow_start = if slow_start > 0 { skipped + slow_start } else { 0 };
+    let slow_start = if slow_start * 2 > rank.len() { 0 } else { slow_start };
+    let later = rank[slow_start..].iter().filter(|window| is_long(window)).count();
+    // What happens to most steps is usual.
+    let usual = later * 5 > (rank.len() - slow_start) * 2;
+    for (index, window) in rank.iter_mut().enumerate() {
+        window.role = match index < slow_start {
+            true if is_long(window) || index == 0 => Role::WarmUp,
+            true => Role::Steady,
+            false if is_long(window) && !usual => Role::Outlier,
+            false => Role::Steady,
+        };
+    }
+}
+
+pub(super) fn median(durations: impl Iterator<Item = Dur>) -> Option<Dur> {
+    let mut all: Vec<Dur> = durations.collect();
+    all.sort_unstable();
+    all.get(all.len() / 2).copied()
+}
+
+/// Slices of device queues that are looked at, of all files together: what is typical shows in a part.
+const MOST_SLICES: usize = 400_000;
+/// Parts of a long recording without steps that are looked at.
+const PARTS: u32 = 16;
+
+/// Chooses the windows of a file that are looked at closely: those of each role that are nearest to the
+/// median, as many as the budget allows and at least one of each role. A window that is too long itself
+/// gives parts spread evenly over it.
+pub(super) fn sample(
+    trace: &Trace,
+    windows: &[Window],
+    queues: &[TrackId],
+    files: usize,
+) -> Vec<Window> {
+    let budget = (MOST_SLICES / files.max(1)).max(2_000);
+    let mut chosen = Vec::new();
+    for role in [Role::Steady, Role::Outlier] {
+        let mut ranked: Vec<&Window> = windows.iter().filter(|window| window.role == role).collect();
+        let Some(typical) = median(ranked.iter().map(|window| window.dur())) else {
+            continue;
+        };
+        ranked.sort_by_key(|window| ((window.dur().ps() - typical.ps()).abs(), window.range.start));
+        let mut used = 0_usize;
+        for window in ranked {
+            let slices = slices_within(trace, queues, &window.range);
+            if used > 0 && used.saturating_add(slices) > budget {
+                break;
+            }
+            used = used.saturating_add(slices);
+            if slices > budget * 2 {
+                chosen.extend(parts(window, slices / budget));
+            } else {
+                chosen.push(window.clone());
+            }
+        }
+    }
+    chosen.sort_by_key(|window| window.range.start);
+    chosen
+}
+
+fn slices_within(trace: &Trace, queues: &[TrackId], range: &Range<Time>) -> usize {
+    let count = |queue: &TrackId| {
+        let start = trace.slices(*queue).start;
+        let before = |at: Time| start.partition_point(|start| *start < at);
+        before(range.end).saturating_sub(before(range.start))
+    };
+    queues.iter().map(count).sum()
+}
+
+/// Parts of a window that together are one `divisor`th of it.
+fn parts(window: &Window, divisor: usize) -> Vec<Window> {
+    let divisor = i64::try_from(divisor.max(1)).unwrap_or(i64::MAX);
+    let pitch = window.dur().ps() / i64::from(PARTS);
+    let length = (pitch / divisor).max(1);
+    (0..i64::from(PARTS))
+        .map(|place| {
+            let start = window.range.start.saturating_add(Dur::from_ps(place * pitch));
+            Window {
+                range: start..start.saturating_add(Dur::from_ps(length)),
+                ..window.clone()
+            }
+        })
+        .collect()
+}
