@@ -193,7 +193,7 @@ pub fn diagnose(
     rank(&mut findings);
     Ok(Diagnosis {
         findings,
-        steps: windows.count(),
+        steps: windows.count_per_rank(),
         are_steps: windows.are_steps,
     })
 }

@@ -357,7 +357,7 @@ impl Assembly<'_, '_> {
         let mostly_small = kernels.small * 2 >= kernels.count && kernels.small > 0;
         let names = whole.names_of(Loss::Launch);
         let part_of_program = names.iter().find(|(name, named)| {
-            is_optimizer(trace.name(*name)) && named.ps >= 0.5 * whole.get(Loss::Launch)
+            is_optimizer(trace.name(*name)) && named.ps >= 0.4 * whole.get(Loss::Launch)
         });
         let detail = Detail::Kernels {
             small: kernels.small as f64 / steps,

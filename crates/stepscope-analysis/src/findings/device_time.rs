@@ -16,8 +16,8 @@
 
 use std::ops::Range;
 
-use stepscope_model::{Cancelled, Dur, SliceKind, Time, TrackId, TrackKind};
-use stepscope_store::Trace;
+use stepscope_model::{Cancelled, Dur, NameId, SliceKind, Time, TrackId, TrackKind};
+use stepscope_store::{EventId, Trace, Track};
 
 use super::host::{Host, HostClass, Segment};
 use super::launched::LaunchOf;
@@ -33,6 +33,8 @@ use crate::survey::Survey;
 const LAUNCH_LATENCY: Dur = Dur::from_ps(50_000_000);
 /// One activity of the host that keeps it from launching for this long is no part of launching.
 const LONG_ACTIVITY: Dur = Dur::from_ps(100_000_000);
+/// Slices without work (labels on a device's row) that a search for the next work passes over at most.
+const MOST_NO_WORK: usize = 1_000;
 
 /// What the devices of one file did.
 #[derive(Clone, Debug, Default)]
@@ -82,14 +84,11 @@ pub(super) fn device_time(
             sampled,
             ..FileTime::default()
         };
-        for window in &time.sampled {
-            cancel.check()?;
-            let account = match window.role {
-                Role::Outlier => &mut time.outlying,
-                Role::Steady | Role::WarmUp => &mut time.steady,
-            };
-            reader.window(window, account, cancel)?;
+        let sampled = std::mem::take(&mut time.sampled);
+        for run in sampled.chunk_by(|a, b| a.range.end == b.range.start) {
+            reader.run(run, &mut time, cancel)?;
         }
+        time.sampled = sampled;
         let devices = time.devices.max(1) as f64;
         for account in [&mut time.steady, &mut time.outlying] {
             account.busy_ps /= devices;
@@ -121,10 +120,16 @@ struct Reader<'a, 'b> {
     main: Option<TrackId>,
 }
 
-/// A gap in a device's work.
-struct Gap {
-    range: Range<Time>,
-    thread: Option<TrackId>,
+/// A part of a gap in a device's work.
+struct Gap<'a> {
+    device: &'a Device,
+    whole: Range<Time>,
+    /// What of it lies in the window that is looked at.
+    part: Range<Time>,
+    /// When other devices of the file worked.
+    others: &'a Moments,
+    /// The thread that marks the steps, or the busiest one.
+    main: Option<TrackId>,
 }
 
 impl<'a, 'b> Reader<'a, 'b> {
@@ -139,7 +144,7 @@ impl<'a, 'b> Reader<'a, 'b> {
             .tracks()
             .iter()
             .filter(|track| track.file == file && track.kind == TrackKind::Thread)
-            .filter(|track| track.slices > 0 && !track.derived);
+            .filter(|track| track.slices > 0 && !track.derived && is_of_program(trace, track));
         let main = threads.clone().max_by_key(|track| (track.busy, std::cmp::Reverse(track.id)));
         Self {
             trace,
@@ -147,170 +152,164 @@ impl<'a, 'b> Reader<'a, 'b> {
             file,
             host,
             launch_of,
-            overhead: overhead(trace, threads.clone().map(|track| track.id)),
+            overhead: overhead(trace, file),
             has_host: threads.count() > 0,
             main: main.map(|track| track.id),
         }
     }
 
-    fn window(
+    /// Reads windows that follow one another.
+    fn run(
         &mut self,
-        window: &Window,
-        account: &mut Account,
+        run: &[Window],
+        time: &mut FileTime,
         cancel: &Cancel,
     ) -> Result<(), Cancelled> {
-        account.length_ps += window.dur().ps() as f64;
+        let (Some(first), Some(last)) = (run.first(), run.last()) else {
+            return Ok(());
+        };
+        // A gap may begin before the first window and end after the last one.
+        let around = first.dur().max(last.dur());
+        let from = first.range.start.saturating_sub(around);
+        let range = from..last.range.end.saturating_add(around);
         let devices: Vec<Device> = of_file(self.devices, self.file).cloned().collect();
         let mut works = Vec::with_capacity(devices.len());
         for device in &devices {
-            works.push(self.devices.stretches(device, &window.range, cancel)?);
+            works.push(self.devices.stretches(device, &range, cancel)?);
         }
         let busy: Vec<Moments> = works.iter().map(|work| moments(work, |set| set != 0)).collect();
-        let mut launching: Vec<TrackId> = Vec::new();
+        let mut launching: Vec<TrackId> = run.iter().filter_map(|window| window.thread).collect();
         for (place, device) in devices.iter().enumerate() {
+            cancel.check()?;
             let others = others_busy(&busy, place);
-            let infeed = self.infeed(device, &window.range);
-            let exposed = |set: u8| {
-                let idle_of_compute = set & Work::Compute.bit() == 0;
-                (set != 0 && idle_of_compute).then(|| {
-                    if set & Work::Communication.bit() != 0 {
-                        Loss::Communication
+            let infeed = self.infeed(device, &range);
+            let mut next = 0;
+            for (stretch, set) in &works[place] {
+                while run.get(next).is_some_and(|window| window.range.end <= stretch.start) {
+                    next += 1;
+                }
+                let touched = run[next..].iter().take_while(|window| window.range.start < stretch.end);
+                for window in touched {
+                    let part = stretch.start.max(window.range.start)..stretch.end.min(window.range.end);
+                    let account = account_of(time, window);
+                    if *set == 0 {
+                        let gap = Gap {
+                            device,
+                            whole: stretch.clone(),
+                            part,
+                            others: &others,
+                            main: window.thread.or(self.main),
+                        };
+                        launching.extend(self.gap(&gap, account));
                     } else {
-                        Loss::Copy
+                        busy_part(&part, *set, &infeed, account);
                     }
-                })
-            };
-            for (range, set) in &works[place] {
-                let length = range.end.since(range.start);
-                let waiting = if *set == 0 { Dur::ZERO } else { infeed.within(range) };
-                account.add(Loss::Input, waiting.ps() as f64);
-                let length = (length.ps() - waiting.ps()).max(0) as f64;
-                match (set, exposed(*set)) {
-                    (0, _) => {
-                        let thread = self.gap(device, range, window, &others, account);
-                        launching.extend(thread);
-                    }
-                    (_, Some(loss)) => account.add(loss, length),
-                    (_, None) => account.busy_ps += length,
                 }
             }
-            self.name_exposed(device, &works[place], &infeed, &window.range, account);
+            for window in run {
+                let account = account_of(time, window);
+                self.name_exposed(device, &works[place], &infeed, &window.range, account);
+            }
         }
-        launching.extend(window.thread);
         launching.sort_unstable();
         launching.dedup();
-        account.waited_ps += self.waited(&launching, &window.range);
+        for window in run {
+            let account = account_of(time, window);
+            account.length_ps += window.dur().ps() as f64;
+            account.waited_ps += self.waited(&launching, &window.range);
+        }
         Ok(())
     }
 
-    /// Explains a gap; answers the thread that launched what ends it.
-    fn gap(
-        &mut self,
-        device: &Device,
-        range: &Range<Time>,
-        window: &Window,
-        others: &Moments,
-        account: &mut Account,
-    ) -> Option<TrackId> {
+    /// Explains a part of a gap; answers the thread that launched what ends it.
+    fn gap(&mut self, gap: &Gap<'_>, account: &mut Account) -> Option<TrackId> {
+        let part = &gap.part;
         if !self.has_host {
-            account.add(Loss::Unknown, range.end.since(range.start).ps() as f64);
+            account.add(Loss::Unknown, part.end.since(part.start).ps() as f64);
             return None;
         }
-        let next = self.next_work(device, range.end);
+        let next = self.next_work(gap.device, gap.whole.end);
         let launch = next.and_then(|(track, index)| self.launch_of.get(track, index));
         let call = launch.and_then(|launch| self.trace.place_of_slice(launch));
-        let main = window.thread.or(self.main);
         let Some((thread, index)) = call else {
-            // A window ends in the gap, or the trace links no launches: the loop's own thread tells.
-            let gap = Gap {
-                range: range.clone(),
-                thread: main,
-            };
-            self.host_side(&gap, main, account);
+            // The recording ends in the gap, or links no launches: the loop's own thread tells.
+            self.host_side(gap, part.clone(), gap.main, account);
             return None;
         };
         let slices = self.trace.slices(thread);
         let called = slices.start[index];
-        if called > range.start {
-            let called = called.min(range.end);
-            let gap = Gap {
-                range: range.start..called,
-                thread: Some(thread),
-            };
-            self.host_side(&gap, main, account);
-            let begun = called.saturating_add(LAUNCH_LATENCY).min(range.end);
-            account.add(Loss::Launch, begun.since(called).ps() as f64);
-            self.queued(device, begun..range.end, others, account);
+        if called > gap.whole.start {
+            let begun = called.saturating_add(LAUNCH_LATENCY);
+            self.host_side(gap, cut(part, Time::MIN..called), Some(thread), account);
+            account.add(Loss::Launch, length(&cut(part, called..begun)));
+            queued(gap, cut(part, begun..Time::MAX), account);
         } else {
-            let returned = slices.end(index).clamp(range.start, range.end);
-            let left = range.end.since(returned);
-            account.add(Loss::Launch, returned.since(range.start).ps() as f64);
-            if left <= IN_A_ROW {
-                account.add(Loss::Dispatch, left.ps() as f64);
+            let returned = slices.end(index).max(gap.whole.start);
+            account.add(Loss::Launch, length(&cut(part, Time::MIN..returned)));
+            let left = cut(part, returned..Time::MAX);
+            if gap.whole.end.since(returned) <= IN_A_ROW {
+                account.add(Loss::Dispatch, length(&left));
             } else {
-                self.queued(device, returned..range.end, others, account);
+                queued(gap, left, account);
             }
         }
         Some(thread)
     }
 
-    /// A device with something in its queue that does not begin.
-    fn queued(&self, device: &Device, range: Range<Time>, others: &Moments, account: &mut Account) {
-        let length = range.end.since(range.start).ps().max(0) as f64;
-        if length == 0.0 {
-            return;
-        }
-        if range.end <= device.span.start {
-            account.busy_ps += length;
-            account.add(Loss::Backlog, length);
-            return;
-        }
-        let elsewhere = others.within(&range).ps() as f64;
-        account.add(Loss::OtherDevice, elsewhere);
-        account.add(Loss::Unknown, length - elsewhere);
-    }
-
-    /// The work that begins at a moment.
+    /// The first work that begins at a moment or later.
     fn next_work(&self, device: &Device, at: Time) -> Option<(TrackId, usize)> {
-        device.queues.iter().find_map(|queue| {
-            let start = self.trace.slices(queue.track).start;
+        let of_queue = |track: TrackId| {
+            let start = self.trace.slices(track).start;
             let first = start.partition_point(|start| *start < at);
-            (first..start.len())
-                .take_while(|index| start[*index] == at)
-                .find(|index| self.devices.work(queue.track, *index).is_some())
-                .map(|index| (queue.track, index))
-        })
+            let index = (first..start.len())
+                .take(MOST_NO_WORK)
+                .find(|index| self.devices.work(track, *index).is_some())?;
+            Some((start[index], track, index))
+        };
+        let first = device.queues.iter().filter_map(|queue| of_queue(queue.track)).min();
+        first.map(|(_, track, index)| (track, index))
     }
 
     /// Charges what the host did while the device waited.
-    fn host_side(&mut self, gap: &Gap, main: Option<TrackId>, account: &mut Account) {
-        let Some(thread) = gap.thread.or(main) else {
-            account.add(Loss::Unknown, gap.range.end.since(gap.range.start).ps() as f64);
+    fn host_side(
+        &mut self,
+        gap: &Gap<'_>,
+        range: Range<Time>,
+        thread: Option<TrackId>,
+        account: &mut Account,
+    ) {
+        if range.start >= range.end {
+            return;
+        }
+        let main = gap.main;
+        let Some(thread) = thread.or(main) else {
+            account.add(Loss::Unknown, length(&range));
             return;
         };
-        let drained = self.drain(&gap.range, thread, main, account);
-        let mut run = Run::default();
+        let drained = self.drain(gap.whole.start, &range, thread, main, account);
+        let mut run = Run::new(gap.others, drained);
         let Self { host, overhead, .. } = self;
         let mut unexplained = Vec::new();
-        host.walk(thread, &gap.range, &mut |host, segment| {
+        host.walk(thread, &range, &mut |host, segment| {
             if segment.open.is_empty() && main.is_some_and(|main| main != thread) {
                 unexplained.push(segment.range.clone());
             } else {
-                run.add(host, thread, &segment, overhead, account, drained);
+                run.add(host, thread, &segment, overhead, account);
             }
         });
         for range in unexplained {
             let Some(main) = main else { continue };
             host.walk(main, &range, &mut |host, segment| {
-                run.add(host, main, &segment, overhead, account, drained);
+                run.add(host, main, &segment, overhead, account);
             });
         }
-        run.close(account, drained);
+        run.close(account);
     }
 
     /// Whether a wait for the device was open when the gap began, and notes what surrounds it.
     fn drain(
         &mut self,
+        begin: Time,
         range: &Range<Time>,
         thread: TrackId,
         main: Option<TrackId>,
@@ -319,12 +318,12 @@ impl<'a, 'b> Reader<'a, 'b> {
         let threads = [Some(thread), main.filter(|main| *main != thread)];
         for thread in threads.into_iter().flatten() {
             let slices = self.trace.slices(thread);
-            let open = self.host.open_at(thread, range.start);
+            let open = self.host.open_at(thread, begin);
             let (class, wait) = self.host.decide(thread, &open);
             let Some(wait) = wait.filter(|_| class == HostClass::Wait) else {
                 continue;
             };
-            if slices.start[wait] >= range.start {
+            if slices.start[wait] >= begin {
                 continue;
             }
             let length = range.end.since(range.start);
@@ -407,16 +406,32 @@ impl<'a, 'b> Reader<'a, 'b> {
 }
 
 /// Consecutive segments of a gap in which the host does the same one thing.
-#[derive(Default)]
-struct Run {
+struct Run<'a> {
+    others: &'a Moments,
+    /// Whether the gap began while the host waited for the device.
+    drained: bool,
     /// Thread and innermost slice; `None` inside: nothing is open.
     what: Option<(TrackId, Option<usize>)>,
     class: Option<HostClass>,
     dur: Dur,
-    names: Vec<(usize, stepscope_model::NameId, stepscope_store::EventId)>,
+    /// Of that, while another device worked.
+    elsewhere: Dur,
+    names: Vec<(usize, NameId, EventId)>,
 }
 
-impl Run {
+impl<'a> Run<'a> {
+    const fn new(others: &'a Moments, drained: bool) -> Self {
+        Self {
+            others,
+            drained,
+            what: None,
+            class: None,
+            dur: Dur::ZERO,
+            elsewhere: Dur::ZERO,
+            names: Vec::new(),
+        }
+    }
+
     fn add(
         &mut self,
         host: &mut Host<'_>,
@@ -424,16 +439,14 @@ impl Run {
         segment: &Segment<'_>,
         overhead: &Moments,
         account: &mut Account,
-        drained: bool,
     ) {
-        let length = segment.range.end.since(segment.range.start);
+        let whole = segment.range.end.since(segment.range.start);
         let profiler = overhead.within(&segment.range);
-        let length = Dur::from_ps((length.ps() - profiler.ps()).max(0));
         account.add(Loss::Overhead, profiler.ps() as f64);
         let (class, _) = host.decide(thread, segment.open);
         let innermost = (thread, segment.open.last().copied());
         if self.what != Some(innermost) || self.class != Some(class) {
-            self.close(account, drained);
+            self.close(account);
             self.what = Some(innermost);
             self.class = Some(class);
             let slices = host.trace.slices(thread);
@@ -445,39 +458,99 @@ impl Run {
                 }
             }
         }
-        self.dur = self.dur.saturating_add(length);
+        let own = Dur::from_ps((whole.ps() - profiler.ps()).max(0));
+        self.dur = self.dur.saturating_add(own);
+        if class == HostClass::Wait {
+            let elsewhere = self.others.within(&segment.range).min(own);
+            self.elsewhere = self.elsewhere.saturating_add(elsewhere);
+        }
     }
 
     /// Charges what was gathered.
-    fn close(&mut self, account: &mut Account, drained: bool) {
-        let (Some(class), dur) = (self.class.take(), std::mem::take(&mut self.dur)) else {
+    fn close(&mut self, account: &mut Account) {
+        let dur = std::mem::take(&mut self.dur);
+        let elsewhere = std::mem::take(&mut self.elsewhere);
+        let Some(class) = self.class.take() else {
             return;
         };
-        let is_long = dur >= LONG_ACTIVITY;
-        let loss = match class {
-            HostClass::Compile => Loss::Compile,
-            HostClass::Input => Loss::Input,
-            HostClass::Collector => Loss::Collector,
-            HostClass::Allocator => Loss::Allocator,
-            HostClass::Overhead => Loss::Overhead,
-            HostClass::Collective => Loss::HostCollective,
-            HostClass::Operator if is_long => Loss::HostOperator,
-            // The host waits for a device that has nothing to do: something else is under way.
-            HostClass::Wait if is_long => Loss::Unknown,
-            HostClass::Wait => Loss::Launch,
-            _ if is_long => Loss::Host,
-            _ => Loss::Launch,
-        };
+        self.what = None;
+        // The host waits for another device, and so does this one.
+        account.add(Loss::OtherDevice, elsewhere.ps() as f64);
+        let dur = Dur::from_ps((dur.ps() - elsewhere.ps()).max(0));
+        let loss = loss_of(class, dur >= LONG_ACTIVITY);
         let ps = dur.ps() as f64;
         account.add(loss, ps);
-        if drained && AFTER_DRAIN.contains(&loss) {
+        if self.drained && AFTER_DRAIN.contains(&loss) {
             account.drained[loss as usize] += ps;
         }
         for (depth, name, event) in self.names.drain(..) {
             account.add_name(loss, name, depth, event, dur);
         }
-        self.what = None;
     }
+}
+
+/// What an activity of the host costs a device that waits for it.
+const fn loss_of(class: HostClass, is_long: bool) -> Loss {
+    match class {
+        HostClass::Compile => Loss::Compile,
+        HostClass::Input => Loss::Input,
+        HostClass::Collector => Loss::Collector,
+        HostClass::Allocator => Loss::Allocator,
+        HostClass::Overhead => Loss::Overhead,
+        HostClass::Collective => Loss::HostCollective,
+        HostClass::Operator if is_long => Loss::HostOperator,
+        // The host waits for a device that has nothing to do: something else is under way.
+        HostClass::Wait if is_long => Loss::Unknown,
+        HostClass::Wait => Loss::Launch,
+        _ if is_long => Loss::Host,
+        _ => Loss::Launch,
+    }
+}
+
+/// A device with something in its queue that does not begin.
+fn queued(gap: &Gap<'_>, range: Range<Time>, account: &mut Account) {
+    let waiting = length(&range);
+    if waiting <= 0.0 {
+        return;
+    }
+    if range.end <= gap.device.span.start {
+        account.busy_ps += waiting;
+        account.add(Loss::Backlog, waiting);
+        return;
+    }
+    let elsewhere = gap.others.within(&range).ps() as f64;
+    account.add(Loss::OtherDevice, elsewhere);
+    account.add(Loss::Unknown, waiting - elsewhere);
+}
+
+/// Time in which a device does something.
+fn busy_part(part: &Range<Time>, set: u8, infeed: &Moments, account: &mut Account) {
+    let waiting = infeed.within(part).ps() as f64;
+    account.add(Loss::Input, waiting);
+    let left = (length(part) - waiting).max(0.0);
+    if set & Work::Compute.bit() != 0 {
+        account.busy_ps += left;
+    } else if set & Work::Communication.bit() != 0 {
+        account.add(Loss::Communication, left);
+    } else {
+        account.add(Loss::Copy, left);
+    }
+}
+
+fn account_of<'t>(time: &'t mut FileTime, window: &Window) -> &'t mut Account {
+    match window.role {
+        Role::Outlier => &mut time.outlying,
+        Role::Steady | Role::WarmUp => &mut time.steady,
+    }
+}
+
+/// What two ranges have in common; empty ranges begin where they end, or later.
+fn cut(range: &Range<Time>, other: Range<Time>) -> Range<Time> {
+    range.start.max(other.start)..range.end.min(other.end)
+}
+
+fn length(range: &Range<Time>) -> f64 {
+    range.end.since(range.start).ps().max(0) as f64
 }
 
 fn moments(work: &[(Range<Time>, u8)], wanted: impl Fn(u8) -> bool) -> Moments {
@@ -490,8 +563,17 @@ fn others_busy(busy: &[Moments], device: usize) -> Moments {
     others.fold(Moments::default(), |all, (_, one)| all.union(one))
 }
 
+/// Whether a thread belongs to the program: not a row on which the profiler shows its own recording.
+fn is_of_program(trace: &Trace, track: &Track) -> bool {
+    let slices = trace.slices(track.id);
+    (0..slices.len()).take(8).any(|index| {
+        let category = trace.name(slices.category.get(index));
+        !category.eq_ignore_ascii_case("trace") && !category.eq_ignore_ascii_case("overhead")
+    })
+}
+
 /// When the profiler itself worked, as kineto records it in the category `overhead`.
-fn overhead(trace: &Trace, threads: impl Iterator<Item = TrackId>) -> Moments {
+fn overhead(trace: &Trace, file: usize) -> Moments {
     let categories = trace.by_category();
     let mut known = categories.iter().filter(|(_, count)| *count > 0);
     let Some((overhead, _)) =
@@ -500,8 +582,8 @@ fn overhead(trace: &Trace, threads: impl Iterator<Item = TrackId>) -> Moments {
         return Moments::default();
     };
     let mut found = Vec::new();
-    for track in threads {
-        let slices = trace.slices(track);
+    for track in trace.tracks().iter().filter(|track| track.file == file && track.slices > 0) {
+        let slices = trace.slices(track.id);
         let of_profiler = (0..slices.len()).filter(|index| slices.category.get(*index) == *overhead);
         found.extend(of_profiler.map(|index| (slices.start[index], slices.end(index))));
     }

@@ -44,11 +44,12 @@ fn of_file(
     memory: &Memory,
 ) -> Option<Finding> {
     let all = windows.of_file(time.file);
-    let long: Vec<&Window> = all.iter().filter(|window| window.role == Role::Outlier).collect();
+    let mut long: Vec<&Window> = all.iter().filter(|window| window.role == Role::Outlier).collect();
     if long.is_empty() || time.outliers() == 0 {
         return None;
     }
     let lost_ps = excess(all)?;
+    name_the_longest(all, &mut long);
     let total: f64 = counted(all).map(|window| window.dur().ps() as f64).sum();
     let share = lost_ps / total;
     if share < super::LISTED {
@@ -101,6 +102,14 @@ fn excess(windows: &[Window]) -> Option<f64> {
     let long = counted(windows).filter(|window| window.role == Role::Outlier).map(beyond);
     let all = counted(windows).map(beyond).sum::<f64>();
     Some(all.clamp(0.0, long.sum::<f64>().max(0.0)))
+}
+
+/// Keeps the steps that lose at least a fifth of what the worst one loses: others are barely outliers.
+fn name_the_longest(all: &[Window], long: &mut Vec<&Window>) {
+    let usual = median(all.iter().filter(|window| window.is_steady()).map(Window::dur));
+    let usual = usual.unwrap_or(Dur::ZERO).ps();
+    let worst = long.iter().map(|window| window.dur().ps() - usual).max().unwrap_or(0);
+    long.retain(|window| (window.dur().ps() - usual).saturating_mul(5) >= worst);
 }
 
 /// What outlying steps have more of than steady ones, and which part of all that they have more.

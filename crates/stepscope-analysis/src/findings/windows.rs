@@ -108,6 +108,13 @@ impl Windows {
         counted.count().max(1) as f64
     }
 
+    /// How many of them a rank has on average.
+    pub(super) fn count_per_rank(&self) -> f64 {
+        let mut ranks: Vec<usize> = self.list.iter().map(|window| window.file).collect();
+        ranks.dedup();
+        (self.count() / ranks.len().max(1) as f64).max(1.0)
+    }
+
     /// Mean length, warm-up left out.
     pub(super) fn mean_ns(&self) -> f64 {
         self.total() / self.count()

@@ -87,6 +87,8 @@ pub(super) const LABELS: &[(SliceKind, &[Match])] = &[
         ],
     ),
     (SliceKind::Input, &[Part("dataloader")]),
+    // torch.compile's own labels.
+    (SliceKind::Compile, &[Part("(dynamo_timed)")]),
 ];
 
 pub(super) const RUNTIME_CALLS: &[(SliceKind, &[Match])] = &[(
