@@ -33,6 +33,10 @@ use crate::survey::Survey;
 const LAUNCH_LATENCY: Dur = Dur::from_ps(50_000_000);
 /// One activity of the host that keeps it from launching for this long is no part of launching.
 const LONG_ACTIVITY: Dur = Dur::from_ps(100_000_000);
+/// How far the clocks of a host and its device may disagree.
+const CLOCKS: Dur = Dur::from_ps(20_000_000);
+/// Slices that may begin between a wait and the end of the work that it waits for.
+const MOST_AFTER_WAIT: usize = 64;
 /// Slices without work (labels on a device's row) that a search for the next work passes over at most.
 const MOST_NO_WORK: usize = 1_000;
 
@@ -241,19 +245,44 @@ impl<'a, 'b> Reader<'a, 'b> {
         if called > gap.whole.start {
             let begun = called.saturating_add(LAUNCH_LATENCY);
             self.host_side(gap, cut(part, Time::MIN..called), Some(thread), account);
-            account.add(Loss::Launch, length(&cut(part, called..begun)));
-            queued(gap, cut(part, begun..Time::MAX), account);
+            self.launching(&cut(part, called..begun), account);
+            self.queued(gap, &cut(part, begun..Time::MAX), account);
         } else {
             let returned = slices.end(index).max(gap.whole.start);
-            account.add(Loss::Launch, length(&cut(part, Time::MIN..returned)));
+            self.launching(&cut(part, Time::MIN..returned), account);
             let left = cut(part, returned..Time::MAX);
             if gap.whole.end.since(returned) <= IN_A_ROW {
                 account.add(Loss::Dispatch, length(&left));
             } else {
-                queued(gap, left, account);
+                self.queued(gap, &left, account);
             }
         }
         Some(thread)
+    }
+
+    /// From a call of the runtime to the begin of what it launches.
+    fn launching(&self, range: &Range<Time>, account: &mut Account) {
+        let profiler = self.overhead.within(range).ps() as f64;
+        account.add(Loss::Overhead, profiler);
+        account.add(Loss::Launch, (length(range) - profiler).max(0.0));
+    }
+
+    /// A device with something in its queue that does not begin.
+    fn queued(&self, gap: &Gap<'_>, range: &Range<Time>, account: &mut Account) {
+        let waiting = length(range);
+        if waiting <= 0.0 {
+            return;
+        }
+        if range.end <= gap.device.span.start {
+            account.busy_ps += waiting;
+            account.add(Loss::Backlog, waiting);
+            return;
+        }
+        let profiler = self.overhead.within(range).ps() as f64;
+        let elsewhere = (gap.others.within(range).ps() as f64).min(waiting - profiler);
+        account.add(Loss::Overhead, profiler);
+        account.add(Loss::OtherDevice, elsewhere);
+        account.add(Loss::Unknown, waiting - profiler - elsewhere);
     }
 
     /// The first work that begins at a moment or later.
@@ -306,7 +335,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         run.close(account);
     }
 
-    /// Whether a wait for the device was open when the gap began, and notes what surrounds it.
+    /// Whether the host waited for the work that ended when a gap began, and notes what surrounds the wait.
     fn drain(
         &mut self,
         begin: Time,
@@ -317,15 +346,11 @@ impl<'a, 'b> Reader<'a, 'b> {
     ) -> bool {
         let threads = [Some(thread), main.filter(|main| *main != thread)];
         for thread in threads.into_iter().flatten() {
-            let slices = self.trace.slices(thread);
-            let open = self.host.open_at(thread, begin);
-            let (class, wait) = self.host.decide(thread, &open);
-            let Some(wait) = wait.filter(|_| class == HostClass::Wait) else {
+            let Some(wait) = self.wait_until(thread, begin) else {
                 continue;
             };
-            if slices.start[wait] >= begin {
-                continue;
-            }
+            let slices = self.trace.slices(thread);
+            let open = self.host.open_at(thread, slices.start[wait]);
             let length = range.end.since(range.start);
             for (depth, index) in open.iter().enumerate() {
                 let within = *index <= wait && self.host.class(thread, *index) != HostClass::Step;
@@ -336,6 +361,18 @@ impl<'a, 'b> Reader<'a, 'b> {
             return true;
         }
         false
+    }
+
+    /// The last wait for a device that began before a moment and lasted until it. Clocks of hosts and devices
+    /// agree to some microseconds, and durations to some percent.
+    fn wait_until(&mut self, thread: TrackId, at: Time) -> Option<usize> {
+        let slices = self.trace.slices(thread);
+        let begun = slices.start.partition_point(|start| *start < at);
+        (begun.saturating_sub(MOST_AFTER_WAIT)..begun).rev().find(|index| {
+            let tolerance = CLOCKS.max(Dur::from_ps(slices.dur[*index].ps() / 20));
+            slices.end(*index) >= at.saturating_sub(tolerance)
+                && self.host.class(thread, *index) == HostClass::Wait
+        })
     }
 
     /// When the device waits for its infeed, as TPUs record it.
@@ -505,22 +542,6 @@ const fn loss_of(class: HostClass, is_long: bool) -> Loss {
         _ if is_long => Loss::Host,
         _ => Loss::Launch,
     }
-}
-
-/// A device with something in its queue that does not begin.
-fn queued(gap: &Gap<'_>, range: Range<Time>, account: &mut Account) {
-    let waiting = length(&range);
-    if waiting <= 0.0 {
-        return;
-    }
-    if range.end <= gap.device.span.start {
-        account.busy_ps += waiting;
-        account.add(Loss::Backlog, waiting);
-        return;
-    }
-    let elsewhere = gap.others.within(&range).ps() as f64;
-    account.add(Loss::OtherDevice, elsewhere);
-    account.add(Loss::Unknown, waiting - elsewhere);
 }
 
 /// Time in which a device does something.
