@@ -19,6 +19,8 @@ use crate::survey::Survey;
 
 /// Part of a rank's waits that one other rank must cause to be the straggler.
 const STRAGGLES: f64 = 0.65;
+/// Part of a transfer that computation can hide: its last piece ends after everything else.
+const HIDEABLE: f64 = 0.9;
 
 pub(super) fn findings(
     survey: &Survey<'_>,
@@ -87,7 +89,7 @@ fn limit_savings(found: &mut [Finding]) {
 /// Moves what waits for the device cost out of the other losses; answers it, picoseconds.
 fn synchronization(whole: &mut Account, times: &[FileTime]) -> f64 {
     let mut moved = 0.0;
-    let mut scales = [0.0; 3];
+    let mut scales = [0.0; AFTER_DRAIN.len()];
     let drained = |account: &Account, loss: Loss| account.drained[loss as usize];
     for time in times {
         let account = &time.steady;
@@ -219,7 +221,7 @@ impl Assembly<'_, '_> {
                 if alone { Confidence::Low } else { Confidence::High },
             )
         };
-        self.add(part - wait, finding);
+        self.add((part - wait) * HIDEABLE, finding);
         Ok(())
     }
 

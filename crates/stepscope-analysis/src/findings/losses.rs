@@ -41,9 +41,9 @@ pub(super) enum Loss {
 
 pub(super) const LOSSES: usize = 15;
 
-/// Host activities of which a drained queue makes the device wait: without the wait for the device that
-/// drained it, the host would have been ahead.
-pub(super) const AFTER_DRAIN: [Loss; 3] = [Loss::Input, Loss::Host, Loss::Launch];
+/// Host activities for which a drained queue makes the device wait: without the wait for the device that
+/// drained it, the host would have been ahead. Input stays what it is: it has a remedy of its own.
+pub(super) const AFTER_DRAIN: [Loss; 2] = [Loss::Host, Loss::Launch];
 
 /// What is known of one name within one loss.
 #[derive(Clone, Copy, Debug, Default)]

@@ -70,8 +70,11 @@ fn of_file(
     let names = loss.map(|loss| time.outlying.names_of(loss)).unwrap_or_default();
     let mut evidence: Vec<_> = names.iter().take(2).map(|(_, named)| named.longest).collect();
     evidence.extend(long.iter().filter_map(|window| window.step).take(3).map(|(_, event)| event));
+    let mut subjects = words(trace, &names);
+    let numbers = long.iter().filter_map(|window| window.step).take(3);
+    subjects.extend(numbers.map(|(number, _)| format!("step {number}")));
     Some(Finding {
-        subjects: words(trace, &names),
+        subjects,
         saving_ns: Some(lost_ps / 1_000.0),
         share,
         evidence,

@@ -79,7 +79,9 @@ fn first(finding: &Finding, otherwise: &str) -> String {
 
 /// ` in NAME`, and what encloses it.
 fn location(finding: &Finding) -> String {
-    let mut names = finding.subjects.iter().map(|name| in_sentence(name));
+    let is_step = |name: &&String| matches!(finding.detail, Detail::Steps { .. }) && name.starts_with("step ");
+    let named = finding.subjects.iter().filter(|name| !is_step(name));
+    let mut names = named.map(|name| in_sentence(name));
     match (names.next(), names.next()) {
         (Some(inner), Some(outer)) => format!(" in {inner} ({outer})"),
         (Some(inner), None) => format!(" in {inner}"),
