@@ -122,7 +122,14 @@ pub fn is_input(kind: SliceKind, name: &str) -> bool {
         name.split(|letter: char| !letter.is_ascii_alphanumeric())
             .map(str::to_ascii_lowercase)
     };
-    words().any(|word| ABOUT.contains(&&*word)) && !words().any(|word| NOT.contains(&&*word))
+    // `next_batch`, but not `train_batch`.
+    const GETS: [&str; 5] = ["next", "get", "read", "wait", "make"];
+    let gets_batch = || {
+        words().any(|word| word == "batch" || word == "batches")
+            && words().any(|word| GETS.contains(&&*word))
+    };
+    let is_about = words().any(|word| ABOUT.contains(&&*word)) || gets_batch();
+    is_about && !words().any(|word| NOT.contains(&&*word))
 }
 
 /// Looks for input stages, and judges.

@@ -106,6 +106,15 @@ impl<'a> Survey<'a> {
     }
 }
 
+/// Whether a thread belongs to the program: not a row on which the profiler shows its own recording.
+pub(crate) fn is_of_program(trace: &Trace, track: &Track) -> bool {
+    let slices = trace.slices(track.id);
+    (0..slices.len()).take(8).any(|index| {
+        let category = trace.name(slices.category.get(index));
+        !category.eq_ignore_ascii_case("trace") && !category.eq_ignore_ascii_case("overhead")
+    })
+}
+
 /// Each file's recording as one stretch: from the first slice to the last end on threads and
 /// device queues.
 fn recordings(trace: &Trace, range: Option<&Range<Time>>) -> Vec<Stretch> {
@@ -132,7 +141,7 @@ fn recordings(trace: &Trace, range: Option<&Range<Time>>) -> Vec<Stretch> {
             continue;
         }
         let thread = tracks()
-            .filter(|track| track.kind == TrackKind::Thread)
+            .filter(|track| track.kind == TrackKind::Thread && is_of_program(trace, track))
             .max_by_key(|track| (track.busy, std::cmp::Reverse(track.id)));
         found.push(Stretch {
             file,

@@ -129,16 +129,33 @@ pub(super) const fn cause_of(loss: Loss) -> Option<Cause> {
     })
 }
 
-/// The closest name first, then what encloses it; each once.
+/// The closest name first, then what encloses it; each once, and frames that only call others left out.
 pub(super) fn words(trace: &Trace, names: &[(NameId, Named)]) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
-    for (name, _) in names.iter().take(4) {
-        let word = trace.name(*name);
-        if !word.is_empty() && !words.iter().any(|known| known == word) {
-            words.push(word.to_owned());
+    let named = || names.iter().map(|(name, _)| trace.name(*name)).filter(|name| !name.is_empty());
+    let telling = named().any(|name| !only_calls(name));
+    for name in named().filter(|name| !telling || !only_calls(name)).take(4) {
+        if !words.iter().any(|known| known == name) {
+            words.push(name.to_owned());
         }
     }
     words
+}
+
+/// Whether a Python frame does nothing but call what the program is about.
+fn only_calls(name: &str) -> bool {
+    const FRAMES: [&str; 9] = [
+        "torch/nn/modules/module.py(",
+        "torch/_ops.py(",
+        "torch/utils/_contextlib.py(",
+        "torch/autograd/",
+        "torch/_tensor.py(",
+        "torch/fx/",
+        "threading.py(",
+        "runpy.py(",
+        "<string>(",
+    ];
+    FRAMES.iter().any(|frame| name.starts_with(frame)) || name.ends_with(": <module>")
 }
 
 fn events(names: &[(NameId, Named)]) -> Vec<EventId> {
@@ -453,7 +470,7 @@ impl Assembly<'_, '_> {
     /// A program without a device.
     fn cpu(&mut self, whole: &Account) {
         let trace = self.survey.trace;
-        for loss in [Loss::Input, Loss::Compile, Loss::Collector, Loss::Overhead, Loss::Copy] {
+        for loss in [Loss::Input, Loss::Compile, Loss::Collector, Loss::Overhead] {
             let Some(cause) = cause_of(loss) else { continue };
             let names = whole.names_of(loss);
             self.add(

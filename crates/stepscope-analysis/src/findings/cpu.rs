@@ -43,6 +43,8 @@ pub(super) fn cpu_time(
             walk(&mut host, thread, window, account);
         }
         add_buckets(survey, windows, &mut time);
+        time.steady.seal(&mut host);
+        time.outlying.seal(&mut host);
         found.push(time);
     }
     Ok(found)
@@ -67,13 +69,8 @@ fn walk(host: &mut Host<'_>, thread: TrackId, window: &super::windows::Window, a
         if matches!(loss, Loss::Collector | Loss::Overhead) {
             account.add(loss, dur.ps() as f64);
         }
-        let slices = host.trace.slices(thread);
-        for (depth, index) in segment.open.iter().enumerate() {
-            if host.class(thread, *index) != HostClass::Step
-                && let Some(name) = host.name(thread, *index)
-            {
-                account.add_name(loss, name, depth, slices.id(*index), dur);
-            }
+        if let Some(innermost) = segment.open.last() {
+            account.add_slice(loss, thread, *innermost, dur);
         }
     });
 }
@@ -100,13 +97,14 @@ fn add_buckets(survey: &Survey<'_>, windows: &Windows, time: &mut FileTime) {
                 (Loss::Compile, parts.compile),
                 (Loss::Input, parts.input),
                 (Loss::Communication, parts.exposed_communication),
-                (Loss::Copy, parts.exposed_copy),
                 (Loss::Host, parts.host),
                 (Loss::Unknown, parts.idle),
             ] {
                 account.add(loss, dur.ps() as f64 * scale);
             }
-            account.busy_ps += parts.compute.ps() as f64 * scale;
+            // Copies within a host's memory are work like any other.
+            let busy = parts.compute.saturating_add(parts.exposed_copy);
+            account.busy_ps += busy.ps() as f64 * scale;
         }
     }
 }

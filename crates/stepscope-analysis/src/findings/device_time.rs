@@ -16,8 +16,8 @@
 
 use std::ops::Range;
 
-use stepscope_model::{Cancelled, Dur, NameId, SliceKind, Time, TrackId, TrackKind};
-use stepscope_store::{EventId, Trace, Track};
+use stepscope_model::{Cancelled, Dur, SliceKind, Time, TrackId, TrackKind};
+use stepscope_store::Trace;
 
 use super::host::{Host, HostClass, Segment};
 use super::launched::LaunchOf;
@@ -27,7 +27,7 @@ use crate::device::{Device, Devices, Work};
 use crate::idle::IN_A_ROW;
 use crate::intervals::Moments;
 use crate::parallel::Cancel;
-use crate::survey::Survey;
+use crate::survey::{Survey, is_of_program};
 
 /// From a launch to the begin of its work on an idle device, at most; longer ones have another cause.
 const LAUNCH_LATENCY: Dur = Dur::from_ps(50_000_000);
@@ -93,6 +93,8 @@ pub(super) fn device_time(
             reader.run(run, &mut time, cancel)?;
         }
         time.sampled = sampled;
+        time.steady.seal(&mut host);
+        time.outlying.seal(&mut host);
         let devices = time.devices.max(1) as f64;
         for account in [&mut time.steady, &mut time.outlying] {
             account.busy_ps /= devices;
@@ -349,15 +351,7 @@ impl<'a, 'b> Reader<'a, 'b> {
             let Some(wait) = self.wait_until(thread, begin) else {
                 continue;
             };
-            let slices = self.trace.slices(thread);
-            let open = self.host.open_at(thread, slices.start[wait]);
-            let length = range.end.since(range.start);
-            for (depth, index) in open.iter().enumerate() {
-                let within = *index <= wait && self.host.class(thread, *index) != HostClass::Step;
-                if let Some(name) = self.host.name(thread, *index).filter(|_| within) {
-                    account.add_wait(name, depth, slices.id(*index), length);
-                }
-            }
+            account.add_wait(thread, wait, range.end.since(range.start));
             return true;
         }
         false
@@ -420,7 +414,7 @@ impl<'a, 'b> Reader<'a, 'b> {
                     _ => continue,
                 };
                 if dur > Dur::ZERO {
-                    account.add_name(loss, slices.name[index], 0, slices.id(index), dur);
+                    account.add_name(loss, slices.name[index], slices.id(index), dur);
                 }
             }
         }
@@ -453,7 +447,6 @@ struct Run<'a> {
     dur: Dur,
     /// Of that, while another device worked.
     elsewhere: Dur,
-    names: Vec<(usize, NameId, EventId)>,
 }
 
 impl<'a> Run<'a> {
@@ -465,7 +458,6 @@ impl<'a> Run<'a> {
             class: None,
             dur: Dur::ZERO,
             elsewhere: Dur::ZERO,
-            names: Vec::new(),
         }
     }
 
@@ -486,14 +478,6 @@ impl<'a> Run<'a> {
             self.close(account);
             self.what = Some(innermost);
             self.class = Some(class);
-            let slices = host.trace.slices(thread);
-            for (depth, index) in segment.open.iter().enumerate() {
-                if host.class(thread, *index) != HostClass::Step
-                    && let Some(name) = host.name(thread, *index)
-                {
-                    self.names.push((depth, name, slices.id(*index)));
-                }
-            }
         }
         let own = Dur::from_ps((whole.ps() - profiler.ps()).max(0));
         self.dur = self.dur.saturating_add(own);
@@ -510,7 +494,7 @@ impl<'a> Run<'a> {
         let Some(class) = self.class.take() else {
             return;
         };
-        self.what = None;
+        let what = self.what.take();
         // The host waits for another device, and so does this one.
         account.add(Loss::OtherDevice, elsewhere.ps() as f64);
         let dur = Dur::from_ps((dur.ps() - elsewhere.ps()).max(0));
@@ -520,8 +504,8 @@ impl<'a> Run<'a> {
         if self.drained && AFTER_DRAIN.contains(&loss) {
             account.drained[loss as usize] += ps;
         }
-        for (depth, name, event) in self.names.drain(..) {
-            account.add_name(loss, name, depth, event, dur);
+        if let Some((thread, Some(index))) = what {
+            account.add_slice(loss, thread, index, dur);
         }
     }
 }
@@ -582,15 +566,6 @@ fn moments(work: &[(Range<Time>, u8)], wanted: impl Fn(u8) -> bool) -> Moments {
 fn others_busy(busy: &[Moments], device: usize) -> Moments {
     let others = busy.iter().enumerate().filter(|(place, _)| *place != device);
     others.fold(Moments::default(), |all, (_, one)| all.union(one))
-}
-
-/// Whether a thread belongs to the program: not a row on which the profiler shows its own recording.
-fn is_of_program(trace: &Trace, track: &Track) -> bool {
-    let slices = trace.slices(track.id);
-    (0..slices.len()).take(8).any(|index| {
-        let category = trace.name(slices.category.get(index));
-        !category.eq_ignore_ascii_case("trace") && !category.eq_ignore_ascii_case("overhead")
-    })
 }
 
 /// When the profiler itself worked, as kineto records it in the category `overhead`.

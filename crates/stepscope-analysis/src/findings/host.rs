@@ -79,11 +79,6 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Name of a slice.
-    pub(super) fn name(&self, track: TrackId, index: usize) -> Option<NameId> {
-        self.trace.slices(track).name.get(index).copied()
-    }
-
     /// What a slice is about.
     pub(super) fn class(&mut self, track: TrackId, index: usize) -> HostClass {
         let slices = self.trace.slices(track);

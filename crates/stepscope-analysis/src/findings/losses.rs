@@ -1,8 +1,12 @@
 //! Where a device's time goes besides computation, summed by cause and by name.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
-use stepscope_model::{Dur, NameId};
+use stepscope_model::{Dur, NameId, TrackId};
 use stepscope_store::EventId;
+
+use super::host::{Host, HostClass};
 
 /// Time of a device in which it does not compute, by what keeps it from computing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,7 +60,14 @@ pub(super) struct Named {
     pub(super) count: u64,
     /// The slice of the name that cost most.
     pub(super) longest: EventId,
-    longest_dur: Dur,
+    longest_ps: f64,
+}
+
+/// What time is charged to: a loss, or the waits that drained the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Charge {
+    Loss(Loss),
+    Wait,
 }
 
 /// Sums over the windows of one role of one file.
@@ -72,9 +83,9 @@ pub(super) struct Account {
     pub(super) drained: [f64; LOSSES],
     /// Time in which the launching threads waited for the device.
     pub(super) waited_ps: f64,
-    names: FxHashMap<(Loss, NameId), Named>,
-    /// Slices around the waits that drained the queue.
-    waits: FxHashMap<NameId, Named>,
+    names: FxHashMap<(Charge, NameId), Named>,
+    /// By the innermost slice that was open, until [`Account::seal`] adds them up by name.
+    innermost: FxHashMap<(Charge, TrackId, usize), (f64, u64)>,
 }
 
 impl Account {
@@ -104,12 +115,68 @@ impl Account {
         }
     }
 
-    pub(super) fn add_name(&mut self, loss: Loss, name: NameId, depth: usize, event: EventId, dur: Dur) {
-        add(self.names.entry((loss, name)).or_default(), depth, event, dur);
+    /// Charges time to a slice of a device queue.
+    pub(super) fn add_name(&mut self, loss: Loss, name: NameId, event: EventId, dur: Dur) {
+        let named = self.names.entry((Charge::Loss(loss), name)).or_default();
+        named.add(dur.ps() as f64, 1, 0, event);
     }
 
-    pub(super) fn add_wait(&mut self, name: NameId, depth: usize, event: EventId, dur: Dur) {
-        add(self.waits.entry(name).or_default(), depth, event, dur);
+    /// Charges time to the innermost open slice of a thread, and so to all that enclose it.
+    pub(super) fn add_slice(&mut self, loss: Loss, track: TrackId, index: usize, dur: Dur) {
+        self.add_innermost(Charge::Loss(loss), track, index, dur);
+    }
+
+    /// Charges time to a wait that drained the queue.
+    pub(super) fn add_wait(&mut self, track: TrackId, index: usize, dur: Dur) {
+        self.add_innermost(Charge::Wait, track, index, dur);
+    }
+
+    fn add_innermost(&mut self, charge: Charge, track: TrackId, index: usize, dur: Dur) {
+        let sums = self.innermost.entry((charge, track, index)).or_default();
+        sums.0 += dur.ps() as f64;
+        sums.1 += 1;
+    }
+
+    /// Adds up by name what was charged to innermost slices: each slice once, however many it holds.
+    pub(super) fn seal(&mut self, host: &mut Host<'_>) {
+        let mut by_track: BTreeMap<(TrackId, usize), Vec<Slot>> = BTreeMap::new();
+        let mut charges: Vec<Charge> = Vec::new();
+        let mut all: Vec<_> = std::mem::take(&mut self.innermost).into_iter().collect();
+        all.sort_unstable_by_key(|((_, track, index), _)| (*track, *index));
+        for ((charge, track, index), (ps, count)) in all {
+            let place = charges.iter().position(|known| *known == charge).unwrap_or_else(|| {
+                charges.push(charge);
+                charges.len() - 1
+            });
+            by_track.entry((track, place)).or_default().push(Slot { index, ps, count });
+        }
+        for ((track, place), slots) in by_track {
+            self.add_up(host, charges[place], track, slots);
+        }
+    }
+
+    /// Hands the time of each slice on to the one that encloses it, which comes before it in the track's order.
+    fn add_up(&mut self, host: &mut Host<'_>, charge: Charge, track: TrackId, slots: Vec<Slot>) {
+        let slices = host.trace.slices(track);
+        let mut open: BTreeMap<usize, (f64, u64)> =
+            slots.into_iter().map(|slot| (slot.index, (slot.ps, slot.count))).collect();
+        while let Some((index, (ps, count))) = open.pop_last() {
+            let parent = slices.parent.get(index).map(|parent| *parent as usize);
+            let parent = parent.filter(|parent| *parent < index);
+            let is_step = host.class(track, index) == HostClass::Step;
+            // Recursion counts once.
+            let repeats = parent.is_some_and(|parent| slices.name[parent] == slices.name[index]);
+            if !is_step && !repeats {
+                let depth = slices.depth.get(index).copied().unwrap_or(0);
+                let named = self.names.entry((charge, slices.name[index])).or_default();
+                named.add(ps, count, depth, slices.id(index));
+            }
+            if let Some(parent) = parent {
+                let sums = open.entry(parent).or_default();
+                sums.0 += ps;
+                sums.1 += count;
+            }
+        }
     }
 
     /// Adds what another file lost.
@@ -124,46 +191,55 @@ impl Account {
         }
         // Sums by name do not depend on the order in which they are added up.
         other.names.iter().for_each(|(key, named)| {
-            join(self.names.entry(*key).or_default(), named);
-        });
-        other.waits.iter().for_each(|(key, named)| {
-            join(self.waits.entry(*key).or_default(), named);
+            self.names.entry(*key).or_default().join(named);
         });
     }
 
-    /// Names that explain a loss, the innermost that covers half of it first, then what encloses it.
+    /// Names that explain a loss: the innermost that covers much of it first, then what encloses it.
     pub(super) fn names_of(&self, loss: Loss) -> Vec<(NameId, Named)> {
-        let all = self.names.iter().filter(|((of, _), _)| *of == loss);
-        rank(all.map(|((_, name), named)| (*name, *named)).collect(), self.get(loss))
+        rank(self.named(Charge::Loss(loss)), self.get(loss))
     }
 
-    /// Names around the waits that drained the queue.
+    /// Names of the waits that drained the queue, and of what encloses them.
     pub(super) fn names_of_waits(&self) -> Vec<(NameId, Named)> {
-        let all: Vec<(NameId, Named)> = self.waits.iter().map(|(name, named)| (*name, *named)).collect();
+        let all = self.named(Charge::Wait);
         let most = all.iter().map(|(_, named)| named.ps).fold(0.0, f64::max);
         rank(all, most)
     }
-}
 
-fn add(named: &mut Named, depth: usize, event: EventId, dur: Dur) {
-    let ps = dur.ps() as f64;
-    named.ps += ps;
-    named.depth_ps += depth as f64 * ps;
-    named.count += 1;
-    if dur > named.longest_dur || named.count == 1 {
-        named.longest = event;
-        named.longest_dur = dur;
+    fn named(&self, charge: Charge) -> Vec<(NameId, Named)> {
+        let all = self.names.iter().filter(|((of, _), _)| *of == charge);
+        all.map(|((_, name), named)| (*name, *named)).collect()
     }
 }
 
-fn join(named: &mut Named, other: &Named) {
-    if other.longest_dur > named.longest_dur || named.count == 0 {
-        named.longest = other.longest;
-        named.longest_dur = other.longest_dur;
+/// Time of one slice.
+struct Slot {
+    index: usize,
+    ps: f64,
+    count: u64,
+}
+
+impl Named {
+    fn add(&mut self, ps: f64, count: u64, depth: u16, event: EventId) {
+        self.ps += ps;
+        self.depth_ps += f64::from(depth) * ps;
+        if ps > self.longest_ps || self.count == 0 {
+            self.longest = event;
+            self.longest_ps = ps;
+        }
+        self.count += count;
     }
-    named.ps += other.ps;
-    named.depth_ps += other.depth_ps;
-    named.count += other.count;
+
+    fn join(&mut self, other: &Self) {
+        if other.longest_ps > self.longest_ps || self.count == 0 {
+            self.longest = other.longest;
+            self.longest_ps = other.longest_ps;
+        }
+        self.ps += other.ps;
+        self.depth_ps += other.depth_ps;
+        self.count += other.count;
+    }
 }
 
 /// Part of a loss that a name must cover to explain it.
