@@ -101,7 +101,9 @@ pub fn is_input(kind: SliceKind, name: &str) -> bool {
         "augment",
     ];
     // What is sent to others is no input, though it may be data: TorchRec's `all2all_data:wait`.
-    const NOT: [&str; 9] = [
+    const NOT: [&str; 11] = [
+        "forward",
+        "backward",
         "all2all",
         "alltoall",
         "dist",

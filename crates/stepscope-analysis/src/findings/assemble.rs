@@ -493,6 +493,15 @@ impl Assembly<'_, '_> {
         }
         let mut sums: Vec<(NameId, Named)> = sums.into_iter().collect();
         sums.sort_by(|a, b| b.1.ps.total_cmp(&a.1.ps).then_with(|| a.0.index().cmp(&b.0.index())));
+        // What encloses nearly all says nothing, and frames of Python less than labels and operators.
+        let length = whole.length_ps.max(1.0);
+        let tells = |name: &NameId, named: &Named| {
+            let name = trace.name(*name);
+            named.ps < 0.9 * length && !name.contains(".py(") && !name.starts_with('$')
+        };
+        if sums.iter().any(|(name, named)| tells(name, named)) {
+            sums.retain(|(name, named)| tells(name, named));
+        }
         let share = whole.busy_share() + whole.share(Loss::Host);
         if sums.is_empty() || share < 0.3 {
             return;
@@ -500,7 +509,7 @@ impl Assembly<'_, '_> {
         let heaviest: Vec<(String, f64)> = sums
             .iter()
             .take(3)
-            .map(|(name, named)| (trace.name(*name).to_owned(), named.ps / whole.length_ps.max(1.0)))
+            .map(|(name, named)| (trace.name(*name).to_owned(), (named.ps / length).min(1.0)))
             .collect();
         self.found.push(Finding {
             subjects: words(trace, &sums),
@@ -530,7 +539,7 @@ fn is_optimizer(name: &str) -> bool {
 /// Part of the steps that a well-filled pipeline still leaves empty: with four micro-batches for each of
 /// `p` stages `(p - 1) / 4p` of the work of a stage (the bubble of `GPipe`, Huang et al. 2019).
 fn remaining_bubble(whole: &Account, times: &[FileTime]) -> f64 {
-    let stages = times.iter().map(|time| time.devices).max().unwrap_or(1).max(1) as f64;
+    let stages = times.iter().map(|time| time.devices.len()).max().unwrap_or(1).max(1) as f64;
     let bubble = (stages - 1.0) / (4.0 * stages);
     (whole.busy_share() * bubble).min(whole.share(Loss::OtherDevice))
 }

@@ -44,7 +44,8 @@ const MOST_NO_WORK: usize = 1_000;
 #[derive(Clone, Debug, Default)]
 pub(super) struct FileTime {
     pub(super) file: usize,
-    pub(super) devices: usize,
+    /// Devices with work in the windows, or all where none has.
+    pub(super) devices: Vec<Device>,
     pub(super) steady: Account,
     pub(super) outlying: Account,
     /// Windows that were looked at.
@@ -83,8 +84,8 @@ pub(super) fn device_time(
         }
         let mut reader = Reader::new(trace, &survey.devices, file, &mut host, &mut launch_of);
         let mut time = FileTime {
+            devices: taking_part(&survey.devices, file, &sampled, cancel)?,
             file,
-            devices: of_file(&survey.devices, file).count(),
             sampled,
             ..FileTime::default()
         };
@@ -95,7 +96,7 @@ pub(super) fn device_time(
         time.sampled = sampled;
         time.steady.seal(&mut host);
         time.outlying.seal(&mut host);
-        let devices = time.devices.max(1) as f64;
+        let devices = time.devices.len().max(1) as f64;
         for account in [&mut time.steady, &mut time.outlying] {
             account.busy_ps /= devices;
             account.by.iter_mut().chain(&mut account.drained).for_each(|ps| *ps /= devices);
@@ -105,18 +106,39 @@ pub(super) fn device_time(
     Ok(found)
 }
 
-pub(super) fn of_file<'a>(
+fn of_file<'a>(
     devices: &'a Devices<'_>,
     file: usize,
 ) -> impl Iterator<Item = &'a Device> + Clone {
     devices.list.iter().filter(move |device| device.file == file)
 }
 
+/// The devices of a file that work in any of the windows; all of them where none does, or where the host
+/// launches far ahead of them. A device that others of the process leave out waits for nothing.
+fn taking_part(
+    devices: &Devices<'_>,
+    file: usize,
+    windows: &[Window],
+    cancel: &Cancel,
+) -> Result<Vec<Device>, Cancelled> {
+    let ranges: Vec<Range<Time>> = windows.iter().map(|window| window.range.clone()).collect();
+    let mut working = Vec::new();
+    for device in of_file(devices, file) {
+        let times = devices.times(device, &ranges, cancel)?;
+        if times.iter().any(|times| times.busy() > Dur::ZERO) {
+            working.push(device.clone());
+        }
+    }
+    if working.is_empty() {
+        working.extend(of_file(devices, file).cloned());
+    }
+    Ok(working)
+}
+
 /// Reads the windows of one file.
 struct Reader<'a, 'b> {
     trace: &'a Trace,
     devices: &'b Devices<'a>,
-    file: usize,
     host: &'b mut Host<'a>,
     launch_of: &'b mut LaunchOf<'a>,
     /// When the profiler itself worked.
@@ -155,7 +177,6 @@ impl<'a, 'b> Reader<'a, 'b> {
         Self {
             trace,
             devices,
-            file,
             host,
             launch_of,
             overhead: overhead(trace, file),
@@ -178,7 +199,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         let around = first.dur().max(last.dur());
         let from = first.range.start.saturating_sub(around);
         let range = from..last.range.end.saturating_add(around);
-        let devices: Vec<Device> = of_file(self.devices, self.file).cloned().collect();
+        let devices = time.devices.clone();
         let mut works = Vec::with_capacity(devices.len());
         for device in &devices {
             works.push(self.devices.stretches(device, &range, cancel)?);

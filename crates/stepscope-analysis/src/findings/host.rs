@@ -197,7 +197,8 @@ impl<'a> Host<'a> {
 }
 
 fn classify(kind: SliceKind, category: &str, name: &str) -> HostClass {
-    if category.eq_ignore_ascii_case("overhead") {
+    let stops = name.contains("stop_trace") || name.contains("start_trace");
+    if category.eq_ignore_ascii_case("overhead") || stops {
         return HostClass::Overhead;
     }
     if is_allocation(name) {

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, Dur, NameId, SliceKind, TrackId};
 use stepscope_store::{EventId, Trace};
 
-use super::device_time::{FileTime, of_file};
+use super::device_time::FileTime;
 use super::launched::LaunchOf;
 use crate::device::Work;
 use crate::launch::operation;
@@ -73,7 +73,7 @@ pub(super) fn kernels(
     let mut found = Kernels::default();
     let mut launch_of = LaunchOf::new(trace, &survey.devices, cancel)?;
     for time in times {
-        for device in of_file(&survey.devices, time.file) {
+        for device in &time.devices {
             let unit = FastUnit::new(trace, time.file, device.ordinal);
             for window in time.sampled.iter().filter(|window| window.is_steady()) {
                 cancel.check()?;

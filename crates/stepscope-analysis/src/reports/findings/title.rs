@@ -13,10 +13,14 @@ pub(super) fn title(finding: &Finding, diagnosis: &Diagnosis, platform: &Platfor
     match finding.cause {
         Cause::InputBound => format!("The program waits for input{at}: {cost}"),
         Cause::Straggler => straggler(finding, &cost),
-        Cause::LoadImbalance => format!(
-            "Work is shared unevenly between the ranks; they wait for the last one in {}: {cost}",
-            first(finding, "collectives")
-        ),
+        Cause::LoadImbalance => {
+            let of_devices = matches!(&finding.detail, Detail::Rank { who, .. } if who.starts_with("device"));
+            format!(
+                "Work is shared unevenly between the {}; they wait for the last one in {}: {cost}",
+                if of_devices { "devices" } else { "ranks" },
+                first(finding, "collectives")
+            )
+        }
         Cause::ExposedCommunication => format!("Exposed communication{at}: {cost}"),
         Cause::ExposedCopy => format!("Exposed copies{at}: {cost}"),
         Cause::LaunchBound => format!("The host launches more slowly than the device computes{at}: {cost}"),
