@@ -420,7 +420,9 @@ impl<'a> Devices<'a> {
         cancel: &Cancel,
     ) -> Result<Vec<(Range<Time>, u8)>, Cancelled> {
         let add = |all: &mut Vec<(Range<Time>, u8)>, next: (Range<Time>, u8)| match all.last_mut() {
-            Some((last, set)) if last.end == next.0.start && *set == next.1 => last.end = next.0.end,
+            Some((last, set)) if last.end == next.0.start && *set == next.1 => {
+                last.end = next.0.end;
+            }
             _ if next.0.start < next.0.end => all.push(next),
             _ => {}
         };

@@ -114,6 +114,8 @@ pub fn is_input(kind: SliceKind, name: &str) -> bool {
         "params",
         "module",
     ];
+    // `next_batch`, but not `train_batch`.
+    const GETS: [&str; 5] = ["next", "get", "read", "wait", "make"];
     if kind == SliceKind::Input {
         return true;
     }
@@ -124,8 +126,6 @@ pub fn is_input(kind: SliceKind, name: &str) -> bool {
         name.split(|letter: char| !letter.is_ascii_alphanumeric())
             .map(str::to_ascii_lowercase)
     };
-    // `next_batch`, but not `train_batch`.
-    const GETS: [&str; 5] = ["next", "get", "read", "wait", "make"];
     let gets_batch = || {
         words().any(|word| word == "batch" || word == "batches")
             && words().any(|word| GETS.contains(&&*word))

@@ -41,11 +41,6 @@ impl Moments {
         Self { parts, before }
     }
 
-    /// The intervals, in order.
-    pub(crate) fn parts(&self) -> &[(Time, Time)] {
-        &self.parts
-    }
-
     /// Whether there is no moment in it.
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.is_empty()

@@ -10,10 +10,3 @@ pub(crate) fn is_of(trace: &Trace, kind: &str) -> bool {
         named || (key.strip_prefix("kind.") == Some(kind) && *value == FactValue::Bool(true))
     })
 }
-
-/// Whether a compiler made the programs that ran, so that advice for launching operation by operation
-/// is of no use.
-pub(crate) fn is_compiled(trace: &Trace) -> bool {
-    let kinds = ["JAX", "XLA", "TensorFlow", "NEURON"];
-    kinds.iter().any(|kind| is_of(trace, kind))
-}

@@ -75,15 +75,24 @@ fn steady_ns(windows: &Windows, files: usize) -> f64 {
 fn limit_savings(found: &mut [Finding]) {
     found.sort_by(|a, b| b.share.total_cmp(&a.share));
     let mut left = 1.0;
-    for finding in found.iter_mut().filter(|finding| finding.saving_ns.is_some()) {
+    for finding in found
+        .iter_mut()
+        .filter(|finding| finding.saving_ns.is_some())
+    {
         if finding.share > left {
-            let scale = if finding.share > 0.0 { left / finding.share } else { 0.0 };
+            let scale = if finding.share > 0.0 {
+                left / finding.share
+            } else {
+                0.0
+            };
             finding.saving_ns = finding.saving_ns.map(|ns| ns * scale);
             finding.share = left;
         }
         left -= finding.share;
     }
-    found.iter_mut().for_each(|finding| finding.share = finding.share.clamp(0.0, 1.0));
+    for finding in found.iter_mut() {
+        finding.share = finding.share.clamp(0.0, 1.0);
+    }
 }
 
 /// Moves what waits for the device cost out of the other losses; answers it, picoseconds.
@@ -132,9 +141,14 @@ pub(super) const fn cause_of(loss: Loss) -> Option<Cause> {
 /// The closest name first, then what encloses it; each once, and frames that only call others left out.
 pub(super) fn words(trace: &Trace, names: &[(NameId, Named)]) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
-    let named = || names.iter().map(|(name, _)| trace.name(*name)).filter(|name| !name.is_empty());
-    let telling = named().any(|name| !only_calls(name));
-    for name in named().filter(|name| !telling || !only_calls(name)).take(4) {
+    let texts = || {
+        names
+            .iter()
+            .map(|(name, _)| trace.name(*name))
+            .filter(|name| !name.is_empty())
+    };
+    let telling = texts().any(|name| !only_calls(name));
+    for name in texts().filter(|name| !telling || !only_calls(name)).take(4) {
         if !words.iter().any(|known| known == name) {
             words.push(name.to_owned());
         }
@@ -159,7 +173,11 @@ fn only_calls(name: &str) -> bool {
 }
 
 fn events(names: &[(NameId, Named)]) -> Vec<EventId> {
-    names.iter().take(3).map(|(_, named)| named.longest).collect()
+    names
+        .iter()
+        .take(3)
+        .map(|(_, named)| named.longest)
+        .collect()
 }
 
 struct Assembly<'a, 'b> {
@@ -174,7 +192,11 @@ impl Assembly<'_, '_> {
     /// A finding that takes this part of the steady steps, if that is enough.
     fn add(&mut self, part: f64, finding: Finding) {
         let saving = part * self.steady_ns;
-        let share = if self.total_ns > 0.0 { saving / self.total_ns } else { 0.0 };
+        let share = if self.total_ns > 0.0 {
+            saving / self.total_ns
+        } else {
+            0.0
+        };
         if share >= LISTED {
             self.found.push(Finding {
                 saving_ns: finding.saving_ns.or(Some(saving)),
@@ -235,7 +257,11 @@ impl Assembly<'_, '_> {
             },
             ..Finding::new(
                 Cause::ExposedCommunication,
-                if alone { Confidence::Low } else { Confidence::High },
+                if alone {
+                    Confidence::Low
+                } else {
+                    Confidence::High
+                },
             )
         };
         self.add((part - wait) * HIDEABLE, finding);
@@ -268,7 +294,13 @@ impl Assembly<'_, '_> {
             .iter()
             .filter(|(participant, _)| **participant != *late)
             .map(|(participant, sums)| {
-                sums.wait_ps / exchange.steps.get(&participant.file).copied().unwrap_or(1.0).max(1.0)
+                sums.wait_ps
+                    / exchange
+                        .steps
+                        .get(&participant.file)
+                        .copied()
+                        .unwrap_or(1.0)
+                        .max(1.0)
             })
             .collect();
         waits.sort_by(f64::total_cmp);
@@ -289,7 +321,11 @@ impl Assembly<'_, '_> {
             part,
             Finding {
                 subjects,
-                evidence: exchange.largest().map(|(_, event)| event).into_iter().collect(),
+                evidence: exchange
+                    .largest()
+                    .map(|(_, event)| event)
+                    .into_iter()
+                    .collect(),
                 detail: Detail::Rank { who, does, more_ns },
                 ..Finding::new(cause, Confidence::High)
             },
@@ -331,16 +367,22 @@ impl Assembly<'_, '_> {
             Loss::Unknown,
             Loss::Copy,
         ] {
-            let Some(mut cause) = cause_of(loss) else { continue };
+            let Some(mut cause) = cause_of(loss) else {
+                continue;
+            };
             let names = whole.names_of(loss);
             let subjects = words(trace, &names);
             if loss == Loss::Allocator
                 && !subjects.iter().any(|name| name.contains("empty_cache"))
-                && times.iter().any(|time| memory::is_fragmented(memory, time.file))
+                && times
+                    .iter()
+                    .any(|time| memory::is_fragmented(memory, time.file))
             {
                 cause = Cause::Fragmentation;
             }
-            let calls = names.first().map_or(0.0, |(_, named)| named.count as f64 / steps);
+            let calls = names
+                .first()
+                .map_or(0.0, |(_, named)| named.count as f64 / steps);
             let mut part = whole.share(loss);
             if loss == Loss::OtherDevice {
                 part -= remaining_bubble(whole, times);
@@ -356,7 +398,9 @@ impl Assembly<'_, '_> {
             );
         }
         let names = whole.names_of_waits();
-        let calls = names.first().map_or(0.0, |(_, named)| named.count as f64 / steps);
+        let calls = names
+            .first()
+            .map_or(0.0, |(_, named)| named.count as f64 / steps);
         self.add(
             waits_ps / whole.length_ps.max(1.0),
             Finding {
@@ -403,7 +447,11 @@ impl Assembly<'_, '_> {
                     detail,
                     ..Finding::new(
                         Cause::LaunchBound,
-                        if mostly_small { Confidence::High } else { Confidence::Medium },
+                        if mostly_small {
+                            Confidence::High
+                        } else {
+                            Confidence::Medium
+                        },
                     )
                 },
             );
@@ -415,10 +463,16 @@ impl Assembly<'_, '_> {
         let trace = self.survey.trace;
         let length = kernels.length_ps.max(1.0);
         let name = |sums: &[(NameId, super::kernels::Heavy)]| -> Vec<String> {
-            sums.iter().take(4).map(|(name, _)| trace.name(*name).to_owned()).collect()
+            sums.iter()
+                .take(4)
+                .map(|(name, _)| trace.name(*name).to_owned())
+                .collect()
         };
         let shown = |sums: &[(NameId, super::kernels::Heavy)]| -> Vec<EventId> {
-            sums.iter().take(3).map(|(_, heavy)| heavy.longest).collect()
+            sums.iter()
+                .take(3)
+                .map(|(_, heavy)| heavy.longest)
+                .collect()
         };
         if let Some(unit) = kernels.faster_unit {
             let sums = heaviest(&kernels.single_precision);
@@ -471,7 +525,9 @@ impl Assembly<'_, '_> {
     fn cpu(&mut self, whole: &Account) {
         let trace = self.survey.trace;
         for loss in [Loss::Input, Loss::Compile, Loss::Collector, Loss::Overhead] {
-            let Some(cause) = cause_of(loss) else { continue };
+            let Some(cause) = cause_of(loss) else {
+                continue;
+            };
             let names = whole.names_of(loss);
             self.add(
                 whole.share(loss),
@@ -492,7 +548,11 @@ impl Assembly<'_, '_> {
             }
         }
         let mut sums: Vec<(NameId, Named)> = sums.into_iter().collect();
-        sums.sort_by(|a, b| b.1.ps.total_cmp(&a.1.ps).then_with(|| a.0.index().cmp(&b.0.index())));
+        sums.sort_by(|a, b| {
+            b.1.ps
+                .total_cmp(&a.1.ps)
+                .then_with(|| a.0.index().cmp(&b.0.index()))
+        });
         // What encloses nearly all says nothing, and frames of Python less than labels and operators.
         let length = whole.length_ps.max(1.0);
         let tells = |name: &NameId, named: &Named| {
@@ -539,21 +599,33 @@ fn is_optimizer(name: &str) -> bool {
 /// Part of the steps that a well-filled pipeline still leaves empty: with four micro-batches for each of
 /// `p` stages `(p - 1) / 4p` of the work of a stage (the bubble of `GPipe`, Huang et al. 2019).
 fn remaining_bubble(whole: &Account, times: &[FileTime]) -> f64 {
-    let stages = times.iter().map(|time| time.devices.len()).max().unwrap_or(1).max(1) as f64;
+    let stages = times
+        .iter()
+        .map(|time| time.devices.len())
+        .max()
+        .unwrap_or(1)
+        .max(1) as f64;
     let bubble = (stages - 1.0) / (4.0 * stages);
     (whole.busy_share() * bubble).min(whole.share(Loss::OtherDevice))
 }
 
+/// What a rank may do more of, and how much of it an account has.
+type Kind<'a> = (&'static str, &'a dyn Fn(&Account) -> f64);
+
 /// What a rank does more of than the median rank, and how much per step.
 fn extra_work(file: usize, times: &[FileTime]) -> (Option<&'static str>, f64) {
     let step = |time: &FileTime| {
-        let steady = time.sampled.iter().filter(|window| window.is_steady()).count();
+        let steady = time
+            .sampled
+            .iter()
+            .filter(|window| window.is_steady())
+            .count();
         steady.max(1) as f64
     };
     let Some(late) = times.iter().find(|time| time.file == file) else {
         return (None, 0.0);
     };
-    let kinds: [(&'static str, &dyn Fn(&Account) -> f64); 4] = [
+    let kinds: [Kind<'_>; 4] = [
         ("computes", &|account| account.busy_ps),
         ("fetches input", &|account| account.get(Loss::Input)),
         ("works on its host", &|account| account.get(Loss::Host)),
@@ -567,7 +639,9 @@ fn extra_work(file: usize, times: &[FileTime]) -> (Option<&'static str>, f64) {
             .map(|time| of(&time.steady) / step(time))
             .collect();
         others.sort_by(f64::total_cmp);
-        let Some(median) = others.get(others.len() / 2) else { continue };
+        let Some(median) = others.get(others.len() / 2) else {
+            continue;
+        };
         let more = (of(&late.steady) / step(late) - median) / 1_000.0;
         if more > most.1 {
             most = (Some(does), more);

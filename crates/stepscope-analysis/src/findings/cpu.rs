@@ -51,7 +51,12 @@ pub(super) fn cpu_time(
 }
 
 /// Names what the thread of a step did.
-fn walk(host: &mut Host<'_>, thread: TrackId, window: &super::windows::Window, account: &mut Account) {
+fn walk(
+    host: &mut Host<'_>,
+    thread: TrackId,
+    window: &super::windows::Window,
+    account: &mut Account,
+) {
     host.walk(thread, &window.range, &mut |host, segment| {
         let dur = segment.range.end.since(segment.range.start);
         let (class, _) = host.decide(thread, segment.open);
@@ -82,7 +87,10 @@ fn add_buckets(survey: &Survey<'_>, windows: &Windows, time: &mut FileTime) {
             Role::Outlier => &mut time.outlying,
             Role::Steady | Role::WarmUp => &mut time.steady,
         };
-        let all = windows.of_file(time.file).iter().filter(|window| window.role == role);
+        let all = windows
+            .of_file(time.file)
+            .iter()
+            .filter(|window| window.role == role);
         let length: f64 = all.clone().map(|window| window.dur().ps() as f64).sum();
         if length <= 0.0 || account.length_ps <= 0.0 {
             continue;

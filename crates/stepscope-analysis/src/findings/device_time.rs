@@ -56,7 +56,9 @@ impl FileTime {
     /// How many outlying windows were looked at.
     pub(super) fn outliers(&self) -> usize {
         let sampled = self.sampled.iter();
-        sampled.filter(|window| window.role == Role::Outlier).count()
+        sampled
+            .filter(|window| window.role == Role::Outlier)
+            .count()
     }
 }
 
@@ -67,7 +69,12 @@ pub(super) fn device_time(
     cancel: &Cancel,
 ) -> Result<Vec<FileTime>, Cancelled> {
     let trace = survey.trace;
-    let mut files: Vec<usize> = survey.devices.list.iter().map(|device| device.file).collect();
+    let mut files: Vec<usize> = survey
+        .devices
+        .list
+        .iter()
+        .map(|device| device.file)
+        .collect();
     files.dedup();
     let mut host = Host::new(trace);
     let mut launch_of = LaunchOf::new(trace, &survey.devices, cancel)?;
@@ -99,18 +106,22 @@ pub(super) fn device_time(
         let devices = time.devices.len().max(1) as f64;
         for account in [&mut time.steady, &mut time.outlying] {
             account.busy_ps /= devices;
-            account.by.iter_mut().chain(&mut account.drained).for_each(|ps| *ps /= devices);
+            account
+                .by
+                .iter_mut()
+                .chain(&mut account.drained)
+                .for_each(|ps| *ps /= devices);
         }
         found.push(time);
     }
     Ok(found)
 }
 
-fn of_file<'a>(
-    devices: &'a Devices<'_>,
-    file: usize,
-) -> impl Iterator<Item = &'a Device> + Clone {
-    devices.list.iter().filter(move |device| device.file == file)
+fn of_file<'a>(devices: &'a Devices<'_>, file: usize) -> impl Iterator<Item = &'a Device> + Clone {
+    devices
+        .list
+        .iter()
+        .filter(move |device| device.file == file)
 }
 
 /// The devices of a file that work in any of the windows; all of them where none does, or where the host
@@ -173,7 +184,9 @@ impl<'a, 'b> Reader<'a, 'b> {
             .iter()
             .filter(|track| track.file == file && track.kind == TrackKind::Thread)
             .filter(|track| track.slices > 0 && !track.derived && is_of_program(trace, track));
-        let main = threads.clone().max_by_key(|track| (track.busy, std::cmp::Reverse(track.id)));
+        let main = threads
+            .clone()
+            .max_by_key(|track| (track.busy, std::cmp::Reverse(track.id)));
         Self {
             trace,
             devices,
@@ -204,7 +217,10 @@ impl<'a, 'b> Reader<'a, 'b> {
         for device in &devices {
             works.push(self.devices.stretches(device, &range, cancel)?);
         }
-        let busy: Vec<Moments> = works.iter().map(|work| moments(work, |set| set != 0)).collect();
+        let busy: Vec<Moments> = works
+            .iter()
+            .map(|work| moments(work, |set| set != 0))
+            .collect();
         let mut launching: Vec<TrackId> = run.iter().filter_map(|window| window.thread).collect();
         for (place, device) in devices.iter().enumerate() {
             cancel.check()?;
@@ -212,12 +228,18 @@ impl<'a, 'b> Reader<'a, 'b> {
             let infeed = self.infeed(device, &range);
             let mut next = 0;
             for (stretch, set) in &works[place] {
-                while run.get(next).is_some_and(|window| window.range.end <= stretch.start) {
+                while run
+                    .get(next)
+                    .is_some_and(|window| window.range.end <= stretch.start)
+                {
                     next += 1;
                 }
-                let touched = run[next..].iter().take_while(|window| window.range.start < stretch.end);
+                let touched = run[next..]
+                    .iter()
+                    .take_while(|window| window.range.start < stretch.end);
                 for window in touched {
-                    let part = stretch.start.max(window.range.start)..stretch.end.min(window.range.end);
+                    let part =
+                        stretch.start.max(window.range.start)..stretch.end.min(window.range.end);
                     let account = account_of(time, window);
                     if *set == 0 {
                         let gap = Gap {
@@ -318,7 +340,11 @@ impl<'a, 'b> Reader<'a, 'b> {
                 .find(|index| self.devices.work(track, *index).is_some())?;
             Some((start[index], track, index))
         };
-        let first = device.queues.iter().filter_map(|queue| of_queue(queue.track)).min();
+        let first = device
+            .queues
+            .iter()
+            .filter_map(|queue| of_queue(queue.track))
+            .min();
         first.map(|(_, track, index)| (track, index))
     }
 
@@ -383,11 +409,13 @@ impl<'a, 'b> Reader<'a, 'b> {
     fn wait_until(&mut self, thread: TrackId, at: Time) -> Option<usize> {
         let slices = self.trace.slices(thread);
         let begun = slices.start.partition_point(|start| *start < at);
-        (begun.saturating_sub(MOST_AFTER_WAIT)..begun).rev().find(|index| {
-            let tolerance = CLOCKS.max(Dur::from_ps(slices.dur[*index].ps() / 20));
-            slices.end(*index) >= at.saturating_sub(tolerance)
-                && self.host.class(thread, *index) == HostClass::Wait
-        })
+        (begun.saturating_sub(MOST_AFTER_WAIT)..begun)
+            .rev()
+            .find(|index| {
+                let tolerance = CLOCKS.max(Dur::from_ps(slices.dur[*index].ps() / 20));
+                slices.end(*index) >= at.saturating_sub(tolerance)
+                    && self.host.class(thread, *index) == HostClass::Wait
+            })
     }
 
     /// When the device waits for its infeed, as TPUs record it.
@@ -427,7 +455,9 @@ impl<'a, 'b> Reader<'a, 'b> {
                 if span.start >= span.end {
                     continue;
                 }
-                let kind = self.trace.kind(queue.track, slices.name[index], slices.category.get(index));
+                let kind =
+                    self.trace
+                        .kind(queue.track, slices.name[index], slices.category.get(index));
                 let (loss, dur) = match self.devices.work(queue.track, index) {
                     Some(_) if kind == SliceKind::Input => (Loss::Input, infeed.within(&span)),
                     Some(Work::Communication) => (Loss::Communication, exposed.within(&span)),
@@ -585,7 +615,10 @@ fn moments(work: &[(Range<Time>, u8)], wanted: impl Fn(u8) -> bool) -> Moments {
 }
 
 fn others_busy(busy: &[Moments], device: usize) -> Moments {
-    let others = busy.iter().enumerate().filter(|(place, _)| *place != device);
+    let others = busy
+        .iter()
+        .enumerate()
+        .filter(|(place, _)| *place != device);
     others.fold(Moments::default(), |all, (_, one)| all.union(one))
 }
 
@@ -599,9 +632,14 @@ fn overhead(trace: &Trace, file: usize) -> Moments {
         return Moments::default();
     };
     let mut found = Vec::new();
-    for track in trace.tracks().iter().filter(|track| track.file == file && track.slices > 0) {
+    for track in trace
+        .tracks()
+        .iter()
+        .filter(|track| track.file == file && track.slices > 0)
+    {
         let slices = trace.slices(track.id);
-        let of_profiler = (0..slices.len()).filter(|index| slices.category.get(*index) == *overhead);
+        let of_profiler =
+            (0..slices.len()).filter(|index| slices.category.get(*index) == *overhead);
         found.extend(of_profiler.map(|index| (slices.start[index], slices.end(index))));
     }
     Moments::of(found)

@@ -62,8 +62,12 @@ impl Exchange {
         for collective in &found.collectives {
             exchange.add(&found, &collective.parts, &is_steady);
         }
-        exchange.group_size =
-            found.parts.iter().filter_map(|part| part.group_size).max().unwrap_or(0);
+        exchange.group_size = found
+            .parts
+            .iter()
+            .filter_map(|part| part.group_size)
+            .max()
+            .unwrap_or(0);
         let shifts = found.clocks.iter().map(|clock| clock.applied.as_ns_f64());
         let (low, high) = shifts.fold((0.0_f64, 0.0_f64), |(low, high), shift| {
             (low.min(shift), high.max(shift))
@@ -75,7 +79,11 @@ impl Exchange {
     fn add(&mut self, found: &Collectives, parts: &[usize], is_steady: &Steady) {
         let parts = || parts.iter().filter_map(|place| found.parts.get(*place));
         let waits_for_all = parts().all(|part| part.kind.waits_for_all());
-        let several = parts().map(|part| part.who).collect::<std::collections::BTreeSet<_>>().len() > 1;
+        let several = parts()
+            .map(|part| part.who)
+            .collect::<std::collections::BTreeSet<_>>()
+            .len()
+            > 1;
         let shortest = parts().min_by_key(|part| (part.dur(), part.who));
         let Some(last) = shortest else { return };
         if !parts().all(|part| is_steady.contains(part.who.file, part.start)) {
@@ -86,7 +94,11 @@ impl Exchange {
         for part in parts() {
             let dur = part.dur().ps() as f64;
             let exposed = (dur - part.hidden.map_or(0.0, |hidden| hidden.ps() as f64)).max(0.0);
-            let wait = if matched { dur - last.dur().ps() as f64 } else { 0.0 };
+            let wait = if matched {
+                dur - last.dur().ps() as f64
+            } else {
+                0.0
+            };
             let wait = wait.clamp(0.0, exposed);
             let sums = self.by_rank.entry(part.who).or_default();
             sums.wait_ps += wait;

@@ -1,5 +1,10 @@
 //! What a host thread does at each moment.
 
+#![allow(
+    clippy::similar_names,
+    reason = "a trace and its tracks are called what they are"
+)]
+
 use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -263,21 +268,34 @@ fn is_allocation(name: &str) -> bool {
 pub(super) fn is_collector(name: &str) -> bool {
     name == "gc"
         || name.starts_with("$gc ")
-        || ["built-in function collect", "gc.collect", "garbage collection"]
-            .iter()
-            .any(|part| name.contains(part))
+        || [
+            "built-in function collect",
+            "gc.collect",
+            "garbage collection",
+        ]
+        .iter()
+        .any(|part| name.contains(part))
 }
 
 /// Frames of torch's compiler that run only while it compiles.
 fn is_compiler(name: &str) -> bool {
-    ["torch/_dynamo/convert_frame.py", "torch/_inductor/compile_fx.py", "torch/_inductor/codecache.py"]
-        .iter()
-        .any(|file| name.starts_with(file))
+    [
+        "torch/_dynamo/convert_frame.py",
+        "torch/_inductor/compile_fx.py",
+        "torch/_inductor/codecache.py",
+    ]
+    .iter()
+    .any(|file| name.starts_with(file))
 }
 
 /// Calls in which a host waits for a device without being a call of its runtime.
 fn waits_for_device(name: &str) -> bool {
-    ["block_until_ready", "BlockHostUntil", "PjRtFuture::Await", "wait_device_ops"]
-        .iter()
-        .any(|call| name.contains(call))
+    [
+        "block_until_ready",
+        "BlockHostUntil",
+        "PjRtFuture::Await",
+        "wait_device_ops",
+    ]
+    .iter()
+    .any(|call| name.contains(call))
 }

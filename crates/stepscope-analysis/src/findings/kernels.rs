@@ -88,8 +88,12 @@ pub(super) fn kernels(
                         after_product: false,
                     };
                     let slices = trace.slices(queue.track);
-                    let from = slices.start.partition_point(|start| *start < window.range.start);
-                    let to = slices.start.partition_point(|start| *start < window.range.end);
+                    let from = slices
+                        .start
+                        .partition_point(|start| *start < window.range.start);
+                    let to = slices
+                        .start
+                        .partition_point(|start| *start < window.range.end);
                     let mut before = None;
                     for index in from..to {
                         if survey.devices.work(queue.track, index) == Some(Work::Compute) {
@@ -143,7 +147,13 @@ impl QueueReader<'_, '_> {
             && is_single_precision(text)
             && let Some(unit) = self.unit
         {
-            note(&mut self.found.single_precision, operation, kind, dur, event);
+            note(
+                &mut self.found.single_precision,
+                operation,
+                kind,
+                dur,
+                event,
+            );
             self.found.single_precision_saving_ps += dur.ps() as f64 * (1.0 - 1.0 / unit.speedup);
             self.found.faster_unit = Some(unit.name);
         }
@@ -178,7 +188,11 @@ impl QueueReader<'_, '_> {
         self.after_product = false;
         let longest = links.iter().map(|link| link.dur).max().unwrap_or(Dur::ZERO);
         let sum: f64 = links.iter().map(|link| link.dur.ps() as f64).sum();
-        let saving = if attention { sum } else { sum - longest.ps() as f64 };
+        let saving = if attention {
+            sum
+        } else {
+            sum - longest.ps() as f64
+        };
         if saving <= 0.0 {
             return;
         }
@@ -216,7 +230,8 @@ fn note(
 pub(super) fn heaviest(sums: &FxHashMap<NameId, Heavy>) -> Vec<(NameId, Heavy)> {
     let mut all: Vec<(NameId, Heavy)> = sums.iter().map(|(name, heavy)| (*name, *heavy)).collect();
     all.sort_by(|(a_name, a), (b_name, b)| {
-        b.ps.total_cmp(&a.ps).then_with(|| a_name.index().cmp(&b_name.index()))
+        b.ps.total_cmp(&a.ps)
+            .then_with(|| a_name.index().cmp(&b_name.index()))
     });
     all
 }
@@ -231,7 +246,7 @@ fn is_fused(kernel: &str) -> bool {
 
 /// Whether the name of a product's kernel says that it multiplies 32-bit floats without the units for
 /// shorter ones. Names of cuBLAS, cuDNN and CUTLASS (`sgemm`, `ffma`, `f32f32_f32f32_f32`), of Tensile
-/// (`SB`, `S_B` as its type) and of MIOpen (`fp32`).
+/// (`SB`, `S_B` as its type) and of `MIOpen` (`fp32`).
 fn is_single_precision(kernel: &str) -> bool {
     if kernel.contains("tf32") || kernel.contains("s1688") || kernel.contains("tensorop") {
         return false;

@@ -1,5 +1,10 @@
 //! The host call that launched a piece of device work, asked one at a time.
 
+#![allow(
+    clippy::similar_names,
+    reason = "a trace and its tracks are called what they are"
+)]
+
 use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, NameId, TrackId, TrackKind};
 use stepscope_store::{EventId, Trace};
@@ -30,7 +35,11 @@ impl<'a> LaunchOf<'a> {
         };
         Ok(Self {
             trace,
-            graphs: if all.is_none() { graph_launches(trace) } else { FxHashMap::default() },
+            graphs: if all.is_none() {
+                graph_launches(trace)
+            } else {
+                FxHashMap::default()
+            },
             all,
             near: 0,
         })
@@ -51,12 +60,16 @@ impl<'a> LaunchOf<'a> {
             return linked;
         }
         let file = trace.tracks().get(track.index())?.file;
-        self.graphs.get(&(file, Config::of(trace, id).correlation?)).copied()
+        self.graphs
+            .get(&(file, Config::of(trace, id).correlation?))
+            .copied()
     }
 }
 
 fn is_on_thread(trace: &Trace, id: EventId) -> bool {
-    let track = trace.track_of(id).and_then(|track| trace.tracks().get(track.index()));
+    let track = trace
+        .track_of(id)
+        .and_then(|track| trace.tracks().get(track.index()));
     track.is_some_and(|track| track.kind == TrackKind::Thread)
 }
 
@@ -69,7 +82,11 @@ fn graph_launches(trace: &Trace) -> FxHashMap<(usize, i64), EventId> {
     if !is_graph.contains(&true) {
         return found;
     }
-    for track in trace.tracks().iter().filter(|track| track.kind == TrackKind::Thread) {
+    for track in trace
+        .tracks()
+        .iter()
+        .filter(|track| track.kind == TrackKind::Thread)
+    {
         let slices = trace.slices(track.id);
         for (index, name) in slices.name.iter().enumerate() {
             if is_graph.get(name.index()) == Some(&true)

@@ -144,11 +144,17 @@ impl Account {
         let mut all: Vec<_> = std::mem::take(&mut self.innermost).into_iter().collect();
         all.sort_unstable_by_key(|((_, track, index), _)| (*track, *index));
         for ((charge, track, index), (ps, count)) in all {
-            let place = charges.iter().position(|known| *known == charge).unwrap_or_else(|| {
-                charges.push(charge);
-                charges.len() - 1
-            });
-            by_track.entry((track, place)).or_default().push(Slot { index, ps, count });
+            let place = charges
+                .iter()
+                .position(|known| *known == charge)
+                .unwrap_or_else(|| {
+                    charges.push(charge);
+                    charges.len() - 1
+                });
+            by_track
+                .entry((track, place))
+                .or_default()
+                .push(Slot { index, ps, count });
         }
         for ((track, place), slots) in by_track {
             self.add_up(host, charges[place], track, slots);
@@ -158,8 +164,10 @@ impl Account {
     /// Hands the time of each slice on to the one that encloses it, which comes before it in the track's order.
     fn add_up(&mut self, host: &mut Host<'_>, charge: Charge, track: TrackId, slots: Vec<Slot>) {
         let slices = host.trace.slices(track);
-        let mut open: BTreeMap<usize, (f64, u64)> =
-            slots.into_iter().map(|slot| (slot.index, (slot.ps, slot.count))).collect();
+        let mut open: BTreeMap<usize, (f64, u64)> = slots
+            .into_iter()
+            .map(|slot| (slot.index, (slot.ps, slot.count)))
+            .collect();
         while let Some((index, (ps, count))) = open.pop_last() {
             let parent = slices.parent.get(index).map(|parent| *parent as usize);
             let parent = parent.filter(|parent| *parent < index);
@@ -184,7 +192,10 @@ impl Account {
         self.length_ps += other.length_ps;
         self.busy_ps += other.busy_ps;
         self.waited_ps += other.waited_ps;
-        for (sums, others) in [(&mut self.by, &other.by), (&mut self.drained, &other.drained)] {
+        for (sums, others) in [
+            (&mut self.by, &other.by),
+            (&mut self.drained, &other.drained),
+        ] {
             for (sum, ps) in sums.iter_mut().zip(others) {
                 *sum += ps;
             }
@@ -252,9 +263,12 @@ fn rank(mut names: Vec<(NameId, Named)>, whole_ps: f64) -> Vec<(NameId, Named)> 
     names.sort_by(|(a_name, a), (b_name, b)| {
         explains(b)
             .cmp(&explains(a))
-            .then_with(|| match explains(a) {
-                true => depth(b).total_cmp(&depth(a)),
-                false => b.ps.total_cmp(&a.ps),
+            .then_with(|| {
+                if explains(a) {
+                    depth(b).total_cmp(&depth(a))
+                } else {
+                    b.ps.total_cmp(&a.ps)
+                }
             })
             .then_with(|| a_name.index().cmp(&b_name.index()))
     });

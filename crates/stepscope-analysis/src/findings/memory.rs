@@ -24,12 +24,19 @@ const LEAST_UNUSED: i64 = 256 << 20;
 pub(super) fn risks(trace: &Trace, windows: &Windows, memory: &Memory) -> Vec<Finding> {
     let mut found = Vec::new();
     let growths = memory.allocators.iter().filter_map(|allocator| {
-        growth(trace, windows, memory, allocator).map(|finding| (allocator.device.is_some(), finding))
+        growth(trace, windows, memory, allocator)
+            .map(|finding| (allocator.device.is_some(), finding))
     });
     let worst = growths.max_by_key(|(on_device, finding)| (*on_device, growth_of(finding)));
     found.extend(worst.map(|(_, finding)| finding));
-    let full = memory.allocators.iter().filter_map(|allocator| near_limit(memory, allocator));
-    found.extend(full.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, finding)| finding));
+    let full = memory
+        .allocators
+        .iter()
+        .filter_map(|allocator| near_limit(memory, allocator));
+    found.extend(
+        full.max_by(|a, b| a.0.total_cmp(&b.0))
+            .map(|(_, finding)| finding),
+    );
     found
 }
 
@@ -74,7 +81,9 @@ fn growth(
     let range = steps.first()?.range.start..steps.last()?.range.end;
     let (names, evidence) = sites(trace, memory, allocator, &range);
     let left = allocator.capacity.map(|capacity| capacity - last);
-    let steps_left = left.filter(|left| *left > 0).map(|left| left / bytes_per_step.max(1));
+    let steps_left = left
+        .filter(|left| *left > 0)
+        .map(|left| left / bytes_per_step.max(1));
     Some(Finding {
         subjects: names,
         evidence,
@@ -120,7 +129,10 @@ fn around(trace: &Trace, event: EventId) -> Vec<String> {
     let Some(found) = trace.event(event) else {
         return Vec::new();
     };
-    let file = trace.tracks().get(found.track.index()).map(|track| track.file);
+    let file = trace
+        .tracks()
+        .get(found.track.index())
+        .map(|track| track.file);
     let on_track = |track| -> Vec<String> {
         let slices = trace.slices(track);
         let others = trace.overlapping(track);
@@ -130,18 +142,27 @@ fn around(trace: &Trace, event: EventId) -> Vec<String> {
             let name = trace.name(slices.name[*index]);
             !(kind == SliceKind::UserLabel && name.starts_with("ProfilerStep#"))
         });
-        named.map(|index| trace.name(slices.name[index]).to_owned()).take(4).collect()
+        named
+            .map(|index| trace.name(slices.name[index]).to_owned())
+            .take(4)
+            .collect()
     };
     let own = on_track(found.track);
     if !own.is_empty() {
         return own;
     }
     // Memory records may stand on a row of their own beside the thread that allocated.
-    let tid = trace.tracks().get(found.track.index()).and_then(|track| track.tid);
+    let tid = trace
+        .tracks()
+        .get(found.track.index())
+        .and_then(|track| track.tid);
     let threads = trace.tracks().iter().filter(|track| {
         Some(track.file) == file && track.kind == TrackKind::Thread && track.tid == tid
     });
-    threads.map(|track| on_track(track.id)).find(|names| !names.is_empty()).unwrap_or_default()
+    threads
+        .map(|track| on_track(track.id))
+        .find(|names| !names.is_empty())
+        .unwrap_or_default()
 }
 
 fn near_limit(memory: &Memory, allocator: &Allocator) -> Option<(f64, Finding)> {
@@ -166,7 +187,10 @@ fn near_limit(memory: &Memory, allocator: &Allocator) -> Option<(f64, Finding)> 
 
 /// Whether an allocator of a file holds enough unused memory that a failed allocation means fragmentation.
 pub(super) fn is_fragmented(memory: &Memory, file: usize) -> bool {
-    let mut of_file = memory.allocators.iter().filter(|allocator| allocator.file == file);
+    let mut of_file = memory
+        .allocators
+        .iter()
+        .filter(|allocator| allocator.file == file);
     of_file.any(|allocator| {
         let unused = memory.of(allocator).filter_map(|record| {
             let reserved = record.reserved?;

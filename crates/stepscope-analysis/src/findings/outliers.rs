@@ -33,18 +33,18 @@ pub(super) fn outliers(
     times: &[FileTime],
     memory: &Memory,
 ) -> Option<Finding> {
-    let of_files = times.iter().filter_map(|time| of_file(trace, windows, time, memory));
+    let of_files = times
+        .iter()
+        .filter_map(|time| of_file(trace, windows, time, memory));
     of_files.max_by(|a, b| a.share.total_cmp(&b.share))
 }
 
-fn of_file(
-    trace: &Trace,
-    windows: &Windows,
-    time: &FileTime,
-    memory: &Memory,
-) -> Option<Finding> {
+fn of_file(trace: &Trace, windows: &Windows, time: &FileTime, memory: &Memory) -> Option<Finding> {
     let all = windows.of_file(time.file);
-    let mut long: Vec<&Window> = all.iter().filter(|window| window.role == Role::Outlier).collect();
+    let mut long: Vec<&Window> = all
+        .iter()
+        .filter(|window| window.role == Role::Outlier)
+        .collect();
     if long.is_empty() || time.outliers() == 0 {
         return None;
     }
@@ -67,9 +67,20 @@ fn of_file(
         Some(Loss::Allocator) => Cause::AllocatorThrash,
         _ => Cause::OutlierSteps,
     };
-    let names = loss.map(|loss| time.outlying.names_of(loss)).unwrap_or_default();
-    let mut evidence: Vec<_> = names.iter().take(2).map(|(_, named)| named.longest).collect();
-    evidence.extend(long.iter().filter_map(|window| window.step).take(3).map(|(_, event)| event));
+    let names = loss
+        .map(|loss| time.outlying.names_of(loss))
+        .unwrap_or_default();
+    let mut evidence: Vec<_> = names
+        .iter()
+        .take(2)
+        .map(|(_, named)| named.longest)
+        .collect();
+    evidence.extend(
+        long.iter()
+            .filter_map(|window| window.step)
+            .take(3)
+            .map(|(_, event)| event),
+    );
     let mut subjects = words(trace, &names);
     let numbers = long.iter().filter_map(|window| window.step).take(3);
     subjects.extend(numbers.map(|(number, _)| format!("step {number}")));
@@ -79,7 +90,11 @@ fn of_file(
         share,
         evidence,
         detail: Detail::Steps {
-            numbers: long.iter().filter_map(|window| window.step).map(|(number, _)| number).collect(),
+            numbers: long
+                .iter()
+                .filter_map(|window| window.step)
+                .map(|(number, _)| number)
+                .collect(),
             of: counted(all).count(),
         },
         ..Finding::new(
@@ -100,24 +115,44 @@ fn counted(windows: &[Window]) -> impl Iterator<Item = &Window> + Clone {
 /// By how much the steps of a rank exceed the median together, picoseconds. A step after a long one is often
 /// shorter, since the host is no longer held back by the device: that counts too.
 fn excess(windows: &[Window]) -> Option<f64> {
-    let usual = median(windows.iter().filter(|window| window.is_steady()).map(Window::dur))?;
+    let usual = median(
+        windows
+            .iter()
+            .filter(|window| window.is_steady())
+            .map(Window::dur),
+    )?;
     let beyond = |window: &Window| (window.dur().ps() - usual.ps()) as f64;
-    let long = counted(windows).filter(|window| window.role == Role::Outlier).map(beyond);
+    let long = counted(windows)
+        .filter(|window| window.role == Role::Outlier)
+        .map(beyond);
     let all = counted(windows).map(beyond).sum::<f64>();
     Some(all.clamp(0.0, long.sum::<f64>().max(0.0)))
 }
 
 /// Keeps the steps that lose at least a fifth of what the worst one loses: others are barely outliers.
 fn name_the_longest(all: &[Window], long: &mut Vec<&Window>) {
-    let usual = median(all.iter().filter(|window| window.is_steady()).map(Window::dur));
+    let usual = median(
+        all.iter()
+            .filter(|window| window.is_steady())
+            .map(Window::dur),
+    );
     let usual = usual.unwrap_or(Dur::ZERO).ps();
-    let worst = long.iter().map(|window| window.dur().ps() - usual).max().unwrap_or(0);
+    let worst = long
+        .iter()
+        .map(|window| window.dur().ps() - usual)
+        .max()
+        .unwrap_or(0);
     long.retain(|window| (window.dur().ps() - usual).saturating_mul(5) >= worst);
 }
 
 /// What outlying steps have more of than steady ones, and which part of all that they have more.
 fn explain(time: &FileTime) -> (Option<Loss>, f64) {
-    let steady = time.sampled.iter().filter(|window| window.is_steady()).count().max(1) as f64;
+    let steady = time
+        .sampled
+        .iter()
+        .filter(|window| window.is_steady())
+        .count()
+        .max(1) as f64;
     let outlying = time.outliers().max(1) as f64;
     let more = |of: &dyn Fn(&super::losses::Account) -> f64| {
         (of(&time.outlying) / outlying - of(&time.steady) / steady).max(0.0)
@@ -130,15 +165,23 @@ fn explain(time: &FileTime) -> (Option<Loss>, f64) {
     let sum: f64 = all.iter().map(|(_, ps)| ps).sum();
     let most = all.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
     match most {
-        Some((loss, ps)) if ps > 0.0 => (loss.filter(|loss| *loss != Loss::Communication), ps / sum),
+        Some((loss, ps)) if ps > 0.0 => {
+            (loss.filter(|loss| *loss != Loss::Communication), ps / sum)
+        }
         _ => (None, 0.0),
     }
 }
 
 /// Whether at least two long steps come at a regular pace.
 fn is_periodic(long: &[&Window]) -> bool {
-    let numbers: Vec<i64> = long.iter().filter_map(|window| window.step).map(|step| step.0).collect();
-    let mut paces = numbers.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+    let numbers: Vec<i64> = long
+        .iter()
+        .filter_map(|window| window.step)
+        .map(|step| step.0)
+        .collect();
+    let mut paces = numbers
+        .windows(2)
+        .map(|pair| pair[1].saturating_sub(pair[0]));
     let Some(first) = paces.next() else {
         return false;
     };
@@ -147,20 +190,42 @@ fn is_periodic(long: &[&Window]) -> bool {
 
 /// Tells that the first steps are slow, where they are.
 pub(super) fn warm_up(windows: &Windows) -> Option<Finding> {
-    let slow: Vec<&Window> =
-        windows.list.iter().filter(|window| window.role == Role::WarmUp).collect();
+    let slow: Vec<&Window> = windows
+        .list
+        .iter()
+        .filter(|window| window.role == Role::WarmUp)
+        .collect();
     let first = slow.first()?;
     let of_rank = windows.of_file(first.file);
-    let usual = median(of_rank.iter().filter(|window| window.is_steady()).map(Window::dur))?;
-    let of_rank_slow: Vec<&&Window> = slow.iter().filter(|window| window.file == first.file).collect();
-    let lost = of_rank_slow.iter().map(|window| (window.dur().ps() - usual.ps()).max(0));
+    let usual = median(
+        of_rank
+            .iter()
+            .filter(|window| window.is_steady())
+            .map(Window::dur),
+    )?;
+    let of_rank_slow: Vec<&&Window> = slow
+        .iter()
+        .filter(|window| window.file == first.file)
+        .collect();
+    let lost = of_rank_slow
+        .iter()
+        .map(|window| (window.dur().ps() - usual.ps()).max(0));
     let lost = Dur::from_ps(lost.fold(0, i64::saturating_add));
     let total: f64 = of_rank.iter().map(|window| window.dur().as_ns_f64()).sum();
     Some(Finding {
         share: lost.as_ns_f64() / total,
-        evidence: of_rank_slow.iter().filter_map(|window| window.step).take(3).map(|step| step.1).collect(),
+        evidence: of_rank_slow
+            .iter()
+            .filter_map(|window| window.step)
+            .take(3)
+            .map(|step| step.1)
+            .collect(),
         detail: Detail::Steps {
-            numbers: of_rank_slow.iter().filter_map(|window| window.step).map(|step| step.0).collect(),
+            numbers: of_rank_slow
+                .iter()
+                .filter_map(|window| window.step)
+                .map(|step| step.0)
+                .collect(),
             of: of_rank.len(),
         },
         ..Finding::new(Cause::WarmUpOnly, Confidence::High)

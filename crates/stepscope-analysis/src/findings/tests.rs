@@ -1,1 +1,117 @@
-#[test] fn placeholder() {}
+//! Small programs drawn as text, and what they are diagnosed with.
+
+use stepscope_model::{Dur, EventSink, SliceIn, Time};
+use stepscope_store::{FileSpec, Trace, TraceBuilder, drawing};
+
+use super::windows::{Role, Windows};
+use super::*;
+use crate::reports::Options;
+
+fn diagnosed(trace: &Trace) -> Diagnosis {
+    let cancel = Cancel::default();
+    let survey = Survey::of(trace, &Options::default(), &cancel).unwrap();
+    let memory = Memory::read(trace, &cancel).unwrap();
+    diagnose(&survey, &memory, &cancel).unwrap()
+}
+
+fn kinds(trace: &Trace) -> Vec<Cause> {
+    diagnosed(trace)
+        .findings
+        .iter()
+        .map(|finding| finding.cause)
+        .collect()
+}
+
+/// Steps of these lengths in microseconds, without pauses, each holding one slice.
+fn steps(lengths: &[i64]) -> Trace {
+    const US: i64 = 1_000_000;
+    let mut builder = TraceBuilder::new();
+    let mut sink = builder.file(FileSpec::default());
+    sink.epoch(stepscope_model::Epoch::default());
+    let track = sink.track("main");
+    let (step, work) = (sink.name("step"), sink.name("work"));
+    let mut at = 0;
+    for (number, length) in (0..).zip(lengths) {
+        for (name, step) in [(step, Some(number)), (work, None)] {
+            sink.slice(
+                track,
+                SliceIn {
+                    start: Time::from_ps(at * US),
+                    dur: Dur::from_ps(length * US),
+                    name,
+                    step,
+                    ..SliceIn::default()
+                },
+            );
+        }
+        at += length;
+    }
+    builder.add(sink);
+    builder.finish()
+}
+
+fn roles(lengths: &[i64]) -> Vec<Role> {
+    let trace = steps(lengths);
+    let survey = Survey::of(&trace, &Options::default(), &Cancel::default()).unwrap();
+    Windows::new(&survey)
+        .list
+        .iter()
+        .map(|window| window.role)
+        .collect()
+}
+
+#[test]
+fn first_long_steps_are_warm_up_and_later_ones_outliers() {
+    use Role::{Outlier, Steady, WarmUp};
+    assert_eq!(
+        roles(&[90, 40, 10, 10, 10, 10, 50, 10, 10, 10]),
+        [
+            WarmUp, WarmUp, Steady, Steady, Steady, Steady, Outlier, Steady, Steady, Steady
+        ]
+    );
+    // The host ran ahead in the first step.
+    assert_eq!(roles(&[5, 40, 10, 10, 10, 10, 10])[..2], [WarmUp, WarmUp]);
+    assert_eq!(roles(&[10, 30]), [Steady, Steady]);
+    // What happens to half of the steps is usual.
+    assert!(!roles(&[10, 30, 10, 30, 10, 30, 10, 30]).contains(&Outlier));
+}
+
+#[test]
+fn a_single_long_step_is_spread_over_all() {
+    let trace = steps(&[10, 10, 10, 10, 10, 10, 110, 10, 10, 10]);
+    let found = diagnosed(&trace);
+    let first = &found.findings[0];
+    assert_eq!(first.cause, Cause::OutlierSteps);
+    assert!(
+        (first.saving_ns.unwrap() / found.steps - 10_000.0).abs() < 1.0,
+        "{first:?}"
+    );
+    assert!(first.subjects.contains(&"step 6".to_owned()), "{first:?}");
+}
+
+#[test]
+fn idle_without_host_events_is_unknown() {
+    let trace = drawing::trace("gpu/7 #device | a--        b--        c--");
+    assert_eq!(kinds(&trace), [Cause::IdleUnknown]);
+}
+
+#[test]
+fn kernels_that_nobody_launches_in_the_recording_are_backlog() {
+    let trace = drawing::trace(
+        "host          | step0- step1-
+         gpu/7 #device |                     a--------------",
+    );
+    assert!(
+        !kinds(&trace).contains(&Cause::HostBound),
+        "{:?}",
+        kinds(&trace)
+    );
+}
+
+#[test]
+fn nothing_recorded_gives_no_finding() {
+    let mut builder = TraceBuilder::new();
+    let sink = builder.file(FileSpec::default());
+    builder.add(sink);
+    assert_eq!(kinds(&builder.finish()), []);
+}

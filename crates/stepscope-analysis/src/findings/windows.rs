@@ -98,13 +98,19 @@ impl Windows {
 
     /// Sum of the lengths, warm-up left out.
     pub(super) fn total(&self) -> f64 {
-        let counted = self.list.iter().filter(|window| window.role != Role::WarmUp);
+        let counted = self
+            .list
+            .iter()
+            .filter(|window| window.role != Role::WarmUp);
         counted.map(|window| window.dur().as_ns_f64()).sum()
     }
 
     /// How many there are, warm-up left out; at least one.
     pub(super) fn count(&self) -> f64 {
-        let counted = self.list.iter().filter(|window| window.role != Role::WarmUp);
+        let counted = self
+            .list
+            .iter()
+            .filter(|window| window.role != Role::WarmUp);
         counted.count().max(1) as f64
     }
 
@@ -153,18 +159,34 @@ fn assign_roles(rank: &mut [Window]) {
     let is_long = |window: &Window| window.dur().as_ns_f64() > limit;
     // The host runs ahead of the device, so the first step may be short although the device is slow.
     let skipped = usize::from(!is_long(&rank[0]));
-    let slow_start = rank[skipped..].iter().take_while(|window| is_long(window)).count();
-    let slow_start = if slow_start > 0 { skipped + slow_start } else { 0 };
-    let slow_start = if slow_start * 2 > rank.len() { 0 } else { slow_start };
-    let later = rank[slow_start..].iter().filter(|window| is_long(window)).count();
+    let slow_start = rank[skipped..]
+        .iter()
+        .take_while(|window| is_long(window))
+        .count();
+    let slow_start = if slow_start > 0 {
+        skipped + slow_start
+    } else {
+        0
+    };
+    let slow_start = if slow_start * 2 > rank.len() {
+        0
+    } else {
+        slow_start
+    };
+    let later = rank[slow_start..]
+        .iter()
+        .filter(|window| is_long(window))
+        .count();
     // What happens to most steps is usual.
     let usual = later * 5 > (rank.len() - slow_start) * 2;
     for (index, window) in rank.iter_mut().enumerate() {
-        window.role = match index < slow_start {
-            true if is_long(window) || index == 0 => Role::WarmUp,
-            true => Role::Steady,
-            false if is_long(window) && !usual => Role::Outlier,
-            false => Role::Steady,
+        let is_early = index < slow_start;
+        window.role = if is_early && (is_long(window) || index == 0) {
+            Role::WarmUp
+        } else if !is_early && is_long(window) && !usual {
+            Role::Outlier
+        } else {
+            Role::Steady
         };
     }
 }
@@ -192,7 +214,10 @@ pub(super) fn sample(
     let budget = (MOST_SLICES / files.max(1)).max(2_000);
     let mut chosen = Vec::new();
     for role in [Role::Steady, Role::Outlier] {
-        let mut ranked: Vec<&Window> = windows.iter().filter(|window| window.role == role).collect();
+        let mut ranked: Vec<&Window> = windows
+            .iter()
+            .filter(|window| window.role == role)
+            .collect();
         let Some(typical) = median(ranked.iter().map(|window| window.dur())) else {
             continue;
         };
@@ -231,7 +256,10 @@ fn parts(window: &Window, divisor: usize) -> Vec<Window> {
     let length = (pitch / divisor).max(1);
     (0..i64::from(PARTS))
         .map(|place| {
-            let start = window.range.start.saturating_add(Dur::from_ps(place * pitch));
+            let start = window
+                .range
+                .start
+                .saturating_add(Dur::from_ps(place * pitch));
             Window {
                 range: start..start.saturating_add(Dur::from_ps(length)),
                 ..window.clone()

@@ -67,11 +67,7 @@ pub(super) fn table(trace: &Trace, found: &Diagnosis) -> Table {
         Column::new("kind", "Kind", Unit::Text),
         Column::new("title", "Finding", Unit::Text),
         Column::new("where", "Where", Unit::Text),
-        Column::new(
-            "saving_per_step_ns",
-            "Potential saving per step",
-            Unit::Ns,
-        ),
+        Column::new("saving_per_step_ns", "Potential saving per step", Unit::Ns),
         Column::new("saving_ns", "Potential saving", Unit::Ns),
         Column::new("share", "Share", Unit::Share),
         Column::new("advice", "What to do", Unit::Text),

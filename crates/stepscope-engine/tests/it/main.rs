@@ -10,6 +10,7 @@
 mod definitions;
 mod device;
 mod hta;
+mod known_causes;
 mod memory;
 mod mfu;
 mod ops;

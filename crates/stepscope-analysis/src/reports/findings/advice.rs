@@ -1,5 +1,7 @@
 //! What to do about a finding, in words that fit the framework and the hardware.
 
+use std::fmt::Write as _;
+
 use super::platform::{Framework, Platform};
 use crate::findings::{Cause, Detail, Finding};
 use crate::report::{in_sentence, share};
@@ -70,7 +72,10 @@ pub(super) fn advice(finding: &Finding, platform: &Platform) -> String {
 }
 
 fn input(finding: &Finding, platform: &Platform) -> String {
-    let is_in_process = finding.subjects.iter().any(|name| name.contains("_SingleProcessDataLoaderIter"));
+    let is_in_process = finding
+        .subjects
+        .iter()
+        .any(|name| name.contains("_SingleProcessDataLoaderIter"));
     if is_in_process {
         return "The DataLoader decodes in the main process: set num_workers (4 to 8 to begin with), \
                 pin_memory=True and persistent_workers=True."
@@ -132,9 +137,10 @@ fn communication(finding: &Finding, platform: &Platform) -> String {
     }
     .to_owned();
     if let Detail::OneRank { of } = finding.detail {
-        text.push_str(&format!(
+        let _ = write!(
+            text,
             " Files of the other ranks are missing ({of} in all): one rank cannot tell transfer from waiting for a late rank."
-        ));
+        );
     }
     text
 }
@@ -179,9 +185,13 @@ fn small_kernels(finding: &Finding, platform: &Platform) -> String {
                 larger batches."
             .to_owned();
     }
-    let in_optimizer = finding.subjects.first().is_some_and(|name| name.to_ascii_lowercase().contains("optim"));
+    let in_optimizer = finding
+        .subjects
+        .first()
+        .is_some_and(|name| name.to_ascii_lowercase().contains("optim"));
     if in_optimizer {
-        "Update all tensors with few kernels: a fused optimizer (fused=True, or foreach=True).".to_owned()
+        "Update all tensors with few kernels: a fused optimizer (fused=True, or foreach=True)."
+            .to_owned()
     } else {
         "Compute the same with fewer, larger kernels: torch.compile fuses element-wise work, fused optimizers \
          update all tensors at once, larger batches make each kernel longer."
@@ -190,7 +200,10 @@ fn small_kernels(finding: &Finding, platform: &Platform) -> String {
 }
 
 fn host(finding: &Finding, platform: &Platform) -> String {
-    let waits = finding.subjects.iter().any(|name| name.contains("lock") || name.contains("acquire"));
+    let waits = finding
+        .subjects
+        .iter()
+        .any(|name| name.contains("lock") || name.contains("acquire"));
     if waits {
         return "The thread waits for another one: shorten what holds the lock, or hand the data over by a queue."
             .to_owned();
@@ -220,7 +233,9 @@ const fn synchronization(platform: &Platform) -> &'static str {
             "Read results less often: no .item(), print or comparison of a device value inside the loop; keep \
              losses on the device and fetch them once every few steps."
         }
-        _ => "Read results less often: keep losses on the device and fetch them once every few steps.",
+        _ => {
+            "Read results less often: keep losses on the device and fetch them once every few steps."
+        }
     }
 }
 
@@ -258,7 +273,9 @@ const fn unknown(platform: &Platform) -> &'static str {
         Framework::PyTorch => {
             "Record the host too (ProfilerActivity.CPU), so that the trace shows what launched each kernel."
         }
-        Framework::Jax => "Record the host too (host_tracer_level=2), so that the trace shows what the host did.",
+        Framework::Jax => {
+            "Record the host too (host_tracer_level=2), so that the trace shows what the host did."
+        }
         _ => "Record the host too, so that the trace shows what it did while the device waited.",
     }
 }
@@ -298,9 +315,15 @@ fn busy(finding: &Finding, platform: &Platform) -> String {
         _ => None,
     };
     let most = heaviest.map_or(String::new(), |(name, part)| {
-        format!(" Begin with {} ({}): its shapes and trend are in the table.", in_sentence(name), share(*part))
+        format!(
+            " Begin with {} ({}): its shapes and trend are in the table.",
+            in_sentence(name),
+            share(*part)
+        )
     });
-    if matches!(finding.detail, Detail::Busy { device: None, .. }) && platform.framework == Framework::Other {
+    if matches!(finding.detail, Detail::Busy { device: None, .. })
+        && platform.framework == Framework::Other
+    {
         return format!("Look at what takes most.{most}");
     }
     format!("No wait is worth removing; only less or faster work helps.{most}")

@@ -60,7 +60,11 @@ impl Platform {
 
     /// What the vendor calls captured launches.
     pub(super) const fn graphs(&self) -> &'static str {
-        if self.is_rocm { "HIP graphs" } else { "CUDA graphs" }
+        if self.is_rocm {
+            "HIP graphs"
+        } else {
+            "CUDA graphs"
+        }
     }
 
     /// The variable that configures torch's caching allocator.

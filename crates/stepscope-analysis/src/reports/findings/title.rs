@@ -14,7 +14,8 @@ pub(super) fn title(finding: &Finding, diagnosis: &Diagnosis, platform: &Platfor
         Cause::InputBound => format!("The program waits for input{at}: {cost}"),
         Cause::Straggler => straggler(finding, &cost),
         Cause::LoadImbalance => {
-            let of_devices = matches!(&finding.detail, Detail::Rank { who, .. } if who.starts_with("device"));
+            let of_devices =
+                matches!(&finding.detail, Detail::Rank { who, .. } if who.starts_with("device"));
             format!(
                 "Work is shared unevenly between the {}; they wait for the last one in {}: {cost}",
                 if of_devices { "devices" } else { "ranks" },
@@ -23,16 +24,22 @@ pub(super) fn title(finding: &Finding, diagnosis: &Diagnosis, platform: &Platfor
         }
         Cause::ExposedCommunication => format!("Exposed communication{at}: {cost}"),
         Cause::ExposedCopy => format!("Exposed copies{at}: {cost}"),
-        Cause::LaunchBound => format!("The host launches more slowly than the device computes{at}: {cost}"),
+        Cause::LaunchBound => {
+            format!("The host launches more slowly than the device computes{at}: {cost}")
+        }
         Cause::SmallKernels => small_kernels(finding, &cost),
         Cause::HostBound => format!("The device waits while the host works{at}: {cost}"),
         Cause::Synchronization => format!(
             "The host waits for the device ({} per step) and cannot run ahead{at}: {cost}",
             calls(finding)
         ),
-        Cause::MisplacedOp => format!("An operator runs on the CPU while the device waits{at}: {cost}"),
+        Cause::MisplacedOp => {
+            format!("An operator runs on the CPU while the device waits{at}: {cost}")
+        }
         Cause::Compilation => match &finding.detail {
-            Detail::Steps { numbers, .. } => format!("{} compile{}{at}: {cost}", steps(numbers), verb(numbers)),
+            Detail::Steps { numbers, .. } => {
+                format!("{} compile{}{at}: {cost}", steps(numbers), verb(numbers))
+            }
             _ => format!("Compilation within steps{at}: {cost}"),
         },
         Cause::AllocatorThrash => {
@@ -46,20 +53,31 @@ pub(super) fn title(finding: &Finding, diagnosis: &Diagnosis, platform: &Platfor
         Cause::OutlierSteps => outliers(finding, &at, &cost),
         Cause::WarmUpOnly => match &finding.detail {
             Detail::Steps { numbers, .. } => {
-                format!("Only the first steps are slow ({}), as in every healthy program", steps(numbers))
+                format!(
+                    "Only the first steps are slow ({}), as in every healthy program",
+                    steps(numbers)
+                )
             }
             _ => "Only the first steps are slow".to_owned(),
         },
-        Cause::PipelineBubble => format!("The devices take turns: each waits for another one, {cost}"),
-        Cause::IdleUnknown => format!("The device is idle, and the trace does not tell why: {cost}"),
+        Cause::PipelineBubble => {
+            format!("The devices take turns: each waits for another one, {cost}")
+        }
+        Cause::IdleUnknown => {
+            format!("The device is idle, and the trace does not tell why: {cost}")
+        }
         Cause::ClockSkew => clocks(finding),
         Cause::ProfilerOverhead => format!("The profiler itself delays the program{at}: {cost}"),
-        Cause::LowPrecisionOpportunity => format!("Matrix products in 32-bit precision{at}: {cost}"),
+        Cause::LowPrecisionOpportunity => {
+            format!("Matrix products in 32-bit precision{at}: {cost}")
+        }
         Cause::MemoryBoundKernels => match finding.detail {
             Detail::Chains { attention: true } => format!(
                 "Attention is computed as products and softmax, kernel by kernel{at}: {cost}"
             ),
-            _ => format!("Element-wise kernels in a row move memory that one fused kernel would not{at}: {cost}"),
+            _ => format!(
+                "Element-wise kernels in a row move memory that one fused kernel would not{at}: {cost}"
+            ),
         },
         Cause::DeviceBound => busy(finding, platform),
     }
@@ -71,21 +89,34 @@ fn cost(finding: &Finding, diagnosis: &Diagnosis) -> String {
         return share(finding.share);
     };
     if diagnosis.are_steps {
-        format!("{} per step ({})", duration(ns / diagnosis.steps), share(finding.share))
+        format!(
+            "{} per step ({})",
+            duration(ns / diagnosis.steps),
+            share(finding.share)
+        )
     } else {
-        format!("{} of the recording ({})", duration(ns), share(finding.share))
+        format!(
+            "{} of the recording ({})",
+            duration(ns),
+            share(finding.share)
+        )
     }
 }
 
 fn first(finding: &Finding, otherwise: &str) -> String {
-    finding.subjects.first().map_or_else(|| otherwise.to_owned(), |name| in_sentence(name))
+    finding
+        .subjects
+        .first()
+        .map_or_else(|| otherwise.to_owned(), |name| in_sentence(name))
 }
 
 /// ` in NAME`, and what encloses it.
 fn location(finding: &Finding) -> String {
-    let is_step = |name: &&String| matches!(finding.detail, Detail::Steps { .. }) && name.starts_with("step ");
-    let named = finding.subjects.iter().filter(|name| !is_step(name));
-    let mut names = named.map(|name| in_sentence(name));
+    let is_step = |name: &&String| {
+        matches!(finding.detail, Detail::Steps { .. }) && name.starts_with("step ")
+    };
+    let shown = finding.subjects.iter().filter(|name| !is_step(name));
+    let mut names = shown.map(|name| in_sentence(name));
     match (names.next(), names.next()) {
         (Some(inner), Some(outer)) => format!(" in {inner} ({outer})"),
         (Some(inner), None) => format!(" in {inner}"),
@@ -109,7 +140,12 @@ fn straggler(finding: &Finding, cost: &str) -> String {
         return format!("One rank is late: {cost}");
     };
     let mut letters = who.chars();
-    let who: String = letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
+    let who: String = letters
+        .next()
+        .into_iter()
+        .flat_map(char::to_uppercase)
+        .chain(letters)
+        .collect();
     let why = does.map_or(String::new(), |does| {
         format!(" (it {does} {} longer per step)", duration(*more_ns))
     });
@@ -128,14 +164,21 @@ fn small_kernels(finding: &Finding, cost: &str) -> String {
     }
 }
 
-#[allow(clippy::cast_possible_truncation, reason = "a count of kernels in a step")]
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "a count of kernels in a step"
+)]
 fn whole(number: f64) -> String {
     grouped(number.round() as i64)
 }
 
 /// `Step 8`, `Steps 3 and 7`, `Steps 1, 2, 3 and 4 more`.
 fn steps(numbers: &[i64]) -> String {
-    let shown: Vec<String> = numbers.iter().take(MOST_STEPS).map(i64::to_string).collect();
+    let shown: Vec<String> = numbers
+        .iter()
+        .take(MOST_STEPS)
+        .map(i64::to_string)
+        .collect();
     match (&*shown, numbers.len() - shown.len()) {
         ([], _) => "Some steps".to_owned(),
         ([one], 0) => format!("Step {one}"),
@@ -172,7 +215,10 @@ fn growth(finding: &Finding, at: &str) -> String {
     let left = steps_left.map_or(String::new(), |steps| {
         format!("; the device is full after {} more steps", grouped(steps))
     });
-    format!("Memory of {allocator} grows by {} per step{at}{left}", bytes(*bytes_per_step as f64))
+    format!(
+        "Memory of {allocator} grows by {} per step{at}{left}",
+        bytes(*bytes_per_step as f64)
+    )
 }
 
 fn limit(finding: &Finding) -> String {
@@ -226,8 +272,14 @@ fn busy(finding: &Finding, platform: &Platform) -> String {
     match device {
         Some(part) => format!("The device computes {} of the time{most}", share(*part)),
         None if platform.framework == super::platform::Framework::Other => {
-            format!("The program is busy {} of the time{most}", share(finding.share))
+            format!(
+                "The program is busy {} of the time{most}",
+                share(finding.share)
+            )
         }
-        None => format!("The CPU computes {} of the time{most}", share(finding.share)),
+        None => format!(
+            "The CPU computes {} of the time{most}",
+            share(finding.share)
+        ),
     }
 }

@@ -1,0 +1,128 @@
+//! Programs that were made slow in one known way: the first finding names the cause, the thing and the saving.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::reports::report;
+use crate::traces::open;
+
+/// What one scenario came to.
+struct Score {
+    id: String,
+    first: bool,
+    among_three: bool,
+    /// `None` where there is nothing to name, or to save.
+    names_it: Option<bool>,
+    saves: Option<bool>,
+    forbidden: bool,
+    told: String,
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/known_causes")
+}
+
+fn words(value: &Value) -> Vec<String> {
+    match value {
+        Value::String(word) => vec![word.to_lowercase()],
+        Value::Array(words) => words.iter().flat_map(self::words).collect(),
+        Value::Object(fields) => fields.values().flat_map(words).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Texts of a finding that may name what causes it.
+fn texts(row: &Value) -> Vec<String> {
+    ["title", "where", "advice"]
+        .iter()
+        .flat_map(|key| words(&row[*key]))
+        .collect()
+}
+
+fn judge(path: &Path) -> Score {
+    let truth = std::fs::read_to_string(path.join("truth.json")).unwrap();
+    let truth: Value = serde_json::from_str(&truth).unwrap();
+    let run = open(&path.join("trace")).remove(0);
+    let report = report(&run, "findings", None);
+    let rows = report["rows"].as_array().unwrap();
+    let kinds: Vec<&str> = rows
+        .iter()
+        .map(|row| row["kind"].as_str().unwrap())
+        .collect();
+    let kinds = if kinds.is_empty() {
+        vec!["none"]
+    } else {
+        kinds
+    };
+    let cause = truth["cause"].as_str().unwrap();
+    let also = words(&truth["also_acceptable"]);
+    let is_right = |kind: &&str| *kind == cause || also.iter().any(|word| word == kind);
+    let right = kinds.iter().position(is_right);
+    let row = right
+        .filter(|right| *right < 3)
+        .and_then(|right| rows.get(right));
+    let wanted = words(&truth["where"]);
+    let names_it = (!wanted.is_empty()).then(|| {
+        row.is_some_and(|row| {
+            texts(row)
+                .iter()
+                .any(|text| wanted.iter().any(|word| text.contains(word)))
+        })
+    });
+    let saving = truth["saving_per_step_ns"].as_f64();
+    let saves = saving.zip(row).and_then(|(saving, row)| {
+        let told = row["saving_per_step_ns"].as_f64();
+        let same = row["kind"] == cause || told.is_some();
+        let tolerance = truth["tolerance"].as_f64().unwrap();
+        same.then(|| told.is_some_and(|told| (told - saving).abs() <= tolerance * saving))
+    });
+    Score {
+        id: truth["id"].as_str().unwrap().to_owned(),
+        first: right == Some(0),
+        among_three: right.is_some_and(|right| right < 3),
+        names_it,
+        saves,
+        forbidden: words(&truth["must_not_say"])
+            .iter()
+            .any(|word| word == kinds[0]),
+        told: report["sentence"].as_str().unwrap_or_default().to_owned(),
+    }
+}
+
+/// Scores of all scenarios, in the order of their names.
+fn scores() -> Vec<Score> {
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.join("truth.json").is_file())
+        .collect();
+    paths.sort();
+    paths.iter().map(|path| judge(path)).collect()
+}
+
+/// Those for which something does not hold, with what the report says.
+fn list<'a>(scores: impl Iterator<Item = &'a Score>) -> String {
+    let lines = scores.map(|score| format!("\n  {}: {}", score.id, score.told));
+    lines.collect()
+}
+
+#[test]
+fn first_finding_names_cause_place_and_saving() {
+    let scores = scores();
+    assert!(scores.len() >= 70, "{} scenarios", scores.len());
+    let wrong = |right: fn(&Score) -> bool| {
+        let all: Vec<&Score> = scores.iter().filter(|score| !right(score)).collect();
+        (all.len(), list(all.into_iter()))
+    };
+    let (count, all) = wrong(|score| score.first);
+    assert!(count == 0, "another cause comes first:{all}");
+    let (count, all) = wrong(|score| score.among_three);
+    assert!(count == 0, "the cause is not among the first three:{all}");
+    let (count, all) = wrong(|score| !score.forbidden);
+    assert!(count == 0, "the first finding misleads:{all}");
+    let (count, all) = wrong(|score| score.names_it != Some(false));
+    assert!(count == 0, "the finding does not name what causes it:{all}");
+    let (count, all) = wrong(|score| score.saves != Some(false));
+    assert!(count == 0, "the saving is wrong:{all}");
+}
