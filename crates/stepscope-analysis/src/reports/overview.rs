@@ -22,6 +22,8 @@ const KIND: &str = "overview";
 
 /// Operations that are shown.
 const TOP_OPS: usize = 5;
+/// Below this number of steps a percentile says nothing.
+const FEW_STEPS: u64 = 10;
 /// Steps that are shown at most, those of all ranks together: a page has fewer pixels.
 const MOST_STEPS: usize = 20_000;
 
@@ -137,7 +139,11 @@ fn sentence(survey: &Survey<'_>, found: &Diagnosis) -> String {
             } else {
                 "Steps"
             };
-            format!("{what} take {} (p90 {}).", duration(p50), duration(p90))
+            if times.count < FEW_STEPS {
+                format!("{what} take {}.", duration(p50))
+            } else {
+                format!("{what} take {} (p90 {}).", duration(p50), duration(p90))
+            }
         }
         _ => match survey.steps.steps.len() {
             0 if survey.steps.outside > 0 => "No whole step lies in this range.".to_owned(),
@@ -165,7 +171,9 @@ fn sentence(survey: &Survey<'_>, found: &Diagnosis) -> String {
             ),
         };
     }
-    let _ = write!(text, " {}", findings_report::sentence(survey.trace, found));
+    if survey.has_steps() || !found.findings.is_empty() {
+        let _ = write!(text, " {}", findings_report::sentence(survey.trace, found));
+    }
     text
 }
 
