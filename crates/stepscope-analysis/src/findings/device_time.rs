@@ -419,11 +419,11 @@ impl<'a, 'b> Reader<'a, 'b> {
     }
 
     /// When the device waits for its infeed, as TPUs record it.
-    fn infeed(&self, device: &Device, range: &Range<Time>) -> Moments {
+    fn infeed(&mut self, device: &Device, range: &Range<Time>) -> Moments {
         let mut found = Vec::new();
         for queue in &device.queues {
             let slices = self.trace.slices(queue.track);
-            for index in self.trace.candidates(queue.track, range.clone()) {
+            for index in self.host.touching(queue.track, range) {
                 let (name, category) = (slices.name[index], slices.category.get(index));
                 if self.trace.kind(queue.track, name, category) == SliceKind::Input {
                     let start = slices.start[index].max(range.start);
@@ -436,7 +436,7 @@ impl<'a, 'b> Reader<'a, 'b> {
 
     /// Notes the names of copies and collectives while they are exposed, and of infeeds.
     fn name_exposed(
-        &self,
+        &mut self,
         device: &Device,
         work: &[(Range<Time>, u8)],
         infeed: &Moments,
@@ -450,7 +450,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         }
         for queue in &device.queues {
             let slices = self.trace.slices(queue.track);
-            for index in self.trace.candidates(queue.track, range.clone()) {
+            for index in self.host.touching(queue.track, range) {
                 let span = slices.start[index].max(range.start)..slices.end(index).min(range.end);
                 if span.start >= span.end {
                     continue;
@@ -476,7 +476,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         let mut waits = Vec::new();
         for thread in threads {
             let slices = self.trace.slices(*thread);
-            for index in self.trace.candidates(*thread, range.clone()) {
+            for index in self.host.touching(*thread, range) {
                 if self.host.class(*thread, index) == HostClass::Wait {
                     let start = slices.start[index].max(range.start);
                     waits.push((start, slices.end(index).min(range.end)));

@@ -135,6 +135,17 @@ impl<'a> Host<'a> {
         open
     }
 
+    /// Indexes of the slices of a track that touch a range: what is open when it begins, and what begins in it.
+    /// A slice around the whole recording costs no more than any other.
+    pub(super) fn touching(&mut self, track: TrackId, range: &Range<Time>) -> Vec<usize> {
+        let mut found = self.open_at(track, range.start);
+        let start = self.trace.slices(track).start;
+        let from = start.partition_point(|start| *start <= range.start);
+        let to = start.partition_point(|start| *start < range.end);
+        found.extend(from..to.max(from));
+        found
+    }
+
     /// Visits what a thread does, moment by moment.
     pub(super) fn walk(
         &mut self,

@@ -62,10 +62,14 @@ fn growth(
         .iter()
         .filter(|window| window.role != Role::WarmUp)
         .collect();
+    let records: Vec<_> = memory.of(allocator).collect();
     // At the end of each step: what lives only within a step is gone.
     let held: Vec<i64> = steps
         .iter()
-        .filter_map(|window| in_use_at(memory, allocator, window.range.end))
+        .filter_map(|window| {
+            let before = records.partition_point(|record| record.at < window.range.end);
+            Some(records.get(before.checked_sub(1)?)?.in_use)
+        })
         .collect();
     if held.len() < LEAST_STEPS {
         return None;
@@ -94,12 +98,6 @@ fn growth(
         },
         ..Finding::new(Cause::MemoryGrowth, Confidence::High)
     })
-}
-
-fn in_use_at(memory: &Memory, allocator: &Allocator, at: Time) -> Option<i64> {
-    let records: Vec<_> = memory.of(allocator).collect();
-    let before = records.partition_point(|record| record.at < at);
-    Some(records.get(before.checked_sub(1)?)?.in_use)
 }
 
 /// Who allocated what was not freed, the largest sum first: the operator, and the labels and Python functions
