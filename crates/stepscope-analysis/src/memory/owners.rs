@@ -278,8 +278,8 @@ impl Memory {
     }
 }
 
-/// `train.py(31): step`, and not a function of a library.
-fn is_own_line(name: &str) -> bool {
+/// Whether a name is a Python function of the program, `train.py(31): step`, and not of a library.
+pub fn is_own_line(name: &str) -> bool {
     let Some((file, rest)) = name.split_once(".py(") else {
         return false;
     };

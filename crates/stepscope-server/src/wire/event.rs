@@ -11,6 +11,7 @@ use stepscope_analysis::report::shorter;
 use stepscope_model::{ArgValue, SliceFlags};
 use stepscope_store::{Event, EventId};
 
+use super::context::EventContext;
 use super::ns::{FIRST_INEXACT, Ns};
 use crate::view::RunView;
 
@@ -90,6 +91,7 @@ pub(crate) struct EventDetail {
     source: Option<Source>,
     among: Option<Among>,
     links: Links,
+    context: EventContext,
     flow_in: usize,
     flow_out: usize,
 }
@@ -179,6 +181,7 @@ impl EventDetail {
             args_error: error.map(|error| error.to_string()),
             among,
             links,
+            context: EventContext::new(trace, event),
             flow_in: trace.flows_in(event.id).len(),
             flow_out: trace.flows_out(event.id).len(),
         }

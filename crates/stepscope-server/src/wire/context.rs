@@ -1,0 +1,170 @@
+//! What an event belongs to: the call that launched it, the operation, the module and the line.
+
+use serde::Serialize;
+use stepscope_analysis::launch;
+use stepscope_analysis::memory::owners::{MODULE, is_own_line};
+use stepscope_analysis::report::shorter;
+use stepscope_model::{ArgValue, TrackKind};
+use stepscope_store::{Event, EventId, Trace};
+
+/// Slices around an event that are given.
+const MAX_FRAMES: usize = 64;
+/// Slices around a call whose links are followed to the forward pass.
+const MAX_LINKED: usize = 16;
+/// Longest text of shapes that is given, in bytes.
+const MAX_SHAPES_BYTES: usize = 4 << 10;
+
+/// What an event belongs to. Everything is optional: traces record different parts of it.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct EventContext {
+    /// The host call that launched device work.
+    launch: Option<Frame>,
+    /// The innermost slice around that call that is no runtime call.
+    operator: Option<Frame>,
+    /// Input shapes of the operator, as the file has them.
+    shapes: Option<String>,
+    /// The operator of the forward pass that a link leads from.
+    forward: Option<Frame>,
+    /// The innermost module.
+    module: Option<Frame>,
+    /// The innermost Python function of the program itself.
+    line: Option<Frame>,
+    /// The slices around the event, or around its launch; innermost first.
+    frames: Vec<Frame>,
+}
+
+/// A slice by its name; its times are asked for when it is chosen.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Frame {
+    id: u32,
+    name: String,
+    /// What people call a C++ function of this name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    short_name: Option<String>,
+}
+
+impl Frame {
+    fn new(trace: &Trace, id: EventId) -> Option<Self> {
+        let name = name_of(trace, id)?;
+        Some(Self {
+            id: id.0,
+            name: name.to_owned(),
+            short_name: shorter(name),
+        })
+    }
+}
+
+impl EventContext {
+    /// Follows the event's links and the slices around it. Linear in the depth of nesting.
+    pub(crate) fn new(trace: &Trace, event: &Event) -> Self {
+        let launch = launch_of(trace, event);
+        let mut around = enclosing(trace, launch.unwrap_or(event.id));
+        if let Some(launch) = launch {
+            around.insert(0, launch);
+        }
+        let operator = launch.and_then(|launch| launch::operation(trace, launch));
+        let forward = around
+            .iter()
+            .take(MAX_LINKED)
+            .find_map(|id| forward_of(trace, *id));
+        let linked = forward.map_or_else(Vec::new, |forward| {
+            let mut chain = enclosing(trace, forward);
+            chain.insert(0, forward);
+            chain
+        });
+        let named = |test: &dyn Fn(&str) -> bool| {
+            let chain = around.iter().chain(&linked);
+            chain
+                .copied()
+                .find(|id| name_of(trace, *id).is_some_and(test))
+        };
+        let frame = |id: Option<EventId>| id.and_then(|id| Frame::new(trace, id));
+        Self {
+            launch: frame(launch),
+            shapes: operator.and_then(|operator| shapes(trace, operator)),
+            operator: frame(operator),
+            forward: frame(forward),
+            module: frame(named(&|name| name.starts_with(MODULE))),
+            line: frame(named(&is_own_line)),
+            frames: around
+                .into_iter()
+                .take(MAX_FRAMES)
+                .filter_map(|id| Frame::new(trace, id))
+                .collect(),
+        }
+    }
+}
+
+/// The host call that a link of the file leads from to device work.
+fn launch_of(trace: &Trace, event: &Event) -> Option<EventId> {
+    if kind_of_track(trace, event.id)? != TrackKind::DeviceQueue {
+        return None;
+    }
+    let links = trace.flows_in(event.id);
+    let mut sources = links.iter().rev().map(|link| link.from);
+    sources.find(|id| kind_of_track(trace, *id) == Some(TrackKind::Thread))
+}
+
+/// The slice of another thread that a link leads from: of a backward operator the forward one.
+fn forward_of(trace: &Trace, id: EventId) -> Option<EventId> {
+    let (track, _) = trace.place_of_slice(id)?;
+    let links = trace.flows_in(id);
+    let mut sources = links.iter().map(|link| link.from);
+    sources.find(|from| {
+        let other = trace.place_of_slice(*from).map(|(other, _)| other);
+        other.is_some_and(|other| other != track)
+            && kind_of_track(trace, *from) == Some(TrackKind::Thread)
+    })
+}
+
+fn kind_of_track(trace: &Trace, id: EventId) -> Option<TrackKind> {
+    let track = trace.track_of(id)?;
+    Some(trace.tracks().get(track.index())?.kind)
+}
+
+fn name_of(trace: &Trace, id: EventId) -> Option<&str> {
+    let (track, index) = trace.place_of_slice(id)?;
+    Some(trace.name(*trace.slices(track).name.get(index)?))
+}
+
+/// The slices around a slice on its track, innermost first.
+fn enclosing(trace: &Trace, id: EventId) -> Vec<EventId> {
+    let Some((track, index)) = trace.place_of_slice(id) else {
+        return Vec::new();
+    };
+    let slices = trace.slices(track);
+    let parent = |index: usize| Some(*slices.parent.get(index)? as usize);
+    std::iter::successors(parent(index), |index| parent(*index))
+        .take_while(|index| *index < slices.len())
+        .map(|index| slices.id(index))
+        .collect()
+}
+
+/// Input shapes among the arguments of an operator.
+fn shapes(trace: &Trace, operator: EventId) -> Option<String> {
+    let mut found = None;
+    let args = trace.args(operator, &mut |key, value| {
+        if !matches!(
+            key,
+            "Input Dims" | "Input dims" | "Input Shapes" | "Input shapes"
+        ) {
+            return;
+        }
+        if let ArgValue::Json(text) | ArgValue::Str(text) = value {
+            // What is cut is no list any more and is shown as it stands.
+            let end = text.floor_char_boundary(MAX_SHAPES_BYTES);
+            found = Some(text[..end].to_owned());
+        }
+    });
+    args.ok()?;
+    // Files may spread a list over many lines.
+    let found = found.map(
+        |text| match serde_json::from_str::<serde_json::Value>(&text) {
+            Ok(value) => value.to_string(),
+            Err(_) => text,
+        },
+    );
+    found.filter(|text| !text.is_empty() && text != "[]")
+}
