@@ -1,14 +1,17 @@
-//! The collapsed picture of a group: one row that says when anything below it runs.
+//! The collapsed picture of a group: one row that says when work runs below it.
 //!
-//! `busy` is the share of a bin that the union of all slices below covers: exact. The longest
-//! slice of a bin lends it its name and colour; it is found among the merged items of each track,
-//! so a slice that is neither the longest of its own bin nor begins in this one may be passed
-//! over.
+//! Where a group has devices' queues, they are its work. Labels, steps and waits are no work where
+//! there is any: a step around everything would make the whole row busy.
+//!
+//! `busy` is the share of a bin that the union of the work covers: exact where there are no labels
+//! and no waits, else to a part in [`PARTS`] of a bin. The longest slice of a bin lends it its name
+//! and colour; it is found among the merged items of each track, so a slice that is neither the
+//! longest of its own bin nor begins in this one may be passed over.
 
 use std::ops::Range;
 
 use stepscope_analysis::parallel::Cancel;
-use stepscope_model::{Dur, NameId, SliceKind, Time, TrackId};
+use stepscope_model::{Dur, NameId, SliceKind, Time, TrackId, TrackKind};
 use stepscope_store::{EventId, Items};
 
 use crate::problem::Problem;
@@ -23,6 +26,16 @@ struct Claim {
     bins: Range<usize>,
 }
 
+/// Parts of a bin that are told apart.
+const PARTS: usize = 32;
+/// Slices of a track that are looked at to find out whether it has work.
+const SAMPLE: usize = 1 << 12;
+
+/// Whether a slice is around or between work, and none itself.
+fn is_frame(kind: SliceKind) -> bool {
+    matches!(kind, SliceKind::UserLabel | SliceKind::Wait)
+}
+
 /// One item for each bin of the window in which any slice below the group runs.
 pub(super) fn strip(
     view: &RunView,
@@ -32,7 +45,8 @@ pub(super) fn strip(
     cancel: &Cancel,
 ) -> Result<Items, Problem> {
     let trace = &view.run.trace;
-    let below = with_slices(view, group);
+    let below = work_below(view, group);
+    let has_work = below.iter().any(|track| has_work(view, *track));
     let grid = Grid {
         start: i128::from(window.start.ps()),
         length: i128::from(window.end.ps()) - i128::from(window.start.ps()),
@@ -40,11 +54,18 @@ pub(super) fn strip(
     };
     let mut counts = vec![0_u32; grid.bins];
     let mut claims = Vec::new();
+    let mut parts = vec![0_u32; grid.bins];
+    let mut left_out = false;
     for &id in &below {
         cancel.check()?;
         let slices = trace.slices(id);
         let items = trace.items(id, window.clone(), bins);
         for at in 0..items.t0.len() {
+            if has_work && is_frame(items.kind[at]) {
+                left_out = true;
+                continue;
+            }
+            grid.mark(items.t0[at], items.t1[at], items.busy[at], &mut parts);
             let extent = grid.cover(items.t0[at], items.t1[at]);
             if items.t0[at] >= window.start
                 && let Some(count) = counts.get_mut(extent.start)
@@ -71,7 +92,11 @@ pub(super) fn strip(
         }
     }
     let owner = longest(&mut claims, grid.bins);
-    let busy = trace.busy_strip(&below, window.clone(), bins);
+    let busy = if left_out {
+        parts.iter().map(|parts| share(*parts)).collect()
+    } else {
+        trace.busy_strip(&below, window.clone(), bins)
+    };
     let mut strip = Items::default();
     for (bin, owner) in owner.into_iter().enumerate() {
         let Some(claim) = owner.and_then(|owner| claims.get(owner)) else {
@@ -138,10 +163,58 @@ impl Grid {
         self.bin(begin)..self.bin(last).saturating_add(1).min(self.bins)
     }
 
+    /// Sets the parts of bins that an item covers: a bit for each part. Of several merged slices
+    /// only the covered share is known; it is put at their begin.
+    fn mark(&self, begin: Time, end: Time, busy: u8, bins: &mut [u32]) {
+        let fine = Self {
+            bins: self.bins * PARTS,
+            ..*self
+        };
+        let mut cover = fine.cover(begin, end);
+        let covered = (cover.len() * usize::from(busy)).div_ceil(255).max(1);
+        cover.end = cover.end.min(cover.start.saturating_add(covered));
+        while cover.start < cover.end {
+            let bin = cover.start / PARTS;
+            let first = cover.start % PARTS;
+            let last = (cover.end - bin * PARTS).min(PARTS);
+            let bits = (u64::from(u32::MAX) >> (PARTS - (last - first))) << first;
+            if let Some(known) = bins.get_mut(bin) {
+                *known |= u32::try_from(bits).unwrap_or(u32::MAX);
+            }
+            cover.start = (bin + 1) * PARTS;
+        }
+    }
+
     fn edge(&self, bin: usize) -> Time {
         let at = self.start + self.length * bin as i128 / self.bins.max(1) as i128;
         Time::from_ps(i64::try_from(at).unwrap_or(i64::MAX))
     }
+}
+
+/// The share of a bin x 255 that its parts cover.
+fn share(parts: u32) -> u8 {
+    u8::try_from(parts.count_ones() * 255 / u32::BITS).unwrap_or(u8::MAX)
+}
+
+/// The tracks of a group that its strip shows: the devices' queues where it has any.
+fn work_below(view: &RunView, group: TrackId) -> Vec<TrackId> {
+    let tracks = view.run.trace.tracks();
+    let all = with_slices(view, group);
+    let is_queue = |track: &TrackId| tracks[track.index()].kind == TrackKind::DeviceQueue;
+    let queues: Vec<TrackId> = all.iter().copied().filter(is_queue).collect();
+    if queues.is_empty() { all } else { queues }
+}
+
+/// Whether any of a sample of a track's slices is work.
+fn has_work(view: &RunView, track: TrackId) -> bool {
+    let trace = &view.run.trace;
+    let slices = trace.slices(track);
+    let step = slices.len().div_ceil(SAMPLE).max(1);
+    (0..slices.len()).step_by(step).any(|index| {
+        let category = slices.category.get(index);
+        let name = slices.name.get(index).copied().unwrap_or_default();
+        !is_frame(trace.kind(track, name, category))
+    })
 }
 
 /// The tracks of a group that have slices.
@@ -151,4 +224,60 @@ pub(super) fn with_slices(view: &RunView, group: TrackId) -> Vec<TrackId> {
     below
         .filter(|track| tracks[track.index()].slices > 0)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ns(ns: i64) -> Time {
+        Time::from_ps(ns * 1_000)
+    }
+
+    #[test]
+    fn parts_of_bins_are_covered_once() {
+        let grid = Grid {
+            start: 0,
+            length: 64_000,
+            bins: 2,
+        };
+        let mut parts = vec![0; 2];
+        grid.mark(ns(8), ns(16), 255, &mut parts);
+        grid.mark(ns(12), ns(20), 255, &mut parts);
+        assert_eq!(parts, [0b1111_1111_1111 << 8, 0]);
+        grid.mark(ns(31), ns(33), 255, &mut parts);
+        assert_eq!(parts[1], 1);
+        assert_eq!(parts[0].count_ones(), 13);
+        grid.mark(ns(-100), ns(1_000), 255, &mut parts);
+        assert_eq!(parts, [u32::MAX; 2]);
+    }
+
+    #[test]
+    fn merged_slices_cover_their_share() {
+        let grid = Grid {
+            start: 0,
+            length: 32_000,
+            bins: 1,
+        };
+        let mut parts = vec![0];
+        grid.mark(ns(0), ns(32), 128, &mut parts);
+        assert_eq!(parts[0].count_ones(), 17);
+        assert_eq!(share(parts[0]), 135);
+        let mut parts = vec![0];
+        grid.mark(ns(4), ns(5), 1, &mut parts);
+        assert_eq!(parts, [1 << 4], "what is there at all is seen");
+    }
+
+    #[test]
+    fn what_lies_outside_marks_nothing() {
+        let grid = Grid {
+            start: 0,
+            length: 32_000,
+            bins: 1,
+        };
+        let mut parts = vec![0];
+        grid.mark(ns(40), ns(50), 255, &mut parts);
+        grid.mark(ns(-9), ns(-3), 255, &mut parts);
+        assert_eq!(parts, [0]);
+    }
 }
