@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use stepscope_engine::Run;
-use stepscope_model::{Dur, Time, TrackId, TrackKind};
+use stepscope_model::{Dur, SliceKind, Time, TrackId, TrackKind};
 
 use crate::wire::ns::RunClock;
 
@@ -21,6 +21,8 @@ struct Parts {
     clock: RunClock,
     span: Range<Time>,
     fit: Range<Time>,
+    outside: u64,
+    labels_only: bool,
     /// The run's content under this build of the program.
     tag: String,
     /// Track ids in display order, parents before their children.
@@ -43,9 +45,12 @@ impl RunView {
             .iter()
             .map(|track| extent(&run, track.id))
             .collect();
+        let fit = fit(&run, &span);
         let parts = Parts {
             clock: RunClock::starting_at(span.start),
-            fit: fit(&run, &span),
+            outside: if fit == span { 0 } else { outside(&run, &fit) },
+            fit,
+            labels_only: labels_only(&run),
             span,
             tag: format!("{}-{build}", run.content_hash),
             order,
@@ -72,6 +77,17 @@ impl RunView {
     /// The range that "fit" shows: all of the run, or its core when stray events lie far outside.
     pub(crate) fn fit(&self) -> Range<Time> {
         self.parts.fit.clone()
+    }
+
+    /// Events that begin outside of [`Self::fit`].
+    pub(crate) fn outside(&self) -> u64 {
+        self.parts.outside
+    }
+
+    /// Whether no device worked and most slices are labels that the program set: their names then
+    /// tell them apart, their kinds do not.
+    pub(crate) fn labels_only(&self) -> bool {
+        self.parts.labels_only
     }
 
     /// What `contentHash`, `v` and `ETag` hold: changes with the content of the run and with the
@@ -164,10 +180,18 @@ fn extent(run: &Run, track: TrackId) -> Option<Range<Time>> {
 const SAMPLE: usize = 1 << 14;
 /// A core that is shorter than this share of the run has strays around it.
 const STRAY_RATIO: i128 = 1_000;
+/// The same of few events, where one of 16 (at most [`MOST_STRAYS`]) is left out at either end.
+const STRAY_RATIO_OF_FEW: i128 = 1_000_000;
+/// See [`STRAY_RATIO_OF_FEW`].
+const MOST_STRAYS: usize = 4;
+/// Fewer events have no core.
+const LEAST_EVENTS: usize = 16;
+/// So many events are no longer few.
+const MANY_EVENTS: usize = 200 * MOST_STRAYS;
 
-/// All of the run, unless 99 of 100 events lie within a thousandth of it: then that core with a
-/// tenth of its length on either side. (One event with a damaged time would otherwise squeeze the
-/// whole run into one pixel.)
+/// All of the run, unless 99 of 100 events lie within a thousandth of it (of few events: most, within
+/// a millionth): then that core with a tenth of its length on either
+/// side. (One event with a damaged time would otherwise squeeze the whole run into one pixel.)
 fn fit(run: &Run, span: &Range<Time>) -> Range<Time> {
     let trace = &run.trace;
     let all = usize::try_from(trace.slice_count()).unwrap_or(usize::MAX);
@@ -183,20 +207,67 @@ fn fit(run: &Run, span: &Range<Time>) -> Range<Time> {
         skip -= start.len();
     }
     sample.sort_unstable();
-    let edge = sample.len() / 200;
+    let (edge, ratio) = if sample.len() < MANY_EVENTS {
+        (
+            (sample.len() / LEAST_EVENTS).min(MOST_STRAYS),
+            STRAY_RATIO_OF_FEW,
+        )
+    } else {
+        (sample.len() / 200, STRAY_RATIO)
+    };
     let (Some(&low), Some(&high)) = (
         sample.get(edge),
         sample.get(sample.len().saturating_sub(1 + edge)),
     ) else {
         return span.clone();
     };
-    let core = i128::from(high.ps()) - i128::from(low.ps());
+    let core = (i128::from(high.ps()) - i128::from(low.ps())).max(1);
     let length = i128::from(span.end.ps()) - i128::from(span.start.ps());
-    if edge == 0 || core * STRAY_RATIO >= length {
+    if edge == 0 || core.saturating_mul(ratio) >= length {
         return span.clone();
     }
     let margin = Dur::from_ps(i64::try_from(core / 10).unwrap_or(i64::MAX).max(1_000));
     low.saturating_sub(margin).max(span.start)..high.saturating_add(margin).min(span.end)
+}
+
+/// Counts the slices and instants that begin outside of a range. Logarithmic for each track.
+fn outside(run: &Run, range: &Range<Time>) -> u64 {
+    let trace = &run.trace;
+    let beyond = |times: &[Time]| {
+        let before = times.partition_point(|at| *at < range.start);
+        let after = times.len() - times.partition_point(|at| *at <= range.end).max(before);
+        (before + after) as u64
+    };
+    trace
+        .tracks()
+        .iter()
+        .map(|track| beyond(trace.slices(track.id).start) + beyond(trace.instants(track.id).at))
+        .sum()
+}
+
+/// Whether more than half of a sample of the slices are labels, and no device has a queue.
+fn labels_only(run: &Run) -> bool {
+    let trace = &run.trace;
+    let tracks = trace.tracks();
+    if tracks
+        .iter()
+        .any(|track| track.kind == TrackKind::DeviceQueue && track.slices > 0)
+    {
+        return false;
+    }
+    let all = usize::try_from(trace.slice_count()).unwrap_or(usize::MAX);
+    let step = all.div_ceil(SAMPLE).max(1);
+    let (mut seen, mut labels) = (0_usize, 0_usize);
+    for track in tracks {
+        let slices = trace.slices(track.id);
+        for index in (0..slices.len()).step_by(step) {
+            let name = slices.name.get(index).copied().unwrap_or_default();
+            let kind = trace.kind(track.id, name, slices.category.get(index));
+            seen += 1;
+            labels += usize::from(kind == SliceKind::UserLabel);
+        }
+    }
+    labels * 2 > seen
 }
 
 /// Keeps the parts of the runs seen last, without keeping the runs themselves in memory: that is

@@ -191,9 +191,13 @@ pub(crate) struct RunDetail {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Window {
     t0: Ns,
     t1: Ns,
+    /// Events outside of it.
+    outside: u64,
+    labels_only: bool,
 }
 
 #[derive(Serialize)]
@@ -332,6 +336,8 @@ impl RunDetail {
             view: Window {
                 t0: clock.show(fit.start),
                 t1: clock.show(fit.end),
+                outside: view.outside(),
+                labels_only: view.labels_only(),
             },
             hosts: hosts.into_iter().cloned().collect(),
             ranks: ranks.into_iter().collect(),
@@ -359,7 +365,10 @@ impl RunDetail {
                 instants: sum(|track| track.instants),
                 samples: sum(|track| track.samples),
                 flows: trace.flow_count(),
-                tracks: tracks.len(),
+                tracks: tracks
+                    .iter()
+                    .filter(|track| track.kind != TrackKind::Group)
+                    .count(),
                 names: trace.name_count(),
             },
             tools: super::super::tools::tools(view),
@@ -515,6 +524,18 @@ pub(crate) struct TrackRow {
 
 /// A run with more threads than this hides the quiet ones.
 const MANY_THREADS: usize = 24;
+/// Most events of a track that holds marks of a profiler alone.
+const MOST_MARKS: u64 = 4;
+
+/// Whether a track holds nothing but a profiler's own marks, as `Spans`, `Traces` and `global` of
+/// torch's files: a handful of events of no process, no thread and no device.
+fn is_bookkeeping(track: &stepscope_store::Track) -> bool {
+    track.kind == TrackKind::Thread
+        && track.pid.is_none()
+        && track.tid.is_none()
+        && track.device.is_none()
+        && u64::from(track.slices) + u64::from(track.instants) <= MOST_MARKS
+}
 
 /// All tracks in display order.
 pub(crate) fn tracks(view: &RunView) -> Vec<TrackRow> {
@@ -526,7 +547,11 @@ pub(crate) fn tracks(view: &RunView) -> Vec<TrackRow> {
         .filter(|track| track.kind == TrackKind::Thread && track.slices > 0);
     let many = threads.count() > MANY_THREADS;
     let run_ps = view.span().end.since(view.span().start).ps();
-    // Quiet: a thread among many that was busy for less than a thousandth of the run.
+    let has_more = |track: &stepscope_store::Track| {
+        track.slices + track.instants > 0 && !is_bookkeeping(track)
+    };
+    let has_more = all.iter().any(has_more);
+    // Quiet: a thread among many that was busy for less than a thousandth of the run, and marks.
     let hidden: Vec<bool> = all
         .iter()
         .map(|track| match track.kind {
@@ -538,7 +563,7 @@ pub(crate) fn tracks(view: &RunView) -> Vec<TrackRow> {
                     && kind == TrackKind::Thread
                     && track.slices < 64
                     && track.busy.ps() < run_ps / 1_000;
-                empty || quiet
+                empty || quiet || (has_more && is_bookkeeping(track))
             }
         })
         .collect();

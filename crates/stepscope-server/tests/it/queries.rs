@@ -570,3 +570,247 @@ async fn reports_have_addresses_of_their_own() {
     let wrong = site.get("/runs/demo.json/ops?by=colour").await;
     assert_eq!(wrong.status, 400);
 }
+
+/// The rows of a torch trace: name, category, pid, tid, start and length in microseconds, arguments.
+type Row<'a> = (&'a str, &'a str, Value, Value, u64, u64, Value);
+
+fn torch(rows: &[Row<'_>], links: &[(u64, u64, u64, u64, u64)]) -> String {
+    let mut events = vec![
+        json!({"ph": "M", "pid": 7, "name": "process_name", "args": {"name": "python"}}),
+        json!({"ph": "M", "pid": 0, "name": "process_name", "args": {"name": "python"}}),
+        json!({"ph": "M", "pid": 0, "name": "process_labels", "args": {"labels": "GPU 0"}}),
+        json!({"ph": "M", "pid": 0, "tid": 3, "name": "thread_name", "args": {"name": "stream 3"}}),
+    ];
+    for (name, category, pid, tid, start, dur, args) in rows {
+        events.push(
+            json!({"ph": "X", "name": name, "cat": category, "pid": pid, "tid": tid,
+            "ts": start, "dur": dur, "args": args}),
+        );
+    }
+    for (id, from, at, to, arrives) in links {
+        let start = json!({"ph": "s", "id": id, "cat": "ac2g", "name": "ac2g", "pid": 7, "tid": from, "ts": at});
+        let end = json!({"ph": "f", "id": id, "cat": "ac2g", "name": "ac2g", "bp": "e",
+            "pid": if *to == 3 { 0 } else { 7 }, "tid": to, "ts": arrives});
+        events.extend([start, end]);
+    }
+    json!({"schemaVersion": 1, "traceEvents": events}).to_string()
+}
+
+/// A forward operator on thread 7, its backward one on thread 8, and a kernel of each.
+fn training() -> String {
+    let none = || json!({});
+    let dims = json!({"Input Dims": [[32, 784], [784, 128]]});
+    torch(
+        &[
+            (
+                "ProfilerStep#1",
+                "user_annotation",
+                json!(7),
+                json!(7),
+                0,
+                1_000,
+                none(),
+            ),
+            (
+                "train.py(31): step",
+                "python_function",
+                json!(7),
+                json!(7),
+                100,
+                300,
+                none(),
+            ),
+            (
+                "nn.Module: Linear_0",
+                "python_function",
+                json!(7),
+                json!(7),
+                120,
+                200,
+                none(),
+            ),
+            ("aten::linear", "cpu_op", json!(7), json!(7), 130, 150, dims),
+            (
+                "cudaLaunchKernel",
+                "cuda_runtime",
+                json!(7),
+                json!(7),
+                140,
+                10,
+                none(),
+            ),
+            (
+                "autograd::MmBackward",
+                "cpu_op",
+                json!(7),
+                json!(8),
+                500,
+                100,
+                none(),
+            ),
+            (
+                "cudaLaunchKernel",
+                "cuda_runtime",
+                json!(7),
+                json!(8),
+                510,
+                10,
+                none(),
+            ),
+            (
+                "gemm_forward",
+                "kernel",
+                json!(0),
+                json!(3),
+                200,
+                50,
+                json!({"device": 0, "stream": 3}),
+            ),
+            (
+                "gemm_backward",
+                "kernel",
+                json!(0),
+                json!(3),
+                600,
+                50,
+                json!({"device": 0, "stream": 3}),
+            ),
+            (
+                "PyTorch Profiler (0)",
+                "Trace",
+                json!("Spans"),
+                json!("PyTorch Profiler"),
+                0,
+                1_000,
+                none(),
+            ),
+        ],
+        &[
+            (1, 7, 140, 3, 200),
+            (2, 8, 510, 3, 600),
+            (3, 7, 130, 8, 500),
+        ],
+    )
+}
+
+async fn training_site() -> Site {
+    let text = training();
+    let site = Site::new(&[("train.json", text.as_bytes())]);
+    site.ok("/runs/train.json?wait=60").await;
+    site
+}
+
+async fn details(site: &Site, name: &str) -> Value {
+    let hits = site.ok(&format!("/runs/train.json/search?q={name}")).await;
+    let id = hits.json()["hits"][0]["id"].clone();
+    site.ok(&format!("/runs/train.json/events/{id}"))
+        .await
+        .json()
+}
+
+#[tokio::test]
+async fn a_kernel_knows_its_operator_module_and_line() {
+    let site = training_site().await;
+    let context = details(&site, "gemm_forward").await["context"].clone();
+    assert_eq!(context["launch"]["name"], "cudaLaunchKernel");
+    assert_eq!(context["operator"]["name"], "aten::linear");
+    assert_eq!(context["shapes"], "[[32,784],[784,128]]");
+    assert_eq!(context["module"]["name"], "nn.Module: Linear_0");
+    assert_eq!(context["line"]["name"], "train.py(31): step");
+    assert_eq!(context["forward"], Value::Null);
+    let frames: Vec<&str> = context["frames"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|frame| frame["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        frames,
+        [
+            "cudaLaunchKernel",
+            "aten::linear",
+            "nn.Module: Linear_0",
+            "train.py(31): step",
+            "ProfilerStep#1"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_backward_kernel_has_the_module_of_its_forward_operator() {
+    let site = training_site().await;
+    let context = details(&site, "gemm_backward").await["context"].clone();
+    assert_eq!(context["operator"]["name"], "autograd::MmBackward");
+    assert_eq!(context["forward"]["name"], "aten::linear");
+    assert_eq!(context["module"]["name"], "nn.Module: Linear_0");
+    assert_eq!(context["line"]["name"], "train.py(31): step");
+}
+
+#[tokio::test]
+async fn a_step_around_everything_does_not_make_a_folded_group_busy() {
+    let site = training_site().await;
+    let tracks = site.ok("/runs/train.json/tracks").await.json();
+    let tracks = tracks["tracks"].as_array().unwrap().clone();
+    let group = tracks
+        .iter()
+        .find(|track| track["kind"] == "group" && track["pid"] == 7)
+        .unwrap();
+    let path = format!(
+        "/runs/train.json/items?tracks={}&t0=0&t1=1000000&bins=100",
+        group["id"]
+    );
+    let columns = site.ok(&path).await.columns().columns;
+    let (t0, busy) = (floats(&columns, "t0"), numbers(&columns, "busy"));
+    let covered: Vec<u32> = t0.iter().map(|t0| (t0 / 10_000.0) as u32).collect();
+    assert_eq!(covered, (10..40).chain(50..60).collect::<Vec<_>>());
+    assert!(busy.iter().all(|busy| *busy == 255), "{busy:?}");
+}
+
+#[tokio::test]
+async fn marks_of_the_profiler_are_quiet_and_groups_are_no_tracks() {
+    let site = training_site().await;
+    let tracks = site.ok("/runs/train.json/tracks").await.json();
+    let tracks = tracks["tracks"].as_array().unwrap().clone();
+    let hidden: Vec<&str> = tracks
+        .iter()
+        .filter(|track| track["hidden"] == true && track["kind"] != "group")
+        .map(|track| track["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(hidden, ["PyTorch Profiler"]);
+    let run = site.ok("/runs/train.json").await.json();
+    let leaves = tracks
+        .iter()
+        .filter(|track| track["kind"] != "group")
+        .count();
+    assert_eq!(run["counts"]["tracks"], leaves);
+}
+
+#[tokio::test]
+async fn damaged_times_do_not_widen_the_first_view() {
+    let mut events = String::new();
+    for at in 0..60_u64 {
+        let start = 4_000_000_000_000_u64 + at * 100;
+        events.push_str(&format!(
+            r#"{{"ph":"X","pid":1,"tid":1,"ts":{start},"dur":50,"name":"op"}},"#
+        ));
+    }
+    let text = format!(
+        r#"[{events}{{"ph":"X","pid":1,"tid":2,"ts":1,"dur":1,"name":"first"}},{{"ph":"X","pid":1,"tid":2,"ts":5,"dur":1,"name":"second"}}]"#
+    );
+    let site = Site::new(&[("bad.json", text.as_bytes())]);
+    let view = site.ok("/runs/bad.json?wait=60").await.json()["view"].clone();
+    assert_eq!(view["outside"], 2, "{view}");
+    let length = view["t1"].as_f64().unwrap() - view["t0"].as_f64().unwrap();
+    assert!((5_900_000.0..9_000_000.0).contains(&length), "{view}");
+}
+
+#[tokio::test]
+async fn only_programs_of_labels_are_coloured_by_name() {
+    let labels = r#"[{"ph":"X","pid":1,"tid":1,"ts":1,"dur":9,"name":"forward","cat":"user_annotation"},
+        {"ph":"X","pid":1,"tid":1,"ts":10,"dur":9,"name":"optimizer_step","cat":"user_annotation"}]"#;
+    let site = Site::new(&[("labels.json", labels.as_bytes())]);
+    let run = site.ok("/runs/labels.json?wait=60").await.json();
+    assert_eq!(run["view"]["labelsOnly"], true);
+    let run = training_site().await.ok("/runs/train.json").await.json();
+    assert_eq!(run["view"]["labelsOnly"], false);
+}
