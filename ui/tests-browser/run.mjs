@@ -14,6 +14,7 @@ import { runList } from './probes/run-list.mjs';
 import { safety } from './probes/safety.mjs';
 import { speed } from './probes/speed.mjs';
 import { takenAway } from './probes/taken-away.mjs';
+import { timeline } from './probes/timeline.mjs';
 import { tracks } from './probes/tracks.mjs';
 
 const PROBE_MS = 300_000;
@@ -74,6 +75,7 @@ try {
     ...capture,
     ...navigation,
     ...tracks,
+    ...timeline,
     ...safety,
     ...speed,
   ]) {

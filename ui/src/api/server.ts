@@ -3,9 +3,11 @@ import { asArray, asFlag, asNumber, asObject, asText, asTexts, type Json, type J
 import { below } from '../base/place.ts';
 import type {
   AggregateAnswer,
+  EventContext,
   EventDetail,
   EventRef,
   FlowGraph,
+  FrameRef,
   Histogram,
   Neighbours,
   Note,
@@ -23,7 +25,8 @@ import type {
   RunWarning,
   Step,
 } from '../model/run.ts';
-import type { Track, TrackKind } from '../model/track.ts';
+import { readableName, type Track, type TrackKind } from '../model/track.ts';
+import type { TimeRange } from '../model/viewport.ts';
 import { getColumns, getJson, type RequestOptions, sendFile, sendJson } from './client.ts';
 import type { Columns } from './columns.ts';
 
@@ -169,6 +172,8 @@ function detailOf(body: JsonObject): RunDetail {
     contentHash: asText(body['contentHash']) ?? '',
     durationNs,
     fit: { startNs: asNumber(view?.['t0']) ?? 0, endNs: asNumber(view?.['t1']) ?? durationNs },
+    outside: asNumber(view?.['outside']) ?? 0,
+    labelsOnly: asFlag(view?.['labelsOnly']),
     hosts,
     ranks: asArray(body['ranks']).flatMap((rank) => asNumber(rank) ?? asNumber(asObject(rank)?.['rank']) ?? []),
     steps: asNumber(asObject(body['steps'])?.['count']) ?? 0,
@@ -228,12 +233,13 @@ function trackOf(value: Json): Track | undefined {
   const id = asNumber(fields?.['id']);
   if (fields === undefined || id === undefined) return undefined;
   const key = asText(fields['key']) ?? String(id);
+  const kind = TRACK_KINDS.find((known) => known === fields['kind']) ?? 'slices';
   return {
     id,
     key,
     parent: asNumber(fields['parent']),
-    name: asText(fields['name']) ?? key,
-    kind: TRACK_KINDS.find((kind) => kind === fields['kind']) ?? 'slices',
+    name: readableName(asText(fields['name']) ?? key, kind, asNumber(fields['pid']), asNumber(fields['tid'])),
+    kind,
     role: asText(fields['role']) ?? '',
     rows: asNumber(fields['rows']) ?? 1,
     overlapRows: asNumber(fields['overlapRows']) ?? 0,
@@ -275,8 +281,14 @@ export const fetchItems = (run: string, window: WindowQuery, options?: RequestOp
 export const fetchCounters = (run: string, window: WindowQuery, options?: RequestOptions): Promise<Columns> =>
   getColumns(path(run, `/counters${windowQuery(window)}`), options);
 
-export const fetchMinimap = (run: string, v: string, bins: number, options?: RequestOptions): Promise<Columns> =>
-  getColumns(path(run, `/minimap${query({ bins, v })}`), options);
+export const fetchMinimap = (
+  run: string,
+  v: string,
+  range: TimeRange,
+  bins: number,
+  options?: RequestOptions,
+): Promise<Columns> =>
+  getColumns(path(run, `/minimap${query({ t0: range.startNs, t1: range.endNs, bins, v })}`), options);
 
 // ---- events ----
 
@@ -301,6 +313,27 @@ function sourceText(value: Json): string | undefined {
   const file = asText(fields?.['file']);
   const line = asNumber(fields?.['line']);
   return file === undefined ? asText(value) : line === undefined ? file : `${file}:${line}`;
+}
+
+function frameOf(value: Json): FrameRef | undefined {
+  const fields = asObject(value);
+  const id = asNumber(fields?.['id']);
+  const name = asText(fields?.['name']);
+  if (fields === undefined || id === undefined || name === undefined) return undefined;
+  return { id, name, label: asText(fields['shortName']) ?? name };
+}
+
+function contextOf(value: Json): EventContext {
+  const fields = asObject(value) ?? {};
+  return {
+    launch: frameOf(fields['launch'] ?? null),
+    operator: frameOf(fields['operator'] ?? null),
+    shapes: asText(fields['shapes']),
+    forward: frameOf(fields['forward'] ?? null),
+    module: frameOf(fields['module'] ?? null),
+    line: frameOf(fields['line'] ?? null),
+    frames: asArray(fields['frames']).flatMap((item) => frameOf(item) ?? []),
+  };
 }
 
 export async function fetchEvent(run: string, id: number, v: string, options?: RequestOptions): Promise<EventDetail> {
@@ -337,6 +370,7 @@ export async function fetchEvent(run: string, id: number, v: string, options?: R
             maxNs: asNumber(among['maxNs']) ?? 0,
             totalNs: asNumber(among['totalNs']) ?? 0,
           },
+    context: contextOf(body['context'] ?? null),
     flowIn: asNumber(body['flowIn']) ?? 0,
     flowOut: asNumber(body['flowOut']) ?? 0,
   };
@@ -460,7 +494,7 @@ export async function fetchAggregate(
   return {
     total: asNumber(body['total']) ?? 0,
     matchedCount: asNumber(matched?.['count']) ?? 0,
-    matchedNs: asNumber(matched?.['totalNs']) ?? 0,
+    matchedSelfNs: asNumber(matched?.['selfNs']) ?? 0,
     rows: asArray(body['rows']).flatMap((item) => {
       const row = asObject(item);
       if (row === undefined) return [];

@@ -13,7 +13,7 @@ import { TimelinePage } from '../pages/timeline/page.tsx';
 import { ToolPage } from '../pages/tool/page.tsx';
 import { notice, overlay, register, run as runCommand } from '../state/commands.ts';
 import { openedRun, runList } from '../state/lists.ts';
-import { drawerOpen, railOpen, themeChoice } from '../state/preferences.ts';
+import { railOpen, themeChoice } from '../state/preferences.ts';
 import { goTo, type Store } from '../state/store.ts';
 import { Elided } from '../widgets/elided.tsx';
 import { Icon, IconButton } from '../widgets/icon.tsx';
@@ -53,9 +53,6 @@ function shellCommands(store: Store) {
     }),
     on('help', 'Keyboard shortcuts', () => {
       overlay.value = 'help';
-    }),
-    on('drawer', 'Open or close the drawer', () => {
-      drawerOpen.value = !drawerOpen.peek();
     }),
     on('rail', 'Open or close the rail', () => {
       railOpen.value = !railOpen.peek();

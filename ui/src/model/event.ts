@@ -1,4 +1,5 @@
 // event.ts: one event and what is around it. Times in nanoseconds from the run's start.
+import { formatCount, significant } from '../base/format.ts';
 
 /** An event in short form, as lists have it. */
 export interface EventRef {
@@ -29,6 +30,28 @@ export interface Among {
   readonly totalNs: number;
 }
 
+/** A slice by its name. */
+export interface FrameRef {
+  readonly id: number;
+  readonly name: string;
+  readonly label: string;
+}
+
+/** What an event belongs to, as far as the file tells. */
+export interface EventContext {
+  /** The host call that launched device work. */
+  readonly launch: FrameRef | undefined;
+  readonly operator: FrameRef | undefined;
+  /** Input shapes of the operator. */
+  readonly shapes: string | undefined;
+  readonly forward: FrameRef | undefined;
+  readonly module: FrameRef | undefined;
+  /** The innermost Python function of the program itself. */
+  readonly line: FrameRef | undefined;
+  /** The slices around the event or its launch, innermost first. */
+  readonly frames: readonly FrameRef[];
+}
+
 export interface EventDetail extends EventRef {
   readonly kindText: string;
   readonly category: string | undefined;
@@ -50,6 +73,7 @@ export interface EventDetail extends EventRef {
   readonly stack: readonly string[];
   readonly source: string | undefined;
   readonly among: Among | undefined;
+  readonly context: EventContext;
   readonly flowIn: number;
   readonly flowOut: number;
 }
@@ -105,7 +129,8 @@ export interface AggregateRow {
 export interface AggregateAnswer {
   readonly total: number;
   readonly matchedCount: number;
-  readonly matchedNs: number;
+  /** Sum of self times: nested events count once. */
+  readonly matchedSelfNs: number;
   readonly rows: readonly AggregateRow[];
   readonly perTrack: readonly { readonly track: number; readonly busyNs: number; readonly idleNs: number }[];
 }
@@ -128,4 +153,23 @@ export interface Note {
   readonly t1: number;
   readonly text: string;
   readonly tracks: readonly string[];
+}
+
+/** From so many events on, a share says more than a rank. */
+const MANY = 20;
+
+const ordinal = (n: number): string => {
+  const last = n % 10;
+  const teen = n % 100 > 10 && n % 100 < 14;
+  return `${n}${teen ? 'th' : last === 1 ? 'st' : last === 2 ? 'nd' : last === 3 ? 'rd' : 'th'}`;
+};
+
+/** "Longest of 6", "2nd longest of 6", "Longer than 87 % of 412". Pure. */
+export function standingOf({ count, rank, percentile, minNs, maxNs }: Among, durNs: number): string {
+  const of = `of ${formatCount(count)} with this name`;
+  if (minNs === maxNs) return `All ${formatCount(count)} events of this name take equally long`;
+  if (durNs >= maxNs) return `Longest ${of}`;
+  if (durNs <= minNs) return `Shortest ${of}`;
+  if (count < MANY) return `${ordinal(rank)} longest ${of}`;
+  return `Longer than ${significant(percentile)} % ${of}`;
 }

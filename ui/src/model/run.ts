@@ -76,6 +76,10 @@ export interface RunDetail {
   readonly durationNs: number;
   /** What "fit" shows. */
   readonly fit: { readonly startNs: number; readonly endNs: number };
+  /** Events far outside of it, by damaged times. */
+  readonly outside: number;
+  /** Whether all slices are labels that the program set. */
+  readonly labelsOnly: boolean;
   readonly hosts: readonly string[];
   readonly ranks: readonly number[];
   readonly steps: number;

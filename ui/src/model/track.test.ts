@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { type Track, type TrackNode, trackPaths, trackTree } from './track.ts';
+import { readableName, type Track, type TrackNode, trackPaths, trackTree } from './track.ts';
 
 const track = (id: number, name: string, more: Partial<Track> = {}): Track => ({
   id,
@@ -48,6 +48,27 @@ describe('trackTree', () => {
     ['flat', 'python loader Stream 7 orphan'],
   ] as const)('groups by %s', (grouping, text) => {
     expect(draw(trackTree(TRACKS, grouping))).toBe(text);
+  });
+
+  it('puts devices first at each level', () => {
+    const tracks = [
+      track(0, 'host-0', { kind: 'group' }),
+      track(1, 'CPU', { kind: 'group', parent: 0 }),
+      track(2, 'python', { parent: 1 }),
+      track(3, 'GPU', { kind: 'group', parent: 0 }),
+      track(4, 'stream', { parent: 3, role: 'queue' }),
+      track(5, 'alone', { role: 'queue' }),
+    ];
+    expect(draw(trackTree(tracks, 'host'))).toBe('host-0(GPU(stream) CPU(python)) alone');
+    expect(draw(trackTree([...tracks].reverse(), 'host'))).toBe('alone host-0(GPU(stream) CPU(python))');
+  });
+
+  it('reads names that are numbers', () => {
+    expect(readableName('851/851', 'slices', 851, 851)).toBe('main thread 851');
+    expect(readableName('3113936/-1029147072', 'slices', 3113936, -1029147072)).toBe('thread -1029147072');
+    expect(readableName('851', 'group', 851, undefined)).toBe('process 851');
+    expect(readableName('stream 7', 'slices', 0, 7)).toBe('stream 7');
+    expect(readableName('7', 'slices', 7, 7)).toBe('7');
   });
 
   it('knows the way to each track, even where parents go round in circles', () => {

@@ -60,6 +60,17 @@ const leafNode = (track: Track): TrackNode => ({
   leaves: track.kind === 'group' ? [] : [track],
 });
 
+/** Whether a track shows what a device does. */
+export const isDeviceWork = (track: Track): boolean => track.role === 'queue';
+
+/** Device work stands before host threads, at each level; else the order stays. */
+function devicesFirst(nodes: readonly TrackNode[]): readonly TrackNode[] {
+  const isOfDevice = (node: TrackNode) => node.leaves.some(isDeviceWork);
+  return [...nodes.filter(isOfDevice), ...nodes.filter((node) => !isOfDevice(node))].map((node) =>
+    node.children.length === 0 ? node : { ...node, children: devicesFirst(node.children) },
+  );
+}
+
 /** The file's own tree, in the server's display order. Tracks whose parent is missing stand at the top. */
 function asRecorded(tracks: readonly Track[]): readonly TrackNode[] {
   const known = new Set(tracks.map((track) => track.id));
@@ -116,7 +127,7 @@ export function trackTree(tracks: readonly Track[], grouping: Grouping): readonl
       .map((node) => (node.children.length === 0 ? node : { ...node, children: prune(node.children) }));
   switch (grouping) {
     case 'host':
-      return prune(asRecorded(tracks));
+      return devicesFirst(prune(asRecorded(tracks)));
     case 'device':
       return grouped(
         leaves,
@@ -135,6 +146,17 @@ export function trackTree(tracks: readonly Track[], grouping: Grouping): readonl
     case 'flat':
       return leaves.map(leafNode);
   }
+}
+
+/**
+ * The name of a thread or process as people read it. Files without names have numbers only: `851` is a process,
+ * `851/852` a thread of it.
+ */
+export function readableName(name: string, kind: TrackKind, pid: number | undefined, tid: number | undefined): string {
+  if (kind === 'group') return pid !== undefined && name === String(pid) ? `process ${name}` : name;
+  if (!/^-?\d+\/-?\d+$/.test(name)) return name;
+  if (tid === undefined) return `thread ${name.slice(name.indexOf('/') + 1)}`;
+  return pid === tid ? `main thread ${tid}` : `thread ${tid}`;
 }
 
 /** Names from the top down to each track, joined, for the filter: `host-0 > python > stream 7`. */

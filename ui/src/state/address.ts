@@ -1,5 +1,6 @@
 // address.ts: the view as an address and back. Pure. Whatever is unknown or malformed is ignored.
 import type { Area } from '../model/area.ts';
+import { KIND_COUNT } from '../model/kind.ts';
 import { GROUPINGS, type Grouping } from '../model/track.ts';
 import type { TimeRange } from '../model/viewport.ts';
 
@@ -26,6 +27,9 @@ export const DRAWER_TABS = ['details', 'selection', 'events', 'flows', 'flame', 
 
 export type DrawerTab = (typeof DRAWER_TABS)[number];
 
+/** In place of a tab: the drawer of the timeline is closed although something is selected. */
+export const CLOSED_DRAWER = 'none';
+
 /** What a page shows, apart from which page it is. */
 export interface View {
   /** `undefined`: the whole run. */
@@ -47,9 +51,12 @@ export interface View {
   /** Tracks moved among their siblings, one place each, in this order: `up:key` or `down:key`. */
   readonly moves: readonly string[];
   readonly grouping: Grouping;
-  readonly colouring: Colouring;
+  /** `undefined`: what suits the run. */
+  readonly colouring: Colouring | undefined;
+  /** The number of the only kind of slices at full strength. */
+  readonly kind: number | undefined;
   readonly counterScaling: CounterScaling;
-  /** A tab of the drawer, or of the page. */
+  /** A tab of the drawer, or of the page. `undefined` on the timeline: the drawer is open while something is selected. */
   readonly tab: string | undefined;
   readonly filter: string;
   /** Column and direction of the page's table: `total_ns:desc`. */
@@ -85,7 +92,8 @@ export const EMPTY_VIEW: View = {
   only: [],
   moves: [],
   grouping: 'host',
-  colouring: 'kind',
+  colouring: undefined,
+  kind: undefined,
   counterScaling: 'track',
   tab: undefined,
   filter: '',
@@ -127,6 +135,11 @@ function numberOf(text: string | null): number | undefined {
   if (text === null || text.trim() === '') return undefined;
   const value = Number(text);
   return Number.isFinite(value) ? value : undefined;
+}
+
+function kindOf(text: string | null): number | undefined {
+  const kind = numberOf(text);
+  return kind !== undefined && Number.isInteger(kind) && kind >= 0 && kind < KIND_COUNT ? kind : undefined;
 }
 
 const above = (value: number | undefined): number | undefined => (value !== undefined && value > 0 ? value : undefined);
@@ -185,15 +198,15 @@ export function parseAddress(path: string, search: string): Address {
         GROUPINGS.map((item) => item.id),
         params.get('group'),
       ) ?? 'host',
-    colouring:
-      oneOf(
-        COLOURINGS.map((item) => item.id),
-        params.get('color'),
-      ) ?? 'kind',
+    colouring: oneOf(
+      COLOURINGS.map((item) => item.id),
+      params.get('color'),
+    ),
+    kind: kindOf(params.get('kind')),
     counterScaling: params.get('scale') === 'shared' ? 'shared' : 'track',
     tab:
       place.kind === 'tool' && place.tool === 'timeline'
-        ? oneOf(DRAWER_TABS, params.get('tab'))
+        ? oneOf([...DRAWER_TABS, CLOSED_DRAWER], params.get('tab'))
         : wordOf(params.get('tab')),
     filter: params.get('filter') ?? '',
     sort: wordOf(params.get('sort')),
@@ -249,7 +262,8 @@ export function formatAddress({ place, view }: Address): string {
     for (const key of view.only) params.append('only', key);
     for (const key of view.moves) params.append('move', key);
     if (view.grouping !== 'host') params.set('group', view.grouping);
-    if (view.colouring !== 'kind') params.set('color', view.colouring);
+    if (view.colouring !== undefined) params.set('color', view.colouring);
+    if (view.kind !== undefined) params.set('kind', String(view.kind));
     if (view.counterScaling !== 'track') params.set('scale', view.counterScaling);
     if (view.tab !== undefined) params.set('tab', view.tab);
     if (view.sort !== undefined) params.set('sort', view.sort);

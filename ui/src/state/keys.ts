@@ -39,6 +39,9 @@ const anywhere = (command: string, more: Partial<Binding>): Binding => ({ comman
 export const BINDINGS: readonly Binding[] = [
   timeline('zoom-in', 'KeyW', { hold: true }),
   timeline('zoom-out', 'KeyS', { hold: true }),
+  timeline('zoom-in', '', { sign: '+', hold: true }),
+  timeline('zoom-in', '', { sign: '=', hold: true }),
+  timeline('zoom-out', '', { sign: '-', hold: true }),
   timeline('pan-left', 'KeyA', { hold: true }),
   timeline('pan-right', 'KeyD', { hold: true }),
   timeline('pan-left', 'ArrowLeft', { hold: true }),
@@ -106,7 +109,7 @@ export function helpLines(letter: (code: string) => string): {
   const [w, s, a, d] = ['KeyW', 'KeyS', 'KeyA', 'KeyD'].map(letter);
   return {
     timeline: [
-      [`${w} / ${s}`, 'zoom in / out (hold to keep going)'],
+      [`${w} / ${s}, + / −`, 'zoom in / out at the pointer (hold to keep going)'],
       [`${a} / ${d}, ← / →`, 'pan by a quarter'],
       [`Shift+${a} / Shift+${d}`, 'pan by a full window'],
       ['↑ / ↓', 'previous / next track'],

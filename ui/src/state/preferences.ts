@@ -45,12 +45,6 @@ export const railOpen = remembered(
   (open) => (open ? 'open' : 'closed'),
 );
 
-export const drawerOpen = remembered(
-  'drawer',
-  (text) => text !== 'closed',
-  (open) => (open ? 'open' : 'closed'),
-);
-
 export const drawerHeightPx = remembered(
   'drawer-height',
   (text) => {

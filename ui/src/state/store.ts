@@ -36,7 +36,8 @@ export function createStore(): Store {
     only: signal<readonly string[]>([]),
     moves: signal<readonly string[]>([]),
     grouping: signal<View['grouping']>('host'),
-    colouring: signal<View['colouring']>('kind'),
+    colouring: signal<View['colouring']>(undefined),
+    kind: signal<View['kind']>(undefined),
     counterScaling: signal<View['counterScaling']>('track'),
     tab: signal<View['tab']>(undefined),
     filter: signal(''),
@@ -100,6 +101,8 @@ export function goTo(store: Store, place: Place, view: Partial<View> = {}): void
       const found = left.get(place.tool);
       for (const key of PAGE_KEYS) put(key, found === undefined ? EMPTY_VIEW[key] : found[key]);
     }
+    // What is selected opens the drawer, however the page was left.
+    if ('selected' in view || 'area' in view) put('tab', undefined);
     for (const key of Object.keys(view) as (keyof View)[]) put(key, view[key]);
     store.place.value = place;
   });

@@ -96,6 +96,11 @@ export function itemsByTrack(columns: Columns, tracks: readonly number[]): Reado
   return parts;
 }
 
+/** The class of a name; its digits do not count. */
+export const classOfName = (name: string): number => classOfHash(hashWithoutDigits(name));
+
+const classOfHash = (hash: number): number => (1 + (hash % (KIND_COUNT - 1))) * 3 + ((hash >>> 8) % 3);
+
 /** Everything without a layer or a rank. */
 const NO_CLASS = 0;
 
@@ -152,7 +157,7 @@ export function ensureColours(
         colour[at] = Math.min(batch.kind[at] ?? 0, KIND_COUNT - 1) * 3 + (hash % 3);
         break;
       case 'name':
-        colour[at] = (1 + (hash % (KIND_COUNT - 1))) * 3 + ((hash >>> 8) % 3);
+        colour[at] = classOfHash(hash);
         break;
       case 'duration': {
         // Four steps a decade from 100 ns to 1 s.

@@ -72,6 +72,8 @@ export interface EngineInput {
   readonly colouring: ReadonlySignal<Colouring>;
   readonly counterScaling: ReadonlySignal<CounterScaling>;
   readonly matcher: ReadonlySignal<NameMatch | undefined>;
+  /** The only kind of slices at full strength. */
+  readonly onlyKind: ReadonlySignal<number | undefined>;
   readonly flows: ReadonlySignal<FlowGraph | undefined>;
   /** The window that the address holds; `undefined` is "fit". */
   readonly range: Signal<TimeRange | undefined>;
@@ -94,8 +96,8 @@ export class TimelineEngine {
   readonly scrollTop = signal(0);
   readonly size = signal({ widthPx: 0, heightPx: 0 });
   readonly hovered = signal<string | undefined>(undefined);
-  /** The kind that the legend points out. */
-  readonly onlyKind = signal<number | undefined>(undefined);
+  /** Where the pointer is above the tracks, in pixels from the left; zoom keys zoom there. */
+  pointerPx: number | undefined;
   /** Each counter's own. Grows as more of it is seen, so that panning does not change the picture. */
   private readonly counterScales = signal<ReadonlyMap<number, CounterScale>>(new Map());
   /** The scale that each counter is drawn on. */
@@ -106,6 +108,8 @@ export class TimelineEngine {
   );
   readonly bounds: TimeRange;
   readonly fit: TimeRange;
+  /** What the minimap spans: the run without events that lie far outside. */
+  readonly overview: TimeRange;
 
   private readonly input: EngineInput;
   private readonly items;
@@ -128,6 +132,7 @@ export class TimelineEngine {
     const { run } = input;
     this.bounds = { startNs: 0, endNs: Math.max(run.durationNs, 1) };
     this.fit = clampRange(run.fit.endNs > run.fit.startNs ? run.fit : this.bounds, this.bounds);
+    this.overview = run.outside > 0 ? this.fit : this.bounds;
     const first = clampPan(input.range.peek() ?? this.fit, this.bounds);
     this.motion = atRest(first);
     this.shown = signal(first);
@@ -184,7 +189,7 @@ export class TimelineEngine {
       effect(() => {
         void input.matcher.value;
         void this.hovered.value;
-        void this.onlyKind.value;
+        void input.onlyKind.value;
         this.emphasisVersion += 1;
         this.invalidate();
       }),
@@ -232,7 +237,8 @@ export class TimelineEngine {
   // ---- motion ----
 
   press(direction: Direction): void {
-    this.motion = press(this.motion, direction, this.bounds, performance.now(), !this.reduced.matches);
+    const eased = !this.reduced.matches;
+    this.motion = press(this.motion, direction, this.bounds, performance.now(), eased, this.zoomAnchor());
     this.invalidate();
   }
 
@@ -259,9 +265,17 @@ export class TimelineEngine {
     this.invalidate();
   }
 
-  zoomAt(px: number, factor: number): void {
+  /** The share of the width that zoom keys keep in place: the pointer's, else the middle. */
+  private zoomAnchor(): number {
+    const { widthPx } = this.size.peek();
+    return this.pointerPx === undefined || widthPx < 2 ? 0.5 : Math.max(0, Math.min(1, this.pointerPx / widthPx));
+  }
+
+  /** Zooms around the pixel `px`, or where zoom keys do. */
+  zoomAt(px: number | undefined, factor: number): void {
     const range = targetOf(this.motion);
-    const anchor = timeFromPx({ ...range, widthPx: this.size.peek().widthPx }, px);
+    const { widthPx } = this.size.peek();
+    const anchor = timeFromPx({ ...range, widthPx }, px ?? this.zoomAnchor() * widthPx);
     this.show(zoomRange(range, factor, anchor, this.bounds), false);
   }
 
@@ -392,7 +406,7 @@ export class TimelineEngine {
   private tick(nowMs: number): void {
     this.raf = 0;
     if (this.canvas === undefined) return;
-    this.motion = advance(this.motion, nowMs, this.bounds);
+    this.motion = advance(this.motion, nowMs, this.bounds, this.zoomAnchor());
     if (!sameRange(this.shown.peek(), this.motion.shown)) this.shown.value = this.motion.shown;
     this.draw();
     if (isMoving(this.motion)) this.invalidate();
@@ -523,7 +537,7 @@ export class TimelineEngine {
   private emphasis(): Emphasis {
     return {
       version: this.emphasisVersion,
-      kind: this.onlyKind.peek(),
+      kind: this.input.onlyKind.peek(),
       matches: this.input.matcher.peek(),
       hovered: this.hovered.peek(),
     };

@@ -42,15 +42,24 @@ export function moveTo(motion: Motion, to: TimeRange, nowMs: number, eased: bool
   return { ...motion, glide: { from: motion.shown, to, startMs: nowMs }, lastMs: nowMs };
 }
 
-/** One press of a navigation key. Zooms around `anchorNs`. */
-export function press(motion: Motion, direction: Direction, bounds: TimeRange, nowMs: number, eased: boolean): Motion {
+/** The time at a share of a window's width. */
+const timeAt = (range: TimeRange, share: number): number => range.startNs + share * (range.endNs - range.startNs);
+
+/** One press of a navigation key. A zoom keeps the time at `anchor`, a share of the window's width, where it is. */
+export function press(
+  motion: Motion,
+  direction: Direction,
+  bounds: TimeRange,
+  nowMs: number,
+  eased: boolean,
+  anchor = 0.5,
+): Motion {
   const from = targetOf(motion);
-  const middle = (from.startNs + from.endNs) / 2;
   const to =
     direction === 'in'
-      ? zoomRange(from, 0.5, middle, bounds)
+      ? zoomRange(from, 0.5, timeAt(from, anchor), bounds)
       : direction === 'out'
-        ? zoomRange(from, 2, middle, bounds)
+        ? zoomRange(from, 2, timeAt(from, anchor), bounds)
         : panRange(from, direction === 'left' ? -0.25 : 0.25, bounds);
   return { ...moveTo(motion, to, nowMs, eased), held: { direction, sinceMs: nowMs } };
 }
@@ -59,19 +68,19 @@ export function press(motion: Motion, direction: Direction, bounds: TimeRange, n
 export const release = (motion: Motion, direction: Direction): Motion =>
   motion.held?.direction === direction ? { ...motion, held: undefined } : motion;
 
-/** The state at `nowMs`. */
-export function advance(motion: Motion, nowMs: number, bounds: TimeRange): Motion {
+/** The state at `nowMs`. `anchor` as in {@link press}, for a zoom key that is held. */
+export function advance(motion: Motion, nowMs: number, bounds: TimeRange, anchor = 0.5): Motion {
   const { glide, held } = motion;
   if (held !== undefined && nowMs - held.sinceMs > HOLD_AFTER_MS) {
     const from = targetOf(motion);
     const seconds = Math.min(0.1, Math.max(0, nowMs - Math.max(motion.lastMs, held.sinceMs + HOLD_AFTER_MS)) / 1000);
-    const middle = (from.startNs + from.endNs) / 2;
+    const anchorNs = timeAt(from, anchor);
     const zoom = 2 ** (HOLD_ZOOM_PER_S * seconds);
     const shown =
       held.direction === 'in'
-        ? zoomRange(from, 1 / zoom, middle, bounds)
+        ? zoomRange(from, 1 / zoom, anchorNs, bounds)
         : held.direction === 'out'
-          ? zoomRange(from, zoom, middle, bounds)
+          ? zoomRange(from, zoom, anchorNs, bounds)
           : panRange(from, (held.direction === 'left' ? -1 : 1) * HOLD_PAN_PER_S * seconds, bounds);
     return { shown, glide: undefined, held, lastMs: nowMs };
   }

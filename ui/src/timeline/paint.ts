@@ -186,6 +186,9 @@ export function paintCounter(
 ): void {
   const yOf = (value: number) => y + height - ((value - scale.min) / (scale.max - scale.min)) * height;
   const base = yOf(Math.max(scale.min, Math.min(scale.max, 0)));
+  // The values that the label column names.
+  context.fillStyle = palette.theme.grid;
+  for (const share of [0, 0.5, 1]) context.fillRect(0, Math.round(y + height * share), view.widthPx, 1);
   context.fillStyle = palette.theme.counterFill;
   const lines: [number, number, number, number][] = [];
   let coveredTo = Number.NEGATIVE_INFINITY;

@@ -89,7 +89,7 @@ describe('layoutRows', () => {
   it('folds a group into one strip of the group itself, and a track into thin rows', () => {
     const layout = lay({ fold: ['k0', 'k5'] });
     expect(names(layout)).toEqual(['trainer', 'GPU 0', 'stream 7', 'stream 20', 'memory']);
-    expect(layout.lanes[0]).toMatchObject({ kind: 'group', folded: true, tracks: [1, 2] });
+    expect(layout.lanes[0]).toMatchObject({ kind: 'group', folded: true, tracks: [0] });
     expect(layout.lanes[1]).toMatchObject({ kind: 'group', folded: false, tracks: [] });
     expect(layout.lanes[2]).toMatchObject({ folded: true, rowPx: 4 });
     expect(lay({ fold: ['k4'] }).lanes.find((lane) => lane.name === 'GPU 0')?.tracks).toEqual([4]);
@@ -145,6 +145,31 @@ describe('layoutRows', () => {
     ];
     expect(names(lay({}, many))).toEqual(['threads']);
     expect(names(lay({}, many.slice(0, 20))).length).toBe(20);
+  });
+
+  const rank = (n: number) => [
+    track(n * 10, `rank ${n}`, { kind: 'group' }),
+    track(n * 10 + 1, `CPU ${n}`, { kind: 'group', parent: n * 10 }),
+    track(n * 10 + 2, `python ${n}`, { parent: n * 10 + 1 }),
+    track(n * 10 + 3, `GPU ${n}`, { kind: 'group', parent: n * 10 }),
+    track(n * 10 + 4, `stream ${n}`, { parent: n * 10 + 3, role: 'queue' }),
+  ];
+
+  it('puts devices before hosts, and folds the hosts of several ranks', () => {
+    expect(names(lay({}, rank(0)))).toEqual(['rank 0', 'GPU 0', 'stream 0', 'CPU 0', 'python 0']);
+    const two = lay({}, [...rank(0), ...rank(1)]);
+    expect(names(two)).toEqual(['rank 0', 'GPU 0', 'stream 0', 'CPU 0', 'rank 1', 'GPU 1', 'stream 1', 'CPU 1']);
+    expect(two.lanes.map((lane) => lane.foldedByDefault)).toEqual([
+      ...[false, false, false, true],
+      ...[false, false, false, true],
+    ]);
+  });
+
+  it('draws what a filter leaves of a folded group, devices before all', () => {
+    const fold = ['k0'];
+    expect(lay({ fold }, rank(0)).lanes[0]?.tracks).toEqual([0]);
+    expect(lay({ fold, hides: ['k2'] }, rank(0)).lanes[0]?.tracks).toEqual([4]);
+    expect(lay({ fold, hides: ['k4'] }, rank(0)).lanes[0]?.tracks).toEqual([2]);
   });
 });
 

@@ -3,7 +3,7 @@
 // A lane is one line of the track tree with its part of the canvas: a group (its heading, or a busy strip when folded), a
 // track of slices with one drawn row per nesting level, or a counter.
 import type { Filter } from '../model/filter.ts';
-import type { Track, TrackNode } from '../model/track.ts';
+import { isDeviceWork, type Track, type TrackNode } from '../model/track.ts';
 
 /** Heights in CSS pixels. */
 export const ROW_PX = 18;
@@ -18,10 +18,14 @@ export interface Lane {
   readonly key: string;
   readonly name: string;
   readonly node: TrackNode;
+  /** Tracks with events at or below it that are shown, or would be if it was not folded. */
+  readonly leaves: number;
   /** 1 at the top of the tree. */
   readonly level: number;
   readonly kind: 'group' | 'slices' | 'counter';
   readonly folded: boolean;
+  /** Whether it is folded where nobody has folded or unfolded it. */
+  readonly foldedByDefault: boolean;
   readonly pinned: boolean;
   /** Tracks whose items make this lane's picture. */
   readonly tracks: readonly number[];
@@ -64,13 +68,24 @@ export interface RowLayout {
   readonly shown: number;
 }
 
-/** Groups start folded only in large runs: more than 16 tracks directly below, and more than 48 in all. */
-export function foldedByDefault(node: TrackNode, allLeaves: number): boolean {
-  return (
-    node.children.length > 0 &&
-    allLeaves > 48 &&
-    node.children.filter((child) => child.children.length === 0).length > 16
-  );
+const hasDeviceWork = (node: TrackNode): boolean => node.leaves.some(isDeviceWork);
+
+/**
+ * The groups that start folded: in large runs (more than 48 tracks) those with more than 16 tracks directly below, and, where
+ * several top groups have devices of their own (ranks), the host threads, so that the devices stand together.
+ */
+function foldedGroups(nodes: readonly TrackNode[], allLeaves: number): ReadonlySet<string> {
+  const folded = new Set<string>();
+  const severalRanks = nodes.filter((node) => node.children.length > 0 && hasDeviceWork(node)).length > 1;
+  const visit = (node: TrackNode, level: number) => {
+    if (node.children.length === 0) return;
+    const direct = node.children.filter((child) => child.children.length === 0).length;
+    const isLarge = allLeaves > 48 && direct > 16;
+    if (isLarge || (severalRanks && level > 1 && !hasDeviceWork(node))) folded.add(node.key);
+    for (const child of node.children) visit(child, level + 1);
+  };
+  for (const node of nodes) visit(node, 1);
+  return folded;
 }
 
 /** Siblings after the moves, `up:key` or `down:key`; at an end a move does nothing. */
@@ -94,6 +109,7 @@ function moved<T extends { readonly node: TrackNode }>(siblings: readonly T[], m
 export function layoutRows(settings: RowSettings): RowLayout {
   const { filter, always } = settings;
   const allLeaves = new Set(settings.nodes.flatMap((node) => node.leaves)).size;
+  const startFolded = foldedGroups(settings.nodes, allLeaves);
   const only = new Set(settings.only);
   const hides = new Set(settings.hides);
   const pins = new Set(settings.pins);
@@ -161,9 +177,11 @@ export function layoutRows(settings: RowSettings): RowLayout {
           key: node.key,
           name,
           node,
+          leaves: 1,
           level,
           kind: 'counter',
           folded: false,
+          foldedByDefault: false,
           tracks: [track.id],
           rows: 1,
           rowPx: COUNTER_PX - 8,
@@ -181,9 +199,11 @@ export function layoutRows(settings: RowSettings): RowLayout {
         key: node.key,
         name,
         node,
+        leaves: 1,
         level,
         kind: 'slices',
         folded,
+        foldedByDefault: false,
         tracks: [track.id],
         rows,
         rowPx,
@@ -198,24 +218,18 @@ export function layoutRows(settings: RowSettings): RowLayout {
         if (node.track !== undefined) leafNode(kept, level);
         return;
       }
-      const folded = settings.isFolded(node.key, foldedByDefault(node, allLeaves));
-      const recorded = node.track !== undefined && node.track.kind === 'group';
-      const whole = kept.leaves.length === node.leaves.length;
-      const stripTracks =
-        recorded && whole && node.track
-          ? [node.track.id]
-          : kept.leaves
-              .filter((leaf) => leaf.kind !== 'counter')
-              .slice(0, 200)
-              .map((leaf) => leaf.id);
+      const byDefault = startFolded.has(node.key);
+      const folded = settings.isFolded(node.key, byDefault);
       push({
         key: node.key,
         name: node.name,
         node,
+        leaves: kept.leaves.length,
         level,
         kind: 'group',
         folded,
-        tracks: folded ? stripTracks : [],
+        foldedByDefault: byDefault,
+        tracks: folded ? stripTracks(node, kept.leaves) : [],
         rows: 1,
         rowPx: 12,
         overlapFrom: 1,
@@ -253,6 +267,19 @@ export function layoutRows(settings: RowSettings): RowLayout {
     quietHidden,
     shown: [...pinnedRoots, ...roots].reduce((sum, kept) => sum + kept.leaves.length, 0),
   };
+}
+
+/**
+ * The tracks that make the strip of a folded group: the group itself, which the server sums up, unless tracks are left out
+ * that are not quiet; then the devices' work that is left, else all of it.
+ */
+function stripTracks(node: TrackNode, left: readonly Track[]): readonly number[] {
+  const { track } = node;
+  const isLeft = new Set(left);
+  if (track?.kind === 'group' && node.leaves.every((leaf) => leaf.hidden || isLeft.has(leaf))) return [track.id];
+  const drawn = left.filter((leaf) => leaf.kind !== 'counter');
+  const devices = drawn.filter(isDeviceWork);
+  return (devices.length > 0 ? devices : drawn).slice(0, 200).map((leaf) => leaf.id);
 }
 
 /** Index of the first lane that reaches below `px`; lanes are in order of `topPx`. */

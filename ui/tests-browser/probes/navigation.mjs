@@ -226,7 +226,7 @@ export const navigation = [
       await selectBySearch(page, 'cudaLaunchKernel');
       const track = await definition(page, 'Track');
       await page.getByRole('tab', { name: 'Flows' }).click();
-      await page.getByRole('table', { name: 'What follows' }).getByText('ampere_sgemm_32x128').waitFor();
+      await page.getByRole('table', { name: 'Leads to' }).getByText('ampere_sgemm_32x128').waitFor();
       await timelineOf(page).focus();
       await page.keyboard.press(']');
       await page.getByRole('tab', { name: 'Details', exact: true }).click();

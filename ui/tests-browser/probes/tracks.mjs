@@ -56,7 +56,7 @@ export const tracks = [
       await settled(page);
       const after = await items(page);
       assert.ok(after.length < before.length && after.includes('python'), `left: ${after.join(', ')}`);
-      // Its one row is drawn as a busy strip: pixels that are not background stand at its height.
+      // Its one row is drawn as a strip of what works: operators, not the steps and labels around them.
       const painted = await page.evaluate(() => {
         const row = [...document.querySelectorAll('[data-testid="track-row"]')].find(
           (item) => item.getAttribute('aria-label') === 'python',
@@ -72,8 +72,8 @@ export const tracks = [
         return count / canvas.width;
       });
       assert.ok(
-        painted > 0.9,
-        `the strip covers ${Math.round(painted * 100)} % of the width, the steps nearly all of it`,
+        painted > 0.15 && painted < 0.5,
+        `the strip covers ${Math.round(painted * 100)} % of the width, the operators a quarter`,
       );
     },
   },

@@ -2,18 +2,19 @@
 import { exactTime } from '../../base/format.ts';
 import { lengthOf } from '../../model/viewport.ts';
 import { announce, type Command, type PaletteEntry } from '../../state/commands.ts';
-import { drawerOpen } from '../../state/preferences.ts';
 import { toggleKey } from '../../state/store.ts';
 import type { Direction } from '../../timeline/motion.ts';
 import type { Lane } from '../../timeline/rows.ts';
 import { copyText } from '../../widgets/download.ts';
 import { eventJson } from './details.tsx';
+import { toggleDrawer } from './drawer-state.ts';
 import {
   addNote,
   currentStep,
   focusSelection,
   followFlow,
   goStep,
+  limitToStep,
   type Session,
   selectionToArea,
   selectNeighbour,
@@ -81,7 +82,6 @@ export function timelineCommands(session: Session): readonly Command[] {
     on('mark', 'Mark the selection', () => void addNote(session, '')),
     on('note', 'Add a note', () => {
       store.view.tab.value = 'notes';
-      drawerOpen.value = true;
       requestAnimationFrame(() => document.getElementById('ss-note-text')?.focus());
     }),
     on(
@@ -111,9 +111,9 @@ export function timelineCommands(session: Session): readonly Command[] {
     on('step-previous', 'Previous step', () => goStep(session, -1)),
     on('step-next', 'Next step', () => goStep(session, 1)),
     on('limit-to-step', 'Limit everything to the current step', () => {
-      const step = currentStep(session.steps, engine.target);
+      const step = currentStep(session, engine.target);
       if (step === undefined) announce('No steps were recorded');
-      else store.view.steps.value = { from: step.n, to: step.n };
+      else limitToStep(session, step);
     }),
     on('go-start', 'Go to the start of the run', () => engine.show({ startNs: 0, endNs: lengthOf(engine.target) })),
     on('go-end', 'Go to the end of the run', () =>
@@ -131,10 +131,8 @@ export function timelineCommands(session: Session): readonly Command[] {
     }),
     on('search-next', undefined, () => void search(1)),
     on('search-previous', undefined, () => void search(-1)),
-    on('clear-selection', undefined, () => {
-      session.clearSelection();
-      store.view.area.value = undefined;
-    }),
+    on('clear-selection', undefined, () => session.clearSelection()),
+    on('drawer', 'Open or close the details', () => toggleDrawer(store)),
   ];
 }
 

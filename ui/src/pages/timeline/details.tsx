@@ -2,11 +2,11 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { exactTime, formatCount, formatDuration, plural, significant } from '../../base/format.ts';
-import type { EventDetail } from '../../model/event.ts';
+import { type EventContext, type EventDetail, type FrameRef, standingOf } from '../../model/event.ts';
 import { fitRange } from '../../model/viewport.ts';
 import { CopyButton, Loading, ProblemState } from '../../widgets/states.tsx';
 import { DrawerEmpty } from './drawer-parts.tsx';
-import { addNote, focusSelection, type Session, selectionToArea } from './session.ts';
+import { addNote, focusSelection, type Session, selectById, selectionToArea } from './session.ts';
 
 const LONG_TEXT = 400;
 
@@ -39,6 +39,8 @@ function EventView({ session, event }: { readonly session: Session; readonly eve
   const { engine, store, run } = session;
   const { among } = event;
   const path = session.paths.get(event.track) ?? event.trackName;
+  const filled = event.args.filter(([, value]) => !isBlank(value));
+  const blank = event.args.length - filled.length;
   const share = event.durNs > 0 ? ` (${significant((event.selfNs / event.durNs) * 100)} %)` : '';
   return (
     <section aria-label="Event details" class="ss-details" data-testid="event-details">
@@ -78,9 +80,10 @@ function EventView({ session, event }: { readonly session: Session; readonly eve
       </div>
       {among === undefined || among.count < 2 ? undefined : (
         <p class="ss-quiet">
+          {standingOf(among, event.durNs)}
           {among.minNs === among.maxNs
-            ? `All ${formatCount(among.count)} events of this name are equally long.`
-            : `Longer than ${significant(among.percentile)} % of ${formatCount(among.count)} with this name; median ${formatDuration(among.medianNs)}, longest ${formatDuration(among.maxNs)}.`}{' '}
+            ? '.'
+            : `; median ${formatDuration(among.medianNs)}, longest ${formatDuration(among.maxNs)}.`}{' '}
           <button
             type="button"
             class="ss-link"
@@ -100,6 +103,7 @@ function EventView({ session, event }: { readonly session: Session; readonly eve
             {exactTime(event.selfNs)}
             {event.selfNs < event.durNs ? share : ''}
           </Term>
+          <ContextTerms session={session} context={event.context} />
           {event.demangled === undefined ? undefined : <Term name="Whole name">{event.demangled}</Term>}
           {event.label === event.name ? undefined : <Term name="Name in the file">{event.name}</Term>}
           <Term name="Track">{path}</Term>
@@ -122,13 +126,13 @@ function EventView({ session, event }: { readonly session: Session; readonly eve
                   store.view.tab.value = 'flows';
                 }}
               >
-                {plural(event.flowIn, 'link')} in, {formatCount(event.flowOut)} out
+                {linksText(event)}
               </button>
             </Term>
           )}
         </dl>
         <dl class="ss-terms ss-args" aria-label="Arguments">
-          {event.args.map(([name, value]) => (
+          {filled.map(([name, value]) => (
             <Term key={name} name={name}>
               <Value value={value} />
               {event.argsCut[name] === undefined ? undefined : (
@@ -140,6 +144,11 @@ function EventView({ session, event }: { readonly session: Session; readonly eve
       </div>
       {event.argsError === undefined ? undefined : (
         <p class="ss-warn-text">Arguments cannot be shown: {event.argsError}</p>
+      )}
+      {blank === 0 ? undefined : (
+        <p class="ss-quiet" title={event.args.flatMap(([name, value]) => (isBlank(value) ? [name] : [])).join(', ')}>
+          {plural(blank, 'empty argument')} left out.
+        </p>
       )}
       {event.args.length === 0 && event.argsError === undefined ? (
         <p class="ss-quiet">The file has no arguments for this event.</p>
@@ -156,6 +165,62 @@ function EventView({ session, event }: { readonly session: Session; readonly eve
       )}
       <span class="ss-hidden">{run.name}</span>
     </section>
+  );
+}
+
+/** Whether an argument holds nothing. */
+const isBlank = (value: unknown): boolean =>
+  value === null || (typeof value === 'string' && value.trim() === '') || (Array.isArray(value) && value.length === 0);
+
+const linksText = ({ flowIn, flowOut }: EventDetail): string =>
+  [
+    ...(flowIn > 0 ? [`caused by ${plural(flowIn, 'event')}`] : []),
+    ...(flowOut > 0 ? [`leads to ${plural(flowOut, 'event')}`] : []),
+  ].join(', ');
+
+/** What the event belongs to, by its links and the slices around it. */
+function ContextTerms({
+  session,
+  context,
+}: {
+  readonly session: Session;
+  readonly context: EventContext;
+}): JSX.Element {
+  const { launch, operator, shapes, forward, module, line, frames } = context;
+  const link = (frame: FrameRef) => (
+    <button type="button" class="ss-link" title={frame.name} onClick={() => void selectById(session, frame.id, true)}>
+      {frame.label}
+    </button>
+  );
+  const term = (name: string, frame: FrameRef | undefined) =>
+    frame === undefined ? undefined : <Term name={name}>{link(frame)}</Term>;
+  return (
+    <>
+      {term('Launched by', operator ?? launch)}
+      {operator === undefined ? undefined : term('Launch call', launch)}
+      {shapes === undefined ? undefined : (
+        <Term name="Input shapes">
+          <Value value={shapes} />
+        </Term>
+      )}
+      {term('Forward', forward)}
+      {term('Module', module)}
+      {term('Python line', line)}
+      {frames.length === 0 ? undefined : (
+        <Term name="Inside">
+          <details class="ss-frames">
+            <summary>
+              {plural(frames.length, 'slice')}, outermost {frames[frames.length - 1]?.label}
+            </summary>
+            <ol class="ss-stack">
+              {frames.map((frame) => (
+                <li key={frame.id}>{link(frame)}</li>
+              ))}
+            </ol>
+          </details>
+        </Term>
+      )}
+    </>
   );
 }
 

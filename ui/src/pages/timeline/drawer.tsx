@@ -1,14 +1,15 @@
 // drawer.tsx: the panel below the tracks: tabs, its height, opening and closing.
 import type { ReadonlySignal } from '@preact/signals';
-import type { JSX } from 'preact';
+import type { ComponentChildren, JSX } from 'preact';
 import { useRef } from 'preact/hooks';
 import { formatCount } from '../../base/format.ts';
 import type { Theme } from '../../base/theme.ts';
 import { DRAWER_TABS, type DrawerTab } from '../../state/address.ts';
-import { drawerHeightPx, drawerOpen } from '../../state/preferences.ts';
+import { drawerHeightPx } from '../../state/preferences.ts';
 import { IconButton } from '../../widgets/icon.tsx';
 import { Tabs } from '../../widgets/tabs.tsx';
 import { DetailsTab } from './details.tsx';
+import { readDrawer, toggleDrawer } from './drawer-state.ts';
 import { FlameTab } from './flame.tsx';
 import { EventsTab, FlowsTab, NotesTab, SimilarTab } from './lists.tsx';
 import { SelectionTab } from './selection.tsx';
@@ -28,12 +29,19 @@ const LEAST_PX = 96;
 export function Drawer({
   session,
   theme,
+  children,
 }: {
   readonly session: Session;
   readonly theme: ReadonlySignal<Theme>;
+  /** What stands in the bar of tabs, after them. */
+  readonly children: ComponentChildren;
 }): JSX.Element {
   const { store } = session;
-  const tab = DRAWER_TABS.find((known) => known === store.view.tab.value) ?? 'details';
+  const { isOpen, tab } = readDrawer(store);
+  const wasOpen = useRef(isOpen);
+  // It does not open below a pointer that draws an area.
+  const open = isOpen && (wasOpen.current || !session.dragging.value);
+  wasOpen.current = open;
   const drag = useRef<{ y: number; height: number } | undefined>(undefined);
   const notes = session.notes.value.length;
   const flows = session.detail.state.value.value;
@@ -45,7 +53,6 @@ export function Drawer({
   const resize = (height: number) => {
     drawerHeightPx.value = Math.round(Math.max(LEAST_PX, Math.min(innerHeight * 0.7, height)));
   };
-  const open = drawerOpen.value;
   return (
     <aside
       class={`ss-drawer ${open ? '' : 'ss-drawer-closed'}`}
@@ -89,15 +96,14 @@ export function Drawer({
           active={tab}
           onChoose={(id) => {
             store.view.tab.value = DRAWER_TABS.find((known) => known === id);
-            drawerOpen.value = true;
           }}
         />
-        <span class="ss-grow" />
+        <div class="ss-drawer-aside">{children}</div>
         <IconButton
           icon={open ? 'chevronDown' : 'up'}
           label={open ? 'Close details (Q)' : 'Open details (Q)'}
           onClick={() => {
-            drawerOpen.value = !open;
+            toggleDrawer(store);
           }}
         />
       </div>

@@ -1,7 +1,6 @@
 import { expect, it } from 'vitest';
 import type { EventRef, FlowGraph } from '../../model/event.ts';
 import { flowRows } from './lists.tsx';
-import { currentStep } from './session.ts';
 
 const event = (id: number, startNs: number, durNs: number): EventRef => ({
   id,
@@ -31,20 +30,4 @@ it('lists what led here and what follows, nearest first, with delays', () => {
     [3, 1, 15],
     [4, 2, 30],
   ]);
-});
-
-it('finds the step in the middle of the window', () => {
-  const steps = [1, 2, 3].map((n) => ({
-    n,
-    id: n,
-    name: `step ${n}`,
-    track: 0,
-    rank: undefined,
-    startNs: n * 100,
-    durNs: 90,
-  }));
-  expect(currentStep(steps, { startNs: 0, endNs: 10 })?.n).toBe(1);
-  expect(currentStep(steps, { startNs: 200, endNs: 280 })?.n).toBe(2);
-  expect(currentStep(steps, { startNs: 290, endNs: 306 })?.n).toBe(2);
-  expect(currentStep([], { startNs: 0, endNs: 1 })).toBeUndefined();
 });

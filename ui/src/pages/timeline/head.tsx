@@ -5,18 +5,19 @@ import { useSignalEffect } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { fetchMinimap } from '../../api/server.ts';
+import { exactTime } from '../../base/format.ts';
 import { cssOf, mix, rgbOf, type Theme } from '../../base/theme.ts';
-import { fitRange, pxFromTime, timeFromPx } from '../../model/viewport.ts';
-import { announce } from '../../state/commands.ts';
+import type { Step } from '../../model/run.ts';
+import { type PlacedStepLane, stepLanesPx } from '../../model/steps.ts';
+import { fitRange, lengthOf, pxFromTime, timeFromPx, type Viewport } from '../../model/viewport.ts';
 import { FONT } from '../../timeline/paint.ts';
 import { ticksOf } from '../../timeline/ruler.ts';
 import { SEARCH_BINS } from './search.ts';
-import { type Session, setArea } from './session.ts';
+import { limitToStep, type Session } from './session.ts';
 
 const MINIMAP_BINS = 800;
-const MINIMAP_PX = 36;
-const RULER_PX = 24;
-export const STEPS_PX = 20;
+const MINIMAP_PX = 28;
+const RULER_PX = 22;
 
 interface Busy {
   readonly tracks: readonly number[];
@@ -51,7 +52,7 @@ export function Minimap({
 
   useEffect(() => {
     let gone = false;
-    fetchMinimap(run.id, run.contentHash, MINIMAP_BINS, { urgency: 'soon' }).then(
+    fetchMinimap(run.id, run.contentHash, engine.overview, MINIMAP_BINS, { urgency: 'soon' }).then(
       ({ columns, rows }) => {
         if (gone) return;
         const track = columns.get('track');
@@ -105,8 +106,12 @@ export function Minimap({
     });
     if (found !== undefined) {
       context.fillStyle = colours.warning;
+      const whole = { ...engine.overview, widthPx };
+      const binNs = engine.bounds.endNs / SEARCH_BINS;
       found.bins.forEach((count, bin) => {
-        if (count > 0) context.fillRect((bin * widthPx) / SEARCH_BINS, 0, Math.max(1.5, widthPx / SEARCH_BINS - 1), 5);
+        const x = pxFromTime(whole, bin * binNs);
+        const right = pxFromTime(whole, (bin + 1) * binNs);
+        if (count > 0 && right > 0 && x < widthPx) context.fillRect(x, 0, Math.max(1.5, right - x - 1), 5);
       });
     }
   });
@@ -117,7 +122,7 @@ export function Minimap({
 
   const timeAt = (event: PointerEvent) => {
     const rect = canvas.current?.getBoundingClientRect();
-    return timeFromPx({ ...engine.bounds, widthPx: rect?.width ?? 1 }, event.clientX - (rect?.left ?? 0));
+    return timeFromPx({ ...engine.overview, widthPx: rect?.width ?? 1 }, event.clientX - (rect?.left ?? 0));
   };
   return (
     <div
@@ -130,7 +135,7 @@ export function Minimap({
         if (from.current === undefined) return;
         const to = timeAt(event);
         const length = Math.abs(to - from.current);
-        if (length > (engine.bounds.endNs / Math.max(1, engine.size.peek().widthPx)) * 4) {
+        if (length > (lengthOf(engine.overview) / Math.max(1, engine.size.peek().widthPx)) * 4) {
           engine.show({ startNs: Math.min(from.current, to), endNs: Math.max(from.current, to) }, false);
         }
       }}
@@ -139,7 +144,7 @@ export function Minimap({
         from.current = undefined;
         if (start === undefined) return;
         const moved =
-          Math.abs(timeAt(event) - start) > (engine.bounds.endNs / Math.max(1, engine.size.peek().widthPx)) * 4;
+          Math.abs(timeAt(event) - start) > (lengthOf(engine.overview) / Math.max(1, engine.size.peek().widthPx)) * 4;
         if (!moved) {
           const half = (engine.target.endNs - engine.target.startNs) / 2;
           engine.show({ startNs: start - half, endNs: start + half });
@@ -155,14 +160,65 @@ export function Minimap({
 function MinimapWindow({ session }: { readonly session: Session }): JSX.Element {
   const { engine } = session;
   const { widthPx } = engine.size.value;
-  const whole = { ...engine.bounds, widthPx };
-  const left = Math.max(0, pxFromTime(whole, engine.shown.value.startNs));
-  const right = Math.min(widthPx, pxFromTime(whole, engine.shown.value.endNs));
+  const whole = { ...engine.overview, widthPx };
+  const left = Math.min(widthPx, Math.max(0, pxFromTime(whole, engine.shown.value.startNs)));
+  const right = Math.min(widthPx, Math.max(left, pxFromTime(whole, engine.shown.value.endNs)));
   return (
     <div
       class="ss-minimap-window"
       style={{ left: `${Math.min(left, widthPx - 4)}px`, width: `${Math.max(4, right - left)}px` }}
     />
+  );
+}
+
+interface StepPaint {
+  readonly context: CanvasRenderingContext2D;
+  readonly view: Viewport;
+  readonly colours: Theme;
+  readonly scope: { readonly from: number; readonly to: number } | undefined;
+}
+
+/** One lane of steps. A number stands on its own step only. */
+function paintStepLane({ context, view, colours, scope }: StepPaint, placed: PlacedStepLane): void {
+  const top = RULER_PX + placed.topPx;
+  const base = rgbOf(colours.background);
+  const full = rgbOf(colours.kinds[11] ?? colours.muted);
+  const shades = [1, 0.42, 0.28].map((share) => cssOf(mix(base, full, share)));
+  for (const step of placed.lane.steps) {
+    const left = Math.max(-1, pxFromTime(view, step.startNs));
+    const right = Math.min(view.widthPx + 1, pxFromTime(view, step.startNs + step.durNs));
+    if (right < 0 || left > view.widthPx) continue;
+    const isChosen = scope !== undefined && step.n >= scope.from && step.n <= scope.to;
+    context.fillStyle = shades[isChosen ? 0 : step.n % 2 === 0 ? 1 : 2] ?? colours.muted;
+    context.fillRect(left, top + 1, Math.max(1, right - left - 1), Math.max(2, placed.heightPx - 2));
+    if (!placed.labelled) continue;
+    const at = Math.max(4, left + 4);
+    const text = [`step ${step.n}`, String(step.n)].find((item) => right - at > context.measureText(item).width + 3);
+    if (text === undefined) continue;
+    context.fillStyle = isChosen ? colours.sliceText : colours.text;
+    context.fillText(text, at, top + placed.heightPx / 2 + 0.5);
+  }
+}
+
+/** Names of the step lanes, in the column of track names. */
+export function StepLaneNames({ session }: { readonly session: Session }): JSX.Element | undefined {
+  const placed = session.stepLanes.value;
+  const most = Math.max(0, ...session.steps.map((step) => (step.rank ?? -1) + 1));
+  if (placed.length === 0) return undefined;
+  return (
+    <div class="ss-step-names" style={{ height: `${stepLanesPx(placed)}px` }} aria-hidden="true">
+      {placed.map(({ lane, topPx, heightPx, labelled }) => (
+        <span
+          key={lane.key}
+          class="ss-ellipsis"
+          style={{ top: `${topPx}px`, height: `${heightPx}px`, lineHeight: `${heightPx}px` }}
+          title={lane.label}
+        >
+          {!labelled ? '' : lane.label === '' ? 'Steps' : `Steps, ${lane.label}`}
+          {placed.length === 1 && lane.rank !== undefined && lane.label !== '' ? ` of ${most}` : ''}
+        </span>
+      ))}
+    </div>
   );
 }
 
@@ -174,21 +230,24 @@ export function Ruler({
   readonly session: Session;
   readonly theme: ReadonlySignal<Theme>;
 }): JSX.Element {
-  const { engine, steps, store, search, notes } = session;
+  const { engine, stepLanes, store, search, notes } = session;
+  const root = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const drag = useRef<{ x: number; moved: boolean } | undefined>(undefined);
-  const heightPx = RULER_PX + (steps.length > 0 ? STEPS_PX : 0);
+  const heightPx = RULER_PX + stepLanesPx(stepLanes.value);
 
   useSignalEffect(() => {
     const view = engine.viewport.value;
     const colours = theme.value;
     const scope = store.view.steps.value;
+    const lanes = stepLanes.value;
+    const highPx = RULER_PX + stepLanesPx(lanes);
     const element = canvas.current;
     if (element === null || view.widthPx < 2) return;
-    const context = prepare(element, view.widthPx, heightPx);
+    const context = prepare(element, view.widthPx, highPx);
     if (context === undefined) return;
     context.fillStyle = colours.background;
-    context.fillRect(0, 0, view.widthPx, heightPx);
+    context.fillRect(0, 0, view.widthPx, highPx);
     context.font = FONT;
     context.textBaseline = 'middle';
     context.textAlign = 'left';
@@ -210,24 +269,7 @@ export function Ruler({
           context.fillRect(x, RULER_PX - 3, Math.max(2, pxFromTime(view, (bin + 1) * binNs) - x - 1), 3);
       });
     }
-    const kind = rgbOf(colours.kinds[11] ?? colours.muted);
-    let labelledTo = -1;
-    for (const step of steps) {
-      const left = Math.max(-1, pxFromTime(view, step.startNs));
-      const right = Math.min(view.widthPx + 1, pxFromTime(view, step.startNs + step.durNs));
-      if (right < 0 || left > view.widthPx) continue;
-      const chosen = scope !== undefined && step.n >= scope.from && step.n <= scope.to;
-      context.fillStyle = cssOf(mix(rgbOf(colours.background), kind, chosen ? 1 : step.n % 2 === 0 ? 0.42 : 0.28));
-      context.fillRect(left, RULER_PX + 1, Math.max(1, right - left - 1), STEPS_PX - 3);
-      const text = right - left > 64 ? `step ${step.n}` : String(step.n);
-      const width = context.measureText(text).width;
-      const at = Math.max(4, left + 4);
-      if (right - at > width + 2 && at > labelledTo) {
-        context.fillStyle = chosen ? colours.sliceText : colours.text;
-        context.fillText(text, at, RULER_PX + STEPS_PX / 2);
-        labelledTo = at + width;
-      }
-    }
+    for (const placed of lanes) paintStepLane({ context, view, colours, scope }, placed);
     for (const note of notes.value) {
       const x = pxFromTime(view, note.t0);
       if (x < -8 || x > view.widthPx) continue;
@@ -242,16 +284,21 @@ export function Ruler({
     }
   });
 
-  const chooseStep = (x: number) => {
-    const timeNs = timeFromPx(engine.viewport.peek(), x);
-    const step = steps.find((item) => item.startNs <= timeNs && timeNs < item.startNs + item.durNs);
-    if (step === undefined) return;
-    store.view.steps.value = { from: step.n, to: step.n };
-    setArea(session, { startNs: step.startNs, endNs: step.startNs + step.durNs, tracks: [] });
-    announce(`Limited to step ${step.n}`);
+  const pointOf = (event: MouseEvent) => {
+    const rect = root.current?.getBoundingClientRect();
+    return { x: event.clientX - (rect?.left ?? 0), y: event.clientY - (rect?.top ?? 0) - RULER_PX };
   };
+  const stepUnder = (event: MouseEvent): { readonly step: Step; readonly lane: string } | undefined => {
+    const { x, y } = pointOf(event);
+    const timeNs = timeFromPx(engine.viewport.peek(), x);
+    const placed = stepLanes.peek().find(({ topPx, heightPx: high }) => y >= topPx && y < topPx + high);
+    const step = placed?.lane.steps.find((item) => item.startNs <= timeNs && timeNs < item.startNs + item.durNs);
+    return step === undefined ? undefined : { step, lane: placed?.lane.label ?? '' };
+  };
+  const spanOf = ({ n, startNs, durNs }: Step) => ({ n, startNs, endNs: startNs + durNs });
   return (
     <div
+      ref={root}
       class="ss-ruler"
       style={{ height: `${heightPx}px` }}
       onPointerDown={(event) => {
@@ -259,22 +306,32 @@ export function Ruler({
         drag.current = { x: event.clientX, moved: false };
       }}
       onPointerMove={(event) => {
+        engine.pointerPx = pointOf(event).x;
         const now = drag.current;
-        if (now === undefined) return;
+        if (now === undefined) {
+          const under = stepUnder(event);
+          const title =
+            under === undefined
+              ? ''
+              : `${under.lane === '' ? '' : `${under.lane}, `}step ${under.step.n}: ${exactTime(under.step.durNs)}`;
+          if (event.currentTarget.title !== title) event.currentTarget.title = title;
+          return;
+        }
         if (!now.moved && Math.abs(event.clientX - now.x) < 3) return;
         engine.panPx(now.x - event.clientX);
         drag.current = { x: event.clientX, moved: true };
       }}
+      onPointerLeave={() => {
+        engine.pointerPx = undefined;
+      }}
       onPointerUp={(event) => {
         const now = drag.current;
         drag.current = undefined;
-        const rect = event.currentTarget.getBoundingClientRect();
-        if (now?.moved === false && event.clientY - rect.top > RULER_PX) chooseStep(event.clientX - rect.left);
+        const under = now?.moved === false ? stepUnder(event) : undefined;
+        if (under !== undefined) limitToStep(session, spanOf(under.step));
       }}
       onDblClick={(event) => {
-        const rect = event.currentTarget.getBoundingClientRect();
-        const timeNs = timeFromPx(engine.viewport.peek(), event.clientX - rect.left);
-        const step = steps.find((item) => item.startNs <= timeNs && timeNs < item.startNs + item.durNs);
+        const step = stepUnder(event)?.step;
         if (step !== undefined) engine.show(fitRange(step.startNs, step.startNs + step.durNs, 0.9, engine.bounds));
       }}
     >

@@ -157,7 +157,7 @@ export function FlowsTab({ session }: { readonly session: Session }): JSX.Elemen
       <DrawerEmpty reason="no-match" title="No event is selected." />
     ) : (
       <DrawerEmpty reason="not-recorded" title="No links were recorded for this event.">
-        Launches, asynchronous work and messages have them when the profiler records correlations.
+        Profilers record links between launches and kernels, forward and backward operators, and asynchronous work.
       </DrawerEmpty>
     );
   }
@@ -166,7 +166,7 @@ export function FlowsTab({ session }: { readonly session: Session }): JSX.Elemen
     return (
       <div class="ss-flow-side">
         <h3>
-          {title} <small class="ss-quiet">{rows.length === 0 ? 'nothing' : plural(rows.length, 'event')}</small>
+          {title} <small class="ss-quiet">{rows.length === 0 ? '(none)' : plural(rows.length, 'event')}</small>
         </h3>
         {rows.length === 0 ? undefined : (
           <Table
@@ -182,8 +182,8 @@ export function FlowsTab({ session }: { readonly session: Session }): JSX.Elemen
   };
   return (
     <div class="ss-split ss-split-even">
-      {list('in', 'What led here')}
-      {list('out', 'What follows')}
+      {list('in', 'Caused by')}
+      {list('out', 'Leads to')}
     </div>
   );
 }
@@ -336,7 +336,7 @@ export function NotesTab({ session }: { readonly session: Session }): JSX.Elemen
       </form>
       {notes.length === 0 ? (
         <p class="ss-quiet">
-          No notes yet. <kbd>M</kbd> marks the selection. Notes stay on this machine, beside the run's content.
+          No notes yet. <kbd>M</kbd> marks the selection. Notes stay on this machine.
         </p>
       ) : (
         <ul>

@@ -1,28 +1,28 @@
 // page.tsx: the timeline of one opened run.
 import { type ReadonlySignal, useSignalEffect } from '@preact/signals';
 import type { JSX } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { type Problem, toProblem } from '../../api/client.ts';
-import { keptReport, OVERVIEW } from '../../api/reports.ts';
 import { fetchSteps, fetchTracks } from '../../api/server.ts';
-import { formatCount, formatDuration, plural } from '../../base/format.ts';
+import { formatDuration } from '../../base/format.ts';
 import type { Theme } from '../../base/theme.ts';
 import type { RunDetail, Step } from '../../model/run.ts';
-import { median } from '../../model/scale.ts';
 import type { Track } from '../../model/track.ts';
 import { addPaletteSource, register } from '../../state/commands.ts';
 import { hintClosed, labelWidthPx } from '../../state/preferences.ts';
 import type { Store } from '../../state/store.ts';
-import { Icon, IconButton } from '../../widgets/icon.tsx';
+import { IconButton } from '../../widgets/icon.tsx';
 import { EmptyState, Loading, ProblemState } from '../../widgets/states.tsx';
 import { PageHead } from '../shared/page-head.tsx';
 import { timelineCommands, trackEntries } from './commands.ts';
 import { Drawer } from './drawer.tsx';
-import { Minimap, Ruler } from './head.tsx';
+import { Minimap, Ruler, StepLaneNames } from './head.tsx';
+import { Legend } from './legend.tsx';
 import { NoTimeline } from './no-timeline.tsx';
 import { createSession, type Session } from './session.ts';
 import { Stage } from './stage.tsx';
-import { Toolbar } from './toolbar.tsx';
+import { summaryOf } from './summary.ts';
+import { Corner, Toolbar } from './toolbar.tsx';
 import { TrackTree } from './tree.tsx';
 
 export interface TimelineProps {
@@ -74,7 +74,7 @@ export function TimelinePage({ store, run, theme }: TimelineProps): JSX.Element 
   if (session === undefined) {
     return (
       <>
-        <PageHead title="Timeline" summary={summaryOf(run)} />
+        <PageHead title="Timeline" summary={`${formatDuration(run.durationNs)} recorded.`} />
         <Loading what="Reading tracks" />
       </>
     );
@@ -85,25 +85,6 @@ export function TimelinePage({ store, run, theme }: TimelineProps): JSX.Element 
   return <TimelineView session={session} theme={theme} />;
 }
 
-function summaryOf(run: RunDetail): string {
-  const parts = [
-    `${formatDuration(run.durationNs)} recorded`,
-    `${plural(run.slices, 'event')} on ${plural(run.tracks, 'track')}`,
-  ];
-  if (run.steps > 0) parts.push(plural(run.steps, 'step'));
-  return `${parts.join(', ')}.`;
-}
-
-/** The overview's own sentence where it is known already: adding it up would keep the drawing waiting. */
-function stepSentence(session: Session): string {
-  const { run, steps } = session;
-  if (steps.length === 0) return summaryOf(run);
-  const told = keptReport(run.id, run.contentHash, OVERVIEW)?.sentence ?? '';
-  if (told !== '') return `${told} ${summaryOf(run)}`;
-  const usual = median(steps.map((step) => step.durNs)) ?? 0;
-  return `Steps take ${formatDuration(usual)} (median of ${formatCount(steps.length)}). ${summaryOf(run)}`;
-}
-
 function TimelineView({
   session,
   theme,
@@ -111,7 +92,10 @@ function TimelineView({
   readonly session: Session;
   readonly theme: ReadonlySignal<Theme>;
 }): JSX.Element {
-  const { store, engine, layout, steps } = session;
+  const { store, engine, layout } = session;
+  const summary = summaryOf(session);
+  const [legend, setLegend] = useState(false);
+  const closeLegend = useCallback(() => setLegend(false), []);
   const scroller = useRef<HTMLDivElement>(null);
   const grip = useRef<{ x: number; width: number } | undefined>(undefined);
   useEffect(() => {
@@ -134,35 +118,13 @@ function TimelineView({
     });
   });
   const { heightPx, pinnedPx, shown } = layout.value;
-  const area = store.view.steps.value;
-  const hosts = session.run.hosts;
   return (
     <div class="ss-timeline-page">
-      <PageHead
-        title="Timeline"
-        summary={stepSentence(session)}
-        side={
-          <>
-            {hosts.length > 0 ? (
-              <span class="ss-quiet">{hosts.length > 3 ? plural(hosts.length, 'host') : hosts.join(', ')}</span>
-            ) : undefined}
-            {area === undefined ? undefined : (
-              <button
-                type="button"
-                class="ss-chip"
-                data-testid="range-chip"
-                onClick={() => {
-                  store.view.steps.value = undefined;
-                }}
-              >
-                Range: {area.from === area.to ? `step ${area.from}` : `steps ${area.from}–${area.to}`}
-                <Icon name="close" />
-              </button>
-            )}
-          </>
-        }
-      />
-      <Toolbar session={session} theme={theme} />
+      <header class="ss-timeline-head">
+        <h1>Timeline</h1>
+        <Toolbar session={session} isLegendOpen={legend} onLegend={() => setLegend(!legend)} />
+      </header>
+      {legend ? <Legend session={session} theme={theme.value} onClose={closeLegend} /> : undefined}
       {session.problem.value === undefined ? undefined : (
         <div class="ss-inline-alert" role="alert">
           {session.problem.value.title}: {session.problem.value.detail}
@@ -178,7 +140,8 @@ function TimelineView({
       <div class="ss-tracks" style={{ '--ss-label-width': `${labelWidthPx.value}px` }}>
         <div class="ss-tracks-head">
           <div class="ss-corner">
-            <span class="ss-quiet">{plural(shown, 'track')}</span>
+            <Corner session={session} />
+            <StepLaneNames session={session} />
           </div>
           <div class="ss-head-canvases">
             <Minimap session={session} theme={theme} />
@@ -255,24 +218,32 @@ function TimelineView({
             </EmptyState>
           </div>
         ) : undefined}
-        {steps.length === 0 ? undefined : <span class="ss-hidden">{plural(steps.length, 'step')}</span>}
       </div>
-      {hintClosed.value ? undefined : (
-        <div class="ss-hint">
-          <span>
-            <kbd>W</kbd>/<kbd>S</kbd> zoom · <kbd>A</kbd>/<kbd>D</kbd> pan · drag to select · <kbd>/</kbd> search ·{' '}
-            <kbd>?</kbd> all keys
-          </span>
-          <IconButton
-            icon="close"
-            label="Close hint"
-            onClick={() => {
-              hintClosed.value = true;
-            }}
-          />
-        </div>
-      )}
-      <Drawer session={session} theme={theme} />
+      <Drawer session={session} theme={theme}>
+        <p class="ss-summary ss-ellipsis" data-testid="page-summary" title={summary}>
+          {summary}
+        </p>
+        {hintClosed.value ? undefined : <Hint />}
+      </Drawer>
+    </div>
+  );
+}
+
+/** The keys, in one line, until it is closed for good. */
+function Hint(): JSX.Element {
+  return (
+    <div class="ss-hint">
+      <span>
+        <kbd>W</kbd>/<kbd>S</kbd> zoom · <kbd>A</kbd>/<kbd>D</kbd> pan · drag to select · <kbd>/</kbd> search ·{' '}
+        <kbd>?</kbd> all keys
+      </span>
+      <IconButton
+        icon="close"
+        label="Close hint"
+        onClick={() => {
+          hintClosed.value = true;
+        }}
+      />
     </div>
   );
 }

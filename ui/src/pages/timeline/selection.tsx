@@ -138,7 +138,7 @@ export function SelectionTab({ session }: { readonly session: Session }): JSX.El
         {area.tracks.length === 0 ? ' on all tracks' : ` on ${plural(area.tracks.length, 'track')}`}
         {value === undefined
           ? ''
-          : `: ${plural(value.matchedCount, 'event')}, ${formatDuration(value.matchedNs)} in all`}
+          : `: ${plural(value.matchedCount, 'event')}, ${formatDuration(value.matchedSelfNs)} of self time`}
         <span class="ss-row ss-wrap">
           <button
             type="button"
@@ -168,7 +168,7 @@ export function SelectionTab({ session }: { readonly session: Session }): JSX.El
       {problem !== undefined ? (
         <ProblemState problem={problem} />
       ) : value === undefined ? (
-        <Loading what="Adding up" />
+        <Loading what="Computing" />
       ) : (
         <div class="ss-split">
           <Table

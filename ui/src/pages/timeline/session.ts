@@ -8,13 +8,22 @@ import type { Area } from '../../model/area.ts';
 import type { EventDetail, EventRef, FlowGraph, NameMatch, Note } from '../../model/event.ts';
 import { parseFilter } from '../../model/filter.ts';
 import type { RunDetail, Step } from '../../model/run.ts';
+import {
+  type PlacedStepLane,
+  placeStepLanes,
+  type StepLane,
+  type StepSpan,
+  stepAt,
+  stepLanes,
+  stepSpans,
+} from '../../model/steps.ts';
 import { type Track, trackPaths, trackTree } from '../../model/track.ts';
 import { centreRange, fitRange, revealRange, sameRange, type TimeRange } from '../../model/viewport.ts';
+import { CLOSED_DRAWER, type Colouring } from '../../state/address.ts';
 import { announce } from '../../state/commands.ts';
-import { drawerOpen } from '../../state/preferences.ts';
 import { isFolded, type Store, setFolded } from '../../state/store.ts';
 import { TimelineEngine } from '../../timeline/engine.ts';
-import { foldedByDefault, layoutRows, type RowLayout } from '../../timeline/rows.ts';
+import { layoutRows, type RowLayout } from '../../timeline/rows.ts';
 import { createSearch, type Search } from './search.ts';
 
 export interface Session {
@@ -24,6 +33,13 @@ export interface Session {
   readonly trackById: ReadonlyMap<number, Track>;
   readonly paths: ReadonlyMap<number, string>;
   readonly steps: readonly Step[];
+  /** The lanes of steps below the ruler. */
+  readonly stepLanes: ReadonlySignal<readonly PlacedStepLane[]>;
+  /** The steps to go through, of the ranks that are shown. */
+  readonly stepSpans: ReadonlySignal<readonly StepSpan[]>;
+  readonly colouring: ReadonlySignal<Colouring>;
+  /** An area is being drawn: nothing may move below the pointer. */
+  readonly dragging: Signal<boolean>;
   readonly layout: ReadonlySignal<RowLayout>;
   readonly filterProblem: ReadonlySignal<string | undefined>;
   readonly engine: TimelineEngine;
@@ -69,6 +85,14 @@ export function createSession(
     if (loaded?.id === id) return loaded;
     return quick.value?.id === id ? quick.value : undefined;
   });
+
+  const allLanes = stepLanes(steps, trackById, paths);
+  const lanes = computed<readonly StepLane[]>(() => {
+    const rank = view.rank.value;
+    const ofRank = allLanes.filter((lane) => rank === undefined || lane.rank === undefined || lane.rank === rank);
+    return ofRank.length === 0 ? allLanes : ofRank;
+  });
+  const colouring = computed<Colouring>(() => view.colouring.value ?? (run.labelsOnly ? 'name' : 'kind'));
 
   const parsedFilter = computed(() => parseFilter(view.filter.value));
   const tree = computed(() => trackTree(tracks, view.grouping.value));
@@ -118,9 +142,10 @@ export function createSession(
     layout,
     theme,
     tracks: trackById,
-    colouring: view.colouring,
+    colouring,
     counterScaling: view.counterScaling,
     matcher,
+    onlyKind: view.kind,
     flows: computed(() => {
       const graph = flows.state.value.value;
       return graph !== undefined && graph.event === view.selected.value ? graph : undefined;
@@ -171,7 +196,7 @@ export function createSession(
     for (let guard = 0; guard < 32; guard += 1) {
       const found = engine.laneOf(track);
       if (found?.lane.kind === 'group') {
-        setFolded(store, found.lane.key, false, foldedByDefault(found.lane.node, tracks.length));
+        setFolded(store, found.lane.key, false, found.lane.foldedByDefault);
         const still = engine.laneOf(track);
         if (still?.lane.key === found.lane.key)
           store.view.folds.value = [
@@ -205,14 +230,12 @@ export function createSession(
     batch(() => {
       quick.value = event;
       view.selected.value = event.id;
-      if (view.tab.peek() === 'selection' || view.tab.peek() === undefined) view.tab.value = 'details';
+      const tab = view.tab.peek();
+      if (tab === CLOSED_DRAWER || (tab === 'selection' && view.area.peek() !== undefined)) view.tab.value = undefined;
     });
-    drawerOpen.value = true;
-    if (reveal) {
-      engine.show(revealRange(engine.target, event.startNs, event.startNs + event.durNs, engine.bounds));
-      // The drawer may just have opened and taken some height.
-      requestAnimationFrame(() => revealTrack(event.track, event.row));
-    }
+    if (reveal) engine.show(revealRange(engine.target, event.startNs, event.startNs + event.durNs, engine.bounds));
+    // The drawer may just have opened: what height is left is known one frame later.
+    requestAnimationFrame(() => requestAnimationFrame(() => revealTrack(event.track, event.row)));
   };
 
   // A link with a selection: scroll to it once it is known.
@@ -233,6 +256,13 @@ export function createSession(
     trackById,
     paths,
     steps,
+    stepLanes: computed(() => {
+      const rank = selected.value === undefined ? undefined : trackById.get(selected.value.track)?.rank;
+      return placeStepLanes(lanes.value, lanes.value.find((lane) => lane.rank === rank)?.key);
+    }),
+    stepSpans: computed(() => stepSpans(lanes.value)),
+    colouring,
+    dragging: signal(false),
     layout,
     filterProblem: computed(() => parsedFilter.value.problem?.reason),
     engine,
@@ -247,7 +277,12 @@ export function createSession(
     scroller,
     select,
     clearSelection() {
-      view.selected.value = undefined;
+      batch(() => {
+        view.selected.value = undefined;
+        view.area.value = undefined;
+        const tab = view.tab.peek();
+        if (tab === 'details' || tab === 'selection' || tab === CLOSED_DRAWER) view.tab.value = undefined;
+      });
     },
     revealTrack,
     dispose() {
@@ -325,10 +360,12 @@ export function focusSelection(session: Session): void {
 }
 
 export function setArea(session: Session, area: Area | undefined): void {
-  session.store.view.area.value = area;
-  if (area === undefined) return;
-  session.store.view.tab.value = 'selection';
-  drawerOpen.value = true;
+  const { view } = session.store;
+  batch(() => {
+    view.area.value = area;
+    if (area !== undefined) view.tab.value = view.selected.peek() === undefined ? undefined : 'selection';
+    else if (view.tab.peek() === 'selection') view.tab.value = undefined;
+  });
 }
 
 export function selectionToArea(session: Session): void {
@@ -337,29 +374,41 @@ export function selectionToArea(session: Session): void {
   else setArea(session, { startNs: event.startNs, endNs: event.startNs + event.durNs, tracks: [] });
 }
 
-/** The step that the middle of the window is in, or the last one before it. */
-export function currentStep(steps: readonly Step[], range: TimeRange): Step | undefined {
-  const middle = (range.startNs + range.endNs) / 2;
-  let found: Step | undefined;
-  for (const step of steps) if (step.startNs <= middle) found = step;
-  return found ?? steps[0];
+/** The step that everything is limited to, else the one in the middle of the window. */
+export function currentStep(session: Session, range: TimeRange): StepSpan | undefined {
+  const spans = session.stepSpans.value;
+  const limit = session.store.view.steps.value;
+  const limited = limit === undefined ? undefined : spans.find((span) => span.n === limit.from);
+  return limited ?? stepAt(spans, (range.startNs + range.endNs) / 2);
+}
+
+/** Limits everything to one step. */
+export function limitToStep(session: Session, { n, startNs, endNs }: StepSpan): void {
+  batch(() => {
+    session.store.view.steps.value = { from: n, to: n };
+    setArea(session, { startNs, endNs, tracks: [] });
+  });
+  announce(`Limited to step ${n}`);
 }
 
 export function goStep(session: Session, by: 1 | -1): void {
-  const { steps, engine } = session;
-  const now = currentStep(steps, engine.target);
+  const { engine, store } = session;
+  const now = currentStep(session, engine.target);
   if (now === undefined) {
     announce('No steps were recorded');
     return;
   }
-  const at = steps.indexOf(now);
-  const inView = engine.target.endNs - engine.target.startNs < now.durNs * 3;
-  const next = inView ? steps[at + by] : now;
-  if (next === undefined) announce(by > 0 ? 'This is the last step' : 'This is the first step');
-  else {
-    engine.show(fitRange(next.startNs, next.startNs + next.durNs, 0.9, engine.bounds));
-    announce(`Step ${next.n}`);
+  const spans = session.stepSpans.peek();
+  const isLimited = store.view.steps.peek() !== undefined;
+  const isInView = engine.target.endNs - engine.target.startNs < (now.endNs - now.startNs) * 3;
+  const next = isLimited || isInView ? spans[spans.indexOf(now) + by] : now;
+  if (next === undefined) {
+    announce(by > 0 ? 'This is the last step' : 'This is the first step');
+    return;
   }
+  engine.show(fitRange(next.startNs, next.endNs, 0.9, engine.bounds));
+  if (isLimited) limitToStep(session, next);
+  else announce(`Step ${next.n}`);
 }
 
 export async function addNote(session: Session, text: string): Promise<void> {

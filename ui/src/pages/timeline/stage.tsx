@@ -1,5 +1,5 @@
 // stage.tsx: the canvas with its overlays (selection, area, cursor) and everything the pointer does on it.
-import { useComputed, useSignal, useSignalEffect } from '@preact/signals';
+import { batch, useComputed, useSignal, useSignalEffect } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { exactTime, formatDuration, formatValue } from '../../base/format.ts';
@@ -9,6 +9,7 @@ import type { Hit } from '../../timeline/hit.ts';
 import { type Session, setArea } from './session.ts';
 
 const DRAG_PX = 4;
+const DOUBLE_CLICK_MS = 400;
 const SNAP_PX = 10;
 const ZOOM_PER_WHEEL_PX = 1 / 240;
 
@@ -30,6 +31,14 @@ interface Tip {
   readonly lines: readonly string[];
 }
 
+/** The last click on an event, for a second one on what has opened below the pointer since. */
+interface LastClick {
+  readonly x: number;
+  readonly y: number;
+  readonly timeMs: number;
+  readonly hit: Hit;
+}
+
 /** Keys held with the pointer; only Space matters here. */
 let spaceDown = false;
 
@@ -39,6 +48,7 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
   const canvas = useRef<HTMLCanvasElement>(null);
   const cursor = useRef<HTMLDivElement>(null);
   const drag = useRef<Drag | undefined>(undefined);
+  const lastClick = useRef<LastClick | undefined>(undefined);
   const tip = useSignal<Tip | undefined>(undefined);
 
   useEffect(() => {
@@ -72,12 +82,26 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
       spaceDown = false;
       engine.releaseAll();
     };
+    // The first click of a double click may open the drawer below the pointer.
+    const onSecondClick = (event: PointerEvent) => {
+      const last = lastClick.current;
+      lastClick.current = undefined;
+      if (last === undefined || !(event.target instanceof Node) || element.contains(event.target)) return;
+      const isNear = Math.hypot(event.clientX - last.x, event.clientY - last.y) <= DRAG_PX;
+      if (!isNear || event.timeStamp - last.timeMs > DOUBLE_CLICK_MS) return;
+      event.preventDefault();
+      event.stopPropagation();
+      addEventListener('click', (click) => click.stopPropagation(), { capture: true, once: true });
+      engine.show(fitRange(last.hit.startNs, last.hit.endNs, 0.8, engine.bounds));
+    };
+    addEventListener('pointerdown', onSecondClick, { capture: true });
     addEventListener('keydown', onKey);
     addEventListener('keyup', onKey);
     addEventListener('blur', onBlur);
     return () => {
       watcher.disconnect();
       element.removeEventListener('wheel', onWheel);
+      removeEventListener('pointerdown', onSecondClick, { capture: true });
       removeEventListener('keydown', onKey);
       removeEventListener('keyup', onKey);
       removeEventListener('blur', onBlur);
@@ -96,6 +120,15 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
     element.dataset['items'] = String(items);
     element.dataset['loading'] = String(loading);
     element.setAttribute('aria-busy', String(loading));
+  });
+  // What lies under the pointer is another event after a zoom, a pan or a scroll: the pointer asks again when it moves.
+  useSignalEffect(() => {
+    void engine.shown.value;
+    void engine.scrollTop.value;
+    batch(() => {
+      tip.value = undefined;
+      engine.hovered.value = undefined;
+    });
   });
   useSignalEffect(() => {
     const id = store.view.selected.value;
@@ -182,6 +215,7 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
 
   const onPointerMove = (event: PointerEvent) => {
     const { x, y } = pointOf(event);
+    engine.pointerPx = x;
     if (cursor.current !== null) {
       cursor.current.style.transform = `translateX(${x}px)`;
       cursor.current.hidden = false;
@@ -200,6 +234,7 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
     } else if (now.kind === 'area') {
       if (!now.moved && Math.hypot(x - now.fromX, y - now.fromY) < DRAG_PX) return;
       drag.current = { ...now, moved: true };
+      session.dragging.value = true;
       const toNs = snapped(x, y, event.shiftKey);
       if (toNs !== now.fromNs) setArea(session, areaOf(now.fromNs, toNs, tracksBetween(now.fromY, y)));
     } else {
@@ -214,6 +249,7 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
   const onPointerUp = (event: PointerEvent) => {
     const now = drag.current;
     drag.current = undefined;
+    session.dragging.value = false;
     root.current?.releasePointerCapture(event.pointerId);
     if (now?.kind !== 'area' || now.moved) return;
     const { x, y } = pointOf(event);
@@ -222,9 +258,9 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
     const hit = engine.hitAt(x, y);
     if (hit === undefined || place === undefined) {
       session.clearSelection();
-      setArea(session, undefined);
       return;
     }
+    lastClick.current = { x: event.clientX, y: event.clientY, timeMs: event.timeStamp, hit };
     const track =
       place.lane.tracks.find((id) => session.trackById.get(id)?.kind !== 'group') ?? place.lane.tracks[0] ?? -1;
     session.select(
@@ -263,8 +299,10 @@ export function Stage({ session }: { readonly session: Session }): JSX.Element {
       onPointerUp={onPointerUp}
       onPointerCancel={() => {
         drag.current = undefined;
+        session.dragging.value = false;
       }}
       onPointerLeave={() => {
+        engine.pointerPx = undefined;
         engine.hovered.value = undefined;
         tip.value = undefined;
         if (cursor.current !== null) cursor.current.hidden = true;

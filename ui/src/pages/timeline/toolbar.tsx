@@ -1,11 +1,8 @@
-// toolbar.tsx: zoom buttons, grouping, colouring, track filter, steps, and what is shown.
+// toolbar.tsx: zoom buttons, grouping, colouring, track filter, steps, and what is limited right now.
 
-import type { ReadonlySignal } from '@preact/signals';
 import type { JSX } from 'preact';
-import { useState } from 'preact/hooks';
-import { formatCount, formatRange, plural } from '../../base/format.ts';
-import type { Theme } from '../../base/theme.ts';
-import { KIND_LABELS } from '../../model/kind.ts';
+import { formatCount, formatDuration, formatRange, plural } from '../../base/format.ts';
+import { kindLabel } from '../../model/kind.ts';
 import { GROUPINGS, type Grouping } from '../../model/track.ts';
 import { COLOURINGS, type Colouring } from '../../state/address.ts';
 import { run as runCommand } from '../../state/commands.ts';
@@ -14,31 +11,23 @@ import { currentStep, goStep, type Session } from './session.ts';
 
 export function Toolbar({
   session,
-  theme,
+  onLegend,
+  isLegendOpen,
 }: {
   readonly session: Session;
-  readonly theme: ReadonlySignal<Theme>;
+  readonly onLegend: () => void;
+  readonly isLegendOpen: boolean;
 }): JSX.Element {
-  const { store, engine, layout, steps } = session;
+  const { store, engine } = session;
   const { view } = store;
-  const [legend, setLegend] = useState(false);
-  const quiet = layout.value.quietHidden;
   return (
     <div class="ss-toolbar" role="toolbar" aria-label="Timeline tools">
       <button type="button" class="ss-button" onClick={() => runCommand('fit')} title="Fit the whole run (0)">
         Fit
       </button>
       <span class="ss-button-group">
-        <IconButton
-          icon="minus"
-          label="Zoom out (S)"
-          onClick={() => engine.zoomAt(engine.size.peek().widthPx / 2, 2)}
-        />
-        <IconButton
-          icon="plus"
-          label="Zoom in (W)"
-          onClick={() => engine.zoomAt(engine.size.peek().widthPx / 2, 0.5)}
-        />
+        <IconButton icon="minus" label="Zoom out (S or −)" onClick={() => engine.zoomAt(undefined, 2)} />
+        <IconButton icon="plus" label="Zoom in (W or +)" onClick={() => engine.zoomAt(undefined, 0.5)} />
       </span>
       <label class="ss-field">
         <span>Group</span>
@@ -58,7 +47,7 @@ export function Toolbar({
       <label class="ss-field">
         <span>Colour</span>
         <select
-          value={view.colouring.value}
+          value={session.colouring.value}
           onChange={(event) => {
             view.colouring.value = event.currentTarget.value as Colouring;
           }}
@@ -70,33 +59,22 @@ export function Toolbar({
           ))}
         </select>
       </label>
+      <button type="button" class="ss-button ss-legend-button" aria-expanded={isLegendOpen} onClick={onLegend}>
+        Legend
+      </button>
       {session.tracks.filter((track) => track.kind === 'counter').length > 1 ? (
         <button
           type="button"
           class="ss-button"
           aria-pressed={view.counterScaling.value === 'shared'}
-          title="Draw counters of one unit on one scale"
+          title="One vertical scale for all counters of one unit, in place of a scale for each"
           onClick={() => {
             view.counterScaling.value = view.counterScaling.peek() === 'shared' ? 'track' : 'shared';
           }}
         >
-          Shared scale
+          Shared counter scale
         </button>
       ) : undefined}
-      <span class="ss-legend-anchor">
-        <button
-          type="button"
-          class="ss-button"
-          aria-expanded={legend}
-          onClick={() => {
-            engine.onlyKind.value = undefined;
-            setLegend(!legend);
-          }}
-        >
-          Legend
-        </button>
-        {legend ? <Legend theme={theme.value} session={session} onClose={() => setLegend(false)} /> : undefined}
-      </span>
       <input
         type="text"
         class="ss-filter"
@@ -116,62 +94,106 @@ export function Toolbar({
           }
         }}
       />
-      {view.only.value.length > 0 ? (
-        <button
-          type="button"
-          class="ss-chip"
-          onClick={() => {
-            view.only.value = [];
-          }}
-        >
-          Only{' '}
-          {view.only.value.length === 1
-            ? (session.tracks.find((track) => track.key === view.only.value[0])?.name ?? '1 track')
-            : plural(view.only.value.length, 'track')}
-          <Icon name="close" />
-        </button>
-      ) : undefined}
-      {view.hides.value.length > 0 ? (
-        <button
-          type="button"
-          class="ss-chip"
-          onClick={() => {
-            view.hides.value = [];
-          }}
-        >
-          {formatCount(view.hides.value.length)} hidden, show
-        </button>
-      ) : undefined}
-      {quiet > 0 ? (
-        <button
-          type="button"
-          class="ss-chip"
-          onClick={() => {
-            view.quiet.value = true;
-          }}
-        >
-          {plural(quiet, 'quiet thread')} hidden, show
-        </button>
-      ) : view.quiet.value && session.tracks.some((track) => track.hidden) ? (
-        <button
-          type="button"
-          class="ss-chip"
-          onClick={() => {
-            view.quiet.value = false;
-          }}
-        >
-          Hide quiet threads
-        </button>
-      ) : undefined}
+      <Limits session={session} />
       <span class="ss-grow" />
-      {steps.length > 0 ? <StepBox session={session} /> : undefined}
-      <RangeText session={session} />
+      {session.stepSpans.value.length > 0 ? <StepBox session={session} /> : undefined}
     </div>
   );
 }
 
+function Chip(props: {
+  readonly onClick: () => void;
+  readonly children: string;
+  readonly testId?: string;
+  readonly title?: string;
+}): JSX.Element {
+  return (
+    <button type="button" class="ss-chip" data-testid={props.testId} title={props.title} onClick={props.onClick}>
+      {props.children}
+      <Icon name="close" />
+    </button>
+  );
+}
+
+/** Chips for everything that is left out of the picture; each takes its limit away. */
+function Limits({ session }: { readonly session: Session }): JSX.Element {
+  const { store, run, engine } = session;
+  const { view } = store;
+  const { kind, only, hides, rank, steps } = view;
+  const limit = steps.value;
+  const [single] = only.value;
+  const onlyText =
+    only.value.length === 1
+      ? (session.tracks.find((track) => track.key === single)?.name ?? '1 track')
+      : plural(only.value.length, 'track');
+  return (
+    <>
+      {kind.value === undefined ? undefined : (
+        <Chip
+          testId="kind-chip"
+          onClick={() => {
+            kind.value = undefined;
+          }}
+        >
+          {`Only ${kindLabel(kind.value)}`}
+        </Chip>
+      )}
+      {only.value.length === 0 ? undefined : (
+        <Chip
+          onClick={() => {
+            only.value = [];
+          }}
+        >
+          {`Only ${onlyText}`}
+        </Chip>
+      )}
+      {hides.value.length === 0 ? undefined : (
+        <button
+          type="button"
+          class="ss-chip"
+          onClick={() => {
+            hides.value = [];
+          }}
+        >
+          {formatCount(hides.value.length)} hidden, show
+        </button>
+      )}
+      {rank.value === undefined ? undefined : (
+        <Chip
+          onClick={() => {
+            rank.value = undefined;
+          }}
+        >
+          {`Rank ${rank.value}`}
+        </Chip>
+      )}
+      {limit === undefined ? undefined : (
+        <Chip
+          testId="range-chip"
+          onClick={() => {
+            steps.value = undefined;
+          }}
+        >
+          {`Range: ${limit.from === limit.to ? `step ${limit.from}` : `steps ${limit.from}–${limit.to}`}`}
+        </Chip>
+      )}
+      {run.outside === 0 ? undefined : (
+        <button
+          type="button"
+          class="ss-chip"
+          data-testid="outside-chip"
+          title={`The recording spans ${formatDuration(run.durationNs)}; nearly all events lie within the shown range`}
+          onClick={() => engine.show(engine.bounds)}
+        >
+          {plural(run.outside, 'event')} far outside, show
+        </button>
+      )}
+    </>
+  );
+}
+
 function StepBox({ session }: { readonly session: Session }): JSX.Element {
-  const step = currentStep(session.steps, session.engine.shown.value);
+  const step = currentStep(session, session.engine.shown.value);
   return (
     <span class="ss-steps">
       <span>Step</span>
@@ -186,66 +208,54 @@ function StepBox({ session }: { readonly session: Session }): JSX.Element {
   );
 }
 
-function RangeText({ session }: { readonly session: Session }): JSX.Element {
-  const { startNs, endNs } = session.engine.shown.value;
+/** The visible range and the number of tracks, above the track names. */
+export function Corner({ session }: { readonly session: Session }): JSX.Element {
+  const { layout, store, tracks } = session;
+  const { quietHidden, shown } = layout.value;
+  const { quiet } = store.view;
   return (
-    <span role="status" aria-label="Visible range" data-testid="visible-range" class="ss-range">
-      {formatRange(startNs, endNs)}
-    </span>
+    <div class="ss-corner-text">
+      <RangeText session={session} />
+      <span class="ss-row">
+        <span class="ss-quiet">{plural(shown, 'track')}</span>
+        {quietHidden > 0 ? (
+          <button
+            type="button"
+            class="ss-link"
+            onClick={() => {
+              quiet.value = true;
+            }}
+          >
+            {formatCount(quietHidden)} quiet, show
+          </button>
+        ) : quiet.value && tracks.some((track) => track.hidden) ? (
+          <button
+            type="button"
+            class="ss-link"
+            onClick={() => {
+              quiet.value = false;
+            }}
+          >
+            hide quiet ones
+          </button>
+        ) : undefined}
+      </span>
+    </div>
   );
 }
 
-const COLOURING_NOTES: Readonly<Record<Exclude<Colouring, 'kind'>, string>> = {
-  name: 'One colour per name; digits do not count.',
-  duration: 'From pale (100 ns and less) to strong (1 s and more).',
-  layer: 'One colour per layer: the innermost nn.Module around an event on its track. Grey: none was recorded there.',
-  rank: 'One colour per rank. Grey: the track belongs to none.',
-};
-
-function Legend({
-  theme,
-  session,
-  onClose,
-}: {
-  readonly theme: Theme;
-  readonly session: Session;
-  readonly onClose: () => void;
-}): JSX.Element {
-  const { onlyKind } = session.engine;
-  const colouring = session.store.view.colouring.value;
+function RangeText({ session }: { readonly session: Session }): JSX.Element {
+  const { startNs, endNs } = session.engine.shown.value;
+  const text = formatRange(startNs, endNs);
   return (
-    <div class="ss-popover ss-legend" role="group" aria-label="Legend">
-      {colouring === 'kind' ? (
-        [...KIND_LABELS.keys()]
-          .filter((kind) => kind > 0)
-          .concat(0)
-          .map((kind) => (
-            <button
-              key={kind}
-              type="button"
-              class="ss-legend-item"
-              aria-pressed={onlyKind.value === kind}
-              onClick={() => {
-                onlyKind.value = onlyKind.peek() === kind ? undefined : kind;
-              }}
-            >
-              <i style={{ background: theme.kinds[kind] ?? theme.muted }} />
-              {KIND_LABELS[kind]}
-            </button>
-          ))
-      ) : (
-        <p>{COLOURING_NOTES[colouring]}</p>
-      )}
-      <button
-        type="button"
-        class="ss-button ss-small"
-        onClick={() => {
-          onlyKind.value = undefined;
-          onClose();
-        }}
-      >
-        Close
-      </button>
-    </div>
+    <span
+      role="status"
+      aria-label="Visible range"
+      data-testid="visible-range"
+      class="ss-range ss-ellipsis"
+      title={text}
+    >
+      {text}
+    </span>
   );
 }

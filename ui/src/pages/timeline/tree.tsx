@@ -4,7 +4,7 @@ import type { JSX } from 'preact';
 import { useRef } from 'preact/hooks';
 import { formatValue, plural } from '../../base/format.ts';
 import { moveTrack, setFolded, toggleKey } from '../../state/store.ts';
-import { firstLaneAt, foldedByDefault, type Lane } from '../../timeline/rows.ts';
+import { firstLaneAt, type Lane } from '../../timeline/rows.ts';
 import { Icon, IconButton } from '../../widgets/icon.tsx';
 import type { Session } from './session.ts';
 
@@ -92,10 +92,7 @@ export function scrollToLane(session: Session, lane: Lane): void {
 }
 
 export function foldLane(session: Session, lane: Lane, folded: boolean): void {
-  const byDefault =
-    lane.kind === 'group' &&
-    foldedByDefault(lane.node, session.tracks.filter((track) => track.kind !== 'group').length);
-  setFolded(session.store, lane.key, folded, byDefault);
+  setFolded(session.store, lane.key, folded, lane.foldedByDefault);
 }
 
 function LaneLabel(props: {
@@ -108,13 +105,13 @@ function LaneLabel(props: {
 }): JSX.Element {
   const { session, lane } = props;
   const { store, engine } = session;
-  const { track, leaves, children } = lane.node;
+  const { track, children } = lane.node;
   const expandable = lane.kind === 'group' || (lane.kind === 'slices' && lane.rows > 1);
   const scale = lane.kind === 'counter' && track !== undefined ? engine.shownScales.value.get(track.id) : undefined;
   const path = track === undefined ? lane.name : (session.paths.get(track.id) ?? lane.name);
   const title =
     lane.kind === 'group'
-      ? `${path}, ${plural(leaves.length, 'track')}`
+      ? `${path}, ${plural(lane.leaves, 'track')}`
       : `${path}, ${plural(track?.events ?? 0, 'event')}`;
   return (
     <div
@@ -160,13 +157,14 @@ function LaneLabel(props: {
       <span class="ss-lane-name ss-ellipsis">
         {lane.name}
         {lane.kind === 'group' && (lane.folded || children.length > 1) ? (
-          <Aside text={plural(leaves.length, 'track')} />
+          <Aside text={plural(lane.leaves, 'track')} />
         ) : undefined}
         {track?.derived === true ? <Aside text="derived" /> : undefined}
       </span>
       {scale === undefined ? undefined : (
         <span class="ss-lane-scale" aria-hidden="true">
           <Aside text={formatValue(scale.max, track?.unit)} />
+          <Aside text={formatValue((scale.max + scale.min) / 2, track?.unit)} />
           <Aside text={formatValue(scale.min, track?.unit)} />
         </span>
       )}
