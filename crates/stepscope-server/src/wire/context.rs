@@ -1,7 +1,7 @@
 //! What an event belongs to: the call that launched it, the operation, the module and the line.
 
 use serde::Serialize;
-use stepscope_analysis::launch;
+use stepscope_analysis::launch::{self, Config};
 use stepscope_analysis::memory::owners::{MODULE, is_own_line};
 use stepscope_analysis::report::shorter;
 use stepscope_model::{ArgValue, TrackKind};
@@ -11,6 +11,10 @@ use stepscope_store::{Event, EventId, Trace};
 const MAX_FRAMES: usize = 64;
 /// Slices around a call whose links are followed to the forward pass.
 const MAX_LINKED: usize = 16;
+/// Launch calls of a thread that are looked at for the number of device work without a link.
+const MAX_CALLS: usize = 8 << 10;
+/// Slices of a thread among which these calls are looked for.
+const MAX_SLICES: usize = 1 << 18;
 /// Longest text of shapes that is given, in bytes.
 const MAX_SHAPES_BYTES: usize = 4 << 10;
 
@@ -97,14 +101,47 @@ impl EventContext {
     }
 }
 
-/// The host call that a link of the file leads from to device work.
+/// The host call that a link of the file leads from to device work; without a link, the call with
+/// the same correlation number.
 fn launch_of(trace: &Trace, event: &Event) -> Option<EventId> {
     if kind_of_track(trace, event.id)? != TrackKind::DeviceQueue {
         return None;
     }
     let links = trace.flows_in(event.id);
     let mut sources = links.iter().rev().map(|link| link.from);
-    sources.find(|id| kind_of_track(trace, *id) == Some(TrackKind::Thread))
+    sources
+        .find(|id| kind_of_track(trace, *id) == Some(TrackKind::Thread))
+        .or_else(|| call_by_number(trace, event))
+}
+
+/// The last launch call before device work that has its correlation number. Looks at the calls
+/// before it alone, at most [`MAX_CALLS`] among [`MAX_SLICES`] slices of each thread of the file.
+fn call_by_number(trace: &Trace, event: &Event) -> Option<EventId> {
+    let number = Config::of(trace, event.id).correlation?;
+    let tracks = trace.tracks();
+    let file = tracks.get(event.track.index())?.file;
+    let threads = tracks
+        .iter()
+        .filter(|track| track.kind == TrackKind::Thread && track.file == file);
+    threads
+        .filter_map(|track| {
+            let slices = trace.slices(track.id);
+            let before = slices.start.partition_point(|at| *at <= event.start);
+            (0..before)
+                .rev()
+                .take(MAX_SLICES)
+                .filter(|index| {
+                    let name = slices.name.get(*index);
+                    name.is_some_and(|name| launch::launches_work(trace.name(*name)))
+                })
+                .take(MAX_CALLS)
+                .map(|index| slices.id(index))
+                .find(|id| Config::of(trace, *id).correlation == Some(number))
+        })
+        .max_by_key(|id| {
+            let place = trace.place_of_slice(*id);
+            place.and_then(|(track, index)| trace.slices(track).start.get(index).copied())
+        })
 }
 
 /// The slice of another thread that a link leads from: of a backward operator the forward one.

@@ -737,6 +737,49 @@ async fn a_kernel_knows_its_operator_module_and_line() {
 }
 
 #[tokio::test]
+async fn a_kernel_without_a_link_is_found_by_its_number() {
+    let call = |number: u64, at: u64| {
+        let args = json!({"correlation": number});
+        (
+            "cudaLaunchKernel",
+            "cuda_runtime",
+            json!(7),
+            json!(7),
+            at,
+            10,
+            args,
+        )
+    };
+    let operator = |name, at| (name, "cpu_op", json!(7), json!(7), at, 50, json!({}));
+    let kernel = |name, number: u64, at: u64| {
+        let args = json!({"device": 0, "stream": 3, "correlation": number});
+        (name, "kernel", json!(0), json!(3), at, 20, args)
+    };
+    let text = torch(
+        &[
+            operator("aten::mm", 100),
+            call(1, 110),
+            operator("aten::relu", 200),
+            call(2, 210),
+            kernel("gemm_forward", 1, 300),
+            kernel("relu_kernel", 2, 330),
+            kernel("lost_kernel", 9, 360),
+        ],
+        &[],
+    );
+    let site = Site::new(&[("train.json", text.as_bytes())]);
+    site.ok("/runs/train.json?wait=60").await;
+    for (kernel, operator) in [
+        ("gemm_forward", json!("aten::mm")),
+        ("relu_kernel", json!("aten::relu")),
+        ("lost_kernel", Value::Null),
+    ] {
+        let context = details(&site, kernel).await["context"].clone();
+        assert_eq!(context["operator"]["name"], operator, "{kernel}");
+    }
+}
+
+#[tokio::test]
 async fn a_backward_kernel_has_the_module_of_its_forward_operator() {
     let site = training_site().await;
     let context = details(&site, "gemm_backward").await["context"].clone();
