@@ -197,7 +197,7 @@ fn share(parts: u32) -> u8 {
 }
 
 /// The tracks of a group that its strip shows: the devices' queues where it has any.
-fn work_below(view: &RunView, group: TrackId) -> Vec<TrackId> {
+pub(super) fn work_below(view: &RunView, group: TrackId) -> Vec<TrackId> {
     let tracks = view.run.trace.tracks();
     let all = with_slices(view, group);
     let is_queue = |track: &TrackId| tracks[track.index()].kind == TrackKind::DeviceQueue;
@@ -218,7 +218,7 @@ fn has_work(view: &RunView, track: TrackId) -> bool {
 }
 
 /// The tracks of a group that have slices.
-pub(super) fn with_slices(view: &RunView, group: TrackId) -> Vec<TrackId> {
+fn with_slices(view: &RunView, group: TrackId) -> Vec<TrackId> {
     let tracks = view.run.trace.tracks();
     let below = view.subtree(group).iter().copied();
     below

@@ -308,7 +308,7 @@ fn minimap_of(view: &RunView, params: &Params, cancel: &Cancel) -> Result<Column
         .order()
         .iter()
         .filter(|id| trace.tracks()[id.index()].parent.is_none())
-        .map(|&id| (id, strip::with_slices(view, id)))
+        .map(|&id| (id, strip::work_below(view, id)))
         .filter(|(_, below)| !below.is_empty());
     for (root, below) in roots.take(MAX_GROUPS) {
         cancel.check()?;
