@@ -58,9 +58,10 @@ describe('trackTree', () => {
       track(3, 'GPU', { kind: 'group', parent: 0 }),
       track(4, 'stream', { parent: 3, role: 'queue' }),
       track(5, 'alone', { role: 'queue' }),
+      track(6, 'Steps', { parent: 3, role: 'steps', device: 0 }),
     ];
-    expect(draw(trackTree(tracks, 'host'))).toBe('host-0(GPU(stream) CPU(python)) alone');
-    expect(draw(trackTree([...tracks].reverse(), 'host'))).toBe('alone host-0(GPU(stream) CPU(python))');
+    expect(draw(trackTree(tracks, 'host'))).toBe('host-0(GPU(stream Steps) CPU(python)) alone');
+    expect(draw(trackTree([...tracks].reverse(), 'host'))).toBe('alone host-0(GPU(Steps stream) CPU(python))');
   });
 
   it('reads names that are numbers', () => {

@@ -65,7 +65,8 @@ export const isDeviceWork = (track: Track): boolean => track.role === 'queue';
 
 /** Device work stands before host threads, at each level; else the order stays. */
 function devicesFirst(nodes: readonly TrackNode[]): readonly TrackNode[] {
-  const isOfDevice = (node: TrackNode) => node.leaves.some(isDeviceWork);
+  const isOfDevice = (node: TrackNode) =>
+    node.leaves.some((leaf) => isDeviceWork(leaf) || (leaf.role === 'steps' && leaf.device !== undefined));
   return [...nodes.filter(isOfDevice), ...nodes.filter((node) => !isOfDevice(node))].map((node) =>
     node.children.length === 0 ? node : { ...node, children: devicesFirst(node.children) },
   );

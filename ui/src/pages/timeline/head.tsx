@@ -9,6 +9,7 @@ import { exactTime } from '../../base/format.ts';
 import { cssOf, mix, rgbOf, type Theme } from '../../base/theme.ts';
 import type { Step } from '../../model/run.ts';
 import { type PlacedStepLane, stepLanesPx } from '../../model/steps.ts';
+import { trackTree } from '../../model/track.ts';
 import { fitRange, lengthOf, pxFromTime, timeFromPx, type Viewport } from '../../model/viewport.ts';
 import { FONT } from '../../timeline/paint.ts';
 import { ticksOf } from '../../timeline/ruler.ts';
@@ -19,10 +20,14 @@ const MINIMAP_BINS = 800;
 const MINIMAP_PX = 28;
 const RULER_PX = 22;
 
-interface Busy {
-  readonly tracks: readonly number[];
-  /** `MINIMAP_BINS` shares of 255 per track. */
-  readonly rows: readonly Uint8Array[];
+/** `MINIMAP_BINS` shares of 255 for each top track. */
+type Busy = readonly Uint8Array[];
+
+/** Rows in the order in which the tracks below stand, without quiet ones. */
+function inTreeOrder(session: Session, rows: ReadonlyMap<number, Uint8Array>): Busy {
+  const tops = trackTree(session.tracks, 'host').flatMap(({ track }) => (track === undefined ? [] : [track]));
+  const shown = tops.filter((track) => !track.hidden).flatMap((track) => rows.get(track.id) ?? []);
+  return shown.length > 0 ? shown : [...rows.values()];
 }
 
 function prepare(canvas: HTMLCanvasElement, widthPx: number, heightPx: number): CanvasRenderingContext2D | undefined {
@@ -65,7 +70,7 @@ export function Minimap({
           row[bin?.[at] ?? 0] = share?.[at] ?? 0;
           byTrack.set(id, row);
         }
-        setBusy({ tracks: [...byTrack.keys()], rows: [...byTrack.values()] });
+        setBusy(inTreeOrder(session, byTrack));
       },
       () => undefined,
     );
@@ -84,7 +89,7 @@ export function Minimap({
     if (context === undefined) return;
     context.fillStyle = colours.panel;
     context.fillRect(0, 0, widthPx, MINIMAP_PX);
-    const rows = busy?.rows ?? [];
+    const rows = busy ?? [];
     const rowPx = Math.max(2, Math.min(12, Math.floor((MINIMAP_PX - 6) / Math.max(1, rows.length))));
     const top = Math.max(3, (MINIMAP_PX - rowPx * rows.length) / 2);
     const base = rgbOf(colours.panel);

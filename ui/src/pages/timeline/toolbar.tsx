@@ -66,13 +66,14 @@ export function Toolbar({
         <button
           type="button"
           class="ss-button"
+          aria-label="Shared counter scale"
           aria-pressed={view.counterScaling.value === 'shared'}
           title="One vertical scale for all counters of one unit, in place of a scale for each"
           onClick={() => {
             view.counterScaling.value = view.counterScaling.peek() === 'shared' ? 'track' : 'shared';
           }}
         >
-          Shared counter scale
+          Shared <span class="ss-wide-only">counter </span>scale
         </button>
       ) : undefined}
       <input
