@@ -378,8 +378,10 @@ export function selectionToArea(session: Session): void {
 export function currentStep(session: Session, range: TimeRange): StepSpan | undefined {
   const spans = session.stepSpans.value;
   const limit = session.store.view.steps.value;
-  const limited = limit === undefined ? undefined : spans.find((span) => span.n === limit.from);
-  return limited ?? stepAt(spans, (range.startNs + range.endNs) / 2);
+  const middle = (range.startNs + range.endNs) / 2;
+  // A number may be there twice.
+  const limited = limit === undefined ? [] : spans.filter((span) => span.n >= limit.from && span.n <= limit.to);
+  return stepAt(limited, middle) ?? stepAt(spans, middle);
 }
 
 /** Limits everything to one step. */
