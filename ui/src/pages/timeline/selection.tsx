@@ -14,6 +14,9 @@ import { addNote, type Session, selectById, setArea } from './session.ts';
 
 type By = 'name' | 'track' | 'kind' | 'category';
 
+/** The columns of numbers, and room for names. */
+const MIN_TABLE_PX = 800;
+
 const COLUMNS: readonly TableColumn<AggregateRow>[] = [
   {
     id: 'key',
@@ -176,6 +179,7 @@ export function SelectionTab({ session }: { readonly session: Session }): JSX.El
             testId="selection-table"
             exportName={`${run.id}-selection`}
             columns={columns}
+            minWidthPx={MIN_TABLE_PX}
             rows={value.rows}
             keyOf={(row) => (by === 'kind' ? kindLabel(row.kind ?? 0) : `${row.key.join('·')}${row.track ?? ''}`)}
             sort={sort}
