@@ -1,6 +1,6 @@
 //! Section "Device time".
 
-use stepscope_analysis::device::{Device, Work};
+use stepscope_analysis::device::{Device, Queue, Work};
 use stepscope_model::{Dur, TrackKind};
 
 use super::plain::{self, Span};
@@ -10,9 +10,19 @@ use super::{Case, Found, judge};
 /// slices over its queues; a loop computes where nothing inside it is recorded, and ranges of counters where
 /// there is no kernel.
 pub(super) fn sets(case: &Case<'_>, device: &Device) -> [Vec<Span>; 4] {
+    sets_of(case, &device.queues)
+}
+
+/// The same of one queue alone.
+pub(super) fn queue_busy(case: &Case<'_>, queue: &Queue) -> i64 {
+    let sets = sets_of(case, std::slice::from_ref(queue));
+    plain::union(&sets.concat())
+}
+
+fn sets_of(case: &Case<'_>, queues: &[Queue]) -> [Vec<Span>; 4] {
     let mut sets: [Vec<Span>; 4] = Default::default();
     let (mut around, mut counters) = (Vec::new(), Vec::new());
-    for queue in &device.queues {
+    for queue in queues {
         let slices = case.trace.slices(queue.track);
         for index in 0..slices.len() {
             let span = plain::span(&slices, index);

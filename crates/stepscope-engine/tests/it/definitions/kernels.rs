@@ -205,6 +205,13 @@ fn delays(case: &Case<'_>, ours: &Kernels, pieces: &[Piece], found: &mut Found) 
     );
 }
 
+/// How long a queue is busy, loops of compiled programs with it.
+fn busy_of(case: &Case<'_>, track: TrackId) -> Option<i64> {
+    let mut queues = case.devices().list.iter().flat_map(|device| &device.queues);
+    let queue = queues.find(|queue| queue.track == track)?;
+    Some(super::device::queue_busy(case, queue))
+}
+
 /// Pieces of work of a queue, when they ran, and when which of calls and begins changed its length.
 type Queue = (u64, Vec<Span>, Vec<(i64, i64)>);
 
@@ -252,7 +259,7 @@ fn queues(case: &Case<'_>, ours: &Kernels, pieces: &[Piece], found: &mut Found) 
                 *count,
                 changes.len() as u64 / 2,
                 longest as u64,
-                plain::union(spans),
+                busy_of(case, stream.track).unwrap_or_else(|| plain::union(spans)),
             ),
             what,
         );
@@ -369,7 +376,11 @@ fn engines(case: &Case<'_>, ours: &Kernels, pieces: &[Piece], found: &mut Found)
     }
     let mut plainly: Vec<(usize, String, u64, i64)> = plainly
         .into_iter()
-        .map(|((device, name, _), spans)| (device, name, spans.len() as u64, plain::union(&spans)))
+        .map(|((device, name, line), spans)| {
+            let busy = line.and_then(|line| busy_of(case, line));
+            let busy = busy.unwrap_or_else(|| plain::union(&spans));
+            (device, name, spans.len() as u64, busy)
+        })
         .collect();
     let mut own: Vec<(usize, String, u64, i64)> = ours
         .engines

@@ -382,8 +382,9 @@ pub(super) fn done(
     (model, flops, bytes, clock)
 }
 
-/// Operations, bytes, time by the device's clock, device and file.
-type Done = (f64, f64, i64, u32, usize);
+/// Operations, bytes, time (by the device's clock where it is recorded), device, file, and occurrences
+/// without that clock.
+type Done = (f64, f64, i64, u32, usize, usize);
 
 /// Operations and bytes per second, and what of the device that is.
 fn rates(case: &Case<'_>, report: &OpReport, found: &mut Found) {
@@ -398,17 +399,19 @@ fn rates(case: &Case<'_>, report: &OpReport, found: &mut Found) {
         let slices = trace.slices(track.id);
         for index in 0..slices.len() {
             let (model, flops, bytes, clock) = done(case, slices.id(index));
-            let (Some(clock), true) = (clock, model.or(flops).or(bytes).is_some()) else {
+            if model.or(flops).or(bytes).is_none() {
                 continue;
-            };
+            }
+            let time = clock.unwrap_or(slices.dur[index].ps());
             let sum = plainly
                 .entry(instruction(trace.name(slices.name[index])))
                 .or_default();
             sum.0 += model.or(flops).unwrap_or(0.0);
             sum.1 += bytes.unwrap_or(0.0);
-            sum.2 += clock;
+            sum.2 += time;
             sum.3 = track.device.unwrap_or(0);
             sum.4 = track.file;
+            sum.5 += usize::from(clock.is_none());
         }
     }
     for row in report.rows.iter().filter(|row| row.on_device) {
@@ -421,14 +424,15 @@ fn rates(case: &Case<'_>, report: &OpReport, found: &mut Found) {
             continue;
         };
         let what = || format!("{} {}", case.what, row.name);
-        let Some((flops, bytes, clock, device, file)) = plainly.get(row.name.as_str()) else {
+        let Some((flops, bytes, clock, device, file, unclocked)) = plainly.get(row.name.as_str())
+        else {
             found.holds("rates are of what says what it does", false, what);
             continue;
         };
         found.same(
             "device_clock_ns sums device_duration_ps",
             row.device_ps,
-            Some(i128::from(*clock)),
+            (*unclocked == 0).then_some(i128::from(*clock)),
             what,
         );
         let seconds = *clock as f64 * 1e-12;
