@@ -24,15 +24,15 @@ pub(super) fn step_markers(trace: &Trace, has_steps: impl Fn(usize) -> bool) -> 
         let threads = trace.tracks().iter().filter(of_thread);
         // The thread with the most markers runs the steps.
         let longest = threads
-            .map(|track| on_thread(trace, track))
+            .map(|thread| on_thread(trace, thread))
             .max_by_key(Vec::len);
         found.extend(longest.into_iter().flatten());
     }
     found
 }
 
-fn on_thread(trace: &Trace, track: &Track) -> Vec<Marker> {
-    let slices = trace.slices(track.id);
+fn on_thread(trace: &Trace, thread: &Track) -> Vec<Marker> {
+    let slices = trace.slices(thread.id);
     let mut names: FxHashSet<NameId> = slices.name.iter().copied().collect();
     names.retain(|name| trace.name(*name) == NAME);
     let mut found: Vec<Marker> = Vec::new();
@@ -44,11 +44,11 @@ fn on_thread(trace: &Trace, track: &Track) -> Vec<Marker> {
         if !names.contains(&slices.name[index]) || end <= start {
             continue;
         }
-        let unfinished = trace.slice_flags(track.id, index);
+        let unfinished = trace.slice_flags(thread.id, index);
         found.push(Marker {
             number: i64::try_from(found.len()).unwrap_or(i64::MAX),
-            file: track.file,
-            track: track.id,
+            file: thread.file,
+            track: thread.id,
             index,
             start,
             end,
