@@ -294,6 +294,8 @@ fn operation(name: &str, us: i64, kind: stepscope_model::SliceKind) -> crate::op
         total_ps: ps,
         self_ps: ps,
         device_ps: None,
+        is_async: false,
+        outermost_ps: 0,
         device_share: None,
         xprof_count: None,
         launched_ps: None,
