@@ -160,43 +160,16 @@ fn extent(run: &Run, track: TrackId) -> Option<Range<Time>> {
     Some(*first..last.into_iter().flatten().max()?)
 }
 
-/// Events that are looked at to find the core of a run.
-const SAMPLE: usize = 1 << 14;
-/// A core that is shorter than this share of the run has strays around it.
-const STRAY_RATIO: i128 = 1_000;
-
-/// All of the run, unless 99 of 100 events lie within a thousandth of it: then that core with a
-/// tenth of its length on either side. (One event with a damaged time would otherwise squeeze the
-/// whole run into one pixel.)
+/// All of the run; where stray events lie far outside, its core with a tenth of its length on either
+/// side. (One event with a damaged time would otherwise squeeze the whole run into one pixel.)
 fn fit(run: &Run, span: &Range<Time>) -> Range<Time> {
-    let trace = &run.trace;
-    let all = usize::try_from(trace.slice_count()).unwrap_or(usize::MAX);
-    let step = all.div_ceil(SAMPLE).max(1);
-    let mut sample: Vec<Time> = Vec::new();
-    let mut skip = 0;
-    for track in trace.tracks() {
-        let start = trace.slices(track.id).start;
-        while let Some(&at) = start.get(skip) {
-            sample.push(at);
-            skip += step;
-        }
-        skip -= start.len();
+    let core = run.trace.core_span();
+    if core == *span {
+        return core;
     }
-    sample.sort_unstable();
-    let edge = sample.len() / 200;
-    let (Some(&low), Some(&high)) = (
-        sample.get(edge),
-        sample.get(sample.len().saturating_sub(1 + edge)),
-    ) else {
-        return span.clone();
-    };
-    let core = i128::from(high.ps()) - i128::from(low.ps());
-    let length = i128::from(span.end.ps()) - i128::from(span.start.ps());
-    if edge == 0 || core * STRAY_RATIO >= length {
-        return span.clone();
-    }
-    let margin = Dur::from_ps(i64::try_from(core / 10).unwrap_or(i64::MAX).max(1_000));
-    low.saturating_sub(margin).max(span.start)..high.saturating_add(margin).min(span.end)
+    let margin = Dur::from_ps((core.end.since(core.start).ps() / 10).max(1_000));
+    let start = core.start.saturating_sub(margin).max(span.start);
+    start..core.end.saturating_add(margin).min(span.end)
 }
 
 /// Keeps the parts of the runs seen last, without keeping the runs themselves in memory: that is
