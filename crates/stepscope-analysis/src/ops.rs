@@ -178,10 +178,14 @@ pub struct OpRow {
     pub on_device: bool,
     /// Slices.
     pub count: u64,
-    /// Sum of their times, picoseconds.
+    /// Sum of their times, picoseconds: by the device's own clock where every occurrence has it, else
+    /// as the timeline shows them.
     pub total_ps: i128,
-    /// Without operations of the class inside, picoseconds.
+    /// Without operations of the class inside, picoseconds, by the same clock.
     pub self_ps: i128,
+    /// Sum of the times of those that lie in no other of the same name, picoseconds: nested calls
+    /// count once.
+    pub outermost_ps: i128,
     /// Sum by the device's own clock (`device_duration_ps`), where every occurrence has it. The
     /// timeline shows device times put onto the host's clock, which stretches them a little.
     pub device_ps: Option<i128>,
@@ -213,6 +217,9 @@ pub struct OpRow {
     pub stack: Vec<String>,
     /// `file:line` of the user's program.
     pub source: Option<String>,
+    /// Whether it starts or awaits an asynchronous operation (`copy-start`, `all-gather-done`): its
+    /// time is the waiting, and it has no rate of its own.
+    pub is_async: bool,
     /// Instructions in what a compiled operation runs (a fusion, a loop, a call); `None` for one that
     /// runs nothing, and where the file does not hold its program. See [`inside`].
     pub holds: Option<u64>,
@@ -243,10 +250,31 @@ pub fn ops(trace: &Trace, query: &OpsQuery, cancel: &Cancel) -> Result<OpReport,
         hlo::Catalogue::default()
     };
     let mut report = ops_of(trace, query, &catalogue, cancel)?;
-    if query.by == By::Framework && query.split == Split::None && query.range.is_none() {
+    if launched_by_name(query) {
         launched::add(trace, &mut report, cancel)?;
     }
     Ok(report)
+}
+
+/// Whether the device time that operators launched is found by their names alone.
+fn launched_by_name(query: &OpsQuery) -> bool {
+    query.by == By::Framework && query.split == Split::None && query.range.is_none()
+}
+
+/// The device time that each operator or label launched, where names alone do not tell its row.
+fn launched_by_slice(
+    trace: &Trace,
+    query: &OpsQuery,
+    cancel: &Cancel,
+) -> Result<launched::LaunchedBySlice, Cancelled> {
+    if query.range.is_some() || launched_by_name(query) {
+        return Ok(launched::LaunchedBySlice::default());
+    }
+    match query.by {
+        By::Framework => launched::by_slice(trace, class::is_operator, cancel),
+        By::Label => launched::by_slice(trace, class::is_annotation, cancel),
+        _ => Ok(launched::LaunchedBySlice::default()),
+    }
 }
 
 /// The rows, with the compiled programs of the trace at hand.
@@ -256,8 +284,17 @@ fn ops_of(
     catalogue: &hlo::Catalogue,
     cancel: &Cancel,
 ) -> Result<OpReport, Cancelled> {
-    let collected = collect::collect(trace, query, catalogue, collect::PART, cancel)?;
-    Ok(rows::finish(trace, query, catalogue, collected))
+    let launched = launched_by_slice(trace, query, cancel)?;
+    let known = (catalogue, &launched);
+    let collected = collect::collect(trace, query, known, collect::PART, cancel)?;
+    let has_launched = !launched.is_empty();
+    Ok(rows::finish(
+        trace,
+        query,
+        catalogue,
+        collected,
+        has_launched,
+    ))
 }
 
 /// The classes that the trace has, judged by categories, tracks and facts alone: asking for one of
@@ -273,8 +310,9 @@ pub fn likely(trace: &Trace) -> Vec<By> {
             .tracks()
             .iter()
             .any(|track| track.kind == TrackKind::DeviceQueue && class::is_xla_ops(track));
+    let tensorflow = crate::writer::is_of(trace, "TensorFlow");
     let mut found = Vec::new();
-    if operators {
+    if operators || tensorflow {
         found.push(By::Framework);
     }
     if compiled {

@@ -5,6 +5,7 @@
 
 mod collectives;
 mod cprofile;
+mod environment;
 mod findings;
 mod idle;
 mod input;

@@ -37,6 +37,7 @@ mod labels;
 mod marks;
 mod range;
 mod roots;
+mod step_markers;
 pub mod times;
 pub mod xprof;
 

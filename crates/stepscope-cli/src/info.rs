@@ -348,7 +348,7 @@ fn problem_of(id: &str, error: &EngineError) -> Problem {
 /// Everything about one opened run.
 pub fn run_info(run: &Run) -> RunInfo {
     let trace = &*run.trace;
-    let span = trace.span();
+    let span = trace.core_span();
     let origin_ps = i128::from(trace.epoch().origin_ns) * 1_000;
     let own_clock = |ps: i64| Nanos::from_ps(origin_ps + i128::from(ps));
     let slice_span = trace.slice_span();

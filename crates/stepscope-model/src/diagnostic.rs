@@ -3,6 +3,8 @@
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
+    /// A normal property of such a trace: nothing is missing, and there is nothing to do.
+    Info,
     /// Worth knowing; nothing is missing.
     Notice,
     /// Something is missing or had to be guessed.
@@ -15,6 +17,7 @@ impl Severity {
     /// The word used in JSON and on screen.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Info => "info",
             Self::Notice => "notice",
             Self::DataLoss => "data-loss",
             Self::Error => "error",
@@ -72,7 +75,7 @@ diagnostics! {
     Unreadable = "unreadable", DataLoss, "entries that could not be understood were left out",
         "Tell the maintainers of the program that wrote the file; the detail names the first place.";
     /// Text was not UTF-8, or had broken escapes.
-    BadText = "bad-text", Notice, "text that is not valid UTF-8 is shown with replacement characters",
+    BadText = "bad-text", Info, "text that is not valid UTF-8 is shown with replacement characters",
         "Nothing to do, unless a name that you look for is affected.";
     /// A slice ended before it began. Kept with a length of zero.
     NegativeDuration = "negative-duration", Notice, "slices with a negative duration are shown with no length",
@@ -80,29 +83,32 @@ diagnostics! {
     /// A time was not a number, or outside what can be represented.
     BadTime = "bad-time", DataLoss, "events without a usable time were left out",
         "Tell the maintainers of the program that wrote the file.";
+    /// A time lies far from those of all other events.
+    StrayTime = "stray-time", DataLoss, "a few events have damaged times, far from all others",
+        "Nothing to do for the rest of the trace: its length and its first view leave these events out.";
     /// A number stands in quotes. Read as the number it is.
-    QuotedNumber = "quoted-number", Notice, "times written as text were read as numbers",
+    QuotedNumber = "quoted-number", Info, "times written as text were read as numbers",
         "Nothing to do; the maintainers of the program that wrote the file may like to know.";
     /// A duration is far longer than the rest of the trace.
     ImpossibleDuration = "impossible-duration", Notice, "durations that cannot be true are flagged and left out of rankings",
         "The recorder wrote a wrong length; compare with the neighbours of the event.";
     /// A begin without its end.
-    UnfinishedSlice = "unfinished-slice", Notice, "slices were still open when the recording ended",
+    UnfinishedSlice = "unfinished-slice", Info, "slices were still open when the recording ended",
         "Nothing to do: they are drawn up to the last moment that is known.";
     /// An end without its begin.
-    UnmatchedEnd = "unmatched-end", Notice, "ends without a beginning were left out",
+    UnmatchedEnd = "unmatched-end", Info, "ends without a beginning were left out",
         "The recording began while these were running.";
     /// Two slices of one track overlap without nesting. Both are kept, on separate rows.
-    PartialOverlap = "partial-overlap", Notice, "events of one track overlap without nesting; they have rows of their own",
+    PartialOverlap = "partial-overlap", Info, "events of one track overlap without nesting; they have rows of their own",
         "Nothing to do: totals of such a track can exceed the time that it was busy.";
     /// Slices nested deeper than the limit.
     DepthClipped = "depth-clipped", Notice, "slices nested deeper than the limit share one row",
         "Look for runaway recursion in the program.";
     /// A flow with only one end.
-    OpenFlow = "open-flow", Notice, "links with only one end",
-        "The other end lies outside the capture, or was not recorded.";
+    OpenFlow = "open-flow", Info, "links whose other end was not recorded, mostly at the borders of the capture",
+        "Nothing to do.";
     /// An entry of a kind that this version does not know.
-    UnknownEntry = "unknown-entry", Notice, "entries of a kind that is not decoded were counted and left out",
+    UnknownEntry = "unknown-entry", Info, "entries of a kind that is not decoded were counted and left out",
         "Nothing to do, unless you miss something; then ask for this kind.";
     /// A reference to metadata that is not in the file.
     MissingMetadata = "missing-metadata", Notice, "events without a name in the file are shown under their number",
@@ -132,7 +138,7 @@ diagnostics! {
     BadCounterValue = "bad-counter-value", Notice, "counter samples that are no finite number were left out",
         "Nothing to do, unless you need these samples.";
     /// The same event id was used for different things.
-    DuplicateId = "duplicate-id", Notice, "identifiers that should be unique are used twice",
+    DuplicateId = "duplicate-id", Info, "identifiers that should be unique are used twice",
         "Nothing to do: both are shown.";
 }
 

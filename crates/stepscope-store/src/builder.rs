@@ -15,6 +15,7 @@ use stepscope_model::{Diagnostic, Dur, Epoch, NameId, Time, TrackId, TrackKind};
 
 use crate::buffer::{EventBuf, LaterMap, OwnFlow};
 use crate::column::Uniform;
+use crate::core_span;
 use crate::facts::{DiagnosticCount, FileFacts, FileSpec};
 use crate::flows;
 use crate::kinds::KindMemo;
@@ -507,6 +508,19 @@ fn seal(
     let mut by_category: Vec<_> = by_category.into_iter().collect();
     by_category.sort_unstable();
     let range = |span: (Time, Time)| span.0..span.1;
+    let whole = span.map(range).unwrap_or_default();
+    if let Some(core) = core_span::core_span(&tables, &whole) {
+        let length = core.end.since(core.start);
+        diagnostics.push(DiagnosticCount {
+            what: Diagnostic::StrayTime,
+            count: core_span::count_stray(&tables, &core).max(1),
+            details: vec![format!(
+                "all other events lie within {:.3} s",
+                length.as_ns_f64() / 1e9
+            )],
+            file: None,
+        });
+    }
     Trace::assemble(
         Parts {
             files,
@@ -518,7 +532,7 @@ fn seal(
             diagnostics,
             by_category,
             slice_span: slice_span.map(range),
-            span: span.map(range).unwrap_or_default(),
+            span: whole,
             first_source,
         },
         sources,
@@ -607,7 +621,6 @@ impl Trace {
             epoch: parts.epoch,
             names: parts.names,
             tracks: parts.tracks,
-            tables: parts.tables,
             first_slice,
             first_instant,
             by_key,
@@ -618,7 +631,10 @@ impl Trace {
             first_source: parts.first_source,
             by_category: parts.by_category,
             slice_span: parts.slice_span,
+            core: core_span::core_span(&parts.tables, &parts.span)
+                .unwrap_or_else(|| parts.span.clone()),
             span: parts.span,
+            tables: parts.tables,
         }
     }
 }

@@ -16,6 +16,7 @@ mod buffer;
 mod builder;
 mod cache;
 mod column;
+mod core_span;
 mod cuts;
 #[cfg(feature = "drawing")]
 pub mod drawing;

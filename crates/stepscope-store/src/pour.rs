@@ -242,6 +242,7 @@ fn found_by_the_store(what: Diagnostic) -> bool {
             | Diagnostic::DepthClipped
             | Diagnostic::ImpossibleDuration
             | Diagnostic::OpenFlow
+            | Diagnostic::StrayTime
             | Diagnostic::EmptyTrace
             | Diagnostic::UnalignedClock
     )

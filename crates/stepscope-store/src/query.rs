@@ -126,6 +126,12 @@ impl Trace {
         self.span.clone()
     }
 
+    /// The [`span`](Self::span) without a few events whose times are damaged and lie far from all
+    /// others: what the recording lasted, and what a first look should show.
+    pub fn core_span(&self) -> Range<Time> {
+        self.core.clone()
+    }
+
     /// The text of a name; empty if there is no such name.
     pub fn name(&self, id: NameId) -> &str {
         self.names.get(id.index())

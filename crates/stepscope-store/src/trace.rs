@@ -242,6 +242,7 @@ pub struct Trace {
     pub(crate) first_source: Vec<u16>,
     pub(crate) by_category: Vec<(NameId, u64)>,
     pub(crate) slice_span: Option<Range<Time>>,
+    pub(crate) core: Range<Time>,
     pub(crate) span: Range<Time>,
     pub(crate) kinds: KindMemo,
 }

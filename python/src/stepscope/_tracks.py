@@ -40,7 +40,7 @@ class TraceWarning:
     code: str
     """A stable name, e.g. ``truncated``."""
     severity: str
-    """``notice``, ``data-loss`` or ``error``."""
+    """``info``, ``notice``, ``data-loss`` or ``error``."""
     title: str
     """What it means."""
     advice: str

@@ -314,6 +314,8 @@ const COPIES: &[&str] = &[
     "infeed",
     "outfeed",
     "dma",
+    "nrt_tensor_read",
+    "nrt_tensor_write",
 ];
 
 /// A slice without a category, on a stream or a line of operations.
@@ -383,6 +385,8 @@ mod tests {
             ("Memset", Class::Work(Work::Memset)),
             ("fusion.3", Class::Work(Work::Compute)),
             ("copy.3", Class::Work(Work::Compute)),
+            ("NeuronDevice Execution", Class::Work(Work::Compute)),
+            ("nrt_tensor_write", Class::Work(Work::Memcpy)),
             ("copy-done.3", Class::Work(Work::Memcpy)),
             (
                 "%all-reduce.4 = f32[5]{0} all-reduce(f32[5]{0} %copy.1)",

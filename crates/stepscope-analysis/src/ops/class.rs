@@ -24,6 +24,11 @@ pub(crate) fn is_operator(category: &str) -> bool {
     category.eq_ignore_ascii_case("cpu_op") || category.eq_ignore_ascii_case("operator")
 }
 
+/// Labels of the program in torch's profiler.
+pub(super) fn is_annotation(category: &str) -> bool {
+    category.eq_ignore_ascii_case("user_annotation")
+}
+
 /// Work of a device in torch's profiler, of any age.
 fn is_kineto_work(category: &str) -> bool {
     const WORK: [&str; 8] = [
@@ -80,6 +85,19 @@ pub(super) fn is_xla_modules(track: &Track) -> bool {
     track.name == "XLA Modules" || track.name == "Sparse Core Modules"
 }
 
+/// The line of a device that shows which operations of TensorFlow its kernels belong to.
+fn is_tensorflow_ops(track: &Track) -> bool {
+    track.name == "TensorFlow Ops"
+}
+
+/// Whether an instruction starts or awaits an asynchronous operation: `copy-start.3`, `async-done`.
+pub(super) fn is_async_end(instruction: &str) -> bool {
+    let (name, opcode) = super::hlo::name_and_opcode(instruction);
+    let base = name.split('.').next().unwrap_or(name);
+    let ends = |word: &str| word.ends_with("-start") || word.ends_with("-done");
+    ends(opcode) || ends(base)
+}
+
 /// How the names of device lines begin whose slices are no operations one after the other.
 const ASIDE: [&str; 3] = ["XLA TraceMe", "Async ", "Overlay"];
 
@@ -130,6 +148,9 @@ pub(super) fn verdict(
     match by {
         // Of 2021, torch's own labels are operators, too.
         By::Framework if is_operator(category) => yes(kind != SliceKind::UserLabel),
+        By::Framework if track.kind == TrackKind::DeviceQueue && is_tensorflow_ops(track) => {
+            Verdict::Yes
+        }
         By::Framework
             if track.kind == TrackKind::Thread
                 && category.is_empty()
@@ -281,6 +302,22 @@ mod tests {
             ("dense/MatMul:MatMul", false),
         ] {
             assert_eq!(may_be_shown_type(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn ends_of_asynchronous_operations_are_told_by_opcode_or_name() {
+        for (name, expected) in [
+            ("copy-done.2", true),
+            (
+                "%copy-start.4 = (f32[5], f32[5]) copy-start(f32[5] %x)",
+                true,
+            ),
+            ("all-gather-done", true),
+            ("fusion.2", false),
+            ("copy.2", false),
+        ] {
+            assert_eq!(is_async_end(name), expected, "{name}");
         }
     }
 

@@ -24,6 +24,7 @@ use self::tag::{Shapes, device_clock, read_shapes};
 pub(super) use self::tag::{Tag, operation_of, read_tag};
 use super::class::{self, Verdict};
 use super::hlo::{self, Catalogue};
+use super::launched::{Launched, LaunchedBySlice};
 use super::{By, OpsQuery, Split};
 use crate::aggregate::clip;
 use crate::parallel::{self, Cancel};
@@ -40,8 +41,16 @@ pub(super) struct Sums {
     pub(super) count: u64,
     pub(super) total_ps: i128,
     pub(super) self_ps: i128,
+    /// Sum over the slices that lie in no other of these: nested calls count once.
+    pub(super) outermost_ps: i128,
+    /// When the last of those ends.
+    outermost_end: Time,
+    /// Device time of the work that the slices launched, where that was asked for.
+    pub(super) launched: Launched,
     /// Sum by the device's own clock, where every slice has it.
     pub(super) device_ps: Option<i128>,
+    /// The same without operations of the class inside.
+    pub(super) device_self_ps: Option<i128>,
     pub(super) max: Dur,
     pub(super) longest: EventId,
     /// Every time, nanoseconds.
@@ -59,7 +68,7 @@ pub(super) struct Collected {
 pub(super) fn collect(
     trace: &Trace,
     query: &OpsQuery,
-    catalogue: &Catalogue,
+    (catalogue, launched): (&Catalogue, &LaunchedBySlice),
     part: usize,
     cancel: &Cancel,
 ) -> Result<Collected, Cancelled> {
@@ -87,7 +96,7 @@ pub(super) fn collect(
         &parts,
         size,
         cancel,
-        || Worker::new(trace, query, catalogue, window.clone()),
+        || Worker::new(trace, query, (catalogue, launched), window.clone()),
         |worker, (line, part)| worker.part(&lines[*line], part, cancel),
     )?;
     cancel.check()?;
@@ -170,6 +179,16 @@ fn united(parts: Vec<Sums>) -> Vec<Sums> {
 }
 
 impl Sums {
+    /// Notes a slice of these; returns whether it lies in no other. Slices come in the order of their
+    /// starts.
+    fn enter(&mut self, start: Time, end: Time) -> bool {
+        let is_nested = start < self.outermost_end && end <= self.outermost_end;
+        if !is_nested {
+            self.outermost_end = self.outermost_end.max(end);
+        }
+        !is_nested
+    }
+
     /// Adds those of another part of the track.
     fn add(&mut self, mut other: Self) {
         let longer = (other.max, std::cmp::Reverse(other.longest))
@@ -181,9 +200,15 @@ impl Sums {
         self.count += other.count;
         self.total_ps += other.total_ps;
         self.self_ps += other.self_ps;
+        self.outermost_ps += other.outermost_ps;
+        self.launched.add(other.launched);
         self.device_ps = self
             .device_ps
             .zip(other.device_ps)
+            .map(|(own, others)| own + others);
+        self.device_self_ps = self
+            .device_self_ps
+            .zip(other.device_self_ps)
             .map(|(own, others)| own + others);
         self.times.append(&mut other.times);
     }
@@ -226,6 +251,7 @@ struct Worker<'a> {
     trace: &'a Trace,
     query: &'a OpsQuery,
     catalogue: &'a Catalogue,
+    launched: &'a LaunchedBySlice,
     window: Range<Time>,
     by_name: Vec<u32>,
     names: Vec<NameInfo>,
@@ -251,13 +277,14 @@ impl<'a> Worker<'a> {
     fn new(
         trace: &'a Trace,
         query: &'a OpsQuery,
-        catalogue: &'a Catalogue,
+        (catalogue, launched): (&'a Catalogue, &'a LaunchedBySlice),
         window: Range<Time>,
     ) -> Self {
         Self {
             trace,
             query,
             catalogue,
+            launched,
             window,
             by_name: vec![NONE; trace.name_count()],
             names: Vec::new(),
@@ -391,6 +418,7 @@ impl<'a> Worker<'a> {
             enclosing
         };
         let sum = self.sum(info, tag, line.track.id);
+        let is_outermost = self.sums[sum as usize].enter(start, slices.end(index));
         if counts {
             let own_clock = class::is_xla_ops(line.track)
                 && self.query.range.is_none()
@@ -399,17 +427,28 @@ impl<'a> Worker<'a> {
             sums.count += 1;
             sums.total_ps += i128::from(clipped.ps());
             sums.self_ps += i128::from(clipped.ps());
-            sums.device_ps = sums.device_ps.filter(|_| own_clock).and_then(|sum| {
-                let ps = device_clock(self.trace, slices.id(index))?;
-                Some(sum + i128::from(ps))
-            });
+            if is_outermost {
+                sums.outermost_ps += i128::from(clipped.ps());
+            }
+            if let Some(launched) = self.launched.get(&slices.id(index)) {
+                sums.launched.self_ps += launched.self_ps;
+                sums.launched.total_ps += if is_outermost { launched.total_ps } else { 0 };
+            }
+            let clock = sums
+                .device_ps
+                .filter(|_| own_clock)
+                .and_then(|_| device_clock(self.trace, slices.id(index)));
+            let plus = |sum: Option<i128>| Some(sum? + i128::from(clock?));
+            sums.device_ps = plus(sums.device_ps);
+            sums.device_self_ps = plus(sums.device_self_ps);
+            let length = clock.map_or(clipped, Dur::from_ps);
             #[allow(
                 clippy::cast_possible_truncation,
                 reason = "seven digits of a time are enough for a percentile"
             )]
-            sums.times.push(clipped.as_ns_f64() as f32);
-            if clipped > sums.max || sums.longest.0 == u32::MAX {
-                sums.max = clipped;
+            sums.times.push(length.as_ns_f64() as f32);
+            if length > sums.max || sums.longest.0 == u32::MAX {
+                sums.max = length;
                 sums.longest = slices.id(index);
             }
             if let Some(outer) = nest.sum_of.get(enclosing as usize).copied()
@@ -421,6 +460,11 @@ impl<'a> Worker<'a> {
                     .min(start.saturating_add(dur));
                 let covered = clip(start, until.since(start), &self.window);
                 outer.self_ps -= i128::from(covered.map_or(0, Dur::ps));
+                let inside = clock.map(i128::from);
+                outer.device_self_ps = outer
+                    .device_self_ps
+                    .zip(inside)
+                    .map(|(sum, inside)| sum - inside);
             }
         }
         nest.sum_of[at] = sum;
@@ -620,7 +664,11 @@ impl<'a> Worker<'a> {
                 count: 0,
                 total_ps: 0,
                 self_ps: 0,
+                outermost_ps: 0,
+                outermost_end: Time::MIN,
+                launched: Launched::default(),
                 device_ps: Some(0),
+                device_self_ps: Some(0),
                 max: Dur::ZERO,
                 longest: EventId(u32::MAX),
                 times: Vec::new(),

@@ -26,6 +26,47 @@ pub(super) struct Launched {
     pub(super) self_ps: i128,
 }
 
+impl Launched {
+    /// Adds that of other slices.
+    pub(super) fn add(&mut self, other: Self) {
+        self.total_ps += other.total_ps;
+        self.self_ps += other.self_ps;
+    }
+}
+
+/// Device time of each host slice that launched any.
+pub(super) type LaunchedBySlice = FxHashMap<EventId, Launched>;
+
+/// Device time of each slice with a category of the class: the sum over the device slices that lie in
+/// it, and over those of which it is the innermost. Empty without devices or links.
+pub(super) fn by_slice(
+    trace: &Trace,
+    is_class: fn(&str) -> bool,
+    cancel: &Cancel,
+) -> Result<LaunchedBySlice, Cancelled> {
+    let categories = categories(trace, is_class);
+    if !categories.contains(&true) {
+        return Ok(LaunchedBySlice::default());
+    }
+    let parts = scan(
+        trace,
+        &categories,
+        cancel,
+        |sums: &mut LaunchedBySlice, ps, around| {
+            for (place, (event, _)) in around.iter().enumerate() {
+                let sum = sums.entry(*event).or_default();
+                sum.total_ps += ps;
+                sum.self_ps += if place == 0 { ps } else { 0 };
+            }
+        },
+    )?;
+    let mut sums = LaunchedBySlice::default();
+    for (event, part) in parts.into_iter().flatten() {
+        sums.entry(event).or_default().add(part);
+    }
+    Ok(sums)
+}
+
 /// Puts the device time beside the rows of operators.
 pub(super) fn add(trace: &Trace, report: &mut OpReport, cancel: &Cancel) -> Result<(), Cancelled> {
     let operators = trace.by_category();
@@ -54,66 +95,80 @@ pub(super) fn launched(
     trace: &Trace,
     cancel: &Cancel,
 ) -> Result<FxHashMap<NameId, Launched>, Cancelled> {
-    let devices = Devices::of(trace, cancel)?;
-    let launches = Launches::of(trace, &devices, cancel)?;
-    let operator = operator_categories(trace);
-    let queues = devices.list.iter().flat_map(|device| &device.queues);
-    let pieces =
-        parallel::pieces(queues.map(|queue| (queue.track, 0..trace.slices(queue.track).len())));
-    let parts = parallel::scan(
-        &pieces,
+    let operators = categories(trace, is_operator);
+    let parts = scan(
+        trace,
+        &operators,
         cancel,
-        FxHashMap::<NameId, Launched>::default,
-        |sums, piece| {
-            let slices = trace.slices(piece.track);
-            let mut seen = Vec::new();
-            for index in piece.indexes.clone() {
-                if devices.work(piece.track, index).is_none() {
-                    continue;
+        |sums: &mut FxHashMap<NameId, Launched>, ps, around| {
+            for (place, (_, name)) in around.iter().enumerate() {
+                let sum = sums.entry(*name).or_default();
+                if place == 0 {
+                    sum.self_ps += ps;
                 }
-                let ps = i128::from(slices.dur[index].ps());
-                let Some(launch) = launches.get(piece.track, index) else {
-                    continue;
-                };
-                operators(trace, &operator, launch, &mut seen);
-                for (place, name) in seen.iter().enumerate() {
-                    let sum = sums.entry(*name).or_default();
-                    if place == 0 {
-                        sum.self_ps += ps;
-                    }
-                    if !seen[..place].contains(name) {
-                        sum.total_ps += ps;
-                    }
+                if !around[..place].iter().any(|(_, inner)| inner == name) {
+                    sum.total_ps += ps;
                 }
             }
         },
     )?;
     let mut sums: FxHashMap<NameId, Launched> = FxHashMap::default();
     for (name, part) in parts.into_iter().flatten() {
-        let sum = sums.entry(name).or_default();
-        sum.total_ps += part.total_ps;
-        sum.self_ps += part.self_ps;
+        sums.entry(name).or_default().add(part);
     }
     Ok(sums)
 }
 
-/// By the number of a text: whether it is a category of operators.
-fn operator_categories(trace: &Trace) -> Vec<bool> {
-    (0..trace.name_count())
-        .map(|name| is_operator(trace.name(NameId(u32::try_from(name).unwrap_or(u32::MAX)))))
-        .collect()
+/// Calls `add` with the time of each device slice that has a launch, and the slices of the categories
+/// around that, innermost first.
+fn scan<A: Default + Send>(
+    trace: &Trace,
+    categories: &[bool],
+    cancel: &Cancel,
+    add: impl Fn(&mut A, i128, &[(EventId, NameId)]) + Sync,
+) -> Result<Vec<A>, Cancelled> {
+    let devices = Devices::of(trace, cancel)?;
+    let launches = Launches::of(trace, &devices, cancel)?;
+    let queues = devices.list.iter().flat_map(|device| &device.queues);
+    let pieces =
+        parallel::pieces(queues.map(|queue| (queue.track, 0..trace.slices(queue.track).len())));
+    parallel::scan(&pieces, cancel, A::default, |sums, piece| {
+        let slices = trace.slices(piece.track);
+        let mut found = Vec::new();
+        for index in piece.indexes.clone() {
+            if devices.work(piece.track, index).is_none() {
+                continue;
+            }
+            let Some(launch) = launches.get(piece.track, index) else {
+                continue;
+            };
+            around(trace, categories, launch, &mut found);
+            add(sums, i128::from(slices.dur[index].ps()), &found);
+        }
+    })
 }
 
-/// Names of the operators around a host call, innermost first.
-fn operators(trace: &Trace, operator: &[bool], launch: EventId, found: &mut Vec<NameId>) {
+/// By the number of a text: whether it is a category of the class.
+fn categories(trace: &Trace, is_class: fn(&str) -> bool) -> Vec<bool> {
+    let mut found = vec![false; trace.name_count()];
+    for (category, _) in trace.by_category() {
+        if let Some(slot) = found.get_mut(category.index()) {
+            *slot = is_class(trace.name(category));
+        }
+    }
+    found
+}
+
+/// Slices of the categories around a host call, innermost first.
+fn around(trace: &Trace, categories: &[bool], launch: EventId, found: &mut Vec<(EventId, NameId)>) {
     found.clear();
     let Some((on, mut index)) = trace.place_of_slice(launch) else {
         return;
     };
     let slices = trace.slices(on);
     while index < slices.len() {
-        if operator.get(slices.category.get(index).index()) == Some(&true) {
-            found.push(slices.name[index]);
+        if categories.get(slices.category.get(index).index()) == Some(&true) {
+            found.push((slices.id(index), slices.name[index]));
         }
         index = slices.parent[index] as usize;
     }

@@ -92,7 +92,12 @@ pub struct Rates {
     pub utilisation: Option<f64>,
     /// See [`Bound`]; `None` where the peaks are not in the file.
     pub bound: Option<Bound>,
+    /// Whether a rate is above what the device can do: the time or the counts cannot be true.
+    pub exceeds_peak: bool,
 }
+
+/// A rate above the peak by less than this part is one of rounded times.
+const ROUNDING: f64 = 1.01;
 
 /// The rates of what was done in `ps` picoseconds on the device of `event`.
 pub(super) fn rates(trace: &Trace, event: EventId, done: Done, ps: i128) -> Option<Rates> {
@@ -101,7 +106,12 @@ pub(super) fn rates(trace: &Trace, event: EventId, done: Done, ps: i128) -> Opti
         return None;
     }
     let (flops, bytes) = (done.flops / seconds, done.bytes / seconds);
-    let parts = peaks(trace, event).map(|(most_flops, most_bytes)| {
+    let peaks = peaks(trace, event);
+    let exceeds = |(most_flops, most_bytes): (f64, f64)| {
+        flops > most_flops * ROUNDING || bytes > most_bytes * ROUNDING
+    };
+    let exceeds_peak = peaks.is_some_and(exceeds);
+    let parts = peaks.map(|(most_flops, most_bytes)| {
         (
             (flops / most_flops).clamp(0.0, 1.0),
             (bytes / most_bytes).clamp(0.0, 1.0),
@@ -119,6 +129,7 @@ pub(super) fn rates(trace: &Trace, event: EventId, done: Done, ps: i128) -> Opti
         bytes_per_second: bytes,
         utilisation: parts.map(|(compute, memory)| compute.max(memory)),
         bound: parts.filter(|(a, b)| a.max(*b) > 0.0).map(bound),
+        exceeds_peak,
     })
 }
 

@@ -38,6 +38,8 @@ struct Draft {
     by_hlo: FxHashMap<(Option<String>, String), u64>,
     /// What its slices do, where all of them say it.
     done: Option<Done>,
+    /// See [`OpRow::is_async`].
+    is_async: bool,
     /// See [`OpRow::holds`].
     holds: Option<u64>,
     /// What its slices are called.
@@ -62,6 +64,7 @@ pub(super) fn finish(
     query: &OpsQuery,
     catalogue: &Catalogue,
     collected: Collected,
+    has_launched: bool,
 ) -> OpReport {
     let mut report = OpReport {
         arguments_lost: collected.arguments_lost,
@@ -76,7 +79,7 @@ pub(super) fn finish(
     }
     let mut rows: Vec<OpRow> = drafts
         .into_iter()
-        .map(|(key, draft)| row(trace, query.by, key, draft))
+        .map(|(key, draft)| row(trace, query.by, key, draft, has_launched))
         .collect();
     report.self_ps = rows.iter().map(|row| row.self_ps).sum();
     report.count = rows.iter().map(|row| row.count).sum();
@@ -186,9 +189,12 @@ fn add(
         FxHashMap::default()
     };
     let told = class::is_xla_ops(track) && on_device && query.range.is_none();
+    // Starting or awaiting an asynchronous operation moves nothing: it has no rate of its own.
+    let is_async = class::is_async_end(sums.tag.hlo_op.as_deref().unwrap_or(text));
     let draft = Draft {
         by_hlo,
-        done: told
+        is_async,
+        done: (told && !is_async)
             .then(|| rates::done(trace, sums.longest, sums.count))
             .flatten(),
         most_ps: sums.self_ps,
@@ -220,6 +226,7 @@ impl Draft {
             own.add(others);
             own
         });
+        self.is_async &= other.is_async;
         self.holds = self.holds.or(other.holds);
         self.events.append(&mut other.events);
         // Sums: the order of the entries makes no difference.
@@ -229,10 +236,16 @@ impl Draft {
         let (mine, others) = (&mut self.sums, &mut other.sums);
         mine.count += others.count;
         mine.total_ps += others.total_ps;
+        mine.outermost_ps += others.outermost_ps;
+        mine.launched.add(others.launched);
         mine.self_ps += others.self_ps;
         mine.device_ps = mine
             .device_ps
             .zip(others.device_ps)
+            .map(|(mine, others)| mine + others);
+        mine.device_self_ps = mine
+            .device_self_ps
+            .zip(others.device_self_ps)
             .map(|(mine, others)| mine + others);
         mine.times.append(&mut others.times);
         let longer = others.max > mine.max;
@@ -385,7 +398,7 @@ fn expression_shape(text: &str) -> Option<String> {
     (shape.ends_with(']') && !shape.starts_with('(')).then(|| shape.to_owned())
 }
 
-fn row(trace: &Trace, by: By, key: Key, draft: Draft) -> OpRow {
+fn row(trace: &Trace, by: By, key: Key, draft: Draft, has_launched: bool) -> OpRow {
     let Draft {
         mut sums,
         category,
@@ -393,11 +406,20 @@ fn row(trace: &Trace, by: By, key: Key, draft: Draft) -> OpRow {
         source,
         by_hlo,
         done,
+        is_async,
         holds,
         events,
         ..
     } = draft;
-    let time = sums.device_ps.unwrap_or(sums.total_ps);
+    // The device's own clock counts wherever all slices have it.
+    if let Some((total, own)) = sums.device_ps.zip(sums.device_self_ps) {
+        if sums.outermost_ps == sums.total_ps {
+            sums.outermost_ps = total;
+        }
+        (sums.total_ps, sums.self_ps) = (total, own.clamp(0, total.max(0)));
+    }
+    let launched = Some(sums.launched).filter(|_| has_launched && !key.on_device);
+    let time = sums.total_ps;
     let rates = done.and_then(|done| rates::rates(trace, sums.longest, done, time));
     #[allow(
         clippy::cast_possible_truncation,
@@ -414,6 +436,7 @@ fn row(trace: &Trace, by: By, key: Key, draft: Draft) -> OpRow {
             _ => None,
         }),
         event_names: event_names(trace, events, &key.name),
+        is_async,
         holds,
         name: key.name,
         program: key.program,
@@ -421,12 +444,13 @@ fn row(trace: &Trace, by: By, key: Key, draft: Draft) -> OpRow {
         on_device: key.on_device,
         count: sums.count,
         total_ps: sums.total_ps,
+        outermost_ps: sums.outermost_ps,
         self_ps: sums.self_ps,
         device_ps: sums.device_ps,
         device_share: None,
         xprof_count: by_hlo.into_values().max(),
-        launched_ps: None,
-        launched_self_ps: None,
+        launched_ps: launched.map(|launched| launched.total_ps),
+        launched_self_ps: launched.map(|launched| launched.self_ps),
         share: 0.0,
         longest: sums.longest,
         stack: key.stack,

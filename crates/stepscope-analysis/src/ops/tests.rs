@@ -31,6 +31,29 @@ fn shown(drawing: &str, by: By) -> Vec<String> {
 }
 
 #[test]
+fn nested_calls_of_one_name_count_once_in_the_outermost_total() {
+    let trace = drawing::trace(
+        "
+        main | f-----------------  f---
+             |  f--- g------
+             |        f--
+        ",
+    );
+    let query = OpsQuery {
+        by: By::Label,
+        split: Split::None,
+        range: None,
+    };
+    let report = ops(&trace, &query, &Cancel::default()).unwrap();
+    let row = report.rows.iter().find(|row| row.name == "f").unwrap();
+    let us = |ps: i128| ps / 1_000_000;
+    assert_eq!(
+        (row.count, us(row.outermost_ps), us(row.total_ps)),
+        (4, 22, 29)
+    );
+}
+
+#[test]
 fn self_time_leaves_out_what_is_inside_of_the_same_class() {
     let rows = shown(
         "
@@ -204,8 +227,10 @@ proptest::proptest! {
             let rows = |part: usize| {
                 let catalogue = hlo::Catalogue::default();
                 let cancel = Cancel::default();
-                let found = collect::collect(&trace, &query, &catalogue, part, &cancel).unwrap();
-                rows::finish(&trace, &query, &catalogue, found)
+                let launched = launched::LaunchedBySlice::default();
+                let known = (&catalogue, &launched);
+                let found = collect::collect(&trace, &query, known, part, &cancel).unwrap();
+                rows::finish(&trace, &query, &catalogue, found, false)
             };
             proptest::prop_assert_eq!(rows(part), rows(usize::MAX), "{:?} {:?}", by, split);
         }

@@ -117,11 +117,12 @@ pub(super) fn columns() -> Vec<Column> {
         Column::new("category", "Category", Unit::Text),
         Column::new("place", "Where", Unit::Text),
         Column::new("count", "Count", Unit::Count),
-        Column::new("total_ns", "Total", Unit::Ns),
+        Column::new("outermost_ns", "Total", Unit::Ns),
         Column::new("self_ns", "Self", Unit::Ns),
         Column::new("share", "Share", Unit::Share),
         Column::new("mean_ns", "Mean", Unit::Ns),
         Column::new("p95_ns", "p95", Unit::Ns),
+        Column::new("total_ns", "Sum of calls", Unit::Ns),
         Column::new("device_total_ns", "Device total", Unit::Ns),
         Column::new("device_self_ns", "Device self", Unit::Ns),
         Column::new("utilisation_share", "Utilisation", Unit::Share),
@@ -129,6 +130,7 @@ pub(super) fn columns() -> Vec<Column> {
         Column::new("bytes_per_second", "Memory rate", Unit::BytesPerSecond),
         Column::new("gflops_per_second", "GFLOP/s", Unit::Number),
         Column::new("bound_by", "Bound by", Unit::Text),
+        Column::new("rate_note", "About the rate", Unit::Text),
         Column::new("max_ns", "Longest", Unit::Ns),
         Column::new("device_clock_ns", "By the device's clock", Unit::Ns),
         Column::new("device_clock_share", "Share by that clock", Unit::Share),
@@ -154,11 +156,12 @@ pub(super) fn rows<'a>(found: impl ExactSizeIterator<Item = &'a OpRow>, top: usi
             row.category.as_str().into(),
             if row.on_device { "device" } else { "host" }.into(),
             row.count.into(),
-            ns(row.total_ps).into(),
+            ns(row.outermost_ps).into(),
             ns(row.self_ps).into(),
             row.share.into(),
             mean(row).into(),
             row.p95_ns.into(),
+            ns(row.total_ps).into(),
             row.launched_ps.map(ns).into(),
             row.launched_self_ps.map(ns).into(),
             row.rates.and_then(|rates| rates.utilisation).into(),
@@ -169,6 +172,7 @@ pub(super) fn rows<'a>(found: impl ExactSizeIterator<Item = &'a OpRow>, top: usi
                 .and_then(|rates| rates.bound)
                 .map(Bound::as_str)
                 .into(),
+            rate_note(row).into(),
             row.max_ns.into(),
             row.device_ps.map(ns).into(),
             row.device_share.into(),
@@ -184,6 +188,17 @@ pub(super) fn rows<'a>(found: impl ExactSizeIterator<Item = &'a OpRow>, top: usi
     }
     table.left_out = all.saturating_sub(top) as u64;
     table
+}
+
+/// Why a row has no rate, or one that cannot be true.
+fn rate_note(row: &OpRow) -> Option<&'static str> {
+    if row.is_async {
+        Some("asynchronous: no rate of its own")
+    } else if row.rates.is_some_and(|rates| rates.exceeds_peak) {
+        Some("above the device's peak")
+    } else {
+        None
+    }
 }
 
 fn list(texts: &[String]) -> Cell {

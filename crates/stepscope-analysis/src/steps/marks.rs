@@ -5,6 +5,7 @@ use stepscope_model::{SliceFlags, Time, TrackId, TrackKind};
 use stepscope_store::Trace;
 
 use super::roots::roots;
+use super::step_markers::step_markers;
 
 /// One step in the making: its marker and its file.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +50,11 @@ pub(super) fn markers(trace: &Trace) -> (Vec<Marker>, Vec<TrackId>) {
         .values()
         .filter_map(|marks| marks.first().map(|mark| mark.file))
         .collect();
-    for marker in roots(trace, |file| numbered.contains(&file)) {
+    let has_numbers = |file: usize| numbered.contains(&file);
+    let unnumbered_marks = roots(trace, has_numbers)
+        .into_iter()
+        .chain(step_markers(trace, has_numbers));
+    for marker in unnumbered_marks {
         by_track.entry(marker.track).or_default().push(marker);
     }
     let mut groups: Vec<_> = by_track.into_iter().collect();

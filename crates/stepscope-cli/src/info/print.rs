@@ -83,7 +83,7 @@ fn print_list(
         let lost = run
             .warnings
             .iter()
-            .filter(|w| w.severity != Severity::Notice.as_str())
+            .filter(|warning| !is_harmless(warning))
             .count();
         let bytes = run.files.iter().map(|file| file.bytes).sum();
         grid.push([
@@ -325,11 +325,7 @@ fn print_warnings(
         }
     }
     for (warning, count) in codes {
-        let mark = if warning.severity == Severity::Notice.as_str() {
-            "·"
-        } else {
-            "!"
-        };
+        let mark = if is_harmless(warning) { "·" } else { "!" };
         let times = text::count(count);
         let told = format!("{times} x {} [{}]", warning.title, warning.code);
         say(&format!("  {mark}  "), &told, width, out)?;
@@ -338,6 +334,12 @@ fn print_warnings(
         }
     }
     Ok(())
+}
+
+/// Whether nothing is missing.
+fn is_harmless(warning: &WarningInfo) -> bool {
+    let harmless = [Severity::Info, Severity::Notice];
+    harmless.iter().any(|one| warning.severity == one.as_str())
 }
 
 /// A few of them and how many more.

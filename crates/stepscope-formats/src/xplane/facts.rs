@@ -40,11 +40,24 @@ pub(super) fn plane_name(name: &str) -> PlaneName {
         found(true, ordinal, i64::from(custom))
     } else if name.starts_with("#Chip") || name.starts_with("/virtualdevice:") {
         found(true, device(name), 1)
+    } else if is_neuron_trace(name) {
+        // Each of its lines is a core.
+        found(true, None, 0)
     } else if name.starts_with("/host:CPU") {
         found(false, None, 2)
     } else {
         found(false, None, 3)
     }
+}
+
+/// Whether a plane holds the timeline of Neuron devices, as their runtime writes it.
+fn is_neuron_trace(name: &str) -> bool {
+    name.starts_with("/host:Neuron-runtime") && name.ends_with("/neuron_trace.json")
+}
+
+/// 3 of `nc3`, the line of a core in a plane of Neuron devices.
+pub(super) fn neuron_core(line_name: &str) -> Option<u32> {
+    line_name.strip_prefix("nc")?.parse().ok()
 }
 
 /// The stream of a line named like `Stream #13(Compute)`.
@@ -230,6 +243,11 @@ mod tests {
         assert_eq!(device("/device:CUSTOM:Megascale Trace"), None);
         assert_eq!(device("#Chip2 TPU Non-Core HLO"), Some(2));
         assert!(!plane_name("/host:CPU").is_device);
+        let neuron = "/host:Neuron-runtime:profile//a_1/model1/node1/plugins/neuron/7/";
+        assert!(plane_name(&format!("{neuron}neuron_trace.json")).is_device);
+        assert!(!plane_name(&format!("{neuron}neuron_hlo_op.json")).is_device);
+        assert_eq!(neuron_core("nc12"), Some(12));
+        assert_eq!(neuron_core("nccl"), None);
         assert_eq!(stream_number("Stream #13(Compute)"), Some(13));
         assert_eq!(stream_number("Stream #2"), Some(2));
         assert_eq!(stream_number("XLA Ops"), None);

@@ -7,7 +7,7 @@
 use rustc_hash::FxHashMap;
 use stepscope_model::{Diagnostic, EventSink, NameId, ReadContext, TrackId, TrackKind, TrackPatch};
 
-use super::facts::{plane_name, stream_number};
+use super::facts::{neuron_core, plane_name, stream_number};
 use super::heads::LineHead;
 use super::index::{PlaneFrame, PlaneIndex};
 use super::lines::{self, ReadyLine, ReadyMetadata, ReadyPlane};
@@ -240,7 +240,10 @@ impl<'a> Reading<'a> {
                     tid: record.tid.or_else(|| {
                         (is_foreign && !plane.is_device).then_some(head.shown_id() & 0xffff_ffff)
                     }),
-                    device: record.device,
+                    device: record.device.or_else(|| {
+                        let is_unnamed = is_foreign && plane.is_device;
+                        neuron_core(&name).filter(|_| is_unnamed)
+                    }),
                     stream,
                     sort_index: Some(record.sort_index.unwrap_or_else(|| {
                         line_rank(&name, plane.is_device) << 32

@@ -215,6 +215,7 @@ pub(super) const WORK: &[(SliceKind, &[Match])] = &[
             Part("nchwtonhwc"),
             Part("nhwctonchw"),
             Part("dma_"),
+            Part("nrt_tensor_"),
             Part("kvcache"),
             Part("kv_cache"),
             Part("dynamic-slice"),
@@ -422,6 +423,9 @@ pub(super) const HOST: &[(SliceKind, &[Match])] = &[
             Part("inliner"),
             Part("canonicaliz"),
             Part("autotun"),
+            Part("neuronx-cc"),
+            Part("neuronx_cc"),
+            Part("neuroncc"),
         ],
     ),
     (
@@ -441,6 +445,7 @@ pub(super) const HOST: &[(SliceKind, &[Match])] = &[
         SliceKind::Copy,
         &[
             Part("memcpy"),
+            Part("nrt_tensor_"),
             Part("transferto"),
             Part("transferfrom"),
             Part("transfer_to"),

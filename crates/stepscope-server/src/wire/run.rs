@@ -482,7 +482,10 @@ fn warnings(view: &RunView) -> Vec<Warning> {
                 code: what.code(),
                 severity: what.severity().as_str(),
                 title: what.title(),
-                detail: details.first().cloned().unwrap_or_default(),
+                detail: match &*details {
+                    [only] => only.clone(),
+                    _ => String::new(),
+                },
                 details,
                 count,
                 action: what.advice(),

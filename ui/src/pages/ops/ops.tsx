@@ -45,7 +45,7 @@ const OF_FUNCTIONS = ['primitive_count'];
 const INDENT_PX = 16;
 
 /** Times beside the host's: in sight before means and percentiles. */
-const LEAD = ['count', 'total_ns', 'self_ns', 'share', 'device_self_ns', 'device_total_ns'];
+const LEAD = ['count', 'outermost_ns', 'self_ns', 'share', 'device_self_ns', 'device_total_ns'];
 
 /** The column that the bars show, and by which the table is sorted at first: work of devices, where there was any. */
 export function costColumn(table: Data): ReportColumn | undefined {

@@ -1,7 +1,11 @@
 //! Files that Neuron packs into an `XSpace`.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
+use stepscope_formats::probe::Probe;
 use stepscope_formats::xplane::neuron::{Unpacked, unpack};
+use stepscope_model::{ReadContext, SharedBytes, TrackKind};
 
 use super::made::Message;
 use crate::traces;
@@ -98,6 +102,21 @@ fn device_and_host_are_on_one_axis() {
     );
     assert_eq!(rows[1]["ts"], json!(11.5));
     assert_eq!(rows[1]["pid"], "nc0");
+}
+
+#[test]
+fn lines_of_the_runtime_are_queues_of_cores() {
+    let file = space(&[plane(TRACE, Some(START), &[ROW]), host(START)]);
+    let mut probe = Probe::new();
+    let bytes: SharedBytes = Arc::new(file);
+    stepscope_formats::xplane::read(&bytes, &ReadContext::default(), &mut probe).unwrap();
+    let track = |slice: &str| {
+        let slice = probe.slices.iter().find(|found| found.name == slice);
+        probe.find_track(&slice.unwrap().track).unwrap()
+    };
+    let (core, thread) = (track("x"), track("StepMarker"));
+    assert_eq!((core.kind, core.device), (TrackKind::DeviceQueue, Some(0)));
+    assert_eq!((thread.kind, thread.device), (TrackKind::Thread, None));
 }
 
 #[test]
