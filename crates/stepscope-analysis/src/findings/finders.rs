@@ -301,7 +301,7 @@ fn uneven(survey: &Survey<'_>) -> Option<Finding> {
     let all = steps.steps.iter();
     let mut outliers: Vec<_> = all.filter(|step| steps.is_outlier(step)).collect();
     // Against what is usual on the step's own rank: that a rank is slower for good is `ranks`.
-    let median = |step: &StepRow| steps.of_each.get(&step.file).and_then(|of| of.p50_ns);
+    let median = |step: &StepRow| steps.of_each.get(&step.rank()).and_then(|of| of.p50_ns);
     let lost: f64 = outliers
         .iter()
         .filter_map(|step| Some(step.dur.as_ns_f64() - median(step)?))
