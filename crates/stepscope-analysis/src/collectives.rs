@@ -86,6 +86,9 @@ impl Kind {
         const PARTS: &[(&str, Kind)] = &[
             ("allreduce", Kind::AllReduce),
             ("crossdevicereduce", Kind::AllReduce),
+            ("oneshot", Kind::AllReduce),
+            ("twoshot", Kind::AllReduce),
+            ("psumscatter", Kind::ReduceScatter),
             ("psum", Kind::AllReduce),
             ("reducescatter", Kind::ReduceScatter),
             ("allgather", Kind::AllGather),
@@ -232,6 +235,44 @@ impl Collectives {
         let rate = (seconds > 0.0).then(|| bytes as f64 / seconds)?;
         let factor = self.group_size(part).map(|n| part.kind.bus_factor(n));
         Some((rate, factor.map(|factor| rate * factor)))
+    }
+
+    /// How far off the begins of a collective's parts can be against each other: nothing in one
+    /// file, which has one clock. `None` where nothing bounds the clocks of its files.
+    pub fn arrival_error(&self, collective: &Collective) -> Option<Dur> {
+        let mut files: Vec<usize> = collective
+            .parts
+            .iter()
+            .filter_map(|place| Some(self.parts.get(*place)?.who.file))
+            .collect();
+        files.dedup();
+        if files.len() < 2 {
+            return Some(Dur::ZERO);
+        }
+        let first = self.participants.first().map(|who| who.file);
+        let errors: Option<Vec<Dur>> = files
+            .into_iter()
+            .filter(|file| Some(*file) != first)
+            .map(|file| {
+                let at = self.clocks.binary_search_by_key(&file, |clock| clock.file);
+                self.clocks.get(at.ok()?)?.arrival_error()
+            })
+            .collect();
+        let mut errors = errors?;
+        errors.sort_unstable();
+        // Against each other, the two that are worst are off by both of their errors.
+        let worst = errors.iter().rev().take(2);
+        Some(worst.fold(Dur::ZERO, |sum, error| sum.saturating_add(*error)))
+    }
+
+    /// Whether it can be told who came to a collective last: its begins are farther apart than the
+    /// error of the clocks.
+    pub fn comparable(&self, collective: &Collective) -> bool {
+        let error = self.arrival_error(collective);
+        collective
+            .spread
+            .zip(error)
+            .is_some_and(|(spread, error)| spread > error)
     }
 
     /// What must be added to the times of a file to be on the clock of the first.

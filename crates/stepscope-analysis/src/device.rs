@@ -16,12 +16,13 @@
 //! `gpu_memset`, as in any year's PyTorch), else by the row and the name; kernels communicate when
 //! their name says so ([`communicates`]). Labels on device rows, waits and host calls are no work.
 //! A loop or a branch of a compiled program counts as computation where nothing inside it is
-//! recorded. Peers differ: `TraceLens` counts memset as computation and leaves out kernels without
+//! recorded; an instruction communicates when its opcode says so, whatever its name. Peers differ: `TraceLens` counts memset as computation and leaves out kernels without
 //! a CPU operator; HTA leaves out the last of several steps ([`hta`](crate::hta)).
 //!
 //! Everything follows from [`Times`]: for each of the sixteen sets of kinds of work, how long
 //! exactly that set ran. One pass over the slices, in parallel, nothing allocated per slice.
 
+mod opcodes;
 mod sweep;
 mod work;
 
@@ -29,7 +30,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
-use stepscope_model::{Cancelled, Dur, Time, TrackId};
+use stepscope_model::{Cancelled, Dur, NameId, Time, TrackId};
 use stepscope_store::{Trace, Track};
 
 use crate::intervals::extend;
@@ -37,6 +38,7 @@ use crate::parallel::{self, Cancel};
 use sweep::{Ends, NO_ENDS, NO_STARTS, Starts, earlier, later};
 use work::{CLASSES, Class, Classes, Row};
 
+pub(crate) use opcodes::is_collective;
 pub use work::{Work, communicates};
 
 /// One queue of a device with work on it.
@@ -278,6 +280,11 @@ impl<'a> Devices<'a> {
             device.queues.iter().map(move |queue| (queue.track, index))
         });
         queues.collect()
+    }
+
+    /// Whether slices of this name are collectives by the opcode of the instruction they run.
+    pub fn is_collective_name(&self, name: NameId) -> bool {
+        self.classes.is_collective(name)
     }
 
     /// What this slice does; `None` for what is no work.

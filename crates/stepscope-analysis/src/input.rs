@@ -8,11 +8,17 @@
 //!
 //! ```text
 //! share = input / length of the steps
-//! verdict = input-bound      share >= 20 %
-//!           partly           share >= 5 %
+//! steady share = the same without the first step of each rank that has three or more
+//! verdict = input-bound      steady share >= 20 %
+//!           partly           steady share >= 5 %
 //!           not input-bound  less, or no stage is recorded and devices are busy at least 80 %
 //!           cannot tell      no input stage is recorded on any thread, and the devices (if any) wait
 //! ```
+//!
+//! The first step compiles and warms up, so it does not decide. Passes of compilers are no stages
+//! though their names speak of inputs, nor is anything that runs inside a compilation. Where the steps
+//! have no thread of their own, waiting is inferred from stages on any thread, which may prefetch in
+//! the background ([`InputReport::inferred`]).
 
 #![allow(
     clippy::similar_names,
@@ -20,8 +26,8 @@
 )]
 
 use rustc_hash::FxHashMap;
-use stepscope_model::{Cancelled, Dur, NameId, SliceKind, TrackKind};
-use stepscope_store::EventId;
+use stepscope_model::{Cancelled, Dur, NameId, SliceKind, TrackId, TrackKind};
+use stepscope_store::{EventId, Trace};
 
 use crate::intervals::Moments;
 use crate::parallel::{self, Cancel};
@@ -78,6 +84,13 @@ pub struct InputReport {
     pub verdict: Verdict,
     /// Part of the steps.
     pub share: f64,
+    /// Part of the steps without the first of each rank: what the verdict goes by.
+    pub steady_share: f64,
+    /// Time per step without the first of each rank.
+    pub steady_per_step: Dur,
+    /// No thread marks the steps: stages of any thread count as waiting, so that the share may be too
+    /// large.
+    pub inferred: bool,
     /// By time inside the steps, then in all, largest first.
     pub stages: Vec<Stage>,
 }
@@ -116,6 +129,9 @@ pub fn is_input(kind: SliceKind, name: &str) -> bool {
     ];
     // `next_batch`, but not `train_batch`.
     const GETS: [&str; 5] = ["next", "get", "read", "wait", "make"];
+    if is_compiler_pass(name) {
+        return false;
+    }
     if kind == SliceKind::Input {
         return true;
     }
@@ -134,6 +150,53 @@ pub fn is_input(kind: SliceKind, name: &str) -> bool {
     is_about && !words().any(|word| NOT.contains(&&*word))
 }
 
+/// Whether this is the name of a pass of a compiler (`infeed-decomposer`,
+/// `optimize_input_output_buffer_alias`): words in small letters, the last of which says what is done
+/// to a program.
+fn is_compiler_pass(name: &str) -> bool {
+    const DONE: [&str; 34] = [
+        "alias",
+        "assignment",
+        "canonicalizer",
+        "combiner",
+        "conversion",
+        "converter",
+        "creator",
+        "decomposer",
+        "decomposition",
+        "elimination",
+        "expander",
+        "flattener",
+        "folding",
+        "forwarding",
+        "fusion",
+        "hoisting",
+        "inserter",
+        "insertion",
+        "legalization",
+        "legalizer",
+        "linearizer",
+        "motion",
+        "optimizer",
+        "partitioner",
+        "propagation",
+        "remover",
+        "rewriter",
+        "scheduler",
+        "simplifier",
+        "sinking",
+        "splitter",
+        "unification",
+        "upcaster",
+        "verifier",
+    ];
+    if !name.contains(['-', '_']) || name.chars().any(|letter| letter.is_ascii_uppercase()) {
+        return false;
+    }
+    let last = name.rsplit(['-', '_']).next().unwrap_or(name);
+    DONE.contains(&last)
+}
+
 /// Looks for input stages, and judges.
 pub fn input(survey: &Survey<'_>, cancel: &Cancel) -> Result<InputReport, Cancelled> {
     let stages = stages(survey, cancel)?;
@@ -144,8 +207,24 @@ pub fn input(survey: &Survey<'_>, cancel: &Cancel) -> Result<InputReport, Cancel
     } else {
         0.0
     };
+    let steady = survey.steady();
+    let (waits, length) = steady
+        .iter()
+        .filter_map(|place| survey.breakdown.parts.get(*place))
+        .fold((0.0, 0.0), |(waits, length), parts| {
+            (
+                waits + parts.input.as_ns_f64(),
+                length + parts.sum().as_ns_f64(),
+            )
+        });
+    let steady_share = if length > 0.0 { waits / length } else { 0.0 };
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "a mean of lengths is no longer than the longest"
+    )]
+    let steady_per_step = Dur::from_ps((waits * 1e3 / steady.len().max(1) as f64) as i64);
     let busy = survey.device_busy().unwrap_or(0.0);
-    let verdict = match share {
+    let verdict = match steady_share {
         _ if stages.is_empty() && busy >= 0.8 => Verdict::NotBound,
         _ if stages.is_empty() => Verdict::CannotTell,
         share if share >= 0.2 => Verdict::Bound,
@@ -155,6 +234,9 @@ pub fn input(survey: &Survey<'_>, cancel: &Cancel) -> Result<InputReport, Cancel
     Ok(InputReport {
         verdict,
         share,
+        steady_share,
+        steady_per_step,
+        inferred: survey.has_steps() && survey.stretches.iter().all(|own| own.thread.is_none()),
         stages,
     })
 }
@@ -201,7 +283,7 @@ fn stages(survey: &Survey<'_>, cancel: &Cancel) -> Result<Vec<Stage>, Cancelled>
                     let may_be = matches!(kind, SliceKind::Input | SliceKind::UserLabel);
                     last = (Some(key), may_be && is_input(kind, trace.name(key.0)));
                 }
-                if !last.1 {
+                if !last.1 || compiles(trace, piece.track, index) {
                     continue;
                 }
                 let dur = slices.dur[index];
@@ -257,6 +339,22 @@ fn stages(survey: &Survey<'_>, cancel: &Cancel) -> Result<Vec<Stage>, Cancelled>
         ))
     });
     Ok(stages)
+}
+
+/// Whether a slice lies inside a compilation.
+fn compiles(trace: &Trace, track: TrackId, index: usize) -> bool {
+    let slices = trace.slices(track);
+    let mut at = index;
+    while let Some(above) = slices.parent.get(at).map(|above| *above as usize) {
+        let Some(name) = slices.name.get(above) else {
+            return false;
+        };
+        if trace.kind(track, *name, slices.category.get(above)) == SliceKind::Compile {
+            return true;
+        }
+        at = above;
+    }
+    false
 }
 
 /// The longer of two, the first of two that are equally long.
@@ -329,6 +427,44 @@ mod tests {
             gpu/7 #device | matmul------------------------
             ";
         assert_eq!(verdict(busy).0, Verdict::NotBound);
+    }
+
+    #[test]
+    fn the_first_step_does_not_decide() {
+        let steps = "
+            main | step0----------------------- step1--- step2--- step3---
+                 |  data_prep------------------  data_pr
+            ";
+        // 28 + 7 of 60 us in all, of the later steps 7 of 27 us.
+        let trace = drawing::trace(steps);
+        let survey = Survey::of(&trace, &Options::default(), &Cancel::default()).unwrap();
+        let found = input(&survey, &Cancel::default()).unwrap();
+        assert!(found.share > 0.5 && found.steady_share < 0.35, "{found:?}");
+        assert!(!found.inferred);
+    }
+
+    #[test]
+    fn passes_of_compilers_are_no_stages() {
+        for (name, expected) in [
+            ("infeed-decomposer", false),
+            ("optimize_input_output_buffer_alias", false),
+            ("scan_loop_accumulator_input_unification", false),
+            ("infeed-token-propagation", false),
+            ("infeed", true),
+            ("prefetch", true),
+            ("Iterator::Prefetch", true),
+        ] {
+            assert_eq!(is_input(SliceKind::Input, name), expected, "{name}");
+        }
+        let (_, stages) = verdict(
+            "
+            main | step0------------------------- step1-----
+                 |  Compile----------- data_prep
+                 |   change-data-type
+                 |   prepare_data----
+            ",
+        );
+        assert_eq!(stages, ["data_prep step 1 9 9"]);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! ```text
 //! launch delay = start of the work - end of the call that launched it   (0 when it began before)
 //! queue length at a moment = work of the stream that was launched (its call began) and has not begun
-//! rate of a copy = its bytes / its length
+//! rate of a copy = what the file says (`memory bandwidth (GB/s)`), else its bytes / its length
 //! rate of the copies of one size = size * count / sum of their lengths
 //! ```
 
@@ -474,8 +474,10 @@ impl Scan<'_> {
         part.seen.take(track, work, copy);
         part.delays.extend(delay);
         if is_copy {
+            let whole = end.since(start);
             let bytes = config.and_then(|config| config.bytes);
-            part.copies.take(name, id, dur, end.since(start), bytes);
+            let whole = config.map_or(whole, |config| config.copy_time(whole));
+            part.copies.take(name, id, dur, whole, bytes);
         }
         // Nearly all calls launch one slice: no graph, nothing to remember.
         let graph = call.is_some_and(|(_, name)| self.graph_names.contains(&name));

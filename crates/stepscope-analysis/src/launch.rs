@@ -274,6 +274,9 @@ pub struct Config {
     pub occupancy_percent: Option<f64>,
     /// Bytes that a copy moves.
     pub bytes: Option<u64>,
+    /// Rate of a copy as the file says it, bytes per second. Its writer had the time before that was cut
+    /// to whole microseconds.
+    pub copy_rate: Option<f64>,
     /// What joins it with the call that launched it.
     pub correlation: Option<i64>,
 }
@@ -288,6 +291,7 @@ const CONFIG: ArgKeys = ArgKeys::new(&[
     "theoretical_occupancy_pct",
     "bytes",
     "size",
+    "memory bandwidth (GB/s)",
     "correlation",
     "correlation_id",
     "kernel_details",
@@ -306,6 +310,26 @@ impl Config {
         found
     }
 
+    /// How long a copy took: by the file's own rate, where that is its length as far as whole
+    /// microseconds tell; else that length.
+    pub fn copy_time(&self, length: Dur) -> Dur {
+        /// What cutting a begin and an end to whole microseconds can take away or add.
+        const CUT_PS: f64 = 2e6;
+        let Some((bytes, rate)) = self.bytes.zip(self.copy_rate) else {
+            return length;
+        };
+        let ps = bytes as f64 / rate * 1e12;
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "within two microseconds of a length"
+        )]
+        if (ps - length.ps() as f64).abs() <= CUT_PS {
+            Dur::from_ps(ps.round() as i64)
+        } else {
+            length
+        }
+    }
+
     fn take(&mut self, key: &str, value: ArgValue<'_>) {
         match key {
             "grid" => self.grid = dims(value),
@@ -318,6 +342,10 @@ impl Config {
             }
             "bytes" | "size" => {
                 self.bytes = whole(value).and_then(|bytes| u64::try_from(bytes).ok());
+            }
+            "memory bandwidth (GB/s)" => {
+                let rate = number(value).filter(|rate| rate.is_finite() && *rate > 0.0);
+                self.copy_rate = rate.map(|rate| rate * 1e9);
             }
             "correlation" | "correlation_id" => self.correlation = whole(value),
             "kernel_details" | "memcpy_details" | "memset_details" => {

@@ -11,14 +11,18 @@
 //! no such operator launched (of Triton, of compiled graphs) are not counted, so that figure is a
 //! lower bound.
 //!
+//! From shapes the figure is a headline only while the counted products hold [`COVERAGE`] of the device
+//! time of all products ([`Mfu::covered`]); else MFU is unknown.
+//!
 //! The peak of a device is what its plane says, else what its maker states for dense matrix products
 //! in 16 bits, by its name. Without devices of its own a file counts as one.
 
+mod coverage;
 mod shapes;
 
 use std::ops::Range;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{ArgValue, Cancelled, Dur, Time, TrackId, TrackKind};
 use stepscope_store::{EventId, FactValue, Trace};
 
@@ -64,18 +68,37 @@ pub struct Mfu {
     pub possible: Option<f64>,
     /// Names of the devices and where their peaks are from, each once.
     pub peaks: Vec<String>,
+    /// Calls of operators that count: products of matrices, convolutions, attention.
+    pub products: u64,
+    /// Part of the time of all products that those which were counted hold: device time, or the calls'
+    /// own where no device worked. 1 where XLA counts.
+    pub covered: f64,
     /// Calls of operators that count whose arguments do not say how much they do: convolutions without
     /// strides, products without shapes.
     pub uncounted: u64,
 }
 
 impl Mfu {
-    /// Part of what could have been done.
+    /// Part of what could have been done, where what was counted is nearly all of it: `None` below
+    /// [`COVERAGE`].
     pub fn share(&self) -> Option<f64> {
+        self.counted_share().filter(|_| self.is_covered())
+    }
+
+    /// Whether what was counted is nearly all that was done.
+    pub fn is_covered(&self) -> bool {
+        self.covered >= COVERAGE
+    }
+
+    /// Part of what could have been done that was counted: a lower bound.
+    pub fn counted_share(&self) -> Option<f64> {
         let possible = self.possible.filter(|possible| *possible > 0.0)?;
         self.counted.map(|_| self.flops / possible)
     }
 }
+
+/// Least part of the time of products that has to be counted for a headline.
+pub const COVERAGE: f64 = 0.8;
 
 /// Dense matrix products in 16 bits, operations per second, as the makers state them; the data sheets are
 /// listed in `docs/reference/peaks.md`. The first name that is part of the device's counts.
@@ -127,9 +150,12 @@ pub fn mfu(survey: &Survey<'_>, cancel: &Cancel) -> Result<Mfu, Cancelled> {
     };
     if let Some(flops) = by_xla(survey, cancel)? {
         (found.flops, found.counted) = (flops, Some(Counted::ByXla));
-    } else if let Some((flops, uncounted)) = from_shapes(survey, cancel)? {
-        (found.flops, found.counted) = (flops, Some(Counted::FromShapes));
-        found.uncounted = uncounted;
+        found.covered = 1.0;
+    } else if let Some(calls) = from_shapes(survey, cancel)? {
+        (found.flops, found.counted) = (calls.flops, Some(Counted::FromShapes));
+        found.products = calls.products;
+        found.uncounted = calls.unknown.len() as u64;
+        found.covered = coverage::covered(survey, &calls, cancel)?;
     }
     let mut possible = Some(0.0);
     for stretch in &survey.stretches {
@@ -235,10 +261,29 @@ fn counted(trace: &Trace, id: EventId) -> Option<f64> {
     done.filter(|flops| *flops > 0.0)
 }
 
-/// Operations, and the calls of which nobody can tell; `None`: nothing was counted.
-fn from_shapes(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<(f64, u64)>, Cancelled> {
+/// Calls of products.
+struct Calls {
+    /// Operations of those that say how much they do.
+    flops: f64,
+    /// All of them, but those of nothing.
+    products: u64,
+    /// Those that do not say how much they do.
+    unknown: FxHashSet<EventId>,
+    /// How long the calls took that do and that do not say it.
+    known_time: Dur,
+    unknown_time: Dur,
+}
+
+/// Calls of products in the stretches; `None`: nothing was counted.
+fn from_shapes(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<Calls>, Cancelled> {
     let trace = survey.trace;
-    let (mut sum, mut uncounted) = (0.0, 0);
+    let mut found = Calls {
+        flops: 0.0,
+        products: 0,
+        unknown: FxHashSet::default(),
+        known_time: Dur::ZERO,
+        unknown_time: Dur::ZERO,
+    };
     let mut counted = FxHashMap::default();
     let (mut dims, mut concrete) = (String::new(), String::new());
     for track in trace.tracks() {
@@ -282,11 +327,21 @@ fn from_shapes(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<(f64, u64)
                 }
             });
             let done = flops_of_call(trace.name(name), &dims, &concrete);
-            sum += done as f64;
-            uncounted += u64::from(done == 0 && !shapes::is_of_nothing(&dims));
+            found.flops += done as f64;
+            if done == 0 && shapes::is_of_nothing(&dims) {
+                continue;
+            }
+            found.products += 1;
+            let dur = slices.dur[index];
+            if done == 0 {
+                found.unknown.insert(slices.id(index));
+                found.unknown_time = found.unknown_time.saturating_add(dur);
+            } else {
+                found.known_time = found.known_time.saturating_add(dur);
+            }
         }
     }
-    Ok((sum > 0.0).then_some((sum, uncounted)))
+    Ok((found.flops > 0.0).then_some(found))
 }
 
 /// Operations per second of a device, and the words for where that is from.
@@ -367,9 +422,15 @@ mod tests {
             flops: 3e12,
             counted: Some(Counted::ByXla),
             possible: Some(12e12),
+            covered: 0.9,
             ..Mfu::default()
         };
         assert_eq!(found.share(), Some(0.25));
+        let poor = Mfu {
+            covered: 0.5,
+            ..found.clone()
+        };
+        assert_eq!((poor.share(), poor.counted_share()), (None, Some(0.25)));
         let unknown = Mfu {
             possible: None,
             ..found

@@ -1,7 +1,8 @@
 //! Measures of every rank at every step: who is slow, and at what.
 //!
-//! A rank is a device of a file, or a file whose run used no device. What it did in a step is cut to
-//! the step's marker in its own file (a run without marks is one step). A measure's *median* is taken
+//! A rank is a device of a file, or a file whose run used no device; in a file that several processes
+//! wrote ([`StepRank`]), a device of a process, or a process. What it did in a step is cut to the step's
+//! marker in its own file and process (a run without marks is one step). A measure's *median* is taken
 //! over the ranks at one step (of an even number, the middle between the two in the middle); a value is
 //! an outlier when
 //!
@@ -12,7 +13,7 @@
 //! (the median absolute deviation, scaled to the standard deviation of a normal distribution; the
 //! second condition keeps noise out).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use stepscope_model::{Cancelled, Dur, Time};
@@ -21,8 +22,8 @@ use stepscope_store::Trace;
 use crate::device::{Devices, Times};
 use crate::memory::{Allocator, Memory};
 use crate::parallel::Cancel;
-use crate::steps::StepRow;
 use crate::steps::breakdown::{Stretch, breakdown};
+use crate::steps::{StepRank, StepRow, devices_of};
 
 /// What is measured, all of them times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -82,6 +83,8 @@ impl Measure {
 pub struct Rank {
     /// Index into [`Trace::files`].
     pub file: usize,
+    /// Its process, in a file of several.
+    pub process: Option<i64>,
     /// Number of its device, if it used one.
     pub device: Option<u32>,
     /// What users read.
@@ -117,6 +120,12 @@ pub struct Ranks {
 }
 
 impl Ranks {
+    /// How many steps of one rank were measured; none of a rank that was measured as a whole.
+    pub fn steps(&self, rank: usize) -> usize {
+        let own = self.cells.iter().filter(|cell| cell.rank == rank);
+        own.filter(|cell| cell.step.is_some()).count()
+    }
+
     /// Median of a measure over the steps of one rank.
     pub fn median(&self, rank: usize, measure: Measure) -> Option<Dur> {
         let values = self.cells.iter().filter(|cell| cell.rank == rank);
@@ -148,10 +157,11 @@ pub fn ranks(
 ) -> Result<Ranks, Cancelled> {
     let mut found = Ranks::default();
     let memory = Memory::read(trace, cancel)?;
-    for file in 0..trace.files().len() {
+    for who in all_ranks(trace, steps) {
+        let file = who.file;
         let own: Vec<&StepRow> = steps
             .iter()
-            .filter(|step| step.file == file && !step.unfinished)
+            .filter(|step| step.rank() == who && !step.unfinished)
             .filter(|step| {
                 let end = step.start.saturating_add(step.dur);
                 step.start < range.end && end > range.start
@@ -161,6 +171,7 @@ pub fn ranks(
             file_span(trace, file)
                 .map(|span| Stretch {
                     file,
+                    process: who.process,
                     range: span.start.max(range.start)..span.end.min(range.end),
                     thread: None,
                     marker: None,
@@ -182,13 +193,15 @@ pub fn ranks(
             .map(|stretch| stretch.range.clone())
             .collect();
         let number = |place: usize| own.get(place).map(|step| step.number);
+        let used = devices_of(trace, devices, who);
         let mut add = |device: Option<usize>, times: Option<&[Times]>| {
             let ordinal = device.map(|device| devices.list[device].ordinal);
             let rank = found.ranks.len();
             found.ranks.push(Rank {
                 file,
+                process: who.process,
                 device: ordinal,
-                name: name(trace, devices, file, ordinal),
+                name: name(trace, who, ordinal.filter(|_| used.len() > 1)),
             });
             let allocators = allocators(&memory, file, ordinal);
             for (place, range) in ranges.iter().enumerate() {
@@ -228,16 +241,11 @@ pub fn ranks(
                 });
             }
         };
-        let mut any = false;
-        for (index, device) in devices.list.iter().enumerate() {
-            if device.file != file {
-                continue;
-            }
-            any = true;
-            let times = devices.times(device, &ranges, cancel)?;
-            add(Some(index), Some(&times));
+        for index in &used {
+            let times = devices.times(&devices.list[*index], &ranges, cancel)?;
+            add(Some(*index), Some(&times));
         }
-        if !any {
+        if used.is_empty() {
             add(None, None);
         }
     }
@@ -273,17 +281,31 @@ fn file_span(trace: &Trace, file: usize) -> Option<Range<Time>> {
         .reduce(|a, b| a.start.min(b.start)..a.end.max(b.end))
 }
 
-fn name(trace: &Trace, devices: &Devices<'_>, file: usize, device: Option<u32>) -> String {
-    let facts = trace.files().get(file);
+/// Every rank: those that have steps, and files without any.
+fn all_ranks(trace: &Trace, steps: &[StepRow]) -> BTreeSet<StepRank> {
+    let mut found: BTreeSet<StepRank> = steps.iter().map(StepRow::rank).collect();
+    for file in 0..trace.files().len() {
+        if !found.iter().any(|rank| rank.file == file) {
+            let process = None;
+            found.insert(StepRank { file, process });
+        }
+    }
+    found
+}
+
+/// The name of a rank, with its device where it used several.
+fn name(trace: &Trace, who: StepRank, device: Option<u32>) -> String {
+    let facts = trace.files().get(who.file);
     let host = facts.map_or("", |facts| facts.spec.host.as_str());
-    let base = match facts.and_then(|facts| facts.spec.rank) {
-        Some(rank) => format!("rank {rank}"),
-        None => host.to_owned(),
+    let base = match (who.process, facts.and_then(|facts| facts.spec.rank)) {
+        (Some(process), _) => format!("process {process}"),
+        (None, Some(rank)) => format!("rank {rank}"),
+        (None, None) => host.to_owned(),
     };
-    let siblings = devices.list.iter().filter(|other| other.file == file);
     match device {
-        Some(device) if siblings.count() > 1 => format!("{base} device {device}"),
-        _ => base,
+        Some(device) if base.is_empty() => format!("device {device}"),
+        Some(device) => format!("{base} device {device}"),
+        None => base,
     }
 }
 

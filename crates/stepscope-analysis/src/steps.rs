@@ -2,9 +2,10 @@
 //!
 //! **Steps** are the events that a program marked: `stepscope::step`, `ProfilerStep#N` of PyTorch,
 //! `StepTraceAnnotation` of JAX, `StepTrace` of PyTorch/XLA, `Steps` lines of device planes. When
-//! one file marks the same number on several tracks, it is one step: the track with the most marks
-//! counts (threads before device queues), other tracks add only the numbers that it lacks. The
-//! first and the last step are steps like any other. A step that was still open when the recording
+//! one rank marks the same number on several tracks, it is one step: the track with the most marks
+//! counts (threads before device queues), other tracks add only the numbers that it lacks. A rank
+//! is a file, or, where threads of several processes of one file mark the same numbers, a process
+//! ([`StepRank`]). The first and the last step are steps like any other. A step that was still open when the recording
 //! ended is listed, but its length is not known, so no figure uses it.
 //!
 //! **Labels** are the names of slices in the same file that lie in a step: on the step's own
@@ -26,6 +27,8 @@
 //! devices can exceed 1: there are several of them.
 //!
 //! Where nobody marked steps, what repeats most regularly is offered as *derived* steps (module `derived`).
+//! How many steps a run has is [`StepReport::count`], wherever it is shown: the finished steps of the
+//! rank that has the most.
 //! What a step's time went into is [`breakdown`]; figures of their lengths are [`times`]; what XProf
 //! takes for their lengths is [`xprof`].
 //!
@@ -35,6 +38,7 @@ pub mod breakdown;
 mod derived;
 mod labels;
 mod marks;
+mod processes;
 mod range;
 mod roots;
 mod step_markers;
@@ -50,8 +54,18 @@ use stepscope_store::{EventId, Trace};
 use crate::writer;
 use labels::labels;
 use marks::{Marker, markers};
+pub use processes::devices_of;
 pub use range::{NoSuchSteps, range_of};
 pub use times::{StepTimes, percentile};
+
+/// Whose steps: a file, or one process of a file whose processes each mark steps of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StepRank {
+    /// Index into [`Trace::files`].
+    pub file: usize,
+    /// The process, in a file of several ranks.
+    pub process: Option<i64>,
+}
 
 /// One marked step.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,11 +84,23 @@ pub struct StepRow {
     pub unfinished: bool,
     /// Index into [`Trace::files`].
     pub file: usize,
+    /// The process that marked it, where the file holds several ranks.
+    pub process: Option<i64>,
     /// The slice that marks it, or from which it was derived.
     pub event: EventId,
     /// The longest mark of the same number on a device's line of steps: the step as XProf has it on
     /// TPUs.
     pub device: Option<Dur>,
+}
+
+impl StepRow {
+    /// Whose step it is.
+    pub const fn rank(&self) -> StepRank {
+        StepRank {
+            file: self.file,
+            process: self.process,
+        }
+    }
 }
 
 /// Where a label was seen, relative to the thread that marks the steps.
@@ -123,8 +149,8 @@ pub struct StepReport {
     pub steps: Vec<StepRow>,
     /// Of the finished steps, of all ranks together.
     pub times: StepTimes,
-    /// The same of each rank, by file ([`StepRow::file`]).
-    pub of_each: BTreeMap<usize, StepTimes>,
+    /// The same of each rank.
+    pub of_each: BTreeMap<StepRank, StepTimes>,
     /// Set when nobody marked steps: the name whose repetition is offered instead.
     pub derived: Option<String>,
     /// Set when nobody marked steps and derived ones were not wanted: the name that could stand for them.
@@ -140,6 +166,18 @@ pub struct StepReport {
 }
 
 impl StepReport {
+    /// How many steps the run has: the finished steps of the rank that has the most. Ranks of a job
+    /// do the same steps together, so their steps are not summed.
+    pub fn count(&self) -> u64 {
+        let counts = self.of_each.values().map(|times| times.count);
+        counts.max().unwrap_or(0)
+    }
+
+    /// How many ranks have finished steps.
+    pub fn ranks(&self) -> usize {
+        self.of_each.len()
+    }
+
     /// Leaves out the steps that do not lie in the range as a whole.
     pub(crate) fn cut(&mut self, range: &std::ops::Range<Time>) {
         let (before, said) = (self.steps.len(), self.counted());
@@ -151,13 +189,13 @@ impl StepReport {
         let now = self.counted();
         self.notes.extend(now);
         let finished = self.steps.iter().filter(|step| !step.unfinished);
-        (self.times, self.of_each) = times_of(finished.map(|step| (step.file, step.dur)));
+        (self.times, self.of_each) = times_of(finished.map(|step| (step.rank(), step.dur)));
     }
 
     /// Whether a step is much longer than those of its own rank usually are
     /// ([`times::outlier_limit`]); an unfinished one never is.
     pub fn is_outlier(&self, step: &StepRow) -> bool {
-        let limit = self.of_each.get(&step.file).and_then(|of| of.outlier_ns);
+        let limit = self.of_each.get(&step.rank()).and_then(|of| of.outlier_ns);
         !step.unfinished && limit.is_some_and(|limit| step.dur.as_ns_f64() >= limit)
     }
 
@@ -165,17 +203,17 @@ impl StepReport {
     fn counted(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let count = self.steps.len();
-        let files: FxHashSet<usize> = self.steps.iter().map(|step| step.file).collect();
-        if files.len() > 1 {
+        let ranks: FxHashSet<StepRank> = self.steps.iter().map(StepRow::rank).collect();
+        if ranks.len() > 1 {
             notes.push(format!(
-                "{count} steps are those of {} ranks or hosts, each counted on its own",
-                files.len()
+                "The figures are of {count} steps: those of {} ranks or hosts, each with steps of its own.",
+                ranks.len()
             ));
         }
         let unfinished = self.steps.iter().filter(|step| step.unfinished).count();
         if unfinished > 0 {
             notes.push(format!(
-                "{unfinished} of {count} steps were still open when the recording ended; they are listed, but no figure uses them"
+                "{unfinished} of {count} steps were still open when the recording ended; they are listed, but no figure uses them."
             ));
         }
         notes
@@ -193,32 +231,20 @@ pub struct StepOptions {
     pub range: Option<(Time, Time)>,
 }
 
-/// How many steps the run has: those of the file that marks most.
-pub fn step_count(trace: &Trace) -> u64 {
-    let mut by_file: FxHashMap<usize, u64> = FxHashMap::default();
-    for marker in markers(trace).0 {
-        *by_file.entry(marker.file).or_default() += 1;
-    }
-    by_file.into_values().max().unwrap_or(0)
-}
-
-/// Only the times of the steps: cheap, looks at no slice but the markers.
-pub fn step_times(trace: &Trace) -> StepTimes {
-    times_of(finished(&markers(trace).0)).0
-}
-
-/// File and length of the finished ones, in their order.
-fn finished(markers: &[Marker]) -> impl Iterator<Item = (usize, Dur)> {
+/// Rank and length of the finished ones, in their order.
+fn finished(markers: &[Marker]) -> impl Iterator<Item = (StepRank, Dur)> {
     let finished = markers.iter().filter(|marker| !marker.unfinished);
-    finished.map(|marker| (marker.file, marker.end.since(marker.start)))
+    finished.map(|marker| (marker.rank(), marker.end.since(marker.start)))
 }
 
-/// Figures of steps by their files and lengths, in the order in which they began: of all, and of each
-/// file.
-fn times_of(steps: impl Iterator<Item = (usize, Dur)>) -> (StepTimes, BTreeMap<usize, StepTimes>) {
-    let mut ranks: BTreeMap<usize, Vec<Dur>> = BTreeMap::new();
-    for (file, dur) in steps {
-        ranks.entry(file).or_default().push(dur);
+/// Figures of steps by their ranks and lengths, in the order in which they began: of all, and of each
+/// rank.
+fn times_of(
+    steps: impl Iterator<Item = (StepRank, Dur)>,
+) -> (StepTimes, BTreeMap<StepRank, StepTimes>) {
+    let mut ranks: BTreeMap<StepRank, Vec<Dur>> = BTreeMap::new();
+    for (rank, dur) in steps {
+        ranks.entry(rank).or_default().push(dur);
     }
     StepTimes::of_ranks(&ranks)
 }
@@ -299,7 +325,7 @@ fn report_of(trace: &Trace, found: &Found) -> StepReport {
     }
     if let Some(name) = &found.derived {
         report.notes.push(format!(
-            "No steps are marked in this run; these are derived: each run of {name:?}, which repeats most regularly"
+            "No steps are marked in this run; these are derived: each run of {name:?}, which repeats most regularly."
         ));
         report.notes.extend(how_to_mark(trace).into_iter().skip(1));
     }
@@ -308,7 +334,7 @@ fn report_of(trace: &Trace, found: &Found) -> StepReport {
     for track in &found.repeated {
         if let Some(track) = trace.tracks().get(track.index()) {
             report.notes.push(format!(
-                "The same steps are also marked on the track {:?} ({}); they count once",
+                "The same steps are also marked on the track {:?} ({}); they count once.",
                 track.name, track.key
             ));
         }
@@ -327,6 +353,7 @@ fn row_of(trace: &Trace, marker: &Marker, device: &FxHashMap<(usize, i64), Dur>)
         dur: marker.end.since(marker.start),
         unfinished: marker.unfinished,
         file: marker.file,
+        process: marker.process,
         event: trace.slices(marker.track).id(marker.index),
         device: device.get(&(marker.file, marker.number)).copied(),
     }
@@ -496,8 +523,9 @@ mod tests {
     #[test]
     fn the_first_and_the_last_step_count_and_percentiles_interpolate() {
         let trace = drawing::trace("main | step0-step1---step2-----step3-------");
-        let times = step_times(&trace);
-        assert_eq!((times.count, step_count(&trace)), (4, 4));
+        let found = steps(&trace);
+        let times = found.times;
+        assert_eq!((times.count, found.count()), (4, 4));
         assert_eq!(
             (times.min_ns, times.max_ns),
             (Some(6_000.0), Some(12_000.0))
@@ -506,8 +534,10 @@ mod tests {
             (times.mean_ns, times.p50_ns),
             (Some(9_000.0), Some(9_000.0))
         );
-        let p90 = times.p90_ns.unwrap_or_default();
-        assert!((p90 - 11_400.0).abs() < 1e-6, "{p90}");
+        assert_eq!((times.p90_ns, times.p99_ns), (None, None), "four steps");
+        let ten: Vec<Dur> = (1..=10).map(|us| Dur::from_ps(us * 1_000_000)).collect();
+        let p90 = StepTimes::of(&ten).p90_ns.unwrap_or_default();
+        assert!((p90 - 9_100.0).abs() < 1e-6, "{p90}");
         assert_eq!(percentile(&[], 0.5), None);
     }
 
@@ -523,6 +553,41 @@ mod tests {
         assert_eq!(report.times.count, 3);
         let told = report.notes.iter().any(|note| note.contains("count once"));
         assert!(told, "{:?}", report.notes);
+    }
+
+    #[test]
+    fn processes_that_mark_the_same_numbers_are_ranks() {
+        let trace = drawing::trace(
+            "
+            a #pid=1          | step0--- step1---
+            b #pid=2          | step0----- step1-----
+            s0 #device=0      | stepless>1-
+            c #pid=2          |   step1---
+            ",
+        );
+        let found = steps(&trace);
+        assert_eq!((found.count(), found.ranks()), (2, 2));
+        assert_eq!(found.times.count, 4, "{:?}", found.steps);
+        let of = |process| {
+            let rank = StepRank {
+                file: 0,
+                process: Some(process),
+            };
+            found.of_each[&rank].p50_ns
+        };
+        assert_eq!((of(1), of(2)), (Some(8_000.0), Some(10_000.0)));
+    }
+
+    #[test]
+    fn processes_that_mark_different_numbers_are_one_rank() {
+        let trace = drawing::trace(
+            "
+            a #pid=1          | step0---
+            b #pid=2          |          step1---
+            ",
+        );
+        let found = steps(&trace);
+        assert_eq!((found.count(), found.ranks()), (2, 1));
     }
 
     #[test]

@@ -5,6 +5,7 @@
     reason = "a trace and its tracks are called what they are"
 )]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use stepscope_model::{Cancelled, Dur, SliceFlags, Time, TrackKind};
@@ -14,7 +15,7 @@ use crate::device::{Devices, Times};
 use crate::parallel::Cancel;
 use crate::reports::Options;
 use crate::steps::breakdown::{Breakdown, StepParts, Stretch, breakdown};
-use crate::steps::{StepReport, steps_of};
+use crate::steps::{StepRank, StepReport, devices_of, steps_of};
 
 /// A first look at a run.
 pub struct Survey<'a> {
@@ -53,11 +54,18 @@ impl<'a> Survey<'a> {
             stretches = recordings(trace, range);
         }
         let breakdown = breakdown(trace, &devices, &stretches, cancel)?;
+        let ranks: BTreeSet<StepRank> = stretches.iter().map(Stretch::rank).collect();
+        let mut owners: Vec<Option<StepRank>> = vec![None; devices.list.len()];
+        for rank in ranks {
+            for device in devices_of(trace, &devices, rank) {
+                owners[device] = Some(rank);
+            }
+        }
         let mut times = Vec::with_capacity(devices.list.len());
-        for device in &devices.list {
+        for (device, owner) in devices.list.iter().zip(owners) {
             let ranges: Vec<Range<Time>> = stretches
                 .iter()
-                .filter(|stretch| stretch.file == device.file)
+                .filter(|stretch| Some(stretch.rank()) == owner)
                 .map(|stretch| stretch.range.clone())
                 .collect();
             let mut sum = Times::default();
@@ -79,6 +87,22 @@ impl<'a> Survey<'a> {
     /// Whether the stretches are steps.
     pub fn has_steps(&self) -> bool {
         self.steps.steps.iter().any(|step| !step.unfinished)
+    }
+
+    /// The stretches that show how the program runs once it is warm: indexes into
+    /// [`stretches`](Self::stretches), without the first step of each rank that has three or more.
+    pub fn steady(&self) -> Vec<usize> {
+        let mut counts: BTreeMap<StepRank, usize> = BTreeMap::new();
+        for stretch in &self.stretches {
+            *counts.entry(stretch.rank()).or_default() += 1;
+        }
+        let mut seen: BTreeSet<StepRank> = BTreeSet::new();
+        let steady = self.stretches.iter().enumerate().filter(|(_, stretch)| {
+            let first = seen.insert(stretch.rank());
+            let few = counts.get(&stretch.rank()).is_none_or(|count| *count < 3);
+            few || !first
+        });
+        steady.map(|(place, _)| place).collect()
     }
 
     /// How many stretches there are, at least one: what is "per step".
@@ -145,6 +169,7 @@ fn recordings(trace: &Trace, range: Option<&Range<Time>>) -> Vec<Stretch> {
             .max_by_key(|track| (track.busy, std::cmp::Reverse(track.id)));
         found.push(Stretch {
             file,
+            process: None,
             range: whole,
             thread: thread.map(|track| track.id),
             marker: None,
@@ -311,7 +336,9 @@ mod tests {
             survey.unwrap().steps.notes
         };
         let says = |count: usize| {
-            format!("{count} steps are those of 2 ranks or hosts, each counted on its own")
+            format!(
+                "The figures are of {count} steps: those of 2 ranks or hosts, each with steps of its own."
+            )
         };
         assert_eq!(notes(None), [says(6)]);
         let range = Time::from_ps(5 * US)..Time::from_ps(23 * US);

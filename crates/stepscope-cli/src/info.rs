@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use stepscope_engine::{EngineError, PathReport, Run, RunProblem, analysis, open_each};
+use stepscope_engine::{EngineError, PathReport, Run, RunProblem, open_each};
 use stepscope_model::{NameId, Profile, ReadContext, TrackId, TrackKind};
 use stepscope_store::{FactValue, FileFacts, Trace, Track};
 
@@ -123,7 +123,7 @@ pub struct RunInfo {
     pub duration_ns: Nanos,
     /// Unix time of the first moment.
     pub start_unix_ns: Option<i64>,
-    /// Marked steps; with several files, of the one that marks most.
+    /// Finished steps, marked or derived, of the rank that has the most.
     pub steps: u64,
     /// Tracks with events.
     pub tracks: usize,
@@ -379,7 +379,7 @@ pub fn run_info(run: &Run) -> RunInfo {
         devices: run.devices(),
         duration_ns: Nanos::from_ps(i128::from(span.end.since(span.start).ps())),
         start_unix_ns: run.start_unix_ns(),
-        steps: analysis::steps::step_count(trace),
+        steps: run.steps().count(),
         tracks: track_list.len(),
         slices: files.iter().map(|file| file.slices).sum(),
         async_slices: files.iter().map(|file| file.async_slices).sum(),

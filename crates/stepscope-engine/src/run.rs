@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::report::html::{self, Head, Part};
 use stepscope_analysis::report::{self, Report};
 use stepscope_analysis::reports::{self, Kind, Options, ReportError};
+use stepscope_analysis::steps::StepReport;
 use stepscope_model::Severity;
 use stepscope_store::Trace;
 
@@ -44,7 +45,9 @@ pub struct RunSummary {
     pub hosts: Vec<String>,
     /// Accelerators; 0 until the run is opened.
     pub devices: u32,
-    /// Marked steps (with several files, of the one that marks most); `None` until the run is opened, or when it marks none.
+    /// Finished steps, marked or derived, of the rank that has the most
+    /// ([`StepReport::count`](stepscope_analysis::steps::StepReport::count)); `None` until the run is
+    /// opened, or when it has none.
     pub steps: Option<u64>,
     /// Median length of a step.
     pub step_ns: Option<f64>,
@@ -88,6 +91,8 @@ pub struct Run {
     pub files: Vec<PathBuf>,
     /// Files beside them that hold the same events in another format; not read.
     pub companions: Vec<PathBuf>,
+    /// Its steps, once somebody asked.
+    pub(crate) steps: OnceLock<StepReport>,
     /// Reports that were made of it.
     pub(crate) reports: Made,
     /// Where they are kept for other programs and for later, if the run itself is.
@@ -122,9 +127,16 @@ impl Run {
             from_cache: false,
             files: Vec::new(),
             companions: Vec::new(),
+            steps: OnceLock::new(),
             reports: Made::default(),
             kept_reports: Some(KeptReports::new(keep_in, name.to_owned(), Vec::new())),
         }
+    }
+
+    /// Its steps and their times, marked or derived: what every list and page of the run counts.
+    pub fn steps(&self) -> &StepReport {
+        self.steps
+            .get_or_init(|| stepscope_analysis::steps::steps(&self.trace))
     }
 
     /// The report of this kind, made now or remembered: a run does not change. Of a large run,
@@ -345,7 +357,7 @@ pub(crate) fn listed(found: &FoundRun) -> RunSummary {
 pub(crate) fn summary_of(found: &FoundRun, run: &Run) -> RunSummary {
     let trace = &run.trace;
     let span = trace.span();
-    let steps = stepscope_analysis::steps::step_times(trace);
+    let steps = run.steps();
     RunSummary {
         kinds: run.kinds.clone(),
         hosts: trace
@@ -354,8 +366,8 @@ pub(crate) fn summary_of(found: &FoundRun, run: &Run) -> RunSummary {
             .map(|file| file.spec.host.clone())
             .collect(),
         devices: u32::try_from(run.devices().len()).unwrap_or(u32::MAX),
-        steps: Some(stepscope_analysis::steps::step_count(trace)).filter(|count| *count > 0),
-        step_ns: steps.p50_ns,
+        steps: Some(steps.count()).filter(|count| *count > 0),
+        step_ns: steps.times.p50_ns,
         duration_ns: (!trace.is_without_timeline()).then(|| span.end.since(span.start).as_ns_f64()),
         profiles: Some(trace.profiles().count() as u64),
         recorded_unix_ns: run.start_unix_ns().or(found.recorded_ns),

@@ -4,8 +4,8 @@
 //! that turns out to be empty says so itself, with the reason its report gives.
 
 use serde::Serialize;
+use stepscope_analysis::device::communicates;
 use stepscope_model::TrackKind;
-use stepscope_store::Trace;
 
 use crate::view::RunView;
 
@@ -78,6 +78,10 @@ const COLLECTIVES: &[&str] = &[
     "reduce-scatter",
     "all-to-all",
     "collective-permute",
+    // What JAX calls them: instructions are named after its primitives.
+    "psum",
+    "psum_invariant",
+    "ppermute",
 ];
 
 /// Further names of tools for runs of Neuron devices: id, page, title, aliases.
@@ -105,7 +109,7 @@ const NEURON: &[(&str, &str, &str, &[&str])] = &[
 
 /// All tools, in the order of the viewer's rail.
 pub(crate) fn tools(view: &RunView) -> Vec<Tool> {
-    let has = Contents::of(&view.run.trace);
+    let has = Contents::of(view);
     let kinds = &view.run.kinds;
     let tool = |id, page, title, group, aliases| {
         let (state, reason, hint) = match has.fill(page, kinds) {
@@ -164,7 +168,8 @@ struct Contents {
 }
 
 impl Contents {
-    fn of(trace: &Trace) -> Self {
+    fn of(view: &RunView) -> Self {
+        let trace = &*view.run.trace;
         let tracks = trace.tracks();
         let known = trace.find_names(&mut |name| {
             name.starts_with("aten::")
@@ -177,7 +182,7 @@ impl Contents {
         let together = trace.find_names(&mut |name| {
             let base = name.split('.').next().unwrap_or(name);
             COLLECTIVES.contains(&base)
-                || name.starts_with("nccl")
+                || communicates(name)
                 || name.starts_with("gloo:")
                 || name.starts_with("mpi:")
         });
@@ -185,7 +190,7 @@ impl Contents {
             drawn: tracks
                 .iter()
                 .any(|track| track.slices + track.instants + track.samples > 0),
-            steps: !trace.step_marks().is_empty(),
+            steps: !view.run.steps().steps.is_empty(),
             queues: tracks
                 .iter()
                 .any(|track| track.kind == TrackKind::DeviceQueue && track.slices > 0),

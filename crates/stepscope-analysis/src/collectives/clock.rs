@@ -11,6 +11,15 @@
 //! The collectives' ends nearly coincide: the median of the differences of the ends, held within the
 //! bounds, is the estimate. Where zero lies within the bounds, nothing is shifted: the files' epochs
 //! have put them on one clock already, and that is the better witness.
+//!
+//! While all wait for one that is late, these bounds are as wide as the wait. The ends say more: all
+//! are done when the data of the last one has arrived, so two ends are no farther apart than the
+//! shortest part of the collective is long. Where such bounds agree over all common collectives, they
+//! are the error of an arrival:
+//!
+//! ```text
+//! end of the first - end of f - shortest  <=  o  <=  end of the first - end of f + shortest
+//! ```
 
 use stepscope_model::Dur;
 
@@ -29,12 +38,28 @@ pub struct Clock {
     pub applied: Dur,
     /// The true value lies within these, if the collectives are what they seem.
     pub bounds: Option<(Dur, Dur)>,
+    /// It lies within these where the ends of common collectives coincide, see the
+    /// [module](self).
+    pub by_ends: Option<(Dur, Dur)>,
 }
 
 impl Clock {
     /// How far off a time on the run's clock can be: the farthest bound from what was applied.
     pub fn error(&self) -> Option<Dur> {
-        let (low, high) = self.bounds?;
+        self.farthest(self.bounds?)
+    }
+
+    /// How far off the begin of a collective can be against one of the first file: the farther bound by
+    /// ends from what was applied, else [`error`](Self::error).
+    pub fn arrival_error(&self) -> Option<Dur> {
+        self.farthest(self.by_ends.or(self.bounds)?)
+    }
+
+    #[allow(
+        clippy::unnecessary_wraps,
+        reason = "both callers answer with an option"
+    )]
+    fn farthest(&self, (low, high): (Dur, Dur)) -> Option<Dur> {
         let below = self.applied.ps().saturating_sub(low.ps());
         let above = high.ps().saturating_sub(self.applied.ps());
         Some(Dur::from_ps(below.max(above).max(0)))
@@ -47,6 +72,12 @@ struct Shared {
     /// End on the first file less end on this one, picoseconds.
     differences: Vec<i64>,
     bounds: Option<(i64, i64)>,
+    by_ends: Option<(i64, i64)>,
+}
+
+/// The moments that lie within both.
+fn within(known: Option<(i64, i64)>, (low, high): (i64, i64)) -> (i64, i64) {
+    known.map_or((low, high), |known| (known.0.max(low), known.1.min(high)))
 }
 
 /// Compares each file with collectives with the first one, in one walk over the collectives: there may be thousands of both.
@@ -66,6 +97,8 @@ pub(super) fn clocks(found: &Collectives, groups: &[Vec<usize>]) -> Vec<Clock> {
         if !a.kind.waits_for_all() {
             continue;
         }
+        let durs = group.iter().map(|place| found.parts[*place].dur().ps());
+        let shortest = durs.min().unwrap_or(0).max(0);
         let mut before = *first;
         for b in members {
             if b.who.file == before {
@@ -76,13 +109,15 @@ pub(super) fn clocks(found: &Collectives, groups: &[Vec<usize>]) -> Vec<Clock> {
                 continue;
             };
             let shared = &mut shared[at];
-            shared.differences.push(a.end.since(b.end).ps());
-            let (low, high) = (a.start.since(b.end).ps(), a.end.since(b.start).ps());
-            shared.bounds = Some(
-                shared
-                    .bounds
-                    .map_or((low, high), |known| (known.0.max(low), known.1.min(high))),
+            let apart = a.end.since(b.end).ps();
+            shared.differences.push(apart);
+            let causal = (a.start.since(b.end).ps(), a.end.since(b.start).ps());
+            shared.bounds = Some(within(shared.bounds, causal));
+            let ends = (
+                apart.saturating_sub(shortest),
+                apart.saturating_add(shortest),
             );
+            shared.by_ends = Some(within(shared.by_ends, ends));
         }
     }
     others
@@ -92,15 +127,24 @@ pub(super) fn clocks(found: &Collectives, groups: &[Vec<usize>]) -> Vec<Clock> {
         .collect()
 }
 
+fn durs((low, high): (i64, i64)) -> (Dur, Dur) {
+    (Dur::from_ps(low), Dur::from_ps(high))
+}
+
 fn clock(file: usize, shared: Shared) -> Clock {
     let Shared {
         mut differences,
         bounds,
+        by_ends,
     } = shared;
     differences.sort_unstable();
     let median = differences.get(differences.len() / 2).copied().unwrap_or(0);
     // Bounds that contradict each other bound nothing: something was matched wrongly.
     let bounds = bounds.filter(|(low, high)| low <= high);
+    let by_ends = by_ends
+        .zip(bounds)
+        .map(|(ends, bounds)| within(Some(ends), bounds))
+        .filter(|(low, high)| low <= high);
     let estimate = bounds.map_or(median, |(low, high)| median.clamp(low, high));
     let fits = bounds.is_none_or(|(low, high)| low <= 0 && 0 <= high);
     Clock {
@@ -108,6 +152,7 @@ fn clock(file: usize, shared: Shared) -> Clock {
         shared: differences.len(),
         estimate: Dur::from_ps(estimate),
         applied: Dur::from_ps(if fits { 0 } else { estimate }),
-        bounds: bounds.map(|(low, high)| (Dur::from_ps(low), Dur::from_ps(high))),
+        bounds: bounds.map(durs),
+        by_ends: by_ends.map(durs),
     }
 }

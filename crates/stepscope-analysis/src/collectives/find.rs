@@ -5,7 +5,7 @@ use stepscope_model::{ArgKeys, ArgValue, Cancelled, Dur, NameId, Time, TrackId, 
 use stepscope_store::{EventId, Trace};
 
 use super::{Kind, Part, Participant};
-use crate::device::{Devices, Work};
+use crate::device::{Devices, Work, is_collective};
 use crate::launch::Launches;
 use crate::ops::hlo::{Catalogue, Known};
 use crate::parallel::{self, Cancel};
@@ -254,17 +254,7 @@ fn is_host_collective(name: &str) -> bool {
 
 /// Whether this is the opcode of a collective, or the name of an instruction that XLA named after it.
 fn is_instruction(name: &str) -> bool {
-    const KNOWN: &[&str] = &[
-        "all-reduce",
-        "all-gather",
-        "reduce-scatter",
-        "all-to-all",
-        "ragged-all-to-all",
-        "collective-permute",
-        "collective-broadcast",
-    ];
-    let base = name.split('.').next().unwrap_or(name);
-    KNOWN.contains(&base)
+    is_collective(name.split('.').next().unwrap_or(name))
 }
 
 /// What the compiled programs of a file say about the collective that this instruction is: JAX names

@@ -2,8 +2,12 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use rustc_hash::FxHashSet;
 use stepscope_model::{NameId, TrackKind};
 use stepscope_store::{Trace, Track};
+
+use super::opcodes::{collective_names, is_collective};
+use crate::ops::hlo::name_and_opcode;
 
 /// What a device does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -181,6 +185,8 @@ pub(super) struct Classes<'a> {
     mtia: Vec<AtomicU8>,
     plain: Vec<AtomicU8>,
     asynchronous: Vec<AtomicU8>,
+    /// Names of instructions whose opcode is a collective.
+    collectives: FxHashSet<NameId>,
 }
 
 impl<'a> Classes<'a> {
@@ -207,7 +213,12 @@ impl<'a> Classes<'a> {
             mtia: page(any),
             plain: page(any),
             asynchronous: page(any_async),
+            collectives: collective_names(trace),
         }
+    }
+
+    pub(super) fn is_collective(&self, name: NameId) -> bool {
+        self.collectives.contains(&name)
     }
 
     #[inline]
@@ -238,7 +249,10 @@ impl<'a> Classes<'a> {
         if let Some(class) = Class::of_code(slot.load(Ordering::Relaxed)) {
             return class;
         }
-        let class = read(self.trace.name(name));
+        let mut class = read(self.trace.name(name));
+        if class == Class::Work(Work::Compute) && self.collectives.contains(&name) {
+            class = Class::Work(Work::Communication);
+        }
         slot.store(class.code(), Ordering::Relaxed);
         class
     }
@@ -247,7 +261,7 @@ impl<'a> Classes<'a> {
 /// Whether a kernel or an operation of this name communicates.
 ///
 /// Libraries say so in their kernels' names (NCCL, RCCL, MSCCL, oneCCL, NVSHMEM; the direct
-/// all-reduces of vLLM, `SGLang` and TensorRT-LLM), XLA in its operations' names.
+/// all-reduces of vLLM, `SGLang` and TensorRT-LLM; torch's symmetric memory), XLA in its operations' names.
 pub fn communicates(name: &str) -> bool {
     const PARTS: &[&str] = &[
         "nccl",
@@ -270,6 +284,10 @@ pub fn communicates(name: &str) -> bool {
         "collective-permute",
         "collective-broadcast",
         "cross_device_reduce",
+        "multimem_",
+        "one_shot_reduce",
+        "two_shot_reduce",
+        "rocshmem",
         "ncfw-cc",
     ];
     // Once in small letters, not once for each part: names of kernels are long.
@@ -318,10 +336,15 @@ const COPIES: &[&str] = &[
     "nrt_tensor_write",
 ];
 
+/// What JAX calls its collectives: it names instructions after them.
+const PRIMITIVES: [&str; 4] = ["psum", "psum_invariant", "psum_scatter", "ppermute"];
+
 /// A slice without a category, on a stream or a line of operations.
 fn operation(name: &str) -> Class {
     let head = head(name);
-    if communicates(head) {
+    let (_, written) = name_and_opcode(name);
+    let primitive = head.split('.').next().unwrap_or(head);
+    if communicates(head) || is_collective(written) || PRIMITIVES.contains(&primitive) {
         return Class::Work(Work::Communication);
     }
     let opcode = head.split('.').next().unwrap_or(head);
@@ -395,6 +418,15 @@ mod tests {
             (
                 "%fusion.4 = f32[5]{0} fusion(%all-reduce.1)",
                 Class::Work(Work::Compute),
+            ),
+            ("psum.7", Class::Work(Work::Communication)),
+            (
+                "%ppermute_layer.1 = f32[5]{0} collective-permute-start(f32[5]{0} %copy.1)",
+                Class::Work(Work::Communication),
+            ),
+            (
+                "multimem_one_shot_kernel<bf16>",
+                Class::Work(Work::Communication),
             ),
             ("while.2", Class::Around),
             ("ncclDevKernel_Generic_1", Class::Work(Work::Communication)),

@@ -116,7 +116,11 @@ impl Windows {
 
     /// How many of them a rank has on average.
     pub(super) fn count_per_rank(&self) -> f64 {
-        let mut ranks: Vec<usize> = self.list.iter().map(|window| window.file).collect();
+        let mut ranks: Vec<_> = self
+            .list
+            .iter()
+            .map(|window| (window.file, window.thread))
+            .collect();
         ranks.dedup();
         (self.count() / ranks.len().max(1) as f64).max(1.0)
     }

@@ -119,7 +119,10 @@ pub(super) struct CopySums {
 }
 
 impl CopySums {
-    /// Takes one copy: its time within the range, its whole time, and its size where the file says it.
+    /// Takes one copy: its time within the range, its whole time ([`Config::copy_time`]), and its size
+    /// where the file says it.
+    ///
+    /// [`Config::copy_time`]: crate::launch::Config::copy_time
     pub(super) fn take(
         &mut self,
         name: NameId,

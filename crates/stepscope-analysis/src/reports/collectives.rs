@@ -90,15 +90,11 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     };
     report.table.cut(options.top);
     if found.participants.len() > 1 {
-        report.section(
-            "participants",
-            "Who came late",
-            late(trace, &found, &chosen),
-        );
+        report.section("participants", "Stragglers", late(trace, &found, &chosen));
     }
     if !found.clocks.is_empty() {
         report.section("clocks", "Clocks of the ranks", clocks(trace, &found));
-        report.notes.push(clock_note(&found));
+        report.notes.push(clock_note(&found, &chosen));
     }
     if !found.unmatched.is_empty() {
         report.notes.push(format!(
@@ -115,26 +111,37 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     Ok(report)
 }
 
-fn clock_note(found: &Collectives) -> String {
-    let error = found
-        .clocks
-        .iter()
-        .filter_map(Clock::error)
-        .max()
-        .map_or_else(
-            || "and nothing bounds the error".to_owned(),
-            |error| format!("off by {} at most", duration(error.as_ns_f64())),
-        );
+fn clock_note(found: &Collectives, chosen: &[(&Collective, &Part)]) -> String {
+    let errors: Option<Vec<Dur>> = found.clocks.iter().map(Clock::arrival_error).collect();
+    let error = errors.and_then(|errors| errors.into_iter().max());
+    let Some(error) = error else {
+        return "Clocks of the ranks are not aligned (error unknown): arrival times cannot be compared."
+            .to_owned();
+    };
+    let error = duration(error.as_ns_f64());
     let moved = found
         .clocks
         .iter()
         .filter(|clock| clock.applied != Dur::ZERO);
-    match moved.count() {
-        0 => format!("The ranks are on one clock by the epochs of their files, {error}."),
+    let several = || chosen.iter().filter(|(one, _)| one.spread.is_some());
+    let compared = several().filter(|(one, _)| found.comparable(one)).count();
+    let how = match moved.count() {
+        0 => "by the timestamps of their files".to_owned(),
         count => format!(
-            "The clocks of {count} files could not be right and were moved so that the ends of common \
-             collectives coincide, {error}."
+            "by common collectives: the clocks of {count} files could not be right, and were moved so \
+             that these end together"
         ),
+    };
+    match (compared, several().count()) {
+        (0, _) => format!(
+            "Clocks of the ranks are aligned {how} (error up to {error}). No arrival spread exceeds the \
+             error: who came last cannot be told."
+        ),
+        (compared, all) if compared < all => format!(
+            "Clocks of the ranks are aligned {how} (error up to {error}). Who came last is told for the \
+             {compared} of {all} collectives whose arrival spread exceeds the error."
+        ),
+        _ => format!("Clocks of the ranks are aligned {how} (error up to {error})."),
     }
 }
 
@@ -144,9 +151,13 @@ fn summary(
     chosen: &[(&Collective, &Part)],
     report: &mut Report,
 ) {
-    let spreads = || chosen.iter().filter_map(|(one, _)| one.spread);
+    let several = || chosen.iter().filter(|(one, _)| one.spread.is_some());
+    let compared = || several().filter(|(one, _)| found.comparable(one));
+    // Spreads below the error of the clocks are small, whatever they are; without a bound they are nothing.
+    let bounded = || several().filter(|(one, _)| found.arrival_error(one).is_some());
+    let spreads = || bounded().filter_map(|(one, _)| one.spread);
     let mut lateness: BTreeMap<Participant, i128> = BTreeMap::new();
-    for (one, _) in chosen {
+    for (one, _) in compared() {
         if let (Some(last), Some(spread)) = (one.last, one.spread) {
             *lateness.entry(last).or_default() += i128::from(spread.ps());
         }
@@ -162,12 +173,18 @@ fn summary(
     let mean_spread = mean_ns(spreads().map(Dur::ps));
     report.sentence = match (worst, mean_spread) {
         (Some((latest, ps)), Some(spread)) if *ps > 0 => format!(
-            "{} collectives; participants begin them {} apart on average, and {} kept the others \
-             waiting longest ({} in all).",
+            "{} collectives; participants begin them {} apart on average, and {} caused the longest \
+             wait ({} in all).",
             chosen.len(),
             duration(spread),
             who(trace, *latest),
             duration(*ps as f64 / 1e3)
+        ),
+        _ if several().next().is_some() && bounded().next().is_none() => format!(
+            "{} collectives took {} in all. Clocks of the ranks are not aligned (error unknown): arrival \
+             times cannot be compared.",
+            chosen.len(),
+            duration(total as f64 / 1e3)
         ),
         _ => format!(
             "{} collectives took {} in all.",
@@ -284,16 +301,25 @@ fn by_kind(trace: &Trace, found: &Collectives, chosen: &[(&Collective, &Part)]) 
             rate.zip(n)
                 .map(|(rate, n)| rate * kind.bus_factor(n))
                 .into(),
-            mean_ns(ones.iter().filter_map(|one| one.spread).map(Dur::ps)).into(),
-            most_often_last(&ones).map(|last| who(trace, last)).into(),
+            mean_ns(
+                ones.iter()
+                    .filter(|one| found.arrival_error(one).is_some())
+                    .filter_map(|one| one.spread)
+                    .map(Dur::ps),
+            )
+            .into(),
+            most_often_last(found, &ones)
+                .map(|last| who(trace, last))
+                .into(),
         ]);
     }
     table
 }
 
-fn most_often_last(ones: &[&Collective]) -> Option<Participant> {
+fn most_often_last(found: &Collectives, ones: &[&Collective]) -> Option<Participant> {
     let mut counts: BTreeMap<Participant, usize> = BTreeMap::new();
-    for last in ones.iter().filter_map(|one| one.last) {
+    let compared = ones.iter().filter(|one| found.comparable(one));
+    for last in compared.filter_map(|one| one.last) {
         *counts.entry(last).or_default() += 1;
     }
     counts
@@ -337,8 +363,13 @@ fn each(trace: &Trace, found: &Collectives, chosen: &[(&Collective, &Part)]) -> 
             part.bytes.into(),
             members().map(Part::dur).max().into(),
             one.transfer.into(),
-            one.spread.into(),
-            one.last.map(|last| who(trace, last)).into(),
+            one.spread
+                .filter(|_| found.arrival_error(one).is_some())
+                .into(),
+            one.last
+                .filter(|_| found.comparable(one))
+                .map(|last| who(trace, last))
+                .into(),
             rates.map(|rates| rates.0).into(),
             rates.and_then(|rates| rates.1).into(),
             members()
@@ -368,6 +399,7 @@ fn parts(trace: &Trace, found: &Collectives, chosen: &[(&Collective, &Part)]) ->
         let begin = |part: &Part| part.start.saturating_add(found.shift(part.who.file));
         let members = || one.parts.iter().map(|place| &found.parts[*place]);
         let first: Option<Time> = members().map(begin).min();
+        let first = first.filter(|_| found.arrival_error(one).is_some());
         for part in members() {
             let exposed = part
                 .hidden
@@ -401,15 +433,15 @@ struct Lateness {
 fn late(trace: &Trace, found: &Collectives, chosen: &[(&Collective, &Part)]) -> Table {
     let mut table = Table::new(vec![
         Column::new("participant", "Participant", Unit::Text),
-        Column::new("count", "Collectives", Unit::Count),
+        Column::new("count", "Collectives compared", Unit::Count),
         Column::new("last", "Last to begin", Unit::Count),
         Column::new("mean_late_ns", "Mean lateness", Unit::Ns),
-        Column::new("kept_waiting_ns", "Kept the first waiting", Unit::Ns),
+        Column::new("kept_waiting_ns", "Caused wait", Unit::Ns),
         Column::new("waited_ns", "Waited for the last", Unit::Ns),
     ]);
     // One walk over the collectives: there may be thousands of participants.
     let mut sums: BTreeMap<Participant, Lateness> = BTreeMap::new();
-    for (one, _) in chosen.iter().filter(|(one, _)| one.parts.len() > 1) {
+    for (one, _) in chosen.iter().filter(|(one, _)| found.comparable(one)) {
         let members = || one.parts.iter().map(|place| &found.parts[*place]);
         let begin = |part: &Part| part.start.saturating_add(found.shift(part.who.file));
         let first = members().map(begin).min().unwrap_or_default();
@@ -433,13 +465,20 @@ fn late(trace: &Trace, found: &Collectives, chosen: &[(&Collective, &Part)]) -> 
             kept,
             waited,
         } = sums.get(participant).copied().unwrap_or_default();
+        let known = |value: Cell| {
+            if count > 0 {
+                value
+            } else {
+                Cell::from(None::<u64>)
+            }
+        };
         table.push([
             who(trace, *participant).into(),
             count.into(),
-            last.into(),
-            (count > 0).then(|| late as f64 / 1e3 / count as f64).into(),
-            (kept as f64 / 1e3).into(),
-            (waited as f64 / 1e3).into(),
+            known(last.into()),
+            known((late as f64 / 1e3 / count.max(1) as f64).into()),
+            known((kept as f64 / 1e3).into()),
+            known((waited as f64 / 1e3).into()),
         ]);
     }
     table
@@ -454,6 +493,7 @@ fn clocks(trace: &Trace, found: &Collectives) -> Table {
         Column::new("high_ns", "At most", Unit::Ns),
         Column::new("applied_ns", "Applied", Unit::Ns),
         Column::new("error_ns", "Error at most", Unit::Ns),
+        Column::new("arrival_error_ns", "Error of arrivals", Unit::Ns),
     ]);
     for clock in &found.clocks {
         let file = trace.files().get(clock.file);
@@ -465,6 +505,7 @@ fn clocks(trace: &Trace, found: &Collectives) -> Table {
             clock.bounds.map(|bounds| bounds.1).into(),
             clock.applied.into(),
             clock.error().into(),
+            clock.arrival_error().into(),
         ]);
     }
     table

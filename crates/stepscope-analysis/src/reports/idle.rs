@@ -42,13 +42,19 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         .max_by_key(|(cause, dur)| (*dur, std::cmp::Reverse(*cause)));
     report.sentence = match worst {
         Some((cause, dur)) if total > 0 => format!(
-            "The devices waited {} ({} of their time), {} of it for this cause: {}.",
-            duration(total_ns),
+            "{} ({} of their time), {} of it for this cause: {}.",
+            match devices.list.len() {
+                0 | 1 => format!("The device waited {}", duration(total_ns)),
+                count => format!(
+                    "The {count} devices waited {} each on average",
+                    duration(total_ns / count as f64)
+                ),
+            },
             share(part(total_ns, found.range).unwrap_or(0.0)),
             share(dur.as_ns_f64() / total_ns),
             cause.as_str()
         ),
-        _ => "The devices never waited.".to_owned(),
+        _ => "No device waited.".to_owned(),
     };
     report.scalar("idle_ns", "Idle", Unit::Ns, total_ns);
     report.scalar(

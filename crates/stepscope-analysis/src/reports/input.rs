@@ -32,17 +32,35 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         verdict => format!(
             "The program is {}: {} of {} waits for input ({}).",
             verdict.as_str(),
-            duration(sum.input.as_ns_f64() / count),
-            if survey.has_steps() {
-                "each step"
-            } else {
+            duration(found.steady_per_step.as_ns_f64()),
+            if !survey.has_steps() {
                 "the recording"
+            } else if survey.steady().len() < survey.stretches.len() {
+                "each step after the first"
+            } else {
+                "each step"
             },
-            share(found.share)
+            share(found.steady_share)
         ),
     };
     report.scalar("verdict", "Verdict", Unit::Text, found.verdict.as_str());
     report.scalar("input_share", "Waiting for input", Unit::Share, found.share);
+    report.scalar(
+        "steady_input_share",
+        "After the first step",
+        Unit::Share,
+        survey.has_steps().then_some(found.steady_share),
+    );
+    report.scalar(
+        "confidence",
+        "Confidence",
+        Unit::Text,
+        match found.verdict {
+            Verdict::CannotTell => None,
+            _ if found.inferred => Some("low"),
+            _ => Some("high"),
+        },
+    );
     report.scalar(
         "input_per_step_ns",
         "Per step",
@@ -94,6 +112,13 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     if found.verdict == Verdict::CannotTell {
         report.notes.push(
             "Python: with stepscope.Trace(\"data\"):  # around what fetches the next batch, records it; PyTorch's DataLoader and tf.data are recognised as they are"
+                .to_owned(),
+        );
+    }
+    if found.inferred && found.verdict != Verdict::CannotTell {
+        report.notes.push(
+            "No thread marks the steps, so waiting is inferred from input stages of all threads: those that \
+             prefetch in the background count too."
                 .to_owned(),
         );
     }

@@ -59,7 +59,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     let launches = Launches::of(trace, &devices, cancel)?;
     let found = kernels(trace, &devices, &launches, by, &range, cancel)?;
     let mut report = Report::new(KIND);
-    summary(trace, &found, &mut report);
+    summary(trace, &found, devices.list.len(), &mut report);
     report.table = rows(trace, &launches, &found, by, options.top);
     report.section("copies", "Copies", copies(trace, &found, options.top));
     if !found.copy_sizes.is_empty() {
@@ -108,16 +108,20 @@ fn total_ps(found: &Kernels) -> i128 {
     found.rows.iter().map(|row| row.total_ps).sum()
 }
 
-fn summary(trace: &Trace, found: &Kernels, report: &mut Report) {
+fn summary(trace: &Trace, found: &Kernels, devices: usize, report: &mut Report) {
     let total_ns = total_ps(found) as f64 / 1e3;
     let count: u64 = found.rows.iter().map(|row| row.count).sum();
     report.sentence = match found.rows.first() {
         Some(first) if total_ns > 0.0 => format!(
-            "The devices worked {} in {} pieces; {} of it was {}.",
-            duration(total_ns),
+            "{} kernels and copies took {} of device time{}; the largest is {} ({}).",
             grouped(count),
-            share(first.total_ps as f64 / 1e3 / total_ns),
-            in_sentence(&label(trace, found, first))
+            duration(total_ns),
+            match devices {
+                0 | 1 => String::new(),
+                count => format!(", summed over {count} devices"),
+            },
+            in_sentence(&label(trace, found, first)),
+            share(first.total_ps as f64 / 1e3 / total_ns)
         ),
         _ => "Nothing ran on the devices in this range.".to_owned(),
     };

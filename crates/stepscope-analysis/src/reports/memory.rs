@@ -252,6 +252,9 @@ struct Sums {
     never_freed: i64,
 }
 
+/// Stands for the texts' index of frees whose allocation was not recorded.
+const BEFORE: u32 = u32::MAX;
+
 /// Rows by what `key` says of each record, an index into the texts: its operator, its stack.
 fn grouped_by(
     memory: &Memory,
@@ -262,28 +265,49 @@ fn grouped_by(
 ) -> Table {
     let mut positions: FxHashMap<(usize, u32), usize> = FxHashMap::default();
     let mut rows: Vec<(usize, &str, Sums)> = Vec::new();
+    let range = options.range.as_ref();
+    let within = |at: &Time| range.is_none_or(|range| range.contains(at));
     for (at, record) in memory.records.iter().enumerate() {
-        let range = options.range.as_ref();
-        let inside = range.is_none_or(|range| range.contains(&record.at));
+        // A free belongs to what allocated it, and is counted there.
+        if record.bytes < 0 && record.tracked {
+            continue;
+        }
+        let inside = within(&record.at);
+        let freed_inside = record.freed.as_ref().is_some_and(within);
         let at_peak = usages[record.allocator].is_some_and(|usage| {
             let freed = record.freed.is_some_and(|freed| freed <= usage.peak_at);
             record.bytes > 0 && record.tracked && record.at <= usage.peak_at && !freed
         });
         // What was allocated before the range is alive in it.
-        if !inside && !at_peak {
+        if !inside && !at_peak && !freed_inside {
             continue;
         }
-        let name = key(at, record);
+        let addressed = memory
+            .allocators
+            .get(record.allocator)
+            .is_some_and(|allocator| allocator.addressed);
+        let name = if record.bytes < 0 && addressed {
+            BEFORE
+        } else {
+            key(at, record)
+        };
         let position = *positions
             .entry((record.allocator, name))
             .or_insert_with(|| {
-                let text = texts.get(name as usize).map_or("", String::as_str);
+                let text = match name {
+                    BEFORE => "allocated before the recording",
+                    name => texts.get(name as usize).map_or("", String::as_str),
+                };
                 rows.push((record.allocator, text, Sums::default()));
                 rows.len() - 1
             });
         let sums = &mut rows[position].2;
         if at_peak {
             sums.at_peak += record.bytes;
+        }
+        if freed_inside {
+            sums.frees += 1;
+            sums.freed += record.bytes;
         }
         if !inside {
             continue;

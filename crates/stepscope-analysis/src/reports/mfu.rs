@@ -3,7 +3,7 @@
 use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
-use crate::mfu::{Counted, mfu};
+use crate::mfu::{Counted, Mfu, mfu};
 use crate::parallel::Cancel;
 use crate::report::{Report, Unit, duration, grouped, share, significant};
 use crate::reports::Options;
@@ -29,7 +29,8 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     } else {
         "recording"
     };
-    report.sentence = match found.share() {
+    let headline = found.is_covered();
+    report.sentence = match found.counted_share() {
         Some(part) => {
             let most = if part < 0.001 {
                 "less than 0.1 %".to_owned()
@@ -54,15 +55,27 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         duration(found.time.as_ns_f64() / survey.count()),
         counted.as_str(),
     );
+    if !headline {
+        report.sentence = unknown(&found);
+    }
     report.scalar("mfu_share", "MFU", Unit::Share, found.share());
-    report.scalar("teraflops_per_second", "TFLOP/s", Unit::Number, rate / 1e12);
+    report.scalar(
+        "covered_share",
+        "Product time counted",
+        Unit::Share,
+        found.covered,
+    );
+    report.scalar(
+        "teraflops_per_second",
+        "TFLOP/s",
+        Unit::Number,
+        headline.then_some(rate / 1e12),
+    );
     report.scalar(
         "teraflop_per_step",
         "TFLOP per step",
         Unit::Number,
-        survey
-            .has_steps()
-            .then(|| found.flops / survey.count() / 1e12),
+        (headline && survey.has_steps()).then(|| found.flops / survey.count() / 1e12),
     );
     // Devices that work side by side: the mean over the stretches.
     let devices = found.device_seconds / seconds;
@@ -105,6 +118,24 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         );
     }
     Ok(report)
+}
+
+/// Why there is no figure.
+fn unknown(found: &Mfu) -> String {
+    let covered = share(found.covered);
+    if found.uncounted > 0 {
+        format!(
+            "MFU is unknown: {} of {} products have no shapes; those with shapes hold {covered} of the \
+             products' time.",
+            grouped(found.uncounted),
+            grouped(found.products)
+        )
+    } else {
+        format!(
+            "MFU is unknown: operators with shapes launched only {covered} of the products' time; the \
+             others are kernels of compiled or custom code."
+        )
+    }
 }
 
 /// A number of operations in a sentence: `1.81 TFLOP`.

@@ -3,7 +3,8 @@
 
 use std::fmt::Write as _;
 
-use stepscope_model::{Cancelled, Dur};
+use rustc_hash::FxHashMap;
+use stepscope_model::{Cancelled, Dur, NameId, TrackId};
 use stepscope_store::Trace;
 
 use super::{environment, findings as findings_report, ops as ops_report, steps as steps_report};
@@ -11,7 +12,7 @@ use crate::findings::{Diagnosis, MOST, diagnose};
 use crate::memory::Memory;
 use crate::ops::{Split, first_look};
 use crate::parallel::{self, Cancel};
-use crate::report::{Column, Report, Table, Unit, duration, share};
+use crate::report::{Column, Report, Table, Unit, duration, grouped, share};
 use crate::reports::Options;
 use crate::steps::breakdown::StepParts;
 use crate::survey::Survey;
@@ -20,8 +21,6 @@ const KIND: &str = "overview";
 
 /// Operations that are shown.
 const TOP_OPS: usize = 5;
-/// Below this number of steps a percentile says nothing.
-const FEW_STEPS: u64 = 10;
 /// Steps that are shown at most, those of all ranks together: a page has fewer pixels.
 const MOST_STEPS: usize = 20_000;
 
@@ -34,6 +33,9 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             Ok((memory, first_look(trace, Split::None, range, cancel)?))
         },
     )?;
+    if survey.stretches.is_empty() && trace.event_count() > 0 {
+        return unrecognised(trace, options, cancel);
+    }
     if survey.stretches.is_empty() {
         let mut report = Report::missing(
             KIND,
@@ -49,7 +51,13 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     let times = &survey.steps.times;
     let mut report = Report::new(KIND);
     report.sentence = sentence(&survey, &found);
-    report.scalar("steps", "Steps", Unit::Count, times.count);
+    report.scalar("steps", "Steps", Unit::Count, survey.steps.count());
+    report.scalar(
+        "ranks",
+        "Ranks",
+        Unit::Count,
+        Some(survey.steps.ranks()).filter(|ranks| *ranks > 1),
+    );
     report.scalar(
         "derived_from",
         "Derived from",
@@ -128,22 +136,78 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     Ok(report)
 }
 
+/// What is in a run without threads and devices: its slices by name and track.
+fn unrecognised(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
+    let mut report = Report::new(KIND);
+    report.sentence = format!(
+        "No ML activity is recognised in these {} events.",
+        grouped(u64::from(trace.event_count()))
+    );
+    let span = options.range.clone().unwrap_or_else(|| trace.span());
+    report.scalar(
+        "events",
+        "Events",
+        Unit::Count,
+        u64::from(trace.event_count()),
+    );
+    report.scalar(
+        "duration_ns",
+        "Recording",
+        Unit::Ns,
+        (span.start < span.end).then(|| span.end.since(span.start)),
+    );
+    let mut sums: FxHashMap<(NameId, TrackId), (u64, i128)> = FxHashMap::default();
+    for track in trace.tracks().iter().filter(|track| !track.derived) {
+        cancel.check()?;
+        let slices = trace.slices(track.id);
+        for index in trace.candidates(track.id, span.clone()) {
+            let (start, end) = (slices.start[index], slices.end(index));
+            let inside = end.min(span.end).since(start.max(span.start)).ps();
+            if inside < 0 {
+                continue;
+            }
+            let sum = sums.entry((slices.name[index], track.id)).or_default();
+            *sum = (sum.0 + 1, sum.1.saturating_add(i128::from(inside)));
+        }
+    }
+    let mut rows: Vec<_> = sums.into_iter().collect();
+    rows.sort_unstable_by_key(|(key, (count, ps))| {
+        (std::cmp::Reverse(*ps), std::cmp::Reverse(*count), *key)
+    });
+    let mut table = Table::new(vec![
+        Column::new("name", "Name", Unit::Text),
+        Column::new("track", "Track", Unit::Text),
+        Column::new("count", "Count", Unit::Count),
+        Column::new("total_ns", "Total", Unit::Ns),
+    ]);
+    for ((name, track), (count, ps)) in rows {
+        let row = trace.tracks().get(track.index());
+        table.push([
+            trace.name(name).into(),
+            row.map(|row| row.name.as_str()).into(),
+            count.into(),
+            (ps as f64 / 1e3).into(),
+        ]);
+    }
+    table.cut(options.top);
+    report.section("slices", "Slices by name and track", table);
+    report.section("environment", "Environment", environment::table(trace));
+    Ok(report)
+}
+
 fn sentence(survey: &Survey<'_>, found: &Diagnosis) -> String {
     let times = &survey.steps.times;
-    let mut text = match (times.p50_ns, times.p90_ns) {
-        (Some(p50), Some(p90)) => {
+    let mut text = match times.p50_ns {
+        Some(p50) => {
             let what = if survey.steps.derived.is_some() {
                 "Derived steps"
             } else {
                 "Steps"
             };
-            if times.count < FEW_STEPS {
-                format!("{what} take {}.", duration(p50))
-            } else {
-                format!("{what} take {} (p90 {}).", duration(p50), duration(p90))
-            }
+            let p90 = steps_report::tail(times);
+            format!("{what} take {}{p90}.", duration(p50))
         }
-        _ => match survey.steps.steps.len() {
+        None => match survey.steps.steps.len() {
             0 if survey.steps.outside > 0 => "No whole step lies in this range.".to_owned(),
             0 => "No steps are marked.".to_owned(),
             1 => "The recording is shorter than a step: the one that began did not end.".to_owned(),

@@ -24,8 +24,14 @@ pub(super) const BY: &[&str] = &["step", "rank", "measure"];
 
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
     let devices = Devices::of(trace, cancel)?;
-    let steps = steps_of(trace, options.marked_only).steps;
-    let found = ranks(trace, &devices, &steps, &range_of(trace, options), cancel)?;
+    let steps = steps_of(trace, options.marked_only);
+    let found = ranks(
+        trace,
+        &devices,
+        &steps.steps,
+        &range_of(trace, options),
+        cancel,
+    )?;
     if found.ranks.is_empty() {
         return Ok(Report::missing(
             KIND,
@@ -46,8 +52,8 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         report.sentence.replace_range(..1, "R");
     }
     report.scalar("ranks", "Ranks", Unit::Count, found.ranks.len());
-    let steps = found.cells.iter().filter(|cell| cell.rank == 0).count();
-    report.scalar("steps", "Steps of the first", Unit::Count, steps);
+    let steps = (0..found.ranks.len()).map(|rank| found.steps(rank)).max();
+    report.scalar("steps", "Steps", Unit::Count, steps);
     let cells = by_step(trace, &found);
     let each = by_rank(&found);
     let measures = by_measure(&found);
@@ -193,7 +199,7 @@ fn by_rank(found: &Ranks) -> Table {
             .into_iter()
             .map(|measure| found.outliers(rank, measure))
             .sum();
-        let steps = found.cells.iter().filter(|cell| cell.rank == rank).count();
+        let steps = found.steps(rank);
         table.push([
             facts.name.as_str().into(),
             steps.into(),

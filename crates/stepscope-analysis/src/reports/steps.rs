@@ -8,7 +8,7 @@ use crate::report::{
     Cell, Column, Report, Table, Unit, duration, run_start, share, since_start_ns,
 };
 use crate::reports::Options;
-use crate::steps::{StepOptions, StepReport, step_report, xprof};
+use crate::steps::{StepOptions, StepReport, StepTimes, step_report, xprof};
 use crate::survey::Survey;
 
 const KIND: &str = "steps";
@@ -42,25 +42,28 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             let buckets = sum.buckets();
             let most = buckets.iter().max_by_key(|(_, dur)| *dur);
             let all = sum.sum().as_ns_f64();
+            // Shares are of all steps together, which the median is not.
             let most = most.filter(|_| all > 0.0).map(|(name, dur)| {
                 let name = name.replace('_', " ");
-                format!("; most of it is {name} ({})", share(dur.as_ns_f64() / all))
+                let most = share(dur.as_ns_f64() / all);
+                format!(" Of all steps together, {most} is {name}.")
             });
             format!(
-                "{} take {} (p90 {}){}.",
+                "{} take {}{}.{}",
                 if found.derived.is_some() {
                     "Derived steps"
                 } else {
                     "Steps"
                 },
                 duration(p50),
-                duration(times.p90_ns.unwrap_or(p50)),
+                tail(times),
                 most.unwrap_or_default()
             )
         }
         None => "No step was finished when the recording ended.".to_owned(),
     };
-    report.scalar("steps", "Steps", Unit::Count, times.count);
+    report.scalar("steps", "Steps", Unit::Count, found.count());
+    report.scalar("ranks", "Ranks", Unit::Count, found.ranks());
     for (key, title, value) in [
         ("mean_ns", "Mean", times.mean_ns),
         ("p50_ns", "p50", times.p50_ns),
@@ -116,6 +119,12 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         );
     }
     Ok(report)
+}
+
+/// ` (p90 12 ms)` after a median, where there are steps enough for it.
+pub(super) fn tail(times: &StepTimes) -> String {
+    let p90 = times.p90_ns.map(|p90| format!(" (p90 {})", duration(p90)));
+    p90.unwrap_or_default()
 }
 
 /// Keys and titles of the buckets, in their order.

@@ -1,7 +1,7 @@
 //! What each step's time went into.
 //!
 //! Every moment of a step is charged to exactly one bucket, the first that applies. With devices
-//! this is done for each device of the step's file apart, and a bucket of the step is the mean over
+//! this is done for each device of the step's rank apart (a file, or a process of a file of several), and a bucket of the step is the mean over
 //! these devices:
 //!
 //! ```text
@@ -36,7 +36,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
-use stepscope_model::{Cancelled, Dur, SliceKind, Time, TrackId, TrackKind};
+use stepscope_model::{Cancelled, Dur, NameId, SliceKind, Time, TrackId, TrackKind};
 use stepscope_store::{Trace, Track};
 
 use crate::device::{Devices, Work};
@@ -44,7 +44,7 @@ use crate::input::is_input;
 use crate::intervals::{Moments, extend};
 use crate::ops::is_operator;
 use crate::parallel::{self, Cancel};
-use crate::steps::StepRow;
+use crate::steps::{StepRank, StepRow, devices_of};
 
 /// One step's time, by bucket. The first seven add up to the step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,6 +114,8 @@ impl StepParts {
 pub struct Stretch {
     /// Index into [`Trace::files`].
     pub file: usize,
+    /// The process whose devices and threads count, in a file of several ranks.
+    pub process: Option<i64>,
     /// When.
     pub range: Range<Time>,
     /// The thread whose work is the host's share, `None` for all threads of the file.
@@ -123,6 +125,14 @@ pub struct Stretch {
 }
 
 impl Stretch {
+    /// Whose time it is.
+    pub const fn rank(&self) -> StepRank {
+        StepRank {
+            file: self.file,
+            process: self.process,
+        }
+    }
+
     /// A step.
     pub fn of_step(trace: &Trace, step: &StepRow) -> Self {
         let place = trace.place_of_slice(step.event).filter(|(track, _)| {
@@ -131,6 +141,7 @@ impl Stretch {
         });
         Self {
             file: step.file,
+            process: step.process,
             range: step.start..step.start.saturating_add(step.dur),
             thread: place.map(|(track, _)| track),
             marker: place.map(|(_, index)| index),
@@ -177,15 +188,15 @@ const CLASSES: usize = 9;
 /// Intervals of each class.
 type Lists = [Vec<(Time, Time)>; CLASSES];
 
-/// Moments of one file.
-struct FileMoments {
+/// Moments of one rank: of a file, or of a process in a file of several ranks.
+struct RankMoments {
     /// By device (index into [`Devices::list`]): computation, communication, copies.
     devices: Vec<(usize, [Moments; 3])>,
     /// By [`Class`], of all threads.
     host: [Moments; CLASSES],
 }
 
-impl FileMoments {
+impl RankMoments {
     fn host(&self, class: Class) -> &Moments {
         &self.host[class as usize]
     }
@@ -203,20 +214,20 @@ pub fn breakdown(
         devices: vec![Vec::new(); stretches.len()],
         on_device: false,
     };
-    let mut by_place: FxHashMap<(usize, Option<TrackId>), Vec<usize>> = FxHashMap::default();
+    let mut by_place: FxHashMap<(StepRank, Option<TrackId>), Vec<usize>> = FxHashMap::default();
     for (index, stretch) in stretches.iter().enumerate() {
-        let place = (stretch.file, stretch.thread);
+        let place = (stretch.rank(), stretch.thread);
         by_place.entry(place).or_default().push(index);
     }
     let mut places: Vec<_> = by_place.into_iter().collect();
     places.sort_unstable_by_key(|(place, _)| *place);
-    let mut of_file: Option<(usize, FileMoments)> = None;
-    for ((file, track), indexes) in places {
+    let mut of_rank: Option<(StepRank, RankMoments)> = None;
+    for ((rank, track), indexes) in places {
         cancel.check()?;
-        if of_file.as_ref().is_none_or(|(known, _)| *known != file) {
-            of_file = Some((file, shared(trace, devices, file, cancel)?));
+        if of_rank.as_ref().is_none_or(|(known, _)| *known != rank) {
+            of_rank = Some((rank, shared(trace, devices, rank, cancel)?));
         }
-        let Some((_, shared)) = &of_file else {
+        let Some((_, shared)) = &of_rank else {
             continue;
         };
         let own = track.map(|track| own(trace, track, stretches, &indexes));
@@ -312,7 +323,7 @@ fn charge_device<'a>(device: &'a [Moments; 3], host: [&Moments; 3]) -> Charged<'
 }
 
 /// Charges each moment of a file without devices to what the host does.
-fn charge_host<'a>(file: &'a FileMoments, input: &Moments, host: &Moments) -> Charged<'a> {
+fn charge_host<'a>(file: &'a RankMoments, input: &Moments, host: &Moments) -> Charged<'a> {
     let communication = file.host(Class::HostCommunication);
     let copy = file.host(Class::HostCopy);
     let order = [
@@ -390,22 +401,26 @@ fn mean(devices: &[DeviceStep]) -> StepParts {
     parts
 }
 
-/// Moments of each class on all tracks of a file. `Input` and `Host` are those of all threads.
+/// Moments of each class on all tracks of a rank. `Input` and `Host` are those of all threads.
 fn shared(
     trace: &Trace,
     devices: &Devices<'_>,
-    file: usize,
+    rank: StepRank,
     cancel: &Cancel,
-) -> Result<FileMoments, Cancelled> {
+) -> Result<RankMoments, Cancelled> {
+    let mut owners = devices.by_track();
+    let own = devices_of(trace, devices, rank);
+    owners.retain(|_, device| own.contains(device));
     let tracks = trace
         .tracks()
         .iter()
-        .filter(|track| track.file == file && !track.derived && track.slices > 0);
-    let pieces = parallel::pieces(
-        tracks
-            .filter(|track| matches!(track.kind, TrackKind::Thread | TrackKind::DeviceQueue))
-            .map(|track| (track.id, 0..track.slices as usize)),
-    );
+        .filter(|track| track.file == rank.file && !track.derived && track.slices > 0);
+    let tracks = tracks.filter(|track| match track.kind {
+        TrackKind::Thread => rank.process.is_none() || track.pid == rank.process,
+        TrackKind::DeviceQueue => owners.contains_key(&track.id),
+        _ => false,
+    });
+    let pieces = parallel::pieces(tracks.map(|track| (track.id, 0..track.slices as usize)));
     let parts = parallel::scan(&pieces, cancel, Vec::new, |found, piece| {
         let Some(track) = trace.tracks().get(piece.track.index()) else {
             return;
@@ -418,7 +433,6 @@ fn shared(
     parts.sort_unstable_by_key(|(track, from, _)| (*track, *from));
     let mut of_device: BTreeMap<usize, Lists> = BTreeMap::new();
     let mut host = Lists::default();
-    let owners = devices.by_track();
     for (track, _, mut part) in parts {
         let lists = match owners.get(&track) {
             Some(device) => of_device.entry(*device).or_default(),
@@ -438,7 +452,7 @@ fn shared(
             found.push((device, moments));
         }
     }
-    Ok(FileMoments {
+    Ok(RankMoments {
         devices: found,
         host: host.map(Moments::of),
     })
@@ -475,7 +489,7 @@ fn collect(
         if last.0 != Some(key) {
             let classes = known
                 .entry(key)
-                .or_insert_with(|| host_classes(trace, track, key.0, key.1));
+                .or_insert_with(|| host_classes(trace, devices, track, key));
             last = (Some(key), *classes);
         }
         for (list, is) in lists.iter_mut().zip(&last.1) {
@@ -488,9 +502,9 @@ fn collect(
 
 fn host_classes(
     trace: &Trace,
+    devices: &Devices<'_>,
     track: &Track,
-    name: stepscope_model::NameId,
-    category: stepscope_model::NameId,
+    (name, category): (NameId, NameId),
 ) -> [bool; CLASSES] {
     let kind = trace.kind(track.id, name, category);
     let mut classes = [false; CLASSES];
@@ -501,6 +515,7 @@ fn host_classes(
         _ if is_input(kind, trace.name(name)) => set(Class::Input),
         SliceKind::Compile => set(Class::Compile),
         SliceKind::Collective => set(Class::HostCommunication),
+        _ if devices.is_collective_name(name) => set(Class::HostCommunication),
         SliceKind::Copy => set(Class::HostCopy),
         SliceKind::MatMul
         | SliceKind::Attention

@@ -1,14 +1,22 @@
-//! Steps that nobody marked: what repeats most regularly.
+//! Steps that nobody marked: what repeats most regularly, in each file.
 //!
-//! Two places are looked at. On **lines of programs** of a device, the program with the most time,
-//! if it ran at least [`FEWEST`] times: a step lasts from one begin to the next, the last one to the
-//! program's end. Failing that, on **threads** (the busiest first), the name with the most time
-//! among slices at most [`DEEPEST`] levels down that comes at least [`FEWEST`] times, covers at
-//! least [`COVERAGE`] of the time from its first begin to its last end, and whose distances from
-//! begin to begin vary by less than [`UNEVENNESS`] of their mean: each slice of that name is a step.
-//! Operators, waits, compilation and runtime calls are no steps, nor is what repeats for a moment of
-//! the run only: from the first begin to the last end it takes [`EXTENT`] of the run, or
-//! [`DEVICE_WORK`] of all work of the devices is done in that time.
+//! Three places are looked at, in this order:
+//!
+//! 1. **Lines of programs** of a device: the program with the most time, if it ran at least
+//!    [`FEWEST`] times.
+//! 2. **Executions of programs** on the host (`jit_f:XLA GPU module`, else `PjitFunction(f)`), in files
+//!    whose devices worked: the program with the most time there, if it ran at least [`FEWEST`] times
+//!    and holds [`DOMINANCE`] of the time of all executions.
+//! 3. **Threads** (the busiest first): the name with the most time among slices at most [`DEEPEST`]
+//!    levels down that comes at least [`FEWEST`] times, covers at least [`COVERAGE`] of the time from
+//!    its first begin to its last end, and whose distances from begin to begin vary by less than
+//!    [`UNEVENNESS`] of their mean.
+//!
+//! A run of a program is a step from its begin to the next one's, the last one to its own end; a
+//! slice of a thread is a step itself. Operators, waits (`block_until_ready`, synchronisation),
+//! compilation and runtime calls are no steps, nor is what repeats for a moment of the run only: from
+//! the first begin to the last end it takes [`EXTENT`] of the run, or [`DEVICE_WORK`] of all work of
+//! the devices is done in that time. Files in which another name repeats have no derived steps.
 //!
 //! Derived steps are an offer and are marked as derived wherever they are shown.
 
@@ -36,6 +44,8 @@ const COVERAGE: f64 = 0.5;
 const UNEVENNESS: f64 = 1.0;
 /// Least part of the run from the first begin to the last end.
 const EXTENT: f64 = 0.1;
+/// Least part of the time of all executions that one program holds.
+const DOMINANCE: f64 = 0.5;
 /// Least part of the devices' work in that time, where it is a shorter one.
 const DEVICE_WORK: f64 = 0.5;
 /// Threads that are looked at.
@@ -48,7 +58,43 @@ pub(super) struct Derived {
 }
 
 pub(super) fn derive(trace: &Trace) -> Option<Derived> {
-    by_programs(trace).or_else(|| by_labels(trace))
+    let mut found: Option<Derived> = None;
+    for file in 0..trace.files().len() {
+        let own = by_programs(trace, file)
+            .or_else(|| by_executions(trace, file))
+            .or_else(|| by_labels(trace, file));
+        let Some(own) = own else { continue };
+        match &mut found {
+            None => found = Some(own),
+            Some(found) if found.name == own.name => found.markers.extend(own.markers),
+            Some(_) => {}
+        }
+    }
+    if let Some(found) = &mut found {
+        found
+            .markers
+            .sort_by_key(|marker| (marker.start, marker.file, marker.track, marker.index));
+    }
+    found
+}
+
+/// The marker of each run of a program: it lasts until the next one begins.
+fn runs_of_program(trace: &Trace, track: &Track, runs: &[usize]) -> Vec<Marker> {
+    let slices = trace.slices(track.id);
+    let markers = runs.iter().enumerate().map(|(number, index)| Marker {
+        number: i64::try_from(number).unwrap_or(i64::MAX),
+        file: track.file,
+        process: None,
+        track: track.id,
+        index: *index,
+        start: slices.start[*index],
+        end: match runs.get(number + 1) {
+            Some(next) => slices.start[*next],
+            None => slices.end(*index),
+        },
+        unfinished: false,
+    });
+    markers.collect()
 }
 
 /// Sums of one name.
@@ -76,10 +122,11 @@ fn sums(trace: &Trace, track: &Track, deepest: u16) -> Vec<(NameId, Sum)> {
     found
 }
 
-fn by_programs(trace: &Trace) -> Option<Derived> {
-    // The first device of the first file that has such a line stands for all.
+fn by_programs(trace: &Trace, file: usize) -> Option<Derived> {
+    // The first device that has such a line stands for all of the file.
     let track = trace.tracks().iter().find(|track| {
-        track.kind == TrackKind::DeviceQueue
+        track.file == file
+            && track.kind == TrackKind::DeviceQueue
             && !track.derived
             && track.name == "XLA Modules"
             && track.slices > 0
@@ -89,29 +136,97 @@ fn by_programs(trace: &Trace) -> Option<Derived> {
     let runs: Vec<usize> = (0..slices.len())
         .filter(|index| slices.name[*index] == name)
         .collect();
-    let markers = runs.iter().enumerate().map(|(number, index)| Marker {
-        number: i64::try_from(number).unwrap_or(i64::MAX),
-        file: track.file,
-        track: track.id,
-        index: *index,
-        start: slices.start[*index],
-        end: match runs.get(number + 1) {
-            Some(next) => slices.start[*next],
-            None => slices.end(*index),
-        },
-        unfinished: false,
-    });
     Some(Derived {
-        markers: markers.collect(),
+        markers: runs_of_program(trace, track, &runs),
         name: trace.name(name).to_owned(),
     })
 }
 
-fn by_labels(trace: &Trace) -> Option<Derived> {
+/// The program whose execution a slice of a host thread is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Execution {
+    /// The runtime executes a compiled program.
+    Module,
+    /// Python calls a compiled function.
+    Call,
+}
+
+fn execution(name: &str) -> Option<Execution> {
+    if name.ends_with(":XLA GPU module") || name.starts_with("XlaModule:") {
+        Some(Execution::Module)
+    } else if name.starts_with("PjitFunction(") {
+        Some(Execution::Call)
+    } else {
+        None
+    }
+}
+
+fn by_executions(trace: &Trace, file: usize) -> Option<Derived> {
+    let tracks = || {
+        trace
+            .tracks()
+            .iter()
+            .filter(move |track| track.file == file)
+    };
+    let worked = tracks()
+        .any(|track| track.kind == TrackKind::DeviceQueue && !track.derived && track.slices > 0);
+    if !worked {
+        return None;
+    }
+    let known: FxHashMap<NameId, Execution> = trace
+        .find_names(&mut |name| execution(name).is_some())
+        .into_iter()
+        .filter_map(|name| Some((name, execution(trace.name(name))?)))
+        .collect();
+    if known.is_empty() {
+        return None;
+    }
+    let threads = || tracks().filter(|track| track.kind == TrackKind::Thread && !track.derived);
+    [Execution::Module, Execution::Call]
+        .into_iter()
+        .find_map(|wanted| {
+            let is = |name: NameId| known.get(&name) == Some(&wanted);
+            threads().find_map(|track| executions_on(trace, track, is))
+        })
+}
+
+/// The program that a thread executes most, where it holds most of the time of all executions there.
+fn executions_on(trace: &Trace, track: &Track, is: impl Fn(NameId) -> bool) -> Option<Derived> {
+    let slices = trace.slices(track.id);
+    let mut runs: FxHashMap<NameId, (i128, Vec<usize>)> = FxHashMap::default();
+    let mut all_ps = 0_i128;
+    let mut until = Time::MIN;
+    for index in 0..slices.len() {
+        // A call that a call of another layer holds is the same execution.
+        if !is(slices.name[index]) || slices.start[index] < until {
+            continue;
+        }
+        until = slices.end(index);
+        let dur = i128::from(slices.dur[index].ps());
+        all_ps += dur;
+        let (sum, runs) = runs.entry(slices.name[index]).or_default();
+        *sum += dur;
+        runs.push(index);
+    }
+    let (name, (sum, runs)) = runs
+        .into_iter()
+        .max_by_key(|(name, (sum, _))| (*sum, std::cmp::Reverse(*name)))?;
+    if runs.len() < FEWEST || (sum as f64) < all_ps as f64 * DOMINANCE {
+        return None;
+    }
+    let (first, last) = (*runs.first()?, *runs.last()?);
+    matters(trace, slices.start[first]..slices.end(last)).then(|| Derived {
+        markers: runs_of_program(trace, track, &runs),
+        name: trace.name(name).to_owned(),
+    })
+}
+
+fn by_labels(trace: &Trace, file: usize) -> Option<Derived> {
     let mut threads: Vec<&Track> = trace
         .tracks()
         .iter()
-        .filter(|track| track.kind == TrackKind::Thread && !track.derived && track.slices > 0)
+        .filter(|track| track.file == file && track.kind == TrackKind::Thread)
+        .filter(|track| !track.derived && track.slices > 0)
         .collect();
     threads.sort_by_key(|track| (std::cmp::Reverse(track.busy), track.id));
     threads.truncate(THREADS);
@@ -130,6 +245,7 @@ fn by_label(trace: &Trace, track: &Track) -> Option<Derived> {
         let kind = trace.kind(track.id, name, slices.category.get(*first));
         let operator = is_operator(trace.name(slices.category.get(*first)));
         if operator
+            || is_wait(trace.name(name))
             || !matches!(
                 kind,
                 SliceKind::Host | SliceKind::UserLabel | SliceKind::Other
@@ -155,6 +271,7 @@ fn by_label(trace: &Trace, track: &Track) -> Option<Derived> {
         let markers = (0..).zip(&runs).map(|(number, index)| Marker {
             number,
             file: track.file,
+            process: None,
             track: track.id,
             index: *index,
             start: slices.start[*index],
@@ -169,6 +286,28 @@ fn by_label(trace: &Trace, track: &Track) -> Option<Derived> {
         });
     }
     None
+}
+
+/// Whether a function of this name waits for what others do.
+fn is_wait(name: &str) -> bool {
+    const WAITS: [&str; 6] = [
+        "block_until_ready",
+        "blockhostuntil",
+        "synchronize",
+        "await",
+        "wait",
+        "join",
+    ];
+    let name = name.to_ascii_lowercase();
+    let mut words = name.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'));
+    words.any(|word| {
+        WAITS
+            .iter()
+            .any(|wait| word == *wait || word.trim_matches('_') == *wait)
+            || word.contains(WAITS[0])
+            || word.contains(WAITS[1])
+            || word.ends_with(WAITS[2])
+    })
 }
 
 /// Whether what repeats in this time says something of the run.
@@ -204,5 +343,61 @@ fn unevenness(gaps: &[Dur]) -> f64 {
         (squares.sum::<f64>() / count).sqrt() / mean
     } else {
         f64::MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stepscope_store::drawing;
+
+    use super::*;
+
+    #[test]
+    fn waits_are_no_steps() {
+        for (name, expected) in [
+            ("$api.py:3105 block_until_ready", true),
+            ("jax/_src/array.py(630): _block_until_ready", true),
+            ("torch/cuda/__init__.py(954): synchronize", true),
+            ("threading.py(1016): join", true),
+            ("train_step", false),
+            ("waiting_room_model", false),
+        ] {
+            assert_eq!(is_wait(name), expected, "{name}");
+        }
+        let trace =
+            drawing::trace("main | block_until_ready- block_until_ready- block_until_ready-");
+        assert!(derive(&trace).is_none());
+    }
+
+    #[test]
+    fn executions_of_the_dominant_program_are_steps_until_the_next() {
+        let found = |drawing: &str| {
+            let derived = derive(&drawing::trace(drawing))?;
+            let us = |marker: &Marker| marker.end.since(marker.start).ps() / 1_000_000;
+            Some((
+                derived.name,
+                derived.markers.iter().map(us).collect::<Vec<_>>(),
+            ))
+        };
+        let drawing = "
+            main      | PjitFunction(f)- other---  PjitFunction(f)-   PjitFunction(f)-
+                      |  PjitFunction(f)            PjitFunction(f)    PjitFunction(f)
+            gpu/7 #device |        fusion---              fusion---             fusion---
+            ";
+        assert_eq!(
+            found(drawing),
+            Some(("PjitFunction(f)".to_owned(), vec![27, 19, 16]))
+        );
+        // Many small programs are no steps.
+        let drawing = "
+            main      | PjitFunction(f) PjitFunction(g) PjitFunction(h) PjitFunction(f) PjitFunction(g) PjitFunction(f)
+            gpu/7 #device |        fusion---              fusion---             fusion---
+            ";
+        assert_eq!(found(drawing).map(|found| found.1.len()), Some(3));
+        let drawing = "
+            main      | PjitFunction(f) PjitFunction(g) PjitFunction(h) PjitFunction(f) PjitFunction(g) PjitFunction(h) PjitFunction(f)
+            gpu/7 #device |        fusion---              fusion---             fusion---
+            ";
+        assert_eq!(found(drawing), None);
     }
 }

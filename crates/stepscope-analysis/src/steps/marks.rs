@@ -1,9 +1,13 @@
 //! The markers that make steps: those of the program, and which of them count.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 use stepscope_model::{SliceFlags, Time, TrackId, TrackKind};
 use stepscope_store::Trace;
 
+use super::StepRank;
+use super::processes;
 use super::roots::roots;
 use super::step_markers::step_markers;
 
@@ -12,6 +16,8 @@ use super::step_markers::step_markers;
 pub(super) struct Marker {
     pub(super) number: i64,
     pub(super) file: usize,
+    /// The process, where several of the file are ranks.
+    pub(super) process: Option<i64>,
     pub(super) track: TrackId,
     /// Index within the track.
     pub(super) index: usize,
@@ -20,9 +26,18 @@ pub(super) struct Marker {
     pub(super) unfinished: bool,
 }
 
+impl Marker {
+    pub(super) const fn rank(&self) -> StepRank {
+        StepRank {
+            file: self.file,
+            process: self.process,
+        }
+    }
+}
+
 /// The markers that count, by begin, and tracks whose marks say the same again.
 pub(super) fn markers(trace: &Trace) -> (Vec<Marker>, Vec<TrackId>) {
-    let mut by_track: FxHashMap<TrackId, Vec<Marker>> = FxHashMap::default();
+    let mut by_track: BTreeMap<TrackId, Vec<Marker>> = BTreeMap::new();
     for mark in trace.step_marks() {
         let Some((on, index)) = trace.place_of_slice(mark.event) else {
             continue;
@@ -37,6 +52,7 @@ pub(super) fn markers(trace: &Trace) -> (Vec<Marker>, Vec<TrackId>) {
         by_track.entry(on).or_default().push(Marker {
             number: mark.number,
             file,
+            process: None,
             track: on,
             index,
             start: *start,
@@ -57,20 +73,21 @@ pub(super) fn markers(trace: &Trace) -> (Vec<Marker>, Vec<TrackId>) {
     for marker in unnumbered_marks {
         by_track.entry(marker.track).or_default().push(marker);
     }
+    processes::assign(trace, &mut by_track);
     let mut groups: Vec<_> = by_track.into_iter().collect();
     let kind = |track: TrackId| trace.tracks().get(track.index()).map(|track| track.kind);
     groups.sort_by_key(|(track, marks)| {
         let thread_first = u8::from(kind(*track) != Some(TrackKind::Thread));
         (std::cmp::Reverse(marks.len()), thread_first, *track)
     });
-    let mut taken: FxHashMap<(usize, i64), TrackId> = FxHashMap::default();
+    let mut taken: FxHashMap<(StepRank, i64), TrackId> = FxHashMap::default();
     let mut kept = Vec::new();
     let mut repeated = Vec::new();
     for (track, marks) in groups {
         let before = kept.len();
         let all = marks.len();
         for marker in marks {
-            let owner = *taken.entry((marker.file, marker.number)).or_insert(track);
+            let owner = *taken.entry((marker.rank(), marker.number)).or_insert(track);
             if owner == track {
                 kept.push(marker);
             }

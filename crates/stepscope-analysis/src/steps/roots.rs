@@ -58,6 +58,7 @@ fn on_thread(trace: &Trace, track: &Track, found: &mut Vec<Marker>) {
             found.push(Marker {
                 number: 0,
                 file: track.file,
+                process: None,
                 track: track.id,
                 index,
                 start: slices.start[index],

@@ -48,6 +48,7 @@ fn on_thread(trace: &Trace, thread: &Track) -> Vec<Marker> {
         found.push(Marker {
             number: i64::try_from(found.len()).unwrap_or(i64::MAX),
             file: thread.file,
+            process: None,
             track: thread.id,
             index,
             start,

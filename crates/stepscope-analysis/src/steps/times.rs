@@ -7,6 +7,10 @@ use std::collections::BTreeMap;
 
 use stepscope_model::Dur;
 
+/// Percentiles above the median are of at least so many steps: of fewer they are the longest one, or lie
+/// between the two longest.
+const FEWEST_FOR_TAIL: usize = 10;
+
 /// Times of a set of steps. `None` where there is no step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StepTimes {
@@ -16,9 +20,9 @@ pub struct StepTimes {
     pub mean_ns: Option<f64>,
     /// See [`percentile`].
     pub p50_ns: Option<f64>,
-    /// See [`percentile`].
+    /// See [`percentile`]; `None` below ten steps.
     pub p90_ns: Option<f64>,
-    /// See [`percentile`].
+    /// See [`percentile`]; `None` below ten steps.
     pub p99_ns: Option<f64>,
     /// Shortest.
     pub min_ns: Option<f64>,
@@ -45,12 +49,13 @@ impl StepTimes {
             let squares = sorted.iter().map(|dur| (dur.as_ns_f64() - mean).powi(2));
             (squares.sum::<f64>() / count as f64).sqrt()
         });
+        let tail = |p| percentile(&sorted, p).filter(|_| sorted.len() >= FEWEST_FOR_TAIL);
         Self {
             count,
             mean_ns,
             p50_ns: percentile(&sorted, 0.5),
-            p90_ns: percentile(&sorted, 0.9),
-            p99_ns: percentile(&sorted, 0.99),
+            p90_ns: tail(0.9),
+            p99_ns: tail(0.99),
             min_ns: percentile(&sorted, 0.0),
             max_ns: percentile(&sorted, 1.0),
             deviation_ns,

@@ -65,6 +65,7 @@ fn make_run(found: &FoundRun, imported: Imported, from_cache: bool) -> Run {
         from_cache,
         files: found.files.iter().map(|file| file.path.clone()).collect(),
         companions: found.companions.clone(),
+        steps: std::sync::OnceLock::new(),
         reports: run::Made::default(),
         kept_reports: None,
     }

@@ -277,6 +277,9 @@ fn rates_of_copies_equal_hta() {
             let (rate, best) = (own.rate().unwrap(), own.best_rate.unwrap());
             assert!(rate <= best * (1.0 + 1e-9), "{line}: {rate}");
         }
+        let best = found.copies.iter().filter(|own| same(own.name));
+        let best = best.filter_map(|own| own.best_rate).fold(0.0, f64::max);
+        assert!((best / 1e9 - most).abs() < most * 1e-5, "{line}: {best}");
         compared += 1;
     }
     assert!(compared >= 5, "{compared}");

@@ -312,8 +312,17 @@ fn by_open_functions(run: &Run) -> (ByStack, usize) {
             });
             let names: Vec<&str> = functions.map(|at| trace.name(slices.name[*at])).collect();
             deepest = deepest.max(names.len());
-            let allocator = memory.allocators[record.allocator].name.clone();
-            *found.entry((names.join(" < "), allocator)).or_default() += record.bytes;
+            let allocator = &memory.allocators[record.allocator];
+            // A free belongs to what allocated it.
+            let (stack, bytes) = match (record.bytes, record.freed) {
+                (bytes, _) if bytes < 0 && record.tracked => continue,
+                (bytes, _) if bytes < 0 && allocator.addressed => {
+                    ("allocated before the recording".to_owned(), bytes)
+                }
+                (_, Some(_)) => (names.join(" < "), 0),
+                (bytes, None) => (names.join(" < "), bytes),
+            };
+            *found.entry((stack, allocator.name.clone())).or_default() += bytes;
         }
     }
     (found, deepest)

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use regex::RegexBuilder;
 use stepscope_analysis::aggregate::{self, AggregateQuery, GroupBy, GroupKey, Totals};
 use stepscope_analysis::flame::{self, FlameBy};
-use stepscope_analysis::histogram::{self, Durations, Scale};
+use stepscope_analysis::histogram::{self, Scale};
 use stepscope_analysis::names::{NameSet, contains_folded, folded};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::report::shorter;
@@ -25,6 +25,7 @@ use crate::view::RunView;
 use crate::wire::columns::{Columns, Strings};
 use crate::wire::event::Brief;
 use crate::wire::ns::Ns;
+use crate::wire::run::source_of;
 use crate::wire::stats::{
     AggregateAnswer, AggregateBody, AggregateRow, HistogramAnswer, Matched, NsIn, SearchAnswer,
     StepRow, StepStats, StepsAnswer, TrackTimeRow,
@@ -452,45 +453,37 @@ pub(super) async fn steps(Shared(state): Shared<Arc<State>>, request: RunRequest
 
 fn steps_of(view: &RunView) -> StepsAnswer {
     let trace = &view.run.trace;
-    let mut marks: Vec<_> = trace
-        .step_marks()
-        .iter()
-        .filter_map(|mark| Some((mark.number, trace.event(mark.event)?)))
-        .collect();
-    marks.sort_by_key(|(_, event)| (event.start, event.id));
-    let durations: Durations = marks.iter().map(|(_, event)| event.dur).collect();
-    let quantile = |share| durations.quantile(share).map_or(Ns::default(), Ns::of);
-    let count = durations.count();
-    let stats = (count > 0).then(|| StepStats {
-        count,
-        mean_ns: Ns::from_ps(durations.total_ps() / count.max(1) as i128),
-        min_ns: quantile(0.0),
-        p50_ns: quantile(0.5),
-        p90_ns: quantile(0.9),
-        max_ns: quantile(1.0),
+    let found = view.run.steps();
+    let times = &found.times;
+    let stats = times.p50_ns.map(|p50_ns| StepStats {
+        count: found.count(),
+        ranks: found.ranks(),
+        mean_ns: times.mean_ns.unwrap_or(p50_ns),
+        min_ns: times.min_ns.unwrap_or(p50_ns),
+        p50_ns,
+        p90_ns: times.p90_ns,
+        max_ns: times.max_ns.unwrap_or(p50_ns),
     });
-    let steps: Vec<StepRow> = marks
-        .into_iter()
-        .map(|(n, event)| {
-            let track = trace.tracks().get(event.track.index());
-            let file = track.and_then(|track| trace.files().get(track.file));
-            let host = file.map(|file| file.spec.host.clone());
-            StepRow {
-                n,
-                id: event.id.0,
-                name: trace.name(event.name).to_owned(),
-                track: event.track.0,
-                host: host.filter(|host| !host.is_empty()),
-                rank: file.and_then(|file| file.spec.rank),
-                start_ns: view.clock().show(event.start),
-                dur_ns: Ns::of(event.dur),
-            }
+    let rows = found.steps.iter().filter_map(|step| {
+        let event = trace.event(step.event)?;
+        let rank = trace.files().get(step.file).and_then(|file| file.spec.rank);
+        Some(StepRow {
+            n: step.number,
+            id: event.id.0,
+            name: trace.name(event.name).to_owned(),
+            track: event.track.0,
+            host: (!step.host.is_empty()).then(|| step.host.clone()),
+            rank,
+            process: step.process,
+            start_ns: view.clock().show(step.start),
+            dur_ns: Ns::of(step.dur),
         })
-        .collect();
+    });
+    let steps: Vec<StepRow> = rows.collect();
     StepsAnswer {
         total: steps.len(),
         cursor: None,
-        source: (!steps.is_empty()).then_some("recorded"),
+        source: source_of(found),
         steps,
         stats,
     }

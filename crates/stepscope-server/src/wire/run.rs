@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Serialize;
+use stepscope_analysis::steps::StepReport;
 use stepscope_engine::{RunProblem, RunState, RunSummary};
 use stepscope_model::{Diagnostic, Profile, TrackKind};
 use stepscope_store::FactValue;
@@ -243,7 +244,8 @@ impl From<&Profile> for ProfileRow {
 
 #[derive(Serialize)]
 struct Steps {
-    count: usize,
+    count: u64,
+    ranks: usize,
     source: Option<&'static str>,
 }
 
@@ -317,7 +319,7 @@ impl RunDetail {
             .diagnostics()
             .iter()
             .any(|count| count.what == Diagnostic::UnalignedClock);
-        let marks = trace.step_marks().len();
+        let steps = run.steps();
         let tracks = trace.tracks();
         let sum = |count: fn(&stepscope_store::Track) -> u32| {
             tracks.iter().map(|track| u64::from(count(track))).sum()
@@ -350,8 +352,9 @@ impl RunDetail {
                 })
                 .collect(),
             steps: Steps {
-                count: marks,
-                source: (marks > 0).then_some("recorded"),
+                count: steps.count(),
+                ranks: steps.ranks(),
+                source: source_of(steps),
             },
             timeline: !trace.is_without_timeline(),
             profiles: trace.profiles().map(|(_, one)| one.into()).collect(),
@@ -374,6 +377,15 @@ impl RunDetail {
             tools: super::super::tools::tools(view),
             warnings: warnings(view),
         }
+    }
+}
+
+/// Where steps come from; `None` where there is none.
+pub(crate) fn source_of(steps: &StepReport) -> Option<&'static str> {
+    match (&steps.derived, steps.steps.is_empty()) {
+        (_, true) => None,
+        (Some(_), _) => Some("derived"),
+        (None, _) => Some("recorded"),
     }
 }
 

@@ -172,7 +172,7 @@ pub(crate) struct HistogramAnswer {
     pub(crate) totals: Vec<Ns>,
 }
 
-/// Recorded steps.
+/// Recorded or derived steps.
 #[derive(Serialize)]
 pub(crate) struct StepsAnswer {
     /// Number of steps.
@@ -203,28 +203,33 @@ pub(crate) struct StepRow {
     pub(crate) host: Option<String>,
     /// Rank of the marker.
     pub(crate) rank: Option<u32>,
+    /// Process of the marker, in a file of several ranks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) process: Option<i64>,
     /// When it began.
     pub(crate) start_ns: Ns,
     /// How long it took.
     pub(crate) dur_ns: Ns,
 }
 
-/// Over all steps.
+/// Over the finished steps of all ranks.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct StepStats {
-    /// Steps.
-    pub(crate) count: usize,
+    /// Steps of the rank that has the most.
+    pub(crate) count: u64,
+    /// Ranks that have steps.
+    pub(crate) ranks: usize,
     /// Mean.
-    pub(crate) mean_ns: Ns,
+    pub(crate) mean_ns: f64,
     /// Shortest.
-    pub(crate) min_ns: Ns,
+    pub(crate) min_ns: f64,
     /// Median.
-    pub(crate) p50_ns: Ns,
-    /// 90 of 100 are not longer.
-    pub(crate) p90_ns: Ns,
+    pub(crate) p50_ns: f64,
+    /// 90 of 100 are not longer; not of few steps.
+    pub(crate) p90_ns: Option<f64>,
     /// Longest.
-    pub(crate) max_ns: Ns,
+    pub(crate) max_ns: f64,
 }
 
 /// Links around an event.

@@ -80,7 +80,7 @@ export function MfuCard({ page, report }: { readonly page: PageProps; readonly r
         <span class="ss-card-title">MFU</span>
         <span class="ss-card-value ss-card-unknown">unknown</span>
         {missing === undefined || missing.fix === '' ? (
-          <span class="ss-card-beside">the trace has no FLOP counts</span>
+          <span class="ss-card-beside">{missing === undefined ? report.sentence : 'the trace has no FLOP counts'}</span>
         ) : (
           <details class="ss-card-more">
             <summary class="ss-card-beside">the trace has no FLOP counts</summary>

@@ -105,6 +105,26 @@ fn each_device_is_charged_apart_and_the_step_is_their_mean() {
 }
 
 #[test]
+fn a_process_that_is_a_rank_has_the_devices_it_launches_work_on() {
+    assert_eq!(
+        shown(
+            "
+            a #pid=1     | step0-----
+                         |  run>1
+            b #pid=2     | step0-----
+                         |  run>2
+            s0 #device=0 |     dot<1
+            s1 #device=1 |     dot<2---
+            "
+        ),
+        [
+            "step0 10us = compute 5 + host 3 + idle 2",
+            "step0 10us = compute 6 + host 3 + idle 1",
+        ]
+    );
+}
+
+#[test]
 fn buckets_of_three_devices_add_up_to_the_picosecond() {
     let parts = |compute: i64, idle: i64| DeviceStep {
         device: 0,

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use stepscope_analysis::input::{Verdict, input, is_input};
 
+use stepscope_model::SliceKind;
+
 use super::plain::{self, Span};
 use super::{Case, Found, judge, steps};
 
@@ -25,6 +27,35 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
         0.0
     };
     found.near("share = input / steps", ours.share, share, what);
+    // Steps of a rank are in the order of their begins.
+    let mut steady = (0, 0);
+    let (mut seen, mut left_out) = (BTreeMap::new(), 0);
+    for (stretch, parts) in survey.stretches.iter().zip(&survey.breakdown.parts) {
+        let whose = (stretch.file, stretch.process);
+        let of_rank = survey
+            .stretches
+            .iter()
+            .filter(|other| (other.file, other.process) == whose);
+        let place = seen.entry(whose).or_insert(0);
+        *place += 1;
+        if *place == 1 && of_rank.count() >= 3 {
+            left_out += 1;
+            continue;
+        }
+        steady = (steady.0 + parts.input.ps(), steady.1 + parts.sum().ps());
+    }
+    let share = if steady.1 > 0 {
+        steady.0 as f64 / steady.1 as f64
+    } else {
+        0.0
+    };
+    found.near("steady share", ours.steady_share, share, what);
+    found.same(
+        "the first step of a rank is left out",
+        survey.steady().len() + left_out,
+        survey.stretches.len(),
+        what,
+    );
     let trace = case.trace;
     let mut plainly: BTreeMap<(&str, bool), Sum> = BTreeMap::new();
     for file in 0..trace.files().len() {
@@ -38,7 +69,14 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
             for index in 0..slices.len() {
                 let name = trace.name(slices.name[index]);
                 let kind = trace.kind(track, slices.name[index], slices.category.get(index));
-                if !is_input(kind, name) {
+                let mut above = slices.parent[index] as usize;
+                let mut compiles = false;
+                while above < slices.len() {
+                    let (name, category) = (slices.name[above], slices.category.get(above));
+                    compiles |= trace.kind(track, name, category) == SliceKind::Compile;
+                    above = slices.parent[above] as usize;
+                }
+                if !is_input(kind, name) || compiles {
                     continue;
                 }
                 let (start, end) = plain::span(&slices, index);
@@ -90,6 +128,8 @@ fn input_is_judged_by_its_share_of_the_steps() {
         "input",
         &[
             ("share = input / steps", 90),
+            ("steady share", 90),
+            ("the first step of a rank is left out", 90),
             ("stages", 90),
             ("verdict", 90),
         ],

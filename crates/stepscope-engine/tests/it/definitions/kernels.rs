@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use stepscope_analysis::device::Work;
 use stepscope_analysis::kernels::{By, Kernels, kernels};
 use stepscope_analysis::launch::{Config, launches_work, operation};
-use stepscope_model::{NameId, TrackId};
+use stepscope_model::{ArgValue, NameId, TrackId};
+use stepscope_store::EventId;
 
 use super::plain::{self, Span};
 use super::{Case, Found, judge};
@@ -20,6 +21,8 @@ struct Piece {
     /// Of the call that launched it.
     call: Option<Span>,
     bytes: Option<u64>,
+    /// By the rate in the file, picoseconds.
+    copy_ps: i64,
 }
 
 fn pieces(case: &Case<'_>) -> Vec<Piece> {
@@ -35,21 +38,41 @@ fn pieces(case: &Case<'_>) -> Vec<Piece> {
                 let call = call.and_then(|call| case.trace.place_of_slice(call));
                 let copies = matches!(work, Work::Memcpy | Work::Memset);
                 let event = slices.id(index);
+                let span = plain::span(&slices, index);
+                let config = copies.then(|| Config::of(case.trace, event));
                 found.push(Piece {
                     device,
                     track: queue.track,
                     name: slices.name[index],
                     work,
-                    span: plain::span(&slices, index),
+                    span,
                     call: call.map(|(track, index)| plain::span(&case.trace.slices(track), index)),
-                    bytes: copies
-                        .then(|| Config::of(case.trace, event).bytes)
-                        .flatten(),
+                    bytes: config.and_then(|config| config.bytes),
+                    copy_ps: copy_ps(case, event, span.1 - span.0),
                 });
             }
         }
     }
     found
+}
+
+/// How long a copy took by the rate that the file gives it; its length where that is something else by two
+/// microseconds or more.
+fn copy_ps(case: &Case<'_>, event: EventId, length: i64) -> i64 {
+    let (mut bytes, mut rate) = (None, None);
+    let _ = case
+        .trace
+        .args(event, &mut |key, value| match (key, value) {
+            ("bytes", ArgValue::Int(count)) => bytes = Some(count as f64),
+            ("bytes", ArgValue::Uint(count)) => bytes = Some(count as f64),
+            ("memory bandwidth (GB/s)", ArgValue::Double(said)) => rate = Some(said),
+            ("memory bandwidth (GB/s)", ArgValue::Int(said)) => rate = Some(said as f64),
+            _ => {}
+        });
+    let told = bytes.zip(rate.filter(|rate| *rate > 0.0));
+    let told = told.map(|(bytes, rate)| (bytes / (rate * 1e9) * 1e12).round() as i64);
+    told.filter(|told| (told - length).abs() <= 2_000_000)
+        .unwrap_or(length)
 }
 
 pub(super) fn check(case: &Case<'_>, found: &mut Found) {
@@ -281,7 +304,7 @@ fn copies(case: &Case<'_>, ours: &Kernels, pieces: &[Piece], found: &mut Found) 
         let what = || format!("{} {}", case.what, case.trace.name(copies.name));
         let sized: Vec<&&Piece> = own.iter().filter(|piece| piece.bytes.is_some()).collect();
         let bytes: u64 = sized.iter().filter_map(|piece| piece.bytes).sum();
-        let time: i64 = sized.iter().map(|piece| long(piece)).sum();
+        let time: i64 = sized.iter().map(|piece| piece.copy_ps).sum();
         let all: i128 = own.iter().map(|piece| i128::from(long(piece))).sum();
         found.same(
             "copies: count, time, bytes",
@@ -291,7 +314,7 @@ fn copies(case: &Case<'_>, ours: &Kernels, pieces: &[Piece], found: &mut Found) 
         );
         let best = sized
             .iter()
-            .filter_map(|piece| rate(piece.bytes? as f64, long(piece)));
+            .filter_map(|piece| rate(piece.bytes? as f64, piece.copy_ps));
         found.near_all(
             "copies: rate, best rate",
             [copies.rate(), copies.best_rate],
@@ -317,7 +340,7 @@ fn copies(case: &Case<'_>, ours: &Kernels, pieces: &[Piece], found: &mut Found) 
             let own: Vec<i64> = sized
                 .iter()
                 .filter(|piece| piece.bytes == Some(size.bytes))
-                .map(|piece| long(piece))
+                .map(|piece| piece.copy_ps)
                 .collect();
             let time: i64 = own.iter().sum();
             let each = |ps: Option<&i64>| ps.and_then(|ps| rate(size.bytes as f64, *ps));

@@ -64,10 +64,12 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     let share = possible.filter(|possible| *possible > 0.0 && counted.is_some());
     found.near_all(
         "MFU",
-        [ours.share()],
+        [ours.counted_share()],
         [share.map(|possible| flops / possible)],
         what,
     );
+    let headline = ours.share().is_some() == (share.is_some() && ours.covered >= 0.8);
+    found.holds("a headline only of what is covered", headline, what);
 }
 
 /// What makers state of the devices of the folder.
@@ -208,6 +210,7 @@ fn mfu_is_operations_over_what_the_devices_could_do() {
             ("length * devices", 90),
             ("length * peaks of the devices", 90),
             ("MFU", 90),
+            ("a headline only of what is covered", 90),
         ],
     );
 }

@@ -15,6 +15,7 @@
 
 mod collectives;
 mod device;
+mod figures;
 mod findings;
 mod idle;
 mod input;
@@ -177,6 +178,7 @@ const SECTIONS: &[Section] = &[
     ("collectives", collectives::check),
     ("ranks", ranks::check),
     ("mfu", mfu::check),
+    ("figures", figures::check),
 ];
 
 /// Every file of the folder, and the folders whose files are one run.

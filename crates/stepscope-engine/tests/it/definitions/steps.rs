@@ -94,11 +94,31 @@ fn derived(case: &Case<'_>, found: &mut Found) {
     let (track, first) = trace.place_of_slice(steps.steps[0].event).unwrap();
     let slices = trace.slices(track);
     let is = |index: &usize| trace.name(slices.name[*index]) == name;
-    let (begin, end) = (steps.steps[0].start.ps(), steps.steps.last().unwrap());
+    // Each file has its own.
+    let first_file = steps.steps[0].file;
+    let of_file: Vec<&StepRow> = steps
+        .steps
+        .iter()
+        .filter(|step| step.file == first_file)
+        .collect();
+    let (begin, end) = (of_file[0].start.ps(), of_file[of_file.len() - 1]);
     let end = end.start.ps() + end.dur.ps();
-    found.holds("derived: three or more", steps.steps.len() >= 3, what);
-    if trace.tracks()[track.index()].kind == TrackKind::DeviceQueue {
-        let runs: Vec<usize> = (0..slices.len()).filter(is).collect();
+    found.holds("derived: three or more", of_file.len() >= 3, what);
+    let executes = name.ends_with(":XLA GPU module") || name.starts_with("PjitFunction(");
+    let on_device = trace.tracks()[track.index()].kind == TrackKind::DeviceQueue;
+    if executes || on_device {
+        let mut until = i64::MIN;
+        let mut outermost = |index: &usize| {
+            let begins = slices.start[*index].ps() >= until;
+            if begins {
+                until = slices.end(*index).ps();
+            }
+            begins
+        };
+        let runs: Vec<usize> = (0..slices.len())
+            .filter(is)
+            .filter(|index| on_device || outermost(index))
+            .collect();
         let ends = runs.iter().skip(1).map(|next| slices.start[*next].ps());
         let last = slices.end(*runs.last().unwrap()).ps();
         let spans: Vec<Span> = runs
@@ -106,8 +126,11 @@ fn derived(case: &Case<'_>, found: &mut Found) {
             .map(|run| slices.start[*run].ps())
             .zip(ends.chain(std::iter::once(last)))
             .collect();
-        let ours: Vec<Span> = steps.steps.iter().map(span).collect();
+        let ours: Vec<Span> = of_file.iter().map(|step| span(step)).collect();
         found.same("derived: runs of a program", ours, spans, what);
+        if !on_device {
+            return;
+        }
         // No program that ran three times or more has more time.
         let mut sums: BTreeMap<&str, (u64, i64)> = BTreeMap::new();
         for index in 0..slices.len() {
@@ -128,7 +151,7 @@ fn derived(case: &Case<'_>, found: &mut Found) {
         );
         return;
     }
-    let spans: Vec<Span> = steps.steps.iter().map(span).collect();
+    let spans: Vec<Span> = of_file.iter().map(|step| span(step)).collect();
     let apart = spans.windows(2).all(|pair| pair[0].1 <= pair[1].0);
     found.holds("derived: do not nest", apart, what);
     let covered: i64 = spans.iter().map(|span| span.1 - span.0).sum();
@@ -242,8 +265,8 @@ fn figures(case: &Case<'_>, found: &mut Found) {
             deviation,
             sorted.first().copied(),
             median,
-            plain::percentile(&sorted, 0.9),
-            plain::percentile(&sorted, 0.99),
+            plain::percentile(&sorted, 0.9).filter(|_| count >= 10),
+            plain::percentile(&sorted, 0.99).filter(|_| count >= 10),
             sorted.last().copied(),
         ],
         what,
@@ -368,6 +391,12 @@ fn kind_of(case: &Case<'_>, track: TrackId, index: usize) -> (Option<SliceKind>,
     let kind = case.trace.kind(track, name, category);
     let operator = matches!(case.trace.name(category), "cpu_op" | "Operator");
     let input = is_input(kind, case.trace.name(name));
+    let communicates = kind != SliceKind::Compile && case.devices().is_collective_name(name);
+    let kind = if communicates {
+        SliceKind::Collective
+    } else {
+        kind
+    };
     ((!input).then_some(kind), operator)
 }
 

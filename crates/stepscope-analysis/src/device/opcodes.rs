@@ -1,0 +1,99 @@
+//! Names of slices that are collectives by what the compiled programs of a file say.
+//!
+//! JAX names instructions after its own functions (`psum.3`, `ppermute`) and users name scopes, so
+//! the opcode decides: `all-reduce` and its like, their `-start` and `-done` halves, and fusions and
+//! asynchronous calls whose computation holds one.
+//!
+//! Cost: one pass over the instructions of files with programs, a second one where a computation
+//! other than the entry holds a collective.
+
+use rustc_hash::FxHashSet;
+use stepscope_model::NameId;
+use stepscope_store::Trace;
+
+use crate::ops::hlo::name_and_opcode;
+
+/// Whether an instruction of this opcode is a collective, or one half of one.
+pub(crate) fn is_collective(opcode: &str) -> bool {
+    const KNOWN: [&str; 7] = [
+        "all-reduce",
+        "all-gather",
+        "reduce-scatter",
+        "all-to-all",
+        "ragged-all-to-all",
+        "collective-permute",
+        "collective-broadcast",
+    ];
+    let halves = ["-start", "-done", "-update"];
+    let whole = halves.iter().find_map(|half| opcode.strip_suffix(half));
+    KNOWN.contains(&whole.unwrap_or(opcode))
+}
+
+/// The names of slices whose instruction is a collective in any program of the trace.
+pub(super) fn collective_names(trace: &Trace) -> FxHashSet<NameId> {
+    let mut names: FxHashSet<String> = FxHashSet::default();
+    for (file, facts) in trace.files().iter().enumerate() {
+        if !facts.modules.is_empty() {
+            of_file(trace, file, &mut names);
+        }
+    }
+    if names.is_empty() {
+        return FxHashSet::default();
+    }
+    let found = trace.find_names(&mut |name| names.contains(name_and_opcode(name).0));
+    found.into_iter().collect()
+}
+
+fn of_file(trace: &Trace, file: usize, names: &mut FxHashSet<String>) {
+    let mut holders: FxHashSet<(String, Option<u64>, String)> = FxHashSet::default();
+    // What was read before a fault counts: it is right as far as it goes.
+    let _ = trace.instructions(file, &mut |instruction| {
+        if !is_collective(instruction.opcode) {
+            return;
+        }
+        names.insert(instruction.name.to_owned());
+        if !instruction.entry {
+            holders.insert((
+                instruction.program.to_owned(),
+                instruction.program_id,
+                instruction.computation.to_owned(),
+            ));
+        }
+    });
+    if holders.is_empty() {
+        return;
+    }
+    let _ = trace.instructions(file, &mut |instruction| {
+        let runs_it = instruction.opcode == "fusion" || instruction.opcode.starts_with("async-");
+        if runs_it && !instruction.calls.is_empty() {
+            let called = (
+                instruction.program.to_owned(),
+                instruction.program_id,
+                instruction.calls.to_owned(),
+            );
+            if holders.contains(&called) {
+                names.insert(instruction.name.to_owned());
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opcodes_of_collectives_and_their_halves() {
+        for (opcode, expected) in [
+            ("all-reduce", true),
+            ("all-gather-start", true),
+            ("collective-permute-done", true),
+            ("ragged-all-to-all", true),
+            ("reduce", false),
+            ("copy-start", false),
+            ("all-reduce-simplifier", false),
+        ] {
+            assert_eq!(is_collective(opcode), expected, "{opcode}");
+        }
+    }
+}

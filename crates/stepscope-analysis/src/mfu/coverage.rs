@@ -1,0 +1,125 @@
+//! How much of the products' time the counted ones hold.
+//!
+//! On devices a product's time is that of the kernels it launched; kernels that are products by their
+//! names, and that no counted call launched (of Triton, of compiled graphs), are not covered.
+//!
+//! Cost: nothing where all calls say their shapes and there are about as many kernels of products as
+//! calls; else one pass over the launches.
+
+use rustc_hash::FxHashMap;
+use stepscope_model::{Cancelled, Dur, NameId, SliceKind};
+use stepscope_store::{EventId, Trace};
+
+use super::{Calls, Within, shapes};
+use crate::device::{Device, Work};
+use crate::launch::Launches;
+use crate::parallel::Cancel;
+use crate::survey::Survey;
+
+/// Kernels of products for each call: a backward pass runs two, and more are split.
+const KERNELS_A_CALL: u64 = 4;
+
+/// See [`Mfu::covered`](super::Mfu::covered).
+pub(super) fn covered(
+    survey: &Survey<'_>,
+    calls: &Calls,
+    cancel: &Cancel,
+) -> Result<f64, Cancelled> {
+    let devices = &survey.devices.list;
+    if devices.is_empty() {
+        let known = calls.known_time.as_ns_f64();
+        return Ok(part(known, known + calls.unknown_time.as_ns_f64()));
+    }
+    let mut kernels = 0_u64;
+    for device in devices {
+        every_kernel(survey, device, |_, is_product| {
+            kernels += u64::from(is_product);
+        });
+        cancel.check()?;
+    }
+    let calls_known = calls.products.saturating_sub(calls.unknown.len() as u64);
+    if calls.unknown.is_empty() && kernels <= calls_known.saturating_mul(KERNELS_A_CALL) {
+        return Ok(1.0);
+    }
+    let launches = Launches::of(survey.trace, &survey.devices, cancel)?;
+    let mut products = Products::default();
+    let (mut known, mut all) = (0.0, 0.0);
+    for device in devices {
+        every_kernel(survey, device, |(track, index), is_product| {
+            let launch = launches.get(track, index);
+            let call = launch.and_then(|launch| products.around(survey.trace, launch));
+            let counted = call.is_some_and(|call| !calls.unknown.contains(&call));
+            let dur = survey.trace.slices(track).dur[index].as_ns_f64();
+            if counted {
+                known += dur;
+            }
+            if call.is_some() || is_product {
+                all += dur;
+            }
+        });
+        cancel.check()?;
+    }
+    Ok(part(known, all))
+}
+
+fn part(of: f64, whole: f64) -> f64 {
+    if whole > 0.0 { of / whole } else { 1.0 }
+}
+
+/// A slice: its track, and its index there.
+type Place = (stepscope_model::TrackId, usize);
+
+/// Visits the computation of a device that begins in the stretches of its file, and whether its name is
+/// that of a product.
+fn every_kernel(survey: &Survey<'_>, device: &Device, mut visit: impl FnMut(Place, bool)) {
+    let trace = survey.trace;
+    let within = Within::of(survey, device.file);
+    let mut kinds: FxHashMap<(NameId, NameId), bool> = FxHashMap::default();
+    for queue in &device.queues {
+        let slices = trace.slices(queue.track);
+        for index in 0..slices.len() {
+            let computes = survey.devices.work(queue.track, index) == Some(Work::Compute);
+            if !computes || slices.dur[index] <= Dur::ZERO || !within.contains(slices.start[index])
+            {
+                continue;
+            }
+            let (name, category) = (slices.name[index], slices.category.get(index));
+            let is_product = *kinds.entry((name, category)).or_insert_with(|| {
+                matches!(
+                    trace.kind(queue.track, name, category),
+                    SliceKind::MatMul | SliceKind::Attention
+                )
+            });
+            visit((queue.track, index), is_product);
+        }
+    }
+}
+
+/// Which names are products, as far as they were looked at.
+#[derive(Default)]
+struct Products {
+    known: FxHashMap<NameId, bool>,
+}
+
+impl Products {
+    /// The outermost product around a launching call: what is counted.
+    fn around(&mut self, trace: &Trace, launch: EventId) -> Option<EventId> {
+        let (thread, mut index) = trace.place_of_slice(launch)?;
+        let slices = trace.slices(thread);
+        let mut outermost = None;
+        while let Some(name) = slices.name.get(index) {
+            let is_product = *self
+                .known
+                .entry(*name)
+                .or_insert_with(|| shapes::counts(trace.name(*name)));
+            if is_product {
+                outermost = Some(slices.id(index));
+            }
+            index = slices
+                .parent
+                .get(index)
+                .map_or(usize::MAX, |above| *above as usize);
+        }
+        outermost
+    }
+}
