@@ -4,6 +4,7 @@
 //! that turns out to be empty says so itself, with the reason its report gives.
 
 use serde::Serialize;
+use stepscope_analysis::calls::tree;
 use stepscope_model::TrackKind;
 use stepscope_store::Trace;
 
@@ -45,6 +46,12 @@ const TOOLS: &[(&str, &str, &str, &[&str])] = &[
         "Ops",
         "General",
         &["op_profile", "hlo_stats", "framework_op_stats"],
+    ),
+    (
+        "calls",
+        "Call tree",
+        "General",
+        &["flame_graph", "flamegraph", "call_tree", "bottom_up"],
     ),
     ("kernels", "Kernels", "GPU", &["kernel_stats"]),
     ("memory", "Memory", "General", &["memory_profile"]),
@@ -161,6 +168,10 @@ struct Contents {
     sums: bool,
     /// Slices of a framework or compiler, which are worth an overview.
     known_ops: bool,
+    /// Slices of host threads.
+    host: bool,
+    /// Statistics of functions that know who called whom.
+    callers: bool,
 }
 
 impl Contents {
@@ -198,6 +209,10 @@ impl Contents {
             collectives: !together.is_empty(),
             sums: trace.profiles().next().is_some(),
             known_ops: !known.is_empty(),
+            host: tracks
+                .iter()
+                .any(|track| track.kind == TrackKind::Thread && !track.derived && track.slices > 0),
+            callers: !tree::statistics(trace).is_empty(),
         }
     }
 
@@ -209,6 +224,11 @@ impl Contents {
             page if COMING.contains(&page) => Fill::Coming,
             "reports" => Fill::Ready,
             "ops" if self.sums => Fill::Ready,
+            "calls" if self.host || self.callers => Fill::Ready,
+            "calls" => Fill::Not(
+                "not recorded: the run holds no calls, labels or stacks of host threads",
+                "stepscope.start_trace(\"logs\", options=stepscope.ProfileOptions(python_tracer_level=1))",
+            ),
             _ if !self.drawn => Fill::Not(NO_TIMES, TIMES),
             "overview" if !(self.steps || self.queues || self.known_ops) => {
                 Fill::Partly("no steps, devices or operations are marked in this run")
