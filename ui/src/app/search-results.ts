@@ -95,7 +95,7 @@ export function useSearchResults(
   const entries = isOpen
     ? searchEntries({
         text,
-        tools: run === undefined ? [] : TOOLS.filter((tool) => tool.built),
+        tools: run === undefined ? [] : TOOLS,
         runs: runList.value.runs,
         steps: facts.steps,
         tracks: facts.tracks,

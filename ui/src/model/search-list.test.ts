@@ -31,7 +31,7 @@ const step = (n: number) => ({ n, id: n, name: `step ${n}`, track: 0, rank: unde
 
 const sources = (text: string, more: Partial<SearchSources> = {}): SearchSources => ({
   text,
-  tools: TOOLS.filter((tool) => tool.built),
+  tools: TOOLS,
   runs: [{ id: 'r', name: 'kernels of a run' }],
   steps: [3, 12, 120, 12].map(step),
   tracks: [track(1, 'main'), track(2, 'stream 7'), track(3, 'kernel thread')],

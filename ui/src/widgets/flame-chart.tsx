@@ -120,9 +120,10 @@ export function FlameChart(props: FlameChartProps): JSX.Element {
   const from = Math.floor(topPx / LINE_PX);
   const to = Math.ceil((topPx + size.heightPx) / LINE_PX);
   const bars = useMemo(() => flameBars(tree, zoom, size.widthPx, from, to), [tree, zoom, size.widthPx, from, to]);
+  // Not for what the pointer is at: bars and their texts cost more than that may take.
   useLayoutEffect(() => {
     if (canvas.current !== null && size.widthPx > 0) draw(canvas.current, size, bars, topPx, props);
-  });
+  }, [props, theme, size, bars, topPx]);
   // The zoomed bar is in sight.
   useEffect(() => {
     const box = scroller.current;

@@ -429,7 +429,7 @@ mod tests {
         assert!(
             roots
                 .iter()
-                .any(|root| root.0 == "backward" && root.2 == 10.0)
+                .any(|root| root.0 == "backward" && (root.2 - 10.0).abs() < 1e-9)
         );
         assert!(roots.iter().all(|root| root.3 == 0.0));
     }

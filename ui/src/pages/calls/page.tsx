@@ -426,12 +426,15 @@ function Calls({
   );
 }
 
+/** So many files tell functions apart by their colour; with fewer their names do. */
+const SEVERAL_FILES = 4;
+
 /** Host slices have the colours of the timeline; functions those of their file, labels those of their name. */
 function colouring(tree: CallTree, by: string): (row: number, theme: Theme) => string {
   if (by === 'host' || by === 'stack') return (row, theme) => theme.kinds[tree.kind[row] ?? 0] ?? theme.muted;
-  const hues = tree.names.map((name) => hashOf(fileOf(name) ?? name));
-  return (row, theme) => {
-    const hues12 = theme.kinds.length - 1;
-    return theme.kinds[1 + ((hues[tree.name[row] ?? 0] ?? 0) % hues12)] ?? theme.muted;
-  };
+  const files = tree.names.map((name) => fileOf(name));
+  const byFile = new Set(files).size >= SEVERAL_FILES;
+  const hues = tree.names.map((name, at) => hashOf((byFile ? files[at] : undefined) ?? name));
+  // The first colour is that of what is nothing special.
+  return (row, theme) => theme.kinds[1 + ((hues[tree.name[row] ?? 0] ?? 0) % (theme.kinds.length - 1))] ?? theme.muted;
 }
