@@ -172,7 +172,8 @@ export function openEntry(store: Store, run: RunDetail | undefined, text: string
         runCommand('search-next');
       } else {
         store.view.query.value = query ?? '';
-        store.view.match.value = match;
+        // Of the whole run it is the first match; which one it is of some steps, the timeline finds out.
+        store.view.match.value = store.view.steps.peek() === undefined ? 0 : match;
         void openEvent(store, run, target.first);
       }
     }

@@ -203,7 +203,6 @@ export const calls = [
       const first = (await stateOf(page)).selected;
       await timelineOf(page).focus();
       await page.keyboard.press('n');
-      await page.keyboard.press('n');
       await holds(async () => assert.notEqual((await stateOf(page)).selected, first));
       await type('sgemm');
       await holds(async () => assert.equal(await list.locator('[data-kind="matches"]').count(), 1));
