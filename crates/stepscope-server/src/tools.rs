@@ -31,7 +31,7 @@ enum Fill {
     Ready,
     /// Some of it: why it is not what to begin with.
     Partly(&'static str),
-    /// Nothing: why, and what would record it.
+    /// Nothing: why, and the line that would record it; empty where none fits the run.
     Not(&'static str, &'static str),
     /// It is not built yet.
     Coming,
@@ -118,7 +118,11 @@ pub(crate) fn tools(view: &RunView) -> Vec<Tool> {
         let (state, reason, hint) = match has.fill(page, kinds) {
             Fill::Ready => ("ready", None, None),
             Fill::Partly(reason) => ("partial", Some(reason), None),
-            Fill::Not(reason, hint) => ("unavailable", Some(reason), Some(hint)),
+            Fill::Not(reason, hint) => (
+                "unavailable",
+                Some(reason),
+                Some(hint).filter(|hint| !hint.is_empty()),
+            ),
             Fill::Coming => ("unavailable", Some("coming"), None),
         };
         Tool {
@@ -227,7 +231,15 @@ impl Contents {
             "calls" if self.host || self.callers => Fill::Ready,
             "calls" => Fill::Not(
                 "not recorded: the run holds no calls, labels or stacks of host threads",
-                "stepscope.start_trace(\"logs\", options=stepscope.ProfileOptions(python_tracer_level=1))",
+                if is("PyTorch") {
+                    "torch.profiler.profile(with_stack=True)"
+                } else if is("JAX") {
+                    "jax.profiler.start_trace(\"logs\")  # with ProfileOptions.python_tracer_level = 1"
+                } else if is("Lightning") || is("Python") {
+                    "cProfile.run(\"main()\", \"main.prof\")"
+                } else {
+                    ""
+                },
             ),
             _ if !self.drawn => Fill::Not(NO_TIMES, TIMES),
             "overview" if !(self.steps || self.queues || self.known_ops) => {
