@@ -2,7 +2,7 @@
 import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { gzipSync } from 'node:zlib';
-import { cprofileDump, engineTrace, hloTrace } from './ops-fixtures.mjs';
+import { callTrace, cprofileDump, engineTrace, hloTrace } from './ops-fixtures.mjs';
 
 const TRACES = resolve(process.env.STEPSCOPE_TRACES ?? join(import.meta.dirname, '../../../shared/traces'));
 
@@ -482,6 +482,7 @@ export function buildFixtures(root) {
   put('pages/short.pt.trace.json', shortTrace());
   put('pages/compiled.trace.json', hloTrace());
   put('pages/engines.pt.trace.json', engineTrace());
+  put('pages/nested.pt.trace.json', callTrace());
   put('pages/script.prof', cprofileDump());
   const more = {
     j: join(TRACES, 'jax_cpu/sharded4/plugins'),

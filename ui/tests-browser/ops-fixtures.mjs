@@ -19,6 +19,30 @@ export function hloTrace() {
   return JSON.stringify({ displayTimeUnit: 'ns', traceEvents });
 }
 
+/** Calls of Python functions on two threads, one of them recursive, with labels and an operator: times in milliseconds. */
+export function callTrace() {
+  const traceEvents = [
+    { ph: 'M', pid: 100, name: 'process_name', args: { name: 'python' } },
+    { ph: 'M', pid: 100, tid: 1, name: 'thread_name', args: { name: 'main thread' } },
+    { ph: 'M', pid: 100, tid: 2, name: 'thread_name', args: { name: 'loader' } },
+  ];
+  const add = (name, cat, tid, at, dur) =>
+    traceEvents.push({ ph: 'X', name, cat, pid: 100, tid, ts: US + at * 1000, dur: dur * 1000, args: {} });
+  const call = (name, tid, at, dur) => add(name, 'python_function', tid, at, dur);
+  call('a.py(1): main', 1, 0, 100);
+  call('a.py(5): work', 1, 10, 50);
+  call('a.py(9): leaf', 1, 20, 20);
+  add('aten::mm', 'cpu_op', 1, 25, 5);
+  call('a.py(30): rec', 1, 62, 7);
+  call('a.py(30): rec', 1, 63, 5);
+  call('a.py(30): rec', 1, 64, 2);
+  call('a.py(5): work', 1, 70, 20);
+  call('a.py(20): worker', 2, 0, 50);
+  add('epoch', 'user_annotation', 1, 2, 95);
+  add('batch', 'user_annotation', 1, 15, 30);
+  return JSON.stringify({ schemaVersion: 1, traceEvents });
+}
+
 /** A kernel as a compiler names it, and as people write that. */
 export const MANGLED = '_ZN2ck4gemmIfLi4EEEvPT_i';
 export const DEMANGLED = 'void ck::gemm<float, 4>(float*, int)';

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { buildFixtures, buildLarge } from './fixtures.mjs';
 import { findChromium, launch, startServer } from './harness.mjs';
+import { calls } from './probes/calls.mjs';
 import { capture } from './probes/capture.mjs';
 import { navigation } from './probes/navigation.mjs';
 import { ops } from './probes/ops.mjs';
@@ -71,6 +72,7 @@ try {
     ...reports,
     ...takenAway,
     ...ops,
+    ...calls,
     ...readable,
     ...capture,
     ...navigation,

@@ -9,6 +9,8 @@
 //! that of the calls directly below them. So the own times of all functions add up to the time of the
 //! outermost calls, and `calls = primitive calls + calls below another call of the same`.
 
+pub mod tree;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -66,10 +68,7 @@ pub fn profile(
     range: Option<&Range<Time>>,
     cancel: &Cancel,
 ) -> Result<Option<Profile>, Cancelled> {
-    let torch = trace
-        .find_names(&mut |name| name == "python_function")
-        .into_iter()
-        .next();
+    let torch = torch_category(trace);
     let mut table = Table::default();
     for track in trace.tracks() {
         let plain = !matches!(
@@ -225,8 +224,14 @@ fn seconds(ps: i128) -> f64 {
     ps as f64 / 1e12
 }
 
+/// The category that torch gives to Python functions, if the trace has it.
+pub(crate) fn torch_category(trace: &Trace) -> Option<NameId> {
+    let found = trace.find_names(&mut |name| name == "python_function");
+    found.into_iter().next()
+}
+
 /// Whether a name is one that tracers of Python functions give.
-fn is_call(name: &str) -> bool {
+pub(crate) fn is_call(name: &str) -> bool {
     name.strip_prefix('$').is_some_and(|rest| {
         rest.split_once(' ')
             .is_some_and(|(place, function)| !place.is_empty() && !function.is_empty())

@@ -19,6 +19,11 @@ impl NameSet {
         Self::of(trace, &trace.find_names(&mut matches))
     }
 
+    /// Every name of the trace.
+    pub fn all(trace: &Trace) -> Self {
+        Self::matching(trace, |_| true)
+    }
+
     /// Exactly these names.
     pub fn of(trace: &Trace, ids: &[NameId]) -> Self {
         let mut bits = vec![0_u64; trace.name_count().div_ceil(64)];

@@ -29,6 +29,7 @@
 //! Arguments are read once per name and track; for each slice only where a name says too little
 //! (kernels with an HLO operation, instruction names that several programs share, shapes).
 
+pub mod available;
 mod class;
 mod collect;
 pub mod hlo;
@@ -45,7 +46,7 @@ use stepscope_store::{EventId, Trace};
 
 use crate::parallel::Cancel;
 
-pub(crate) use class::is_operator;
+pub(crate) use class::{is_label, is_operator};
 pub(crate) use rows::{framework_op_of, percentile};
 
 /// What the operations are.

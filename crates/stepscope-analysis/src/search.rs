@@ -16,6 +16,8 @@ use crate::aggregate::clip;
 use crate::names::NameSet;
 use crate::parallel::{self, Cancel, Piece};
 
+pub mod listing;
+
 /// Buckets of time in which hits are counted to find a page.
 const BUCKETS: usize = 1 << 10;
 /// Fewer hits than this are collected and sorted at once.
@@ -143,7 +145,7 @@ fn count(
             // Events of a piece come in time order: a part is looked up once, not once an event.
             let mut bucket = Walk::new(range, BUCKETS);
             let mut bin = Walk::new(&query.bin_range, bins);
-            visit(trace, query, range, piece, |hit| {
+            visit(trace, query, range, piece, |hit, _, _| {
                 of_piece += 1;
                 if let Some(bucket) = counts.buckets.get_mut(bucket.part(hit.start)) {
                     *bucket += 1;
@@ -233,7 +235,9 @@ fn collect(
         &work(trace, query, &inner),
         cancel,
         Vec::new,
-        |hits: &mut Vec<Hit>, piece| visit(trace, query, &inner, piece, |hit| hits.push(hit)),
+        |hits: &mut Vec<Hit>, piece| {
+            visit(trace, query, &inner, piece, |hit, _, _| hits.push(hit));
+        },
     )?;
     let mut hits = parts.concat();
     cancel.check()?;
@@ -303,7 +307,7 @@ impl<'a> Walk<'a> {
 }
 
 /// The pieces whose events can begin in `range`: slices of a track first, then its instants.
-fn work(trace: &Trace, query: &SearchQuery<'_>, range: &Range<Time>) -> Vec<Piece> {
+pub(crate) fn work(trace: &Trace, query: &SearchQuery<'_>, range: &Range<Time>) -> Vec<Piece> {
     parallel::pieces(query.tracks.iter().flat_map(|&track| {
         let start = trace.slices(track).start;
         let at = trace.instants(track).at;
@@ -311,7 +315,13 @@ fn work(trace: &Trace, query: &SearchQuery<'_>, range: &Range<Time>) -> Vec<Piec
             times.partition_point(|&at| at < range.start)
                 ..times.partition_point(|&at| at < range.end)
         };
-        let (slices, instants) = (between(start), between(at));
+        let (mut slices, instants) = (between(start), between(at));
+        if let Some(window) = &query.window {
+            // What cannot touch the window is not looked at.
+            let touching = trace.candidates(track, window.clone());
+            slices = slices.start.max(touching.start)..slices.end.min(touching.end);
+            slices.end = slices.end.max(slices.start);
+        }
         [
             (track, slices),
             (
@@ -322,14 +332,14 @@ fn work(trace: &Trace, query: &SearchQuery<'_>, range: &Range<Time>) -> Vec<Piec
     }))
 }
 
-/// Calls `hit` for each match of the piece that begins in `range`.
+/// Calls `hit` for each match of the piece that begins in `range`, with its duration and its name.
 #[inline]
-fn visit(
+pub(crate) fn visit(
     trace: &Trace,
     query: &SearchQuery<'_>,
     range: &Range<Time>,
     piece: &Piece,
-    mut hit: impl FnMut(Hit),
+    mut hit: impl FnMut(Hit, Dur, NameId),
 ) {
     let slices = trace.slices(piece.track);
     let count = slices.start.len();
@@ -343,7 +353,7 @@ fn visit(
                 .as_ref()
                 .is_none_or(|window| clip(start, dur, window).is_some())
         {
-            hit(Hit { start, id });
+            hit(Hit { start, id }, dur, name);
         }
     };
     let id = |first: EventId, index: usize| {

@@ -4,6 +4,7 @@
 //! that turns out to be empty says so itself, with the reason its report gives.
 
 use serde::Serialize;
+use stepscope_analysis::calls::tree;
 use stepscope_analysis::device::communicates;
 use stepscope_model::TrackKind;
 
@@ -30,7 +31,7 @@ enum Fill {
     Ready,
     /// Some of it: why it is not what to begin with.
     Partly(&'static str),
-    /// Nothing: why, and what would record it.
+    /// Nothing: why, and the line that would record it; empty where none fits the run.
     Not(&'static str, &'static str),
     /// It is not built yet.
     Coming,
@@ -45,6 +46,12 @@ const TOOLS: &[(&str, &str, &str, &[&str])] = &[
         "Ops",
         "General",
         &["op_profile", "hlo_stats", "framework_op_stats"],
+    ),
+    (
+        "calls",
+        "Call tree",
+        "General",
+        &["flame_graph", "flamegraph", "call_tree", "bottom_up"],
     ),
     ("kernels", "Kernels", "GPU", &["kernel_stats"]),
     ("memory", "Memory", "General", &["memory_profile"]),
@@ -115,7 +122,11 @@ pub(crate) fn tools(view: &RunView) -> Vec<Tool> {
         let (state, reason, hint) = match has.fill(page, kinds) {
             Fill::Ready => ("ready", None, None),
             Fill::Partly(reason) => ("partial", Some(reason), None),
-            Fill::Not(reason, hint) => ("unavailable", Some(reason), Some(hint)),
+            Fill::Not(reason, hint) => (
+                "unavailable",
+                Some(reason),
+                Some(hint).filter(|hint| !hint.is_empty()),
+            ),
             Fill::Coming => ("unavailable", Some("coming"), None),
         };
         Tool {
@@ -165,6 +176,10 @@ struct Contents {
     sums: bool,
     /// Slices of a framework or compiler, which are worth an overview.
     known_ops: bool,
+    /// Slices of host threads.
+    host: bool,
+    /// Statistics of functions that know who called whom.
+    callers: bool,
 }
 
 impl Contents {
@@ -203,6 +218,10 @@ impl Contents {
             collectives: !together.is_empty(),
             sums: trace.profiles().next().is_some(),
             known_ops: !known.is_empty(),
+            host: tracks
+                .iter()
+                .any(|track| track.kind == TrackKind::Thread && !track.derived && track.slices > 0),
+            callers: !tree::statistics(trace).is_empty(),
         }
     }
 
@@ -214,6 +233,19 @@ impl Contents {
             page if COMING.contains(&page) => Fill::Coming,
             "reports" => Fill::Ready,
             "ops" if self.sums => Fill::Ready,
+            "calls" if self.host || self.callers => Fill::Ready,
+            "calls" => Fill::Not(
+                "not recorded: the run holds no calls, labels or stacks of host threads",
+                if is("PyTorch") {
+                    "torch.profiler.profile(with_stack=True)"
+                } else if is("JAX") {
+                    "jax.profiler.start_trace(\"logs\")  # with ProfileOptions.python_tracer_level = 1"
+                } else if is("Lightning") || is("Python") {
+                    "cProfile.run(\"main()\", \"main.prof\")"
+                } else {
+                    ""
+                },
+            ),
             _ if !self.drawn => Fill::Not(NO_TIMES, TIMES),
             "overview" if !(self.steps || self.queues || self.known_ops) => {
                 Fill::Partly("no steps, devices or operations are marked in this run")

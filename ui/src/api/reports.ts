@@ -1,4 +1,5 @@
 // reports.ts: the analyses. Answers are kept, so that going back to a page asks nothing again.
+import { asObject, asTexts } from '../base/json.ts';
 import { Lru } from '../base/lru.ts';
 import { type Inside, insideOf } from '../model/inside.ts';
 import { kindsOf, type Report, type ReportKind, reportOf } from '../model/report.ts';
@@ -69,6 +70,12 @@ export function fetchKinds(): Promise<readonly ReportKind[]> {
     },
   );
   return kinds;
+}
+
+/** What the rows of Ops can be in this run. */
+export async function fetchOpKinds(run: string, v: string, options: RequestOptions = {}): Promise<readonly string[]> {
+  const { body } = await getJson(`/runs/${encodeURIComponent(run)}/ops/kinds?v=${encodeURIComponent(v)}`, options);
+  return asTexts(asObject(body)?.['by']);
 }
 
 /** Which operation, as a row of the report tells it. */

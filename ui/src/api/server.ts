@@ -30,9 +30,10 @@ import type { TimeRange } from '../model/viewport.ts';
 import { getColumns, getJson, type RequestOptions, sendFile, sendJson } from './client.ts';
 import type { Columns } from './columns.ts';
 
-const path = (run: string, rest = ''): string => `/runs/${encodeURIComponent(run)}${rest}`;
+/** Address of something of a run. */
+export const path = (run: string, rest = ''): string => `/runs/${encodeURIComponent(run)}${rest}`;
 
-function query(fields: Readonly<Record<string, string | number | undefined>>): string {
+export function query(fields: Readonly<Record<string, string | number | undefined>>): string {
   const params = new URLSearchParams();
   for (const [name, value] of Object.entries(fields)) {
     if (value !== undefined) params.set(name, typeof value === 'number' ? timeText(value) : value);
@@ -47,7 +48,7 @@ export function timeText(ns: number): string {
   return ns.toFixed(3).replace(/0+$/, '').replace(/\.$/, '');
 }
 
-const idText = (ids: readonly number[]): string | undefined => (ids.length === 0 ? undefined : ids.join(','));
+export const idText = (ids: readonly number[]): string | undefined => (ids.length === 0 ? undefined : ids.join(','));
 
 // ---- the server ----
 
@@ -292,7 +293,8 @@ export const fetchMinimap = (
 
 // ---- events ----
 
-function refOf(value: Json): EventRef | undefined {
+/** An event in short form. */
+export function refOf(value: Json): EventRef | undefined {
   const fields = asObject(value);
   const id = asNumber(fields?.['id']);
   if (fields === undefined || id === undefined) return undefined;
@@ -566,13 +568,6 @@ export async function fetchSteps(run: string, v: string, options?: RequestOption
     ];
   });
 }
-
-export const fetchFlame = (
-  run: string,
-  ask: { readonly t0: number; readonly t1: number; readonly track: number | undefined; readonly v: string },
-  options?: RequestOptions,
-): Promise<Columns> =>
-  getColumns(path(run, `/flame${query({ t0: ask.t0, t1: ask.t1, track: ask.track, v: ask.v })}`), options);
 
 function notesOf(body: Json): readonly Note[] {
   return asArray(asObject(body)?.['notes']).flatMap((item) => {

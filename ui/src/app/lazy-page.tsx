@@ -22,6 +22,7 @@ type Page = ComponentType<LazyProps>;
 const LOADERS = {
   overview: () => import('../pages/overview/page.tsx'),
   ops: () => import('../pages/ops/page.tsx'),
+  calls: () => import('../pages/calls/page.tsx'),
   kernels: () => import('../pages/kernels/page.tsx'),
   memory: () => import('../pages/memory/page.tsx'),
   input: () => import('../pages/input/page.tsx'),

@@ -25,6 +25,7 @@ import './style/motion.css';
 import './style/report-pages.css';
 import './style/charts.css';
 import './style/reports.css';
+import './style/calls.css';
 
 const root = document.getElementById('app');
 if (root === null) throw new Error('the page has no element "app"');

@@ -48,16 +48,8 @@ function entriesOf(store: Store, tracksOnly: boolean): readonly PaletteEntry[] {
   return [...tools, ...actions, ...runs, ...more];
 }
 
-export function Palette({
-  store,
-  tracksOnly,
-  seed,
-}: {
-  readonly store: Store;
-  readonly tracksOnly: boolean;
-  readonly seed: string;
-}): JSX.Element {
-  const [text, setText] = useState(seed);
+export function Palette({ store, tracksOnly }: { readonly store: Store; readonly tracksOnly: boolean }): JSX.Element {
+  const [text, setText] = useState('');
   const [active, setActive] = useState(0);
   const list = useRef<HTMLDivElement>(null);
   const field = useRef<HTMLInputElement>(null);

@@ -84,7 +84,6 @@ function shellCommands(store: Store) {
 }
 
 export function Shell({ store, theme }: { readonly store: Store; readonly theme: ReadonlySignal<Theme> }): JSX.Element {
-  const [seed, setSeed] = useState('');
   useEffect(() => register(shellCommands(store)), [store]);
   const opened = openedRun.value;
   const run = opened.kind === 'open' && opened.id === store.runId.value ? opened.run : undefined;
@@ -127,13 +126,7 @@ export function Shell({ store, theme }: { readonly store: Store; readonly theme:
         <span class="ss-banner-run">
           {run === undefined ? undefined : <Elided text={run.name} cut={run.name.lastIndexOf('/') + 1} />}
         </span>
-        <SearchBox
-          store={store}
-          onPalette={(text) => {
-            setSeed(text);
-            overlay.value = 'palette';
-          }}
-        />
+        <SearchBox store={store} run={run} />
         <span class="ss-grow" />
         <button
           type="button"
@@ -173,7 +166,7 @@ export function Shell({ store, theme }: { readonly store: Store; readonly theme:
         </main>
       </div>
       {now === 'palette' || now === 'tracks' ? (
-        <Palette key={now} store={store} tracksOnly={now === 'tracks'} seed={now === 'palette' ? seed : ''} />
+        <Palette key={now} store={store} tracksOnly={now === 'tracks'} />
       ) : undefined}
       {now === 'capture' ? <CaptureDialog store={store} /> : undefined}
       {now === 'help' ? <Help /> : undefined}

@@ -57,6 +57,14 @@ export const TOOLS: readonly Tool[] = [
     ],
     'Which operations cost most, and which waste most?',
   ),
+  tool(
+    'calls',
+    'Call tree',
+    'General',
+    'f',
+    ['flame_graph', 'flamegraph', 'call_tree', 'bottom_up'],
+    'Which functions, labels and stacks take the time of the host, and who calls them?',
+  ),
   tool('kernels', 'Kernels', 'GPU', 'k', ['kernel_stats'], 'Which kernels run, how often and how well?'),
   tool(
     'memory',

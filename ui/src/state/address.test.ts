@@ -44,6 +44,8 @@ describe('address', () => {
       sort: 'total_ns:desc',
       by: 'hlo',
       row: 'fusion.3·a&b=c#2',
+      focus: '$train.py:12 step & <b>',
+      threads: ['1/10', 'a,b'],
       at: 1234.5,
       quiet: true,
       theme: 'dark',

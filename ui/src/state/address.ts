@@ -65,6 +65,10 @@ export interface View {
   readonly by: string | undefined;
   /** The chosen row of the page's table. */
   readonly row: string | undefined;
+  /** The function that the call tree begins with. */
+  readonly focus: string | undefined;
+  /** Keys of the threads that the call tree is of; empty: all. */
+  readonly threads: readonly string[];
   /** The page's cursor in time, nanoseconds. */
   readonly at: number | undefined;
   /** Show the quiet tracks too. */
@@ -100,6 +104,8 @@ export const EMPTY_VIEW: View = {
   sort: undefined,
   by: undefined,
   row: undefined,
+  focus: undefined,
+  threads: [],
   at: undefined,
   quiet: false,
   markedOnly: false,
@@ -212,6 +218,8 @@ export function parseAddress(path: string, search: string): Address {
     sort: wordOf(params.get('sort')),
     by: wordOf(params.get('by')),
     row: params.get('row') ?? undefined,
+    focus: params.get('focus') ?? undefined,
+    threads: params.getAll('thread'),
     at: numberOf(params.get('at')),
     quiet: params.get('quiet') === '1',
     markedOnly: params.get('derived') === 'off',
@@ -269,6 +277,8 @@ export function formatAddress({ place, view }: Address): string {
     if (view.sort !== undefined) params.set('sort', view.sort);
     if (view.by !== undefined) params.set('by', view.by);
     if (view.row !== undefined) params.set('row', view.row);
+    if (view.focus !== undefined) params.set('focus', view.focus);
+    for (const key of view.threads) params.append('thread', key);
     if (view.at !== undefined) params.set('at', timeText(view.at));
     if (view.quiet) params.set('quiet', '1');
     if (view.markedOnly) params.set('derived', 'off');
@@ -288,7 +298,16 @@ export function formatAddress({ place, view }: Address): string {
 }
 
 /** What belongs to one page alone; each page finds its own again. */
-export const PAGE_KEYS = ['tab', 'filter', 'sort', 'by', 'row', 'at'] as const satisfies readonly (keyof View)[];
+export const PAGE_KEYS = [
+  'tab',
+  'filter',
+  'sort',
+  'by',
+  'row',
+  'focus',
+  'threads',
+  'at',
+] as const satisfies readonly (keyof View)[];
 
 /** Whether going from one address to the other is a step that "Back" should undo. */
 export function isNewEntry(from: Address, to: Address): boolean {

@@ -30,6 +30,8 @@ export const run = (id: string, phase: Phase = 'down'): boolean => {
 
 /** More entries for the palette, e.g. tracks. */
 export interface PaletteEntry {
+  /** Of tracks: their key. */
+  readonly id?: string;
   readonly group: string;
   readonly title: string;
   readonly detail: string | undefined;
@@ -61,9 +63,13 @@ export interface SearchStatus {
   readonly index: number;
   readonly busy: boolean;
   readonly problem: string | undefined;
+  /** Matches by track, most first. */
+  readonly byTrack: readonly (readonly [number, number])[];
 }
 
-export const searchStatus = signal<SearchStatus>({ total: undefined, index: -1, busy: false, problem: undefined });
+export const NO_SEARCH: SearchStatus = { total: undefined, index: -1, busy: false, problem: undefined, byTrack: [] };
+
+export const searchStatus = signal<SearchStatus>(NO_SEARCH);
 
 export type Overlay = 'palette' | 'tracks' | 'help' | 'warnings' | 'share' | 'capture' | undefined;
 

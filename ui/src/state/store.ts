@@ -44,6 +44,8 @@ export function createStore(): Store {
     sort: signal<View['sort']>(undefined),
     by: signal<View['by']>(undefined),
     row: signal<View['row']>(undefined),
+    focus: signal<View['focus']>(undefined),
+    threads: signal<View['threads']>([]),
     at: signal<View['at']>(undefined),
     quiet: signal(false),
     markedOnly: signal(false),

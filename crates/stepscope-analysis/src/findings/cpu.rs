@@ -41,6 +41,9 @@ pub(super) fn cpu_time(
                 continue;
             };
             walk(&mut host, thread, window, account);
+            for other in ids.iter().filter(|other| **other != thread) {
+                name_collectives(&mut host, *other, window, account);
+            }
         }
         add_buckets(survey, windows, &mut time);
         time.steady.seal(&mut host);
@@ -78,6 +81,27 @@ fn walk(
             account.add_slice(loss, thread, *innermost, dur);
         }
     });
+}
+
+/// Names the collectives of another thread, as XLA's and Gloo's threads run them.
+fn name_collectives(
+    host: &mut Host<'_>,
+    track: TrackId,
+    window: &super::windows::Window,
+    account: &mut Account,
+) {
+    let slices = host.trace.slices(track);
+    for index in host.touching(track, &window.range) {
+        if host.class(track, index) == HostClass::Collective {
+            let dur = slices.dur[index];
+            account.add_name(
+                Loss::Communication,
+                slices.name[index],
+                slices.id(index),
+                dur,
+            );
+        }
+    }
 }
 
 /// Takes the times of the steps from their buckets, which know all threads of the file.

@@ -230,7 +230,8 @@ pub(super) fn is_lightnings(action: &str) -> bool {
     action.starts_with('[') || ["run_training_epoch", "run_training_batch"].contains(&action)
 }
 
-fn is_label(name: &str, category: &str, kind: SliceKind) -> bool {
+/// Whether a slice is a label that a program put there.
+pub(crate) fn is_label(name: &str, category: &str, kind: SliceKind) -> bool {
     if name.starts_with("[pl]") || name.starts_with('$') {
         return false;
     }

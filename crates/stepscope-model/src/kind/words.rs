@@ -509,6 +509,13 @@ pub(super) const HLO_WORDS: &[&str] = &[
     "all-to-all",
     "reduce-scatter",
     "collective-permute",
+    // Collectives that XLA names after JAX's own functions.
+    "psum",
+    "psum_scatter",
+    "ppermute",
+    "all_gather",
+    "all_to_all",
+    "reduce_scatter",
     "gather",
     "scatter",
     "sort",

@@ -3,8 +3,10 @@
 //! Handlers are thin: they read parameters, ask the trace or an analysis, and hand over a wire
 //! type. Opening, caching, cancelling and encoding happen in [`reply`](crate::reply).
 
+mod area;
 mod capturing;
 mod exporting;
+mod flame;
 mod importing;
 mod memory;
 mod notes;
@@ -59,15 +61,18 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/runs/{run}/items", get(timeline::items))
         .route("/runs/{run}/counters", get(timeline::counters))
         .route("/runs/{run}/minimap", get(timeline::minimap))
+        .route("/runs/{run}/events", get(area::events))
         .route("/runs/{run}/events/{item}", get(timeline::event))
         .route("/runs/{run}/neighbours/{item}", get(timeline::neighbours))
         .route("/runs/{run}/flows", get(timeline::flows))
         .route("/runs/{run}/search", get(stats::search))
+        .route("/runs/{run}/names", get(area::event_names))
         .route("/runs/{run}/aggregate", post(stats::aggregate))
         .route("/runs/{run}/histogram", get(stats::histogram))
         .route("/runs/{run}/steps", get(stats::steps))
         .route("/runs/{run}/reports/{item}", get(reports::report))
-        .route("/runs/{run}/flame", get(stats::flame))
+        .route("/runs/{run}/flame", get(flame::flame))
+        .route("/runs/{run}/ops/kinds", get(ops::kinds))
         .route("/runs/{run}/ops/steps", get(ops::steps))
         .route("/runs/{run}/ops/inside", get(ops::inside))
         .route("/runs/{run}/memory/timeline", get(memory::timeline))

@@ -6,6 +6,7 @@ use axum::extract::State as Shared;
 use axum::response::Response;
 use serde::Serialize;
 use stepscope_analysis::ops::By;
+use stepscope_analysis::ops::available::available;
 use stepscope_analysis::ops::inside::{Inside, inside as inside_of_trace};
 use stepscope_analysis::ops::trend::{Which, trend};
 use stepscope_analysis::parallel::Cancel;
@@ -43,6 +44,23 @@ struct BarAnswer {
     count: u64,
     total_ns: Ns,
     self_ns: Ns,
+}
+
+#[derive(Serialize)]
+struct KindsAnswer {
+    by: Vec<&'static str>,
+}
+
+/// `GET /runs/{run}/ops/kinds`
+pub(super) async fn kinds(Shared(state): Shared<Arc<State>>, request: RunRequest) -> Response {
+    about_run(&state, request, |view, _, cancel| {
+        let found = available(&view.run.trace, cancel)?;
+        let mut by: Vec<&str> = found.classes.iter().map(|by| by.as_str()).collect();
+        by.extend(found.shapes.then_some("shape"));
+        by.extend(found.stacks.then_some("stack"));
+        Ok(Json(KindsAnswer { by }))
+    })
+    .await
 }
 
 /// `GET /runs/{run}/ops/steps`

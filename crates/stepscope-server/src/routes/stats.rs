@@ -1,5 +1,6 @@
 //! Finding and measuring.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use axum::body::Bytes;
@@ -8,7 +9,6 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use regex::RegexBuilder;
 use stepscope_analysis::aggregate::{self, AggregateQuery, GroupBy, GroupKey, Totals};
-use stepscope_analysis::flame::{self, FlameBy};
 use stepscope_analysis::histogram::{self, Scale};
 use stepscope_analysis::names::{NameSet, contains_folded, folded};
 use stepscope_analysis::parallel::Cancel;
@@ -22,7 +22,6 @@ use crate::problem::Problem;
 use crate::reply::{Json, RunRequest, about_run};
 use crate::state::State;
 use crate::view::RunView;
-use crate::wire::columns::{Columns, Strings};
 use crate::wire::event::Brief;
 use crate::wire::ns::Ns;
 use crate::wire::run::source_of;
@@ -35,18 +34,30 @@ use crate::wire::stats::{
 pub(super) const MAX_HITS: usize = 1_000;
 /// Most groups of one answer.
 pub(super) const MAX_ROWS: usize = 100_000;
-/// Most boxes of a flame graph.
-const MAX_BOXES: usize = 50_000;
 /// Bytes that a compiled regular expression may take.
 const MAX_REGEX_BYTES: usize = 4 << 20;
 /// Longest regular expression.
 const MAX_REGEX_LEN: usize = 4_096;
 
 #[derive(Clone, Copy)]
-enum Mode {
+pub(super) enum Mode {
     Text,
     Exact,
     Regex,
+}
+
+impl Mode {
+    /// How the request's text is looked for.
+    pub(super) fn of(params: &Params) -> Result<Self, Problem> {
+        params.choice(
+            "mode",
+            &[
+                ("text", Self::Text),
+                ("exact", Self::Exact),
+                ("regex", Self::Regex),
+            ],
+        )
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,7 +68,12 @@ enum Scope {
 
 /// The names that contain the text, equal it or match the expression. What is looked for in a name may be in
 /// the short one that people read in its place.
-fn names(view: &RunView, wanted: &str, mode: Mode, place: &str) -> Result<NameSet, Problem> {
+pub(super) fn names(
+    view: &RunView,
+    wanted: &str,
+    mode: Mode,
+    place: &str,
+) -> Result<NameSet, Problem> {
     let trace = &view.run.trace;
     match mode {
         Mode::Text => {
@@ -85,8 +101,18 @@ fn names(view: &RunView, wanted: &str, mode: Mode, place: &str) -> Result<NameSe
     }
 }
 
+/// The range as events belong to it: a slice without length at the run's very last moment belongs to a range
+/// that ends there.
+pub(super) fn reach(view: &RunView, window: &Range<Time>) -> Range<Time> {
+    if window.end == view.span().end {
+        window.start..window.end.saturating_add(Dur::from_ps(1))
+    } else {
+        window.clone()
+    }
+}
+
 /// Each group's tracks in its place, each track once, in display order.
-fn expanded(view: &RunView, tracks: &[TrackId]) -> Vec<TrackId> {
+pub(super) fn expanded(view: &RunView, tracks: &[TrackId]) -> Vec<TrackId> {
     let mut wanted = vec![false; view.order().len()];
     for &track in tracks {
         for below in view.subtree(track) {
@@ -97,7 +123,7 @@ fn expanded(view: &RunView, tracks: &[TrackId]) -> Vec<TrackId> {
     all.filter(|track| wanted[track.index()]).collect()
 }
 
-fn tracks_of(view: &RunView, params: &Params) -> Result<Vec<TrackId>, Problem> {
+pub(super) fn tracks_of(view: &RunView, params: &Params) -> Result<Vec<TrackId>, Problem> {
     Ok(match params.tracks(view)? {
         Some(tracks) => expanded(view, &tracks),
         None => view.order().to_vec(),
@@ -115,14 +141,7 @@ fn search_in(
     cancel: &Cancel,
 ) -> Result<Json<SearchAnswer>, Problem> {
     let wanted = params.required("q")?;
-    let mode = params.choice(
-        "mode",
-        &[
-            ("text", Mode::Text),
-            ("exact", Mode::Exact),
-            ("regex", Mode::Regex),
-        ],
-    )?;
+    let mode = Mode::of(params)?;
     let scope = params.choice("scope", &[("run", Scope::Run), ("range", Scope::Range)])?;
     let range = params.window(view)?;
     let limit = params.number("limit", 100, 0..=MAX_HITS)?;
@@ -250,14 +269,8 @@ fn aggregate_in(
         let detail = format!("limit is at most {MAX_ROWS}");
         return Err(Problem::bad_request("limit", detail));
     }
-    // A slice without length at the run's very last moment belongs to a range that ends there.
-    let reach = if window.end == view.span().end {
-        window.end.saturating_add(Dur::from_ps(1))
-    } else {
-        window.end
-    };
     let query = AggregateQuery {
-        window: window.start..reach,
+        window: reach(view, &window),
         tracks: &tracks,
         names: names.as_ref(),
         kinds: kinds.as_deref(),
@@ -487,53 +500,4 @@ fn steps_of(view: &RunView) -> StepsAnswer {
         steps,
         stats,
     }
-}
-
-/// `GET /runs/{run}/flame`
-pub(super) async fn flame(Shared(state): Shared<Arc<State>>, request: RunRequest) -> Response {
-    about_run(&state, request, flame_of).await
-}
-
-fn flame_of(view: &RunView, params: &Params, cancel: &Cancel) -> Result<Columns, Problem> {
-    let window = params.window(view)?;
-    let by = params.choice(
-        "by",
-        &[("stack", FlameBy::Stack), ("label", FlameBy::Label)],
-    )?;
-    let tracks = match params.text("track") {
-        None => view.order().to_vec(),
-        Some(text) => {
-            let known = view.order().len();
-            let id = text.parse().ok().map(TrackId);
-            let id = id.filter(|id| id.index() < known);
-            let id = id.ok_or_else(|| Problem::no_such_track("track", text))?;
-            expanded(view, &[id])
-        }
-    };
-    let trace = &view.run.trace;
-    let flame = flame::flame(trace, &tracks, &window, by, MAX_BOXES, cancel)?;
-    let nodes = &flame.nodes;
-    let mut strings = Strings::default();
-    let names: Vec<u32> = nodes.iter().map(|node| strings.index(node.name)).collect();
-    let texts = strings.ids().iter();
-    let texts = texts.map(|&id| trace.name(id).to_owned()).collect();
-    let ns = |ps: i128| Ns::from_ps(ps).to_f64();
-    let small = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
-    let parent = |index: usize| i32::try_from(index).unwrap_or(-1);
-    Ok(Columns::new(nodes.len())
-        .field("t0", &view.clock().show(window.start))
-        .field("t1", &view.clock().show(window.end))
-        .field("truncated", &flame.truncated)
-        .strings(texts)
-        .dictionary("name", names.into_iter())
-        .u16("depth", nodes.iter().map(|node| node.depth))
-        .f64("x0", nodes.iter().map(|node| ns(node.x0_ps)))
-        .f64("x1", nodes.iter().map(|node| ns(node.x1_ps)))
-        .f64("self", nodes.iter().map(|node| ns(node.self_ps)))
-        .u32("count", nodes.iter().map(|node| small(node.count)))
-        .u8("kind", nodes.iter().map(|node| node.kind as u8))
-        .i32(
-            "parent",
-            nodes.iter().map(|node| node.parent.map_or(-1, parent)),
-        ))
 }

@@ -25,6 +25,43 @@ pub(crate) struct SearchAnswer {
     pub(crate) bins: Vec<u64>,
 }
 
+/// Answer of `/events`.
+#[derive(Serialize)]
+pub(crate) struct EventsAnswer {
+    /// All events of the area.
+    pub(crate) total: u64,
+    /// Number of the first event of this page.
+    pub(crate) first: u64,
+    /// This page.
+    pub(crate) events: Vec<Brief>,
+}
+
+/// Answer of `/names`.
+#[derive(Serialize)]
+pub(crate) struct NamesAnswer {
+    /// All matches.
+    pub(crate) total: u64,
+    /// Distinct names among them.
+    pub(crate) names: usize,
+    /// The names, most frequent first.
+    pub(crate) rows: Vec<NameRow>,
+}
+
+/// One name of events.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct NameRow {
+    /// The name.
+    pub(crate) name: String,
+    /// The short name of a C++ function.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) short_name: Option<String>,
+    /// Events.
+    pub(crate) count: u64,
+    /// The first of them.
+    pub(crate) first: u32,
+}
+
 /// Body of `/aggregate`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

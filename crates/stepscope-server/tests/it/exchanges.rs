@@ -293,6 +293,11 @@ async fn wrong_parameters_are_named() {
         ("/histogram", "name", "bad-request"),
         ("/histogram?name=a&scale=square", "scale", "bad-request"),
         ("/flame?by=colour", "by", "bad-request"),
+        ("/flame?limit=0", "limit", "bad-request"),
+        ("/events?order=up", "order", "bad-request"),
+        ("/events?limit=1001", "limit", "bad-request"),
+        ("/events?q=(&mode=regex", "q", "bad-regex"),
+        ("/names", "q", "bad-request"),
         ("/events/0?full=yes", "full", "bad-request"),
     ] {
         let path = path.replace('{', "%7B").replace('}', "%7D");

@@ -547,6 +547,71 @@ async fn a_flame_graph_adds_up() {
     assert_eq!(labels.header["strings"], json!(["ProfilerStep#1"]));
 }
 
+#[tokio::test]
+async fn events_of_an_area_page_through_all_of_them() {
+    let (site, _) = site(4_000).await;
+    let area = "t0=1000000&t1=9000000";
+    let whole = site
+        .ok(&format!(
+            "/runs/mixed.json/search?q=.*&mode=regex&scope=range&{area}&limit=0"
+        ))
+        .await
+        .json();
+    let total = whole["total"].as_u64().unwrap();
+    assert!((1_001..4_000).contains(&total), "{total}");
+    for order in ["start", "longest", "shortest"] {
+        let mut ids = Vec::new();
+        let mut keys = Vec::new();
+        while (ids.len() as u64) < total {
+            let path = format!(
+                "/runs/mixed.json/events?{area}&order={order}&limit=1000&offset={}",
+                ids.len()
+            );
+            let page = site.ok(&path).await.json();
+            assert_eq!(page["total"], total);
+            assert_eq!(page["first"], ids.len());
+            for event in page["events"].as_array().unwrap() {
+                ids.push(event["id"].as_u64().unwrap());
+                let key = if order == "start" { "startNs" } else { "durNs" };
+                keys.push(event[key].as_f64().unwrap());
+            }
+        }
+        let in_order = |pair: &[f64]| match order {
+            "longest" => pair[0] >= pair[1],
+            _ => pair[0] <= pair[1],
+        };
+        assert!(keys.windows(2).all(in_order), "{order}");
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len() as u64, total, "{order}: each event once");
+    }
+}
+
+#[tokio::test]
+async fn names_count_what_a_search_finds() {
+    let (site, _) = site(4_000).await;
+    let found = site
+        .ok("/runs/mixed.json/search?q=op.1&limit=0")
+        .await
+        .json();
+    let names = site
+        .ok("/runs/mixed.json/names?q=op.1&limit=1000")
+        .await
+        .json();
+    assert_eq!(names["total"], found["total"]);
+    let rows = names["rows"].as_array().unwrap();
+    assert_eq!(rows.len() as u64, names["names"].as_u64().unwrap());
+    let sum: u64 = rows.iter().map(|row| row["count"].as_u64().unwrap()).sum();
+    assert_eq!(sum, found["total"].as_u64().unwrap());
+    for row in rows {
+        let first = site
+            .ok(&format!("/runs/mixed.json/events/{}", row["first"]))
+            .await
+            .json();
+        assert_eq!(first["name"], row["name"]);
+    }
+}
+
 /// What the design calls `/runs/{r}/overview` is the report of that name.
 #[tokio::test]
 async fn reports_have_addresses_of_their_own() {

@@ -1,7 +1,6 @@
 // choice.tsx: what the rows are, and how they are laid out.
 import type { JSX } from 'preact';
-import { useRef, useState } from 'preact/hooks';
-import { fetchReport } from '../../api/reports.ts';
+import { goTo } from '../../state/store.ts';
 import type { PageProps } from '../shared/report.tsx';
 import { modeOf, setMode } from './mode.ts';
 
@@ -28,46 +27,23 @@ export interface Choice {
   readonly label: string;
 }
 
-/** Which kinds of rows the run has none of. Asked when somebody is about to choose, one after the other. */
-async function absentKinds(page: PageProps, choices: readonly Choice[]): Promise<readonly string[]> {
-  const absent: string[] = [];
-  for (const { by } of choices) {
-    const report = await fetchReport(
-      page.run.id,
-      page.run.contentHash,
-      { kind: 'ops', by, top: 1 },
-      { urgency: 'soon' },
-    ).catch(() => undefined);
-    if (report !== undefined && report.missing !== undefined) absent.push(by);
-  }
-  return absent;
-}
-
 export function ByChoice({
   page,
   choices,
-  isTraced,
 }: {
   readonly page: PageProps;
   readonly choices: readonly Choice[];
-  readonly isTraced: boolean;
 }): JSX.Element | undefined {
   const { store } = page;
-  const [absent, setAbsent] = useState<readonly string[] | undefined>(undefined);
-  const isAsking = useRef(false);
-  if (choices.length < 2) return undefined;
-  const look = () => {
-    if (isAsking.current || !isTraced) return;
-    isAsking.current = true;
-    void absentKinds(page, choices).then(setAbsent);
-  };
   const now = modeOf(store).by ?? choices[0]?.by ?? '';
+  // What the address asks for stays in the list, so that the field shows it.
+  const listed = choices.some(({ by }) => by === now) ? choices : [...choices, { by: now, label: byLabel(now) }];
+  if (listed.length < 2) return undefined;
   return (
-    <label class="ss-field" onPointerEnter={look}>
+    <label class="ss-field">
       <span>By</span>
       <select
         value={now}
-        onFocus={look}
         onChange={(event) => {
           const by = event.currentTarget.value;
           const { tree, groups } = modeOf(store);
@@ -77,23 +53,34 @@ export function ByChoice({
           store.view.sort.value = undefined;
         }}
       >
-        {choices
-          .filter(({ by }) => by === now || absent?.includes(by) !== true)
-          .map(({ by, label }) => (
-            <option key={by} value={by}>
-              {label}
-            </option>
-          ))}
+        {listed.map(({ by, label }) => (
+          <option key={by} value={by}>
+            {label}
+          </option>
+        ))}
       </select>
     </label>
   );
 }
 
 /** Table or tree; and whether what differs in its number alone stands together. */
-export function Layout({ page, canGroup }: { readonly page: PageProps; readonly canGroup: boolean }): JSX.Element {
+export function Layout({
+  page,
+  canGroup,
+  callsBy,
+}: {
+  readonly page: PageProps;
+  readonly canGroup: boolean;
+  /** What the rows are in the page Call tree, which has their tree; `undefined`: the tree is here. */
+  readonly callsBy?: string | undefined;
+}): JSX.Element {
   const { store } = page;
   const { tree, groups } = modeOf(store);
   const choose = (next: boolean) => {
+    if (next && callsBy !== undefined) {
+      goTo(store, { kind: 'tool', run: page.run.id, tool: 'calls' }, { by: callsBy });
+      return;
+    }
     setMode(store, next, groups);
     store.view.row.value = undefined;
   };

@@ -213,8 +213,8 @@ export function Ops({
   );
   const tools = (
     <>
-      <ByChoice page={page} choices={choices} isTraced={isTraced} />
-      <Layout page={page} canGroup={canGroup} />
+      <ByChoice page={page} choices={choices} />
+      <Layout page={page} canGroup={canGroup} callsBy={isTraced ? callsOf(report) : undefined} />
     </>
   );
   const cuts = useMemo(() => cutsOf(placed?.map(({ node }) => nameOf(node)) ?? []), [placed]);
@@ -310,6 +310,12 @@ export function Ops({
       {hasSide ? undefined : notes}
     </>
   );
+}
+
+/** Functions and labels call each other: their tree is the page Call tree. */
+function callsOf(report: Report): string | undefined {
+  const by = scalarOf(report, 'by');
+  return by === 'python' || by === 'label' ? by : undefined;
 }
 
 /** What a reader of a tree of calls must know. */

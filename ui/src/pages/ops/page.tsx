@@ -1,7 +1,7 @@
 // page.tsx: which operations cost most: a table (or a tree), its ten longest as bars, and the chosen row.
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
-import { fetchKinds } from '../../api/reports.ts';
+import { fetchOpKinds } from '../../api/reports.ts';
 import { actionTree, callsOf, callTree } from '../../model/call-tree.ts';
 import { type Report, rowKeys } from '../../model/report.ts';
 import { opTree } from '../../model/tree.ts';
@@ -30,15 +30,22 @@ const SUMS: readonly Choice[] = [
   { by: 'cprofile', label: 'Python function' },
 ];
 
-function useChoices(): readonly string[] {
-  const [choices, setChoices] = useState<readonly string[]>([]);
+/** What the rows can be in this run: what fits it, and every class that has rows. */
+function useChoices({ run }: PageProps): readonly Choice[] {
+  const [kinds, setKinds] = useState<readonly string[]>([]);
   useEffect(() => {
-    fetchKinds().then(
-      (kinds) => setChoices(kinds.find((kind) => kind.name === 'ops')?.by ?? []),
+    let gone = false;
+    fetchOpKinds(run.id, run.contentHash, { urgency: 'soon' }).then(
+      (found) => {
+        if (!gone) setKinds(found);
+      },
       () => undefined,
     );
-  }, []);
-  return choices;
+    return () => {
+      gone = true;
+    };
+  }, [run.id, run.contentHash]);
+  return ['auto', ...kinds].map((by) => ({ by, label: byLabel(by) }));
 }
 
 export default function OpsPage(page: PageProps): JSX.Element {
@@ -98,9 +105,7 @@ function Others({ page }: { readonly page: PageProps }): JSX.Element | undefined
 function TracedOps(page: PageProps): JSX.Element {
   const { store, run } = page;
   const scope = useScope(page);
-  const choices = useChoices()
-    .filter((by) => by !== 'tree')
-    .map((by) => ({ by, label: byLabel(by) }));
+  const choices = useChoices(page);
   const { by } = modeOf(store);
   const asked = useReport(run, scope.ready ? { kind: 'ops', by, top: TOP, range: scope.range } : undefined);
   return (

@@ -84,11 +84,20 @@ function Chip(props: {
 }
 
 /** Says what the figures are limited to; a click lifts it. */
-export function RangeChip({ store, scope }: { readonly store: Store; readonly scope: Scope }): JSX.Element {
+export function RangeChip({
+  store,
+  scope,
+  byRank = false,
+}: {
+  readonly store: Store;
+  readonly scope: Scope;
+  /** The page's figures are limited to the chosen hosts and rank. */
+  readonly byRank?: boolean;
+}): JSX.Element {
   const { area, hosts, markedOnly, rank, steps } = store.view;
   return (
     <>
-      {hosts.value.length > 0 || rank.value !== undefined ? (
+      {!byRank && (hosts.value.length > 0 || rank.value !== undefined) ? (
         <span
           class="ss-quiet"
           data-testid="all-hosts"

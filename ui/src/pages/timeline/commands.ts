@@ -141,6 +141,7 @@ export function trackEntries(session: Session): readonly PaletteEntry[] {
   return session.tracks
     .filter((track) => track.kind !== 'group')
     .map((track) => ({
+      id: track.key,
       group: 'Tracks',
       title: track.name,
       detail: session.paths.get(track.id),

@@ -10,8 +10,9 @@ import { IconButton } from '../../widgets/icon.tsx';
 import { Tabs } from '../../widgets/tabs.tsx';
 import { DetailsTab } from './details.tsx';
 import { readDrawer, toggleDrawer } from './drawer-state.ts';
+import { EventsTab } from './events.tsx';
 import { FlameTab } from './flame.tsx';
-import { EventsTab, FlowsTab, NotesTab, SimilarTab } from './lists.tsx';
+import { FlowsTab, NotesTab, SimilarTab } from './lists.tsx';
 import { SelectionTab } from './selection.tsx';
 import type { Session } from './session.ts';
 

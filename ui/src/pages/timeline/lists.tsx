@@ -1,4 +1,4 @@
-// lists.tsx: the tabs that are lists: events in view, flows, similar events, notes.
+// lists.tsx: the tabs that are lists: flows, similar events, notes.
 import { useComputed } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
@@ -6,99 +6,11 @@ import { createResource } from '../../api/resource.ts';
 import { fetchHistogram, fetchSearch } from '../../api/server.ts';
 import { exactTime, formatCount, formatDuration, plural } from '../../base/format.ts';
 import type { EventRef, FlowGraph, Histogram, SearchAnswer } from '../../model/event.ts';
-import { kindLabel } from '../../model/kind.ts';
 import { IconButton } from '../../widgets/icon.tsx';
 import { Loading, ProblemState } from '../../widgets/states.tsx';
 import { Table, type TableColumn } from '../../widgets/table.tsx';
 import { DrawerEmpty, durationColumn, Exact, startColumn, trackColumn } from './drawer-parts.tsx';
-import { addNote, keepNotes, type Session, selectById } from './session.ts';
-
-const EVENTS_LIMIT = 5000;
-
-interface EventRow {
-  readonly id: number;
-  readonly name: string;
-  readonly label: string;
-  readonly startNs: number;
-  readonly durNs: number;
-  readonly kind: number;
-  readonly track: string;
-  readonly count: number;
-}
-
-const EVENT_COLUMNS: readonly TableColumn<EventRow>[] = [
-  {
-    id: 'name',
-    title: 'Name',
-    value: (row) => row.name,
-    cell: (row) => (
-      <span class="ss-name-cell" title={row.name}>
-        {row.label}
-        {row.count > 1 ? <small class="ss-quiet"> longest of {formatCount(row.count)} here</small> : undefined}
-      </span>
-    ),
-  },
-  startColumn((row) => row.startNs, { width: '140px' }),
-  durationColumn((row) => row.durNs, { width: '110px' }),
-  trackColumn((row) => row.track, { width: '22%' }),
-  { id: 'kind', title: 'Kind', width: '140px', value: (row) => kindLabel(row.kind) },
-];
-
-/** The events in view as a table: what a screen reader has in place of the canvas. */
-export function EventsTab({ session }: { readonly session: Session }): JSX.Element {
-  const { engine, layout, store } = session;
-  const [settled, setSettled] = useState(0);
-  useEffect(() => {
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    // Each drawn frame restarts the clock: the table follows once the picture rests.
-    const stop = engine.stats.subscribe(() => {
-      clearTimeout(timer);
-      timer = setTimeout(() => setSettled((n) => n + 1), 120);
-    });
-    return () => {
-      stop();
-      clearTimeout(timer);
-    };
-  }, [engine]);
-  const rows = useMemo<readonly EventRow[]>(
-    () =>
-      engine.eventsInView(EVENTS_LIMIT).map((hit) => ({
-        id: hit.id,
-        name: hit.name,
-        label: hit.label,
-        startNs: hit.startNs,
-        durNs: hit.endNs - hit.startNs,
-        kind: hit.kind,
-        track: session.trackById.get(hit.track)?.name ?? '',
-        count: hit.count,
-      })),
-    [settled, layout.value],
-  );
-  if (rows.length === 0) {
-    return (
-      <DrawerEmpty reason="no-match" title="No events in view.">
-        Scroll to another track, zoom out, or press <kbd>0</kbd> to see the whole run.
-      </DrawerEmpty>
-    );
-  }
-  return (
-    <Table
-      caption="Events in view"
-      testId="events-table"
-      exportName={`${session.run.id}-events`}
-      columns={EVENT_COLUMNS}
-      rows={rows}
-      keyOf={(row) => String(row.id)}
-      isCurrent={(row) => row.id === store.view.selected.value}
-      onRow={(row) => void selectById(session, row.id, true)}
-      note={
-        rows.length >= EVENTS_LIMIT
-          ? `first ${formatCount(EVENTS_LIMIT)}; zoom in for the rest`
-          : plural(rows.length, 'row')
-      }
-    />
-  );
-}
+import { addNote, keepNotes, type Session } from './session.ts';
 
 interface FlowRow {
   readonly event: EventRef;

@@ -6,7 +6,7 @@ import { fetchSearch } from '../../api/server.ts';
 import type { EventRef, NameMatch, SearchAnswer } from '../../model/event.ts';
 import type { RunDetail } from '../../model/run.ts';
 import type { TimeRange } from '../../model/viewport.ts';
-import { searchStatus } from '../../state/commands.ts';
+import { NO_SEARCH, searchStatus } from '../../state/commands.ts';
 import type { Store } from '../../state/store.ts';
 
 const DEBOUNCE_MS = 90;
@@ -84,7 +84,13 @@ export function createSearch(
     });
   };
   const publish = (busy: boolean, problem?: string) => {
-    searchStatus.value = { total: answer.peek()?.total, index: store.view.match.peek() ?? -1, busy, problem };
+    searchStatus.value = {
+      total: answer.peek()?.total,
+      index: store.view.match.peek() ?? -1,
+      busy,
+      problem,
+      byTrack: answer.peek()?.byTrack ?? [],
+    };
   };
 
   const start = (text: string) => {
@@ -162,7 +168,7 @@ export function createSearch(
       stopIndex();
       controller?.abort();
       clearTimeout(timer);
-      searchStatus.value = { total: undefined, index: -1, busy: false, problem: undefined };
+      searchStatus.value = NO_SEARCH;
     },
   };
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use stepscope_analysis::launch::Config;
+use stepscope_analysis::ops::available::available;
 use stepscope_analysis::ops::rates::Bound;
 use stepscope_analysis::ops::{By, OpReport, OpsQuery, Split, ops, trend};
 use stepscope_analysis::parallel::Cancel;
@@ -13,6 +14,7 @@ use super::plain::{self, Span};
 use super::{Case, Found, judge};
 
 pub(super) fn check(case: &Case<'_>, found: &mut Found) {
+    let offered = available(case.trace, &case.cancel).unwrap();
     for by in By::ALL {
         let query = OpsQuery {
             by,
@@ -20,6 +22,13 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
             range: None,
         };
         let report = ops(case.trace, &query, &case.cancel).unwrap();
+        // Of actions only those are offered that nobody but Lightning's trainer calls so.
+        if by != By::Action {
+            let is_right = offered.classes.contains(&by) != report.rows.is_empty();
+            found.holds("classes with rows are offered, no others", is_right, || {
+                format!("{} by {}", case.what, by.as_str())
+            });
+        }
         sums(case, by, &report, found);
         if by == By::Framework {
             split(case, &report, found);

@@ -1,0 +1,111 @@
+//! Which classes of operations a trace has, and what can split their rows.
+
+use rustc_hash::FxHashSet;
+use stepscope_model::{Cancelled, NameId};
+use stepscope_store::Trace;
+
+use super::class::{self, Verdict};
+use super::{By, OpsQuery, Split, hlo, likely, ops_of};
+use crate::parallel::Cancel;
+
+/// What the rows of the operations of a trace can be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Available {
+    /// Classes with at least one operation.
+    pub classes: Vec<By>,
+    /// Whether operations of the first look have shapes.
+    pub shapes: bool,
+    /// Whether operations of the first look have stacks.
+    pub stacks: bool,
+}
+
+/// Looks for operations of every class.
+///
+/// One pass over the names of the slices; where a name does not decide, the class is collected.
+pub fn available(trace: &Trace, cancel: &Cancel) -> Result<Available, Cancelled> {
+    let verdicts = verdicts(trace, cancel)?;
+    let mut found = Available::default();
+    for (by, verdict) in By::ALL.into_iter().zip(verdicts) {
+        let has = match verdict {
+            Verdict::No => false,
+            Verdict::Yes => true,
+            Verdict::IfHlo | Verdict::IfLong => !rows(trace, by, Split::None, cancel)?.is_empty(),
+        };
+        if has {
+            found.classes.push(by);
+        }
+    }
+    let first = likely(trace)
+        .into_iter()
+        .find(|by| found.classes.contains(by));
+    if let Some(by) = first {
+        found.shapes = rows(trace, by, Split::Shapes, cancel)?
+            .iter()
+            .any(|row| row.shapes.is_some());
+        found.stacks = rows(trace, by, Split::Stack, cancel)?
+            .iter()
+            .any(|row| !row.stack.is_empty());
+    }
+    Ok(found)
+}
+
+fn rows(
+    trace: &Trace,
+    by: By,
+    split: Split,
+    cancel: &Cancel,
+) -> Result<Vec<super::OpRow>, Cancelled> {
+    let query = OpsQuery {
+        by,
+        split,
+        range: None,
+    };
+    let catalogue = if by.of_programs() {
+        hlo::Catalogue::of(trace)
+    } else {
+        hlo::Catalogue::default()
+    };
+    Ok(ops_of(trace, &query, &catalogue, cancel)?.rows)
+}
+
+/// The most favourable verdict of each class over all slices.
+fn verdicts(trace: &Trace, cancel: &Cancel) -> Result<[Verdict; By::ALL.len()], Cancelled> {
+    let mut found = [Verdict::No; By::ALL.len()];
+    for track in trace.tracks() {
+        let open: Vec<usize> = (0..By::ALL.len())
+            .filter(|&at| found[at] != Verdict::Yes && class::can_hold(By::ALL[at], track))
+            .collect();
+        if open.is_empty() {
+            continue;
+        }
+        let slices = trace.slices(track.id);
+        let mut seen: FxHashSet<(NameId, NameId)> = FxHashSet::default();
+        for (index, &name) in slices.name.iter().enumerate() {
+            if index % (1 << 16) == 0 {
+                cancel.check()?;
+            }
+            let category = slices.category.get(index);
+            if !seen.insert((name, category)) {
+                continue;
+            }
+            let kind = trace.kind(track.id, name, category);
+            let (name, category) = (trace.name(name), trace.name(category));
+            for &at in &open {
+                let verdict = match class::verdict(By::ALL[at], track, name, category, kind) {
+                    // Names that anybody gives to labels do not make a program one of Lightning's.
+                    Verdict::Yes
+                        if By::ALL[at] == By::Action
+                            && !class::action(name).is_some_and(class::is_lightnings) =>
+                    {
+                        Verdict::No
+                    }
+                    verdict => verdict,
+                };
+                if verdict == Verdict::Yes || found[at] == Verdict::No {
+                    found[at] = verdict;
+                }
+            }
+        }
+    }
+    Ok(found)
+}

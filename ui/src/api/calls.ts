@@ -1,0 +1,64 @@
+// calls.ts: the call tree of a range.
+import { asFlag, asText, asTexts } from '../base/json.ts';
+import { type CallTree, linkTree } from '../model/call-nodes.ts';
+import { getColumns, type RequestOptions } from './client.ts';
+import { column } from './columns.ts';
+import { idText, path, query } from './server.ts';
+
+/** What the nodes of a call tree are. */
+export type CallsBy = 'auto' | 'stack' | 'python' | 'sample' | 'label' | 'host' | 'statistics';
+
+export interface CallsQuery {
+  readonly by: CallsBy;
+  readonly range: { readonly startNs: number; readonly endNs: number } | undefined;
+  /** `undefined`: all. */
+  readonly tracks: readonly number[] | undefined;
+  readonly limit: number;
+  readonly v: string;
+}
+
+export interface CallsAnswer {
+  readonly tree: CallTree;
+  readonly by: string;
+  /** What the run has, apart from `stack`. */
+  readonly available: readonly string[];
+  readonly truncated: boolean;
+}
+
+export const callsPath = (run: string, ask: CallsQuery): string =>
+  path(
+    run,
+    `/flame${query({
+      by: ask.by,
+      t0: ask.range?.startNs,
+      t1: ask.range?.endNs,
+      tracks: ask.tracks === undefined ? undefined : idText(ask.tracks),
+      limit: ask.limit,
+      v: ask.v,
+    })}`,
+  );
+
+export async function fetchCalls(run: string, ask: CallsQuery, options?: RequestOptions): Promise<CallsAnswer> {
+  const answer = await getColumns(callsPath(run, ask), options);
+  const x0 = column(answer, 'x0', Float64Array);
+  const x1 = column(answer, 'x1', Float64Array);
+  return {
+    tree: linkTree({
+      rows: answer.rows,
+      names: answer.strings,
+      labels: answer.labels,
+      name: column(answer, 'name', Uint32Array),
+      parent: column(answer, 'parent', Int32Array),
+      depth: column(answer, 'depth', Uint16Array),
+      total: x1.map((end, row) => end - (x0[row] ?? 0)),
+      self: column(answer, 'self', Float64Array),
+      count: column(answer, 'count', Uint32Array),
+      kind: column(answer, 'kind', Uint8Array),
+      longest: column(answer, 'longest', Uint32Array),
+      longestNs: column(answer, 'longestNs', Float64Array),
+    }),
+    by: asText(answer.header['by']) ?? ask.by,
+    available: asTexts(answer.header['available']),
+    truncated: asFlag(answer.header['truncated']),
+  };
+}

@@ -1,0 +1,509 @@
+// call-nodes.ts: a call tree as columns, and the trees made from it: filtered, focused, without recursion, inverted.
+//
+// Parents come before their children, the widest sibling first. Times are nanoseconds of summed time. Pure.
+import { hashOf } from '../base/hash.ts';
+
+/** No event: sums without a timeline. */
+export const NO_EVENT = 0xffffffff;
+
+export interface CallTree {
+  readonly rows: number;
+  /** Names and what is read in their place, by number. */
+  readonly names: readonly string[];
+  readonly labels: readonly string[];
+  readonly name: ArrayLike<number>;
+  /** -1 at the top. */
+  readonly parent: ArrayLike<number>;
+  readonly depth: ArrayLike<number>;
+  readonly total: ArrayLike<number>;
+  readonly self: ArrayLike<number>;
+  readonly count: ArrayLike<number>;
+  readonly kind: ArrayLike<number>;
+  /** The longest event of each node, and how long it is within the range. */
+  readonly longest: ArrayLike<number>;
+  readonly longestNs: ArrayLike<number>;
+  /** Rows of a node's children are a list: the first child, then the next siblings; -1 ends it. */
+  readonly firstChild: Int32Array;
+  readonly nextSibling: Int32Array;
+  readonly roots: readonly number[];
+  /** Where each node begins when it is laid out from 0. */
+  readonly x0: Float64Array;
+  /** Sum over the roots. */
+  readonly wholeNs: number;
+  readonly deepest: number;
+}
+
+export type CallColumns = Pick<
+  CallTree,
+  | 'rows'
+  | 'names'
+  | 'labels'
+  | 'name'
+  | 'parent'
+  | 'depth'
+  | 'total'
+  | 'self'
+  | 'count'
+  | 'kind'
+  | 'longest'
+  | 'longestNs'
+>;
+
+/** Links the rows. Children keep the order of the rows. */
+export function linkTree(columns: CallColumns): CallTree {
+  const { rows, parent, total, depth } = columns;
+  const firstChild = new Int32Array(rows).fill(-1);
+  const nextSibling = new Int32Array(rows).fill(-1);
+  const last = new Int32Array(rows).fill(-1);
+  const nextX = new Float64Array(rows);
+  const x0 = new Float64Array(rows);
+  const roots: number[] = [];
+  let wholeNs = 0;
+  let deepest = 0;
+  for (let row = 0; row < rows; row += 1) {
+    const above = parent[row] ?? -1;
+    const width = total[row] ?? 0;
+    deepest = Math.max(deepest, depth[row] ?? 0);
+    if (above < 0 || above >= row) {
+      roots.push(row);
+      x0[row] = wholeNs;
+      wholeNs += width;
+    } else {
+      const before = last[above] ?? -1;
+      if (before < 0) firstChild[above] = row;
+      else nextSibling[before] = row;
+      last[above] = row;
+      x0[row] = nextX[above] ?? 0;
+      nextX[above] = (x0[row] ?? 0) + width;
+    }
+    nextX[row] = x0[row] ?? 0;
+  }
+  return { ...columns, firstChild, nextSibling, roots, x0, wholeNs, deepest };
+}
+
+export function childrenOf(tree: CallTree, row: number): readonly number[] {
+  const out: number[] = [];
+  for (let at = tree.firstChild[row] ?? -1; at >= 0; at = tree.nextSibling[at] ?? -1) out.push(at);
+  return out;
+}
+
+/** A tree under construction. */
+interface Draft {
+  readonly name: number[];
+  readonly parent: number[];
+  readonly total: number[];
+  readonly self: number[];
+  readonly count: number[];
+  readonly kind: number[];
+  readonly longest: number[];
+  readonly longestNs: number[];
+}
+
+const emptyDraft = (): Draft => ({
+  name: [],
+  parent: [],
+  total: [],
+  self: [],
+  count: [],
+  kind: [],
+  longest: [],
+  longestNs: [],
+});
+
+function keepLongest(to: { longest: number[]; longestNs: number[] }, at: number, event: number, ns: number): void {
+  if (event === NO_EVENT) return;
+  if (to.longest[at] !== NO_EVENT && ns <= (to.longestNs[at] ?? 0)) return;
+  to.longest[at] = event;
+  to.longestNs[at] = ns;
+}
+
+/** Orders a draft as trees are: by depth, siblings by their width; nodes of no width come last. */
+function finish(tree: CallTree, draft: Draft): CallTree {
+  const rows = draft.name.length;
+  const depth = new Uint16Array(rows);
+  for (let row = 0; row < rows; row += 1) {
+    const above = draft.parent[row] ?? -1;
+    depth[row] = above < 0 ? 0 : (depth[above] ?? 0) + 1;
+  }
+  const order = Array.from({ length: rows }, (_, row) => row).sort(
+    (a, b) => (depth[a] ?? 0) - (depth[b] ?? 0) || (draft.total[b] ?? 0) - (draft.total[a] ?? 0) || a - b,
+  );
+  const placeOf = new Int32Array(rows);
+  order.forEach((row, place) => {
+    placeOf[row] = place;
+  });
+  const pick = (values: readonly number[]) => order.map((row) => values[row] ?? 0);
+  return linkTree({
+    rows,
+    names: tree.names,
+    labels: tree.labels,
+    name: pick(draft.name),
+    parent: order.map((row) => {
+      const above = draft.parent[row] ?? -1;
+      return above < 0 ? -1 : (placeOf[above] ?? -1);
+    }),
+    depth: order.map((row) => depth[row] ?? 0),
+    total: pick(draft.total),
+    self: pick(draft.self),
+    count: pick(draft.count),
+    kind: pick(draft.kind),
+    longest: pick(draft.longest),
+    longestNs: pick(draft.longestNs),
+  });
+}
+
+/** What becomes of a node: part of the tree, part of the node above it, or nothing. */
+type Fate = 'node' | 'merge' | 'drop';
+
+/**
+ * Puts the nodes of a tree together anew: of each, `fate` says what becomes of it, given the new node that its parent
+ * is part of (-1: at the top, -2: the parent was dropped).
+ */
+function regroup(tree: CallTree, fate: (row: number, above: number, draft: Draft) => Fate): CallTree {
+  const draft = emptyDraft();
+  const at = new Int32Array(tree.rows);
+  const known = new Map<number, number>();
+  const names = tree.names.length + 1;
+  for (let row = 0; row < tree.rows; row += 1) {
+    const parent = tree.parent[row] ?? -1;
+    const above = parent < 0 ? -1 : (at[parent] ?? -2);
+    const what = fate(row, above, draft);
+    if (what === 'drop') {
+      at[row] = -2;
+      continue;
+    }
+    if (what === 'merge') {
+      at[row] = above;
+      draft.self[above] = (draft.self[above] ?? 0) + (tree.self[row] ?? 0);
+      continue;
+    }
+    const under = Math.max(-1, above);
+    const name = tree.name[row] ?? 0;
+    const key = (under + 1) * names + name;
+    let node = known.get(key);
+    if (node === undefined) {
+      node = draft.name.length;
+      known.set(key, node);
+      draft.name.push(name);
+      draft.parent.push(under);
+      draft.total.push(0);
+      draft.self.push(0);
+      draft.count.push(0);
+      draft.kind.push(tree.kind[row] ?? 0);
+      draft.longest.push(NO_EVENT);
+      draft.longestNs.push(0);
+    }
+    at[row] = node;
+    draft.total[node] = (draft.total[node] ?? 0) + (tree.total[row] ?? 0);
+    draft.self[node] = (draft.self[node] ?? 0) + (tree.self[row] ?? 0);
+    draft.count[node] = (draft.count[node] ?? 0) + (tree.count[row] ?? 0);
+    keepLongest(draft, node, tree.longest[row] ?? NO_EVENT, tree.longestNs[row] ?? 0);
+  }
+  return finish(tree, draft);
+}
+
+/** The tree of everything that happens in a function: its outermost calls are put together at the top. */
+export function focusOn(tree: CallTree, name: string): CallTree {
+  const wanted = tree.names.indexOf(name);
+  return regroup(tree, (row, above) => (above >= 0 || tree.name[row] === wanted ? 'node' : 'drop'));
+}
+
+/** A function that calls itself becomes one node. */
+export const collapseRecursion = (tree: CallTree): CallTree =>
+  regroup(tree, (row, above, draft) => (above >= 0 && draft.name[above] === tree.name[row] ? 'merge' : 'node'));
+
+/** Only the time of stacks in which a name passes. */
+export function filterStacks(tree: CallTree, passes: (name: string, label: string) => boolean): CallTree {
+  const byName = tree.names.map((name, at) => passes(name, tree.labels[at] ?? name));
+  const inside = new Uint8Array(tree.rows);
+  const self = new Float64Array(tree.rows);
+  const total = new Float64Array(tree.rows);
+  const kept = new Uint8Array(tree.rows);
+  for (let row = 0; row < tree.rows; row += 1) {
+    const parent = tree.parent[row] ?? -1;
+    const passing = byName[tree.name[row] ?? -1] === true || (parent >= 0 && inside[parent] === 1);
+    if (!passing) continue;
+    inside[row] = 1;
+    kept[row] = 1;
+    self[row] = tree.self[row] ?? 0;
+  }
+  for (let row = tree.rows - 1; row >= 0; row -= 1) {
+    const parent = tree.parent[row] ?? -1;
+    // What slices that overlap add to a node's width stays in it.
+    if (inside[row] === 1) total[row] = tree.total[row] ?? 0;
+    else total[row] = (total[row] ?? 0) + (self[row] ?? 0);
+    if (parent < 0) continue;
+    if (kept[row] === 1) kept[parent] = 1;
+    if (inside[parent] !== 1) total[parent] = (total[parent] ?? 0) + (total[row] ?? 0);
+  }
+  return regroup({ ...tree, self, total }, (row) => (kept[row] === 1 ? 'node' : 'drop'));
+}
+
+/** A node of a tree that opens, top-down or inverted. */
+export interface CallNode {
+  /** The same for the same path: addresses keep it. */
+  readonly id: string;
+  /** Number of its name. */
+  readonly name: number;
+  readonly totalNs: number;
+  readonly selfNs: number;
+  readonly count: number;
+  readonly kind: number;
+  readonly longest: number | undefined;
+  readonly opens: boolean;
+  /** Row of the tree; `undefined` in an inverted one. */
+  readonly row: number | undefined;
+  kids(): readonly CallNode[];
+}
+
+/** A short name of a path. Two hashes: one alone may repeat among a hundred thousand. */
+export const pathId = (above: string, name: string): string => {
+  const path = `${above}/${name}`;
+  return `c${hashOf(path).toString(36)}${hashOf(`1${path}`).toString(36)}`;
+};
+
+const eventOf = (event: number | undefined): number | undefined =>
+  event === undefined || event === NO_EVENT ? undefined : event;
+
+/** The nodes at the top of a tree; the others are made when they are asked for. */
+export function topDown(tree: CallTree): readonly CallNode[] {
+  const make = (row: number, above: string): CallNode => {
+    const name = tree.name[row] ?? 0;
+    const id = pathId(above, tree.names[name] ?? '');
+    let kids: readonly CallNode[] | undefined;
+    return {
+      id,
+      name,
+      row,
+      totalNs: tree.total[row] ?? 0,
+      selfNs: tree.self[row] ?? 0,
+      count: tree.count[row] ?? 0,
+      kind: tree.kind[row] ?? 0,
+      longest: eventOf(tree.longest[row]),
+      opens: (tree.firstChild[row] ?? -1) >= 0,
+      kids() {
+        kids ??= childrenOf(tree, row).map((child) => make(child, id));
+        return kids;
+      },
+    };
+  };
+  return tree.roots.map((row) => make(row, ''));
+}
+
+/** One place where a function ran itself, and the node on the way up from it. */
+interface Leaf {
+  readonly row: number;
+  readonly at: number;
+}
+
+/**
+ * The inverted tree: functions by the time that they took themselves, below each its callers. The times of a node are
+ * those of the function at the top, as far as this caller is responsible for them.
+ */
+export function bottomUp(tree: CallTree): readonly CallNode[] {
+  const group = (leaves: readonly Leaf[], above: string): readonly CallNode[] => {
+    const groups = new Map<number, Leaf[]>();
+    for (const leaf of leaves) {
+      const name = tree.name[leaf.at] ?? 0;
+      const members = groups.get(name);
+      if (members === undefined) groups.set(name, [leaf]);
+      else members.push(leaf);
+    }
+    const nodes = [...groups].map(([name, members]): CallNode => {
+      const id = pathId(above, tree.names[name] ?? '');
+      const up = members.flatMap(({ row, at }) => {
+        const parent = tree.parent[at] ?? -1;
+        return parent < 0 ? [] : [{ row, at: parent }];
+      });
+      const sums = { longest: [NO_EVENT], longestNs: [0] };
+      let totalNs = 0;
+      let count = 0;
+      for (const { row, at } of members) {
+        totalNs += tree.self[row] ?? 0;
+        count += tree.count[row] ?? 0;
+        keepLongest(sums, 0, tree.longest[at] ?? NO_EVENT, tree.longestNs[at] ?? 0);
+      }
+      let kids: readonly CallNode[] | undefined;
+      return {
+        id,
+        name,
+        row: undefined,
+        totalNs,
+        // Below the top nobody but the function at the top ran.
+        selfNs: above === '^' ? totalNs : 0,
+        count,
+        kind: tree.kind[members[0]?.row ?? 0] ?? 0,
+        longest: eventOf(sums.longest[0]),
+        opens: up.length > 0,
+        kids() {
+          kids ??= group(up, id);
+          return kids;
+        },
+      };
+    });
+    return nodes.sort((a, b) => b.totalNs - a.totalNs || a.name - b.name);
+  };
+  const leaves: Leaf[] = [];
+  for (let row = 0; row < tree.rows; row += 1) if ((tree.self[row] ?? 0) > 0) leaves.push({ row, at: row });
+  return group(leaves, '^');
+}
+
+/** A row in sight. */
+export interface PlacedCall {
+  readonly node: CallNode;
+  readonly depth: number;
+  readonly isOpen: boolean;
+}
+
+/** The rows in sight, parents before their children. `order`: siblings, instead of the longest total first. */
+export function callsInSight(
+  roots: readonly CallNode[],
+  isOpen: (node: CallNode) => boolean,
+  order?: (a: CallNode, b: CallNode) => number,
+): readonly PlacedCall[] {
+  const out: PlacedCall[] = [];
+  const place = (nodes: readonly CallNode[], depth: number): void => {
+    for (const node of order === undefined ? nodes : [...nodes].sort(order)) {
+      const open = node.opens && isOpen(node);
+      out.push({ node, depth, isOpen: open });
+      if (open) place(node.kids(), depth + 1);
+    }
+  };
+  place(roots, 0);
+  return out;
+}
+
+/** The row of each path of a tree. */
+export function rowsById(tree: CallTree): ReadonlyMap<string, number> {
+  const ids: string[] = [];
+  const out = new Map<string, number>();
+  for (let row = 0; row < tree.rows; row += 1) {
+    const parent = tree.parent[row] ?? -1;
+    const id = pathId(parent < 0 ? '' : (ids[parent] ?? ''), tree.names[tree.name[row] ?? 0] ?? '');
+    ids.push(id);
+    out.set(id, row);
+  }
+  return out;
+}
+
+/** What one function comes to in the whole tree. */
+export interface FunctionSums {
+  /** Of its outermost calls. */
+  readonly totalNs: number;
+  readonly selfNs: number;
+  readonly count: number;
+  readonly longest: number | undefined;
+}
+
+export function sumsOf(tree: CallTree, name: number): FunctionSums {
+  const isInside = new Uint8Array(tree.rows);
+  const sums = { longest: [NO_EVENT], longestNs: [0] };
+  let totalNs = 0;
+  let selfNs = 0;
+  let count = 0;
+  for (let row = 0; row < tree.rows; row += 1) {
+    const parent = tree.parent[row] ?? -1;
+    const within = parent >= 0 && isInside[parent] === 1;
+    const is = tree.name[row] === name;
+    isInside[row] = within || is ? 1 : 0;
+    if (!is) continue;
+    if (!within) totalNs += tree.total[row] ?? 0;
+    selfNs += tree.self[row] ?? 0;
+    count += tree.count[row] ?? 0;
+    keepLongest(sums, 0, tree.longest[row] ?? NO_EVENT, tree.longestNs[row] ?? 0);
+  }
+  return { totalNs, selfNs, count, longest: eventOf(sums.longest[0]) };
+}
+
+/** A bar of a flame graph. */
+export interface FlameBar {
+  readonly row: number;
+  /** Pixels from the left. */
+  readonly x: number;
+  readonly width: number;
+  /** Line, counted from the top of the graph. */
+  readonly line: number;
+  /** Above the node that is zoomed to: as wide as the graph. */
+  readonly isAbove: boolean;
+}
+
+/**
+ * The bars in view: those of the lines `from..to` that are at least `leastPx` wide. Branches that are narrower, or lie
+ * outside of the zoomed node, are never entered.
+ */
+export function flameBars(
+  tree: CallTree,
+  zoom: number | undefined,
+  widthPx: number,
+  from: number,
+  to: number,
+  leastPx = 0.5,
+): readonly FlameBar[] {
+  const out: FlameBar[] = [];
+  if (tree.rows === 0 || widthPx <= 0) return out;
+  const startNs = zoom === undefined ? 0 : (tree.x0[zoom] ?? 0);
+  const lengthNs = zoom === undefined ? tree.wholeNs : (tree.total[zoom] ?? 0);
+  if (!(lengthNs > 0)) return out;
+  const scale = widthPx / lengthNs;
+  for (let at = zoom === undefined ? -1 : (tree.parent[zoom] ?? -1); at >= 0; at = tree.parent[at] ?? -1) {
+    const line = tree.depth[at] ?? 0;
+    if (line >= from && line < to) out.push({ row: at, x: 0, width: widthPx, line, isAbove: true });
+  }
+  out.reverse();
+  const stack: number[] = zoom === undefined ? [...tree.roots].reverse() : [zoom];
+  while (stack.length > 0) {
+    const row = stack.pop() ?? -1;
+    const width = (tree.total[row] ?? 0) * scale;
+    const line = tree.depth[row] ?? 0;
+    if (width < leastPx || line >= to) continue;
+    if (line >= from) out.push({ row, x: ((tree.x0[row] ?? 0) - startNs) * scale, width, line, isAbove: false });
+    for (let at = tree.firstChild[row] ?? -1; at >= 0; at = tree.nextSibling[at] ?? -1) stack.push(at);
+  }
+  return out;
+}
+
+/** Lines from the top to the deepest node below the zoomed one that is wide enough to be drawn. */
+export function flameLines(tree: CallTree, zoom: number | undefined, widthPx: number, leastPx = 0.5): number {
+  const lengthNs = zoom === undefined ? tree.wholeNs : (tree.total[zoom] ?? 0);
+  if (!(lengthNs > 0)) return 0;
+  const leastNs = (leastPx * lengthNs) / Math.max(1, widthPx);
+  const stack: number[] = zoom === undefined ? [...tree.roots] : [zoom];
+  let lines = 0;
+  while (stack.length > 0) {
+    const row = stack.pop() ?? -1;
+    if ((tree.total[row] ?? 0) < leastNs) continue;
+    lines = Math.max(lines, (tree.depth[row] ?? 0) + 1);
+    for (let at = tree.firstChild[row] ?? -1; at >= 0; at = tree.nextSibling[at] ?? -1) stack.push(at);
+  }
+  return lines;
+}
+
+/** A function's name and where it is defined, as people read them. */
+export interface CallName {
+  readonly text: string;
+  /** File and line, or module. */
+  readonly place: string | undefined;
+}
+
+const PATTERNS: readonly (readonly [RegExp, (found: RegExpExecArray) => CallName])[] = [
+  // Ours and JAX's: `$train.py:12 step`, `$builtins len`.
+  [/^\$(\S+) (.+)$/, ([, place, text = '']) => ({ text, place })],
+  // torch's: `torch/nn/module.py(1775): _call_impl`.
+  [/^(.+)\((\d+)\): (.+)$/, ([, file, line, text = '']) => ({ text, place: `${file}:${line}` })],
+  // Statistics: `train.py:12(step)`.
+  [/^(.+:\d+)\((.+)\)$/, ([, place, text = '']) => ({ text, place })],
+  // C functions: `<built-in method mm of type object at 0x7f00>`, `{built-in method builtins.iter}`.
+  [/^[<{]built-in (?:method|function) (\S+?)(?: of .*)?[>}]$/, ([, text = '']) => ({ text, place: 'built-in' })],
+];
+
+/** Takes a name of a Python function apart, as any tracer writes it; other names are whole. */
+export function callName(name: string): CallName {
+  for (const [pattern, make] of PATTERNS) {
+    const found = pattern.exec(name);
+    if (found !== null) return make(found);
+  }
+  return { text: name, place: undefined };
+}
+
+/** The file that a function is defined in. */
+export const fileOf = (name: string): string | undefined => callName(name).place?.replace(/:\d+$/, '');

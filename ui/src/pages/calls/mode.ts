@@ -1,0 +1,42 @@
+// mode.ts: how the call tree is shown, as the address has it: `tab=inverted`, `tab=flame`, `tab=tree-merged`.
+import type { Store } from '../../state/store.ts';
+
+export const SHAPES = [
+  { id: 'tree', label: 'Call tree', title: 'Who calls whom, from the top' },
+  { id: 'inverted', label: 'Inverted', title: 'Functions by their self time; below each, its callers' },
+  { id: 'flame', label: 'Flame graph', title: 'The call tree as nested bars' },
+] as const;
+
+export type Shape = (typeof SHAPES)[number]['id'];
+
+export interface Mode {
+  readonly shape: Shape;
+  /** A function that calls itself is one node. */
+  readonly merged: boolean;
+}
+
+export function modeOf(tab: string | undefined): Mode {
+  const words = (tab ?? '').split('-');
+  return {
+    shape: SHAPES.find(({ id }) => words.includes(id))?.id ?? 'tree',
+    merged: words.includes('merged'),
+  };
+}
+
+export const tabOf = ({ shape, merged }: Mode): string | undefined =>
+  merged ? `${shape}-merged` : shape === 'tree' ? undefined : shape;
+
+export function setMode(store: Store, mode: Mode): void {
+  store.view.tab.value = tabOf(mode);
+  store.view.row.value = undefined;
+}
+
+/** What the nodes are, for people. */
+export const BY_LABELS: Readonly<Record<string, { readonly label: string; readonly nodes: string }>> = {
+  python: { label: 'Python functions', nodes: 'Python calls' },
+  sample: { label: 'Python functions (sampled)', nodes: 'sampled Python stacks' },
+  label: { label: 'Labels', nodes: 'labels' },
+  host: { label: 'All host slices', nodes: 'host slices' },
+  statistics: { label: 'cProfile statistics', nodes: 'Python calls' },
+  stack: { label: 'All slices', nodes: 'slices' },
+};

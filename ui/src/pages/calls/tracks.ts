@@ -1,0 +1,34 @@
+// tracks.ts: the threads that a call tree can be of, and which of them are asked for. Pure.
+import type { Track } from '../../model/track.ts';
+
+/** The server takes so many in one request. */
+const MOST_TRACKS = 1000;
+
+export interface TrackLimits {
+  readonly threads: readonly string[];
+  readonly hosts: readonly string[];
+  readonly rank: number | undefined;
+  /** Of the selected area. */
+  readonly area: readonly number[];
+}
+
+/** Threads with events, in the order of the timeline. */
+export const threadsOf = (tracks: readonly Track[], { hosts, rank }: Pick<TrackLimits, 'hosts' | 'rank'>) =>
+  tracks.filter(
+    (track) =>
+      track.role === 'thread' &&
+      track.events > 0 &&
+      !track.derived &&
+      (hosts.length === 0 || track.host === undefined || hosts.includes(track.host)) &&
+      (rank === undefined || track.rank === undefined || track.rank === rank),
+  );
+
+/** Ids to ask for: `undefined` for all, none for nothing. */
+export function wantedTracks(tracks: readonly Track[], limits: TrackLimits): readonly number[] | undefined {
+  const isLimited = limits.threads.length > 0 || limits.hosts.length > 0 || limits.rank !== undefined;
+  if (!isLimited) return limits.area.length === 0 ? undefined : limits.area;
+  const threads = threadsOf(tracks, limits);
+  const chosen = threads.filter((track) => limits.threads.length === 0 || limits.threads.includes(track.key));
+  const ids = chosen.map((track) => track.id);
+  return ids.length > MOST_TRACKS ? ids.slice(0, MOST_TRACKS) : ids;
+}

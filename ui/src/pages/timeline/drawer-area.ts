@@ -1,0 +1,65 @@
+// drawer-area.ts: which events the tabs of the drawer are about: those of the selected area, else of the chosen step,
+// else of the window.
+import { useEffect, useState } from 'preact/hooks';
+import type { TimeRange } from '../../model/viewport.ts';
+import type { Session } from './session.ts';
+
+/** The server takes so many tracks in one request; of more, all are asked for. */
+const MOST_TRACKS = 1000;
+/** A window that moves is asked for once it rests. */
+const REST_MS = 150;
+
+export interface DrawerArea {
+  readonly range: TimeRange;
+  /** `undefined`: all. */
+  readonly tracks: readonly number[] | undefined;
+  /** `in the selected area`. */
+  readonly where: string;
+  readonly isArea: boolean;
+}
+
+/** Tracks that are on the page, where something limits them. */
+function shownTracks({ layout, store }: Session): readonly number[] | undefined {
+  const { filter, only, hosts, rank, hides } = store.view;
+  const isLimited =
+    filter.value !== '' ||
+    only.value.length > 0 ||
+    hosts.value.length > 0 ||
+    rank.value !== undefined ||
+    hides.value.length > 0;
+  if (!isLimited) return undefined;
+  const { pinned, lanes } = layout.value;
+  return [...new Set([...pinned, ...lanes].flatMap((lane) => lane.tracks))].sort((a, b) => a - b);
+}
+
+/** The area as the store and the window have it now. */
+function areaNow(session: Session): DrawerArea {
+  const { store, scope, engine } = session;
+  const area = store.view.area.value;
+  if (area !== undefined) {
+    const tracks = area.tracks.length === 0 ? shownTracks(session) : area.tracks;
+    return { range: area, tracks, where: 'in the selected area', isArea: true };
+  }
+  const tracks = shownTracks(session);
+  const steps = store.view.steps.value;
+  if (scope.value !== undefined && steps !== undefined) {
+    const where = steps.from === steps.to ? `in step ${steps.from}` : `in steps ${steps.from} to ${steps.to}`;
+    return { range: scope.value, tracks, where, isArea: true };
+  }
+  return { range: store.view.range.value ?? engine.fit, tracks, where: 'in view', isArea: false };
+}
+
+/** The area that the drawer is about, followed as it changes, once it rests. */
+export function useDrawerArea(session: Session): DrawerArea {
+  const now = areaNow(session);
+  const tracks =
+    now.tracks === undefined || now.tracks.length > MOST_TRACKS || now.tracks.length === 0 ? undefined : now.tracks;
+  const next: DrawerArea = { ...now, range: { startNs: now.range.startNs, endNs: now.range.endNs }, tracks };
+  const key = JSON.stringify(next);
+  const [rested, setRested] = useState(next);
+  useEffect(() => {
+    const timer = setTimeout(() => setRested(next), REST_MS);
+    return () => clearTimeout(timer);
+  }, [key]);
+  return rested;
+}
