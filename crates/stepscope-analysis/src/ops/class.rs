@@ -85,17 +85,20 @@ pub(super) fn is_xla_modules(track: &Track) -> bool {
     track.name == "XLA Modules" || track.name == "Sparse Core Modules"
 }
 
-/// The line of a device that shows which operations of TensorFlow its kernels belong to.
-fn is_tensorflow_ops(track: &Track) -> bool {
-    track.name == "TensorFlow Ops"
-}
-
 /// Whether an instruction starts or awaits an asynchronous operation: `copy-start.3`, `async-done`.
 pub(super) fn is_async_end(instruction: &str) -> bool {
     let (name, opcode) = super::hlo::name_and_opcode(instruction);
     let base = name.split('.').next().unwrap_or(name);
     let ends = |word: &str| word.ends_with("-start") || word.ends_with("-done");
     ends(opcode) || ends(base)
+}
+
+/// Whether an instruction runs others inside of it: a loop, a branch, a call.
+pub(super) fn is_container(instruction: &str) -> bool {
+    let (name, opcode) = super::hlo::name_and_opcode(instruction);
+    let base = name.split('.').next().unwrap_or(name);
+    let runs = |word: &str| matches!(word, "while" | "conditional" | "call");
+    runs(opcode) || runs(base)
 }
 
 /// How the names of device lines begin whose slices are no operations one after the other.
@@ -148,9 +151,6 @@ pub(super) fn verdict(
     match by {
         // Of 2021, torch's own labels are operators, too.
         By::Framework if is_operator(category) => yes(kind != SliceKind::UserLabel),
-        By::Framework if track.kind == TrackKind::DeviceQueue && is_tensorflow_ops(track) => {
-            Verdict::Yes
-        }
         By::Framework
             if track.kind == TrackKind::Thread
                 && category.is_empty()

@@ -460,11 +460,13 @@ impl<'a> Worker<'a> {
                     .min(start.saturating_add(dur));
                 let covered = clip(start, until.since(start), &self.window);
                 outer.self_ps -= i128::from(covered.map_or(0, Dur::ps));
-                let inside = clock.map(i128::from);
-                outer.device_self_ps = outer
-                    .device_self_ps
-                    .zip(inside)
-                    .map(|(sum, inside)| sum - inside);
+                // Others only seem to hold something, where clocks were put together.
+                if class::is_container(self.trace.name(outer.name)) {
+                    outer.device_self_ps = outer
+                        .device_self_ps
+                        .zip(clock.map(i128::from))
+                        .map(|(sum, inside)| sum - inside);
+                }
             }
         }
         nest.sum_of[at] = sum;

@@ -220,6 +220,7 @@ type Ours = (u64, i128, i128, f64, u64);
 
 fn rows(case: &Case<'_>, by: By, report: &OpReport, members: &Members, found: &mut Found) {
     let what = || format!("{} by {}", case.what, by.as_str());
+    let clocks = device_clocks(case, by, members);
     let mut plainly: BTreeMap<(&str, bool), Plain> = BTreeMap::new();
     let (mut nested, mut union) = (true, 0_i128);
     for (track, members) in members {
@@ -248,7 +249,7 @@ fn rows(case: &Case<'_>, by: By, report: &OpReport, members: &Members, found: &m
             sum.times.push((end - start) as f64 / 1e3);
         }
     }
-    if nested {
+    if nested && clocks.is_empty() {
         found.same("sum of self = union", report.self_ps, union, what);
     } else {
         found.holds("sum of self = union where slices nest", true, what);
@@ -269,8 +270,13 @@ fn rows(case: &Case<'_>, by: By, report: &OpReport, members: &Members, found: &m
     found.holds("names of rows", differ.is_empty(), || {
         format!("{} {differ:?}", what())
     });
-    for (key, plain) in plainly {
+    for (key, mut plain) in plainly {
         let what = || format!("{}: {}", what(), key.0);
+        let clock = clocks.get(key.0).filter(|_| key.1);
+        if let Some(clock) = clock {
+            plain.total = clock.iter().map(|ps| i128::from(*ps)).sum();
+            plain.times = clock.iter().map(|ps| *ps as f64 / 1e3).collect();
+        }
         let Some((count, total, own, p95, rows)) = ours.get(&key) else {
             continue;
         };
@@ -280,7 +286,7 @@ fn rows(case: &Case<'_>, by: By, report: &OpReport, members: &Members, found: &m
             (plain.count, plain.total),
             what,
         );
-        if nested {
+        if nested && clock.is_none() {
             found.same("self = total - directly inside", *own, plain.own, what);
         }
         if *rows == 1 {
@@ -288,6 +294,31 @@ fn rows(case: &Case<'_>, by: By, report: &OpReport, members: &Members, found: &m
             found.near("p95", *p95, plain::percentile(&times, 0.95).unwrap(), what);
         }
     }
+}
+
+/// Lengths by the device's own clock, of the operations of which every occurrence has it.
+fn device_clocks<'a>(case: &Case<'_>, by: By, members: &'a Members) -> BTreeMap<&'a str, Vec<i64>> {
+    let mut clocks: BTreeMap<&str, Option<Vec<i64>>> = BTreeMap::new();
+    for (track, members) in members.iter().filter(|_| by == By::Hlo) {
+        let track = &case.trace.tracks()[track.index()];
+        let is_line = matches!(&*track.name, "XLA Ops" | "Sparse Core Ops");
+        if track.kind != TrackKind::DeviceQueue || !is_line {
+            continue;
+        }
+        let slices = case.trace.slices(track.id);
+        for (index, name) in members {
+            let (_, _, _, clock) = done(case, slices.id(*index));
+            let all = clocks.entry(name).or_insert_with(|| Some(Vec::new()));
+            *all = all.take().zip(clock).map(|(mut all, clock)| {
+                all.push(clock);
+                all
+            });
+        }
+    }
+    let known = clocks
+        .into_iter()
+        .filter_map(|(name, all)| Some((name, all?)));
+    known.collect()
 }
 
 /// Device time of operators: of the work whose call lies in them.
