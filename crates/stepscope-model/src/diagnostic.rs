@@ -91,7 +91,7 @@ diagnostics! {
         "Nothing to do: they are drawn up to the last moment that is known.";
     /// An end without its begin.
     UnmatchedEnd = "unmatched-end", Notice, "ends without a beginning were left out",
-        "The recording began while these were running.";
+        "Nothing to do: the recording began while these were running.";
     /// Two slices of one track overlap without nesting. Both are kept, on separate rows.
     PartialOverlap = "partial-overlap", Notice, "events of one track overlap without nesting; they have rows of their own",
         "Nothing to do: totals of such a track can exceed the time that it was busy.";
@@ -100,13 +100,13 @@ diagnostics! {
         "Look for runaway recursion in the program.";
     /// A flow with only one end.
     OpenFlow = "open-flow", Notice, "links with only one end",
-        "The other end lies outside the capture, or was not recorded.";
+        "Nothing to do: the other end lies outside the recording, or was not recorded.";
     /// An entry of a kind that this version does not know.
     UnknownEntry = "unknown-entry", Notice, "entries of a kind that is not decoded were counted and left out",
         "Nothing to do, unless you miss something; then ask for this kind.";
     /// A reference to metadata that is not in the file.
     MissingMetadata = "missing-metadata", Notice, "events without a name in the file are shown under their number",
-        "The recorder left out the metadata; nothing can bring it back.";
+        "Nothing to do: the recorder left out the metadata.";
     /// The recorder's buffers were full.
     RecorderOverflow = "recorder-overflow", DataLoss, "the recorder's buffers were full; events are missing",
         "Raise the buffer size or lower the trace level.";
