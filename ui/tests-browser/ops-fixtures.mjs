@@ -49,7 +49,7 @@ export const DEMANGLED = 'void ck::gemm<float, 4>(float*, int)';
 /** Engines of the trace below: how much of its 100 µs each is busy. */
 export const ENGINES = [
   // Two streams compute side by side from 0 to 40 and from 20 to 60.
-  ['Processors, computation', 2, 60],
+  ['Compute kernels', 2, 60],
   ['Copies, host to device', 2, 30],
   ['Copies, device to host', 1, 10],
 ];

@@ -15,6 +15,7 @@ pub mod demangle;
 pub mod device;
 pub mod findings;
 pub mod flame;
+pub mod hints;
 pub mod histogram;
 pub mod hta;
 pub mod idle;

@@ -328,11 +328,11 @@ impl Report {
         }
     }
 
-    /// One that says why it is empty.
-    pub fn missing(kind: &'static str, reason: impl Into<String>, fix: impl Into<String>) -> Self {
+    /// One that says why it is empty; [`reports::make`](crate::reports::make) adds what would record it.
+    pub fn missing(kind: &'static str, reason: impl Into<String>) -> Self {
         let missing = Missing {
             reason: reason.into(),
-            fix: fix.into(),
+            fix: String::new(),
         };
         Self {
             sentence: format!("Not recorded: {}.", missing.reason.trim_end_matches('.')),
@@ -434,7 +434,8 @@ mod tests {
 
     #[test]
     fn what_is_missing_says_how_to_get_it() {
-        let report = Report::missing("memory", "no allocations.", "profile_memory=True");
+        let mut report = Report::missing("memory", "no allocations.");
+        report.missing.as_mut().unwrap().fix = "profile_memory=True".to_owned();
         assert_eq!(report.sentence, "Not recorded: no allocations.");
         assert_eq!(report.missing.unwrap().fix, "profile_memory=True");
     }

@@ -25,6 +25,7 @@ use stepscope_model::spelling::nearest;
 use stepscope_model::{Cancelled, Profile, ProfileKind, Time};
 use stepscope_store::Trace;
 
+use crate::hints::{Lack, hint};
 use crate::parallel::Cancel;
 use crate::report::Report;
 
@@ -126,21 +127,21 @@ pub const KINDS: &[Kind] = &[
     Kind {
         name: "idle",
         title: "Idle time",
-        question: "Why did the device wait?",
+        question: "Why was the device idle?",
         by: idle::BY,
         make: idle::make,
     },
     Kind {
         name: "overlap",
         title: "Overlap",
-        question: "How much communication is hidden behind computation?",
+        question: "How much communication overlaps with computation?",
         by: collectives::OVERLAP_BY,
         make: collectives::overlap,
     },
     Kind {
         name: "collectives",
         title: "Collectives",
-        question: "How fast are collectives, and who is late?",
+        question: "How fast are collectives, and which rank is the straggler?",
         by: collectives::BY,
         make: collectives::make,
     },
@@ -153,8 +154,8 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "mfu",
-        title: "Use of arithmetic",
-        question: "What part of its devices' arithmetic does it use (MFU)?",
+        title: "FLOPs utilisation (MFU)",
+        question: "Which share of the devices' peak FLOP/s is used?",
         by: &[],
         make: mfu::make,
     },
@@ -274,12 +275,39 @@ pub fn make(
     let kind = kind(name)?;
     kind.check(options)?;
     let mut report = (kind.make)(trace, options, cancel)?;
+    // What lies outside of a range was recorded.
+    let is_outside = kind.name == "steps" && options.range.is_some();
+    if let Some(missing) = report.missing.as_mut().filter(|_| !is_outside) {
+        hint(trace, lack_of(name, options.by.as_deref())).clone_into(&mut missing.fix);
+    }
     if report.missing.is_some()
         && let Some(note) = without_timeline(trace)
     {
         report.notes.insert(0, note);
     }
     Ok(report)
+}
+
+/// Returns what a run lacks of which this report can say nothing.
+fn lack_of(kind: &str, by: Option<&str>) -> Lack {
+    match (kind, by) {
+        ("kernels" | "idle" | "overlap", _) | ("ops", Some("neuron-framework" | "neuron-hlo")) => {
+            Lack::Kernels
+        }
+        ("collectives", _) => Lack::Collectives,
+        ("ranks", _) => Lack::Ranks,
+        ("memory", _) => Lack::Memory,
+        ("mfu", _) => Lack::Flops,
+        ("steps", _) => Lack::Steps,
+        ("input", _) => Lack::Input,
+        ("lightning", _) | ("ops", Some("action")) => Lack::Actions,
+        ("cprofile", _) | ("ops", Some("python")) => Lack::PythonFunctions,
+        ("torch-table", _) | ("ops", Some("framework" | "shape" | "stack")) => Lack::FrameworkOps,
+        ("ops", Some("hlo")) => Lack::HloOps,
+        ("ops", Some("module")) => Lack::Modules,
+        ("ops", _) => Lack::Labels,
+        _ => Lack::Times,
+    }
 }
 
 /// Which report has what a run of sums holds; `None` of a run with a timeline.
@@ -297,7 +325,7 @@ fn without_timeline(trace: &Trace) -> Option<String> {
         false => "report 'lightning' shows",
     };
     Some(format!(
-        "This run holds sums without a timeline: the {found} them."
+        "This run holds aggregates without a timeline: the {found} them."
     ))
 }
 
@@ -361,8 +389,9 @@ mod tests {
             ..Profile::default()
         };
         let functions = of(ProfileKind::Functions, "");
-        let says =
-            |found: &str| format!("This run holds sums without a timeline: the {found} them.");
+        let says = |found: &str| {
+            format!("This run holds aggregates without a timeline: the {found} them.")
+        };
         for kind in ["overview", "steps", "ops", "input", "memory", "findings"] {
             let note = note(std::slice::from_ref(&functions), kind);
             assert_eq!(note, says("report 'cprofile' shows"), "{kind}");

@@ -51,7 +51,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{Dur, Time, TrackKind};
 use stepscope_store::{EventId, Trace};
 
-use crate::writer;
+use crate::hints::{Lack, hints};
 use labels::labels;
 use marks::{Marker, markers};
 pub use processes::devices_of;
@@ -377,34 +377,18 @@ fn on_devices(trace: &Trace) -> FxHashMap<(usize, i64), Dur> {
     found
 }
 
-/// Says which line of code would mark steps.
+/// Says that no steps are marked, and which line of code of the run's framework would mark them.
 fn how_to_mark(trace: &Trace) -> Vec<String> {
-    const LINES: &[(&str, &str)] = &[
-        ("Rust", "let _step = stepscope::step(n);"),
-        (
-            "PyTorch",
-            "profiler.step()  # at the end of each iteration, with torch.profiler.profile(...) as profiler",
-        ),
-        (
-            "JAX",
-            "with jax.profiler.StepTraceAnnotation(\"train\", step_num=n):",
-        ),
-        (
-            "XLA",
-            "with torch_xla.debug.profiler.StepTrace(\"train\", step_num=n):",
-        ),
-    ];
-    let known = LINES.iter().any(|(kind, _)| writer::is_of(trace, kind));
-    let mut notes = vec![
-        "No steps are marked in this run; this line, around the body of the loop, marks them:"
-            .to_owned(),
-    ];
-    for (kind, line) in LINES {
-        if !known || writer::is_of(trace, kind) {
-            notes.push(format!("{kind}: {line}"));
-        }
+    let lines = hints(trace, Lack::Steps);
+    if lines.is_empty() {
+        return vec!["No steps are marked in this run.".to_owned()];
     }
-    notes
+    let first =
+        "No steps are marked in this run; this line, around the body of the loop, marks them:";
+    let lines = lines
+        .into_iter()
+        .map(|(framework, line)| format!("{framework}: {line}"));
+    std::iter::once(first.to_owned()).chain(lines).collect()
 }
 
 #[cfg(test)]
@@ -591,15 +575,10 @@ mod tests {
     }
 
     #[test]
-    fn without_markers_the_line_that_makes_them_is_told() {
+    fn a_run_of_an_unknown_framework_is_told_no_marker_of_another_one() {
         let report = step_report(&drawing::trace("main | work----"), ALL);
         assert!(report.steps.is_empty() && report.labels.is_empty());
-        assert!(
-            report
-                .notes
-                .iter()
-                .any(|note| note.contains("stepscope::step(n)"))
-        );
+        assert_eq!(report.notes, ["No steps are marked in this run."]);
         assert_eq!(report.times, StepTimes::default());
     }
 

@@ -149,7 +149,7 @@ pub fn convert(
         if opened.trace.is_without_timeline() {
             return Err(EngineError::unreadable(
                 input,
-                "it holds sums and no timeline, which is all that this format can hold",
+                "it has aggregates only, and this format needs a timeline",
             ));
         }
         let bytes = write(&opened.trace, format, file)

@@ -3,7 +3,7 @@
 mod found;
 mod list;
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -605,17 +605,32 @@ impl Entry {
     }
 }
 
-/// With several directories, each run says which one it comes from.
+/// Prefixes each run's name with its directory when several are watched.
 fn name_root(runs: &mut [FoundRun], root: &Path, roots: &[PathBuf]) {
     if roots.len() < 2 || !root.is_dir() {
         return;
     }
-    let Some(folder) = root.file_name() else {
+    let folder = distinct_tail(root, roots);
+    if folder.as_os_str().is_empty() {
         return;
-    };
-    for run in runs {
-        run.name = format!("{}/{}", folder.to_string_lossy(), run.name);
     }
+    for run in runs {
+        run.name = format!("{}/{}", folder.display(), run.name);
+    }
+}
+
+/// Returns the shortest end of `root` that no other root ends with: `b/logs` of `a/logs` and `b/logs`.
+fn distinct_tail(root: &Path, roots: &[PathBuf]) -> PathBuf {
+    let is_name = |part: &Component<'_>| matches!(part, Component::Normal(_));
+    let parts: Vec<Component<'_>> = root.components().filter(is_name).collect();
+    let tail = |length: usize| -> PathBuf { parts.iter().skip(parts.len() - length).collect() };
+    (1..=parts.len())
+        .map(tail)
+        .find(|tail| {
+            let others = roots.iter().filter(|other| other.as_path() != root);
+            others.into_iter().all(|other| !other.ends_with(tail))
+        })
+        .unwrap_or_else(|| tail(parts.len()))
 }
 
 /// The reason of an error without the path that stands beside it.

@@ -112,7 +112,7 @@ diagnostics! {
         "Nothing to do, unless you miss something; then ask for this kind.";
     /// A reference to metadata that is not in the file.
     MissingMetadata = "missing-metadata", Notice, "events without a name in the file are shown under their number",
-        "The recorder left out the metadata; nothing can bring it back.";
+        "Nothing to do: the recorder left out the metadata.";
     /// The recorder's buffers were full.
     RecorderOverflow = "recorder-overflow", DataLoss, "the recorder's buffers were full; events are missing",
         "Raise the buffer size or lower the trace level.";

@@ -6,6 +6,7 @@
 use serde::Serialize;
 use stepscope_analysis::calls::tree;
 use stepscope_analysis::device::communicates;
+use stepscope_analysis::hints::{Lack, hint};
 use stepscope_model::TrackKind;
 
 use crate::view::RunView;
@@ -31,10 +32,8 @@ enum Fill {
     Ready,
     /// Some of it: why it is not what to begin with.
     Partly(&'static str),
-    /// Nothing: why, and the line that would record it; empty where none fits the run.
-    Not(&'static str, &'static str),
-    /// It is not built yet.
-    Coming,
+    /// Nothing: why, and what the run lacks.
+    Not(&'static str, Lack),
 }
 
 /// The tools in the order of the viewer's rail: id, title, group, aliases.
@@ -55,28 +54,29 @@ const TOOLS: &[(&str, &str, &str, &[&str])] = &[
     ),
     ("kernels", "Kernels", "GPU", &["kernel_stats"]),
     ("memory", "Memory", "General", &["memory_profile"]),
-    ("hlo-memory", "HLO memory", "XLA", &["memory_viewer"]),
-    ("graph", "Graph", "XLA", &["graph_viewer"]),
     (
         "input",
         "Input pipeline",
         "General",
         &["input_pipeline_analyzer"],
     ),
-    ("roofline", "Roofline", "XLA", &["roofline_model"]),
     (
         "ranks",
         "Ranks",
         "General",
         &["pod_viewer", "megascale_stats"],
     ),
-    ("compare", "Compare", "General", &[]),
-    ("sql", "SQL", "General", &[]),
     ("reports", "Reports", "General", &[]),
 ];
 
-/// Tools of the list above that are not built yet.
-const COMING: &[&str] = &["hlo-memory", "graph", "roofline", "compare", "sql"];
+/// Parts of the interface that are not built yet: their addresses, and what they will be called.
+const PLANNED: &[(&str, &str)] = &[
+    ("hlo-memory", "HLO memory"),
+    ("graph", "Graph"),
+    ("roofline", "Roofline"),
+    ("compare", "Compare"),
+    ("sql", "SQL"),
+];
 
 /// What collectives are called in compiled programs.
 const COLLECTIVES: &[&str] = &[
@@ -117,17 +117,18 @@ const NEURON: &[(&str, &str, &str, &[&str])] = &[
 /// All tools, in the order of the viewer's rail.
 pub(crate) fn tools(view: &RunView) -> Vec<Tool> {
     let has = Contents::of(view);
-    let kinds = &view.run.kinds;
     let tool = |id, page, title, group, aliases| {
-        let (state, reason, hint) = match has.fill(page, kinds) {
+        let (state, reason, hint) = match has.fill(page) {
             Fill::Ready => ("ready", None, None),
             Fill::Partly(reason) => ("partial", Some(reason), None),
-            Fill::Not(reason, hint) => (
-                "unavailable",
-                Some(reason),
-                Some(hint).filter(|hint| !hint.is_empty()),
-            ),
-            Fill::Coming => ("unavailable", Some("coming"), None),
+            Fill::Not(reason, lack) => {
+                let line = hint(&view.run.trace, lack);
+                (
+                    "unavailable",
+                    Some(reason),
+                    (!line.is_empty()).then_some(line),
+                )
+            }
         };
         Tool {
             id,
@@ -225,69 +226,43 @@ impl Contents {
         }
     }
 
-    fn fill(self, page: &str, kinds: &[String]) -> Fill {
-        const NO_TIMES: &str = "not recorded: the run holds no events with times";
-        const TIMES: &str = "stepscope.start_trace(\"logs\")  # before the loop, and stepscope.stop_trace() after it";
-        let is = |kind: &str| kinds.iter().any(|known| known == kind);
+    fn fill(self, page: &str) -> Fill {
         match page {
-            page if COMING.contains(&page) => Fill::Coming,
             "reports" => Fill::Ready,
             "ops" if self.sums => Fill::Ready,
             "calls" if self.host || self.callers => Fill::Ready,
             "calls" => Fill::Not(
-                "not recorded: the run holds no calls, labels or stacks of host threads",
-                if is("PyTorch") {
-                    "torch.profiler.profile(with_stack=True)"
-                } else if is("JAX") {
-                    "jax.profiler.start_trace(\"logs\")  # with ProfileOptions.python_tracer_level = 1"
-                } else if is("Lightning") || is("Python") {
-                    "cProfile.run(\"main()\", \"main.prof\")"
-                } else {
-                    ""
-                },
+                "not recorded: the run has no calls, labels or stacks of host threads",
+                Lack::PythonFunctions,
             ),
-            _ if !self.drawn => Fill::Not(NO_TIMES, TIMES),
+            _ if !self.drawn => {
+                Fill::Not("not recorded: the files have no timestamps", Lack::Times)
+            }
             "overview" if !(self.steps || self.queues || self.known_ops) => {
                 Fill::Partly("no steps, devices or operations are marked in this run")
             }
             "kernels" if !self.queues => Fill::Not(
                 "not recorded: the run holds nothing that ran on a device",
-                if is("JAX") {
-                    "jax.profiler.start_trace(\"logs\")  # with JAX_PLATFORMS=cuda, rocm or tpu"
-                } else {
-                    "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
-                },
+                Lack::Kernels,
             ),
             "memory" if !self.memory => Fill::Not(
                 "not recorded: the run holds no allocations and no counters of bytes",
-                if is("JAX") || is("XLA") {
-                    "stepscope.start_trace(\"logs\")  # XLA records its allocators on GPUs and TPUs by itself, on CPUs it has none"
-                } else {
-                    "torch.profiler.profile(profile_memory=True)"
-                },
+                Lack::Memory,
             ),
             "ranks" if !self.ranks && self.collectives => {
                 Fill::Partly("the run is of one process: its devices are compared, not ranks")
             }
             "ranks" if !self.ranks => Fill::Not(
                 "the run is of one process, and its devices did not communicate: there is nothing to compare",
-                if is("JAX") {
-                    "jax.profiler.start_trace(\"logs\")  # in every process, into one shared folder"
-                } else if is("TensorFlow") {
-                    "tf.profiler.experimental.start(\"logs\")  # in every worker, into one shared folder"
-                } else {
-                    "on_trace_ready=torch.profiler.tensorboard_trace_handler(\"logs\")  # in every rank, into one folder"
-                },
+                Lack::Ranks,
             ),
             _ => Fill::Ready,
         }
     }
 }
 
-/// Title of a tool that is not built yet, by the last part of its address.
+/// Title of a part that is not built yet, by the last part of its address.
 pub(crate) fn coming_title(id: &str) -> Option<&'static str> {
-    TOOLS
-        .iter()
-        .find(|&&(known, ..)| known == id && COMING.contains(&known))
-        .map(|&(_, title, ..)| title)
+    let planned = PLANNED.iter().find(|(known, _)| *known == id);
+    planned.map(|(_, title)| *title)
 }

@@ -138,8 +138,8 @@ pub(super) fn engines(
         let times = devices.times_of(device, &shared, range.clone(), cancel)?;
         let mut of_device = Vec::new();
         for (work, name) in [
-            (Work::Compute, "Processors, computation"),
-            (Work::Communication, "Processors, communication"),
+            (Work::Compute, "Compute kernels"),
+            (Work::Communication, "Communication kernels"),
             (Work::Memset, "Memory set"),
         ] {
             let counts = shared.iter().filter_map(|track| {

@@ -415,7 +415,8 @@ mod tests {
 
     #[test]
     fn what_was_not_recorded_comes_last_with_what_would_record_it() {
-        let missing = Report::missing("memory", "no allocations", "profile_memory=True");
+        let mut missing = Report::missing("memory", "no allocations");
+        missing.missing.as_mut().unwrap().fix = "profile_memory=True".to_owned();
         let page = page_of(&[missing, report()]);
         let (at, list) = (
             page.find("data-report=\"ops\""),

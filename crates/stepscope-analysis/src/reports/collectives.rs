@@ -73,12 +73,7 @@ fn within<'a>(
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
     let (found, _) = read(trace, cancel)?;
     if found.parts.is_empty() {
-        return Ok(Report::missing(
-            COLLECTIVES,
-            "no collective is in this run",
-            "torch.profiler.profile(record_shapes=True)  # in each of several ranks, for NCCL with \
-             TORCH_NCCL_ENABLE_TIMING=1; jax.profiler.start_trace(\"logs\") in each process",
-        ));
+        return Ok(Report::missing(COLLECTIVES, "no collective is in this run"));
     }
     let chosen = within(&found, trace, options);
     let mut report = Report::new(COLLECTIVES);
@@ -103,10 +98,9 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         ));
     }
     if chosen.iter().any(|(_, part)| part.bytes.is_none()) {
-        report.notes.push(
-            "Collectives without a size have no bandwidth: the file does not say how much they moved."
-                .to_owned(),
-        );
+        report
+            .notes
+            .push("Collectives without a recorded size have no bandwidth.".to_owned());
     }
     Ok(report)
 }
@@ -173,8 +167,8 @@ fn summary(
     let mean_spread = mean_ns(spreads().map(Dur::ps));
     report.sentence = match (worst, mean_spread) {
         (Some((latest, ps)), Some(spread)) if *ps > 0 => format!(
-            "{} collectives; participants begin them {} apart on average, and {} caused the longest \
-             wait ({} in all).",
+            "{} collectives; arrivals are {} apart on average, and {} delays the others most \
+             ({} in total).",
             chosen.len(),
             duration(spread),
             who(trace, *latest),
@@ -187,7 +181,7 @@ fn summary(
             duration(total as f64 / 1e3)
         ),
         _ => format!(
-            "{} collectives took {} in all.",
+            "{} collectives took {} in total.",
             chosen.len(),
             duration(total as f64 / 1e3)
         ),
@@ -339,7 +333,7 @@ fn each(trace: &Trace, found: &Collectives, chosen: &[(&Collective, &Part)]) -> 
         Column::new("duration_ns", "Longest", Unit::Ns),
         Column::new("transfer_ns", "Transfer", Unit::Ns),
         Column::new("spread_ns", "Arrival spread", Unit::Ns),
-        Column::new("last", "Last to begin", Unit::Text),
+        Column::new("last", "Last to start", Unit::Text),
         Column::new(
             "algorithm_bytes_per_second",
             "Algorithm bandwidth",
@@ -390,7 +384,7 @@ fn parts(trace: &Trace, found: &Collectives, chosen: &[(&Collective, &Part)]) ->
         Column::new("kind", "Collective", Unit::Text),
         Column::new("start_ns", "Start", Unit::Ns),
         Column::new("duration_ns", "Duration", Unit::Ns),
-        Column::new("late_ns", "Later than the first", Unit::Ns),
+        Column::new("late_ns", "After the first", Unit::Ns),
         Column::new("hidden_ns", "Hidden", Unit::Ns),
         Column::new("exposed_ns", "Exposed", Unit::Ns),
         Column::new("event", "Event", Unit::Event),
@@ -434,7 +428,7 @@ fn late(trace: &Trace, found: &Collectives, chosen: &[(&Collective, &Part)]) -> 
     let mut table = Table::new(vec![
         Column::new("participant", "Participant", Unit::Text),
         Column::new("count", "Collectives compared", Unit::Count),
-        Column::new("last", "Last to begin", Unit::Count),
+        Column::new("last", "Last to start", Unit::Count),
         Column::new("mean_late_ns", "Mean lateness", Unit::Ns),
         Column::new("kept_waiting_ns", "Caused wait", Unit::Ns),
         Column::new("waited_ns", "Waited for the last", Unit::Ns),
@@ -492,8 +486,8 @@ fn clocks(trace: &Trace, found: &Collectives) -> Table {
         Column::new("low_ns", "At least", Unit::Ns),
         Column::new("high_ns", "At most", Unit::Ns),
         Column::new("applied_ns", "Applied", Unit::Ns),
-        Column::new("error_ns", "Error at most", Unit::Ns),
-        Column::new("arrival_error_ns", "Error of arrivals", Unit::Ns),
+        Column::new("error_ns", "Maximum error", Unit::Ns),
+        Column::new("arrival_error_ns", "Arrival error", Unit::Ns),
     ]);
     for clock in &found.clocks {
         let file = trace.files().get(clock.file);
@@ -529,7 +523,6 @@ pub(super) fn overlap(
         return Ok(Report::missing(
             OVERLAP,
             "the devices of this run did not communicate",
-            "jax.distributed.initialize(), or torchrun --nproc-per-node=2  # and record every rank",
         ));
     }
     let range = range_of(trace, options);
@@ -549,7 +542,7 @@ pub(super) fn overlap(
     let exposed = all.exposed_communication().as_ns_f64();
     let total = all.communication().as_ns_f64();
     report.sentence = format!(
-        "Of {} of communication {} ({}) was not hidden behind computation: {} of the devices' time.",
+        "Of {} of communication {} ({}) is exposed: {} of the devices' time.",
         duration(total),
         duration(exposed),
         share(ratio(exposed, total).unwrap_or(0.0)),

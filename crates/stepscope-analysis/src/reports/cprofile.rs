@@ -23,7 +23,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     if !from_files.is_empty() {
         let mut report = of(&from_files, options);
         if options.range.is_some() {
-            let note = "The file holds sums of the whole run: the range has no effect.";
+            let note = "The file has aggregates of the whole run only: the range has no effect.";
             report.notes.push(note.to_owned());
         }
         return Ok(report);
@@ -41,7 +41,6 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         None => Ok(Report::missing(
             KIND,
             "no calls of Python functions are in this run",
-            "stepscope.start_trace(\"logs\", options=stepscope.ProfileOptions(python_tracer_level=1))",
         )),
     }
 }
@@ -102,8 +101,8 @@ fn functions(profiles: &[&Profile]) -> Table {
         Column::new("profile", "Profile", Unit::Text),
         Column::new("count", "Calls", Unit::Count),
         Column::new("primitive_count", "Primitive", Unit::Count),
-        Column::new("self_ns", "Own time", Unit::Ns),
-        Column::new("self_per_call_ns", "Own per call", Unit::Ns),
+        Column::new("self_ns", "Self time", Unit::Ns),
+        Column::new("self_per_call_ns", "Self per call", Unit::Ns),
         Column::new("total_ns", "Total", Unit::Ns),
         Column::new("total_per_call_ns", "Total per call", Unit::Ns),
     ]);
@@ -138,7 +137,7 @@ fn callers(profiles: &[&Profile]) -> Table {
         Column::new("profile", "Profile", Unit::Text),
         Column::new("count", "Calls", Unit::Count),
         Column::new("primitive_count", "Primitive", Unit::Count),
-        Column::new("self_ns", "Own time", Unit::Ns),
+        Column::new("self_ns", "Self time", Unit::Ns),
         Column::new("total_ns", "Total", Unit::Ns),
     ]);
     let names: Vec<Vec<String>> = profiles

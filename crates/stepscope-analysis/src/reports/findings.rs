@@ -26,7 +26,6 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         return Ok(Report::missing(
             KIND,
             "nothing was recorded that findings could be made of",
-            "stepscope.start_trace(logdir)  # before the loop, and stop_trace() after it",
         ));
     }
     let found = diagnose(&survey, &memory, cancel)?;

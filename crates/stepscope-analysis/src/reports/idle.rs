@@ -42,11 +42,11 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         .max_by_key(|(cause, dur)| (*dur, std::cmp::Reverse(*cause)));
     report.sentence = match worst {
         Some((cause, dur)) if total > 0 => format!(
-            "{} ({} of their time), {} of it for this cause: {}.",
+            "{} ({} of the time); the main cause ({}) is {}.",
             match devices.list.len() {
-                0 | 1 => format!("The device waited {}", duration(total_ns)),
+                0 | 1 => format!("The device was idle for {}", duration(total_ns)),
                 count => format!(
-                    "The {count} devices waited {} each on average",
+                    "The {count} devices were idle for {} each on average",
                     duration(total_ns / count as f64)
                 ),
             },
@@ -54,7 +54,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             share(dur.as_ns_f64() / total_ns),
             cause.as_str()
         ),
-        _ => "No device waited.".to_owned(),
+        _ => "The devices were never idle.".to_owned(),
     };
     report.scalar("idle_ns", "Idle", Unit::Ns, total_ns);
     report.scalar(
@@ -105,8 +105,8 @@ fn by_cause(found: &Idle, causes: &Causes, total_ns: f64) -> Table {
         Column::new("cause", "Cause", Unit::Text),
         Column::new("total_ns", "Time", Unit::Ns),
         Column::new("share", "Share of the gaps", Unit::Share),
-        Column::new("gaps", "Gaps mostly of it", Unit::Count),
-        Column::new("longest_ns", "Longest of them", Unit::Ns),
+        Column::new("gaps", "Gaps", Unit::Count),
+        Column::new("longest_ns", "Longest gap", Unit::Ns),
         Column::new("longest", "Work after it", Unit::Event),
     ]);
     for (cause, dur) in Cause::ALL.into_iter().zip(causes) {
@@ -127,11 +127,11 @@ fn by_cause(found: &Idle, causes: &Causes, total_ns: f64) -> Table {
 fn gaps(trace: &Trace, devices: &Devices<'_>, found: &Idle, top: usize) -> Table {
     let start = run_start(trace);
     let mut table = Table::new(vec![
-        Column::new("start_ns", "Begin", Unit::Ns),
+        Column::new("start_ns", "Start", Unit::Ns),
         Column::new("duration_ns", "Length", Unit::Ns),
         Column::new("device", "Device", Unit::Text),
         Column::new("cause", "Cause", Unit::Text),
-        Column::new("host_ns", "Host too slow", Unit::Ns),
+        Column::new("host_ns", "Host-bound", Unit::Ns),
         Column::new("launch_ns", "Launch", Unit::Ns),
         Column::new("synchronisation_ns", "Synchronisation", Unit::Ns),
         Column::new("input_ns", "Input", Unit::Ns),
@@ -181,7 +181,7 @@ fn by_device(trace: &Trace, devices: &Devices<'_>, found: &Idle) -> Table {
         Column::new("gaps", "Gaps", Unit::Count),
     ];
     let keys = [
-        ("host_ns", "Host too slow"),
+        ("host_ns", "Host-bound"),
         ("launch_ns", "Launch"),
         ("synchronisation_ns", "Synchronisation"),
         ("input_ns", "Input"),

@@ -3,6 +3,7 @@
 use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
+use crate::hints::{Lack, hint};
 use crate::input::{Verdict, input};
 use crate::parallel::Cancel;
 use crate::report::{Column, Report, Table, Unit, duration, run_start, share, since_start_ns};
@@ -14,11 +15,7 @@ const KIND: &str = "input";
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
     let survey = Survey::of(trace, options, cancel)?;
     if survey.stretches.is_empty() {
-        return Ok(Report::missing(
-            KIND,
-            "nothing was recorded in this run",
-            "with stepscope.Trace(\"data\"):  # around what fetches the next batch",
-        ));
+        return Ok(Report::missing(KIND, "nothing was recorded in this run"));
     }
     let found = input(&survey, cancel)?;
     let sum = survey.sum();
@@ -110,10 +107,10 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         report.section("steps", "Waiting for input, by step", steps);
     }
     if found.verdict == Verdict::CannotTell {
-        report.notes.push(
-            "Python: with stepscope.Trace(\"data\"):  # around what fetches the next batch, records it; PyTorch's DataLoader and tf.data are recognised as they are"
-                .to_owned(),
-        );
+        match hint(trace, Lack::Input) {
+            "" => {}
+            line => report.notes.push(format!("Mark the input stage: {line}")),
+        }
     }
     if found.inferred && found.verdict != Verdict::CannotTell {
         report.notes.push(

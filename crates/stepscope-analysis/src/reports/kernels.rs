@@ -29,13 +29,9 @@ const KIND: &str = "kernels";
 /// What rows can be.
 pub(super) const BY: &[&str] = &["name", "shape", "operation", "stream", "work"];
 
-/// The line of code without which no device work is recorded.
-pub(super) const FIX: &str = "torch.profiler.profile(activities=[ProfilerActivity.CPU, \
-    ProfilerActivity.CUDA]) records kernels; jax.profiler.start_trace(dir) does on GPU and TPU";
-
 /// The report that says that no device work was recorded.
 pub(super) fn nothing(kind: &'static str) -> Report {
-    Report::missing(kind, "no work of an accelerator is in this run", FIX)
+    Report::missing(kind, "no work of an accelerator is in this run")
 }
 
 /// The range that is asked for, or the whole run.
@@ -77,7 +73,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         streams(trace, &devices, &found, &range),
     );
     if !found.delays.is_empty() {
-        report.section("delays", "Launch delay", delays(&found));
+        report.section("delays", "Launch latency", delays(&found));
     }
     if !found.graphs.is_empty() {
         report.section(
@@ -87,7 +83,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         );
     }
     report.notes.push(
-        "Totals are sums over all devices and queues: work that ran side by side counts twice."
+        "Totals are sums over all devices and streams: concurrent work counts more than once."
             .to_owned(),
     );
     let ran: u64 = found.rows.iter().map(|row| row.count).sum();
@@ -125,11 +121,11 @@ fn summary(trace: &Trace, found: &Kernels, devices: usize, report: &mut Report) 
         ),
         _ => "Nothing ran on the devices in this range.".to_owned(),
     };
-    report.scalar("launches", "Pieces of work", Unit::Count, count);
+    report.scalar("launches", "Launches", Unit::Count, count);
     report.scalar("total_ns", "Total", Unit::Ns, total_ns);
     for (key, title, part) in [
-        ("launch_delay_p50_ns", "Launch delay p50", 0.5),
-        ("launch_delay_p90_ns", "Launch delay p90", 0.9),
+        ("launch_delay_p50_ns", "Launch latency p50", 0.5),
+        ("launch_delay_p90_ns", "Launch latency p90", 0.9),
     ] {
         report.scalar(key, title, Unit::Ns, percentile(&found.delays, part));
     }
@@ -151,7 +147,7 @@ fn label(trace: &Trace, found: &Kernels, row: &Row) -> String {
         .map(|name| trace.name(name))
         .or_else(track)
         .or_else(|| key.work.map(Work::as_str))
-        .unwrap_or("launched by no operation");
+        .unwrap_or("no launching operation");
     demangled(text).unwrap_or_else(|| text.to_owned())
 }
 
@@ -177,7 +173,7 @@ fn rows(trace: &Trace, launches: &Launches, found: &Kernels, by: By, top: usize)
         Column::new("stream", "Stream", Unit::Text),
         Column::new("operation", "Launched by", Unit::Text),
         Column::new("framework_op", "Operation", Unit::Text),
-        Column::new("launch_delay_ns", "Launch delay", Unit::Ns),
+        Column::new("launch_delay_ns", "Launch latency", Unit::Ns),
         Column::new("event_name", "Name in the file", Unit::Text),
         Column::new("longest", "Longest", Unit::Event),
     ]);
@@ -255,12 +251,12 @@ fn copies(trace: &Trace, found: &Kernels, top: usize) -> Table {
         Column::new("name", "Copy", Unit::Text),
         Column::new("count", "Count", Unit::Count),
         Column::new("total_ns", "Total", Unit::Ns),
-        Column::new("size_bytes", "Moved", Unit::Bytes),
+        Column::new("size_bytes", "Total size", Unit::Bytes),
         Column::new("mean_size_bytes", "Mean size", Unit::Bytes),
-        Column::new("rate_bytes_per_second", "Rate", Unit::BytesPerSecond),
+        Column::new("rate_bytes_per_second", "Bandwidth", Unit::BytesPerSecond),
         Column::new(
             "best_rate_bytes_per_second",
-            "Best rate",
+            "Highest bandwidth",
             Unit::BytesPerSecond,
         ),
     ]);
@@ -287,15 +283,15 @@ fn copy_sizes(trace: &Trace, found: &Kernels, top: usize) -> Table {
         Column::new("size_bytes", "Size", Unit::Bytes),
         Column::new("count", "Count", Unit::Count),
         Column::new("total_ns", "Total", Unit::Ns),
-        Column::new("rate_bytes_per_second", "Rate", Unit::BytesPerSecond),
+        Column::new("rate_bytes_per_second", "Bandwidth", Unit::BytesPerSecond),
         Column::new(
             "worst_rate_bytes_per_second",
-            "Worst rate",
+            "Lowest bandwidth",
             Unit::BytesPerSecond,
         ),
         Column::new(
             "best_rate_bytes_per_second",
-            "Best rate",
+            "Highest bandwidth",
             Unit::BytesPerSecond,
         ),
         Column::new("slowest", "Slowest", Unit::Event),
@@ -322,8 +318,8 @@ fn engines(trace: &Trace, devices: &Devices<'_>, found: &Kernels, range: &Range<
         Column::new("file", "Host", Unit::Text),
         Column::new("device", "Device", Unit::Text),
         Column::new("engine", "Engine", Unit::Text),
-        Column::new("count", "Pieces of work", Unit::Count),
-        Column::new("queues", "Queues", Unit::Count),
+        Column::new("count", "Launches", Unit::Count),
+        Column::new("queues", "Streams", Unit::Count),
         Column::new("busy_ns", "Busy", Unit::Ns),
         Column::new("busy_share", "Busy share", Unit::Share),
     ]);
@@ -349,10 +345,10 @@ fn streams(trace: &Trace, devices: &Devices<'_>, found: &Kernels, range: &Range<
         Column::new("file", "Host", Unit::Text),
         Column::new("device", "Device", Unit::Text),
         Column::new("stream", "Stream", Unit::Text),
-        Column::new("count", "Pieces of work", Unit::Count),
+        Column::new("count", "Launches", Unit::Count),
         Column::new("busy_ns", "Busy", Unit::Ns),
         Column::new("busy_share", "Busy share", Unit::Share),
-        Column::new("launched", "With a launch", Unit::Count),
+        Column::new("launched", "With a recorded launch", Unit::Count),
         Column::new("mean_queue", "Mean queue", Unit::Number),
         Column::new("max_queue", "Longest queue", Unit::Count),
     ]);
@@ -409,10 +405,10 @@ fn graphs(trace: &Trace, found: &Kernels, top: usize) -> Table {
     let mut table = Table::new(vec![
         Column::new("call", "Call", Unit::Text),
         Column::new("operation", "Launched by", Unit::Text),
-        Column::new("start_ns", "Begin on the device", Unit::Ns),
-        Column::new("count", "Pieces of work", Unit::Count),
+        Column::new("start_ns", "Start (device)", Unit::Ns),
+        Column::new("count", "Launches", Unit::Count),
         Column::new("total_ns", "Total", Unit::Ns),
-        Column::new("span_ns", "First begin to last end", Unit::Ns),
+        Column::new("span_ns", "Span", Unit::Ns),
         Column::new("launch", "Launch", Unit::Event),
     ]);
     for graph in &found.graphs {

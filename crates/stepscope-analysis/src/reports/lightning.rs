@@ -24,7 +24,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     if !from_files.is_empty() {
         let mut report = of(&from_files, options);
         if options.range.is_some() {
-            let note = "A report file holds sums of the whole run: the range has no effect.";
+            let note = "The file has aggregates of the whole run only: the range has no effect.";
             report.notes.push(note.to_owned());
         }
         return Ok(report);
@@ -33,7 +33,6 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         return Ok(Report::missing(
             KIND,
             "no action of a Lightning trainer is in this run",
-            "Trainer(profiler=stepscope.lightning.SimpleProfiler(log_dir=\"logs\"))",
         ));
     };
     let mut report = of(&[&profile], options);

@@ -10,6 +10,7 @@ use stepscope_model::{Cancelled, NameId, Time, TrackKind};
 use stepscope_store::Trace;
 
 use self::stacks::{Finder, Stacks, numbered};
+use crate::hints::{Lack, hint};
 use crate::memory::owners::{Category, MODULE, Owners, Phase};
 use crate::memory::{Allocator, Memory, Record, Usage};
 use crate::parallel::Cancel;
@@ -27,11 +28,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     let memory = Memory::read(trace, cancel)?;
     let counters = counters(trace);
     if memory.records.is_empty() && counters.rows.is_empty() {
-        return Ok(Report::missing(
-            KIND,
-            "no allocations lie in this run",
-            "torch: torch.profiler.profile(profile_memory=True); JAX on a GPU or TPU records them by itself",
-        ));
+        return Ok(Report::missing(KIND, "no allocations lie in this run"));
     }
     cancel.check()?;
     let start = run_start(trace);
@@ -76,7 +73,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
                 category.map_or("", Category::title).to_owned()
             };
             let (of, categories) = numbered(&memory, category, title, cancel)?;
-            let by = ("category", "For what (estimated)", &categories[..]);
+            let by = ("category", "Category (estimated)", &categories[..]);
             grouped_by(&memory, options, &usages, by, |at, _| of[at])
         }
         Some("layer") => {
@@ -106,7 +103,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     if !counters.rows.is_empty() {
         report.section("counters", "Counters of memory", counters);
     }
-    notes(&mut report, &memory);
+    notes(&mut report, trace, &memory);
     Ok(report)
 }
 
@@ -118,8 +115,8 @@ fn summarise(report: &mut Report, trace: &Trace, memory: &Memory, at: usize, usa
     let step = step_at(trace, usage.peak_at);
     let owners = Owners::of(trace);
     let phase = match record.map(|record| owners.phase(memory.file_of(trace, record), record.at)) {
-        Some(Phase::Backward) => "the backward pass",
-        Some(Phase::Optimizer) => "the optimiser step",
+        Some(Phase::Backward) => "backward pass",
+        Some(Phase::Optimizer) => "optimiser step",
         _ => "",
     };
     let in_step = step.map_or_else(String::new, |step| format!("step {step}"));
@@ -128,27 +125,31 @@ fn summarise(report: &mut Report, trace: &Trace, memory: &Memory, at: usize, usa
         .filter(|place| !place.is_empty())
         .collect();
     let place = if record.is_none() {
-        " when the range began".to_owned()
+        " (at the start of the range)".to_owned()
     } else if places.is_empty() {
         String::new()
     } else {
-        format!(" in {}", places.join(", "))
+        format!(" ({})", places.join(", "))
     };
     let most = at_peak(trace, memory, &owners, allocator, usage)
         .first()
         .filter(|(_, size)| *size > 0)
         .map_or_else(String::new, |(category, size)| {
             let (size, title) = (bytes(*size as f64), category.title());
-            format!(", of that {size} {title} (estimated)")
+            format!("; {size} of it is {title} (estimated)")
         });
     report.sentence = format!(
-        "The most that {} held was {}{place}, {} after the begin{most}; {} allocations took {} in all.",
+        "{} peaked at {}, {} into the trace{place}{most}. {} allocations, {} in total.",
         allocator.name,
         bytes(usage.peak as f64),
         duration(since_start_ns(start, usage.peak_at)),
         grouped(usage.allocations),
         bytes(usage.allocated as f64),
     );
+    // Allocators are named by the file: `device 1`.
+    if let Some(first) = report.sentence.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
     report.scalar(
         "allocator",
         "Allocator",
@@ -167,7 +168,7 @@ fn summarise(report: &mut Report, trace: &Trace, memory: &Memory, at: usize, usa
     report.scalar("peak_event", "Peak event", Unit::Event, usage.peak_event);
     report.scalar(
         "peak_reserved_bytes",
-        "Reserved at most",
+        "Peak reserved",
         Unit::Bytes,
         usage.peak_reserved,
     );
@@ -175,11 +176,11 @@ fn summarise(report: &mut Report, trace: &Trace, memory: &Memory, at: usize, usa
     report.scalar("allocations", "Allocations", Unit::Count, usage.allocations);
     report.scalar(
         "allocated_bytes",
-        "Allocated in all",
+        "Allocated in total",
         Unit::Bytes,
         usage.allocated,
     );
-    report.scalar("freed_bytes", "Freed in all", Unit::Bytes, usage.freed);
+    report.scalar("freed_bytes", "Freed in total", Unit::Bytes, usage.freed);
     report.scalar(
         "never_freed_bytes",
         "Never freed",
@@ -385,7 +386,7 @@ fn allocators(trace: &Trace, memory: &Memory, usages: &[Option<Usage>], start: T
         Column::new("peak_step", "Peak in step", Unit::Number),
         Column::new("peak_op", "Peak in operator", Unit::Text),
         Column::new("peak_event", "Peak event", Unit::Event),
-        Column::new("peak_reserved_bytes", "Reserved at most", Unit::Bytes),
+        Column::new("peak_reserved_bytes", "Peak reserved", Unit::Bytes),
         Column::new("end_bytes", "At the end", Unit::Bytes),
         Column::new("allocations", "Allocations", Unit::Count),
         Column::new("allocated_bytes", "Allocated", Unit::Bytes),
@@ -528,7 +529,7 @@ fn counters(trace: &Trace) -> Table {
     table
 }
 
-fn notes(report: &mut Report, memory: &Memory) {
+fn notes(report: &mut Report, trace: &Trace, memory: &Memory) {
     for (at, allocator) in memory.allocators.iter().enumerate() {
         let name = named(memory, at);
         if !allocator.absolute {
@@ -551,10 +552,12 @@ fn notes(report: &mut Report, memory: &Memory) {
         }
     }
     if report.table.rows.is_empty() && memory.records.is_empty() {
-        report.notes.push(
-            "Only counters were recorded; torch.profiler.profile(profile_memory=True) records each allocation"
-                .to_owned(),
-        );
-        "Only counters of memory were recorded.".clone_into(&mut report.sentence);
+        match hint(trace, Lack::Memory) {
+            "" => {}
+            line => report
+                .notes
+                .push(format!("This records each allocation: {line}")),
+        }
+        "Only memory counters were recorded.".clone_into(&mut report.sentence);
     }
 }

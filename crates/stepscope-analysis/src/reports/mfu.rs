@@ -18,7 +18,6 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         return Ok(Report::missing(
             KIND,
             "no file of this run counts floating-point operations, or holds the shapes to compute them from",
-            "torch.profiler.profile(record_shapes=True); XLA counts them on TPUs by itself",
         ));
     };
     let seconds = found.time.as_ns_f64() * 1e-9;
@@ -38,14 +37,14 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
                 share(part)
             };
             if found.uncounted > 0 {
-                format!("What could be counted is {most} of the devices' arithmetic")
+                format!("The counted FLOPs are {most} of the devices' peak")
             } else if part < 0.001 {
-                "Less than 0.1 % of the devices' arithmetic is used".to_owned()
+                "FLOPs utilisation (MFU) is below 0.1 %".to_owned()
             } else {
-                format!("{} of the devices' arithmetic is used", share(part))
+                format!("FLOPs utilisation (MFU) is {}", share(part))
             }
         }
-        None => "The peak of the devices is not known".to_owned(),
+        None => "The peak of the devices is unknown".to_owned(),
     };
     report.sentence = format!(
         "{}: {}/s, {} in a {per} of {}, {}.",

@@ -83,7 +83,7 @@ fn sentence(by: By, found: &OpReport) -> String {
     if launched > 0 {
         let own = first.launched_self_ps.unwrap_or(0);
         return format!(
-            "{} {} took {} on the host and launched {} of device work; most of that {} ({}).",
+            "{} {} took {} on the host and launched {} of device work; the largest is {} ({}).",
             grouped(rows.len() as u64),
             by.title_of(rows.len()),
             duration(ns(found.self_ps)),
@@ -93,7 +93,7 @@ fn sentence(by: By, found: &OpReport) -> String {
         );
     }
     format!(
-        "{} {} took {}; most of it {} ({}).",
+        "{} {} took {}; the largest is {} ({}).",
         grouped(found.rows.len() as u64),
         by.title_of(found.rows.len()),
         duration(ns(found.self_ps)),
@@ -132,9 +132,9 @@ pub(super) fn columns() -> Vec<Column> {
         Column::new("bound_by", "Bound by", Unit::Text),
         Column::new("rate_note", "About the rate", Unit::Text),
         Column::new("max_ns", "Longest", Unit::Ns),
-        Column::new("device_clock_ns", "By the device's clock", Unit::Ns),
-        Column::new("device_clock_share", "Share by that clock", Unit::Share),
-        Column::new("holds", "Instructions inside", Unit::Count),
+        Column::new("device_clock_ns", "Device clock", Unit::Ns),
+        Column::new("device_clock_share", "Device clock share", Unit::Share),
+        Column::new("holds", "Instructions", Unit::Count),
         Column::new("xprof_count", "Count in XProf", Unit::Count),
         Column::new("shapes", "Shapes", Unit::Text),
         Column::new("source", "Source", Unit::Text),
@@ -331,37 +331,18 @@ fn groups<'a>(rows: &[&'a OpRow], key: impl Fn(&OpRow) -> String) -> Vec<(String
 }
 
 fn missing(by: Option<By>) -> Report {
-    let (reason, fix) = match by {
-        Some(By::Framework) => (
-            "no framework operations are in this run",
-            "with torch.profiler.profile(activities=[ProfilerActivity.CPU]) as profiler:",
-        ),
-        Some(By::Hlo) => (
-            "no operations of compiled programs are in this run",
-            "jax.profiler.start_trace(logdir)  # with host_tracer_level=2 or more on CPU",
-        ),
-        Some(By::NeuronFramework | By::NeuronHlo) => (
-            "no operations of Neuron devices are in this run",
-            "xp.trace(\"localhost:9012\", logdir)  # around a step on a Neuron device",
-        ),
-        Some(By::Module) => (
-            "no modules are in this run",
-            "torch.profiler.profile(with_modules=True, with_stack=True)",
-        ),
-        Some(By::Action) => (
-            "no actions of Lightning's trainer are in this run",
-            "Trainer(profiler=stepscope.lightning.SimpleProfiler(log_dir=\"logs\"))",
-        ),
-        Some(By::Python) => (
-            "no Python functions are in this run",
-            "torch.profiler.profile(with_stack=True), or options.python_tracer_level = 1 in JAX",
-        ),
-        Some(By::Label) | None => (
-            "no operations, labels or functions are in this run",
-            "with stepscope.Trace(\"forward\"):  # around a part of the program",
-        ),
+    let reason = match by {
+        Some(By::Framework) => "no framework operations are in this run",
+        Some(By::Hlo) => "no operations of compiled programs are in this run",
+        Some(By::NeuronFramework | By::NeuronHlo) => {
+            "no operations of Neuron devices are in this run"
+        }
+        Some(By::Module) => "no modules are in this run",
+        Some(By::Action) => "no actions of Lightning's trainer are in this run",
+        Some(By::Python) => "no Python functions are in this run",
+        Some(By::Label) | None => "no operations, labels or functions are in this run",
     };
-    Report::missing(KIND, reason, fix)
+    Report::missing(KIND, reason)
 }
 
 #[cfg(test)]
@@ -408,8 +389,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_says_how_to_record_it() {
+    fn a_run_without_such_operations_says_so() {
         let report = report("main | load-----", "hlo");
-        assert!(report.missing.unwrap().fix.contains("start_trace"));
+        assert!(report.missing.unwrap().reason.contains("compiled programs"));
     }
 }

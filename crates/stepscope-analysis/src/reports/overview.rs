@@ -37,11 +37,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         return unrecognised(trace, options, cancel);
     }
     if survey.stretches.is_empty() {
-        let mut report = Report::missing(
-            KIND,
-            "nothing was recorded in this run",
-            "stepscope.start_trace(logdir)  # before the loop, and stop_trace() after it",
-        );
+        let mut report = Report::missing(KIND, "nothing was recorded in this run");
         report.section("environment", "Environment", environment::table(trace));
         return Ok(report);
     }
@@ -81,7 +77,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     );
     report.scalar(
         "exposed_communication_share",
-        "Communication not hidden",
+        "Exposed communication",
         Unit::Share,
         (sum.communication > Dur::ZERO).then(|| sum.exposed_communication.as_ns_f64() / all),
     );

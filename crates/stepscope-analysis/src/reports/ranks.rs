@@ -4,6 +4,7 @@ use stepscope_model::Cancelled;
 use stepscope_store::Trace;
 
 use crate::device::Devices;
+use crate::hints::{Lack, hint};
 use crate::hta::{Stragglers, stragglers};
 use crate::parallel::Cancel;
 use crate::ranks::{Measure, Ranks, median, ranks};
@@ -15,10 +16,6 @@ use crate::reports::kernels::range_of;
 use crate::steps::steps_of;
 
 const KIND: &str = "ranks";
-/// What records something to compare.
-const EVERY_RANK: &str = "on_trace_ready=torch.profiler.tensorboard_trace_handler(\"logs\"), or \
-    jax.profiler.start_trace(\"logs\")  # in every rank, into one shared folder";
-
 /// What rows can be.
 pub(super) const BY: &[&str] = &["step", "rank", "measure"];
 
@@ -36,15 +33,10 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         return Ok(Report::missing(
             KIND,
             "nothing that a rank does is in this run",
-            EVERY_RANK,
         ));
     }
     if found.ranks.len() < 2 {
-        return Ok(Report::missing(
-            KIND,
-            "only one rank is in this run",
-            EVERY_RANK,
-        ));
+        return Ok(Report::missing(KIND, "only one rank is in this run"));
     }
     let mut report = Report::new(KIND);
     report.sentence = sentence(&found);
@@ -53,17 +45,17 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     }
     report.scalar("ranks", "Ranks", Unit::Count, found.ranks.len());
     let steps = (0..found.ranks.len()).map(|rank| found.steps(rank)).max();
-    report.scalar("steps", "Steps", Unit::Count, steps);
+    report.scalar("steps", "Steps per rank", Unit::Count, steps);
     let cells = by_step(trace, &found);
     let each = by_rank(&found);
     let measures = by_measure(&found);
     let (rows, others) = match options.by.as_deref() {
         Some("rank") => (each, vec![("measures", "Measures", measures)]),
-        Some("measure") => (measures, vec![("ranks", "Medians of the ranks", each)]),
+        Some("measure") => (measures, vec![("ranks", "Medians by rank", each)]),
         _ => (
             cells,
             vec![
-                ("ranks", "Medians of the ranks", each),
+                ("ranks", "Medians by rank", each),
                 ("measures", "Measures", measures),
             ],
         ),
@@ -93,11 +85,10 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             .push("Ranks without marked steps are measured over their whole recording.".to_owned());
     }
     if found.cells.iter().all(|cell| cell.peak_bytes.is_none()) {
-        report.notes.push(
-            "No allocations are in this run: torch.profiler.profile(profile_memory=True) records them, and XLA \
-             records its allocators on GPUs and TPUs by itself."
-                .to_owned(),
-        );
+        report.notes.push(match hint(trace, Lack::Memory) {
+            "" => "No allocations are in this run.".to_owned(),
+            line => format!("No allocations are in this run; this records them: {line}"),
+        });
     }
     report.notes.push(
         "A value is an outlier when it is farther from the median of the ranks at this step than \
@@ -123,7 +114,7 @@ fn sentence(found: &Ranks) -> String {
     let apart = high.as_ns_f64() - low.as_ns_f64();
     if apart > step * 0.05 {
         return format!(
-            "Least waiting in communication is at {}, which is probably late: {} spends {} more there each step.",
+            "{} is probably the straggler: {} waits {} per step longer in collectives.",
             found.ranks[least].name,
             found.ranks[most].name,
             duration(apart)
@@ -131,13 +122,13 @@ fn sentence(found: &Ranks) -> String {
     }
     match extremes(Measure::Step) {
         Some(((low, _), (high, slowest))) if high.ps() - low.ps() > low.ps() / 20 => format!(
-            "The slowest is {}: {} a step, the fastest {}.",
+            "The slowest is {} with {} per step; the fastest takes {}.",
             found.ranks[slowest].name,
             duration(high.as_ns_f64()),
             duration(low.as_ns_f64())
         ),
         _ => {
-            "The ranks are even: their medians of step time and communication are within 5 % of a step."
+            "The ranks are balanced: median step time and communication differ by less than 5 % of a step."
                 .to_owned()
         }
     }

@@ -21,7 +21,6 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         return Ok(Report::missing(
             KIND,
             "no whole step lies in this range, and parts of steps are not counted",
-            "",
         ));
     }
     if found.steps.is_empty() {
@@ -29,7 +28,6 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         let mut report = Report::missing(
             KIND,
             "no steps are marked in this run, and nothing repeats regularly enough to stand in for them",
-            notes.clone().nth(1).cloned().unwrap_or_default(),
         );
         report.notes = notes.by_ref().cloned().collect();
         return Ok(report);
@@ -131,7 +129,7 @@ pub(super) fn tail(times: &StepTimes) -> String {
 const BUCKETS: [(&str, &str); 7] = [
     ("compute_ns", "Compute"),
     ("exposed_communication_ns", "Exposed communication"),
-    ("exposed_copy_ns", "Exposed copy"),
+    ("exposed_copy_ns", "Exposed copies"),
     ("input_ns", "Input wait"),
     ("compile_ns", "Compile"),
     ("host_ns", "Host time"),

@@ -27,7 +27,6 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         return Ok(Report::missing(
             KIND,
             "no operators of PyTorch lie in this run",
-            "with torch.profiler.profile() as prof: ...; prof.export_chrome_trace(\"trace.json\")",
         ));
     }
     averages.sort(if averages.has_device_time() {

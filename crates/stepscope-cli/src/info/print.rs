@@ -152,7 +152,7 @@ fn print_run(run: &RunInfo, width: Option<usize>, out: &mut dyn Write) -> Result
     if run.timeline {
         facts.push(("length", text::duration(run.duration_ns.ps() as f64 / 1e3)));
     } else {
-        let none = "not recorded: the file holds sums, which have no place in time";
+        let none = "not recorded: aggregates only, the file has no timestamps";
         facts.push(("timeline", none.to_owned()));
     }
     if run.steps > 0 {

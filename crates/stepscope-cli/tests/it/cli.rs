@@ -527,7 +527,7 @@ fn profiles_without_a_timeline_are_shown_and_not_converted() {
     let shown = text(&run(home.path(), &["info", file]).stdout);
     for line in [
         "Lightning · lightning-report",
-        "timeline   not recorded: the file holds sums",
+        "timeline   not recorded: aggregates only",
         "(whole)  FIT",
     ] {
         assert!(shown.contains(line), "{line} in\n{shown}");
@@ -546,8 +546,5 @@ fn profiles_without_a_timeline_are_shown_and_not_converted() {
     let out = dir.path().join("a.json");
     let (code, line) = refusal(&run(home.path(), &["convert", file, out.to_str().unwrap()]));
     assert_eq!(code, 1);
-    assert!(
-        line.contains("sums and no timeline") && !out.exists(),
-        "{line}"
-    );
+    assert!(line.contains("needs a timeline") && !out.exists(), "{line}");
 }

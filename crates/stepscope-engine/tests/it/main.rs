@@ -470,6 +470,31 @@ fn the_same_files_named_twice_are_one_run() {
     assert_eq!(slices, 7);
 }
 
+#[test]
+fn runs_of_directories_with_one_base_name_have_distinct_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let roots = ["a/logs", "b/logs", "other"].map(|folder| dir.path().join(folder));
+    for (at, root) in roots.iter().enumerate() {
+        write(
+            &root.join("run.trace.json"),
+            &trace(3 + u32::try_from(at).unwrap(), "x"),
+        );
+    }
+    let mut several = options(&roots[0], dir.path());
+    several.paths = roots.to_vec();
+    let engine = Engine::new(several).unwrap();
+    let mut names: Vec<String> = engine.runs().into_iter().map(|run| run.name).collect();
+    names.sort();
+    assert_eq!(
+        names,
+        [
+            "a/logs/run.trace.json",
+            "b/logs/run.trace.json",
+            "other/run.trace.json"
+        ]
+    );
+}
+
 /// Not a test of its own: the program that the next one kills. It records and waits.
 #[test]
 fn program_that_gets_killed() {

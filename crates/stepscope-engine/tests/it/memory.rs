@@ -210,9 +210,7 @@ fn the_report_says_who_and_when() {
         };
         let report = reports::make(&run.trace, "memory", &options, &Cancel::default()).unwrap();
         assert!(
-            report
-                .sentence
-                .starts_with("The most that CUDA 0 held was "),
+            report.sentence.starts_with("CUDA 0 peaked at "),
             "{}",
             report.sentence
         );
@@ -275,7 +273,7 @@ fn what_memory_is_for_agrees_with_torch() {
         "{report:?}"
     );
     assert!(
-        report.sentence.contains("in the backward pass")
+        report.sentence.contains("(backward pass, ")
             && report.sentence.contains("activations (estimated)"),
         "{}",
         report.sentence

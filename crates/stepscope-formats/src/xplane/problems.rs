@@ -115,8 +115,8 @@ pub(super) fn framing_fault(file: &[u8], offset: usize, fault: Fault) -> (Diagno
         return (
             Diagnostic::Unreadable,
             format!(
-                "copy the original again, as binary: a program that takes files for text has \
-                 replaced bytes by U+FFFD; {left} bytes were left out"
+                "a text-mode copy damaged the file (bytes replaced by U+FFFD), copy it again in binary \
+                 mode; {left} bytes were left out"
             ),
         );
     }

@@ -88,7 +88,7 @@ struct Rows {
 }
 
 /// Most files that a list of what was left out names.
-const NAMED: usize = 3;
+const NAMED: usize = 500;
 
 /// `GET /runs`
 pub(super) async fn list(Shared(state): Shared<Arc<State>>, params: Params) -> Response {

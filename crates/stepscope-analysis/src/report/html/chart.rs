@@ -10,10 +10,10 @@ const PARTS: [(&str, &str, &str); 7] = [
     ("compute_ns", "compute", "compute"),
     (
         "exposed_communication_ns",
-        "communication, not hidden",
+        "exposed communication",
         "communication",
     ),
-    ("exposed_copy_ns", "copies, not hidden", "copy"),
+    ("exposed_copy_ns", "exposed copies", "copy"),
     ("input_ns", "input", "input"),
     ("compile_ns", "compile", "compile"),
     ("host_ns", "host", "host"),

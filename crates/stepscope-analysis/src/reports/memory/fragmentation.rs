@@ -47,9 +47,9 @@ pub(super) fn add(
     });
     let mut table = Table::new(vec![
         Column::new("op", "Operator", Unit::Text),
-        Column::new("size_bytes", "Asked for", Unit::Bytes),
-        Column::new("unused_bytes", "Was unused", Unit::Bytes),
-        Column::new("grown_bytes", "Taken from the device", Unit::Bytes),
+        Column::new("size_bytes", "Requested", Unit::Bytes),
+        Column::new("unused_bytes", "Unused", Unit::Bytes),
+        Column::new("grown_bytes", "Segment allocations", Unit::Bytes),
         Column::new("allocator", "Allocator", Unit::Text),
         Column::new("at_ns", "At", Unit::Ns),
         Column::new("event", "Event", Unit::Event),
@@ -66,7 +66,11 @@ pub(super) fn add(
         ]);
     }
     table.cut(most);
-    report.section("misfits", "Taken although enough was unused", table);
+    report.section(
+        "misfits",
+        "Segments allocated despite enough free memory",
+        table,
+    );
 }
 
 fn allocators(memory: &Memory, all: &[Fragmentation], start: Time) -> Table {
@@ -77,15 +81,11 @@ fn allocators(memory: &Memory, all: &[Fragmentation], start: Time) -> Table {
         Column::new("most_unused_at_ns", "When", Unit::Ns),
         Column::new("unused_at_peak_bytes", "Unused at the peak", Unit::Bytes),
         Column::new("mean_unused_share", "Unused over time", Unit::Share),
-        Column::new("growths", "Taken from the device", Unit::Count),
-        Column::new("misfits", "Although enough was unused", Unit::Count),
-        Column::new(
-            "most_scattered_share",
-            "Free memory scattered at most",
-            Unit::Share,
-        ),
+        Column::new("growths", "Segment allocations", Unit::Count),
+        Column::new("misfits", "Despite enough free memory", Unit::Count),
+        Column::new("most_scattered_share", "Peak fragmentation", Unit::Share),
         Column::new("most_scattered_at_ns", "At", Unit::Ns),
-        Column::new("mean_scattered_share", "Scattered over time", Unit::Share),
+        Column::new("mean_scattered_share", "Mean fragmentation", Unit::Share),
         Column::new("end_scattered_share", "At the end", Unit::Share),
         Column::new("event", "Event", Unit::Event),
     ]);

@@ -374,8 +374,8 @@ fn engine(case: &Case<'_>, piece: &Piece) -> String {
     let name = case.trace.name(piece.name).to_ascii_lowercase();
     let goes = |words: &[&str]| words.iter().any(|word| name.contains(word));
     match piece.work {
-        Work::Compute => "Processors, computation",
-        Work::Communication => "Processors, communication",
+        Work::Compute => "Compute kernels",
+        Work::Communication => "Communication kernels",
         Work::Memset => "Memory set",
         Work::Memcpy if goes(&["htod", "h2d", "hosttodevice"]) => "Copies, host to device",
         Work::Memcpy if goes(&["dtoh", "d2h", "devicetohost"]) => "Copies, device to host",
