@@ -34,7 +34,10 @@ pub fn bytes(number: f64) -> String {
 
 /// A part of one in a sentence: `23.4 %`.
 pub fn share(of_one: f64) -> String {
-    format!("{:.1} %", of_one * 100.0)
+    let percent = of_one * 100.0;
+    // What is rounded to nothing has no sign.
+    let percent = if percent.abs() < 0.05 { 0.0 } else { percent };
+    format!("{percent:.1} %")
 }
 
 /// A name that fits into a sentence: the first sixty characters of the [`brief`] one.

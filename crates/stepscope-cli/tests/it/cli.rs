@@ -210,17 +210,24 @@ fn json_has_the_documented_fields() {
 }
 
 #[test]
-fn a_run_without_steps_is_told_how_to_mark_them() {
-    let dir = folder_with(&[(
-        "t.trace.json",
-        r#"{"traceEvents":[{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1}]}"#,
-    )]);
-    let output = run(dir.path(), &["report", dir.path().to_str().unwrap()]);
-    assert!(output.status.success());
-    let shown = text(&output.stdout);
+fn run_without_steps_gets_the_marker_of_its_own_framework() {
+    let shown = |content: &str| {
+        let dir = folder_with(&[("t.pt.trace.json", content)]);
+        let output = run(dir.path(), &["report", dir.path().to_str().unwrap()]);
+        assert!(output.status.success());
+        text(&output.stdout)
+    };
+    let event = r#"{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":1}"#;
+    let torch = shown(&format!(r#"{{"schemaVersion":1,"traceEvents":[{event}]}}"#));
     assert!(
-        shown.contains("No steps are marked") && shown.contains("stepscope::step(n)"),
-        "{shown}"
+        torch.contains("No steps are marked") && torch.contains("profiler.step()"),
+        "{torch}"
+    );
+    let unknown =
+        shown(r#"{"traceEvents":[{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1}]}"#);
+    assert!(
+        unknown.contains("No steps are marked") && !unknown.contains("step("),
+        "{unknown}"
     );
 }
 

@@ -15,7 +15,7 @@ fn reports_give_mean_percentiles_and_shares() {
     };
     let table = report(&[]);
     assert!(
-        table.contains("Steps 2   Mean 15.0 µs   p50 15.0 µs   p90 19.0 µs"),
+        table.contains("Steps 2   Ranks 1   Mean 15.0 µs   p50 15.0 µs   Min 10.0 µs"),
         "{table}"
     );
     assert!(

@@ -579,6 +579,7 @@ fn rows_of_operations_are_sums_of_their_slices() {
             ("device total, device self", 500),
             ("the call has the work's number", 1_000),
             ("rates are of what says what it does", 0),
+            ("classes with rows are offered, no others", 60),
             ("device_clock_ns sums device_duration_ps", 10),
             ("rates", 10),
             ("utilisation, wasted", 10),
