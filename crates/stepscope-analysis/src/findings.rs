@@ -1,7 +1,7 @@
 //! What bounds the steps of a run, and what removing it would give.
 //!
 //! The diagnosis walks the device timeline of typical steps (without a device, the thread that marks them):
-//! busy with what, and idle for which cause. Every moment is charged to one cause, so a cause is told once and
+//! busy with what, and idle for which cause. Every moment is charged to one cause, so a cause is reported once and
 //! the savings never add up to more than the step:
 //!
 //! ```text
@@ -165,7 +165,7 @@ pub enum Detail {
     },
 }
 
-/// What a run is told about itself.
+/// The findings of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Diagnosis {
     /// The dominant one first.

@@ -49,7 +49,7 @@ export const ops = [
       await levelsOf(page, 'instruction').first().click();
       const details = page.getByTestId('op-details');
       await holds(async () => assert.equal(await details.getAttribute('data-level'), 'instruction'));
-      await details.getByText('does not time it apart').waitFor();
+      await details.getByText('does not time it separately').waitFor();
       await rowOf(page, fusion.name).click();
       await page
         .getByTestId('op-inside')

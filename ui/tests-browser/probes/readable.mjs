@@ -65,7 +65,7 @@ export const readable = [
         await page.getByTestId(testId).evaluate((table) => {
           table.closest('.ss-table-scroll').scrollLeft = 1e6;
         });
-        await page.waitForTimeout(200);
+        await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
         const after = await layout(page, testId);
         assert.ok(after.heads.at(-1).right <= after.box.right + 4, `${rest}: the last column is not in sight`);
         assert.ok(
@@ -182,7 +182,7 @@ export const readable = [
       await to('');
       const first = page.getByTestId('findings').locator('li[data-finding]').first();
       const name = await first.getAttribute('data-finding');
-      const evidence = report.rows.find((row) => row.name === name).evidence[0];
+      const evidence = report.rows.find((row) => row.kind === name).evidence[0];
       await first.getByRole('heading').getByRole('link').first().click();
       await timelineOf(page).waitFor();
       await settled(page);
@@ -209,7 +209,7 @@ export const readable = [
       await badge.focus();
       const tip = await badge.evaluate((one) => getComputedStyle(one, '::after').display);
       assert.equal(tip, 'block', 'the badge does not say why');
-      await chart.getByRole('button', { name: 'Do not use them' }).click();
+      await chart.getByRole('button', { name: 'Ignore derived steps' }).click();
       const none = page.getByTestId('empty-state');
       await none.waitFor();
       await page.waitForURL(/derived=off/);
@@ -237,7 +237,7 @@ export const readable = [
       const { page, faults } = await visit(context, 'short', '');
       const note = page.getByTestId('shorter-than-step');
       await note.waitFor();
-      assert.match(await note.textContent(), /1 step began and none ended within 6\.00 ms/);
+      assert.match(await note.textContent(), /1 step started and none ended within 6\.00 ms/);
       assert.match(await page.getByTestId('page-summary').textContent(), /^The recording is shorter than a step/);
       assert.equal(await page.getByTestId('chart-steps').count(), 0);
       assert.deepEqual(faults, []);

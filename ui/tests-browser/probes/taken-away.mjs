@@ -157,7 +157,7 @@ export const takenAway = [
       // The finding about communication leads here.
       await page.goto(address(origin, id));
       await answered(page);
-      await page.locator('[data-finding="communication"]').getByRole('link', { name: 'Ranks' }).click();
+      await page.locator('[data-finding="exposed_communication"]').getByRole('link', { name: 'Ranks' }).click();
       await page.getByTestId('collectives-table').waitFor();
       assert.deepEqual(faults, []);
     },

@@ -52,7 +52,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     let all = kinds.len();
     kinds.dedup();
     // The same cause may slow single steps and all of them.
-    found.holds("a cause is told once", all - kinds.len() <= 1, what);
+    found.holds("a cause is reported once", all - kinds.len() <= 1, what);
     let costly = |cause: Cause| !cause.is_risk() && cause != Cause::DeviceBound;
     if let Some(first) = ours.findings.first() {
         let larger = ours.findings.iter().any(|one| {
@@ -88,7 +88,7 @@ fn findings() {
             ("savings are not below zero", 60),
             ("what saves little is not listed", 40),
             ("evidence is an event of the run", 90),
-            ("a cause is told once", 60),
+            ("a cause is reported once", 60),
             ("the dominant cause is first", 60),
             ("rows are whole", 60),
         ],
