@@ -190,7 +190,7 @@ export const readable = [
       // What is said of an operation chooses its row.
       await to('/ops');
       const said = page.getByTestId('page-summary');
-      const [, operation] = /most of (?:it|that) (\S+) \(/.exec(await said.textContent());
+      const [, operation] = /the largest is (\S+) \(/.exec(await said.textContent());
       await said.getByRole('link').last().click();
       await page.getByTestId('op-details').getByRole('heading', { name: operation }).waitFor();
       assert.deepEqual(faults, []);
@@ -213,7 +213,7 @@ export const readable = [
       const none = page.getByTestId('empty-state');
       await none.waitFor();
       await page.waitForURL(/derived=off/);
-      assert.match(await none.textContent(), /train_batch repeats and could stand for them/);
+      assert.match(await none.textContent(), /the repeated train_batch could stand in for them/);
       assert.match(await page.getByTestId('page-summary').textContent(), /^No steps are marked/);
       assert.deepEqual(
         (await asked(page, id, 'overview', '?steps=marked')).sections.map(({ name }) => name).slice(0, 1),

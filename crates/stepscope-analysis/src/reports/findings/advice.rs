@@ -326,5 +326,5 @@ fn busy(finding: &Finding, platform: &Platform) -> String {
     {
         return format!("Look at what takes most.{most}");
     }
-    format!("No wait is worth removing; only less or faster work helps.{most}")
+    format!("Only less or faster computation shortens this part.{most}")
 }
