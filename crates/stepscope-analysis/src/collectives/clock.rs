@@ -39,7 +39,7 @@ pub struct Clock {
     /// The true value lies within these, if the collectives are what they seem.
     pub bounds: Option<(Dur, Dur)>,
     /// It lies within these where the ends of common collectives coincide, see the
-    /// [module](self).
+    /// module.
     pub by_ends: Option<(Dur, Dur)>,
 }
 
