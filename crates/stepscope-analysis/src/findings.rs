@@ -181,7 +181,7 @@ pub const MOST: usize = 5;
 
 /// Diagnoses a run: the dominant cause first.
 ///
-/// Cost: one walk over sampled steps, at most some hundred thousand slices of device queues, and over what the
+/// Cost: one walk over sampled steps, at most some ten thousand slices of device queues, and over what the
 /// host did in the gaps between them; the links of all kernels where ranks are compared.
 pub fn diagnose(
     survey: &Survey<'_>,

@@ -202,7 +202,7 @@ pub(super) fn median(durations: impl Iterator<Item = Dur>) -> Option<Dur> {
 }
 
 /// Slices of device queues that are looked at, of all files together: what is typical shows in a part.
-const MOST_SLICES: usize = 150_000;
+const MOST_SLICES: usize = 60_000;
 /// Parts of a long recording without steps that are looked at.
 const PARTS: u32 = 16;
 
