@@ -9,6 +9,7 @@ use stepscope_store::{EventId, Trace};
 use super::device_time::{FileTime, device_time};
 use super::exchange::Exchange;
 use super::kernels::{Kernels, heaviest, kernels};
+use super::launched::LaunchOf;
 use super::losses::{AFTER_DRAIN, Account, Loss, Named};
 use super::windows::Windows;
 use super::{Cause, Confidence, Detail, Finding, LISTED, cpu, memory, outliers};
@@ -28,7 +29,8 @@ pub(super) fn findings(
     memory: &Memory,
     cancel: &Cancel,
 ) -> Result<Vec<Finding>, Cancelled> {
-    let mut times = device_time(survey, windows, cancel)?;
+    let mut launch_of = LaunchOf::new(survey.trace, &survey.devices, cancel)?;
+    let mut times = device_time(survey, windows, &mut launch_of, cancel)?;
     let with_device: FxHashSet<usize> = times.iter().map(|time| time.file).collect();
     let mut without: Vec<usize> = windows.list.iter().map(|window| window.file).collect();
     without.dedup();
@@ -51,7 +53,7 @@ pub(super) fn findings(
     };
     found.exchange(&whole, &times, cancel)?;
     if on_device {
-        let kernels = kernels(survey, &times, cancel)?;
+        let kernels = kernels(survey, &times, &mut launch_of, cancel)?;
         found.losses(&whole, waits, &kernels, memory, &times);
         found.kernels(&whole, &kernels);
     } else {

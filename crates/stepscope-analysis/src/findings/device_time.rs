@@ -63,9 +63,10 @@ impl FileTime {
 }
 
 /// Breaks down the time of all devices, file by file.
-pub(super) fn device_time(
-    survey: &Survey<'_>,
+pub(super) fn device_time<'a>(
+    survey: &Survey<'a>,
     windows: &Windows,
+    launch_of: &mut LaunchOf<'a>,
     cancel: &Cancel,
 ) -> Result<Vec<FileTime>, Cancelled> {
     let trace = survey.trace;
@@ -77,7 +78,6 @@ pub(super) fn device_time(
         .collect();
     files.dedup();
     let mut host = Host::new(trace);
-    let mut launch_of = LaunchOf::new(trace, &survey.devices, cancel)?;
     let count = files.len();
     let mut found = Vec::new();
     for file in files {
@@ -89,7 +89,7 @@ pub(super) fn device_time(
         if sampled.is_empty() {
             continue;
         }
-        let mut reader = Reader::new(trace, &survey.devices, file, &mut host, &mut launch_of);
+        let mut reader = Reader::new(trace, &survey.devices, file, &mut host, launch_of);
         let mut time = FileTime {
             devices: taking_part(&survey.devices, file, &sampled, cancel)?,
             file,

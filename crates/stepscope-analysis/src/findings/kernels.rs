@@ -64,14 +64,14 @@ struct Link {
 }
 
 /// Reads the kernels of the sampled steady windows.
-pub(super) fn kernels(
-    survey: &Survey<'_>,
+pub(super) fn kernels<'a>(
+    survey: &Survey<'a>,
     times: &[FileTime],
+    launch_of: &mut LaunchOf<'a>,
     cancel: &Cancel,
 ) -> Result<Kernels, Cancelled> {
     let trace = survey.trace;
     let mut found = Kernels::default();
-    let mut launch_of = LaunchOf::new(trace, &survey.devices, cancel)?;
     for time in times {
         for device in &time.devices {
             let unit = FastUnit::new(trace, time.file, device.ordinal);
@@ -82,7 +82,7 @@ pub(super) fn kernels(
                     let mut reader = QueueReader {
                         trace,
                         unit: unit.as_ref(),
-                        launch_of: &mut launch_of,
+                        launch_of: &mut *launch_of,
                         found: &mut found,
                         chain: Vec::new(),
                         after_product: false,

@@ -132,7 +132,7 @@ fn clock_note(found: &Collectives, chosen: &[(&Collective, &Part)]) -> String {
              error: who came last cannot be told."
         ),
         (compared, all) if compared < all => format!(
-            "Clocks of the ranks are aligned {how} (error up to {error}). Who came last is told for the \
+            "Clocks of the ranks are aligned {how} (error up to {error}). Who came last is shown for the \
              {compared} of {all} collectives whose arrival spread exceeds the error."
         ),
         _ => format!("Clocks of the ranks are aligned {how} (error up to {error})."),

@@ -26,6 +26,14 @@ pub(super) struct Platform {
     pub(super) replays_graphs: bool,
 }
 
+/// Whether a name is a call of AMD's runtime: `hipLaunchKernel`, not `hippo`.
+fn is_hip_call(name: &str) -> bool {
+    let call = name
+        .strip_prefix("hip")
+        .and_then(|call| call.chars().next());
+    call.is_some_and(|letter| letter.is_ascii_uppercase())
+}
+
 impl Platform {
     pub(super) fn new(trace: &Trace) -> Self {
         let is = |kind| is_of(trace, kind);
@@ -48,7 +56,7 @@ impl Platform {
         };
         Self {
             framework,
-            is_rocm: names().any(|name| name.starts_with("hip")),
+            is_rocm: names().any(is_hip_call),
             replays_graphs: names().any(launches_graph),
         }
     }
