@@ -6,22 +6,25 @@
 //! of computation, of communication, or of a copy (memset included) is open, and `R` the range:
 //!
 //! ```text
-//! busy  = |C ∪ M ∪ Y|              idle = |R| - busy
+//! idle = |R| - |C ∪ M ∪ Y|         busy = |R| - idle - |D - C|
 //! exposed communication = |M - C|   hidden communication = |M ∩ C|
 //! exposed copy          = |Y - (C ∪ M)|
 //! compute + exposed communication + exposed copy + idle = |R|
 //! ```
 //!
+//! `D` are the moments at which an instruction waits for the end of an asynchronous copy or
+//! collective (`copy-done`, `all-reduce-done`): exposed copies or communication, and not busy.
+//!
 //! Slices are classified by their category where the file gives one (`kernel`, `gpu_memcpy`,
 //! `gpu_memset`, as in any year's PyTorch), else by the row and the name; kernels communicate when
 //! their name says so ([`communicates`]). Labels on device rows, waits and host calls are no work.
 //! A loop or a branch of a compiled program counts as computation where nothing inside it is
-//! recorded; an instruction communicates when its opcode says so, whatever its name. Peers differ: `TraceLens` counts memset as computation and leaves out kernels without
-//! a CPU operator; HTA leaves out the last of several steps ([`hta`](crate::hta)).
+//! recorded; an instruction communicates when its opcode says so, whatever its name. Peers differ: `TraceLens` counts memset as computation
+//! and leaves out kernels without a CPU operator; HTA leaves out the last of several steps ([`hta`](crate::hta)).
 //!
-//! Everything follows from [`Times`]: for each of the sixteen sets of kinds of work, how long
-//! exactly that set ran. One pass over the slices, in parallel, nothing allocated per slice.
+//! Everything follows from [`Times`]: for each set of kinds of work, how long exactly that set ran. One pass over the slices, in parallel, nothing allocated per slice.
 
+mod clock;
 mod opcodes;
 mod sweep;
 mod work;
@@ -35,9 +38,10 @@ use stepscope_store::{Trace, Track};
 
 use crate::intervals::extend;
 use crate::parallel::{self, Cancel};
-use sweep::{Ends, NO_ENDS, NO_STARTS, Starts, earlier, later};
+use sweep::{AWAITS, Ends, NO_ENDS, NO_STARTS, Starts, earlier, later};
 use work::{CLASSES, Class, Classes, Row};
 
+pub(crate) use clock::{clip_clock, clock, is_clocked};
 pub(crate) use opcodes::is_collective;
 pub use work::{Work, communicates};
 
@@ -82,18 +86,23 @@ pub struct Devices<'a> {
     rows: Vec<Option<Row>>,
     /// By track: whether it is one of a device of which only ranges of counters are known.
     counters: Vec<bool>,
+    /// By track: whether it shows what is in flight between instructions of another queue.
+    in_flight: Vec<bool>,
     /// In the order of files, then of ordinals.
     pub list: Vec<Device>,
 }
+
+/// Sets of kinds of work, with and without waiting.
+const SETS: usize = 32;
 
 /// How long a device did what, in one range. See the [module](self) for the equations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// Length of the range.
     pub range: Dur,
-    /// For each set of kinds of work (bits as [`Work::bit`]), how long exactly it ran,
-    /// picoseconds. The empty set is left at zero: it is what remains of the range.
-    by_set: [i64; 16],
+    /// For each set of kinds of work (bits as [`Work::bit`], and [`AWAITS`]), how long exactly it
+    /// ran, picoseconds. The empty set is left at zero: it is what remains of the range.
+    by_set: [i64; SETS],
 }
 
 impl Times {
@@ -114,14 +123,25 @@ impl Times {
         self.any_without(works, &[])
     }
 
-    /// Anything at all.
-    pub fn busy(&self) -> Dur {
-        self.any(&Work::ALL)
+    /// Nothing is computed, and an instruction waits for the end of an asynchronous one.
+    pub fn awaiting(&self) -> Dur {
+        let sum = (0_u8..)
+            .zip(&self.by_set)
+            .filter(|(set, _)| set & AWAITS != 0 && set & Work::Compute.bit() == 0)
+            .map(|(_, ps)| *ps)
+            .fold(0, i64::saturating_add);
+        Dur::from_ps(sum)
     }
 
-    /// Nothing: the range less what is [`busy`](Self::busy).
+    /// Neither idle nor waiting for the end of what is asynchronous.
+    pub fn busy(&self) -> Dur {
+        let any = self.any(&Work::ALL);
+        Dur::from_ps(any.ps().saturating_sub(self.awaiting().ps()))
+    }
+
+    /// Nothing is open on any queue.
     pub fn idle(&self) -> Dur {
-        Dur::from_ps(self.range.ps().saturating_sub(self.busy().ps()))
+        Dur::from_ps(self.range.ps().saturating_sub(self.any(&Work::ALL).ps()))
     }
 
     /// Computation.
@@ -223,6 +243,8 @@ impl<'a> Devices<'a> {
                 continue;
             }
             queue.counts.copy_from_slice(&counts[..4]);
+            queue.counts[Work::Communication as usize] += counts[work::AWAIT_COMMUNICATION];
+            queue.counts[Work::Memcpy as usize] += counts[work::AWAIT_COPY];
             let ordinal = track.device.unwrap_or(0);
             let device = by_device
                 .entry((track.file, ordinal))
@@ -259,9 +281,12 @@ impl<'a> Devices<'a> {
         }
         let list: Vec<Device> = by_device.into_values().collect();
         let mut counters = vec![false; trace.tracks().len()];
-        for device in list.iter().filter(|device| device.counters) {
+        let mut in_flight = counters.clone();
+        for device in &list {
+            let any_line = device.queues.iter().any(|queue| queue.row != Row::Async);
             for queue in &device.queues {
-                counters[queue.track.index()] = true;
+                counters[queue.track.index()] = device.counters;
+                in_flight[queue.track.index()] = any_line && queue.row == Row::Async;
             }
         }
         Ok(Self {
@@ -269,6 +294,7 @@ impl<'a> Devices<'a> {
             classes,
             rows,
             counters,
+            in_flight,
             list,
         })
     }
@@ -287,13 +313,19 @@ impl<'a> Devices<'a> {
         self.classes.is_collective(name)
     }
 
+    /// Whether the slices of this queue are in flight between two instructions of another one that
+    /// start and await them: a copy on the line `Async XLA Ops`, beside `copy-start` and `copy-done`.
+    pub fn is_in_flight(&self, track: TrackId) -> bool {
+        self.in_flight.get(track.index()) == Some(&true)
+    }
+
     /// What this slice does; `None` for what is no work.
     pub fn work(&self, track: TrackId, index: usize) -> Option<Work> {
         let row = self.rows.get(track.index()).copied().flatten()?;
         let slices = self.trace.slices(track);
         let name = *slices.name.get(index)?;
         match self.classes.of(row, slices.category.get(index), name) {
-            Class::Work(work) => Some(work),
+            Class::Work(work) | Class::Await(work) => Some(work),
             Class::Counters => self.counters.get(track.index())?.then_some(Work::Compute),
             Class::Around | Class::None => None,
         }
@@ -321,7 +353,7 @@ impl<'a> Devices<'a> {
             |sums, stretch| sums.add(&cuts, stretch),
         )?;
         // Running sums: what ran before each cut.
-        let mut before = vec![[0_i64; 16]; cuts.0.len()];
+        let mut before = vec![[0_i64; SETS]; cuts.0.len()];
         for part in parts {
             for (place, by_set) in (part.first..).zip(&part.by_cut) {
                 if let Some(sums) = before.get_mut(place + 1) {
@@ -339,7 +371,7 @@ impl<'a> Devices<'a> {
                 let length = range.end.since(range.start);
                 let mut times = Times {
                     range: Dur::from_ps(length.ps().max(0)),
-                    by_set: [0; 16],
+                    by_set: [0; SETS],
                 };
                 if length.ps() > 0 {
                     let (from, to) = (cuts.place(range.start), cuts.place(range.end));
@@ -440,7 +472,7 @@ impl<'a> Devices<'a> {
             range,
             cancel,
             |_| Vec::new(),
-            |all, stretch| add(all, (stretch.start..stretch.end, stretch.work)),
+            |all, stretch| add(all, (stretch.start..stretch.end, stretch.work & !AWAITS)),
         )?;
         let mut all = Vec::new();
         for next in parts.into_iter().flatten() {
@@ -514,7 +546,7 @@ fn device_name(trace: &Trace, queue: &Track, ordinal: u32) -> String {
         .map_or_else(|| format!("device {ordinal}"), |group| group.name.clone())
 }
 
-fn add_sets(sums: &mut [i64; 16], others: &[i64; 16]) {
+fn add_sets(sums: &mut [i64; SETS], others: &[i64; SETS]) {
     for (sum, other) in sums.iter_mut().zip(others) {
         *sum = sum.saturating_add(*other);
     }
@@ -546,7 +578,7 @@ impl Cuts {
 /// What ran between neighbouring cuts, from the one before a window on.
 struct Sums {
     first: usize,
-    by_cut: Vec<[i64; 16]>,
+    by_cut: Vec<[i64; SETS]>,
 }
 
 impl Sums {
@@ -554,7 +586,7 @@ impl Sums {
         let first = cuts.0.partition_point(|cut| *cut <= start);
         Self {
             first: first.saturating_sub(1),
-            by_cut: vec![[0; 16]],
+            by_cut: vec![[0; SETS]],
         }
     }
 
@@ -571,7 +603,7 @@ impl Sums {
             }
             start = end;
             if end == until {
-                self.by_cut.push([0; 16]);
+                self.by_cut.push([0; SETS]);
             }
         }
     }

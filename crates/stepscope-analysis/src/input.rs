@@ -29,6 +29,7 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, Dur, NameId, SliceKind, TrackId, TrackKind};
 use stepscope_store::{EventId, Trace};
 
+use crate::device::Times;
 use crate::intervals::Moments;
 use crate::parallel::{self, Cancel};
 use crate::survey::Survey;
@@ -223,9 +224,9 @@ pub fn input(survey: &Survey<'_>, cancel: &Cancel) -> Result<InputReport, Cancel
         reason = "a mean of lengths is no longer than the longest"
     )]
     let steady_per_step = Dur::from_ps((waits * 1e3 / steady.len().max(1) as f64) as i64);
-    let busy = survey.device_busy().unwrap_or(0.0);
+    let idle = survey.device_share(Times::idle).unwrap_or(1.0);
     let verdict = match steady_share {
-        _ if stages.is_empty() && busy >= 0.8 => Verdict::NotBound,
+        _ if stages.is_empty() && idle <= 0.2 => Verdict::NotBound,
         _ if stages.is_empty() => Verdict::CannotTell,
         share if share >= 0.2 => Verdict::Bound,
         share if share >= 0.05 => Verdict::Partly,

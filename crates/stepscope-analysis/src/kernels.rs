@@ -2,7 +2,9 @@
 //!
 //! The accounting rule: a slice belongs to the range when it touches it, and its time is clipped to
 //! the range, so the totals of the rows add up to the totals of the kinds of work. (Totals are sums:
-//! work that ran side by side counts twice. For unions see [`device`](crate::device).)
+//! work that ran side by side counts twice. For unions see [`device`](crate::device).) Lengths are by
+//! the device's own clock where that is recorded. An asynchronous operation counts by the instructions
+//! that start and await it, not a second time by the line that shows it in flight.
 //!
 //! ```text
 //! launch delay = start of the work - end of the call that launched it   (0 when it began before)
@@ -25,7 +27,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{Cancelled, Dur, NameId, Time, TrackId};
 use stepscope_store::{EventId, Trace};
 
-use crate::device::{Devices, Work};
+use crate::device::{Devices, Work, clip_clock, clock, is_clocked};
 use crate::launch::{Config, Launches, launches_graph, operation};
 use crate::ops::hlo::Catalogue;
 use crate::ops::{framework_op_of, percentile};
@@ -262,6 +264,11 @@ pub fn kernels(
         launches,
         by,
         range,
+        clocked: queues
+            .iter()
+            .map(|(_, track)| *track)
+            .filter(|track| is_clocked(trace, *track))
+            .collect(),
         repeated: launches.repeated(trace),
         graph_names: (0..trace.name_count())
             .map(|name| NameId(u32::try_from(name).unwrap_or(u32::MAX)))
@@ -362,6 +369,8 @@ struct Scan<'a> {
     launches: &'a Launches,
     by: By,
     range: &'a Range<Time>,
+    /// Queues whose slices say how long they took by the device's own clock.
+    clocked: FxHashSet<TrackId>,
     /// Calls that launched several slices.
     repeated: FxHashSet<EventId>,
     /// Names of calls that launch graphs.
@@ -440,8 +449,15 @@ impl Scan<'_> {
             return;
         }
         let dur = Dur::from_ps(clipped.end.since(clipped.start).ps().max(0));
-        let id = slices.id(index);
-        let name = slices.name[index];
+        let (id, name) = (slices.id(index), slices.name[index]);
+        let copy = (work == Work::Memcpy).then_some((name, (clipped.start, clipped.end)));
+        part.seen.take(track, work, copy);
+        if self.devices.is_in_flight(track) {
+            return;
+        }
+        let is_clocked = self.clocked.contains(&track);
+        let own = is_clocked.then(|| clock(self.trace, id)).flatten();
+        let dur = own.map_or(dur, |own| clip_clock(own, slices.dur[index], dur));
         let launch = self.launches.get(track, index);
         let call = launch.and_then(|launch| {
             let (track, index) = self.trace.place_of_slice(launch)?;
@@ -470,11 +486,9 @@ impl Scan<'_> {
             .entry(key)
             .or_default()
             .push(dur.as_ns_f64() as f32);
-        let copy = (work == Work::Memcpy).then_some((name, (clipped.start, clipped.end)));
-        part.seen.take(track, work, copy);
         part.delays.extend(delay);
         if is_copy {
-            let whole = end.since(start);
+            let whole = own.unwrap_or(end.since(start));
             let bytes = config.and_then(|config| config.bytes);
             let whole = config.map_or(whole, |config| config.copy_time(whole));
             part.copies.take(name, id, dur, whole, bytes);

@@ -121,12 +121,17 @@ impl<'a> Survey<'a> {
 
     /// Part of the stretches in which devices were busy, mean over the devices; `None` without any.
     pub fn device_busy(&self) -> Option<f64> {
-        let (mut busy, mut all) = (0.0, 0.0);
+        self.device_share(Times::busy)
+    }
+
+    /// Part of the stretches in which devices did something, mean over the devices; `None` without any.
+    pub fn device_share(&self, such: impl Fn(&Times) -> Dur) -> Option<f64> {
+        let (mut sum, mut all) = (0.0, 0.0);
         for times in &self.times {
-            busy += times.busy().as_ns_f64();
+            sum += such(times).as_ns_f64();
             all += times.range.as_ns_f64();
         }
-        (all > 0.0).then(|| busy / all)
+        (all > 0.0).then(|| sum / all)
     }
 }
 

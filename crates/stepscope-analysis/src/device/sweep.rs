@@ -5,7 +5,9 @@ use std::ops::Range;
 use stepscope_model::{Cancelled, NameId, Time};
 use stepscope_store::{Slices, Trace};
 
-use super::work::{AROUND, CLASSES, COUNTERS, Classes, Row, Work};
+use super::work::{
+    AROUND, AWAIT_COMMUNICATION, AWAIT_COPY, CLASSES, COUNTERS, Classes, Row, Work,
+};
 use super::{Device, Queue};
 use crate::parallel::{self, Cancel, PIECE};
 
@@ -84,9 +86,12 @@ fn name(slices: &Slices<'_>, index: usize) -> NameId {
 pub(super) struct Stretch {
     pub(super) start: Time,
     pub(super) end: Time,
-    /// Bits of [`Work`]; none: the device was idle.
+    /// Bits of [`Work`], and [`AWAITS`]; none: the device was idle.
     pub(super) work: u8,
 }
+
+/// The bit of moments at which an instruction waits for the end of an asynchronous one.
+pub(super) const AWAITS: u8 = 1 << 4;
 
 const COMPUTE: u8 = Work::Compute.bit();
 const OTHERS: u8 = 0b1110;
@@ -94,9 +99,18 @@ const OTHERS: u8 = 0b1110;
 /// What the bits of classes come to as kinds of work.
 fn works(classes: u8, counters: bool) -> u8 {
     let mut work = classes & 0b1111;
-    let around = classes & (1 << AROUND) != 0 && work & OTHERS == 0;
+    let inside = OTHERS | 1 << AWAIT_COMMUNICATION | 1 << AWAIT_COPY;
+    let around = classes & (1 << AROUND) != 0 && classes & inside == 0;
     if around || (counters && classes & (1 << COUNTERS) != 0) {
         work |= COMPUTE;
+    }
+    for (class, awaited) in [
+        (AWAIT_COMMUNICATION, Work::Communication),
+        (AWAIT_COPY, Work::Memcpy),
+    ] {
+        if classes & (1 << class) != 0 {
+            work |= awaited.bit() | AWAITS;
+        }
     }
     work
 }

@@ -55,6 +55,9 @@ pub(super) enum Class {
     None,
     /// Work of this kind.
     Work(Work),
+    /// The end of an asynchronous copy or collective (`copy-done`): the core waits for it, while the
+    /// work itself was begun by another instruction.
+    Await(Work),
     /// A loop or a branch around the operations that do the work: computation wherever nothing
     /// inside it is recorded.
     Around,
@@ -63,11 +66,13 @@ pub(super) enum Class {
     Counters,
 }
 
-/// Number of classes that take part in sweeps: the kinds of work, [`Class::Around`] and
-/// [`Class::Counters`].
-pub(super) const CLASSES: usize = 6;
+/// Number of classes that take part in sweeps: the kinds of work, [`Class::Around`],
+/// [`Class::Counters`], and [`Class::Await`] of communication and of copies.
+pub(super) const CLASSES: usize = 8;
 pub(super) const AROUND: usize = 4;
 pub(super) const COUNTERS: usize = 5;
+pub(super) const AWAIT_COMMUNICATION: usize = 6;
+pub(super) const AWAIT_COPY: usize = 7;
 
 impl Class {
     pub(super) const fn index(self) -> Option<usize> {
@@ -76,6 +81,8 @@ impl Class {
             Self::Work(work) => Some(work as usize),
             Self::Around => Some(AROUND),
             Self::Counters => Some(COUNTERS),
+            Self::Await(Work::Communication) => Some(AWAIT_COMMUNICATION),
+            Self::Await(_) => Some(AWAIT_COPY),
         }
     }
 
@@ -85,6 +92,8 @@ impl Class {
             Self::Work(work) => 2 + work as u8,
             Self::Around => 6,
             Self::Counters => 7,
+            Self::Await(Work::Communication) => 8,
+            Self::Await(_) => 9,
         }
     }
 
@@ -97,6 +106,8 @@ impl Class {
             5 => Self::Work(Work::Memset),
             6 => Self::Around,
             7 => Self::Counters,
+            8 => Self::Await(Work::Communication),
+            9 => Self::Await(Work::Memcpy),
             _ => return None,
         })
     }
@@ -343,11 +354,14 @@ const PRIMITIVES: [&str; 4] = ["psum", "psum_invariant", "psum_scatter", "ppermu
 fn operation(name: &str) -> Class {
     let head = head(name);
     let (_, written) = name_and_opcode(name);
-    let primitive = head.split('.').next().unwrap_or(head);
-    if communicates(head) || is_collective(written) || PRIMITIVES.contains(&primitive) {
-        return Class::Work(Work::Communication);
-    }
     let opcode = head.split('.').next().unwrap_or(head);
+    let of = |work| match written.ends_with("-done") || opcode.ends_with("-done") {
+        true => Class::Await(work),
+        false => Class::Work(work),
+    };
+    if communicates(head) || is_collective(written) || PRIMITIVES.contains(&opcode) {
+        return of(Work::Communication);
+    }
     if matches!(opcode, "while" | "conditional" | "call") {
         return Class::Around;
     }
@@ -359,11 +373,11 @@ fn operation(name: &str) -> Class {
         return Class::Work(Work::Memset);
     }
     if COPIES.iter().any(|start| begins(start)) {
-        return Class::Work(Work::Memcpy);
+        return of(Work::Memcpy);
     }
     // The two ends of transfers between devices; a host transfer is one too.
     if matches!(opcode, "send" | "recv" | "send-done" | "recv-done") {
-        return Class::Work(Work::Communication);
+        return of(Work::Communication);
     }
     Class::Work(Work::Compute)
 }
@@ -374,6 +388,7 @@ fn asynchronous(name: &str) -> Class {
         Class::Work(Work::Compute) if contains(name, "copy") || contains(name, "slice") => {
             Class::Work(Work::Memcpy)
         }
+        Class::Await(work) => Class::Work(work),
         other => other,
     }
 }
@@ -410,7 +425,13 @@ mod tests {
             ("copy.3", Class::Work(Work::Compute)),
             ("NeuronDevice Execution", Class::Work(Work::Compute)),
             ("nrt_tensor_write", Class::Work(Work::Memcpy)),
-            ("copy-done.3", Class::Work(Work::Memcpy)),
+            ("copy-start.3", Class::Work(Work::Memcpy)),
+            ("copy-done.3", Class::Await(Work::Memcpy)),
+            ("recv-done", Class::Await(Work::Communication)),
+            (
+                "%psum.4 = f32[5]{0} all-reduce-done(f32[5]{0} %psum.3)",
+                Class::Await(Work::Communication),
+            ),
             (
                 "%all-reduce.4 = f32[5]{0} all-reduce(f32[5]{0} %copy.1)",
                 Class::Work(Work::Communication),
@@ -433,6 +454,7 @@ mod tests {
         ] {
             assert_eq!(operation(name), expected, "{name}");
         }
+        assert_eq!(asynchronous("copy-done.3"), Class::Work(Work::Memcpy));
         assert_eq!(
             asynchronous("dynamic-update-slice.4"),
             Class::Work(Work::Memcpy)
@@ -461,7 +483,7 @@ mod tests {
 
     #[test]
     fn codes_name_classes() {
-        for code in 1..8 {
+        for code in 1..10 {
             assert_eq!(Class::of_code(code).map(Class::code), Some(code));
         }
         assert_eq!(Class::of_code(0), None);

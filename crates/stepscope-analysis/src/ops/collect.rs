@@ -20,13 +20,14 @@ use stepscope_model::{Cancelled, Dur, NameId, SliceKind, Time, TrackId, TrackKin
 use stepscope_store::{EventId, Slices, Trace, Track};
 
 use self::nest::{Around, Cursor, Nest};
-use self::tag::{Shapes, device_clock, read_shapes};
+use self::tag::{Shapes, read_shapes};
 pub(super) use self::tag::{Tag, operation_of, read_tag};
 use super::class::{self, Verdict};
 use super::hlo::{self, Catalogue};
 use super::launched::{Launched, LaunchedBySlice};
 use super::{By, OpsQuery, Split};
 use crate::aggregate::clip;
+use crate::device::{clip_clock, clock, is_clocked};
 use crate::parallel::{self, Cancel};
 use crate::report::one_line;
 
@@ -81,6 +82,7 @@ pub(super) fn collect(
             track,
             slices: trace.slices(track.id),
             whole: trace.candidates(track.id, window.clone()),
+            clocked: class::is_xla_ops(track) && is_clocked(trace, track.id),
             firsts: OnceLock::new(),
         })
         .filter(|line| !line.whole.is_empty())
@@ -120,6 +122,8 @@ struct Line<'a> {
     slices: Slices<'a>,
     /// What may lie in the window.
     whole: Range<usize>,
+    /// Whether its slices' lengths by the device's own clock are known.
+    clocked: bool,
     /// See [`Line::first`].
     firsts: OnceLock<Vec<u32>>,
 }
@@ -270,8 +274,6 @@ struct Worker<'a> {
 }
 
 const NONE: u32 = u32::MAX;
-/// Slices of a track whose arguments are read one by one for the device's own clock, at most.
-const MOST_CLOCKED: usize = 1_000_000;
 
 impl<'a> Worker<'a> {
     fn new(
@@ -420,9 +422,6 @@ impl<'a> Worker<'a> {
         let sum = self.sum(info, tag, line.track.id);
         let is_outermost = self.sums[sum as usize].enter(start, slices.end(index));
         if counts {
-            let own_clock = class::is_xla_ops(line.track)
-                && self.query.range.is_none()
-                && line.whole.len() <= MOST_CLOCKED;
             let sums = &mut self.sums[sum as usize];
             sums.count += 1;
             sums.total_ps += i128::from(clipped.ps());
@@ -436,12 +435,13 @@ impl<'a> Worker<'a> {
             }
             let clock = sums
                 .device_ps
-                .filter(|_| own_clock)
-                .and_then(|_| device_clock(self.trace, slices.id(index)));
-            let plus = |sum: Option<i128>| Some(sum? + i128::from(clock?));
+                .filter(|_| line.clocked)
+                .and_then(|_| clock(self.trace, slices.id(index)))
+                .map(|clock| clip_clock(clock, dur, clipped));
+            let plus = |sum: Option<i128>| Some(sum? + i128::from(clock?.ps()));
             sums.device_ps = plus(sums.device_ps);
             sums.device_self_ps = plus(sums.device_self_ps);
-            let length = clock.map_or(clipped, Dur::from_ps);
+            let length = clock.unwrap_or(clipped);
             #[allow(
                 clippy::cast_possible_truncation,
                 reason = "seven digits of a time are enough for a percentile"
@@ -464,7 +464,7 @@ impl<'a> Worker<'a> {
                 if class::is_container(self.trace.name(outer.name)) {
                     outer.device_self_ps = outer
                         .device_self_ps
-                        .zip(clock.map(i128::from))
+                        .zip(clock.map(|clock| i128::from(clock.ps())))
                         .map(|(sum, inside)| sum - inside);
                 }
             }

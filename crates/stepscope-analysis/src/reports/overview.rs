@@ -8,6 +8,7 @@ use stepscope_model::{Cancelled, Dur, NameId, TrackId};
 use stepscope_store::Trace;
 
 use super::{environment, findings as findings_report, ops as ops_report, steps as steps_report};
+use crate::device::Times;
 use crate::findings::{Diagnosis, MOST, diagnose};
 use crate::memory::Memory;
 use crate::ops::{Split, first_look};
@@ -222,12 +223,23 @@ fn sentence(survey: &Survey<'_>, found: &Diagnosis) -> String {
         };
         let busy = share(busy);
         let _ = match survey.times.len() {
-            0 | 1 => write!(text, " The device is busy {busy} of {whole}."),
+            0 | 1 => write!(text, " The device is busy {busy} of {whole}"),
             count => write!(
                 text,
-                " The {count} devices are busy {busy} of {whole} on average."
+                " The {count} devices are busy {busy} of {whole} on average"
             ),
         };
+        let waits = if survey.times.len() > 1 { "wait" } else { "waits" };
+        match survey.device_share(Times::awaiting) {
+            Some(awaiting) if awaiting >= 0.01 => {
+                let awaiting = share(awaiting);
+                let _ = write!(
+                    text,
+                    ", and {waits} for asynchronous copies or collectives {awaiting}."
+                );
+            }
+            _ => text.push('.'),
+        }
     }
     if survey.has_steps() || !found.findings.is_empty() {
         let _ = write!(text, " {}", findings_report::sentence(survey.trace, found));

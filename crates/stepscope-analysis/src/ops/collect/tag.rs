@@ -34,20 +34,6 @@ pub(in crate::ops) fn operation_of(tag: &Tag) -> Option<(&str, &str)> {
     class::tensorflow(tag.long_name.as_deref()?, "")
 }
 
-const CLOCK: ArgKeys = ArgKeys::new(&["device_duration_ps"]);
-
-/// A slice's length by the device's own clock, picoseconds: its place on the timeline is that clock put
-/// onto the host's, which stretches it a little.
-pub(super) fn device_clock(trace: &Trace, event: EventId) -> Option<i64> {
-    let mut found = None;
-    let read = trace.args_of(event, CLOCK, &mut |_, value| {
-        if let ArgValue::Int(ps) = value {
-            found = Some(ps);
-        }
-    });
-    read.ok().and(found)
-}
-
 /// Arguments that [`read_tag`] asks for.
 const KEYS: ArgKeys = ArgKeys::new(&[
     "hlo_op",

@@ -15,8 +15,45 @@ pub(super) fn sets(case: &Case<'_>, device: &Device) -> [Vec<Span>; 4] {
 
 /// The same of one queue alone.
 pub(super) fn queue_busy(case: &Case<'_>, queue: &Queue) -> i64 {
-    let sets = sets_of(case, std::slice::from_ref(queue));
-    plain::union(&sets.concat())
+    let queues = std::slice::from_ref(queue);
+    let [compute, rest @ ..] = sets_of(case, queues);
+    let sets = [&compute[..], &rest.concat(), &awaited(case, queues)];
+    let all = plain::all(&sets.concat());
+    plain::union(&plain::when(&all, &sets, is_busy))
+}
+
+/// Bits: something is computed, something else is done, an instruction waits.
+fn is_busy(bits: u32) -> bool {
+    bits & 1 != 0 || bits == 2
+}
+
+/// Moments at which an instruction of a line of operations waits for the end of an asynchronous one.
+fn awaited(case: &Case<'_>, queues: &[Queue]) -> Vec<Span> {
+    let mut found = Vec::new();
+    for queue in queues {
+        let track = &case.trace.tracks()[queue.track.index()];
+        if track.name.starts_with("Async ") {
+            continue;
+        }
+        let slices = case.trace.slices(queue.track);
+        for index in 0..slices.len() {
+            let name = case.trace.name(slices.name[index]);
+            let (head, opcode) = match name.split_once(" = ") {
+                Some((head, rest)) => (head, rest.split('(').next().unwrap_or(rest)),
+                None => (name, ""),
+            };
+            let head = head.split('.').next().unwrap_or(head);
+            let moves = matches!(
+                case.devices().work(queue.track, index),
+                Some(Work::Memcpy | Work::Communication)
+            );
+            let no_category = case.trace.name(slices.category.get(index)).is_empty();
+            if no_category && moves && (head.ends_with("-done") || opcode.ends_with("-done")) {
+                found.push(plain::span(&slices, index));
+            }
+        }
+    }
+    found
 }
 
 fn sets_of(case: &Case<'_>, queues: &[Queue]) -> [Vec<Span>; 4] {
@@ -73,8 +110,11 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
         let parts = plain::stretches(&range, &sets.each_ref().map(Vec::as_slice));
         let (c, m, y) = (1, 2, 4 | 8);
         let plainly = |such: &dyn Fn(u32) -> bool| Dur::from_ps(plain::time(&parts, such));
+        let [compute, rest @ ..] = &sets;
+        let works = [&compute[..], &rest.concat(), &awaited(case, &device.queues)];
+        let busy = plain::time(&plain::stretches(&range, &works), is_busy);
         for (rule, ours, own) in [
-            ("busy", times.busy(), plainly(&|bits| bits != 0)),
+            ("busy", times.busy(), Dur::from_ps(busy)),
             ("idle", times.idle(), plainly(&|bits| bits == 0)),
             ("compute", times.compute(), plainly(&|bits| bits & c != 0)),
             (

@@ -21,6 +21,8 @@ struct Piece {
     /// Of the call that launched it.
     call: Option<Span>,
     bytes: Option<u64>,
+    /// Its length, by the device's own clock where that is recorded, picoseconds.
+    ps: i64,
     /// By the rate in the file, picoseconds.
     copy_ps: i64,
 }
@@ -39,6 +41,8 @@ fn pieces(case: &Case<'_>) -> Vec<Piece> {
                 let copies = matches!(work, Work::Memcpy | Work::Memset);
                 let event = slices.id(index);
                 let span = plain::span(&slices, index);
+                let (_, _, _, clock) = super::operations::done(case, event);
+                let ps = clock.unwrap_or(span.1 - span.0);
                 let config = copies.then(|| Config::of(case.trace, event));
                 found.push(Piece {
                     device,
@@ -48,7 +52,8 @@ fn pieces(case: &Case<'_>) -> Vec<Piece> {
                     span,
                     call: call.map(|(track, index)| plain::span(&case.trace.slices(track), index)),
                     bytes: config.and_then(|config| config.bytes),
-                    copy_ps: copy_ps(case, event, span.1 - span.0),
+                    ps,
+                    copy_ps: copy_ps(case, event, ps),
                 });
             }
         }
@@ -140,9 +145,14 @@ fn delay(piece: &Piece) -> Option<i64> {
     piece.call.map(|call| (piece.span.0 - call.1).max(0))
 }
 
+/// What is in flight on the line for it counts by the instructions that start and await it.
+fn counts(case: &Case<'_>, piece: &Piece) -> bool {
+    case.trace.tracks()[piece.track.index()].name != "Async XLA Ops"
+}
+
 fn rows(case: &Case<'_>, ours: &Kernels, pieces: &[Piece], found: &mut Found) {
     let mut plainly: BTreeMap<(Work, NameId), Vec<&Piece>> = BTreeMap::new();
-    for piece in pieces {
+    for piece in pieces.iter().filter(|piece| counts(case, piece)) {
         plainly
             .entry((piece.work, piece.name))
             .or_default()
@@ -158,11 +168,11 @@ fn rows(case: &Case<'_>, ours: &Kernels, pieces: &[Piece], found: &mut Found) {
         };
         let times = plain::sorted(
             own.iter()
-                .map(|piece| (piece.span.1 - piece.span.0) as f64 / 1e3),
+                .map(|piece| piece.ps as f64 / 1e3),
         );
         let total: i128 = own
             .iter()
-            .map(|piece| i128::from(piece.span.1 - piece.span.0))
+            .map(|piece| i128::from(piece.ps))
             .sum();
         found.same(
             "count, total",
@@ -292,12 +302,12 @@ fn queues(case: &Case<'_>, ours: &Kernels, pieces: &[Piece], found: &mut Found) 
 
 fn copies(case: &Case<'_>, ours: &Kernels, pieces: &[Piece], found: &mut Found) {
     let mut by_name: BTreeMap<NameId, Vec<&Piece>> = BTreeMap::new();
-    for piece in pieces {
+    for piece in pieces.iter().filter(|piece| counts(case, piece)) {
         if matches!(piece.work, Work::Memcpy | Work::Memset) {
             by_name.entry(piece.name).or_default().push(piece);
         }
     }
-    let long = |piece: &Piece| piece.span.1 - piece.span.0;
+    let long = |piece: &Piece| piece.ps;
     let rate = |bytes: f64, ps: i64| (ps > 0).then(|| bytes / (ps as f64 * 1e-12));
     for copies in &ours.copies {
         let own = &by_name[&copies.name];
