@@ -7,15 +7,14 @@
 //! one, all moments in which the step's thread is.
 //!
 //! ```text
-//! share = input / length of the steps
-//! steady share = the same without the first step of each rank that has three or more
-//! verdict = input-bound      steady share >= 20 %
-//!           partly           steady share >= 5 %
-//!           not input-bound  less, or no stage is recorded and devices are busy at least 80 %
+//! share = input / length, of the steps after warm-up, each up to the begin of the next
+//! verdict = input-bound      share >= 20 %
+//!           partly           share >= 5 %
+//!           not input-bound  less, or no stage is recorded and devices are idle at most 20 %
 //!           cannot tell      no input stage is recorded on any thread, and the devices (if any) wait
 //! ```
 //!
-//! The first step compiles and warms up, so it does not decide. Passes of compilers are no stages
+//! Passes of compilers are no stages
 //! though their names speak of inputs, nor is anything that runs inside a compilation. Where the steps
 //! have no thread of their own, waiting is inferred from stages on any thread, which may prefetch in
 //! the background ([`InputReport::inferred`]).
@@ -32,7 +31,8 @@ use stepscope_store::{EventId, Trace};
 use crate::device::Times;
 use crate::intervals::Moments;
 use crate::parallel::{self, Cancel};
-use crate::survey::Survey;
+use crate::steps::same_thread;
+use crate::survey::{Iteration, Survey};
 
 /// The answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,12 +83,10 @@ pub struct Stage {
 pub struct InputReport {
     /// See [`Verdict`].
     pub verdict: Verdict,
-    /// Part of the steps.
+    /// Part of the [iterations that count](crate::survey::Survey::counted).
     pub share: f64,
-    /// Part of the steps without the first of each rank: what the verdict goes by.
-    pub steady_share: f64,
-    /// Time per step without the first of each rank.
-    pub steady_per_step: Dur,
+    /// Mean time per iteration, nanoseconds.
+    pub per_step_ns: f64,
     /// No thread marks the steps: stages of any thread count as waiting, so that the share may be too
     /// large.
     pub inferred: bool,
@@ -133,7 +131,7 @@ pub fn is_input(kind: SliceKind, name: &str) -> bool {
     if is_compiler_pass(name) {
         return false;
     }
-    if kind == SliceKind::Input {
+    if kind == SliceKind::Input || is_loader_frame(name) {
         return true;
     }
     if kind != SliceKind::UserLabel || name.contains("::") {
@@ -149,6 +147,14 @@ pub fn is_input(kind: SliceKind, name: &str) -> bool {
     };
     let is_about = words().any(|word| ABOUT.contains(&&*word)) || gets_batch();
     is_about && !words().any(|word| NOT.contains(&&*word))
+}
+
+/// Whether a frame of Python is torch's `DataLoader` as it fetches a batch: `$dataloader.py:727 __next__`
+/// by our call tracing, `torch/utils/data/dataloader.py(727): __next__` by the profiler of torch.
+fn is_loader_frame(name: &str) -> bool {
+    let is_file =
+        name.starts_with("$dataloader.py:") || name.starts_with("torch/utils/data/dataloader.py(");
+    is_file && name.ends_with("__next__")
 }
 
 /// Whether this is the name of a pass of a compiler (`infeed-decomposer`,
@@ -191,11 +197,14 @@ fn is_compiler_pass(name: &str) -> bool {
         "upcaster",
         "verifier",
     ];
+    // Words that only programs about programs have.
+    const COMPILERS: [&str; 5] = ["hlo", "spmd", "gspmd", "offloading", "sharding"];
     if !name.contains(['-', '_']) || name.chars().any(|letter| letter.is_ascii_uppercase()) {
         return false;
     }
-    let last = name.rsplit(['-', '_']).next().unwrap_or(name);
-    DONE.contains(&last)
+    let mut words = name.split(['-', '_']);
+    let last = words.clone().next_back().unwrap_or(name);
+    DONE.contains(&last) || words.any(|word| COMPILERS.contains(&word))
 }
 
 /// Looks for input stages, and judges.
@@ -208,24 +217,8 @@ pub fn input(survey: &Survey<'_>, cancel: &Cancel) -> Result<InputReport, Cancel
     } else {
         0.0
     };
-    let steady = survey.steady();
-    let (waits, length) = steady
-        .iter()
-        .filter_map(|place| survey.breakdown.parts.get(*place))
-        .fold((0.0, 0.0), |(waits, length), parts| {
-            (
-                waits + parts.input.as_ns_f64(),
-                length + parts.sum().as_ns_f64(),
-            )
-        });
-    let steady_share = if length > 0.0 { waits / length } else { 0.0 };
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "a mean of lengths is no longer than the longest"
-    )]
-    let steady_per_step = Dur::from_ps((waits * 1e3 / steady.len().max(1) as f64) as i64);
     let idle = survey.device_share(Times::idle).unwrap_or(1.0);
-    let verdict = match steady_share {
+    let verdict = match share {
         _ if stages.is_empty() && idle <= 0.2 => Verdict::NotBound,
         _ if stages.is_empty() => Verdict::CannotTell,
         share if share >= 0.2 => Verdict::Bound,
@@ -235,8 +228,7 @@ pub fn input(survey: &Survey<'_>, cancel: &Cancel) -> Result<InputReport, Cancel
     Ok(InputReport {
         verdict,
         share,
-        steady_share,
-        steady_per_step,
+        per_step_ns: sum.input.as_ns_f64() / survey.count(),
         inferred: survey.has_steps() && survey.stretches.iter().all(|own| own.thread.is_none()),
         stages,
     })
@@ -254,8 +246,10 @@ fn stages(survey: &Survey<'_>, cancel: &Cancel) -> Result<Vec<Stage>, Cancelled>
     let trace = survey.trace;
     let steps: Vec<Moments> = (0..trace.files().len())
         .map(|file| {
-            let own = survey.stretches.iter().filter(|own| own.file == file);
-            Moments::of(own.map(|own| (own.range.start, own.range.end)).collect())
+            let all = survey.stretches.iter().zip(&survey.iterations);
+            let own = all.filter(|(own, _)| own.file == file);
+            let range = |whole: &Iteration| (whole.range.start, whole.range.end);
+            Moments::of(own.map(|(_, whole)| range(whole)).collect())
         })
         .collect();
     let threads = trace
@@ -272,17 +266,15 @@ fn stages(survey: &Survey<'_>, cancel: &Cancel) -> Result<Vec<Stage>, Cancelled>
                 return;
             };
             let slices = trace.slices(piece.track);
-            let marks_steps = survey
-                .stretches
-                .iter()
-                .any(|stretch| stretch.thread == Some(piece.track));
+            let is_marked = |track| survey.stretches.iter().any(|own| own.thread == Some(track));
+            let marks_steps =
+                is_marked(piece.track) || same_thread(trace, piece.track).any(is_marked);
             let mut last = (None, false);
             for index in piece.indexes.clone() {
                 let key = (slices.name[index], slices.category.get(index));
                 if last.0 != Some(key) {
                     let kind = trace.kind(piece.track, key.0, key.1);
-                    let may_be = matches!(kind, SliceKind::Input | SliceKind::UserLabel);
-                    last = (Some(key), may_be && is_input(kind, trace.name(key.0)));
+                    last = (Some(key), is_input(kind, trace.name(key.0)));
                 }
                 if !last.1 || compiles(trace, piece.track, index) {
                     continue;

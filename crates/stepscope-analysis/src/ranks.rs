@@ -175,6 +175,7 @@ pub fn ranks(
                     range: span.start.max(range.start)..span.end.min(range.end),
                     thread: None,
                     marker: None,
+                    is_pause: false,
                 })
                 .filter(|stretch| stretch.range.start < stretch.range.end)
                 .into_iter()

@@ -55,6 +55,7 @@ use crate::hints::{Lack, hints};
 use labels::labels;
 use marks::{Marker, markers};
 pub use processes::devices_of;
+pub(crate) use processes::same_thread;
 pub use range::{NoSuchSteps, range_of};
 pub use times::{StepTimes, percentile};
 

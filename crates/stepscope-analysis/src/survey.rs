@@ -5,7 +5,9 @@
     reason = "a trace and its tracks are called what they are"
 )]
 
-use std::collections::{BTreeMap, BTreeSet};
+mod iterations;
+
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use stepscope_model::{Cancelled, Dur, SliceFlags, Time, TrackKind};
@@ -16,6 +18,8 @@ use crate::parallel::Cancel;
 use crate::reports::Options;
 use crate::steps::breakdown::{Breakdown, StepParts, Stretch, breakdown};
 use crate::steps::{StepRank, StepReport, devices_of, steps_of};
+pub(crate) use iterations::median;
+pub use iterations::{Iteration, Role};
 
 /// A first look at a run.
 pub struct Survey<'a> {
@@ -29,8 +33,12 @@ pub struct Survey<'a> {
     pub stretches: Vec<Stretch>,
     /// What their time went into, in their order.
     pub breakdown: Breakdown,
-    /// What each device did in the stretches of its file, in the order of the devices. A device of a
-    /// file without stretches has none.
+    /// The iterations of the loop that the stretches begin, in their order.
+    pub iterations: Vec<Iteration>,
+    /// What the pause at the end of each iteration went into, in their order.
+    pub pauses: Vec<StepParts>,
+    /// What each device did in the [counted](Iteration::counts) iterations of its file, in the order
+    /// of the devices. A device of a file without any has none.
     pub times: Vec<Times>,
 }
 
@@ -44,16 +52,29 @@ impl<'a> Survey<'a> {
             steps.cut(range);
         }
         cancel.check()?;
-        let mut stretches: Vec<Stretch> = steps
-            .steps
+        let finished: Vec<_> = steps.steps.iter().filter(|step| !step.unfinished).collect();
+        let mut stretches: Vec<Stretch> = finished
             .iter()
-            .filter(|step| !step.unfinished)
             .map(|step| Stretch::of_step(trace, step))
             .collect();
-        if stretches.is_empty() {
+        let iterations = if stretches.is_empty() {
             stretches = recordings(trace, range);
-        }
-        let breakdown = breakdown(trace, &devices, &stretches, cancel)?;
+            iterations::of_recordings(&stretches)
+        } else {
+            let numbers: Vec<i64> = finished.iter().map(|step| step.number).collect();
+            iterations::of_steps(&stretches, &numbers)
+        };
+        // Most pauses are empty, and cost nothing.
+        let steps_and_pauses: Vec<Stretch> = stretches
+            .iter()
+            .cloned()
+            .chain(stretches.iter().zip(&iterations).map(|(stretch, whole)| {
+                stretch.pause(stretch.range.end..whole.range.end)
+            }))
+            .collect();
+        let mut breakdown = breakdown(trace, &devices, &steps_and_pauses, cancel)?;
+        let pauses = breakdown.parts.split_off(stretches.len());
+        breakdown.devices.truncate(stretches.len());
         let ranks: BTreeSet<StepRank> = stretches.iter().map(Stretch::rank).collect();
         let mut owners: Vec<Option<StepRank>> = vec![None; devices.list.len()];
         for rank in ranks {
@@ -65,8 +86,9 @@ impl<'a> Survey<'a> {
         for (device, owner) in devices.list.iter().zip(owners) {
             let ranges: Vec<Range<Time>> = stretches
                 .iter()
-                .filter(|stretch| Some(stretch.rank()) == owner)
-                .map(|stretch| stretch.range.clone())
+                .zip(&iterations)
+                .filter(|(stretch, whole)| Some(stretch.rank()) == owner && whole.counts())
+                .map(|(_, whole)| whole.range.clone())
                 .collect();
             let mut sum = Times::default();
             for part in devices.times(device, &ranges, cancel)? {
@@ -80,6 +102,8 @@ impl<'a> Survey<'a> {
             steps,
             stretches,
             breakdown,
+            iterations,
+            pauses,
             times,
         })
     }
@@ -89,42 +113,46 @@ impl<'a> Survey<'a> {
         self.steps.steps.iter().any(|step| !step.unfinished)
     }
 
-    /// The stretches that show how the program runs once it is warm: indexes into
-    /// [`stretches`](Self::stretches), without the first step of each rank that has three or more.
-    pub fn steady(&self) -> Vec<usize> {
-        let mut counts: BTreeMap<StepRank, usize> = BTreeMap::new();
-        for stretch in &self.stretches {
-            *counts.entry(stretch.rank()).or_default() += 1;
-        }
-        let mut seen: BTreeSet<StepRank> = BTreeSet::new();
-        let steady = self.stretches.iter().enumerate().filter(|(_, stretch)| {
-            let first = seen.insert(stretch.rank());
-            let few = counts.get(&stretch.rank()).is_none_or(|count| *count < 3);
-            few || !first
-        });
-        steady.map(|(place, _)| place).collect()
+    /// The iterations that figures count: indexes into [`iterations`](Self::iterations).
+    pub fn counted(&self) -> impl Iterator<Item = usize> + Clone {
+        let all = self.iterations.iter().enumerate();
+        all.filter(|(_, iteration)| iteration.counts())
+            .map(|(place, _)| place)
     }
 
-    /// How many stretches there are, at least one: what is "per step".
+    /// How many iterations count, at least one: what is "per step".
     pub fn count(&self) -> f64 {
-        self.stretches.len().max(1) as f64
+        self.counted().count().max(1) as f64
     }
 
-    /// Sum of the buckets of all stretches.
+    /// Mean length of the iterations that count, nanoseconds.
+    pub fn mean_ns(&self) -> f64 {
+        let lengths = self.counted().map(|place| self.iterations[place].dur());
+        lengths.map(Dur::as_ns_f64).sum::<f64>() / self.count()
+    }
+
+    /// What an iteration went into: its step, and the pause after it.
+    pub fn parts(&self, place: usize) -> StepParts {
+        let mut parts = self.breakdown.parts.get(place).copied().unwrap_or_default();
+        parts.add(&self.pauses.get(place).copied().unwrap_or_default());
+        parts
+    }
+
+    /// Sum of the buckets of all iterations that count.
     pub fn sum(&self) -> StepParts {
         let mut sum = StepParts::default();
-        for parts in &self.breakdown.parts {
-            sum.add(parts);
+        for place in self.counted() {
+            sum.add(&self.parts(place));
         }
         sum
     }
 
-    /// Part of the stretches in which devices were busy, mean over the devices; `None` without any.
+    /// Part of the counted iterations in which devices were busy, mean over the devices; `None` without any.
     pub fn device_busy(&self) -> Option<f64> {
         self.device_share(Times::busy)
     }
 
-    /// Part of the stretches in which devices did something, mean over the devices; `None` without any.
+    /// Part of the counted iterations in which devices did something, mean over the devices; `None` without any.
     pub fn device_share(&self, such: impl Fn(&Times) -> Dur) -> Option<f64> {
         let (mut sum, mut all) = (0.0, 0.0);
         for times in &self.times {
@@ -178,6 +206,7 @@ fn recordings(trace: &Trace, range: Option<&Range<Time>>) -> Vec<Stretch> {
             range: whole,
             thread: thread.map(|track| track.id),
             marker: None,
+            is_pause: false,
         });
     }
     found

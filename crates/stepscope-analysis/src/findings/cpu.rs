@@ -7,6 +7,7 @@ use super::host::{Host, HostClass};
 use super::losses::{Account, Loss};
 use super::windows::{Role, Windows, sample};
 use crate::parallel::Cancel;
+use crate::steps::same_thread;
 use crate::survey::Survey;
 
 /// Breaks down the time of files without a device: buckets of the steps, named by what the step's thread did.
@@ -40,8 +41,13 @@ pub(super) fn cpu_time(
             let Some(thread) = window.thread.or(busiest.map(|track| track.id)) else {
                 continue;
             };
-            walk(&mut host, thread, window, account);
-            for other in ids.iter().filter(|other| **other != thread) {
+            let rows: Vec<TrackId> = std::iter::once(thread)
+                .chain(same_thread(trace, thread))
+                .collect();
+            for row in &rows {
+                walk(&mut host, *row, window, account);
+            }
+            for other in ids.iter().filter(|other| !rows.contains(other)) {
                 name_collectives(&mut host, *other, window, account);
             }
         }
@@ -122,9 +128,7 @@ fn add_buckets(survey: &Survey<'_>, windows: &Windows, time: &mut FileTime) {
         // The buckets are of all windows, the names of those that were sampled.
         let scale = account.length_ps / length;
         for window in all {
-            let Some(parts) = survey.breakdown.parts.get(window.stretch) else {
-                continue;
-            };
+            let parts = survey.parts(window.stretch);
             for (loss, dur) in [
                 (Loss::Compile, parts.compile),
                 (Loss::Input, parts.input),

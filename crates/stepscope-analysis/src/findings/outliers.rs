@@ -7,9 +7,10 @@ use super::assemble::{cause_of, words};
 use super::device_time::FileTime;
 use super::losses::Loss;
 use super::memory::is_fragmented;
-use super::windows::{Role, Window, Windows, median};
+use super::windows::{Role, Window, Windows};
 use super::{Cause, Confidence, Detail, Finding};
 use crate::memory::Memory;
+use crate::survey::median;
 
 /// Losses that may make a step long.
 const LOSSES: [Loss; 11] = [

@@ -1,5 +1,4 @@
-//! The spans of time that are diagnosed: the steps, each up to the begin of the next, with warm-up and
-//! outliers apart.
+//! The spans of time that are diagnosed: the iterations of the run.
 
 use std::ops::Range;
 
@@ -7,19 +6,8 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{Dur, Time, TrackId};
 use stepscope_store::{EventId, Trace};
 
-use crate::steps::times::outlier_limit;
-use crate::survey::Survey;
-
-/// How a step compares with the others of its rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
-    /// As long as most.
-    Steady,
-    /// One of the first, and longer than most.
-    WarmUp,
-    /// Longer than most, later on.
-    Outlier,
-}
+pub(super) use crate::survey::Role;
+use crate::survey::{Survey, median};
 
 /// One step, or a part of the recording where there are no steps.
 #[derive(Clone, Debug)]
@@ -66,26 +54,19 @@ impl Windows {
             .map(|step| ((step.file, step.start), (step.number, step.event)))
             .collect();
         let are_steps = survey.has_steps();
-        let mut list: Vec<Window> = survey
-            .stretches
-            .iter()
+        let stretches = survey.stretches.iter().zip(&survey.iterations);
+        let mut list: Vec<Window> = stretches
             .enumerate()
-            .map(|(stretch, span)| Window {
+            .map(|(stretch, (span, whole))| Window {
                 file: span.file,
-                range: span.range.clone(),
+                range: whole.range.clone(),
                 thread: span.thread,
                 step: steps.get(&(span.file, span.range.start)).copied(),
-                role: Role::Steady,
+                role: whole.role,
                 stretch,
             })
             .collect();
         list.sort_by_key(|window| (window.file, window.thread, window.range.start));
-        if are_steps {
-            for rank in list.chunk_by_mut(|a, b| (a.file, a.thread) == (b.file, b.thread)) {
-                join_neighbours(rank);
-                assign_roles(rank);
-            }
-        }
         Self { list, are_steps }
     }
 
@@ -129,76 +110,6 @@ impl Windows {
     pub(super) fn mean_ns(&self) -> f64 {
         self.total() / self.count()
     }
-}
-
-/// Lets each step reach to the begin of the next one, so that what a loop does between two markers
-/// counts. A pause longer than a step is no part of the loop.
-fn join_neighbours(rank: &mut [Window]) {
-    let Some(typical) = median(rank.iter().map(Window::dur)) else {
-        return;
-    };
-    for index in 1..rank.len() {
-        let next = rank[index].clone();
-        let window = &mut rank[index - 1];
-        let follows = match (window.step, next.step) {
-            (Some((number, _)), Some((following, _))) => number.checked_add(1) == Some(following),
-            _ => false,
-        };
-        let pause = next.range.start.since(window.range.end);
-        if follows && pause > Dur::ZERO && pause <= typical {
-            window.range.end = next.range.start;
-        }
-    }
-}
-
-fn assign_roles(rank: &mut [Window]) {
-    let mut sorted: Vec<Dur> = rank.iter().map(Window::dur).collect();
-    sorted.sort_unstable();
-    let limit = match (sorted.len(), outlier_limit(&sorted)) {
-        (_, Some(limit)) => limit,
-        // Too few to judge their scatter: only what is far longer than the middle one stands apart.
-        (3.., None) => sorted[sorted.len() / 2].as_ns_f64() * 1.5,
-        _ => return,
-    };
-    let is_long = |window: &Window| window.dur().as_ns_f64() > limit;
-    // The host runs ahead of the device, so the first step may be short although the device is slow.
-    let skipped = usize::from(!is_long(&rank[0]));
-    let slow_start = rank[skipped..]
-        .iter()
-        .take_while(|window| is_long(window))
-        .count();
-    let slow_start = if slow_start > 0 {
-        skipped + slow_start
-    } else {
-        0
-    };
-    let slow_start = if slow_start * 2 > rank.len() {
-        0
-    } else {
-        slow_start
-    };
-    let later = rank[slow_start..]
-        .iter()
-        .filter(|window| is_long(window))
-        .count();
-    // What happens to most steps is usual.
-    let usual = later * 5 > (rank.len() - slow_start) * 2;
-    for (index, window) in rank.iter_mut().enumerate() {
-        let is_early = index < slow_start;
-        window.role = if is_early && (is_long(window) || index == 0) {
-            Role::WarmUp
-        } else if !is_early && is_long(window) && !usual {
-            Role::Outlier
-        } else {
-            Role::Steady
-        };
-    }
-}
-
-pub(super) fn median(durations: impl Iterator<Item = Dur>) -> Option<Dur> {
-    let mut all: Vec<Dur> = durations.collect();
-    all.sort_unstable();
-    all.get(all.len() / 2).copied()
 }
 
 /// Slices of device queues that are looked at, of all files together: what is typical shows in a part.

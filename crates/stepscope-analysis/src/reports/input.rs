@@ -1,6 +1,6 @@
 //! [`input`](crate::input) as a report.
 
-use stepscope_model::Cancelled;
+use stepscope_model::{Cancelled, Dur};
 use stepscope_store::Trace;
 
 use crate::hints::{Lack, hint};
@@ -26,28 +26,25 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             "Cannot tell whether the program waits for input: no input stage was recorded."
                 .to_owned()
         }
+        verdict if sum.input == Dur::ZERO => format!(
+            "The program is {}: nothing waits for input.",
+            verdict.as_str()
+        ),
         verdict => format!(
-            "The program is {}: {} of {} waits for input ({}).",
+            "The program {} {}: {} of {} waits for input ({}).",
+            if found.inferred { "may be" } else { "is" },
             verdict.as_str(),
-            duration(found.steady_per_step.as_ns_f64()),
-            if !survey.has_steps() {
-                "the recording"
-            } else if survey.steady().len() < survey.stretches.len() {
-                "each step after the first"
-            } else {
+            duration(found.per_step_ns),
+            if survey.has_steps() {
                 "each step"
+            } else {
+                "the recording"
             },
-            share(found.steady_share)
+            share(found.share)
         ),
     };
     report.scalar("verdict", "Verdict", Unit::Text, found.verdict.as_str());
     report.scalar("input_share", "Waiting for input", Unit::Share, found.share);
-    report.scalar(
-        "steady_input_share",
-        "After the first step",
-        Unit::Share,
-        survey.has_steps().then_some(found.steady_share),
-    );
     report.scalar(
         "confidence",
         "Confidence",
@@ -62,7 +59,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         "input_per_step_ns",
         "Per step",
         Unit::Ns,
-        sum.input.as_ns_f64() / count,
+        found.per_step_ns,
     );
     report.scalar(
         "device_busy_share",
@@ -101,7 +98,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     }
     table.cut(options.top);
     report.table = table;
-    if survey.has_steps() {
+    if survey.has_steps() && found.verdict != Verdict::CannotTell {
         let mut steps = by_step(&survey);
         steps.cut(options.top);
         report.section("steps", "Waiting for input, by step", steps);

@@ -28,6 +28,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     } else {
         "recording"
     };
+    let stretches = survey.stretches.len().max(1) as f64;
     let headline = found.is_covered();
     report.sentence = match found.counted_share() {
         Some(part) => {
@@ -50,8 +51,8 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         "{}: {}/s, {} in a {per} of {}, {}.",
         report.sentence,
         operations(rate),
-        operations(found.flops / survey.count()),
-        duration(found.time.as_ns_f64() / survey.count()),
+        operations(found.flops / stretches),
+        duration(found.time.as_ns_f64() / stretches),
         counted.as_str(),
     );
     if !headline {
@@ -74,7 +75,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         "teraflop_per_step",
         "TFLOP per step",
         Unit::Number,
-        (headline && survey.has_steps()).then(|| found.flops / survey.count() / 1e12),
+        (headline && survey.has_steps()).then(|| found.flops / stretches / 1e12),
     );
     // Devices that work side by side: the mean over the stretches.
     let devices = found.device_seconds / seconds;

@@ -201,8 +201,8 @@ fn sentence(survey: &Survey<'_>, found: &Diagnosis) -> String {
             } else {
                 "Steps"
             };
-            let p90 = steps_report::tail(times);
-            format!("{what} take {}{p90}.", duration(p50))
+            let tail = steps_report::tail(survey);
+            format!("{what} take {}{tail}.", duration(p50))
         }
         None => match survey.steps.steps.len() {
             0 if survey.steps.outside > 0 => "No whole step lies in this range.".to_owned(),

@@ -1,6 +1,6 @@
 //! [`steps`](crate::steps) as a report.
 
-use stepscope_model::Cancelled;
+use stepscope_model::{Cancelled, Dur};
 use stepscope_store::Trace;
 
 use crate::parallel::Cancel;
@@ -8,7 +8,7 @@ use crate::report::{
     Cell, Column, Report, Table, Unit, duration, run_start, share, since_start_ns,
 };
 use crate::reports::Options;
-use crate::steps::{StepOptions, StepReport, StepTimes, step_report, xprof};
+use crate::steps::{StepOptions, StepReport, step_report, xprof};
 use crate::survey::Survey;
 
 const KIND: &str = "steps";
@@ -54,7 +54,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
                     "Steps"
                 },
                 duration(p50),
-                tail(times),
+                tail(&survey),
                 most.unwrap_or_default()
             )
         }
@@ -119,10 +119,25 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     Ok(report)
 }
 
-/// ` (p90 12 ms)` after a median, where there are steps enough for it.
-pub(super) fn tail(times: &StepTimes) -> String {
-    let p90 = times.p90_ns.map(|p90| format!(" (p90 {})", duration(p90)));
-    p90.unwrap_or_default()
+/// What the median step does not tell, ` (mean 957 us, p90 12 ms)`: the mean of the iterations that
+/// count, to which all shares relate, and the 90th percentile where there are steps enough for it.
+pub(super) fn tail(survey: &Survey<'_>) -> String {
+    let times = &survey.steps.times;
+    let mean = survey.mean_ns();
+    let pauses = survey.counted().map(|place| survey.pauses[place].sum());
+    let pause = pauses.map(Dur::as_ns_f64).sum::<f64>() / survey.count();
+    let p50 = times.p50_ns.unwrap_or(mean);
+    let mut told = Vec::new();
+    if pause > 0.05 * mean {
+        told.push(format!("one begins every {}", duration(mean)));
+    } else if (mean - p50).abs() > 0.05 * p50 {
+        told.push(format!("mean {}", duration(mean)));
+    }
+    told.extend(times.p90_ns.map(|p90| format!("p90 {}", duration(p90))));
+    if told.is_empty() {
+        return String::new();
+    }
+    format!(" ({})", told.join(", "))
 }
 
 /// Keys and titles of the buckets, in their order.

@@ -21,7 +21,8 @@
 //! the step's file, cut to the step, as in [`device`](crate::device): loops compute where nothing
 //! inside them is recorded. `communication` and `copy` count the whole time, hidden or exposed. *The
 //! step's thread* is the one that marks the steps; where a device marks them, all threads of the
-//! file. Inside a marker, whatever it holds is work of the host; a marker with nothing inside is
+//! file; rows of the same process and thread number, as another profiler's in one recording, are the
+//! same thread. Inside a marker, whatever it holds is work of the host; a marker with nothing inside is
 //! idle.
 //!
 //! Cost: one pass over the slices of the files with steps, in parallel, a sort of what remains
@@ -44,7 +45,7 @@ use crate::input::is_input;
 use crate::intervals::{Moments, extend};
 use crate::ops::is_operator;
 use crate::parallel::{self, Cancel};
-use crate::steps::{StepRank, StepRow, devices_of};
+use crate::steps::{StepRank, StepRow, devices_of, same_thread};
 
 /// One step's time, by bucket. The first seven add up to the step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,6 +123,8 @@ pub struct Stretch {
     pub thread: Option<TrackId>,
     /// Index of the marker on that thread: what comes before it encloses it. `None`: there is none.
     pub marker: Option<usize>,
+    /// Whether it lies between two steps: what encloses it says nothing about it.
+    pub is_pause: bool,
 }
 
 impl Stretch {
@@ -145,7 +148,25 @@ impl Stretch {
             range: step.start..step.start.saturating_add(step.dur),
             thread: place.map(|(track, _)| track),
             marker: place.map(|(_, index)| index),
+            is_pause: false,
         }
+    }
+
+    /// What follows the step until the next one begins.
+    pub fn pause(&self, range: Range<Time>) -> Self {
+        Self {
+            range,
+            marker: None,
+            is_pause: true,
+            ..self.clone()
+        }
+    }
+
+    /// Whether a slice of the step's thread says what the stretch went into: what encloses a step, an
+    /// epoch for one, does not.
+    fn holds(&self, start: Time, end: Time) -> bool {
+        let is_step = self.is_pause || self.marker.is_some();
+        !is_step || start > self.range.start || end < self.range.end
     }
 }
 
@@ -535,40 +556,47 @@ fn own(
     stretches: &[Stretch],
     indexes: &[usize],
 ) -> (Moments, Moments) {
-    let slices = trace.slices(track);
     let (mut input, mut host) = (Vec::new(), Vec::new());
-    let mut marks: Vec<usize> = trace
-        .step_marks()
-        .iter()
-        .filter_map(|mark| trace.place_of_slice(mark.event))
-        .filter(|(on, _)| *on == track)
-        .map(|(_, index)| index)
-        .collect();
-    marks.sort_unstable();
-    for stretch in indexes.iter().filter_map(|index| stretches.get(*index)) {
-        let Range { start, end } = stretch.range;
-        // What encloses the marker comes before it in the track's order.
-        let first = match stretch.marker {
-            Some(marker) => marker + 1,
-            None => trace.candidates(track, start..end).start,
-        };
-        for index in first..slices.len() {
-            let begin = slices.start[index];
-            if begin >= end {
-                break;
-            }
-            if marks.binary_search(&index).is_ok() {
+    for on in std::iter::once(track).chain(same_thread(trace, track)) {
+        let slices = trace.slices(on);
+        let mut marks: Vec<usize> = trace
+            .step_marks()
+            .iter()
+            .filter_map(|mark| trace.place_of_slice(mark.event))
+            .filter(|(marked, _)| *marked == on)
+            .map(|(_, index)| index)
+            .collect();
+        marks.sort_unstable();
+        for stretch in indexes.iter().filter_map(|index| stretches.get(*index)) {
+            let Range { start, end } = stretch.range;
+            if start >= end {
                 continue;
             }
-            let part = (begin.max(start), slices.end(index).min(end));
-            extend(&mut host, part);
-            let kind = trace.kind(track, slices.name[index], slices.category.get(index));
-            if is_input(kind, trace.name(slices.name[index])) {
-                extend(&mut input, part);
+            // What encloses the marker comes before it in the track's order.
+            let first = match stretch.marker {
+                Some(marker) if on == track => marker + 1,
+                _ => trace.candidates(on, start..end).start,
+            };
+            for index in first..slices.len() {
+                let (begin, until) = (slices.start[index], slices.end(index));
+                if begin >= end {
+                    break;
+                }
+                let is_other = marks.binary_search(&index).is_ok() || until <= start;
+                let encloses = (on != track || stretch.is_pause) && !stretch.holds(begin, until);
+                if is_other || encloses {
+                    continue;
+                }
+                let part = (begin.max(start), until.min(end));
+                extend(&mut host, part);
+                let kind = trace.kind(on, slices.name[index], slices.category.get(index));
+                if is_input(kind, trace.name(slices.name[index])) {
+                    extend(&mut input, part);
+                }
             }
         }
     }
-    // Steps of one thread may nest; sorting is cheap where they do not.
+    // Steps of one thread may nest, and other rows show the same moments; sorting is cheap where not.
     (Moments::of(input), Moments::of(host))
 }
 

@@ -24,6 +24,23 @@ use crate::device::Devices;
 /// Slices of a queue whose launches are looked at for the process that drives it.
 const LOOKED_AT: usize = 64;
 
+/// The other rows about the thread of a row: recordings of several profilers show each thread once for
+/// each of them.
+pub(crate) fn same_thread(trace: &Trace, track: TrackId) -> impl Iterator<Item = TrackId> {
+    let own = trace.tracks().get(track.index());
+    let known = own.filter(|own| own.pid.is_some() && own.tid.is_some());
+    let others = trace.tracks().iter().filter(move |other| {
+        known.is_some_and(|own| {
+            other.id != own.id
+                && (other.kind, other.file) == (TrackKind::Thread, own.file)
+                && (other.pid, other.tid) == (own.pid, own.tid)
+                && !other.derived
+                && other.slices > 0
+        })
+    });
+    others.map(|other| other.id)
+}
+
 /// Sets the process of each marker in the files whose processes are ranks.
 pub(super) fn assign(trace: &Trace, by_track: &mut BTreeMap<TrackId, Vec<Marker>>) {
     let ranks = ranks(trace, by_track);

@@ -1,0 +1,134 @@
+//! Steps as iterations of a loop: each reaches to the begin of the next, and warm-up and outliers
+//! stand apart.
+
+use std::ops::Range;
+
+use stepscope_model::{Dur, Time};
+
+use crate::steps::breakdown::Stretch;
+use crate::steps::times::outlier_limit;
+
+/// How a step compares with the others of its rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// As long as most.
+    Steady,
+    /// One of the first, and longer than most.
+    WarmUp,
+    /// Longer than most, later on.
+    Outlier,
+}
+
+/// A step with what the loop does until it begins the next one; or a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Iteration {
+    /// From its begin to the begin of the next one, where the pause between them is part of the loop.
+    pub range: Range<Time>,
+    /// How it compares.
+    pub role: Role,
+}
+
+impl Iteration {
+    /// Its length.
+    pub fn dur(&self) -> Dur {
+        self.range.end.since(self.range.start).max(Dur::ZERO)
+    }
+
+    /// Whether the figures of a run count it: warm-up tells nothing about the steps that follow.
+    pub fn counts(&self) -> bool {
+        self.role != Role::WarmUp
+    }
+}
+
+/// The iterations of stretches that are steps, in their order; `numbers` are those of the steps.
+pub(super) fn of_steps(stretches: &[Stretch], numbers: &[i64]) -> Vec<Iteration> {
+    let mut found = of_recordings(stretches);
+    let mut order: Vec<usize> = (0..stretches.len()).collect();
+    let key = |index: &usize| (stretches[*index].rank(), stretches[*index].thread);
+    order.sort_by_key(|index| (key(index), stretches[*index].range.start));
+    for rank in order.chunk_by(|a, b| key(a) == key(b)) {
+        join_neighbours(rank, numbers, &mut found);
+        assign_roles(rank, &mut found);
+    }
+    found
+}
+
+/// Stretches that are no steps: each for itself.
+pub(super) fn of_recordings(stretches: &[Stretch]) -> Vec<Iteration> {
+    let alone = |stretch: &Stretch| Iteration {
+        range: stretch.range.clone(),
+        role: Role::Steady,
+    };
+    stretches.iter().map(alone).collect()
+}
+
+/// Lets each step reach to the begin of the next one, so that what a loop does between two markers
+/// counts. A pause longer than a step and much longer than the usual pause is no part of the loop.
+fn join_neighbours(rank: &[usize], numbers: &[i64], found: &mut [Iteration]) {
+    let Some(typical) = median(rank.iter().map(|index| found[*index].dur())) else {
+        return;
+    };
+    let pauses: Vec<(usize, Time, Dur)> = rank
+        .windows(2)
+        .filter(|pair| numbers[pair[0]].checked_add(1) == Some(numbers[pair[1]]))
+        .map(|pair| {
+            let next = found[pair[1]].range.start;
+            (pair[0], next, next.since(found[pair[0]].range.end))
+        })
+        .collect();
+    let usual = median(pauses.iter().map(|(_, _, pause)| *pause)).unwrap_or(Dur::ZERO);
+    let longest = typical.max(usual.saturating_add(usual));
+    for (index, next, pause) in pauses {
+        if pause > Dur::ZERO && pause <= longest {
+            found[index].range.end = next;
+        }
+    }
+}
+
+fn assign_roles(rank: &[usize], found: &mut [Iteration]) {
+    let mut sorted: Vec<Dur> = rank.iter().map(|index| found[*index].dur()).collect();
+    sorted.sort_unstable();
+    let limit = match (sorted.len(), outlier_limit(&sorted)) {
+        (_, Some(limit)) => limit,
+        // Too few to judge their scatter: only what is far longer than the middle one stands apart.
+        (3.., None) => sorted[sorted.len() / 2].as_ns_f64() * 1.5,
+        _ => return,
+    };
+    let is_long: Vec<bool> = rank
+        .iter()
+        .map(|index| found[*index].dur().as_ns_f64() > limit)
+        .collect();
+    // The host runs ahead of the device, so the first step may be short although the device is slow.
+    let skipped = usize::from(!is_long[0]);
+    let slow_start = is_long[skipped..].iter().take_while(|long| **long).count();
+    let slow_start = if slow_start > 0 {
+        skipped + slow_start
+    } else {
+        0
+    };
+    let slow_start = if slow_start * 2 > rank.len() {
+        0
+    } else {
+        slow_start
+    };
+    let later = is_long[slow_start..].iter().filter(|long| **long).count();
+    // What happens to most steps is usual.
+    let usual = later * 5 > (rank.len() - slow_start) * 2;
+    for (place, index) in rank.iter().enumerate() {
+        let is_early = place < slow_start;
+        found[*index].role = if is_early && (is_long[place] || place == 0) {
+            Role::WarmUp
+        } else if !is_early && is_long[place] && !usual {
+            Role::Outlier
+        } else {
+            Role::Steady
+        };
+    }
+}
+
+/// The middle one, the longer of two.
+pub(crate) fn median(durations: impl Iterator<Item = Dur>) -> Option<Dur> {
+    let mut all: Vec<Dur> = durations.collect();
+    all.sort_unstable();
+    all.get(all.len() / 2).copied()
+}
