@@ -95,6 +95,11 @@ pub enum Detail {
         /// Mean over the steps.
         per_step: f64,
     },
+    /// Where batches are made.
+    Input {
+        /// By the thread of the loop itself, not by workers.
+        in_process: bool,
+    },
     /// Which rank makes the others wait.
     Rank {
         /// `rank 2`, or the host.

@@ -150,7 +150,10 @@ pub(super) fn words(trace: &Trace, names: &[(NameId, Named)]) -> Vec<String> {
             .filter(|name| !name.is_empty())
     };
     let telling = texts().any(|name| !only_calls(name));
-    for name in texts().filter(|name| !telling || !only_calls(name)).take(4) {
+    let mut told: Vec<&str> = texts().filter(|name| !telling || !only_calls(name)).collect();
+    // What a program calls its function tells more than the parts of the compiler that it enters.
+    told.sort_by_key(|name| !is_compiled_function(name));
+    for name in told.into_iter().take(4) {
         if !words.iter().any(|known| known == name) {
             words.push(name.to_owned());
         }
@@ -158,9 +161,18 @@ pub(super) fn words(trace: &Trace, names: &[(NameId, Named)]) -> Vec<String> {
     words
 }
 
+/// `PjitFunction(train_step)`: a function that JAX compiles.
+fn is_compiled_function(name: &str) -> bool {
+    name.starts_with("PjitFunction(")
+}
+
 /// Whether a Python frame does nothing but call what the program is about.
 fn only_calls(name: &str) -> bool {
-    const FRAMES: [&str; 9] = [
+    const FRAMES: [&str; 13] = [
+        "$compiler.py:",
+        "$profiler.py:",
+        "$pjit.py:",
+        "$pxla.py:",
         "torch/nn/modules/module.py(",
         "torch/_ops.py(",
         "torch/utils/_contextlib.py(",
@@ -394,7 +406,10 @@ impl Assembly<'_, '_> {
                 Finding {
                     subjects,
                     evidence: events(&names),
-                    detail: Detail::Calls { per_step: calls },
+                    detail: match loss {
+                        Loss::Input => input_detail(trace, &names),
+                        _ => Detail::Calls { per_step: calls },
+                    },
                     ..Finding::new(cause, confidence(loss))
                 },
             );
@@ -536,6 +551,10 @@ impl Assembly<'_, '_> {
                 Finding {
                     subjects: words(trace, &names),
                     evidence: events(&names),
+                    detail: match loss {
+                        Loss::Input => input_detail(trace, &names),
+                        _ => Detail::None,
+                    },
                     ..Finding::new(cause, Confidence::High)
                 },
             );
@@ -565,13 +584,22 @@ impl Assembly<'_, '_> {
             sums.retain(|(name, named)| tells(name, named));
         }
         let share = whole.busy_share() + whole.share(Loss::Host);
+        // Operations tell more than what calls them, where they are what takes the time.
+        let mut all_ps = length;
+        let operations = whole.operations();
+        if whole.busy_share() > whole.share(Loss::Host) && !operations.is_empty() {
+            all_ps = operations.iter().map(|(_, named)| named.ps).sum();
+            sums = operations;
+        }
         if sums.is_empty() || share < 0.3 {
             return;
         }
+        let part = |named: &Named| (named.ps / all_ps).min(1.0);
         let heaviest: Vec<(String, f64)> = sums
             .iter()
+            .filter(|(_, named)| part(named) >= LISTED)
             .take(3)
-            .map(|(name, named)| (trace.name(*name).to_owned(), (named.ps / length).min(1.0)))
+            .map(|(name, named)| (trace.name(*name).to_owned(), part(named)))
             .collect();
         self.found.push(Finding {
             subjects: words(trace, &sums),
@@ -583,6 +611,18 @@ impl Assembly<'_, '_> {
             },
             ..Finding::new(Cause::DeviceBound, Confidence::Medium)
         });
+    }
+}
+
+/// Whether torch's `DataLoader` makes the batches itself (`num_workers=0`): its iterator says so, and
+/// so does fetching, which is otherwise the workers'.
+fn input_detail(trace: &Trace, names: &[(NameId, Named)]) -> Detail {
+    let tells = |name: &str| {
+        let fetches = name.contains("fetch.py") && name.ends_with(" fetch");
+        fetches || name.contains("_SingleProcessDataLoaderIter")
+    };
+    Detail::Input {
+        in_process: names.iter().any(|(name, _)| tells(trace.name(*name))),
     }
 }
 

@@ -50,6 +50,9 @@ pub(super) fn cpu_time(
             for other in ids.iter().filter(|other| !rows.contains(other)) {
                 name_collectives(&mut host, *other, window, account);
             }
+            for thread in &ids {
+                name_operations(&mut host, *thread, window, account);
+            }
         }
         add_buckets(survey, windows, &mut time);
         time.steady.seal(&mut host);
@@ -85,6 +88,24 @@ fn walk(
         }
         if let Some(innermost) = segment.open.last() {
             account.add_slice(loss, thread, *innermost, dur);
+        }
+    });
+}
+
+/// Names the operations that a thread runs, by self time.
+fn name_operations(
+    host: &mut Host<'_>,
+    thread: TrackId,
+    window: &super::windows::Window,
+    account: &mut Account,
+) {
+    host.walk(thread, &window.range, &mut |host, segment| {
+        if let Some(innermost) = segment.open.last()
+            && host.computes(thread, *innermost)
+        {
+            let slices = host.trace.slices(thread);
+            let dur = segment.range.end.since(segment.range.start);
+            account.add_operation(slices.name[*innermost], slices.id(*innermost), dur);
         }
     });
 }

@@ -66,6 +66,8 @@ pub(super) struct Host<'a> {
     pub(super) trace: &'a Trace,
     overlapping: FxHashMap<TrackId, Option<Overlapping>>,
     classes: FxHashMap<(NameId, NameId), HostClass>,
+    /// Whether slices of a name and category compute.
+    computing: FxHashMap<(NameId, NameId), bool>,
     step_names: FxHashSet<NameId>,
 }
 
@@ -80,6 +82,7 @@ impl<'a> Host<'a> {
             trace,
             overlapping: FxHashMap::default(),
             classes: FxHashMap::default(),
+            computing: FxHashMap::default(),
             step_names: step_names.collect(),
         }
     }
@@ -102,6 +105,26 @@ impl<'a> Host<'a> {
         };
         self.classes.insert((name, category), class);
         class
+    }
+
+    /// Whether a slice is an operation that computes.
+    pub(super) fn computes(&mut self, track: TrackId, index: usize) -> bool {
+        let slices = self.trace.slices(track);
+        let key = (slices.name[index], slices.category.get(index));
+        if let Some(known) = self.computing.get(&key) {
+            return *known;
+        }
+        let kind = self.trace.kind(track, key.0, key.1);
+        let computes = matches!(
+            kind,
+            SliceKind::MatMul
+                | SliceKind::Attention
+                | SliceKind::Fusion
+                | SliceKind::Elementwise
+                | SliceKind::Other
+        ) || self.class(track, index) == HostClass::Operator;
+        self.computing.insert(key, computes);
+        computes
     }
 
     /// What the open slices come to, and the slice that decides it.

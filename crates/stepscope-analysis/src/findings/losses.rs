@@ -63,11 +63,13 @@ pub(super) struct Named {
     longest_ps: f64,
 }
 
-/// What time is charged to: a loss, or the waits that drained the queue.
+/// What time is charged to: a loss, the waits that drained the queue, or operations of a program
+/// without a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Charge {
     Loss(Loss),
     Wait,
+    Operation,
 }
 
 /// Sums over the windows of one role of one file.
@@ -118,6 +120,12 @@ impl Account {
     /// Charges time to a slice of a device queue.
     pub(super) fn add_name(&mut self, loss: Loss, name: NameId, event: EventId, dur: Dur) {
         let named = self.names.entry((Charge::Loss(loss), name)).or_default();
+        named.add(dur.ps() as f64, 1, 0, event);
+    }
+
+    /// Charges self time to an operation of a thread.
+    pub(super) fn add_operation(&mut self, name: NameId, event: EventId, dur: Dur) {
+        let named = self.names.entry((Charge::Operation, name)).or_default();
         named.add(dur.ps() as f64, 1, 0, event);
     }
 
@@ -216,6 +224,11 @@ impl Account {
         let all = self.named(Charge::Wait);
         let most = all.iter().map(|(_, named)| named.ps).fold(0.0, f64::max);
         rank(all, most)
+    }
+
+    /// Operations of threads, by self time.
+    pub(super) fn operations(&self) -> Vec<(NameId, Named)> {
+        rank(self.named(Charge::Operation), f64::MAX)
     }
 
     fn named(&self, charge: Charge) -> Vec<(NameId, Named)> {

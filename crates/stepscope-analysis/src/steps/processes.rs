@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{TrackId, TrackKind};
-use stepscope_store::Trace;
+use stepscope_store::{Trace, Track};
 
 use super::StepRank;
 use super::marks::Marker;
@@ -26,19 +26,37 @@ const LOOKED_AT: usize = 64;
 
 /// The other rows about the thread of a row: recordings of several profilers show each thread once for
 /// each of them.
-pub(crate) fn same_thread(trace: &Trace, track: TrackId) -> impl Iterator<Item = TrackId> {
-    let own = trace.tracks().get(track.index());
-    let known = own.filter(|own| own.pid.is_some() && own.tid.is_some());
-    let others = trace.tracks().iter().filter(move |other| {
-        known.is_some_and(|own| {
-            other.id != own.id
-                && (other.kind, other.file) == (TrackKind::Thread, own.file)
-                && (other.pid, other.tid) == (own.pid, own.tid)
-                && !other.derived
-                && other.slices > 0
+///
+/// Rows of equal process and thread number are one thread. XLA numbers threads on its own: its row of
+/// the main thread is the one that is called like the main thread, where just one is.
+pub(crate) fn same_thread(trace: &Trace, track: TrackId) -> Vec<TrackId> {
+    let Some(own) = trace.tracks().get(track.index()) else {
+        return Vec::new();
+    };
+    let (Some(pid), Some(tid)) = (own.pid, own.tid) else {
+        return Vec::new();
+    };
+    let of_process = || {
+        trace.tracks().iter().filter(|other| {
+            let is_thread = other.kind == TrackKind::Thread && !other.derived && other.slices > 0;
+            is_thread && other.file == own.file && other.pid == Some(pid)
         })
-    });
-    others.map(|other| other.id)
+    };
+    let main = of_process().find(|row| row.tid == Some(pid));
+    let named = |row: &&Track| {
+        row.tid != Some(pid) && main.is_some_and(|main| main.name == row.name)
+    };
+    let of_xla = Some(of_process().filter(named).map(|row| row.id).collect::<Vec<_>>());
+    let of_xla = of_xla.filter(|rows| rows.len() == 1).unwrap_or_default();
+    let is_main = tid == pid || of_xla.contains(&track);
+    of_process()
+        .filter(|other| {
+            let same = other.tid == Some(tid);
+            let both_main = is_main && (other.tid == Some(pid) || of_xla.contains(&other.id));
+            other.id != track && (same || both_main)
+        })
+        .map(|other| other.id)
+        .collect()
 }
 
 /// Sets the process of each marker in the files whose processes are ranks.

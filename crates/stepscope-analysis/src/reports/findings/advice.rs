@@ -72,11 +72,7 @@ pub(super) fn advice(finding: &Finding, platform: &Platform) -> String {
 }
 
 fn input(finding: &Finding, platform: &Platform) -> String {
-    let is_in_process = finding
-        .subjects
-        .iter()
-        .any(|name| name.contains("_SingleProcessDataLoaderIter"));
-    if is_in_process {
+    if let Detail::Input { in_process: true } = finding.detail {
         return "The DataLoader decodes in the main process: set num_workers (4 to 8 to begin with), \
                 pin_memory=True and persistent_workers=True."
             .to_owned();
