@@ -34,6 +34,7 @@ mod launched;
 mod losses;
 mod memory;
 mod outliers;
+mod recompiled;
 mod windows;
 
 use stepscope_model::Cancelled;
@@ -66,6 +67,9 @@ pub struct Finding {
     pub confidence: Confidence,
     /// Events that show it, the strongest first.
     pub evidence: Vec<EventId>,
+    /// Of a function that was compiled more than once, the shapes of its inputs that differ; empty where
+    /// that is not known.
+    pub shapes: Vec<String>,
     /// Figures of this cause.
     pub detail: Detail,
 }
@@ -79,6 +83,7 @@ impl Finding {
             share: 0.0,
             confidence,
             evidence: Vec::new(),
+            shapes: Vec::new(),
             detail: Detail::None,
         }
     }

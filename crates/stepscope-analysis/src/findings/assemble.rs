@@ -12,7 +12,7 @@ use super::kernels::{Kernels, heaviest, kernels};
 use super::launched::LaunchOf;
 use super::losses::{AFTER_DRAIN, Account, Loss, Named};
 use super::windows::Windows;
-use super::{Cause, Confidence, Detail, Finding, LISTED, cpu, memory, outliers};
+use super::{Cause, Confidence, Detail, Finding, LISTED, cpu, memory, outliers, recompiled};
 use crate::collectives::Participant;
 use crate::memory::Memory;
 use crate::parallel::Cancel;
@@ -64,6 +64,11 @@ pub(super) fn findings(
     all.extend(outliers::warm_up(windows));
     all.extend(memory::risks(survey.trace, windows, memory));
     limit_savings(&mut all);
+    for finding in &mut all {
+        if finding.cause == Cause::Compilation {
+            finding.shapes = recompiled::shapes(survey.trace, &finding.subjects);
+        }
+    }
     Ok(all)
 }
 

@@ -25,7 +25,7 @@ pub(super) fn advice(finding: &Finding, platform: &Platform) -> String {
             "Keep the tensors of {} on the device, so that neither it nor the copies around it run on the host.",
             finding.subjects.first().map_or_else(|| "the operator".to_owned(), |name| in_sentence(name))
         ),
-        Cause::Compilation => compilation(platform).to_owned(),
+        Cause::Compilation => format!("{}{}", compilation(platform), shapes(finding)),
         Cause::AllocatorThrash => {
             "Do not call empty_cache() in the loop, and keep shapes the same from step to step, so that the \
              caching allocator can reuse its blocks."
@@ -231,6 +231,19 @@ const fn synchronization(platform: &Platform) -> &'static str {
         }
         _ => {
             "Read results less often: keep losses on the device and fetch them once every few steps."
+        }
+    }
+}
+
+/// For which inputs the function was compiled, where the file tells.
+fn shapes(finding: &Finding) -> String {
+    let (told, more) = finding.shapes.split_at(finding.shapes.len().min(3));
+    let told = told.join(", ");
+    match (finding.shapes.len(), more.len()) {
+        (0, _) => String::new(),
+        (_, 0) => format!(" The file holds its programs for inputs of {told}."),
+        (_, more) => {
+            format!(" The file holds its programs for inputs of {told} and {more} other shapes.")
         }
     }
 }

@@ -40,7 +40,8 @@ pub(super) fn title(finding: &Finding, diagnosis: &Diagnosis, platform: &Platfor
             Detail::Steps { numbers, .. } => {
                 format!("{} compile{}{at}: {cost}", steps(numbers), verb(numbers))
             }
-            _ => format!("Compilation within steps{at}: {cost}"),
+            _ if diagnosis.are_steps => format!("Compilation within steps{at}: {cost}"),
+            _ => format!("Compilation{at}: {cost}"),
         },
         Cause::AllocatorThrash => {
             format!("Memory is taken from the driver and given back within steps{at}: {cost}")

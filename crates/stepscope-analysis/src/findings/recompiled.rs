@@ -1,0 +1,82 @@
+//! What a function was compiled for, by the programs in the file.
+
+use std::collections::BTreeMap;
+
+use stepscope_store::Trace;
+
+/// The shapes of the inputs that differ between the programs of a function that JAX compiled more than
+/// once, each once, in the order of the programs; empty where the file does not tell.
+///
+/// `subjects` name the function as JAX does: `PjitFunction(train_step)` is the program `jit_train_step`.
+pub(super) fn shapes(trace: &Trace, subjects: &[String]) -> Vec<String> {
+    let called = subjects.iter().find_map(|subject| {
+        let rest = subject.strip_prefix("PjitFunction(")?;
+        rest.strip_suffix(')')
+    });
+    let Some(function) = called else {
+        return Vec::new();
+    };
+    let program = format!("jit_{function}");
+    let mut shapes = Vec::new();
+    for (file, facts) in trace.files().iter().enumerate() {
+        if facts.modules.is_empty() {
+            continue;
+        }
+        for inputs in differing(inputs(trace, file, &program)) {
+            let text = inputs.join(", ");
+            if !shapes.contains(&text) {
+                shapes.push(text);
+            }
+        }
+    }
+    shapes
+}
+
+/// The shapes of the inputs of each program of this name.
+fn inputs(trace: &Trace, file: usize, program: &str) -> Vec<Vec<String>> {
+    let mut found: BTreeMap<Option<u64>, Vec<String>> = BTreeMap::new();
+    // What was read before a fault is right as far as it goes.
+    let _ = trace.instructions(file, &mut |instruction| {
+        let is_input = instruction.entry && instruction.opcode == "parameter";
+        if is_input && instruction.program == program {
+            let of_program = found.entry(instruction.program_id).or_default();
+            of_program.push(instruction.shape.to_owned());
+        }
+    });
+    found.into_values().collect()
+}
+
+/// Of each program, the inputs that not all have alike.
+fn differing(programs: Vec<Vec<String>>) -> Vec<Vec<String>> {
+    let differs = |at: usize| {
+        let first = programs.first().and_then(|inputs| inputs.get(at));
+        programs.iter().any(|inputs| inputs.get(at) != first)
+    };
+    let most = programs.iter().map(Vec::len).max().unwrap_or(0);
+    let which: Vec<usize> = (0..most).filter(|at| differs(*at)).collect();
+    if which.is_empty() {
+        return Vec::new();
+    }
+    let of = |inputs: &Vec<String>| {
+        let known = which.iter().filter_map(|at| inputs.get(*at).cloned());
+        known.collect()
+    };
+    programs.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::differing;
+
+    #[test]
+    fn only_inputs_that_differ_are_named() {
+        let program = |inputs: &[&str]| inputs.iter().map(ToString::to_string).collect();
+        let programs = vec![
+            program(&["f32[64]", "f32[8,64]"]),
+            program(&["f32[64]", "f32[9,64]"]),
+        ];
+        assert_eq!(differing(programs), [["f32[8,64]"], ["f32[9,64]"]]);
+        assert!(differing(vec![program(&["f32[64]"]), program(&["f32[64]"])]).is_empty());
+        assert!(differing(Vec::new()).is_empty());
+    }
+}
