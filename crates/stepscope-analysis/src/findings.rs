@@ -121,6 +121,13 @@ pub enum Detail {
         /// Steps of the run.
         of: usize,
     },
+    /// Which first steps are slow.
+    WarmUp {
+        /// Their numbers.
+        numbers: Vec<i64>,
+        /// Time in which they compile, nanoseconds.
+        compile_ns: f64,
+    },
     /// Memory that grows.
     Growth {
         /// Whose memory.

@@ -57,6 +57,7 @@ use marks::{Marker, markers};
 pub use processes::devices_of;
 pub(crate) use processes::same_thread;
 pub use range::{NoSuchSteps, range_of};
+pub(crate) use step_markers::STEP_MARKER;
 pub use times::{StepTimes, percentile};
 
 /// Whose steps: a file, or one process of a file whose processes each mark steps of their own.
@@ -334,9 +335,12 @@ fn report_of(trace: &Trace, found: &Found) -> StepReport {
     report.notes.extend(counted);
     for track in &found.repeated {
         if let Some(track) = trace.tracks().get(track.index()) {
+            let group = track.parent.and_then(|group| trace.tracks().get(group.index()));
+            let of = group.map(|group| format!(" of {:?}", group.name));
             report.notes.push(format!(
-                "The same steps are also marked on the track {:?} ({}); they count once.",
-                track.name, track.key
+                "Steps of the same numbers are also marked on the track {:?}{}; they count once.",
+                track.name,
+                of.unwrap_or_default()
             ));
         }
     }

@@ -38,7 +38,7 @@ pub struct Survey<'a> {
     /// What the pause at the end of each iteration went into, in their order.
     pub pauses: Vec<StepParts>,
     /// What each device did in the [counted](Iteration::counts) iterations of its file, in the order
-    /// of the devices. A device of a file without any has none.
+    /// of the devices, those left out that did nothing. A device of a file without any has none.
     pub times: Vec<Times>,
 }
 
@@ -95,6 +95,11 @@ impl<'a> Survey<'a> {
                 sum.add(&part);
             }
             times.push(sum);
+        }
+        // As in the breakdown: a device that the others leave out waits for nothing.
+        let works = |times: &Times| times.idle() < times.range;
+        if times.iter().any(works) {
+            times.retain(works);
         }
         Ok(Self {
             trace,

@@ -61,7 +61,7 @@ pub(super) fn findings(
     }
     let mut all = found.found;
     all.extend(outliers::outliers(survey.trace, windows, &times, memory));
-    all.extend(outliers::warm_up(windows));
+    all.extend(outliers::warm_up(survey, windows));
     all.extend(memory::risks(survey.trace, windows, memory));
     limit_savings(&mut all);
     for finding in &mut all {

@@ -13,6 +13,7 @@ use stepscope_store::{Overlapping, Trace};
 
 use crate::input::is_input;
 use crate::ops::is_operator;
+use crate::steps::STEP_MARKER;
 
 /// What a slice of a host thread is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,12 +79,13 @@ impl<'a> Host<'a> {
             let (track, index) = trace.place_of_slice(mark.event)?;
             trace.slices(track).name.get(index).copied()
         });
+        let step_markers = trace.find_names(&mut |name| name == STEP_MARKER);
         Self {
             trace,
             overlapping: FxHashMap::default(),
             classes: FxHashMap::default(),
             computing: FxHashMap::default(),
-            step_names: step_names.collect(),
+            step_names: step_names.chain(step_markers).collect(),
         }
     }
 

@@ -283,6 +283,7 @@ fn rank(mut names: Vec<(NameId, Named)>, whole_ps: f64) -> Vec<(NameId, Named)> 
                     b.ps.total_cmp(&a.ps)
                 }
             })
+            .then_with(|| b.ps.total_cmp(&a.ps))
             .then_with(|| a_name.index().cmp(&b_name.index()))
     });
     names

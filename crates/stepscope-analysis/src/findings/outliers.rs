@@ -10,7 +10,7 @@ use super::memory::is_fragmented;
 use super::windows::{Role, Window, Windows};
 use super::{Cause, Confidence, Detail, Finding};
 use crate::memory::Memory;
-use crate::survey::median;
+use crate::survey::{Survey, median};
 
 /// Losses that may make a step long.
 const LOSSES: [Loss; 11] = [
@@ -190,7 +190,7 @@ fn is_periodic(long: &[&Window]) -> bool {
 }
 
 /// Tells that the first steps are slow, where they are.
-pub(super) fn warm_up(windows: &Windows) -> Option<Finding> {
+pub(super) fn warm_up(survey: &Survey<'_>, windows: &Windows) -> Option<Finding> {
     let slow: Vec<&Window> = windows
         .list
         .iter()
@@ -208,6 +208,9 @@ pub(super) fn warm_up(windows: &Windows) -> Option<Finding> {
         .iter()
         .filter(|window| window.file == first.file)
         .collect();
+    let compiles = of_rank_slow
+        .iter()
+        .map(|window| survey.parts(window.stretch).compile.as_ns_f64());
     let lost = of_rank_slow
         .iter()
         .map(|window| (window.dur().ps() - usual.ps()).max(0));
@@ -221,13 +224,13 @@ pub(super) fn warm_up(windows: &Windows) -> Option<Finding> {
             .take(3)
             .map(|step| step.1)
             .collect(),
-        detail: Detail::Steps {
+        detail: Detail::WarmUp {
             numbers: of_rank_slow
                 .iter()
                 .filter_map(|window| window.step)
                 .map(|step| step.0)
                 .collect(),
-            of: of_rank.len(),
+            compile_ns: compiles.sum(),
         },
         ..Finding::new(Cause::WarmUpOnly, Confidence::High)
     })

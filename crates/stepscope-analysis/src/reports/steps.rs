@@ -40,11 +40,11 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             let buckets = sum.buckets();
             let most = buckets.iter().max_by_key(|(_, dur)| *dur);
             let all = sum.sum().as_ns_f64();
-            // Shares are of all steps together, which the median is not.
+            // Shares are of all steps together (but warm-up), which the median is not.
             let most = most.filter(|_| all > 0.0).map(|(name, dur)| {
                 let name = name.replace('_', " ");
                 let most = share(dur.as_ns_f64() / all);
-                format!(" Of all steps together, {most} is {name}.")
+                format!(" Of the steps after warm-up, {most} is {name}.")
             });
             format!(
                 "{} take {}{}.{}",

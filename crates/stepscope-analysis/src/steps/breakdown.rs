@@ -1,8 +1,8 @@
 //! What each step's time went into.
 //!
 //! Every moment of a step is charged to exactly one bucket, the first that applies. With devices
-//! this is done for each device of the step's rank apart (a file, or a process of a file of several), and a bucket of the step is the mean over
-//! these devices:
+//! this is done for each device of the step's rank apart (a file, or a process of a file of several) that
+//! works in any of its steps, and a bucket of the step is the mean over these devices:
 //!
 //! ```text
 //! of one device                                  without a device
@@ -147,7 +147,10 @@ impl Stretch {
             process: step.process,
             range: step.start..step.start.saturating_add(step.dur),
             thread: place.map(|(track, _)| track),
-            marker: place.map(|(_, index)| index),
+            // A mark at the end of a step, as on Neuron devices, encloses nothing of it.
+            marker: place
+                .filter(|(track, index)| trace.slices(*track).start[*index] <= step.start)
+                .map(|(_, index)| index),
             is_pause: false,
         }
     }
@@ -264,10 +267,17 @@ pub fn breakdown(
             continue;
         }
         found.on_device = true;
+        // A device that the others leave out waits for nothing.
+        let works = |moments: &[Moments; 3]| {
+            let own = indexes.iter().map(|index| &stretches[*index].range);
+            own.clone().any(|range| moments.iter().any(|one| one.within(range) > Dur::ZERO))
+        };
+        let any = shared.devices.iter().any(|(_, moments)| works(moments));
+        let taking_part = shared.devices.iter().filter(|(_, moments)| !any || works(moments));
         let compile = shared.host(Class::Compile);
         let input = input.without(compile);
         let host = host.without(&compile.union(&input));
-        for (device, moments) in &shared.devices {
+        for (device, moments) in taking_part {
             cancel.check()?;
             let charged = charge_device(moments, [compile, &input, &host]);
             for index in &indexes {

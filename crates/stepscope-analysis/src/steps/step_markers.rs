@@ -1,7 +1,8 @@
-//! Steps of programs on Neuron devices, of which the runtime records the ends: `StepMarker` is the
-//! call that compiles, loads and runs what the program has traced since the one before. A step
-//! therefore lasts from the end of one marker to the end of the next; the first one begins with the
-//! first slice of its thread. They are numbered from 0 in the order of time.
+//! Steps of programs of PyTorch/XLA, on Neuron devices too, of which the runtime records the ends:
+//! `StepMarker` is the call that compiles, loads and runs what the program has traced since the one
+//! before. A step therefore lasts from the end of one marker to the end of the next; the first one
+//! begins with the first slice of its thread. Markers with nothing between them end one step, and
+//! those before all else end none. Steps are numbered from 0 in the order of time.
 
 use rustc_hash::FxHashSet;
 use stepscope_model::{NameId, SliceFlags, TrackKind};
@@ -9,13 +10,14 @@ use stepscope_store::{Trace, Track};
 
 use super::marks::Marker;
 
-const NAME: &str = "StepMarker";
+/// What PyTorch/XLA calls it.
+pub(crate) const STEP_MARKER: &str = "StepMarker";
 
-/// Steps of the files of Neuron devices that mark no numbered step, by begin.
+/// Steps of the files that mark no numbered step, by begin.
 pub(super) fn step_markers(trace: &Trace, has_steps: impl Fn(usize) -> bool) -> Vec<Marker> {
     let mut found = Vec::new();
-    for (number, file) in trace.files().iter().enumerate() {
-        if has_steps(number) || file.fact("kind.NEURON").is_none() {
+    for number in 0..trace.files().len() {
+        if has_steps(number) {
             continue;
         }
         let of_thread = |track: &&Track| {
@@ -34,14 +36,26 @@ pub(super) fn step_markers(trace: &Trace, has_steps: impl Fn(usize) -> bool) -> 
 fn on_thread(trace: &Trace, thread: &Track) -> Vec<Marker> {
     let slices = trace.slices(thread.id);
     let mut names: FxHashSet<NameId> = slices.name.iter().copied().collect();
-    names.retain(|name| trace.name(*name) == NAME);
+    names.retain(|name| trace.name(*name) == STEP_MARKER);
     let mut found: Vec<Marker> = Vec::new();
     let Some(mut start) = slices.start.first().copied() else {
         return found;
     };
+    if names.is_empty() {
+        return found;
+    }
+    let mut any_work = false;
     for index in 0..slices.len() {
         let end = slices.end(index);
         if !names.contains(&slices.name[index]) || end <= start {
+            any_work |= slices.start[index] >= start;
+            continue;
+        }
+        if !std::mem::take(&mut any_work) {
+            if let Some(last) = found.last_mut() {
+                last.end = end;
+            }
+            start = end;
             continue;
         }
         let unfinished = trace.slice_flags(thread.id, index);
@@ -62,26 +76,20 @@ fn on_thread(trace: &Trace, thread: &Track) -> Vec<Marker> {
 
 #[cfg(test)]
 mod tests {
-    use stepscope_model::{ArgValue, Dur, Epoch, EventSink, SliceIn, Time};
+    use stepscope_model::{Dur, Epoch, EventSink, SliceIn, Time};
     use stepscope_store::{FileSpec, TraceBuilder};
 
     use super::*;
 
-    fn steps(kind: &str) -> Vec<(i64, i64, i64)> {
+    fn steps(slices: &[(&str, i64, i64)]) -> Vec<(i64, i64, i64)> {
         let mut builder = TraceBuilder::new();
         let mut sink = builder.file(FileSpec::default());
         sink.epoch(Epoch::default());
-        sink.fact(&format!("kind.{kind}"), ArgValue::Bool(true));
         let thread = sink.track("python3");
-        for (name, start, length) in [
-            ("model_build", 10, 5),
-            (NAME, 16, 4),
-            ("model_build", 21, 5),
-            (NAME, 27, 4),
-        ] {
+        for (name, start, length) in slices {
             let slice = SliceIn {
-                start: Time::from_ps(start),
-                dur: Dur::from_ps(length),
+                start: Time::from_ps(*start),
+                dur: Dur::from_ps(*length),
                 name: sink.name(name),
                 ..SliceIn::default()
             };
@@ -97,7 +105,27 @@ mod tests {
 
     #[test]
     fn a_step_lasts_from_one_marker_to_the_next() {
-        assert_eq!(steps("NEURON"), [(0, 10, 20), (1, 20, 31)]);
-        assert_eq!(steps("XLA"), []);
+        let slices = [
+            ("model_build", 10, 5),
+            (STEP_MARKER, 16, 4),
+            ("model_build", 21, 5),
+            (STEP_MARKER, 27, 4),
+        ];
+        assert_eq!(steps(&slices), [(0, 10, 20), (1, 20, 31)]);
+        assert_eq!(steps(&slices[..1]), []);
+    }
+
+    #[test]
+    fn markers_in_a_row_end_one_step_and_those_before_all_else_none() {
+        let slices = [
+            (STEP_MARKER, 0, 5),
+            ("forward", 10, 5),
+            (STEP_MARKER, 16, 4),
+            ("inside", 17, 1),
+            (STEP_MARKER, 21, 4),
+            ("forward", 30, 5),
+            (STEP_MARKER, 35, 4),
+        ];
+        assert_eq!(steps(&slices), [(0, 5, 25), (1, 25, 39)]);
     }
 }

@@ -47,10 +47,13 @@ pub(super) fn advice(finding: &Finding, platform: &Platform) -> String {
              between epochs (gc.freeze(), gc.disable())."
                 .to_owned()
         }
-        Cause::WarmUpOnly => {
-            "Nothing: leave the first steps out of comparisons (schedule(wait=…, warmup=…) in torch.profiler)."
-                .to_owned()
+        Cause::WarmUpOnly => match platform.framework {
+            Framework::PyTorch => {
+                "Nothing: leave the first steps out of comparisons (schedule(wait=…, warmup=…) in torch.profiler)."
+            }
+            _ => "Nothing: leave the first steps out of comparisons, as these figures do.",
         }
+        .to_owned(),
         Cause::PipelineBubble => {
             "Split each batch into more micro-batches, so that all stages work at once, and balance the stages."
                 .to_owned()

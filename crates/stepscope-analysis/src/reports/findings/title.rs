@@ -53,9 +53,17 @@ pub(super) fn title(finding: &Finding, diagnosis: &Diagnosis, platform: &Platfor
         Cause::NearMemoryLimit => limit(finding),
         Cause::OutlierSteps => outliers(finding, &at, &cost),
         Cause::WarmUpOnly => match &finding.detail {
-            Detail::Steps { numbers, .. } => {
+            Detail::WarmUp {
+                numbers,
+                compile_ns,
+            } => {
+                let compile = if *compile_ns > 0.0 {
+                    format!(", {} of compilation", duration(*compile_ns))
+                } else {
+                    String::new()
+                };
                 format!(
-                    "Only the first steps are slow ({}), as in every healthy program",
+                    "Only the first steps are slow ({}{compile}), as in every healthy program",
                     steps(numbers)
                 )
             }
