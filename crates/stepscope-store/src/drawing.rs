@@ -20,7 +20,7 @@
 //!
 //! A track's words after a blank set its kind: `#device`, `#async`, `#steps`, `#counter` (whose
 //! drawing holds numbers), `#derived`. Otherwise it is a thread. `#device=1` is a queue of device 1,
-//! `#pid=7` a track of process 7. `a/b` lies in group `a`.
+//! `#pid=7` a track of process 7, `#tid=8` one of thread 8. `a/b` lies in group `a`.
 //! What follows a second `|` is a remark.
 //!
 //! The first character after `| ` is time zero.
@@ -74,7 +74,7 @@ fn make_track<S: EventSink>(head: &str, sink: &mut S) -> (TrackId, TrackKind) {
     let mut words = head.split_whitespace();
     let key = words.next().unwrap_or("");
     let mut kind = TrackKind::Thread;
-    let (mut derived, mut device, mut pid) = (None, None, None);
+    let (mut derived, mut device, mut pid, mut tid) = (None, None, None, None);
     for word in words {
         if let Some(number) = word.strip_prefix("#device=") {
             kind = TrackKind::DeviceQueue;
@@ -83,6 +83,10 @@ fn make_track<S: EventSink>(head: &str, sink: &mut S) -> (TrackId, TrackKind) {
         }
         if let Some(number) = word.strip_prefix("#pid=") {
             pid = Some(number.parse().expect("a process has a number"));
+            continue;
+        }
+        if let Some(number) = word.strip_prefix("#tid=") {
+            tid = Some(number.parse().expect("a thread has a number"));
             continue;
         }
         match word {
@@ -120,6 +124,7 @@ fn make_track<S: EventSink>(head: &str, sink: &mut S) -> (TrackId, TrackKind) {
             derived,
             device,
             pid,
+            tid,
             ..TrackPatch::default()
         },
     );

@@ -40,7 +40,7 @@ fn trace_of(slices: &[Drawn], queues: usize) -> Trace {
     builder.finish()
 }
 
-const SORTS: [(&str, &str); 8] = [
+const SORTS: [(&str, &str); 9] = [
     ("kernel", "gemm"),
     ("kernel", "ncclDevKernel_AllReduce"),
     ("gpu_memcpy", "Memcpy DtoH"),
@@ -48,6 +48,7 @@ const SORTS: [(&str, &str); 8] = [
     ("gpu_user_annotation", "nccl:all_reduce"),
     ("", "while.3"),
     ("", "fusion.7"),
+    ("", "copy-done.4"),
     ("cuda_sync", "Stream Sync"),
 ];
 
@@ -60,6 +61,7 @@ fn work_at(slices: &[Drawn], at: i64) -> u8 {
             match (*category, *name) {
                 ("kernel", "gemm") | ("", "fusion.7") => bits |= 1,
                 ("kernel", _) => bits |= 2,
+                ("", "copy-done.4") => bits |= 4 | sweep::AWAITS,
                 ("gpu_memcpy", _) => bits |= 4,
                 ("gpu_memset", _) => bits |= 8,
                 ("", "while.3") => around = true,
@@ -76,7 +78,10 @@ fn work_at(slices: &[Drawn], at: i64) -> u8 {
 /// The equations of the module's text.
 fn accounts(times: &Times) {
     let ps = |dur: Dur| dur.ps();
-    assert_eq!(ps(times.busy()) + ps(times.idle()), ps(times.range));
+    assert_eq!(
+        ps(times.busy()) + ps(times.awaiting()) + ps(times.idle()),
+        ps(times.range)
+    );
     assert_eq!(
         ps(times.compute())
             + ps(times.exposed_communication())
@@ -119,7 +124,7 @@ proptest! {
             prop_assert_eq!(device.ordinal, 3);
             let found = devices.times(device, &ranges, &Cancel::default()).unwrap();
             for (range, times) in ranges.iter().zip(&found) {
-                let mut by_set = [0; 16];
+                let mut by_set = [0; SETS];
                 for at in range.start.ps()..range.end.ps() {
                     by_set[usize::from(work_at(&slices, at))] += 1;
                 }

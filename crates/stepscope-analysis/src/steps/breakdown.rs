@@ -169,7 +169,10 @@ impl Stretch {
     /// epoch for one, does not.
     fn holds(&self, start: Time, end: Time) -> bool {
         let is_step = self.is_pause || self.marker.is_some();
-        !is_step || start > self.range.start || end < self.range.end
+        let encloses = start <= self.range.start
+            && end >= self.range.end
+            && (start, end) != (self.range.start, self.range.end);
+        !(is_step && encloses)
     }
 }
 

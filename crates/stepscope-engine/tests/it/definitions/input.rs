@@ -17,55 +17,47 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     let survey = &case.survey;
     let ours = input(survey, &case.cancel).unwrap();
     let (mut waits, mut all) = (0, 0);
-    for parts in &survey.breakdown.parts {
-        waits += parts.input.ps();
-        all += parts.sum().ps();
+    for place in survey.counted() {
+        let step = &survey.breakdown.parts[place];
+        let pause = &survey.pauses[place];
+        waits += step.input.ps() + pause.input.ps();
+        all += step.sum().ps() + pause.sum().ps();
     }
     let share = if all > 0 {
         waits as f64 / all as f64
     } else {
         0.0
     };
-    found.near("share = input / steps", ours.share, share, what);
-    // Steps of a rank are in the order of their begins.
-    let mut steady = (0, 0);
-    let (mut seen, mut left_out) = (BTreeMap::new(), 0);
-    for (stretch, parts) in survey.stretches.iter().zip(&survey.breakdown.parts) {
-        let whose = (stretch.file, stretch.process);
-        let of_rank = survey
-            .stretches
-            .iter()
-            .filter(|other| (other.file, other.process) == whose);
-        let place = seen.entry(whose).or_insert(0);
-        *place += 1;
-        if *place == 1 && of_rank.count() >= 3 {
-            left_out += 1;
-            continue;
-        }
-        steady = (steady.0 + parts.input.ps(), steady.1 + parts.sum().ps());
+    found.near("share = input / iterations", ours.share, share, what);
+    for (place, whole) in survey.iterations.iter().enumerate() {
+        let stretch = &survey.stretches[place];
+        let begins_there = survey.stretches.iter().any(|next| {
+            (next.rank(), next.thread) == (stretch.rank(), stretch.thread)
+                && next.range.start == whole.range.end
+        });
+        let parts = survey.breakdown.parts[place].sum().ps() + survey.pauses[place].sum().ps();
+        found.same(
+            "an iteration is a step and the pause until the next begins",
+            (whole.range.start, parts),
+            (stretch.range.start, whole.dur().ps()),
+            what,
+        );
+        let ends = whole.range.end == stretch.range.end || begins_there;
+        found.holds("an iteration ends where the next begins", ends, what);
     }
-    let share = if steady.1 > 0 {
-        steady.0 as f64 / steady.1 as f64
-    } else {
-        0.0
-    };
-    found.near("steady share", ours.steady_share, share, what);
-    found.same(
-        "the first step of a rank is left out",
-        survey.steady().len() + left_out,
-        survey.stretches.len(),
-        what,
-    );
     let trace = case.trace;
     let mut plainly: BTreeMap<(&str, bool), Sum> = BTreeMap::new();
     for file in 0..trace.files().len() {
-        let own = survey.stretches.iter().filter(|own| own.file == file);
+        let own = survey.stretches.iter().zip(&survey.iterations);
         let own: Vec<Span> = own
-            .map(|own| (own.range.start.ps(), own.range.end.ps()))
+            .filter(|(own, _)| own.file == file)
+            .map(|(_, whole)| (whole.range.start.ps(), whole.range.end.ps()))
             .collect();
         for track in steps::threads(case, file) {
             let slices = trace.slices(track);
-            let marks = survey.stretches.iter().any(|own| own.thread == Some(track));
+            let of_thread = case.same_thread(track);
+            let is_marked = |track| survey.stretches.iter().any(|own| own.thread == Some(track));
+            let marks = of_thread.into_iter().any(is_marked);
             for index in 0..slices.len() {
                 let name = trace.name(slices.name[index]);
                 let kind = trace.kind(track, slices.name[index], slices.category.get(index));
@@ -106,12 +98,12 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
         })
         .collect();
     found.same("stages", stages, plainly.clone(), what);
-    let (mut busy, mut looked_at) = (0.0, 0.0);
+    let (mut idle, mut looked_at) = (0.0, 0.0);
     for times in &survey.times {
-        busy += times.busy().as_ns_f64();
+        idle += times.idle().as_ns_f64();
         looked_at += times.range.as_ns_f64();
     }
-    let is_busy = looked_at > 0.0 && busy >= 0.8 * looked_at;
+    let is_busy = looked_at > 0.0 && idle <= 0.2 * looked_at;
     let verdict = match share {
         _ if plainly.is_empty() && is_busy => Verdict::NotBound,
         _ if plainly.is_empty() => Verdict::CannotTell,
@@ -127,9 +119,9 @@ fn input_is_judged_by_its_share_of_the_steps() {
     judge(
         "input",
         &[
-            ("share = input / steps", 90),
-            ("steady share", 90),
-            ("the first step of a rank is left out", 90),
+            ("share = input / iterations", 90),
+            ("an iteration is a step and the pause until the next begins", 90),
+            ("an iteration ends where the next begins", 90),
             ("stages", 90),
             ("verdict", 90),
         ],

@@ -21,7 +21,19 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
         files.entry(stretch.file).or_default().push(place);
     }
     for (file, places) in files {
-        let of_file = OfFile::of(case, file);
+        let mut of_file = OfFile::of(case, file);
+        // A device that does nothing in any of the steps takes no part.
+        let iterations = &case.survey.iterations;
+        let ranges = places.iter().map(|place| plain::range(&iterations[*place].range));
+        let steps: Vec<Span> = ranges.map(|range| (range.start, range.end)).collect();
+        let all = plain::all(&steps);
+        let works = |sets: &[Vec<Span>; 3]| {
+            let work = sets.concat();
+            plain::time(&plain::stretches(&all, &[&work, &steps]), |bits| bits == 3) > 0
+        };
+        if of_file.devices.iter().any(|(_, sets)| works(sets)) {
+            of_file.devices.retain(|(_, sets)| works(sets));
+        }
         for place in places {
             buckets(case, &of_file, place, found);
         }
@@ -400,8 +412,23 @@ fn kind_of(case: &Case<'_>, track: TrackId, index: usize) -> (Option<SliceKind>,
     ((!input).then_some(kind), operator)
 }
 
-/// Input, and anything, of the step's own thread inside the marker.
+/// Input, and anything, of the step's own thread inside the marker, on all rows about that thread.
 fn inside(case: &Case<'_>, stretch: &Stretch, track: TrackId) -> (Vec<Span>, Vec<Span>) {
+    let (mut input, mut open) = (Vec::new(), Vec::new());
+    for row in case.same_thread(track) {
+        let (more_input, more_open) = inside_row(case, stretch, row, row == track);
+        input.extend(more_input);
+        open.extend(more_open);
+    }
+    (input, open)
+}
+
+fn inside_row(
+    case: &Case<'_>,
+    stretch: &Stretch,
+    track: TrackId,
+    is_marked: bool,
+) -> (Vec<Span>, Vec<Span>) {
     let slices = case.trace.slices(track);
     let marks: BTreeSet<EventId> = case
         .trace
@@ -410,11 +437,17 @@ fn inside(case: &Case<'_>, stretch: &Stretch, track: TrackId) -> (Vec<Span>, Vec
         .map(|mark| mark.event)
         .collect();
     let (mut input, mut open) = (Vec::new(), Vec::new());
-    let first = stretch.marker.map_or(0, |marker| marker + 1);
+    let marker = stretch.marker.filter(|_| is_marked);
+    let first = marker.map_or(0, |marker| marker + 1);
+    let whole = (stretch.range.start.ps(), stretch.range.end.ps());
     for index in first..slices.len() {
         let span = plain::span(&slices, index);
         if span.0 >= stretch.range.end.ps() {
             break;
+        }
+        let encloses = span.0 <= whole.0 && span.1 >= whole.1 && span != whole;
+        if encloses && !is_marked && stretch.marker.is_some() {
+            continue;
         }
         if marks.contains(&slices.id(index)) {
             continue;
