@@ -60,7 +60,7 @@ pub(super) fn findings(
         found.cpu(&whole);
     }
     let mut all = found.found;
-    all.extend(outliers::outliers(survey.trace, windows, &times, memory));
+    add_outliers(&mut all, outliers::outliers(survey.trace, windows, &times, memory));
     all.extend(outliers::warm_up(survey, windows));
     all.extend(memory::risks(survey.trace, windows, memory));
     limit_savings(&mut all);
@@ -72,6 +72,22 @@ pub(super) fn findings(
     Ok(all)
 }
 
+/// Adds what outliers cost: to the finding of the same cause, where steady steps have it too.
+fn add_outliers(all: &mut Vec<Finding>, outliers: Option<Finding>) {
+    let Some(outliers) = outliers else {
+        return;
+    };
+    let same = all.iter_mut().find(|known| known.cause == outliers.cause);
+    match same {
+        Some(known) if known.cause == Cause::InputBound => {
+            known.share += outliers.share;
+            known.saving_ns = known.saving_ns.zip(outliers.saving_ns).map(|(a, b)| a + b);
+            known.evidence = [&outliers.evidence[..], &known.evidence[..]].concat();
+        }
+        _ => all.push(outliers),
+    }
+}
+
 /// Length of the steady steps of one rank.
 fn steady_ns(windows: &Windows, files: usize) -> f64 {
     let steady = windows.list.iter().filter(|window| window.is_steady());
@@ -79,7 +95,7 @@ fn steady_ns(windows: &Windows, files: usize) -> f64 {
 }
 
 /// Keeps the sum of the savings within the steps: causes of different ranks may overlap.
-fn limit_savings(found: &mut [Finding]) {
+fn limit_savings(found: &mut Vec<Finding>) {
     found.sort_by(|a, b| b.share.total_cmp(&a.share));
     let mut left = 1.0;
     for finding in found
@@ -100,6 +116,7 @@ fn limit_savings(found: &mut [Finding]) {
     for finding in found.iter_mut() {
         finding.share = finding.share.clamp(0.0, 1.0);
     }
+    found.retain(|finding| finding.saving_ns.is_none_or(|saving| saving > 0.0));
 }
 
 /// Moves what waits for the device cost out of the other losses; answers it, picoseconds.
@@ -158,12 +175,33 @@ pub(super) fn words(trace: &Trace, names: &[(NameId, Named)]) -> Vec<String> {
     let mut told: Vec<&str> = texts().filter(|name| !telling || !only_calls(name)).collect();
     // What a program calls its function tells more than the parts of the compiler that it enters.
     told.sort_by_key(|name| !is_compiled_function(name));
-    for name in told.into_iter().take(4) {
-        if !words.iter().any(|known| known == name) {
-            words.push(name.to_owned());
+    // So does the loader of batches, however deep it waits.
+    let loader = told.iter().position(|name| name.contains("DataLoader"));
+    if let Some(loader) = loader.filter(|place| *place >= MOST_WORDS) {
+        told.swap(MOST_WORDS - 1, loader);
+    }
+    for name in told {
+        let name = without_address(name);
+        if words.len() < MOST_WORDS && !words.contains(&name) {
+            words.push(name);
         }
     }
     words
+}
+
+/// Names that say where a cause is.
+const MOST_WORDS: usize = 4;
+
+/// `<built-in method poll of select.poll object>` of a name that ends in `at 0x7fdb…>`: the address is
+/// another one in each process.
+fn without_address(name: &str) -> String {
+    match name.split_once(" at 0x") {
+        Some((before, after)) => {
+            let rest = after.trim_start_matches(|letter: char| letter.is_ascii_hexdigit());
+            format!("{before}{rest}")
+        }
+        None => name.to_owned(),
+    }
 }
 
 /// `PjitFunction(train_step)`: a function that JAX compiles.
@@ -173,7 +211,9 @@ fn is_compiled_function(name: &str) -> bool {
 
 /// Whether a Python frame does nothing but call what the program is about.
 fn only_calls(name: &str) -> bool {
-    const FRAMES: [&str; 13] = [
+    const FRAMES: [&str; 15] = [
+        "$traceback_util.py:",
+        "$contextlib.py:",
         "$compiler.py:",
         "$profiler.py:",
         "$pjit.py:",
@@ -331,6 +371,8 @@ impl Assembly<'_, '_> {
             (mean_wait, Cause::LoadImbalance)
         };
         let (does, more_ns) = extra_work(late.file, times);
+        // What explains little of the wait is not its reason.
+        let does = does.filter(|_| more_ns * 1_000.0 >= 0.5 * typical_ps);
         let mut subjects = Vec::new();
         if straggles {
             subjects.push(who.clone());
@@ -583,12 +625,15 @@ impl Assembly<'_, '_> {
         let length = whole.length_ps.max(1.0);
         let tells = |name: &NameId, named: &Named| {
             let name = trace.name(*name);
-            named.ps < 0.9 * length && !name.contains(".py(") && !name.starts_with('$')
+            let is_frame = name.contains(".py(") || name.starts_with(['$', '<']);
+            named.ps < 0.9 * length && !is_frame
         };
         if sums.iter().any(|(name, named)| tells(name, named)) {
             sums.retain(|(name, named)| tells(name, named));
         }
-        let share = whole.busy_share() + whole.share(Loss::Host);
+        // The bucket of the host holds what is told by itself.
+        let told = whole.share(Loss::Collector) + whole.share(Loss::Overhead);
+        let share = whole.busy_share() + (whole.share(Loss::Host) - told).max(0.0);
         // Operations tell more than what calls them, where they are what takes the time.
         let mut all_ps = length;
         let operations = whole.operations();
@@ -604,7 +649,7 @@ impl Assembly<'_, '_> {
             .iter()
             .filter(|(_, named)| part(named) >= LISTED)
             .take(3)
-            .map(|(name, named)| (trace.name(*name).to_owned(), part(named)))
+            .map(|(name, named)| (without_address(trace.name(*name)), part(named)))
             .collect();
         self.found.push(Finding {
             subjects: words(trace, &sums),

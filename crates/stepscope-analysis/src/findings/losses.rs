@@ -187,7 +187,8 @@ impl Account {
                 let named = self.names.entry((charge, slices.name[index])).or_default();
                 named.add(ps, count, depth, slices.id(index));
             }
-            if let Some(parent) = parent {
+            // What encloses the mark of a step, the loop for one, says nothing about the step.
+            if let Some(parent) = parent.filter(|_| !is_step) {
                 let sums = open.entry(parent).or_default();
                 sums.0 += ps;
                 sums.1 += count;

@@ -66,6 +66,8 @@ fn of_file(trace: &Trace, windows: &Windows, time: &FileTime, memory: &Memory) -
         Some(Loss::Compile) => Cause::Compilation,
         Some(Loss::Allocator) if is_fragmented(memory, time.file) => Cause::Fragmentation,
         Some(Loss::Allocator) => Cause::AllocatorThrash,
+        // Workers that make batches side by side let the loop wait for every few of them.
+        Some(Loss::Input) if is_periodic(&long) => Cause::InputBound,
         _ => Cause::OutlierSteps,
     };
     let names = loss
@@ -96,7 +98,7 @@ fn of_file(trace: &Trace, windows: &Windows, time: &FileTime, memory: &Memory) -
                 .filter_map(|window| window.step)
                 .map(|(number, _)| number)
                 .collect(),
-            of: counted(all).count(),
+            of: all.len(),
         },
         ..Finding::new(
             cause,

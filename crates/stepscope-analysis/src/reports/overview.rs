@@ -34,7 +34,9 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             Ok((memory, first_look(trace, Split::None, range, cancel)?))
         },
     )?;
-    if survey.stretches.is_empty() && trace.event_count() > 0 {
+    let is_bare = survey.devices.list.is_empty() && survey.steps.steps.is_empty();
+    let is_generic = is_bare && is_of_no_framework(trace);
+    if (survey.stretches.is_empty() || is_generic) && trace.event_count() > 0 {
         return unrecognised(trace, options, cancel);
     }
     if survey.stretches.is_empty() {
@@ -133,7 +135,17 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     Ok(report)
 }
 
-/// What is in a run without threads and devices: its slices by name and track.
+/// Whether nothing but the format of its files is known of a run: a browser's trace, one of Android.
+fn is_of_no_framework(trace: &Trace) -> bool {
+    let facts = trace.files().iter().flat_map(|file| &file.facts);
+    let mut kinds = facts
+        .filter(|(key, _)| key.starts_with("kind."))
+        .map(|(key, _)| key.as_str())
+        .peekable();
+    kinds.peek().is_some() && kinds.all(|kind| matches!(kind, "kind.Chrome" | "kind.Perfetto"))
+}
+
+/// What is in a run in which nothing of a framework is known: its slices by name and track.
 fn unrecognised(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
     let mut report = Report::new(KIND);
     report.sentence = format!(

@@ -63,7 +63,8 @@ pub(super) fn of_recordings(stretches: &[Stretch]) -> Vec<Iteration> {
 }
 
 /// Lets each step reach to the begin of the next one, so that what a loop does between two markers
-/// counts. A pause longer than a step and much longer than the usual pause is no part of the loop.
+/// counts. A pause longer than a step, and than twice what three of four pauses take, is no part of the
+/// loop: an evaluation, a recording that stopped for a while.
 fn join_neighbours(rank: &[usize], numbers: &[i64], found: &mut [Iteration]) {
     let Some(typical) = median(rank.iter().map(|index| found[*index].dur())) else {
         return;
@@ -76,7 +77,9 @@ fn join_neighbours(rank: &[usize], numbers: &[i64], found: &mut [Iteration]) {
             (pair[0], next, next.since(found[pair[0]].range.end))
         })
         .collect();
-    let usual = median(pauses.iter().map(|(_, _, pause)| *pause)).unwrap_or(Dur::ZERO);
+    let mut sorted: Vec<Dur> = pauses.iter().map(|(_, _, pause)| *pause).collect();
+    sorted.sort_unstable();
+    let usual = sorted.get(sorted.len() * 3 / 4).copied().unwrap_or(Dur::ZERO);
     let longest = typical.max(usual.saturating_add(usual));
     for (index, next, pause) in pauses {
         if pause > Dur::ZERO && pause <= longest {

@@ -42,10 +42,14 @@ pub(super) fn advice(finding: &Finding, platform: &Platform) -> String {
         }
         Cause::NearMemoryLimit => memory_limit(platform).to_owned(),
         Cause::OutlierSteps => {
-            "Compare a long step with a usual one on the timeline, and move what it does beyond them out of \
-             the loop: write checkpoints in the background, evaluate and log less often, collect garbage \
-             between epochs (gc.freeze(), gc.disable())."
-                .to_owned()
+            let collect = match platform.framework {
+                Framework::Other => "",
+                _ => ", collect garbage between epochs (gc.freeze(), gc.disable())",
+            };
+            format!(
+                "Compare a long step with a usual one on the timeline, and move what it does beyond them out of \
+                 the loop: write checkpoints in the background, evaluate and log less often{collect}."
+            )
         }
         Cause::WarmUpOnly => match platform.framework {
             Framework::PyTorch => {

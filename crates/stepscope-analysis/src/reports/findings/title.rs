@@ -28,6 +28,9 @@ pub(super) fn title(finding: &Finding, diagnosis: &Diagnosis, platform: &Platfor
             format!("The host launches more slowly than the device computes{at}: {cost}")
         }
         Cause::SmallKernels => small_kernels(finding, &cost),
+        Cause::HostBound if matches!(finding.detail, Detail::None) => {
+            format!("Garbage collection holds the program up{at}: {cost}")
+        }
         Cause::HostBound => format!("The device waits while the host works{at}: {cost}"),
         Cause::Synchronization => format!(
             "The host waits for the device ({} per step) and cannot run ahead{at}: {cost}",
@@ -44,7 +47,8 @@ pub(super) fn title(finding: &Finding, diagnosis: &Diagnosis, platform: &Platfor
             _ => format!("Compilation{at}: {cost}"),
         },
         Cause::AllocatorThrash => {
-            format!("Memory is taken from the driver and given back within steps{at}: {cost}")
+            let within = if diagnosis.are_steps { " within steps" } else { "" };
+            format!("Memory is taken from the driver and given back{within}{at}: {cost}")
         }
         Cause::Fragmentation => format!(
             "Allocations find no free block that is large enough, and the allocator asks the driver{at}: {cost}"
