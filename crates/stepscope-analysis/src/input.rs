@@ -335,14 +335,17 @@ fn stages(survey: &Survey<'_>, cancel: &Cancel) -> Result<Vec<Stage>, Cancelled>
 }
 
 /// Whether a slice lies inside a compilation.
-fn compiles(trace: &Trace, track: TrackId, index: usize) -> bool {
+pub(crate) fn compiles(trace: &Trace, track: TrackId, index: usize) -> bool {
     let slices = trace.slices(track);
     let mut at = index;
     while let Some(above) = slices.parent.get(at).map(|above| *above as usize) {
         let Some(name) = slices.name.get(above) else {
             return false;
         };
-        if trace.kind(track, *name, slices.category.get(above)) == SliceKind::Compile {
+        let kind = trace.kind(track, *name, slices.category.get(above));
+        let name = trace.name(*name);
+        // XLA's phases on TPUs: `XLA::TPU Phase1PreLayoutAssignment`.
+        if kind == SliceKind::Compile || name.starts_with("XLA::") || name.ends_with(" passes") {
             return true;
         }
         at = above;

@@ -29,7 +29,9 @@ pub fn available(trace: &Trace, cancel: &Cancel) -> Result<Available, Cancelled>
         let has = match verdict {
             Verdict::No => false,
             Verdict::Yes => true,
-            Verdict::IfHlo | Verdict::IfLong => !rows(trace, by, Split::None, cancel)?.is_empty(),
+            Verdict::IfHlo | Verdict::IfLong | Verdict::OutsideCompiler => {
+                !rows(trace, by, Split::None, cancel)?.is_empty()
+            }
         };
         if has {
             found.classes.push(by);

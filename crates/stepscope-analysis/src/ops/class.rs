@@ -12,6 +12,8 @@ pub(super) enum Verdict {
     No,
     /// One, whatever its arguments.
     Yes,
+    /// One, unless a compiler runs it: its passes are named like labels.
+    OutsideCompiler,
     /// Its arguments tell: it is one if it has an HLO operation.
     IfHlo,
     /// Its arguments tell: its whole name is that of an operation of TensorFlow, of which the type is
@@ -169,7 +171,14 @@ pub(super) fn verdict(
             None => compiled(),
         },
         By::Action => yes(action(name).is_some()),
-        By::Label => yes(is_label(name, category, kind)),
+        By::Label if is_label(name, category, kind) => {
+            if category.is_empty() {
+                Verdict::OutsideCompiler
+            } else {
+                Verdict::Yes
+            }
+        }
+        By::Label => Verdict::No,
         By::Python => yes(is_python(name, category)),
     }
 }

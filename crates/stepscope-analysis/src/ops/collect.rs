@@ -27,6 +27,7 @@ use super::hlo::{self, Catalogue};
 use super::launched::{Launched, LaunchedBySlice};
 use super::{By, OpsQuery, Split};
 use crate::aggregate::clip;
+use crate::input::compiles;
 use crate::device::{clip_clock, clock, is_clocked};
 use crate::parallel::{self, Cancel};
 use crate::report::one_line;
@@ -242,6 +243,8 @@ enum State {
     No,
     /// Of the class; all slices have this tag.
     Fixed(u32),
+    /// Of the class, unless a compiler runs it, with the tag of none.
+    OutsideCompiler,
     /// Each slice's arguments tell its tag, and whether it is of the class where that asks for an HLO
     /// operation.
     Each { only_hlo: bool },
@@ -399,6 +402,9 @@ impl<'a> Worker<'a> {
         let tag = match state {
             State::No => return,
             State::Fixed(tag) => Some(tag),
+            State::OutsideCompiler => {
+                (!compiles(self.trace, line.track.id, index)).then_some(0)
+            }
             State::Each { only_hlo } => {
                 let path = nest.around.path(nest.around.chain(at));
                 self.tag_of(only_hlo, slices.id(index), path)
@@ -549,6 +555,8 @@ impl<'a> Worker<'a> {
             Verdict::Yes if self.query.split == Split::Shapes => State::Each { only_hlo: false },
             Verdict::Yes if split || by == By::Module => State::Placed,
             Verdict::Yes => State::Fixed(0),
+            Verdict::OutsideCompiler if self.is_instruction(line, name) => State::No,
+            Verdict::OutsideCompiler => State::OutsideCompiler,
             Verdict::IfHlo if track.kind == TrackKind::DeviceQueue => {
                 State::Each { only_hlo: true }
             }
@@ -573,6 +581,16 @@ impl<'a> Worker<'a> {
             }
         };
         (state, kind)
+    }
+
+    /// Whether the slices of a name run an instruction of a compiled program, as the first of them says.
+    fn is_instruction(&mut self, line: &Line<'_>, name: NameId) -> bool {
+        let file = self.trace.files().get(line.track.file);
+        if file.is_none_or(|file| file.modules.is_empty()) {
+            return false;
+        }
+        let first = line.first(self.trace.name_count(), name);
+        first.is_some_and(|first| self.read(line.slices.id(first)).hlo_op.is_some())
     }
 
     /// The tag that a slice's arguments give; `None` where they say that it is none of the class.
