@@ -17,6 +17,7 @@ use stepscope_store::{EventId, Slices, Trace, Track};
 
 use crate::aggregate::clip;
 use crate::calls;
+use crate::input::compiles;
 use crate::names::by_text;
 use crate::ops::is_label;
 use crate::parallel::Cancel;
@@ -150,11 +151,13 @@ impl<'a> Filter<'a> {
             FlameBy::Stack | FlameBy::Host => true,
             FlameBy::Label => {
                 let Self { trace, labels, .. } = self;
-                *labels.entry((name, category)).or_insert_with(|| {
+                let is_labelled = *labels.entry((name, category)).or_insert_with(|| {
                     let kind = trace.kind(track, name, category);
                     kind == SliceKind::UserLabel
                         || is_label(trace.name(name), trace.name(category), kind)
-                })
+                });
+                is_labelled
+                    && (category != NameId::EMPTY || !compiles(self.trace, track, index))
             }
             FlameBy::Python | FlameBy::Sample => {
                 self.is_call.get(name.index()).copied().unwrap_or(false)
