@@ -33,7 +33,7 @@ def training(model):
     return train
 """
 
-# A batch takes 40 ms to load, in the process that trains on it for less than 1 ms.
+# A batch takes 40 ms to load and less than 1 ms to train on; in the same process, or in two others.
 LOADER = """
 class Images(torch.utils.data.Dataset):
     def __len__(self):
@@ -44,9 +44,10 @@ class Images(torch.utils.data.Dataset):
         return torch.full((64,), float(index))
 
 loader = torch.utils.data.DataLoader(Images(), batch_size=8)
+two_workers = torch.utils.data.DataLoader(Images(), batch_size=8, num_workers=2)
 train = training(torch.nn.Linear(64, 8))
 
-def load_within_steps(mark):
+def load_within_steps(loader, mark):
     batches = iter(loader)
     for number in range(STEPS):
         with mark(number):
@@ -60,7 +61,12 @@ def load_between_steps(mark):
         yield
 
 train(torch.zeros(8, 64))
-loops = {"load_within_steps": (load_within_steps, ()), "load_between_steps": (load_between_steps, ())}
+loops = {
+    "within_steps": (partial(load_within_steps, loader), ()),
+    "between_steps": (load_between_steps, ()),
+    # Two batches come at once: every second step waits.
+    "two_workers": (partial(load_within_steps, two_workers), range(STEPS)),
+}
 recorders.record(loops, recorders.TORCH)
 """
 
@@ -97,12 +103,18 @@ recorders.record({"slow_rank": (steps, ())}, recorders.TORCH, agree=agree)
 dist.destroy_process_group()
 """
 
-# Matrix products take the time; the results are read one by one, from memory of the host.
-ITEMS = """
-weight = torch.randn(768, 768)
-losses = []
+# Matrix products take the time, and the results are read one by one, from memory of the host; or the
+# collection of garbage among many objects takes at least twenty times as long as a product.
+HOST = """
+import gc
 
-def train():
+weight, small = torch.randn(768, 768), torch.randn(64, 64)
+losses = []
+# Objects of frameworks are left out.
+gc.freeze()
+objects = [[number] for number in range(200_000)]
+
+def read_items():
     out = weight
     for _ in range(4):
         out = torch.tanh(out @ weight)
@@ -110,14 +122,19 @@ def train():
     for column in range(40):
         losses.append(row[column].item())
 
-def steps(mark):
+def collect_garbage():
+    small @ small
+    gc.collect()
+
+def steps(train, mark):
     for number in range(STEPS):
         with mark(number):
             train()
         yield
 
-train()
-recorders.record({"items": (steps, ())}, recorders.TORCH)
+read_items()
+loops = {"items": (partial(steps, read_items), ()), "garbage": (partial(steps, collect_garbage), ())}
+recorders.record(loops, recorders.TORCH)
 """
 
 # Each step keeps 4 MiB that torch.relu allocates; the time goes into a product.
@@ -239,6 +256,8 @@ recorders.record(
 )
 """
 
+# Recorders that know calls of Python functions.
+RECORD_CALLS = {"session", "stepscope_torch"}
 # Operators that compute a matrix product, and those of torch and autograd that call them.
 PRODUCT = r"^aten::(mm|addmm|matmul|linear)$|^AddmmBackward0$|: AddmmBackward0$"
 # What a program can wait for besides its own computation.
@@ -336,14 +355,15 @@ class CausesTest(unittest.TestCase):
 
 
 class TorchPrograms(CausesTest):
-    def test_loader_in_the_training_process(self):
+    def test_slow_data_set(self):
         for name, (_path, found) in recorded(self, TORCH + LOADER).items():
             with self.subTest(name):
+                loop, recorder = name.split("/")
+                in_process = loop != "two_workers"
                 first = self.assert_first(found, "input_bound", r"DataLoader|dataloader\.py|__getitem__")
-                if name.endswith(("/session", "/stepscope_torch")):
-                    # Calls of Python functions are recorded.
+                self.assertEqual("num_workers" in first["advice"], in_process, first)
+                if in_process and recorder in RECORD_CALLS:
                     self.assert_first(found, "input_bound", r"train\.py.*__getitem__")
-                self.assertIn("num_workers", first["advice"])
 
     def test_slow_rank_of_three(self):
         for name, (path, found) in recorded(self, TORCH + STRAGGLER, ranks=3).items():
@@ -359,11 +379,17 @@ class TorchPrograms(CausesTest):
             with self.subTest(name):
                 self.assert_first(found, "compilation", r"dynamo")
 
-    def test_items_of_host_memory_wait_for_nothing(self):
-        for name, (_path, found) in recorded(self, TORCH + ITEMS).items():
+    def test_items_of_host_memory_and_garbage(self):
+        recordings = recorded(self, TORCH + HOST)
+        for name, (_path, found) in recordings.items():
+            loop, recorder = name.split("/")
             with self.subTest(name):
-                self.assert_first(found, "device_bound", PRODUCT)
-                self.assertEqual(WAITS & {row["kind"] for row in found}, set())
+                if loop == "items":
+                    self.assert_first(found, "device_bound", PRODUCT)
+                    self.assertEqual(WAITS & {row["kind"] for row in found}, set())
+                elif recorder in RECORD_CALLS:
+                    first = self.assert_first(found, "host_bound", r"\bcollect\b")
+                    self.assertNotIn("device", first["title"])
 
     def test_tensors_that_are_kept(self):
         for name, (_path, found) in recorded(self, TORCH + LEAK).items():
