@@ -580,21 +580,24 @@ fn own(
             .map(|(_, index)| index)
             .collect();
         marks.sort_unstable();
+        let overlapping = trace.overlapping(on);
         for stretch in indexes.iter().filter_map(|index| stretches.get(*index)) {
             let Range { start, end } = stretch.range;
             if start >= end {
                 continue;
             }
-            // What encloses the marker comes before it in the track's order.
-            let first = match stretch.marker {
-                Some(marker) if on == track => marker + 1,
-                _ => trace.candidates(on, start..end).start,
+            // What encloses the marker comes before it in the track's order. A slice around the whole
+            // recording costs no more than any other.
+            let (open, first) = match stretch.marker {
+                Some(marker) if on == track => (Vec::new(), marker + 1),
+                _ => (
+                    trace.around(on, start, overlapping.as_ref()).collect(),
+                    slices.start.partition_point(|begin| *begin <= start),
+                ),
             };
-            for index in first..slices.len() {
+            let until = slices.start.partition_point(|begin| *begin < end);
+            for index in open.into_iter().chain(first..until.max(first)) {
                 let (begin, until) = (slices.start[index], slices.end(index));
-                if begin >= end {
-                    break;
-                }
                 let is_other = marks.binary_search(&index).is_ok() || until <= start;
                 let encloses = (on != track || stretch.is_pause) && !stretch.holds(begin, until);
                 if is_other || encloses {
