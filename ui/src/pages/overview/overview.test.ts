@@ -25,6 +25,19 @@ it('draws each step as its parts, and of many steps the slowest of each group', 
   expect(slow[0]?.title).toBe('Step 501: 900 ns, compute 60.0 ns, idle 40.0 ns');
 });
 
+it('draws nothing for a step of which the given layers are empty, and the whole step where its parts are unknown', () => {
+  const table = {
+    columns: [column('duration_ns')],
+    rows: [{ step: 0, duration_ns: 100, input_ns: 0 }],
+    leftOut: 0,
+  };
+  const layers = [{ label: 'input', colour: 'red', value: () => 0 }];
+  const drawn = (given?: typeof layers) =>
+    stepColumns(table, 200, given).bars[0]?.parts.reduce((sum, part) => sum + part.value, 0);
+  expect(drawn(layers)).toBe(0);
+  expect(drawn()).toBe(100);
+});
+
 it('tells lines of code from other notes', () => {
   const notes = [
     'No steps are marked in this run; this line marks them:',

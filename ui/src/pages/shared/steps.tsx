@@ -37,11 +37,12 @@ const durationOf = (row: ReportRow): number => numberAt(row, 'duration_ns') ?? 0
 export function stepColumns(
   table: ReportTable,
   most = MOST_BARS,
-  layers: readonly Layer[] = partLayers(table),
+  given?: readonly Layer[],
 ): {
   readonly bars: readonly (Column & { readonly row: ReportRow })[];
   readonly perBar: number;
 } {
+  const layers = given ?? partLayers(table);
   const hosts = new Set(table.rows.map((row) => textAt(row, 'host')));
   const order = [...hosts].sort((a, b) => (a ?? '').localeCompare(b ?? '', 'en', { numeric: true }));
   const rows =
@@ -78,7 +79,8 @@ export function stepColumns(
       ].join(', '),
       lines,
       parts:
-        lines.length === 0
+        // A step whose parts are not known is drawn whole; given layers of nothing are nothing.
+        lines.length === 0 && given === undefined
           ? [{ value: durationOf(row), colour: 'var(--ss-kind-11)' }]
           : layers.map(({ value, colour }) => ({ value: value(row), colour })),
       outlined: row['outlier'] === true,
@@ -102,7 +104,7 @@ export function StepBars({
   readonly title?: string;
 }): JSX.Element {
   const layers = given ?? partLayers(table);
-  const { bars, perBar } = stepColumns(table, MOST_BARS, layers);
+  const { bars, perBar } = stepColumns(table, MOST_BARS, given);
   const lengths = bars.map((bar) => bar.parts.reduce((sum, part) => sum + part.value, 0));
   const cut = barScale(lengths, { cutsTall: true }).isCut.filter(Boolean).length;
   const present = layers.filter(({ value }) => table.rows.some((row) => value(row) > 0));
