@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { reportOf } from '../../model/report.ts';
-import { mfuOf } from './mfu.tsx';
+import { mfuOf, whyUnknown } from './mfu.tsx';
 
 const made = (summary: Readonly<Record<string, unknown>>) =>
   reportOf({
@@ -27,4 +27,9 @@ it('divides by the peak of all devices, the typed one before the known one', () 
 it('says no share without a peak, and nothing without a count', () => {
   expect(mfuOf(made({ teraflops_per_second: 2, devices: 1 }), undefined)).toMatchObject({ share: undefined, rate: 2 });
   expect(mfuOf(made({}), 10)).toBeUndefined();
+});
+
+it('says in the card why the MFU is unknown, without repeating that it is', () => {
+  expect(whyUnknown('MFU is unknown: 3 of 4 products have no shapes.')).toBe('3 of 4 products have no shapes.');
+  expect(whyUnknown('No operation was counted.')).toBe('No operation was counted.');
 });

@@ -44,6 +44,9 @@ export function mfuOf(report: Report, ownPeak: number | undefined): MfuTold | un
 /** `1.81 TFLOP/s` of a number of them in TFLOP/s. */
 const rateText = (rate: number): string => formatValue(rate * 1e12, 'FLOP/s').replace(/ ([kMGTP]) /, ' $1');
 
+/** The reason alone: the card says the rest. Pure. */
+export const whyUnknown = (sentence: string): string => sentence.replace(/^MFU is unknown: /, '');
+
 const isTyped = (text: string): boolean => Number.isFinite(Number(text)) && Number(text) > 0;
 
 function PeakField({ store }: PageProps): JSX.Element {
@@ -79,8 +82,10 @@ export function MfuCard({ page, report }: { readonly page: PageProps; readonly r
       >
         <span class="ss-card-title">MFU</span>
         <span class="ss-card-value ss-card-unknown">unknown</span>
-        {missing === undefined || missing.fix === '' ? (
-          <span class="ss-card-beside">{missing === undefined ? report.sentence : 'the trace has no FLOP counts'}</span>
+        {missing === undefined ? (
+          <span class="ss-card-beside ss-card-two">{whyUnknown(report.sentence)}</span>
+        ) : missing.fix === '' ? (
+          <span class="ss-card-beside">the trace has no FLOP counts</span>
         ) : (
           <details class="ss-card-more">
             <summary class="ss-card-beside">the trace has no FLOP counts</summary>
