@@ -11,7 +11,7 @@ import { NoSteps, NoWholeStep, ShorterThanStep, StepBars } from '../shared/steps
 import { Notes, pageOfFigure, summaryOf } from '../shared/told.tsx';
 import { useLabels } from './labels.tsx';
 import { MfuCard } from './mfu.tsx';
-import { Environment, Findings, TimeParts, TopOps } from './parts.tsx';
+import { Environment, Findings, SliceNames, TimeParts, TopOps } from './parts.tsx';
 
 const MOST_CARDS = 6;
 /** Of fewer steps a percentile says nothing. */
@@ -98,7 +98,7 @@ export default function OverviewPage(page: PageProps): JSX.Element {
   // Counting reads the arguments of every operation: the page does not wait for it.
   const counted = useReport(
     run,
-    report === undefined || report.missing !== undefined || !scope.ready
+    report === undefined || report.missing !== undefined || sectionOf(report, 'slices') !== undefined || !scope.ready
       ? undefined
       : { kind: 'mfu', range: scope.range, markedOnly: scope.markedOnly },
   );
@@ -119,6 +119,7 @@ export default function OverviewPage(page: PageProps): JSX.Element {
         <WithReport asked={asked} what="Computing the overview">
           {(found) => {
             const steps = sectionOf(found, 'steps');
+            const slices = sectionOf(found, 'slices');
             const markers = markersOf(found.notes);
             return (
               <>
@@ -140,34 +141,43 @@ export default function OverviewPage(page: PageProps): JSX.Element {
                     {counted.report === undefined ? undefined : <MfuCard page={page} report={counted.report} />}
                   </div>
                 )}
-                {steps === undefined || steps.rows.length === 0 ? (
-                  // Where nobody marks steps, notes say how.
-                  scope.range !== undefined &&
-                  (markers.lines.length === 0 || wordOf(scalarOf(found, 'derived_from')) !== undefined) ? (
-                    <NoWholeStep />
-                  ) : (
-                    <NoSteps {...page} lines={markers.lines} pattern={wordOf(scalarOf(found, 'pattern'))} />
-                  )
-                ) : steps.rows.every((row) => row['unfinished'] === true) ? (
-                  <ShorterThanStep {...page} began={steps.rows.length} />
+                {slices === undefined ? (
+                  <>
+                    {steps === undefined || steps.rows.length === 0 ? (
+                      // Where nobody marks steps, notes say how.
+                      scope.range !== undefined &&
+                      (markers.lines.length === 0 || wordOf(scalarOf(found, 'derived_from')) !== undefined) ? (
+                        <NoWholeStep />
+                      ) : (
+                        <NoSteps {...page} lines={markers.lines} pattern={wordOf(scalarOf(found, 'pattern'))} />
+                      )
+                    ) : steps.rows.every((row) => row['unfinished'] === true) ? (
+                      <ShorterThanStep {...page} began={steps.rows.length} />
+                    ) : (
+                      <StepBars
+                        {...page}
+                        table={steps}
+                        derivedFrom={wordOf(scalarOf(found, 'derived_from'))}
+                        layers={labels.layers}
+                      />
+                    )}
+                    <div class="ss-columns">
+                      <div>
+                        <Findings {...page} table={found.table} />
+                        <Notes page={page} report={found} notes={markers.rest} />
+                      </div>
+                      <div>
+                        <TimeParts {...page} section={sectionOf(found, 'time')} labels={labels.shares} />
+                        <TopOps {...page} section={sectionOf(found, 'ops')} />
+                      </div>
+                    </div>
+                  </>
                 ) : (
-                  <StepBars
-                    {...page}
-                    table={steps}
-                    derivedFrom={wordOf(scalarOf(found, 'derived_from'))}
-                    layers={labels.layers}
-                  />
-                )}
-                <div class="ss-columns">
-                  <div>
-                    <Findings {...page} table={found.table} />
+                  <>
+                    <SliceNames {...page} section={slices} />
                     <Notes page={page} report={found} notes={markers.rest} />
-                  </div>
-                  <div>
-                    <TimeParts {...page} section={sectionOf(found, 'time')} labels={labels.shares} />
-                    <TopOps {...page} section={sectionOf(found, 'ops')} />
-                  </div>
-                </div>
+                  </>
+                )}
                 <Environment section={sectionOf(found, 'environment')} run={run} />
               </>
             );

@@ -24,6 +24,7 @@ import { toolOf } from '../../model/tools.ts';
 import type { View } from '../../state/address.ts';
 import { goTo } from '../../state/store.ts';
 import { BarList, WholeBar } from '../../widgets/charts.tsx';
+import { ReportTable as DataTable } from '../../widgets/report-table.tsx';
 import { eventLinkOf, nameView, PageLink } from '../shared/links.tsx';
 import type { PageProps } from '../shared/report.tsx';
 import { ToldBy } from '../shared/told.tsx';
@@ -216,6 +217,29 @@ function LabelParts({
             ) : undefined,
           };
         })}
+      />
+    </section>
+  );
+}
+
+/** A run without ML activity, by what its slices are called and where they lie. */
+export function SliceNames({ section, ...page }: PageProps & { readonly section: ReportSection }): JSX.Element {
+  return (
+    <section class="ss-panel ss-slice-names" aria-label={section.title} data-testid="slice-names">
+      <h2>{section.title}</h2>
+      <DataTable
+        caption={section.title}
+        exportName={`${page.run.id}-slices`}
+        table={section}
+        fit
+        cell={(row, { key }) => {
+          const name = textAt(row, 'name');
+          return key !== 'name' || name === undefined ? undefined : (
+            <PageLink {...page} tool="timeline" view={nameView(name)} title={`Show every ${name} in the timeline`}>
+              {name}
+            </PageLink>
+          );
+        }}
       />
     </section>
   );
