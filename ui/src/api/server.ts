@@ -14,16 +14,17 @@ import type {
   SearchAnswer,
 } from '../model/event.ts';
 import { kindNumber } from '../model/kind.ts';
-import type {
-  ListedRuns,
-  RunDetail,
-  RunFault,
-  RunImporting,
-  RunState,
-  RunSummary,
-  RunTool,
-  RunWarning,
-  Step,
+import {
+  type ListedRuns,
+  type RunDetail,
+  type RunFault,
+  type RunImporting,
+  type RunState,
+  type RunSummary,
+  type RunTool,
+  type RunWarning,
+  SEVERITIES,
+  type Step,
 } from '../model/run.ts';
 import { readableName, type Track, type TrackKind } from '../model/track.ts';
 import type { TimeRange } from '../model/viewport.ts';
@@ -152,7 +153,7 @@ function warningOf(value: Json): RunWarning | undefined {
   const severity = fields['severity'];
   return {
     code: asText(fields['code']) ?? '',
-    severity: severity === 'data-loss' || severity === 'error' ? severity : 'notice',
+    severity: SEVERITIES.find((known) => known === severity) ?? 'notice',
     title: asText(fields['title']) ?? asText(fields['code']) ?? 'warning',
     detail: asText(fields['detail']) ?? '',
     details: asTexts(fields['details']),

@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { exportUrl } from '../api/server.ts';
 import { plural } from '../base/format.ts';
-import type { RunDetail, RunWarning } from '../model/run.ts';
+import { type RunDetail, type RunWarning, SEVERITIES } from '../model/run.ts';
 import { TOOLS } from '../model/tools.ts';
 import { formatViewFile } from '../state/address.ts';
 import { announce, commands, overlay, type PaletteEntry, paletteSources } from '../state/commands.ts';
@@ -171,8 +171,6 @@ export function Help(): JSX.Element {
   );
 }
 
-const SEVERITIES = ['error', 'data-loss', 'notice'] as const;
-
 const worstFirst = (a: RunWarning, b: RunWarning): number =>
   SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity);
 
@@ -210,7 +208,7 @@ export function Warnings({ run }: { readonly run: RunDetail }): JSX.Element {
               {warning.title.charAt(0).toUpperCase() + warning.title.slice(1)}
               {warning.count > 1 ? <small class="ss-quiet"> {plural(warning.count, 'time')}</small> : undefined}
             </h3>
-            <p>{warning.action ?? 'Nothing to do: this is for your information.'}</p>
+            <p>{warning.action ?? 'Nothing to do.'}</p>
             <Where warning={warning} />
           </li>
         ))}

@@ -7,6 +7,7 @@ import { hasEnded } from '../model/capture.ts';
 import type { RunDetail } from '../model/run.ts';
 import { shortRunNames } from '../model/run-list.ts';
 import { GROUPS, NEURON_VIEWS, TOOLS, type Tool, toolOf } from '../model/tools.ts';
+import { badgeOf } from '../model/warning.ts';
 import { reasonOf } from '../pages/tool/page.tsx';
 import { EMPTY_VIEW, formatAddress } from '../state/address.ts';
 import { captureNow } from '../state/capture.ts';
@@ -99,9 +100,7 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
     ...hosts.map((host) => ({ id: host, label: host, selected: chosenHosts.includes(host) })),
   ];
   const warnings = run?.warnings ?? [];
-  // Notices ask for nothing: they are listed, and do not catch the eye.
-  const losses = warnings.filter((warning) => warning.severity !== 'notice').length;
-  const noun = losses > 0 ? plural(losses, 'warning') : plural(warnings.length, 'note');
+  const badge = badgeOf(warnings);
 
   return (
     <nav class={`ss-rail ${open ? '' : 'ss-rail-narrow'}`} aria-label="Tools">
@@ -228,18 +227,18 @@ export function Rail({ store, run }: { readonly store: Store; readonly run: RunD
       </ul>
       <span class="ss-grow" />
       <div class="ss-rail-foot">
-        {run === undefined || warnings.length === 0 ? undefined : (
+        {badge === undefined ? undefined : (
           <button
             type="button"
-            class={`ss-warning-button ${losses > 0 ? 'ss-warning-loud' : 'ss-quiet'}`}
-            aria-label={noun}
+            class={`ss-warning-button ${badge.isLoud ? 'ss-warning-loud' : 'ss-quiet'}`}
+            aria-label={badge.text}
             title={warnings.map((warning) => warning.title).join('\n')}
             onClick={() => {
               overlay.value = 'warnings';
             }}
           >
             <Icon name="warning" />
-            {open ? noun : String(losses > 0 ? losses : warnings.length)}
+            {open ? badge.text : badge.short}
           </button>
         )}
         <IconButton

@@ -31,9 +31,12 @@ export interface RunSummary {
   readonly fault: RunFault | undefined;
 }
 
+/** How much a warning matters, the worst first. `info` asks for nothing. */
+export const SEVERITIES = ['error', 'data-loss', 'notice', 'info'] as const;
+
 export interface RunWarning {
   readonly code: string;
-  readonly severity: 'notice' | 'data-loss' | 'error';
+  readonly severity: (typeof SEVERITIES)[number];
   readonly title: string;
   readonly detail: string;
   readonly details: readonly string[];

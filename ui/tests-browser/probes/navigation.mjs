@@ -253,7 +253,7 @@ export const navigation = [
           `the boxes cover each other: ${JSON.stringify([a, b])}`,
         );
       });
-      await page.getByRole('button', { name: /^\d+ (note|warning)s?$/ }).click();
+      await page.getByRole('button', { name: /^(Notes|\d+ (note|warning)s?)$/ }).click();
       const dialog = page.getByRole('dialog', { name: 'Warnings' });
       assert.match(await dialog.textContent(), /overlap/i);
       assert.match(await dialog.textContent(), /Nothing to do/);
