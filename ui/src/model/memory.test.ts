@@ -17,9 +17,10 @@ const ALIVE: AliveAt = {
   ],
 };
 
-it('groups as asked, else by what is known first', () => {
-  expect(groupOf(ALIVE, 'category')?.rows[0]?.name).toBe('activations');
-  expect(groupOf(ALIVE, 'layer')?.by).toBe('op');
+it('groups as asked, else by category, else by what is known first', () => {
+  expect(groupOf(ALIVE, 'op')?.rows[0]?.name).toBe('aten::mm');
+  expect(groupOf(ALIVE, 'layer')?.by).toBe('category');
+  expect(groupOf({ ...ALIVE, groups: ALIVE.groups.slice(0, 1) }, undefined)?.by).toBe('op');
   expect(groupOf({ ...ALIVE, groups: [] }, 'op')).toBeUndefined();
 });
 

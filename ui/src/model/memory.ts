@@ -103,9 +103,11 @@ export const GROUP_TITLES: Readonly<Record<string, string>> = {
   line: 'Line of the program',
 };
 
-/** The chosen grouping, else the first that there is. Pure. */
+/** The chosen grouping, else what the memory is for, else the first that there is. Pure. */
 export const groupOf = (alive: AliveAt, by: string | undefined): AliveGroups | undefined =>
-  alive.groups.find((group) => group.by === by) ?? alive.groups[0];
+  alive.groups.find((group) => group.by === by) ??
+  alive.groups.find((group) => group.by === 'category') ??
+  alive.groups[0];
 
 /** Names of one model begin alike: what all that are paths begin with is left out. Pure. */
 export function shortNames(names: readonly string[]): readonly string[] {

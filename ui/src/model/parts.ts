@@ -41,4 +41,7 @@ export const partColumns = (
 /** Colours that stay apart, for things that have no colour of their own. */
 const SERIES = [1, 5, 6, 3, 8, 2, 4, 9] as const;
 
-export const seriesColour = (at: number): string => `var(--ss-kind-${SERIES[Math.max(0, at) % SERIES.length] ?? 0})`;
+/** The kind of slices whose colour it is. */
+export const seriesKind = (at: number): number => SERIES[Math.max(0, at) % SERIES.length] ?? 0;
+
+export const seriesColour = (at: number): string => `var(--ss-kind-${seriesKind(at)})`;

@@ -53,7 +53,9 @@ export const Legend = ({ entries }: { readonly entries: readonly LegendEntry[] }
     {entries.map((entry) => (
       <li key={entry.label}>
         <i style={{ background: entry.colour }} />
-        {entry.label}
+        <span class="ss-ellipsis" title={entry.label}>
+          {entry.label}
+        </span>
       </li>
     ))}
   </ul>

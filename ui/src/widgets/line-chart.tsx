@@ -15,6 +15,8 @@ export interface Line {
   readonly colour: (theme: Theme) => string;
   readonly dashed?: boolean;
   readonly filled?: boolean;
+  /** Filled without letting through what is below, and without a line: an area of a stack. */
+  readonly solid?: boolean;
 }
 
 export interface LineChartProps {
@@ -101,10 +103,11 @@ export function LineChart(props: LineChartProps): JSX.Element {
             return {
               label: line.label,
               stroke: colour,
-              width: 1.5,
+              width: line.solid === true ? 0 : 1.5,
               points: { show: false },
               ...(made.paths.stepped === undefined ? {} : { paths: made.paths.stepped({ align: 1 }) }),
               ...(line.dashed === true ? { dash: [5, 4] } : {}),
+              ...(line.solid === true ? { fill: colour } : {}),
               ...(line.filled === true ? { fill: cssFaint(rgbOf(colour), 0.16) } : {}),
             };
           }),

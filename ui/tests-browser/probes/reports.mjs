@@ -266,11 +266,16 @@ export const reports = [
         });
       }
       await side.getByRole('combobox', { name: 'Group by' }).selectOption('category');
-      await page.waitForURL(/row=category/);
+      // What the memory is for is the first grouping: the address need not say it.
+      await page.waitForURL((url) => !url.searchParams.has('row'));
       await side.getByRole('button', { name: /^gradients/ }).click();
       await page.waitForFunction(
         () => document.querySelectorAll('[data-testid="alive-table"] tbody tr[data-key]').length === 1,
       );
+      // The curve has the same groups, as layers.
+      const layers = page.getByTestId('chart-memory').locator('.ss-key li');
+      await layers.filter({ hasText: 'gradients' }).waitFor();
+      await layers.filter({ hasText: 'activations' }).waitFor();
       // The curve: a drag shows a part of it, which is the timeline's window, too.
       const plot = page.locator('.ss-line-chart .u-over');
       const box = await plot.boundingBox();

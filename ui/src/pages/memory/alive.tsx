@@ -12,6 +12,7 @@ import { EmptyState, Loading, ProblemState } from '../../widgets/states.tsx';
 import { eventLinkOf } from '../shared/links.tsx';
 import type { PageProps } from '../shared/report.tsx';
 import { arrangedBy } from '../shared/tables.tsx';
+import { type LayerColours, PROGRAMS_KIND } from './stack.ts';
 
 const TOP = 5000;
 const BARS = 12;
@@ -23,11 +24,13 @@ export function Alive({
   curves,
   curve,
   atNs,
+  colours,
 }: {
   readonly page: PageProps;
   readonly curves: readonly MemoryCurve[];
   readonly curve: MemoryCurve;
   readonly atNs: number;
+  readonly colours: LayerColours;
 }): JSX.Element {
   const { store, run } = page;
   const resource = useMemo(() => createResource<AliveAt>(), [run.contentHash]);
@@ -71,14 +74,22 @@ export function Alive({
         <h2 data-testid="alive-sum">
           {formatBytes(value.totalBytes)} in {plural(value.total, 'allocation')} at {formatDuration(value.atNs)}
         </h2>
-        <Groups page={page} alive={value} />
+        <Groups page={page} alive={value} colours={colours} />
       </aside>
     </div>
   );
 }
 
 /** Sums by what is known of the allocations; of all of them, also those that the table leaves out. */
-function Groups({ page, alive }: { readonly page: PageProps; readonly alive: AliveAt }): JSX.Element {
+function Groups({
+  page,
+  alive,
+  colours,
+}: {
+  readonly page: PageProps;
+  readonly alive: AliveAt;
+  readonly colours: LayerColours;
+}): JSX.Element {
   const { filter, row } = page.store.view;
   const group = groupOf(alive, row.value);
   const whole = Math.max(1, alive.totalBytes + Math.max(0, alive.unknownBytes) + alive.programBytes);
@@ -87,6 +98,10 @@ function Groups({ page, alive }: { readonly page: PageProps; readonly alive: Ali
   const rows = (group?.rows ?? []).slice(0, BARS);
   const short = shortNames(rows.map((item) => item.name));
   const left = (group?.rows.length ?? 0) - rows.length;
+  const colourOf = (name: string) => {
+    const colour = colours.cssOf(name);
+    return colour === undefined ? {} : { colour };
+  };
   return (
     <>
       {alive.groups.length < 2 ? undefined : (
@@ -97,7 +112,7 @@ function Groups({ page, alive }: { readonly page: PageProps; readonly alive: Ali
             value={group?.by}
             onChange={(event) => {
               const by = event.currentTarget.value;
-              row.value = by === alive.groups[0]?.by ? undefined : by;
+              row.value = by === groupOf(alive, undefined)?.by ? undefined : by;
               filter.value = '';
             }}
           >
@@ -127,6 +142,7 @@ function Groups({ page, alive }: { readonly page: PageProps; readonly alive: Ali
             title: item.name,
             value: item.bytes,
             text: text(item.bytes, item.count),
+            ...colourOf(item.name),
           })),
           ...(alive.programBytes > 0
             ? [
@@ -135,7 +151,7 @@ function Groups({ page, alive }: { readonly page: PageProps; readonly alive: Ali
                   label: 'reserved for running programs',
                   value: alive.programBytes,
                   text: text(alive.programBytes),
-                  colour: 'var(--ss-kind-3)',
+                  colour: `var(--ss-kind-${PROGRAMS_KIND})`,
                 },
               ]
             : []),

@@ -6,7 +6,15 @@ import { fetchMemory } from '../../api/memory.ts';
 import { createResource } from '../../api/resource.ts';
 import { formatBytes, formatDuration } from '../../base/format.ts';
 import type { Theme } from '../../base/theme.ts';
-import { byChurn, curveTable, type MemoryCurve, type MemoryCurves } from '../../model/memory.ts';
+import {
+  byChurn,
+  curveTable,
+  GROUP_TITLES,
+  type MemoryCurve,
+  type MemoryCurves,
+  shortNames,
+} from '../../model/memory.ts';
+import { edgesOf, type MemoryStack, type StackLayer, stackTable } from '../../model/memory-stack.ts';
 import type { Report, ReportTable } from '../../model/report.ts';
 import { Figure } from '../../widgets/figure.tsx';
 import { type Line, LineChart } from '../../widgets/line-chart.tsx';
@@ -17,6 +25,7 @@ import { TabbedTables, type TabTable } from '../shared/tables.tsx';
 import { Notes, summaryOf } from '../shared/told.tsx';
 import { Alive } from './alive.tsx';
 import { Fragmentation } from './fragmentation.tsx';
+import { layerColours, PROGRAMS_KIND, useStack } from './stack.ts';
 
 const TOP = 5000;
 const BINS = 1000;
@@ -70,6 +79,7 @@ export default function MemoryPage(page: MemoryProps): JSX.Element {
   }, [resource, key, scope.ready]);
   const curves = resource.state.value.value?.curves ?? [];
   const chosen = curves.find((curve) => String(curve.id) === store.view.by.value) ?? fullest(curves);
+  const stack = useStack(page, curves, chosen);
   return (
     <>
       <PageHead
@@ -81,7 +91,7 @@ export default function MemoryPage(page: MemoryProps): JSX.Element {
         <WithReport asked={asked} what="Computing memory use">
           {(report) => (
             <>
-              {chosen === undefined ? undefined : <Curve page={page} curves={curves} curve={chosen} />}
+              {chosen === undefined ? undefined : <Curve page={page} curves={curves} curve={chosen} stack={stack} />}
               <div class="ss-tables-tall">
                 <TabbedTables
                   page={page}
@@ -89,7 +99,13 @@ export default function MemoryPage(page: MemoryProps): JSX.Element {
                   tabs={memoryTabs(report).filter((tab) => tab.id !== 'alive' || chosen !== undefined)}
                   body={(tab) =>
                     tab.id === 'alive' && chosen !== undefined ? (
-                      <Alive page={page} curves={curves} curve={chosen} atNs={cursorOf(page, chosen)} />
+                      <Alive
+                        page={page}
+                        curves={curves}
+                        curve={chosen}
+                        atNs={cursorOf(page, chosen)}
+                        colours={layerColours(stack)}
+                      />
                     ) : tab.id === 'fragmentation' ? (
                       <Fragmentation page={page} report={report} curve={chosen} theme={page.theme} />
                     ) : undefined
@@ -125,9 +141,35 @@ function cursorOf({ store }: MemoryProps, curve: MemoryCurve): number {
   return curve.atNs[highest] ?? first;
 }
 
-function linesOf(curve: MemoryCurve): readonly Line[] {
+const LAYER_LABELS: Readonly<Record<StackLayer['kind'], string>> = {
+  group: 'unknown',
+  rest: 'other',
+  before: 'from before the recording',
+  programs: 'reserved for running programs',
+};
+
+/** Each layer up to its upper edge, the highest first: those below are drawn over it. */
+function layerLines(stack: MemoryStack): readonly Line[] {
+  const edges = edgesOf(stack);
+  const colours = layerColours(stack);
+  const names = shortNames(stack.layers.map(({ name }) => name));
+  return stack.layers
+    .map(({ name, kind }, at): Line => {
+      const label = names[at] || LAYER_LABELS[kind];
+      const colour = (theme: Theme): string => {
+        if (kind === 'before') return theme.idle;
+        const number = kind === 'group' ? colours.kindOf(name) : kind === 'programs' ? PROGRAMS_KIND : 0;
+        return theme.kinds[number] ?? theme.muted;
+      };
+      return { label, values: edges[at] ?? [], colour, solid: true };
+    })
+    .reverse();
+}
+
+function linesOf(curve: MemoryCurve, stack: MemoryStack | undefined): readonly Line[] {
   return [
-    { label: 'in use', values: curve.inUseBytes, colour: (theme) => theme.counterLine, filled: true },
+    ...(stack === undefined ? [] : layerLines(stack)),
+    { label: 'in use', values: curve.inUseBytes, colour: (theme) => theme.counterLine, filled: stack === undefined },
     ...(curve.reservedBytes === undefined
       ? []
       : [{ label: 'reserved', values: curve.reservedBytes, colour: (theme: Theme) => theme.muted }]),
@@ -155,14 +197,17 @@ function Curve({
   page,
   curves,
   curve,
+  stack,
 }: {
   readonly page: MemoryProps;
   readonly curves: readonly MemoryCurve[];
   readonly curve: MemoryCurve;
+  /** What the memory in use consists of. */
+  readonly stack: MemoryStack | undefined;
 }): JSX.Element {
   const { store, theme } = page;
-  const lines = useMemo(() => linesOf(curve), [curve]);
-  const table = useMemo(() => curveTable(curve), [curve]);
+  const lines = useMemo(() => linesOf(curve, stack), [curve, stack]);
+  const table = useMemo(() => stackTable(curveTable(curve), stack, LAYER_LABELS), [curve, stack]);
   const at = cursorOf(page, curve);
   const range = store.view.range.value;
   const first = curve.atNs[0] ?? 0;
@@ -177,7 +222,7 @@ function Curve({
       title={`Memory of ${titleOf(curve)}`}
       testId="memory"
       data={table}
-      note={`Peak ${formatBytes(curve.peakBytes)}${limit} at ${formatDuration(curve.peakAtNs)}.${curve.absolute ? '' : ' Counted from the start of the recording.'} Cursor at ${formatDuration(at)}: click to move it, drag to zoom in.`}
+      note={`Peak ${formatBytes(curve.peakBytes)}${limit} at ${formatDuration(curve.peakAtNs)}.${curve.absolute ? '' : ' Counted from the start of the recording.'}${stack === undefined ? '' : ` Coloured by ${(GROUP_TITLES[stack.by] ?? stack.by).toLowerCase()}.`} Cursor at ${formatDuration(at)}: click to move it, drag to zoom in.`}
       tools={
         <>
           {range === undefined ? undefined : (
