@@ -3,6 +3,7 @@ import {
   bottomUp,
   type CallNode,
   type CallTree,
+  callersTree,
   callName,
   callsInSight,
   collapseRecursion,
@@ -11,6 +12,8 @@ import {
   flameBars,
   flameLines,
   focusOn,
+  functionsOf,
+  invertedTree,
   linkTree,
   rowsById,
   sumsOf,
@@ -142,6 +145,47 @@ describe('call tree', () => {
   it('sums a function over all of its places', () => {
     expect(sumsOf(TREE, TREE.names.indexOf('shared'))).toEqual({ totalNs: 70, selfNs: 50, count: 9, longest: 3 });
   });
+});
+
+describe('trees to draw', () => {
+  it('inverts: functions as wide as their self time, below each its callers', () => {
+    const inverted = invertedTree(TREE);
+    expect(topText(inverted)).toEqual(text(TREE, bottomUp(TREE)));
+    expect(inverted.wholeNs).toBe(TREE.wholeNs);
+  });
+
+  it('goes from one function to its callers, by its outermost calls', () => {
+    expect(topText(callersTree(TREE, TREE.names.indexOf('shared')))).toEqual([
+      'shared 70 70 9',
+      ' b 50 0 4',
+      '  main 50 0 4',
+      ' a 20 0 5',
+      '  main 20 0 5',
+    ]);
+    const recursive = treeOf([
+      ['f', -1, 100, 40, 1],
+      ['f', 0, 60, 60, 2],
+    ]);
+    expect(topText(callersTree(recursive, 0))).toEqual(['f 100 100 1']);
+  });
+
+  it('leaves out the callers of what is too narrow to be drawn', () => {
+    const lines: Line[] = [['main', -1, 10_001, 0, 1]];
+    lines.push(['wide', 0, 10_000, 10_000, 1], ['narrow', 0, 1, 1, 1]);
+    expect(topText(invertedTree(treeOf(lines)))).toEqual(['wide 10000 10000 1', ' main 10000 0 1', 'narrow 1 1 1']);
+  });
+});
+
+it('adds up functions, their outermost calls alone', () => {
+  const tree = treeOf([
+    ['main', -1, 100, 10, 1],
+    ['f', 0, 90, 30, 2],
+    ['f', 1, 60, 60, 3],
+  ]);
+  expect(functionsOf(tree)).toEqual([
+    { name: 1, totalNs: 90, selfNs: 90, count: 5 },
+    { name: 0, totalNs: 100, selfNs: 10, count: 1 },
+  ]);
 });
 
 describe('flame graph', () => {

@@ -296,11 +296,14 @@ interface Leaf {
   readonly at: number;
 }
 
+/** Above the tops of a tree that goes from functions to their callers. */
+const UPWARD = '^';
+
 /**
- * The inverted tree: functions by the time that they took themselves, below each its callers. The times of a node are
- * those of the function at the top, as far as this caller is responsible for them.
+ * From some rows up to their callers: the rows by name, below each its callers. The time of a node is that of the rows at
+ * the top, as far as this caller is responsible for it.
  */
-export function bottomUp(tree: CallTree): readonly CallNode[] {
+function upwards(tree: CallTree, rows: readonly number[], timeOf: (row: number) => number): readonly CallNode[] {
   const group = (leaves: readonly Leaf[], above: string): readonly CallNode[] => {
     const groups = new Map<number, Leaf[]>();
     for (const leaf of leaves) {
@@ -319,7 +322,7 @@ export function bottomUp(tree: CallTree): readonly CallNode[] {
       let totalNs = 0;
       let count = 0;
       for (const { row, at } of members) {
-        totalNs += tree.self[row] ?? 0;
+        totalNs += timeOf(row);
         count += tree.count[row] ?? 0;
         keepLongest(sums, 0, tree.longest[at] ?? NO_EVENT, tree.longestNs[at] ?? 0);
       }
@@ -330,7 +333,7 @@ export function bottomUp(tree: CallTree): readonly CallNode[] {
         row: undefined,
         totalNs,
         // Below the top nobody but the function at the top ran.
-        selfNs: above === '^' ? totalNs : 0,
+        selfNs: above === UPWARD ? totalNs : 0,
         count,
         kind: tree.kind[members[0]?.row ?? 0] ?? 0,
         longest: eventOf(sums.longest[0]),
@@ -343,10 +346,66 @@ export function bottomUp(tree: CallTree): readonly CallNode[] {
     });
     return nodes.sort((a, b) => b.totalNs - a.totalNs || a.name - b.name);
   };
-  const leaves: Leaf[] = [];
-  for (let row = 0; row < tree.rows; row += 1) if ((tree.self[row] ?? 0) > 0) leaves.push({ row, at: row });
-  return group(leaves, '^');
+  return group(
+    rows.map((row) => ({ row, at: row })),
+    UPWARD,
+  );
 }
+
+const rowsWhere = (tree: CallTree, isWanted: (row: number) => boolean): readonly number[] =>
+  Array.from({ length: tree.rows }, (_, row) => row).filter(isWanted);
+
+/** The inverted tree: functions by the time that they took themselves, below each its callers. */
+export const bottomUp = (tree: CallTree): readonly CallNode[] =>
+  upwards(
+    tree,
+    rowsWhere(tree, (row) => (tree.self[row] ?? 0) > 0),
+    (row) => tree.self[row] ?? 0,
+  );
+
+/** Whether a node lies within another one of its name. */
+function isRecursive(tree: CallTree, row: number): boolean {
+  const name = tree.name[row];
+  for (let at = tree.parent[row] ?? -1; at >= 0; at = tree.parent[at] ?? -1) if (tree.name[at] === name) return true;
+  return false;
+}
+
+/** A function by its outermost calls, and below it its callers. */
+const callersOf = (tree: CallTree, name: number): readonly CallNode[] =>
+  upwards(
+    tree,
+    rowsWhere(tree, (row) => tree.name[row] === name && !isRecursive(tree, row)),
+    (row) => tree.total[row] ?? 0,
+  );
+
+/** Of the whole: callers of narrower nodes are left out of a tree that is drawn. */
+const DRAWN_SHARE = 1 / 4000;
+
+/** Nodes that open, as the columns of a tree. */
+function treeOfNodes(tree: CallTree, roots: readonly CallNode[]): CallTree {
+  const draft = emptyDraft();
+  const leastNs = DRAWN_SHARE * roots.reduce((sum, { totalNs }) => sum + totalNs, 0);
+  const visit = (node: CallNode, parent: number): void => {
+    const row = draft.name.length;
+    draft.name.push(node.name);
+    draft.parent.push(parent);
+    draft.total.push(node.totalNs);
+    draft.self.push(node.selfNs);
+    draft.count.push(node.count);
+    draft.kind.push(node.kind);
+    draft.longest.push(node.longest ?? NO_EVENT);
+    draft.longestNs.push(0);
+    if (node.opens && node.totalNs >= leastNs) for (const kid of node.kids()) visit(kid, row);
+  };
+  for (const root of roots) visit(root, -1);
+  return finish(tree, draft);
+}
+
+/** The inverted tree as columns, for drawing. */
+export const invertedTree = (tree: CallTree): CallTree => treeOfNodes(tree, bottomUp(tree));
+
+/** The callers of a function as columns: the function is the only root. */
+export const callersTree = (tree: CallTree, name: number): CallTree => treeOfNodes(tree, callersOf(tree, name));
 
 /** A row in sight. */
 export interface PlacedCall {
@@ -372,6 +431,9 @@ export function callsInSight(
   place(roots, 0);
   return out;
 }
+
+/** What stands for a function, wherever it is called, in addresses. */
+export const functionId = (tree: CallTree, name: number): string => pathId(UPWARD, tree.names[name] ?? '');
 
 /** The row of each path of a tree. */
 export function rowsById(tree: CallTree): ReadonlyMap<string, number> {
@@ -413,6 +475,28 @@ export function sumsOf(tree: CallTree, name: number): FunctionSums {
     keepLongest(sums, 0, tree.longest[row] ?? NO_EVENT, tree.longestNs[row] ?? 0);
   }
   return { totalNs, selfNs, count, longest: eventOf(sums.longest[0]) };
+}
+
+/** A function of a tree, wherever it is called. */
+export interface FunctionRow extends Omit<FunctionSums, 'longest'> {
+  readonly name: number;
+}
+
+/** All functions of a tree, the one with the most self time first. */
+export function functionsOf(tree: CallTree): readonly FunctionRow[] {
+  const rows = new Map<number, { name: number; totalNs: number; selfNs: number; count: number }>();
+  for (let row = 0; row < tree.rows; row += 1) {
+    const name = tree.name[row] ?? 0;
+    let sums = rows.get(name);
+    if (sums === undefined) {
+      sums = { name, totalNs: 0, selfNs: 0, count: 0 };
+      rows.set(name, sums);
+    }
+    if (!isRecursive(tree, row)) sums.totalNs += tree.total[row] ?? 0;
+    sums.selfNs += tree.self[row] ?? 0;
+    sums.count += tree.count[row] ?? 0;
+  }
+  return [...rows.values()].sort((a, b) => b.selfNs - a.selfNs || b.totalNs - a.totalNs || a.name - b.name);
 }
 
 /** A bar of a flame graph. */

@@ -27,6 +27,10 @@ export interface FlameChartProps {
   readonly textOf?: (row: number) => string;
   /** Rows that a search found: the others are faint. */
   readonly isLit?: ((row: number) => boolean) | undefined;
+  /** What is known of a bar, in a line; by default its total, self time and count. */
+  readonly tipOf?: (row: number) => string;
+  /** Roots stand at the bottom. */
+  readonly upward?: boolean;
   readonly testId?: string;
 }
 
@@ -54,7 +58,13 @@ function fitText(context: CanvasRenderingContext2D, text: string, roomPx: number
   return low < 2 ? '' : `${text.slice(0, low)}…`;
 }
 
-function draw(canvas: HTMLCanvasElement, size: Size, bars: readonly FlameBar[], topPx: number, props: FlameChartProps) {
+function draw(
+  canvas: HTMLCanvasElement,
+  size: Size,
+  bars: readonly FlameBar[],
+  yOf: (line: number) => number,
+  props: FlameChartProps,
+) {
   const { tree } = props;
   const theme = props.theme.value;
   const scale = devicePixelRatio || 1;
@@ -69,7 +79,7 @@ function draw(canvas: HTMLCanvasElement, size: Size, bars: readonly FlameBar[], 
   context.textBaseline = 'middle';
   const background = rgbOf(theme.background);
   for (const bar of bars) {
-    const y = bar.line * LINE_PX - topPx;
+    const y = yOf(bar.line);
     const isFaint = bar.isAbove || props.isLit?.(bar.row) === false;
     const colour = props.colourOf(bar.row, theme);
     context.fillStyle = isFaint ? cssOf(mix(background, rgbOf(colour), ABOVE_SHARE)) : colour;
@@ -117,18 +127,30 @@ export function FlameChart(props: FlameChartProps): JSX.Element {
   }, [tree]);
 
   const lines = useMemo(() => flameLines(tree, zoom, size.widthPx), [tree, zoom, size.widthPx]);
-  const from = Math.floor(topPx / LINE_PX);
-  const to = Math.ceil((topPx + size.heightPx) / LINE_PX);
+  const upward = props.upward === true;
+  /** Lines are counted from the roots, slots from the top; each is the other's inverse. */
+  const slotOf = (line: number) => (upward ? lines - 1 - line : line);
+  /** Above the first slot: roots at the bottom stay there when there are few lines. */
+  const headPx = upward ? Math.max(0, size.heightPx - lines * LINE_PX) : 0;
+  const yOf = (line: number) => headPx + slotOf(line) * LINE_PX - topPx;
+  const firstSlot = Math.floor(topPx / LINE_PX);
+  const endSlot = Math.ceil((topPx + size.heightPx) / LINE_PX);
+  const from = upward ? Math.max(0, lines - endSlot) : firstSlot;
+  const to = upward ? lines - firstSlot : endSlot;
   const bars = useMemo(() => flameBars(tree, zoom, size.widthPx, from, to), [tree, zoom, size.widthPx, from, to]);
   // Not for what the pointer is at: bars and their texts cost more than that may take.
   useLayoutEffect(() => {
-    if (canvas.current !== null && size.widthPx > 0) draw(canvas.current, size, bars, topPx, props);
+    if (canvas.current !== null && size.widthPx > 0) draw(canvas.current, size, bars, yOf, props);
   }, [props, theme, size, bars, topPx]);
+  // The roots are in sight at first.
+  useLayoutEffect(() => {
+    if (upward && scroller.current !== null) scroller.current.scrollTop = lines * LINE_PX;
+  }, [tree, upward, lines, size.heightPx]);
   // The zoomed bar is in sight.
   useEffect(() => {
     const box = scroller.current;
     if (box === null || zoom === undefined) return;
-    const y = (tree.depth[zoom] ?? 0) * LINE_PX;
+    const y = slotOf(tree.depth[zoom] ?? 0) * LINE_PX;
     if (y < box.scrollTop || y > box.scrollTop + box.clientHeight - 3 * LINE_PX) {
       box.scrollTop = Math.max(0, y - 2 * LINE_PX);
     }
@@ -138,14 +160,14 @@ export function FlameChart(props: FlameChartProps): JSX.Element {
     const box = scroller.current?.getBoundingClientRect();
     if (box === undefined) return undefined;
     const x = event.clientX - box.left;
-    const line = Math.floor((event.clientY - box.top + topPx) / LINE_PX);
+    const line = slotOf(Math.floor((event.clientY - box.top + topPx - headPx) / LINE_PX));
     return bars.find((bar) => bar.line === line && x >= bar.x && x < bar.x + Math.max(1, bar.width));
   };
   const go = (row: number | undefined) => {
     if (row === undefined) return;
     setActive(row);
     const box = scroller.current;
-    const y = (tree.depth[row] ?? 0) * LINE_PX;
+    const y = slotOf(tree.depth[row] ?? 0) * LINE_PX;
     if (box !== null && (y < box.scrollTop || y + LINE_PX > box.scrollTop + box.clientHeight)) {
       box.scrollTop = Math.max(0, y - box.clientHeight / 2);
     }
@@ -168,8 +190,8 @@ export function FlameChart(props: FlameChartProps): JSX.Element {
     const parent = tree.parent[now] ?? -1;
     const child = tree.firstChild[now] ?? -1;
     const moves: Readonly<Record<string, () => void>> = {
-      ArrowUp: () => go(parent < 0 ? undefined : parent),
-      ArrowDown: () => go(active === undefined ? now : child < 0 ? undefined : child),
+      [upward ? 'ArrowDown' : 'ArrowUp']: () => go(parent < 0 ? undefined : parent),
+      [upward ? 'ArrowUp' : 'ArrowDown']: () => go(active === undefined ? now : child < 0 ? undefined : child),
       ArrowLeft: () => go(sibling(now, -1)),
       ArrowRight: () => go(sibling(now, 1)),
       Enter: () => props.onZoom(now),
@@ -183,6 +205,7 @@ export function FlameChart(props: FlameChartProps): JSX.Element {
   };
 
   const nameOf = (row: number) => tree.names[tree.name[row] ?? 0] ?? '';
+  const tipOf = props.tipOf ?? ((row: number) => barText(tree, row));
   const marked = active === undefined ? undefined : bars.find((bar) => bar.row === active);
   return (
     <div class="ss-flame-chart">
@@ -234,7 +257,7 @@ export function FlameChart(props: FlameChartProps): JSX.Element {
           class="ss-flame-mark"
           style={{
             left: `${marked.x}px`,
-            top: `${marked.line * LINE_PX - topPx}px`,
+            top: `${yOf(marked.line)}px`,
             width: `${Math.max(2, marked.width)}px`,
             height: `${BAR_PX}px`,
             borderColor: theme.text,
@@ -242,7 +265,7 @@ export function FlameChart(props: FlameChartProps): JSX.Element {
         />
       )}
       <span class="ss-hidden" aria-live="polite">
-        {active === undefined ? '' : `${nameOf(active)}: ${barText(tree, active)}`}
+        {active === undefined ? '' : `${nameOf(active)}: ${tipOf(active)}`}
       </span>
       {pointed === undefined ? undefined : (
         <div
@@ -257,7 +280,7 @@ export function FlameChart(props: FlameChartProps): JSX.Element {
           }}
         >
           <strong>{nameOf(pointed.row)}</strong>
-          <span>{barText(tree, pointed.row)}</span>
+          <span>{tipOf(pointed.row)}</span>
         </div>
       )}
     </div>

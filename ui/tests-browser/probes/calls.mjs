@@ -72,6 +72,33 @@ export const calls = [
     },
   },
   {
+    name: '27g Call tree: one function between its callers and callees; the inverted flame graph',
+    async run(context) {
+      const { page, faults } = await openCalls(context, '?tab=sandwich');
+      const row = (name) => page.getByTestId('functions').locator('tbody tr[data-key]').filter({ hasText: name });
+      const bars = async () =>
+        Promise.all(['callers-flame', 'callees-flame'].map((id) => page.getByTestId(id).getAttribute('data-bars')));
+      await row('leaf').click();
+      await holds(async () => assert.deepEqual(await bars(), ['3', '1']));
+      await row(/^work\b/).click();
+      await holds(async () => assert.deepEqual(await bars(), ['2', '2']));
+      await page.waitForURL(/row=/);
+      await page.goto(page.url());
+      await holds(async () => assert.deepEqual(await bars(), ['2', '2']));
+      // The root of the callers is at the bottom; the bar above it is the caller, and a click goes there.
+      const callers = page.getByTestId('callers-flame');
+      const box = await callers.boundingBox();
+      await page.mouse.click(box.x + box.width / 2, box.y + box.height - 30);
+      await holds(async () => assert.match(await page.getByTestId('sandwich').getAttribute('data-function'), /main/));
+      await axe(page, 'the sandwich');
+      await page.getByRole('button', { name: 'Inverted flame' }).click();
+      await page.waitForURL(/tab=inverted_flame/);
+      // worker, work, main, leaf and rec, and their callers: work < main, leaf < work < main, rec < main and so on.
+      await holds(async () => assert.ok(Number(await flameOf(page).getAttribute('data-bars')) >= 9));
+      assert.deepEqual(faults, []);
+    },
+  },
+  {
     name: '27b Call tree inverted, of other sources, limited to a range; the longest call in the timeline',
     async run(context) {
       const { page, faults, origin, id } = await openCalls(context, '?tab=inverted');

@@ -58,6 +58,8 @@ describe('mode', () => {
     ['flame', 'flame', false],
     ['inverted-merged', 'inverted', true],
     ['tree-merged', 'tree', true],
+    ['inverted_flame', 'inverted_flame', false],
+    ['sandwich-merged', 'sandwich', true],
     ['nonsense', 'tree', false],
   ] as const)('tab=%s', (tab, shape, merged) => {
     expect(modeOf(tab)).toEqual({ shape, merged });

@@ -1,10 +1,16 @@
-// mode.ts: how the call tree is shown, as the address has it: `tab=inverted`, `tab=flame`, `tab=tree-merged`.
+// mode.ts: how the call tree is shown, as the address has it: `tab=inverted`, `tab=sandwich`, `tab=tree-merged`.
 import type { Store } from '../../state/store.ts';
 
 export const SHAPES = [
   { id: 'tree', label: 'Call tree', title: 'Who calls whom, from the top' },
   { id: 'inverted', label: 'Inverted', title: 'Functions by their self time; below each, its callers' },
   { id: 'flame', label: 'Flame graph', title: 'The call tree as nested bars' },
+  {
+    id: 'inverted_flame',
+    label: 'Inverted flame',
+    title: 'Functions as wide as their self time; below each, its callers',
+  },
+  { id: 'sandwich', label: 'Sandwich', title: 'One function: above it its callers, below it what it calls' },
 ] as const;
 
 export type Shape = (typeof SHAPES)[number]['id'];

@@ -16,6 +16,7 @@ import {
   fileOf,
   filterStacks,
   focusOn,
+  invertedTree,
   NO_EVENT,
   rowsById,
 } from '../../model/call-nodes.ts';
@@ -29,6 +30,7 @@ import { PageHead } from '../shared/page-head.tsx';
 import { type PageProps, RangeChip, type Scope, useScope } from '../shared/report.tsx';
 import { themeOfStore } from '../shared/theme-signal.ts';
 import { BY_LABELS, modeOf, SHAPES, setMode } from './mode.ts';
+import { Sandwich } from './sandwich.tsx';
 import { CallSide, type ChosenCall } from './side.tsx';
 import { CallTable } from './table.tsx';
 import { threadsOf, wantedTracks } from './tracks.ts';
@@ -337,26 +339,29 @@ function Calls({
     () => (passes === undefined ? undefined : tree.names.map((name, at) => passes(name, tree.labels[at] ?? name))),
     [tree, passes],
   );
-  const rows = useMemo(() => rowsById(tree), [tree]);
+  const isFlame = mode.shape === 'flame' || mode.shape === 'inverted_flame';
+  const inverted = mode.shape === 'inverted' || mode.shape === 'inverted_flame';
+  /** What a flame graph draws. */
+  const drawn = useMemo(() => (mode.shape === 'inverted_flame' ? invertedTree(tree) : tree), [tree, mode.shape]);
+  const rows = useMemo(() => rowsById(drawn), [drawn]);
   const theme = useMemo(() => themeOfStore(store), [store]);
   // What was clicked; an address names a row of the tree, or a function of the inverted one.
   const [clicked, setClicked] = useState<CallNode | undefined>(undefined);
   const id = view.row.value;
-  const inverted = mode.shape === 'inverted';
   const chosen = useMemo<ChosenCall | undefined>(() => {
     if (id === undefined) return undefined;
     if (clicked?.id === id) return clicked;
-    const row = inverted ? undefined : rows.get(id);
-    if (row === undefined) return inverted ? bottomUp(tree).find((node) => node.id === id) : undefined;
-    const longest = tree.longest[row];
+    const row = mode.shape === 'inverted' ? undefined : rows.get(id);
+    if (row === undefined) return mode.shape === 'inverted' ? bottomUp(tree).find((node) => node.id === id) : undefined;
+    const longest = drawn.longest[row];
     return {
-      name: tree.name[row] ?? 0,
-      totalNs: tree.total[row] ?? 0,
-      selfNs: tree.self[row] ?? 0,
-      count: tree.count[row] ?? 0,
+      name: drawn.name[row] ?? 0,
+      totalNs: drawn.total[row] ?? 0,
+      selfNs: drawn.self[row] ?? 0,
+      count: drawn.count[row] ?? 0,
       longest: longest === NO_EVENT ? undefined : longest,
     };
-  }, [id, clicked, rows, tree, inverted]);
+  }, [id, clicked, rows, tree, drawn, mode.shape]);
   if (tree.rows === 0) {
     const nodes = BY_LABELS[answer.by]?.nodes ?? 'calls';
     const where = scope.label === undefined ? 'in this run' : `in ${scope.label}`;
@@ -376,30 +381,44 @@ function Calls({
   const isTimed = answer.by !== 'statistics';
   const zoom = id === undefined ? undefined : rows.get(id);
   const idOf = (row: number) => [...rows].find(([, at]) => at === row)?.[0];
-  const isFlame = mode.shape === 'flame';
   const note =
     answer.by === 'statistics'
       ? `The file says who called whom, not by which path: below a function with several callers, its calls are shared out among them by time.${scope.label === undefined ? '' : ' It has no times: the range has no effect.'}`
       : answer.by === 'sample'
         ? 'Sampled: times are right within the distance of two samples; counts are not numbers of calls.'
         : undefined;
+  if (mode.shape === 'sandwich') {
+    return (
+      <>
+        {note === undefined ? undefined : <p class="ss-quiet">{note}</p>}
+        <Sandwich
+          page={page}
+          tree={tree}
+          theme={theme}
+          isTimed={isTimed}
+          colourOf={(part) => colouring(part, answer.by)}
+        />
+      </>
+    );
+  }
   return (
     <>
       {note === undefined ? undefined : <p class="ss-quiet">{note}</p>}
       <div class={isFlame ? 'ss-call-flame' : chosen === undefined ? 'ss-alone' : 'ss-with-side'}>
         {isFlame ? (
           <FlameChart
-            label="Flame graph"
+            label={inverted ? 'Inverted flame graph' : 'Flame graph'}
             testId="flame-page"
-            tree={tree}
+            tree={drawn}
             theme={theme}
             zoom={zoom}
             onZoom={(row) => {
               view.row.value = row === undefined ? undefined : idOf(row);
             }}
-            colourOf={colouring(tree, answer.by)}
-            textOf={(row) => callName(tree.labels[tree.name[row] ?? 0] ?? '').text}
-            {...(lit === undefined ? {} : { isLit: (row: number) => lit[tree.name[row] ?? 0] === true })}
+            colourOf={colouring(drawn, answer.by)}
+            textOf={(row) => callName(drawn.labels[drawn.name[row] ?? 0] ?? '').text}
+            {...(inverted ? { tipOf: (row: number) => selfText(drawn, row) } : {})}
+            {...(lit === undefined ? {} : { isLit: (row: number) => lit[drawn.name[row] ?? 0] === true })}
           />
         ) : (
           <div class="ss-call-main">
@@ -425,6 +444,13 @@ function Calls({
     </>
   );
 }
+
+/** What is known of a bar whose width is the self time of the function at the top. */
+const selfText = (tree: CallTree, row: number): string => {
+  const ns = tree.total[row] ?? 0;
+  const share = tree.wholeNs > 0 ? ` (${formatShare(ns / tree.wholeNs)})` : '';
+  return `self ${formatDuration(ns)}${share}, ${formatCount(tree.count[row] ?? 0)}×`;
+};
 
 /** So many files tell functions apart by their colour; with fewer their names do. */
 const SEVERAL_FILES = 4;
