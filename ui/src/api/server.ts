@@ -26,7 +26,7 @@ import {
   SEVERITIES,
   type Step,
 } from '../model/run.ts';
-import { readableName, type Track, type TrackKind } from '../model/track.ts';
+import { readableName, type Track, type TrackKind, withoutHandles } from '../model/track.ts';
 import type { TimeRange } from '../model/viewport.ts';
 import { getColumns, getJson, type RequestOptions, sendFile, sendJson } from './client.ts';
 import type { Columns } from './columns.ts';
@@ -263,7 +263,7 @@ function trackOf(value: Json): Track | undefined {
 
 export async function fetchTracks(run: string, v: string, options?: RequestOptions): Promise<readonly Track[]> {
   const body = asObject((await getJson(path(run, `/tracks${query({ v })}`), options)).body);
-  return asArray(body?.['tracks']).flatMap((item) => trackOf(item) ?? []);
+  return withoutHandles(asArray(body?.['tracks']).flatMap((item) => trackOf(item) ?? []));
 }
 
 export interface WindowQuery {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { readableName, type Track, type TrackNode, trackPaths, trackTree } from './track.ts';
+import { readableName, type Track, type TrackNode, trackPaths, trackTree, withoutHandles } from './track.ts';
 
 const track = (id: number, name: string, more: Partial<Track> = {}): Track => ({
   id,
@@ -70,6 +70,19 @@ describe('trackTree', () => {
     expect(readableName('851', 'group', 851, undefined)).toBe('process 851');
     expect(readableName('stream 7', 'slices', 0, 7)).toBe('stream 7');
     expect(readableName('7', 'slices', 7, 7)).toBe('7');
+  });
+
+  it('leaves out handles of threads, and counts the threads that they told apart', () => {
+    const names = (...list: readonly string[]) =>
+      withoutHandles(list.map((name, at) => track(at, name, { parent: 9 }))).map(({ name }) => name);
+    expect(names('tf_XLAEigen/-7156462672528372424', 'tf_XLAEigen/1538113746615801100', 'Host Threads/2356')).toEqual([
+      'tf_XLAEigen 1',
+      'tf_XLAEigen 2',
+      'Host Threads/2356',
+    ]);
+    expect(names('thread -549452224', 'thread 4399 (python)')).toEqual(['thread', 'thread 4399 (python)']);
+    expect(withoutHandles([track(1, 'Stream 123456789', { role: 'queue' })])[0]?.name).toBe('Stream 123456789');
+    expect(withoutHandles([track(1, 'w/123456789')])[0]?.recordedName).toBe('w/123456789');
   });
 
   it('knows the way to each track, even where parents go round in circles', () => {

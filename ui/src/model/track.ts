@@ -9,6 +9,8 @@ export interface Track {
   readonly key: string;
   readonly parent: number | undefined;
   readonly name: string;
+  /** The file's own name, where another one is shown. */
+  readonly recordedName?: string | undefined;
   readonly kind: TrackKind;
   /** `group`, `thread`, `queue`, `async`, `steps`, `counter`. */
   readonly role: string;
@@ -158,6 +160,32 @@ export function readableName(name: string, kind: TrackKind, pid: number | undefi
   if (!/^-?\d+\/-?\d+$/.test(name)) return name;
   if (tid === undefined) return `thread ${name.slice(name.indexOf('/') + 1)}`;
   return pid === tid ? `main thread ${tid}` : `thread ${tid}`;
+}
+
+/** Ids of threads as pthreads and XLA write them: longer than any that Linux counts, or negative. */
+const HANDLE = /^(.+?)[/ ](-\d+|\d{9,})$/;
+
+/**
+ * Threads without their handles, which say nothing and are too long to be read: `tf_XLAEigen/-7156462672528372424` is
+ * `tf_XLAEigen`, and several of one process are counted.
+ */
+export function withoutHandles(tracks: readonly Track[]): readonly Track[] {
+  const shortOf = (track: Track) => (track.role === 'thread' ? HANDLE.exec(track.name)?.[1] : undefined);
+  const placeOf = (track: Track, name: string) => `${track.parent ?? ''}/${name}`;
+  const count = new Map<string, number>();
+  for (const track of tracks) {
+    const place = placeOf(track, shortOf(track) ?? track.name);
+    count.set(place, (count.get(place) ?? 0) + 1);
+  }
+  const seen = new Map<string, number>();
+  return tracks.map((track) => {
+    const short = shortOf(track);
+    if (short === undefined) return track;
+    const place = placeOf(track, short);
+    const number = (seen.get(place) ?? 0) + 1;
+    seen.set(place, number);
+    return { ...track, name: count.get(place) === 1 ? short : `${short} ${number}`, recordedName: track.name };
+  });
 }
 
 /** Names from the top down to each track, joined, for the filter: `host-0 > python > stream 7`. */

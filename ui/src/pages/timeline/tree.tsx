@@ -112,7 +112,7 @@ function LaneLabel(props: {
   const title =
     lane.kind === 'group'
       ? `${path}, ${plural(lane.leaves, 'track')}`
-      : `${path}, ${plural(track?.events ?? 0, 'event')}`;
+      : [path, track?.recordedName, plural(track?.events ?? 0, 'event')].filter(Boolean).join(', ');
   return (
     <div
       role="treeitem"
