@@ -7,6 +7,7 @@ import type { Theme } from '../../base/theme.ts';
 import type { Area } from '../../model/area.ts';
 import type { EventDetail, EventRef, FlowGraph, NameMatch, Note } from '../../model/event.ts';
 import { parseFilter } from '../../model/filter.ts';
+import { regrouped } from '../../model/regroup.ts';
 import type { RunDetail, Step } from '../../model/run.ts';
 import {
   type PlacedStepLane,
@@ -17,7 +18,7 @@ import {
   stepLanes,
   stepSpans,
 } from '../../model/steps.ts';
-import { type Track, trackPaths, trackTree } from '../../model/track.ts';
+import { type Grouping, type Track, trackPaths, trackTree } from '../../model/track.ts';
 import { centreRange, fitRange, revealRange, sameRange, type TimeRange } from '../../model/viewport.ts';
 import { CLOSED_DRAWER, type Colouring } from '../../state/address.ts';
 import { announce } from '../../state/commands.ts';
@@ -58,6 +59,8 @@ export interface Session {
   clearSelection(): void;
   /** Scrolls and unfolds until the track is on the screen. */
   revealTrack(track: number, row: number): void;
+  /** Another grouping of the tracks; what was folded, hidden or pinned stays so. */
+  setGrouping(grouping: Grouping): void;
   dispose(): void;
 }
 
@@ -192,6 +195,26 @@ export function createSession(
     () => undefined,
   );
 
+  const setGrouping = (grouping: Grouping) => {
+    const folded = [...layout.peek().pinned, ...layout.peek().lanes].filter(
+      (lane) => lane.kind === 'group' && lane.folded,
+    );
+    const { folds, hides, only, pins } = view;
+    const next = regrouped(
+      { folds: folds.peek(), hides: hides.peek(), only: only.peek(), pins: pins.peek() },
+      tree.peek(),
+      trackTree(tracks, grouping),
+      new Set(folded.flatMap((lane) => lane.node.leaves.map(({ id }) => id))),
+    );
+    batch(() => {
+      view.grouping.value = grouping;
+      folds.value = next.folds;
+      hides.value = next.hides;
+      only.value = next.only;
+      pins.value = next.pins;
+    });
+  };
+
   const revealTrack = (track: number, row: number) => {
     for (let guard = 0; guard < 32; guard += 1) {
       const found = engine.laneOf(track);
@@ -285,6 +308,7 @@ export function createSession(
       });
     },
     revealTrack,
+    setGrouping,
     dispose() {
       for (const stop of stops) stop();
       search.dispose();

@@ -34,7 +34,7 @@ export function Toolbar({
         <select
           value={view.grouping.value}
           onChange={(event) => {
-            view.grouping.value = event.currentTarget.value as Grouping;
+            session.setGrouping(event.currentTarget.value as Grouping);
           }}
         >
           {GROUPINGS.map((item) => (

@@ -1,0 +1,61 @@
+import { describe, expect, it } from 'vitest';
+import { type Arrangement, regrouped } from './regroup.ts';
+import { type Track, trackTree } from './track.ts';
+
+const track = (id: number, more: Partial<Track>): Track => ({
+  id,
+  key: `k${id}`,
+  parent: undefined,
+  name: `t${id}`,
+  kind: 'slices',
+  role: 'thread',
+  rows: 1,
+  overlapRows: 0,
+  events: 1,
+  busyNs: 1,
+  firstNs: 0,
+  lastNs: 1,
+  unit: undefined,
+  host: undefined,
+  rank: undefined,
+  pid: undefined,
+  tid: undefined,
+  device: undefined,
+  stream: undefined,
+  derived: false,
+  hidden: false,
+  ...more,
+});
+
+/** A process with two threads, and a device with a stream. */
+const TRACKS = [
+  track(1, { kind: 'group' }),
+  track(2, { parent: 1 }),
+  track(3, { parent: 1 }),
+  track(4, { kind: 'group' }),
+  track(5, { parent: 4, role: 'queue', device: 0 }),
+];
+const HOST = trackTree(TRACKS, 'host');
+const DEVICE = trackTree(TRACKS, 'device');
+const NONE: Arrangement = { folds: [], hides: [], only: [], pins: [] };
+
+describe('regrouped', () => {
+  it('folds a group whose tracks were all in folded groups, and comes back', () => {
+    const there = regrouped({ ...NONE, folds: ['k1', 'k3'] }, HOST, DEVICE, new Set([2, 3]));
+    expect(there.folds).toEqual(['k3', '@device/none']);
+    expect(regrouped(there, DEVICE, HOST, new Set([2, 3])).folds).toEqual(['k3', 'k1']);
+  });
+
+  it('leaves a group open of which one track was in sight, and forgets what was unfolded', () => {
+    expect(regrouped({ ...NONE, folds: ['-k1'] }, HOST, DEVICE, new Set([2])).folds).toEqual([]);
+  });
+
+  it('hides, pins and shows alone the tracks of a group', () => {
+    expect(regrouped({ folds: [], hides: ['k1', 'k2'], only: ['k4'], pins: ['k5'] }, HOST, DEVICE, new Set())).toEqual({
+      folds: [],
+      hides: ['k2', 'k3'],
+      only: ['k5'],
+      pins: ['k5'],
+    });
+  });
+});
