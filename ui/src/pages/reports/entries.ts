@@ -13,7 +13,13 @@ const TOOL_OF: Readonly<Record<string, string>> = {
 };
 
 /** What of a run says what it can fill. */
-type Known = Pick<RunDetail, 'tools' | 'kinds' | 'profileKinds'>;
+type Known = Pick<RunDetail, 'tools' | 'kinds' | 'profileKinds'> & {
+  /** What the rows of Ops can be, once it is known. */
+  readonly opKinds?: readonly string[] | undefined;
+};
+
+/** The rows of Ops that these reports are made of. */
+const OPS_OF: Readonly<Record<string, string>> = { cprofile: 'python', lightning: 'action' };
 
 /** Whether it is known, before anything is added up, that a report can only say what was not recorded. Pure. */
 export function isUnfillable(run: Known, kind: string): boolean {
@@ -24,7 +30,9 @@ export function isUnfillable(run: Known, kind: string): boolean {
   // Calls of functions are sums, or are made from a timeline.
   if (timeless && kind === 'cprofile') return !run.profileKinds.includes('functions');
   if (timeless) return kind !== 'lightning' || !run.kinds.includes('Lightning');
-  // Calls and actions are found in a timeline only where these tools wrote it.
+  const rows = OPS_OF[kind];
+  if (rows !== undefined && run.opKinds !== undefined) return !run.opKinds.includes(rows);
+  // Until that is known: calls and actions are found in a timeline only where these tools wrote it.
   const isOf = (...words: readonly string[]) =>
     run.kinds.length === 0 || words.some((word) => run.kinds.includes(word));
   if (kind === 'cprofile') return !isOf('Python', 'PyTorch', 'JAX', 'Lightning');

@@ -1,7 +1,7 @@
 // page.tsx: reports in familiar formats, every report as a table, and exports of the trace.
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { fetchKinds } from '../../api/reports.ts';
+import { fetchKinds, fetchOpKinds } from '../../api/reports.ts';
 import { exportUrl } from '../../api/server.ts';
 import type { ReportKind } from '../../model/report.ts';
 import { download } from '../../widgets/download.ts';
@@ -26,7 +26,21 @@ export default function ReportsPage(page: PageProps): JSX.Element {
   }, []);
   // `by` of this page is which report; a report's own rows are its default.
   const { run } = page;
-  const entries = entriesOf(run, kinds);
+  const [opKinds, setOpKinds] = useState<readonly string[] | undefined>(undefined);
+  useEffect(() => {
+    let gone = false;
+    setOpKinds(undefined);
+    fetchOpKinds(run.id, run.contentHash, { urgency: 'soon' }).then(
+      (found) => {
+        if (!gone) setOpKinds(found);
+      },
+      () => undefined,
+    );
+    return () => {
+      gone = true;
+    };
+  }, [run.id, run.contentHash]);
+  const entries = entriesOf({ ...run, opKinds }, kinds);
   const first = firstOf(entries);
   const chosen = entries.find((item) => item.id === store.view.by.value) ?? first;
   const filled = entries.filter((entry) => !entry.isEmpty);

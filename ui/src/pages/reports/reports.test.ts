@@ -213,6 +213,11 @@ it('knows which reports a run cannot fill', () => {
     tools: [tool('timeline', 'unavailable'), tool('ops', 'unavailable')],
     profileKinds: [],
   };
+  const opKinds = (...words: string[]) =>
+    ['lightning', 'cprofile'].map((kind) => isUnfillable({ ...drawn, opKinds: words }, kind));
+  expect(opKinds('framework')).toEqual([true, true]);
+  expect(opKinds('framework', 'python')).toEqual([true, false]);
+  expect(opKinds('action')).toEqual([false, true]);
   expect(isUnfillable(nothing, 'cprofile')).toBe(true);
   expect(firstOf(entriesOf(nothing, [{ name: 'cprofile', title: 'cProfile', question: '', by: [] }]))?.id).toBe('html');
 });
