@@ -440,7 +440,7 @@ function Form(props: {
               0,
               MOST_DELAY_MS,
               (delayMs) => onMore({ delayMs }),
-              'All programs begin together.',
+              'All programs start together.',
             )}
           </div>
           <label class="ss-form-field">

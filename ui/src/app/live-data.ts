@@ -19,6 +19,8 @@ const POLL_MS = 400;
 export function bindLiveData(store: Store): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined;
   let opening: AbortController | undefined;
+  /** The last run that failed to open did so because the server did not answer. */
+  let isUnanswered = false;
 
   const refreshRuns = () => {
     clearTimeout(timer);
@@ -36,6 +38,13 @@ export function bindLiveData(store: Store): () => void {
     opening?.abort();
     const abort = new AbortController();
     opening = abort;
+    const fault = runList.peek().runs.find((run) => run.id === id && run.state === 'error')?.fault;
+    // What the list knows already need not be asked: browsers write failed requests to the console.
+    if (fault !== undefined) {
+      const { file, reason, hint } = fault;
+      openedRun.value = { kind: 'failed', id, title: 'The run cannot be opened', detail: reason, where: file, hint };
+      return;
+    }
     if (!quietly) openedRun.value = { kind: 'opening', id, importing: undefined };
     try {
       for (;;) {
@@ -57,6 +66,7 @@ export function bindLiveData(store: Store): () => void {
       if (isAbort(error) || abort.signal.aborted) return;
       const problem = toProblem(error);
       if (quietly && problem.status === 0) return;
+      isUnanswered = problem.status === 0;
       openedRun.value = {
         kind: 'failed',
         id,
@@ -68,8 +78,12 @@ export function bindLiveData(store: Store): () => void {
     }
   };
 
+  let wasGreeted = false;
   const stopListening = listen({
     onHello: () => {
+      // The first line of news follows the first request for the run: nothing has changed in between.
+      const isBack = wasGreeted;
+      wasGreeted = true;
       fetchServer().then(
         (info) => {
           if (info.token !== undefined) setWriteToken(info.token);
@@ -81,7 +95,7 @@ export function bindLiveData(store: Store): () => void {
       const capture = captureNow.peek();
       if (capture !== undefined && !hasEnded(capture)) void askFor(capture.id);
       const now = openedRun.peek();
-      if (now.kind === 'failed') void open(now.id, false);
+      if (now.kind === 'failed' && (isBack || isUnanswered)) void open(now.id, false);
       else if (now.kind === 'open') void open(now.id, true);
     },
     onRun: (kind, run) => {

@@ -136,7 +136,7 @@ export const safety = [
     name: '25e a broken file says what is wrong, and the others stay usable',
     async run({ serve, fixtures, browser }) {
       const { origin } = await serve(fixtures.faulty);
-      const { page } = await openPage(browser, origin);
+      const { page, faults } = await openPage(browser, origin);
       await page.goto(origin);
       await page.getByTestId('run-row').first().waitFor();
       const ids = await page.getByTestId('run-row').evaluateAll((rows) => rows.map((row) => row.dataset.run));
@@ -151,7 +151,14 @@ export const safety = [
       assert.match(text, /cut\.pt\.trace\.json\.gz/, `the file is not named: ${text}`);
       assert.equal(await error.getAttribute('role'), 'alert');
       await page.getByRole('button', { name: 'Go to the runs' }).click();
-      await page.locator(`[data-testid="run-row"][data-run="${cut}"][data-state="error"]`).waitFor();
+      const row = page.locator(`[data-testid="run-row"][data-run="${cut}"][data-state="error"]`);
+      await row.waitFor();
+      // What the list knows is not asked again: a failed request would be on the console.
+      const before = faults.length;
+      await row.getByRole('link').first().click();
+      await error.waitFor();
+      assert.match(await error.textContent(), /cut\.pt\.trace\.json\.gz/);
+      assert.deepEqual(faults.slice(before), []);
       await openTimeline(page, origin, good);
       assert.ok((await stateOf(page)).items > 0);
       await openTimeline(page, origin, half);
