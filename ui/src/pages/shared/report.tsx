@@ -109,7 +109,7 @@ export function RangeChip({
       {scope.markedOnly ? (
         <Chip
           testid="marked-chip"
-          title="What repeats does not stand for steps that nobody marked; click to let it"
+          title="Derived steps are ignored; click to use them"
           text="Only marked steps"
           lift={() => {
             markedOnly.value = false;
@@ -217,7 +217,7 @@ export function WithReport({
     return (
       <EmptyState
         reason="unsupported"
-        title="This server cannot make it"
+        title="The server does not have this report"
         why="The page is newer than the server that it came from. Restart stepscope to bring both to the same version."
       />
     );

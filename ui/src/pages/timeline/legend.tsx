@@ -12,10 +12,10 @@ import { IconButton } from '../../widgets/icon.tsx';
 import type { Session } from './session.ts';
 
 const COLOURING_NOTES: Readonly<Record<Exclude<Colouring, 'kind'>, string>> = {
-  name: 'One colour per name; digits do not count.',
+  name: 'One colour per name, without its digits.',
   duration: 'From pale (100 ns and less) to strong (1 s and more).',
-  layer: 'One colour per layer: the innermost nn.Module around an event on its track. Grey: none was recorded there.',
-  rank: 'One colour per rank. Grey: the track belongs to none.',
+  layer: 'One colour per layer: the innermost nn.Module around an event on its track. Grey: no layer was recorded.',
+  rank: 'One colour per rank. Grey: tracks without a rank.',
 };
 
 const NAMES_SHOWN = 16;
