@@ -75,6 +75,15 @@ export const tracks = [
         painted > 0.15 && painted < 0.5,
         `the strip covers ${Math.round(painted * 100)} % of the width, the operators a quarter`,
       );
+      // In another grouping the tracks of the folded group are folded, too, and when it comes back.
+      const group = page.getByRole('combobox', { name: 'Group' });
+      await group.selectOption('device');
+      await page.getByRole('button', { name: 'Expand Host', exact: true }).waitFor();
+      await group.selectOption('host');
+      await page.getByRole('button', { name: 'Expand python', exact: true }).waitFor();
+      await page.getByRole('button', { name: 'Expand python', exact: true }).click();
+      await group.selectOption('device');
+      await page.getByRole('button', { name: 'Collapse Host', exact: true }).waitFor();
     },
   },
   {
