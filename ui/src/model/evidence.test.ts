@@ -83,6 +83,9 @@ it('takes numbers of steps and ranks, and what is counted, to what they name', (
     (piece) => piece.evidence,
   );
   expect(linked.map((piece) => piece.text)).toEqual(['1506', '2040', '5 µs']);
+  // Numbers of steps in a row are no counts.
+  const steps = piecesWith('Steps 25, 28 and 45 more of 119 are long: 5 µs', event);
+  expect(steps.filter((piece) => piece.evidence).map((piece) => piece.text)).toEqual(['5 µs']);
 });
 
 it('loses no letter of the sentence', () => {

@@ -46,7 +46,7 @@ const SCALES: Readonly<Record<string, readonly [Unit, number]>> = {
 
 /** A number with its unit, `step 6` or `rank 3`, or how many of something: `60 allocations`, `12 of 40 kernels`. */
 const NUMBERS =
-  /(?<![\w.:#-])(?:(\d[\d,]*(?:\.\d+)?) (ns|µs|us|ms|s|%|B|KiB|MiB|GiB|TiB)(?![\w/])|(?:[Ss]tep|([Rr]ank)) (\d+)(?![\w.:]*\w)|(\d[\d,]*)(?= (?:of \d[\d,]* )?([a-z]{3,})))/g;
+  /(?<![\w.:#-])(?:(\d[\d,]*(?:\.\d+)?) (ns|µs|us|ms|s|%|B|KiB|MiB|GiB|TiB)(?![\w/])|(?:[Ss]tep|([Rr]ank)) (\d+)(?![\w.:]*\w)|(\d[\d,]*)(?= (?:of \d[\d,]* )?(?!(?:and|are|more)\b)([a-z]{3,})))/g;
 
 /** A number as it is written: what it may have been before it was rounded. */
 interface Written {

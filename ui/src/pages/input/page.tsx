@@ -77,7 +77,14 @@ function WaitBars({
   const waits = table.rows.filter((row) => (numberAt(row, 'input_ns') ?? 0) > 0);
   if (waits.length === 0) return undefined;
   return (
-    <StepBars {...page} table={table} derivedFrom={derivedFrom(steps)} layers={WAITING} title="Input wait per step" />
+    <StepBars
+      {...page}
+      table={table}
+      derivedFrom={derivedFrom(steps)}
+      layers={WAITING}
+      title="Input wait per step"
+      isPart
+    />
   );
 }
 

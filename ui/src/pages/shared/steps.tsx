@@ -96,15 +96,19 @@ export function StepBars({
   derivedFrom,
   layers: given,
   title = 'Step times',
+  isPart = false,
 }: PageProps & {
   readonly table: ReportTable;
   readonly derivedFrom: string | undefined;
   /** What the bars consist of, in place of the usual parts. */
   readonly layers?: readonly Layer[] | undefined;
   readonly title?: string;
+  /** The layers are a part of the step: that a step is an outlier says nothing of it. */
+  readonly isPart?: boolean;
 }): JSX.Element {
   const layers = given ?? partLayers(table);
-  const { bars, perBar } = stepColumns(table, MOST_BARS, given);
+  const { bars: steps, perBar } = stepColumns(table, MOST_BARS, given);
+  const bars = isPart ? steps.map((bar) => ({ ...bar, outlined: false })) : steps;
   const lengths = bars.map((bar) => bar.parts.reduce((sum, part) => sum + part.value, 0));
   const cut = barScale(lengths, { cutsTall: true }).isCut.filter(Boolean).length;
   const present = layers.filter(({ value }) => table.rows.some((row) => value(row) > 0));
