@@ -113,6 +113,7 @@ function Functions({
       id: 'name',
       title: 'Function',
       pinned: true,
+      widthPx: 140,
       value: (row) => tree.labels[row.name] ?? '',
       cell: (row) => {
         const { text, place } = callName(tree.labels[row.name] ?? '');
@@ -127,7 +128,7 @@ function Functions({
       id: 'self',
       title: 'Self',
       numeric: true,
-      width: '88px',
+      widthPx: 84,
       exportTitle: 'self_ns',
       value: (row) => row.selfNs,
       cell: (row) => time(row.selfNs),
@@ -136,7 +137,7 @@ function Functions({
       id: 'total',
       title: 'Total',
       numeric: true,
-      width: '88px',
+      widthPx: 84,
       exportTitle: 'total_ns',
       value: (row) => row.totalNs,
       cell: (row) => time(row.totalNs),
@@ -145,7 +146,7 @@ function Functions({
       id: 'count',
       title: 'Count',
       numeric: true,
-      width: '76px',
+      widthPx: 72,
       value: (row) => row.count,
       cell: (row) => formatCount(row.count),
     },
@@ -164,6 +165,7 @@ function Functions({
     <div class="ss-call-table">
       <Table
         caption="Functions"
+        choosable
         testId="functions"
         exportName={`${run.id}-functions`}
         columns={columns}
