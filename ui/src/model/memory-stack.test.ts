@@ -69,6 +69,11 @@ describe('stackOf', () => {
     expect(stack === undefined ? [] : edgesOf(stack).at(-1)).toEqual([10, 5, 14, undefined]);
   });
 
+  it('has no rest that is too small to be seen', () => {
+    const stack = stackOf(curveOf([1000, 1001]), [aliveAt(0, { weights: 1000 })], 'category');
+    expect(stack?.layers.map(({ name }) => name)).toEqual(['weights']);
+  });
+
   it('shares one layer among the smaller groups', () => {
     const sizes = Object.fromEntries(Array.from({ length: MOST_LAYERS + 2 }, (_, at) => [`op${at}`, 100 - at]));
     const whole = Object.values(sizes).reduce((sum, size) => sum + size, 0);

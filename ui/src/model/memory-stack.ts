@@ -2,6 +2,9 @@
 import { type AliveAt, groupOf, type MemoryCurve } from './memory.ts';
 import type { ReportTable } from './report.ts';
 
+/** Of the peak: a rest that is smaller everywhere would be a line of the legend that nobody finds in the curve. */
+const SEEN_SHARE = 1 / 300;
+
 /** Groups with a layer of their own; the smaller ones share one. */
 export const MOST_LAYERS = 7;
 
@@ -79,7 +82,7 @@ const meanOf = (values: readonly number[]): number =>
 
 /**
  * The layers at every point of the curve. Between two samples they keep the sizes of the first; what the curve then has less
- * is taken from the top, what it has more is the rest. So they add up to the curve everywhere.
+ * is taken from the top, what it has more is the rest, where it can be seen. So they add up to the curve everywhere.
  */
 export function stackOf(curve: MemoryCurve, samples: readonly AliveAt[], by: string): MemoryStack | undefined {
   const found = [...layersOf(samples, by)].sort(
@@ -111,7 +114,8 @@ export function stackOf(curve: MemoryCurve, samples: readonly AliveAt[], by: str
           : (layers[layer] ?? []),
     }),
   );
-  const isBeyond = rest < 0 && beyond.some((size) => (size ?? 0) > 0);
+  const leastBytes = SEEN_SHARE * Math.max(0, ...curve.inUseBytes.map((bytes) => bytes ?? 0));
+  const isBeyond = rest < 0 && beyond.some((size) => (size ?? 0) > leastBytes);
   return {
     by,
     samples: samples.length,
