@@ -1,6 +1,9 @@
 // elided.tsx: a name that, when it is too long, loses what it shares with other names, not what tells it apart.
 import type { JSX } from 'preact';
 
+/** Width of the narrowest letters: a head that is told to be wider than its text would leave a gap before the tail. */
+const NARROW_EM = 0.27;
+
 /** `cut`: length of the prefix that may go, from `cutsOf`. */
 export function Elided({
   text,
@@ -21,7 +24,7 @@ export function Elided({
   }
   return (
     <span class="ss-elided" title={title}>
-      <span class="ss-elided-head" style={{ minWidth: `min(40%, ${Math.min(8, cut * 0.5)}em)` }}>
+      <span class="ss-elided-head" style={{ minWidth: `min(40%, ${Math.min(8, cut * NARROW_EM)}em)` }}>
         {text.slice(0, cut)}
       </span>
       <span class="ss-elided-tail">{text.slice(cut)}</span>

@@ -146,3 +146,12 @@ describe('Elided', () => {
     expect(render(<Elided text="aten::mm" cut={0} />).container.querySelector('.ss-elided-head')).toBeNull();
   });
 });
+
+describe('Elided', () => {
+  it('asks for no more room for the head than its narrowest letters take', () => {
+    render(<Elided text="Iterator::Prefetch" cut={10} />);
+    // Letters of 12 px are at least 3.3 px wide: "Iterator::" is 55 px wide, half an em for each would be 60.
+    const head = screen.getByText('Iterator::');
+    expect(Number(/([\d.]+)em/.exec(head.getAttribute('style') ?? '')?.[1])).toBeLessThan(3.4);
+  });
+});
