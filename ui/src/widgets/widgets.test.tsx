@@ -145,9 +145,7 @@ describe('Elided', () => {
     expect(container.querySelector('.ss-elided-tail')?.textContent).toBe('MatMul');
     expect(render(<Elided text="aten::mm" cut={0} />).container.querySelector('.ss-elided-head')).toBeNull();
   });
-});
 
-describe('Elided', () => {
   it('asks for no more room for the head than its narrowest letters take', () => {
     render(<Elided text="Iterator::Prefetch" cut={10} />);
     // Letters of 12 px are at least 3.3 px wide: "Iterator::" is 55 px wide, half an em for each would be 60.
