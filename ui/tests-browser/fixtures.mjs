@@ -489,10 +489,17 @@ export function buildFixtures(root) {
     l: join(TRACES, 'lightning/fit_simple/fit-report.txt'),
     advanced: join(TRACES, 'lightning/fit_advanced/fit-report.txt'),
     tpu: join(TRACES, 'xplane_real/tpu_v6e_inference/plugins'),
+    slices: join(TRACES, 'perfetto/nested_tracks.perfetto-trace'),
   };
-  const pages = { j: existsSync(more.j), l: existsSync(more.l), tpu: existsSync(more.tpu) };
+  const pages = {
+    j: existsSync(more.j),
+    l: existsSync(more.l),
+    tpu: existsSync(more.tpu),
+    slices: existsSync(more.slices),
+  };
   if (pages.j) cpSync(more.j, join(root, 'pages/jax/plugins'), { recursive: true });
   if (pages.tpu) cpSync(more.tpu, join(root, 'pages/tpu/plugins'), { recursive: true });
+  if (pages.slices) put('pages/slices.perfetto-trace', readFileSync(more.slices));
   if (pages.l) put('pages/fit-report.txt', readFileSync(more.l));
   if (pages.l) put('pages/advanced/fit-perf_logs.txt', readFileSync(more.advanced));
   // Z: a compressed trace of which only the first bytes arrived, beside a good one.

@@ -122,6 +122,22 @@ export const readable = [
     },
   },
   {
+    name: 'A run without ML activity: the Overview lists its slices, which lead to the timeline, and no card of nothing',
+    async run(context) {
+      if (!context.fixtures.pages.have.slices) context.notRun('no traces folder');
+      const { page, faults } = await visit(context, 'slices', '');
+      const table = page.getByRole('table', { name: 'Slices by name and track' });
+      await table.waitFor();
+      assert.equal(await page.getByTestId('mfu').count(), 0);
+      assert.equal(await page.getByTestId('findings').count(), 0);
+      assert.equal(await page.getByTestId('empty-state').count(), 0);
+      await table.getByRole('link', { name: 'L1 Slice 1', exact: true }).click();
+      await timelineOf(page).waitFor({ timeout: PATIENCE_MS });
+      await page.waitForURL(/q=%22L1\+Slice\+1%22|q=%22L1%20Slice%201%22/);
+      assert.deepEqual(faults, []);
+    },
+  },
+  {
     name: 'One long first step does not flatten the others: its bar is cut, which shows, and tells its value',
     async run(context) {
       const { page, faults, id } = await visit(context, 'warm', '');
