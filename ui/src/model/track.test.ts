@@ -1,5 +1,13 @@
 import { describe, expect, it } from 'vitest';
-import { readableName, type Track, type TrackNode, trackPaths, trackTree, withoutHandles } from './track.ts';
+import {
+  readableName,
+  type Track,
+  type TrackNode,
+  trackPaths,
+  trackTree,
+  withHostNames,
+  withoutHandles,
+} from './track.ts';
 
 const track = (id: number, name: string, more: Partial<Track> = {}): Track => ({
   id,
@@ -70,6 +78,12 @@ describe('trackTree', () => {
     expect(readableName('851', 'group', 851, undefined)).toBe('process 851');
     expect(readableName('stream 7', 'slices', 0, 7)).toBe('stream 7');
     expect(readableName('7', 'slices', 7, 7)).toBe('7');
+  });
+
+  it('calls the host of a Rust run by its program', () => {
+    const tracks = [track(1, '/host:CPU', { kind: 'group', host: 'rust_mnist' })];
+    expect(withHostNames(tracks, ['Rust'])[0]?.name).toBe('rust_mnist');
+    expect(withHostNames(tracks, ['JAX', 'Rust'])[0]?.name).toBe('/host:CPU');
   });
 
   it('leaves out handles of threads, and counts the threads that they told apart', () => {

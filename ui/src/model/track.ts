@@ -162,6 +162,19 @@ export function readableName(name: string, kind: TrackKind, pid: number | undefi
   return pid === tid ? `main thread ${tid}` : `thread ${tid}`;
 }
 
+/**
+ * XSpace calls the host of every run `/host:CPU`. Those who know the name see it; in a run that only our Rust recorder
+ * wrote it is the program.
+ */
+export function withHostNames(tracks: readonly Track[], kinds: readonly string[]): readonly Track[] {
+  if (kinds.length === 0 || kinds.some((kind) => kind !== 'Rust')) return tracks;
+  return tracks.map((track) =>
+    track.kind === 'group' && track.name === '/host:CPU' && track.host !== undefined
+      ? { ...track, name: track.host, recordedName: track.name }
+      : track,
+  );
+}
+
 /** Ids of threads as pthreads and XLA write them: longer than any that Linux counts, or negative. */
 const HANDLE = /^(.+?)[/ ](-\d+|\d{9,})$/;
 

@@ -18,7 +18,7 @@ import {
   stepLanes,
   stepSpans,
 } from '../../model/steps.ts';
-import { type Grouping, type Track, trackPaths, trackTree } from '../../model/track.ts';
+import { type Grouping, type Track, trackPaths, trackTree, withHostNames } from '../../model/track.ts';
 import { centreRange, fitRange, revealRange, sameRange, type TimeRange } from '../../model/viewport.ts';
 import { CLOSED_DRAWER, type Colouring } from '../../state/address.ts';
 import { announce } from '../../state/commands.ts';
@@ -67,10 +67,11 @@ export interface Session {
 export function createSession(
   store: Store,
   run: RunDetail,
-  tracks: readonly Track[],
+  recorded: readonly Track[],
   steps: readonly Step[],
   theme: ReadonlySignal<Theme>,
 ): Session {
+  const tracks = withHostNames(recorded, run.kinds);
   const paths = trackPaths(tracks);
   const trackById = new Map(tracks.map((track) => [track.id, track]));
   const problem = signal<Problem | undefined>(undefined);
