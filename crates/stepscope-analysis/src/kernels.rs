@@ -108,6 +108,9 @@ pub struct Row {
     pub p50_ns: f64,
     /// As [`Row::p50_ns`], the time that 95 % of them do not exceed.
     pub p95_ns: f64,
+    /// The queue that all of them ran on; `None` for several.
+    pub track: Option<TrackId>,
+    is_on_several: bool,
     /// Sum of the squares of their times.
     squares_ps2: i128,
 }
@@ -126,6 +129,8 @@ impl Row {
             delay_ps: 0,
             p50_ns: 0.0,
             p95_ns: 0.0,
+            track: None,
+            is_on_several: false,
             squares_ps2: 0,
         }
     }
@@ -160,6 +165,14 @@ impl Row {
         self.see_longest(id, work, dur);
     }
 
+    fn see_track(&mut self, track: TrackId) {
+        match self.track {
+            None if !self.is_on_several => self.track = Some(track),
+            Some(known) if known != track => (self.track, self.is_on_several) = (None, true),
+            _ => {}
+        }
+    }
+
     fn see_longest(&mut self, id: EventId, work: Work, dur: Dur) {
         if (dur, std::cmp::Reverse(id)) > (self.max, std::cmp::Reverse(self.longest)) {
             self.max = dur;
@@ -176,6 +189,12 @@ impl Row {
         self.launched += other.launched;
         self.delay_ps += other.delay_ps;
         self.see_longest(other.longest, other.work, other.max);
+        self.is_on_several |= other.is_on_several;
+        match other.track {
+            Some(track) => self.see_track(track),
+            None if other.is_on_several => self.track = None,
+            None => {}
+        }
     }
 }
 
@@ -474,10 +493,12 @@ impl Scan<'_> {
                 ..Key::default()
             };
         }
-        part.rows
+        let row = part
+            .rows
             .entry(key)
-            .or_insert_with(|| Row::new(key, work))
-            .add(id, work, dur, delay);
+            .or_insert_with(|| Row::new(key, work));
+        row.add(id, work, dur, delay);
+        row.see_track(track);
         #[allow(
             clippy::cast_possible_truncation,
             reason = "seven digits of a time are enough for a percentile"

@@ -329,7 +329,10 @@ fn report_of(trace: &Trace, found: &Found) -> StepReport {
         report.notes.push(format!(
             "No steps are marked in this run; these are derived: each run of {name:?}, which repeats most regularly."
         ));
-        report.notes.extend(how_to_mark(trace).into_iter().skip(1));
+        let lines = hints(trace, Lack::Steps).into_iter();
+        report.notes.extend(lines.map(|(framework, line)| {
+            format!("{framework}: this line, around the body of the loop, marks steps: {line}")
+        }));
     }
     let counted = report.counted();
     report.notes.extend(counted);

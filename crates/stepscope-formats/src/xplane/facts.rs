@@ -55,16 +55,6 @@ fn is_neuron_trace(name: &str) -> bool {
     name.starts_with("/host:Neuron-runtime") && name.ends_with("/neuron_trace.json")
 }
 
-/// What users read for a plane's name: that of Neuron devices is a path of the machine that they were
-/// recorded on.
-pub(super) fn shown_name(name: &str) -> &str {
-    if is_neuron_trace(name) {
-        "Neuron devices"
-    } else {
-        name
-    }
-}
-
 /// 3 of `nc3`, the line of a core in a plane of Neuron devices.
 pub(super) fn neuron_core(line_name: &str) -> Option<u32> {
     line_name.strip_prefix("nc")?.parse().ok()

@@ -127,7 +127,7 @@ impl<'a> Reading<'a> {
             sink.describe(
                 group,
                 TrackPatch {
-                    name: Some(group_record.name.as_deref().unwrap_or(shown_name(&name)))
+                    name: Some(group_record.name.as_deref().unwrap_or(&name))
                         .filter(|name| !name.is_empty()),
                     kind: Some(group_record.kind.unwrap_or(TrackKind::Group)),
                     pid,
