@@ -156,8 +156,7 @@ impl<'a> Filter<'a> {
                     kind == SliceKind::UserLabel
                         || is_label(trace.name(name), trace.name(category), kind)
                 });
-                is_labelled
-                    && (category != NameId::EMPTY || !compiles(self.trace, track, index))
+                is_labelled && (category != NameId::EMPTY || !compiles(self.trace, track, index))
             }
             FlameBy::Python | FlameBy::Sample => {
                 self.is_call.get(name.index()).copied().unwrap_or(false)

@@ -267,8 +267,8 @@ fn stages(survey: &Survey<'_>, cancel: &Cancel) -> Result<Vec<Stage>, Cancelled>
             };
             let slices = trace.slices(piece.track);
             let is_marked = |track| survey.stretches.iter().any(|own| own.thread == Some(track));
-            let marks_steps =
-                is_marked(piece.track) || same_thread(trace, piece.track).into_iter().any(is_marked);
+            let marks_steps = is_marked(piece.track)
+                || same_thread(trace, piece.track).into_iter().any(is_marked);
             let mut last = (None, false);
             for index in piece.indexes.clone() {
                 let key = (slices.name[index], slices.category.get(index));

@@ -493,10 +493,7 @@ impl Scan<'_> {
                 ..Key::default()
             };
         }
-        let row = part
-            .rows
-            .entry(key)
-            .or_insert_with(|| Row::new(key, work));
+        let row = part.rows.entry(key).or_insert_with(|| Row::new(key, work));
         row.add(id, work, dur, delay);
         row.see_track(track);
         #[allow(

@@ -54,8 +54,7 @@ use stepscope_store::{EventId, Trace};
 use crate::hints::{Lack, hints};
 use labels::labels;
 use marks::{Marker, markers};
-pub use processes::devices_of;
-pub(crate) use processes::same_thread;
+pub use processes::{devices_of, same_thread};
 pub use range::{NoSuchSteps, range_of};
 pub(crate) use step_markers::STEP_MARKER;
 pub use times::{StepTimes, percentile};
@@ -338,7 +337,9 @@ fn report_of(trace: &Trace, found: &Found) -> StepReport {
     report.notes.extend(counted);
     for track in &found.repeated {
         if let Some(track) = trace.tracks().get(track.index()) {
-            let group = track.parent.and_then(|group| trace.tracks().get(group.index()));
+            let group = track
+                .parent
+                .and_then(|group| trace.tracks().get(group.index()));
             let of = group.map(|group| format!(" of {:?}", group.name));
             report.notes.push(format!(
                 "Steps of the same numbers are also marked on the track {:?}{}; they count once.",

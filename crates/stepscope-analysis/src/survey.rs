@@ -68,9 +68,12 @@ impl<'a> Survey<'a> {
         let steps_and_pauses: Vec<Stretch> = stretches
             .iter()
             .cloned()
-            .chain(stretches.iter().zip(&iterations).map(|(stretch, whole)| {
-                stretch.pause(stretch.range.end..whole.range.end)
-            }))
+            .chain(
+                stretches
+                    .iter()
+                    .zip(&iterations)
+                    .map(|(stretch, whole)| stretch.pause(stretch.range.end..whole.range.end)),
+            )
             .collect();
         let mut breakdown = breakdown(trace, &devices, &steps_and_pauses, cancel)?;
         let pauses = breakdown.parts.split_off(stretches.len());

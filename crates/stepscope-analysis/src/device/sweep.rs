@@ -5,9 +5,7 @@ use std::ops::Range;
 use stepscope_model::{Cancelled, NameId, Time};
 use stepscope_store::{Slices, Trace};
 
-use super::work::{
-    AROUND, AWAIT_COMMUNICATION, AWAIT_COPY, CLASSES, COUNTERS, Classes, Row, Work,
-};
+use super::work::{AROUND, AWAIT_COMMUNICATION, AWAIT_COPY, CLASSES, COUNTERS, Classes, Row, Work};
 use super::{Device, Queue};
 use crate::parallel::{self, Cancel, PIECE};
 

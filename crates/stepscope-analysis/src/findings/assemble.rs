@@ -60,7 +60,10 @@ pub(super) fn findings(
         found.cpu(&whole);
     }
     let mut all = found.found;
-    add_outliers(&mut all, outliers::outliers(survey.trace, windows, &times, memory));
+    add_outliers(
+        &mut all,
+        outliers::outliers(survey.trace, windows, &times, memory),
+    );
     all.extend(outliers::warm_up(survey, windows));
     all.extend(memory::risks(survey.trace, windows, memory));
     limit_savings(&mut all);
@@ -172,7 +175,9 @@ pub(super) fn words(trace: &Trace, names: &[(NameId, Named)]) -> Vec<String> {
             .filter(|name| !name.is_empty())
     };
     let telling = texts().any(|name| !only_calls(name));
-    let mut told: Vec<&str> = texts().filter(|name| !telling || !only_calls(name)).collect();
+    let mut told: Vec<&str> = texts()
+        .filter(|name| !telling || !only_calls(name))
+        .collect();
     // What a program calls its function tells more than the parts of the compiler that it enters.
     told.sort_by_key(|name| !is_compiled_function(name));
     // So does the loader of batches, however deep it waits.

@@ -27,8 +27,8 @@ use super::hlo::{self, Catalogue};
 use super::launched::{Launched, LaunchedBySlice};
 use super::{By, OpsQuery, Split};
 use crate::aggregate::clip;
-use crate::input::compiles;
 use crate::device::{clip_clock, clock, is_clocked};
+use crate::input::compiles;
 use crate::parallel::{self, Cancel};
 use crate::report::one_line;
 
@@ -402,9 +402,7 @@ impl<'a> Worker<'a> {
         let tag = match state {
             State::No => return,
             State::Fixed(tag) => Some(tag),
-            State::OutsideCompiler => {
-                (!compiles(self.trace, line.track.id, index)).then_some(0)
-            }
+            State::OutsideCompiler => (!compiles(self.trace, line.track.id, index)).then_some(0),
             State::Each { only_hlo } => {
                 let path = nest.around.path(nest.around.chain(at));
                 self.tag_of(only_hlo, slices.id(index), path)

@@ -55,12 +55,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             _ => Some("high"),
         },
     );
-    report.scalar(
-        "input_per_step_ns",
-        "Per step",
-        Unit::Ns,
-        found.per_step_ns,
-    );
+    report.scalar("input_per_step_ns", "Per step", Unit::Ns, found.per_step_ns);
     report.scalar(
         "device_busy_share",
         "Device busy",

@@ -190,7 +190,9 @@ fn rows(trace: &Trace, launches: &Launches, found: &Kernels, by: By, top: usize)
             .and_then(|launch| operation(trace, launch))
             .and_then(|operation| name_of(trace, operation))
             .map(|name| trace.name(name));
-        let stream = row.track.and_then(|track| trace.tracks().get(track.index()));
+        let stream = row
+            .track
+            .and_then(|track| trace.tracks().get(track.index()));
         let shape = row.key.shape.unwrap_or(Shape {
             grid: config.grid,
             block: config.block,

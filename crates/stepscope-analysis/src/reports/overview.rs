@@ -241,7 +241,11 @@ fn sentence(survey: &Survey<'_>, found: &Diagnosis) -> String {
                 " The {count} devices are busy {busy} of {whole} on average"
             ),
         };
-        let waits = if survey.times.len() > 1 { "wait" } else { "waits" };
+        let waits = if survey.times.len() > 1 {
+            "wait"
+        } else {
+            "waits"
+        };
         match survey.device_share(Times::awaiting) {
             Some(awaiting) if awaiting >= 0.01 => {
                 let awaiting = share(awaiting);

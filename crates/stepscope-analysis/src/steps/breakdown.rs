@@ -273,10 +273,14 @@ pub fn breakdown(
         // A device that the others leave out waits for nothing.
         let works = |moments: &[Moments; 3]| {
             let own = indexes.iter().map(|index| &stretches[*index].range);
-            own.clone().any(|range| moments.iter().any(|one| one.within(range) > Dur::ZERO))
+            own.clone()
+                .any(|range| moments.iter().any(|one| one.within(range) > Dur::ZERO))
         };
         let any = shared.devices.iter().any(|(_, moments)| works(moments));
-        let taking_part = shared.devices.iter().filter(|(_, moments)| !any || works(moments));
+        let taking_part = shared
+            .devices
+            .iter()
+            .filter(|(_, moments)| !any || works(moments));
         let compile = shared.host(Class::Compile);
         let input = input.without(compile);
         let host = host.without(&compile.union(&input));

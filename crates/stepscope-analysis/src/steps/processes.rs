@@ -27,9 +27,9 @@ const LOOKED_AT: usize = 64;
 /// The other rows about the thread of a row: recordings of several profilers show each thread once for
 /// each of them.
 ///
-/// Rows of equal process and thread number are one thread. XLA numbers threads on its own: its row of
-/// the main thread is the one that is called like the main thread, where just one is.
-pub(crate) fn same_thread(trace: &Trace, track: TrackId) -> Vec<TrackId> {
+/// Rows of equal process and thread number are one thread. XLA numbers its rows on its own: a row of
+/// its is called after the thread's number, or, of the main thread, like that thread (where just one is).
+pub fn same_thread(trace: &Trace, track: TrackId) -> Vec<TrackId> {
     let Some(own) = trace.tracks().get(track.index()) else {
         return Vec::new();
     };
@@ -43,15 +43,22 @@ pub(crate) fn same_thread(trace: &Trace, track: TrackId) -> Vec<TrackId> {
         })
     };
     let main = of_process().find(|row| row.tid == Some(pid));
-    let named = |row: &&Track| {
-        row.tid != Some(pid) && main.is_some_and(|main| main.name == row.name)
-    };
-    let of_xla = Some(of_process().filter(named).map(|row| row.id).collect::<Vec<_>>());
+    let named =
+        |row: &&Track| row.tid != Some(pid) && main.is_some_and(|main| main.name == row.name);
+    let of_xla = Some(
+        of_process()
+            .filter(named)
+            .map(|row| row.id)
+            .collect::<Vec<_>>(),
+    );
     let of_xla = of_xla.filter(|rows| rows.len() == 1).unwrap_or_default();
     let is_main = tid == pid || of_xla.contains(&track);
     of_process()
         .filter(|other| {
-            let same = other.tid == Some(tid);
+            let is_called = |row: &Track, number: i64| row.name.parse() == Ok(number);
+            let same = other.tid == Some(tid)
+                || is_called(other, tid)
+                || other.tid.is_some_and(|other| is_called(own, other));
             let both_main = is_main && (other.tid == Some(pid) || of_xla.contains(&other.id));
             other.id != track && (same || both_main)
         })

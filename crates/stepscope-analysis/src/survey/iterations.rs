@@ -79,7 +79,10 @@ fn join_neighbours(rank: &[usize], numbers: &[i64], found: &mut [Iteration]) {
         .collect();
     let mut sorted: Vec<Dur> = pauses.iter().map(|(_, _, pause)| *pause).collect();
     sorted.sort_unstable();
-    let usual = sorted.get(sorted.len() * 3 / 4).copied().unwrap_or(Dur::ZERO);
+    let usual = sorted
+        .get(sorted.len() * 3 / 4)
+        .copied()
+        .unwrap_or(Dur::ZERO);
     let longest = typical.max(usual.saturating_add(usual));
     for (index, next, pause) in pauses {
         if pause > Dur::ZERO && pause <= longest {

@@ -47,7 +47,11 @@ pub(super) fn title(finding: &Finding, diagnosis: &Diagnosis, platform: &Platfor
             _ => format!("Compilation{at}: {cost}"),
         },
         Cause::AllocatorThrash => {
-            let within = if diagnosis.are_steps { " within steps" } else { "" };
+            let within = if diagnosis.are_steps {
+                " within steps"
+            } else {
+                ""
+            };
             format!("Memory is taken from the driver and given back{within}{at}: {cost}")
         }
         Cause::Fragmentation => format!(

@@ -66,7 +66,9 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
             found.near_all("buckets per step", [per_step], [own], what);
         }
     }
-    if has(&overview) && has(&input) {
+    // A run of no framework is broken down by name and track instead.
+    let is_recognised = figure(&overview, "events").is_none();
+    if has(&overview) && has(&input) && is_recognised {
         for key in ["input_share", "device_busy_share"] {
             let others = figure(&input, key);
             found.near_all("busy, input", [figure(&overview, key)], [others], what);

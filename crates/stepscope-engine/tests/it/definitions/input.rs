@@ -120,7 +120,10 @@ fn input_is_judged_by_its_share_of_the_steps() {
         "input",
         &[
             ("share = input / iterations", 90),
-            ("an iteration is a step and the pause until the next begins", 90),
+            (
+                "an iteration is a step and the pause until the next begins",
+                90,
+            ),
             ("an iteration ends where the next begins", 90),
             ("stages", 90),
             ("verdict", 90),

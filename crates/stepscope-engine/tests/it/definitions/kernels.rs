@@ -166,14 +166,8 @@ fn rows(case: &Case<'_>, ours: &Kernels, pieces: &[Piece], found: &mut Found) {
             found.holds("rows are of work", false, what);
             continue;
         };
-        let times = plain::sorted(
-            own.iter()
-                .map(|piece| piece.ps as f64 / 1e3),
-        );
-        let total: i128 = own
-            .iter()
-            .map(|piece| i128::from(piece.ps))
-            .sum();
+        let times = plain::sorted(own.iter().map(|piece| piece.ps as f64 / 1e3));
+        let total: i128 = own.iter().map(|piece| i128::from(piece.ps)).sum();
         found.same(
             "count, total",
             (row.count, row.total_ps),

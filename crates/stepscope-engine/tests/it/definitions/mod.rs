@@ -39,9 +39,10 @@ use stepscope_analysis::launch::Launches;
 use stepscope_analysis::memory::Memory;
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::reports::{self, Options};
+use stepscope_analysis::steps::same_thread;
 use stepscope_analysis::survey::Survey;
-use stepscope_model::{TrackId, TrackKind};
-use stepscope_store::{Trace, Track};
+use stepscope_model::TrackId;
+use stepscope_store::Trace;
 
 use crate::reports::files;
 use crate::traces::{below, folder, open};
@@ -73,34 +74,10 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The rows about the thread of a row, that row first: those of its process and thread number, and
-    /// for a main thread the only other row that is called like it, XLA's.
+    /// The rows about the thread of a row, that row first.
     fn same_thread(&self, track: TrackId) -> Vec<TrackId> {
-        let rows = self.trace.tracks();
-        let own = &rows[track.index()];
-        let (Some(pid), Some(tid)) = (own.pid, own.tid) else {
-            return vec![track];
-        };
-        let threads: Vec<&Track> = rows
-            .iter()
-            .filter(|row| (row.kind, row.file) == (TrackKind::Thread, own.file))
-            .filter(|row| row.pid == Some(pid) && !row.derived && row.slices > 0)
-            .collect();
-        let main = threads.iter().find(|row| row.tid == Some(pid));
-        let mut called: Vec<TrackId> = threads
-            .iter()
-            .filter(|row| row.tid != Some(pid) && main.is_some_and(|main| main.name == row.name))
-            .map(|row| row.id)
-            .collect();
-        if called.len() > 1 {
-            called.clear();
-        }
-        let is_main = tid == pid || called.contains(&track);
-        let others = threads.iter().filter(|row| {
-            let main = row.tid == Some(pid) || called.contains(&row.id);
-            row.id != track && (row.tid == Some(tid) || (is_main && main))
-        });
-        std::iter::once(track).chain(others.map(|row| row.id)).collect()
+        let others = same_thread(self.trace, track);
+        std::iter::once(track).chain(others).collect()
     }
 
     fn devices(&self) -> &Devices<'a> {

@@ -24,7 +24,9 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
         let mut of_file = OfFile::of(case, file);
         // A device that does nothing in any of the steps takes no part.
         let iterations = &case.survey.iterations;
-        let ranges = places.iter().map(|place| plain::range(&iterations[*place].range));
+        let ranges = places
+            .iter()
+            .map(|place| plain::range(&iterations[*place].range));
         let steps: Vec<Span> = ranges.map(|range| (range.start, range.end)).collect();
         let all = plain::all(&steps);
         let works = |sets: &[Vec<Span>; 3]| {
