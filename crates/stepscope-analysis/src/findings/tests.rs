@@ -115,3 +115,66 @@ fn nothing_recorded_gives_no_finding() {
     builder.add(sink);
     assert_eq!(kinds(&builder.finish()), []);
 }
+
+fn first(trace: &Trace) -> Finding {
+    diagnosed(trace).findings.swap_remove(0)
+}
+
+#[test]
+fn what_encloses_the_steps_is_no_place() {
+    let trace = drawing::trace(
+        "
+        main | train--------------------------------
+             |  step0----- step1----- step2-----
+             |   data_load  data_load  data_load
+        ",
+    );
+    let found = first(&trace);
+    assert_eq!(found.cause, Cause::InputBound);
+    assert_eq!(found.subjects, ["data_load"]);
+}
+
+#[test]
+fn waits_for_input_in_every_second_step_are_input_and_no_outliers() {
+    let trace = drawing::trace(
+        "
+        main | step0-step1-step2----------------step3-step4----------------step5-step6----------------step7-
+             |                  data_load-----              data_load-----              data_load-----
+        ",
+    );
+    assert_eq!(kinds(&trace), [Cause::InputBound]);
+}
+
+#[test]
+fn operations_that_compute_are_named_not_what_waits_for_them() {
+    let trace = drawing::trace(
+        "
+        main   | step0------------ step1------------ step2------------
+               |  wait_for_it----   wait_for_it----   wait_for_it----
+        worker |   dot.1---------    dot.1---------    dot.1---------
+        ",
+    );
+    let found = first(&trace);
+    assert_eq!(found.cause, Cause::DeviceBound);
+    assert_eq!(found.subjects, ["dot.1"]);
+}
+
+#[test]
+fn warm_up_says_how_long_it_compiles() {
+    let trace = drawing::trace(
+        "
+        main | step0------------------------- step1--- step2--- step3--- step4---
+             |  XlaCompile-------------------  work---  work---  work---  work---
+        ",
+    );
+    let found = diagnosed(&trace).findings;
+    let warm_up = found.iter().find(|one| one.cause == Cause::WarmUpOnly);
+    let Detail::WarmUp {
+        numbers,
+        compile_ns,
+    } = &warm_up.unwrap().detail
+    else {
+        panic!("{warm_up:?}");
+    };
+    assert_eq!((&numbers[..], *compile_ns), (&[0][..], 29_000.0));
+}
