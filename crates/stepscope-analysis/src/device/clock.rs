@@ -11,8 +11,8 @@ const CLOCK: ArgKeys = ArgKeys::new(&["device_duration_ps"]);
 const MOST_CLOCKED: usize = 1_000_000;
 
 /// Whether the slices of a queue say how long they took by the device's own clock: its first does.
-pub(crate) fn is_clocked(trace: &Trace, track: TrackId) -> bool {
-    let slices = trace.slices(track);
+pub(crate) fn is_clocked(trace: &Trace, queue: TrackId) -> bool {
+    let slices = trace.slices(queue);
     (1..=MOST_CLOCKED).contains(&slices.len()) && clock(trace, slices.id(0)).is_some()
 }
 

@@ -355,9 +355,13 @@ fn operation(name: &str) -> Class {
     let head = head(name);
     let (_, written) = name_and_opcode(name);
     let opcode = head.split('.').next().unwrap_or(head);
-    let of = |work| match written.ends_with("-done") || opcode.ends_with("-done") {
-        true => Class::Await(work),
-        false => Class::Work(work),
+    let is_end = written.ends_with("-done") || opcode.ends_with("-done");
+    let of = |work| {
+        if is_end {
+            Class::Await(work)
+        } else {
+            Class::Work(work)
+        }
     };
     if communicates(head) || is_collective(written) || PRIMITIVES.contains(&opcode) {
         return of(Work::Communication);

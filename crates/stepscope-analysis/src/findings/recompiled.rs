@@ -22,7 +22,7 @@ pub(super) fn shapes(trace: &Trace, subjects: &[String]) -> Vec<String> {
         if facts.modules.is_empty() {
             continue;
         }
-        for inputs in differing(inputs(trace, file, &program)) {
+        for inputs in differing(&inputs(trace, file, &program)) {
             let text = inputs.join(", ");
             if !shapes.contains(&text) {
                 shapes.push(text);
@@ -47,7 +47,7 @@ fn inputs(trace: &Trace, file: usize, program: &str) -> Vec<Vec<String>> {
 }
 
 /// Of each program, the inputs that not all have alike.
-fn differing(programs: Vec<Vec<String>>) -> Vec<Vec<String>> {
+fn differing(programs: &[Vec<String>]) -> Vec<Vec<String>> {
     let differs = |at: usize| {
         let first = programs.first().and_then(|inputs| inputs.get(at));
         programs.iter().any(|inputs| inputs.get(at) != first)
@@ -75,8 +75,8 @@ mod tests {
             program(&["f32[64]", "f32[8,64]"]),
             program(&["f32[64]", "f32[9,64]"]),
         ];
-        assert_eq!(differing(programs), [["f32[8,64]"], ["f32[9,64]"]]);
-        assert!(differing(vec![program(&["f32[64]"]), program(&["f32[64]"])]).is_empty());
-        assert!(differing(Vec::new()).is_empty());
+        assert_eq!(differing(&programs), [["f32[8,64]"], ["f32[9,64]"]]);
+        assert!(differing(&[program(&["f32[64]"]), program(&["f32[64]"])]).is_empty());
+        assert!(differing(&[]).is_empty());
     }
 }

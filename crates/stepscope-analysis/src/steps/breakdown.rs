@@ -156,6 +156,7 @@ impl Stretch {
     }
 
     /// What follows the step until the next one begins.
+    #[must_use]
     pub fn pause(&self, range: Range<Time>) -> Self {
         Self {
             range,
