@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: every reader, a minute each.
+//! `cargo xtask fuzz`: every reader and the analyses, ten minutes each.
 
 use anyhow::{Context as _, Result, bail};
 
@@ -7,7 +7,7 @@ use crate::shell;
 
 /// `cargo xtask fuzz [TARGET] [--seconds N]`
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
-    let mut seconds = "60".to_owned();
+    let mut seconds = "600".to_owned();
     let mut wanted = None;
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {

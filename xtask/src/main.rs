@@ -41,8 +41,8 @@ stepscope's own commands
   cargo xtask bench [spans|open|windows|reports|large|capture|python] ...
       ratios against peers measured in the same run; writes
       benches/RESULTS.md, where what was not measured stays
-  cargo xtask fuzz [TARGET] [--seconds 60]
-      every fuzz target for a minute each
+  cargo xtask fuzz [TARGET] [--seconds 600]
+      every fuzz target for ten minutes each
   cargo xtask gen [--check]
       the committed Rust that is made from proto/; --check compares only
   cargo xtask ui [--force]

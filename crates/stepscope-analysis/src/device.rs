@@ -599,7 +599,8 @@ impl Sums {
             if stretch.work != 0
                 && let Some(by_set) = self.by_cut.last_mut()
             {
-                by_set[usize::from(stretch.work)] += end.since(start).ps();
+                let sum = &mut by_set[usize::from(stretch.work)];
+                *sum = sum.saturating_add(end.since(start).ps());
             }
             start = end;
             if end == until {

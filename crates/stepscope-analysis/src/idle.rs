@@ -299,16 +299,16 @@ fn add(causes: &mut Causes, cause: Cause, dur: Dur) {
 /// Time that at least one of the intervals covers. Leaves them sorted.
 fn union(intervals: &mut [(Time, Time)]) -> Dur {
     intervals.sort_unstable();
-    let mut total = 0_i64;
+    let mut total = Dur::ZERO;
     let mut until = Time::MIN;
     for (start, end) in intervals.iter() {
         let start = (*start).max(until);
         if *end > start {
-            total += end.since(start).ps();
+            total = total.saturating_add(end.since(start));
             until = *end;
         }
     }
-    Dur::from_ps(total)
+    total
 }
 
 #[cfg(test)]

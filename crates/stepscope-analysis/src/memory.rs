@@ -187,14 +187,14 @@ impl Memory {
             }
             if record.bytes >= 0 {
                 usage.allocations += 1;
-                usage.allocated += record.bytes;
+                usage.allocated = usage.allocated.saturating_add(record.bytes);
                 if record.tracked && record.freed.is_none() {
                     usage.never_freed += 1;
-                    usage.never_freed_bytes += record.bytes;
+                    usage.never_freed_bytes = usage.never_freed_bytes.saturating_add(record.bytes);
                 }
             } else {
                 usage.frees += 1;
-                usage.freed -= record.bytes;
+                usage.freed = usage.freed.saturating_sub(record.bytes);
             }
         }
         usage
@@ -236,7 +236,7 @@ impl Memory {
     /// then that nothing recorded explains (allocated before the recording began).
     pub fn alive<'a>(&'a self, allocator: &'a Allocator, at: Time) -> (Vec<&'a Record>, i64) {
         let mut alive = Vec::new();
-        let (mut in_use, mut before) = (None, 0);
+        let (mut in_use, mut before) = (None, 0_i64);
         for record in self.of(allocator) {
             if record.at > at {
                 // What it was before the first record.
@@ -247,7 +247,7 @@ impl Memory {
             let still = record.freed.is_none_or(|freed| freed > at);
             if record.bytes > 0 && record.tracked && still {
                 alive.push(record);
-                before += record.bytes;
+                before = before.saturating_add(record.bytes);
             }
         }
         alive.sort_by_key(|record| (std::cmp::Reverse(record.bytes), record.at, record.event));

@@ -148,8 +148,9 @@ pub fn stripped(profile: &Profile) -> Vec<Function> {
             out[at].said = [None, None];
         }
         let function = &mut out[at];
-        function.calls += row.calls.unwrap_or(0);
-        function.primitive_calls += row.primitive_calls.or(row.calls).unwrap_or(0);
+        function.calls = function.calls.saturating_add(row.calls.unwrap_or(0));
+        let primitive_calls = row.primitive_calls.or(row.calls).unwrap_or(0);
+        function.primitive_calls = function.primitive_calls.saturating_add(primitive_calls);
         function.total_s += row.total_s.unwrap_or(0.0);
         function.self_s += row.self_s.unwrap_or(0.0);
     }

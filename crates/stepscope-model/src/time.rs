@@ -107,6 +107,13 @@ impl Dur {
     }
 }
 
+/// Held at the ends of the range: sums of files whose durations cannot be true stay sums.
+impl std::iter::Sum for Dur {
+    fn sum<I: Iterator<Item = Self>>(durs: I) -> Self {
+        durs.fold(Self::ZERO, Self::saturating_add)
+    }
+}
+
 /// What a run's [`Time::ZERO`] means on the file's own clock and on the wall.
 ///
 /// `origin_ns` lets us show the times a file itself holds (`file time = origin_ns + time`);
@@ -134,5 +141,7 @@ mod tests {
     fn arithmetic_saturates() {
         assert_eq!(Time::MAX.saturating_add(Dur::from_ps(1)), Time::MAX);
         assert_eq!(Time::MIN.since(Time::MAX), Dur::from_ps(i64::MIN));
+        let two = [Dur::from_ps(i64::MAX), Dur::from_ps(1)];
+        assert_eq!(two.into_iter().sum::<Dur>(), Dur::from_ps(i64::MAX));
     }
 }

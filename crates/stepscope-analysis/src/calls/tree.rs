@@ -147,7 +147,8 @@ impl Growing {
         for (row, function) in (0_u32..).zip(&profile.rows) {
             let others = || function.callers.iter().filter(|caller| caller.row != row);
             let calls = function.calls.unwrap_or(0);
-            let inside: u64 = function.callers.iter().map(|caller| caller.calls).sum();
+            let callers = function.callers.iter();
+            let inside = callers.fold(0_u64, |sum, caller| sum.saturating_add(caller.calls));
             if calls <= inside {
                 continue;
             }
@@ -200,7 +201,7 @@ impl Growing {
         {
             above.total_ps += node.total_ps;
             above.children_ps += node.total_ps;
-            above.count += calls;
+            above.count = above.count.saturating_add(calls);
         }
         self.widest.push((node.total_ps, std::cmp::Reverse(at)));
         self.nodes.push(node);

@@ -77,14 +77,15 @@ fn growth(
     let growing = held.windows(2).filter(|pair| pair[1] > pair[0]).count();
     let (first, last) = (held.first()?, held.last()?);
     let intervals = held.len() - 1;
-    let bytes_per_step = (last - first) / i64::try_from(intervals).ok()?;
-    let enough = last - first >= LEAST_GROWTH.max(first / 200);
+    let growth = last.saturating_sub(*first);
+    let bytes_per_step = growth / i64::try_from(intervals).ok()?;
+    let enough = growth >= LEAST_GROWTH.max(first / 200);
     if !enough || (growing as f64) < GROWING * intervals as f64 {
         return None;
     }
     let range = steps.first()?.range.start..steps.last()?.range.end;
     let (names, evidence) = sites(trace, memory, allocator, &range);
-    let left = allocator.capacity.map(|capacity| capacity - last);
+    let left = allocator.capacity.map(|all| all.saturating_sub(*last));
     let steps_left = left
         .filter(|left| *left > 0)
         .map(|left| left / bytes_per_step.max(1));

@@ -320,7 +320,9 @@ impl<'a> Reader<'a> {
             *sum = sum.saturating_add(record.bytes);
             *lowest = (*lowest).min(*sum);
         }
-        sums.into_iter().map(|(_, lowest)| -lowest).collect()
+        sums.into_iter()
+            .map(|(_, lowest)| lowest.saturating_neg())
+            .collect()
     }
 
     /// Finds the allocation of each free.
@@ -407,12 +409,24 @@ impl Sort {
 
 impl Said {
     fn take(&mut self, key: &str, value: ArgValue<'_>) {
+        if matches!(key, "Addr" | "addr") {
+            // An address is a pattern of bits: those in the upper half may be written as negative.
+            self.address = match value {
+                ArgValue::Int(value) => Some(value.cast_unsigned()),
+                ArgValue::Uint(value) => Some(value),
+                ArgValue::Str(text) => text.parse().ok(),
+                _ => None,
+            };
+            return;
+        }
         let number = match value {
             ArgValue::Int(value) => Some(value),
-            ArgValue::Uint(value) => Some(value as i64),
+            ArgValue::Uint(value) => Some(i64::try_from(value).unwrap_or(i64::MAX)),
             ArgValue::Str(text) => text.parse().ok(),
             _ => None,
         };
+        // Every number has a negative: frees are negative sizes.
+        let number = number.map(|number| number.max(-i64::MAX));
         let text = || match value {
             ArgValue::Str(text) => Some(text.to_owned()),
             _ => None,
@@ -420,7 +434,6 @@ impl Said {
         match key {
             "Bytes" | "allocation_bytes" => self.bytes = number,
             "requested_bytes" => self.requested = number,
-            "Addr" | "addr" => self.address = number.map(|number| number as u64),
             "Total Allocated" | "bytes_allocated" => self.allocated = number,
             "Total Reserved" => self.reserved = number.filter(|reserved| *reserved > 0),
             "bytes_reserved" => self.stack = number,

@@ -59,7 +59,7 @@ pub(super) fn set_apart(found: &mut Memory, extras: &[Extra]) {
         } else if extra.empty && record.bytes < 0 {
             // Mapped before the recording: what was in use does not fall to nothing by so much.
             let before = in_use.get(&under).copied().unwrap_or(0);
-            key.is_some_and(|key| mapped.remove(&key)) || before + record.bytes != 0
+            key.is_some_and(|key| mapped.remove(&key)) || before.saturating_add(record.bytes) != 0
         } else {
             false
         };

@@ -62,7 +62,8 @@ fn of(profiles: &[&Profile], options: &Options) -> Report {
     }
     report.text = (!by_caller).then_some(text);
     let sum = |value: fn(&Profile) -> Option<u64>| -> u64 {
-        profiles.iter().filter_map(|profile| value(profile)).sum()
+        let values = profiles.iter().filter_map(|profile| value(profile));
+        values.fold(0, u64::saturating_add)
     };
     let calls = sum(|profile| profile.calls);
     let total_s: f64 = profiles.iter().filter_map(|profile| profile.total_s).sum();

@@ -33,15 +33,15 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     let launches = Launches::of(trace, &devices, cancel)?;
     let found = idle(trace, &devices, &launches, options.range.as_ref(), cancel)?;
     let causes = found.causes();
-    let total: i64 = causes.iter().map(|dur| dur.ps()).sum();
-    let total_ns = Dur::from_ps(total).as_ns_f64();
+    let total: Dur = causes.into_iter().sum();
+    let total_ns = total.as_ns_f64();
     let mut report = Report::new(KIND);
     let worst = Cause::ALL
         .into_iter()
         .zip(causes)
         .max_by_key(|(cause, dur)| (*dur, std::cmp::Reverse(*cause)));
     report.sentence = match worst {
-        Some((cause, dur)) if total > 0 => format!(
+        Some((cause, dur)) if total > Dur::ZERO => format!(
             "{} ({} of the time); the main cause ({}) is {}.",
             match devices.list.len() {
                 0 | 1 => format!("The device was idle for {}", duration(total_ns)),
@@ -201,13 +201,13 @@ fn by_device(trace: &Trace, devices: &Devices<'_>, found: &Idle) -> Table {
             ..Idle::default()
         };
         let causes = own.causes();
-        let idle: i64 = causes.iter().map(|dur| dur.ps()).sum();
+        let idle: Dur = causes.into_iter().sum();
         let file = trace.files().get(device.file);
         let [host, launch, sync, input, communication, unknown] = causes;
         table.push([
             file.map(|file| file.spec.host.as_str()).into(),
             device.name.as_str().into(),
-            Dur::from_ps(idle).into(),
+            idle.into(),
             own.gaps.len().into(),
             host.into(),
             launch.into(),

@@ -222,7 +222,7 @@ fn at_peak(
         let category = owners.category(memory.file_of(trace, record), record);
         for (known, sum) in &mut sums {
             if Some(*known) == category {
-                *sum += record.bytes;
+                *sum = i64::saturating_add(*sum, record.bytes);
             }
         }
     }
@@ -304,25 +304,25 @@ fn grouped_by(
             });
         let sums = &mut rows[position].2;
         if at_peak {
-            sums.at_peak += record.bytes;
+            sums.at_peak = sums.at_peak.saturating_add(record.bytes);
         }
         if freed_inside {
             sums.frees += 1;
-            sums.freed += record.bytes;
+            sums.freed = sums.freed.saturating_add(record.bytes);
         }
         if !inside {
             continue;
         }
         if record.bytes < 0 {
             sums.frees += 1;
-            sums.freed -= record.bytes;
+            sums.freed = sums.freed.saturating_sub(record.bytes);
             continue;
         }
         sums.allocations += 1;
-        sums.allocated += record.bytes;
+        sums.allocated = sums.allocated.saturating_add(record.bytes);
         sums.largest = sums.largest.max(record.bytes);
         if record.tracked && record.freed.is_none() {
-            sums.never_freed += record.bytes;
+            sums.never_freed = sums.never_freed.saturating_add(record.bytes);
         }
     }
     rows.sort_by(|a, b| {

@@ -84,10 +84,17 @@ impl KeyAverage {
         self.self_cpu_time_total += other.self_cpu_time_total;
         self.device_time_total += other.device_time_total;
         self.self_device_time_total += other.self_device_time_total;
-        self.cpu_memory_usage += other.cpu_memory_usage;
-        self.self_cpu_memory_usage += other.self_cpu_memory_usage;
-        self.device_memory_usage += other.device_memory_usage;
-        self.self_device_memory_usage += other.self_device_memory_usage;
+        for (sum, bytes) in [
+            (&mut self.cpu_memory_usage, other.cpu_memory_usage),
+            (&mut self.self_cpu_memory_usage, other.self_cpu_memory_usage),
+            (&mut self.device_memory_usage, other.device_memory_usage),
+            (
+                &mut self.self_device_memory_usage,
+                other.self_device_memory_usage,
+            ),
+        ] {
+            *sum = sum.saturating_add(bytes);
+        }
         self.flops = self.flops.saturating_add(other.flops);
     }
 }

@@ -127,7 +127,7 @@ impl<'a> Events<'a> {
         let mut collected = lane::collect(trace, file, words, cancel)?;
         let Collected { lanes, lane_of } = &mut collected;
         // Much of what the one does has to be done by one thread.
-        let (instants, work) = parallel::both(
+        let (instants, mut work) = parallel::both(
             || memory::read(trace, file, words, lane_of, cancel),
             || {
                 lane::order_ties(trace, lanes, cancel)?;
@@ -163,6 +163,9 @@ impl<'a> Events<'a> {
             records.attribute(of_file, &mut lanes, cancel)?;
         }
         drop(records);
+        if let Some(work) = &mut work {
+            work.follow(&lanes);
+        }
         nest(&mut lanes, cancel)?;
         let mut events = Self {
             trace,

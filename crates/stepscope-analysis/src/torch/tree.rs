@@ -132,16 +132,17 @@ pub(super) fn figures(
         if let Some(own) = found.self_memory.get_mut(at) {
             memory = lane.memory[at];
             *own = [
-                memory[0] - top.below.memory[0],
-                memory[1] - top.below.memory[1],
+                memory[0].saturating_sub(top.below.memory[0]),
+                memory[1].saturating_sub(top.below.memory[1]),
             ];
         }
         if let Some(parent) = open.last_mut() {
             parent.children += 1;
             parent.below.cpu_us += top.cpu_us;
             parent.below.device_us += device_us;
-            parent.below.memory[0] += memory[0];
-            parent.below.memory[1] += memory[1];
+            for (sum, bytes) in parent.below.memory.iter_mut().zip(memory) {
+                *sum = sum.saturating_add(bytes);
+            }
             parent.last = Child {
                 at: top.at,
                 name: top.name,

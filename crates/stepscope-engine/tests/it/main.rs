@@ -15,6 +15,7 @@ mod memory;
 mod mfu;
 mod ops;
 mod reports;
+mod structured;
 mod torch_tables;
 mod traces;
 mod xprof;

@@ -92,6 +92,8 @@ fn joined<T>(lanes: &[Lane<'_>], found: Vec<Vec<(usize, usize, Vec<T>)>>) -> Vec
 pub(super) struct Work {
     /// Of each lane with such work.
     numbers: Vec<Vec<Numbers>>,
+    /// The events of those lanes, when they were read.
+    ids: Vec<Vec<u32>>,
     /// Whether the file says the numbers of operators; old and some newer files repeat the
     /// correlation in their place.
     pub(super) named: bool,
@@ -121,7 +123,36 @@ impl Work {
             .iter()
             .flatten()
             .any(|own| own.external != NO_ID && own.external != own.correlation);
-        Ok(Self { numbers, named })
+        let ids = lanes.iter().zip(&numbers);
+        let ids = ids.map(|(lane, numbers)| match numbers.is_empty() {
+            true => Vec::new(),
+            false => lane.ids.clone(),
+        });
+        Ok(Self {
+            ids: ids.collect(),
+            numbers,
+            named,
+        })
+    }
+
+    /// Puts the numbers where their events are after events were moved and moments placed among them.
+    pub(super) fn follow(&mut self, lanes: &[Lane<'_>]) {
+        let is_moved = |(lane, ids): (&Lane<'_>, &Vec<u32>)| lane.has_device && lane.ids != *ids;
+        if self.ids.len() == lanes.len() && !lanes.iter().zip(&self.ids).any(is_moved) {
+            return;
+        }
+        let ids = self.ids.iter().flatten().copied();
+        let of_event: FxHashMap<u32, Numbers> =
+            ids.zip(self.numbers.iter().flatten().copied()).collect();
+        let numbers = |id: &u32| of_event.get(id).copied().unwrap_or(NO_NUMBERS);
+        self.numbers = lanes
+            .iter()
+            .map(|lane| match lane.has_device {
+                true => lane.ids.iter().map(numbers).collect(),
+                false => Vec::new(),
+            })
+            .collect();
+        self.ids = Vec::new();
     }
 }
 

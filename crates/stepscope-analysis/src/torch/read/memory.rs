@@ -101,12 +101,14 @@ pub(super) fn read(
             .iter()
             .map(|record| clock.absolute(record.at))
             .collect();
-        let mut sum = [0; 2];
+        let mut sum = [0_i64; 2];
         sums.push(sum);
         for record in &list {
             if !record.is_oom {
-                sum[0] += record.on_cpu();
-                sum[1] += record.on_device();
+                sum = [
+                    sum[0].saturating_add(record.on_cpu()),
+                    sum[1].saturating_add(record.on_device()),
+                ];
             }
             sums.push(sum);
         }
@@ -211,7 +213,10 @@ impl Records {
                     let to = leap(count, from, |record| self.at[record] <= end).max(from);
                     near = from;
                     let (before, after) = (self.sums[from], self.sums[to]);
-                    *memory = [after[0] - before[0], after[1] - before[1]];
+                    *memory = [
+                        after[0].saturating_sub(before[0]),
+                        after[1].saturating_sub(before[1]),
+                    ];
                     covered[from] += 1;
                     covered[to] -= 1;
                 }

@@ -140,10 +140,10 @@ impl Adder<'_, '_> {
         sum.flops = sum.flops.saturating_add(flops);
         if let (Some(memory), Some(own)) = (lane.memory.get(at), lane.self_memory.get(at)) {
             for (sum, bytes) in sum.memory.iter_mut().zip(memory) {
-                *sum += bytes;
+                *sum = sum.saturating_add(*bytes);
             }
             for (sum, bytes) in sum.self_memory.iter_mut().zip(own) {
-                *sum += bytes;
+                *sum = sum.saturating_add(*bytes);
             }
         }
     }

@@ -1,0 +1,61 @@
+//! Traces of arbitrary structure through every report and every export: nothing panics.
+
+mod check;
+mod generate;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use std::path::Path;
+
+use stepscope_store::Trace;
+
+/// Traces that the test makes.
+const TRACES: u64 = 100;
+
+/// Bytes of a seed (SplitMix64).
+fn bytes(seed: u64) -> Vec<u8> {
+    let mut state = seed;
+    let words = (0..1_024).map(|_| {
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (state ^ state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ mixed >> 31
+    });
+    words.flat_map(u64::to_le_bytes).collect()
+}
+
+/// Puts a trace through every part; names the parts that panic.
+fn failures(what: &str, trace: &Trace) -> Vec<String> {
+    let failed = |part: fn(&Trace)| catch_unwind(AssertUnwindSafe(|| part(trace))).is_err();
+    let parts = check::PARTS.iter().filter(|part| failed(part.1));
+    parts.map(|part| format!("{what}: {}", part.0)).collect()
+}
+
+#[test]
+fn arbitrary_traces_pass_every_report_and_export() {
+    let mut failed = Vec::new();
+    for seed in 0..TRACES {
+        match catch_unwind(|| generate::trace(&bytes(seed))) {
+            Ok(trace) => failed.extend(failures(&format!("seed {seed}"), &trace)),
+            Err(_) => failed.push(format!("seed {seed}: the store")),
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+/// Files that once made a report panic, and what is hardest of each kind of event.
+#[test]
+fn kept_files_pass_every_report_and_export() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/structured/corpus");
+    let mut failed = Vec::new();
+    let mut files = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        files += 1;
+        for run in crate::traces::open(&path) {
+            failed.extend(failures(&path.display().to_string(), &run.trace));
+        }
+    }
+    assert!(files >= 3, "{files} files");
+    assert!(failed.is_empty(), "{failed:#?}");
+}
