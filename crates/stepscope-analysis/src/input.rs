@@ -24,14 +24,14 @@
     reason = "a trace and its tracks are called what they are"
 )]
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{Cancelled, Dur, NameId, SliceKind, TrackId, TrackKind};
 use stepscope_store::{EventId, Trace};
 
 use crate::device::Times;
 use crate::intervals::Moments;
 use crate::parallel::{self, Cancel};
-use crate::steps::same_thread;
+use crate::steps::ThreadRows;
 use crate::survey::{Iteration, Survey};
 
 /// The answer.
@@ -256,6 +256,12 @@ fn stages(survey: &Survey<'_>, cancel: &Cancel) -> Result<Vec<Stage>, Cancelled>
         .tracks()
         .iter()
         .filter(|track| track.kind == TrackKind::Thread && !track.derived && track.slices > 0);
+    let rows = ThreadRows::new(trace);
+    let marking: FxHashSet<TrackId> = survey
+        .stretches
+        .iter()
+        .filter_map(|own| own.thread)
+        .collect();
     let pieces = parallel::pieces(threads.map(|track| (track.id, 0..track.slices as usize)));
     let parts = parallel::scan(
         &pieces,
@@ -266,9 +272,7 @@ fn stages(survey: &Survey<'_>, cancel: &Cancel) -> Result<Vec<Stage>, Cancelled>
                 return;
             };
             let slices = trace.slices(piece.track);
-            let is_marked = |track| survey.stretches.iter().any(|own| own.thread == Some(track));
-            let marks_steps = is_marked(piece.track)
-                || same_thread(trace, piece.track).into_iter().any(is_marked);
+            let marks_steps = rows.of(piece.track).any(|row| marking.contains(&row));
             let mut last = (None, false);
             for index in piece.indexes.clone() {
                 let key = (slices.name[index], slices.category.get(index));

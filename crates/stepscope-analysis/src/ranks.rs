@@ -23,7 +23,7 @@ use crate::device::{Devices, Times};
 use crate::memory::{Allocator, Memory};
 use crate::parallel::Cancel;
 use crate::steps::breakdown::{Stretch, breakdown};
-use crate::steps::{StepRank, StepRow, devices_of};
+use crate::steps::{RankDevices, StepRank, StepRow};
 
 /// What is measured, all of them times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -117,35 +117,57 @@ pub struct Ranks {
     pub ranks: Vec<Rank>,
     /// Step by step, rank by rank.
     pub cells: Vec<Cell>,
+    /// Where there are too many cells, only every so many-th step of each rank was measured.
+    pub every: usize,
+}
+
+/// One rank over all of its steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RankSummary {
+    /// How many of its steps were measured; none of a rank that was measured as a whole.
+    pub steps: usize,
+    /// Median of each measure, in the order of [`Measure::ALL`].
+    pub medians: [Option<Dur>; 6],
+    /// Most memory in use at once, bytes.
+    pub peak_bytes: Option<i64>,
+    /// How many values are outliers, over all measures.
+    pub outliers: usize,
 }
 
 impl Ranks {
-    /// How many steps of one rank were measured; none of a rank that was measured as a whole.
-    pub fn steps(&self, rank: usize) -> usize {
-        let own = self.cells.iter().filter(|cell| cell.rank == rank);
-        own.filter(|cell| cell.step.is_some()).count()
-    }
-
-    /// Median of a measure over the steps of one rank.
-    pub fn median(&self, rank: usize, measure: Measure) -> Option<Dur> {
-        let values = self.cells.iter().filter(|cell| cell.rank == rank);
-        median(values.map(|cell| cell.values[measure as usize]))
-    }
-
-    /// Most memory in use at once, bytes, over all steps of a rank.
-    pub fn peak_bytes(&self, rank: usize) -> Option<i64> {
-        let own = self.cells.iter().filter(|cell| cell.rank == rank);
-        own.filter_map(|cell| cell.peak_bytes).max()
-    }
-
-    /// How many steps of a rank are outliers in a measure.
-    pub fn outliers(&self, rank: usize, measure: Measure) -> usize {
-        self.cells
-            .iter()
-            .filter(|cell| cell.rank == rank && cell.outliers[measure as usize])
-            .count()
+    /// Sums up each rank, in the order of [`ranks`](Self::ranks): one pass over the cells, and a sort of
+    /// each rank's.
+    pub fn summaries(&self) -> Vec<RankSummary> {
+        RankSummary::of_ranks(self.ranks.len(), self.cells.iter())
     }
 }
+
+impl RankSummary {
+    /// Takes an iterator, not a slice: the cells of all ranks are walked once, whatever their number.
+    fn of_ranks<'a>(ranks: usize, all: impl Iterator<Item = &'a Cell>) -> Vec<Self> {
+        let mut cells: Vec<Vec<&Cell>> = vec![Vec::new(); ranks];
+        for cell in all {
+            cells[cell.rank].push(cell);
+        }
+        let of = |own: &Vec<&Cell>| Self {
+            steps: own.iter().filter(|cell| cell.step.is_some()).count(),
+            medians: std::array::from_fn(|measure| {
+                median(own.iter().map(|cell| cell.values[measure]))
+            }),
+            peak_bytes: own.iter().filter_map(|cell| cell.peak_bytes).max(),
+            outliers: own
+                .iter()
+                .map(|cell| cell.outliers.iter().filter(|outlier| **outlier).count())
+                .sum(),
+        };
+        cells.iter().map(of).collect()
+    }
+}
+
+/// Cells that are measured however small the run is.
+const CELLS: usize = 50_000;
+/// Cells that are measured for each slice of the run.
+const CELLS_PER_SLICE: usize = 4;
 
 /// Measures every rank at every one of the `steps` that touches `range`.
 pub fn ranks(
@@ -155,20 +177,43 @@ pub fn ranks(
     range: &Range<Time>,
     cancel: &Cancel,
 ) -> Result<Ranks, Cancelled> {
-    let mut found = Ranks::default();
+    let used = RankDevices::new(trace, devices);
+    let mut by_rank: BTreeMap<StepRank, Vec<&StepRow>> = all_ranks(trace, steps)
+        .into_iter()
+        .map(|rank| (rank, Vec::new()))
+        .collect();
+    for step in steps.iter().filter(|step| !step.unfinished) {
+        let end = step.start.saturating_add(step.dur);
+        if step.start < range.end
+            && end > range.start
+            && let Some(own) = by_rank.get_mut(&step.rank())
+        {
+            own.push(step);
+        }
+    }
+    // Steps times devices may be far more than what was recorded.
+    let cells = by_rank
+        .iter()
+        .map(|(rank, own)| own.len().saturating_mul(used.of(*rank).len().max(1)));
+    let cells = cells.fold(0_usize, usize::saturating_add);
+    let slices = usize::try_from(trace.slice_count()).unwrap_or(usize::MAX);
+    let most = slices.saturating_mul(CELLS_PER_SLICE).max(CELLS);
+    let mut found = Ranks {
+        every: cells.div_ceil(most).max(1),
+        ..Ranks::default()
+    };
     let memory = Memory::read(trace, cancel)?;
-    for who in all_ranks(trace, steps) {
+    let allocators = by_device(&memory);
+    let spans = file_spans(trace);
+    let mut kept: Vec<(StepRank, Vec<&StepRow>, Range<usize>)> = Vec::new();
+    let mut stretches: Vec<Stretch> = Vec::new();
+    for (who, own) in by_rank {
         let file = who.file;
-        let own: Vec<&StepRow> = steps
-            .iter()
-            .filter(|step| step.rank() == who && !step.unfinished)
-            .filter(|step| {
-                let end = step.start.saturating_add(step.dur);
-                step.start < range.end && end > range.start
-            })
-            .collect();
-        let stretches: Vec<Stretch> = if own.is_empty() {
-            file_span(trace, file)
+        let own: Vec<&StepRow> = own.into_iter().step_by(found.every).collect();
+        let first = stretches.len();
+        if own.is_empty() {
+            let span = spans.get(file).cloned().flatten();
+            let whole = span
                 .map(|span| Stretch {
                     file,
                     process: who.process,
@@ -177,24 +222,24 @@ pub fn ranks(
                     marker: None,
                     is_pause: false,
                 })
-                .filter(|stretch| stretch.range.start < stretch.range.end)
-                .into_iter()
-                .collect()
+                .filter(|stretch| stretch.range.start < stretch.range.end);
+            stretches.extend(whole);
         } else {
-            own.iter()
-                .map(|step| Stretch::of_step(trace, step))
-                .collect()
-        };
-        if stretches.is_empty() {
-            continue;
+            stretches.extend(own.iter().map(|step| Stretch::of_step(trace, step)));
         }
-        let breakdown = breakdown(trace, devices, &stretches, cancel)?;
-        let ranges: Vec<Range<Time>> = stretches
+        if first < stretches.len() {
+            kept.push((who, own, first..stretches.len()));
+        }
+    }
+    let breakdown = breakdown(trace, devices, &stretches, cancel)?;
+    for (who, own, places) in kept {
+        let file = who.file;
+        let ranges: Vec<Range<Time>> = stretches[places.clone()]
             .iter()
             .map(|stretch| stretch.range.clone())
             .collect();
         let number = |place: usize| own.get(place).map(|step| step.number);
-        let used = devices_of(trace, devices, who);
+        let used = used.of(who);
         let mut add = |device: Option<usize>, times: Option<&[Times]>| {
             let ordinal = device.map(|device| devices.list[device].ordinal);
             let rank = found.ranks.len();
@@ -204,12 +249,16 @@ pub fn ranks(
                 device: ordinal,
                 name: name(trace, who, ordinal.filter(|_| used.len() > 1)),
             });
-            let allocators = allocators(&memory, file, ordinal);
+            let own = |device| allocators.get(&(file, device)).map(Vec::as_slice);
+            let allocators = own(ordinal).or_else(|| own(None)).unwrap_or_default();
             for (place, range) in ranges.iter().enumerate() {
-                let own = breakdown.devices[place]
-                    .iter()
-                    .find(|own| Some(own.device) == device);
-                let parts = own.map_or(&breakdown.parts[place], |own| &own.parts);
+                let stretch = places.start + place;
+                let of_devices = &breakdown.devices[stretch];
+                let own = device.and_then(|device| {
+                    let at = of_devices.binary_search_by_key(&device, |own| own.device);
+                    of_devices.get(at.ok()?)
+                });
+                let parts = own.map_or(&breakdown.parts[stretch], |own| &own.parts);
                 let length = range.end.since(range.start);
                 let values = match times.and_then(|times| times.get(place)) {
                     Some(times) => [
@@ -242,7 +291,7 @@ pub fn ranks(
                 });
             }
         };
-        for index in &used {
+        for index in used {
             let times = devices.times(&devices.list[*index], &ranges, cancel)?;
             add(Some(*index), Some(&times));
         }
@@ -257,39 +306,45 @@ pub fn ranks(
     Ok(found)
 }
 
-/// The allocators whose memory a rank is judged by.
-fn allocators(memory: &Memory, file: usize, device: Option<u32>) -> Vec<&Allocator> {
-    let of = |device: Option<u32>| -> Vec<&Allocator> {
-        let own = memory.allocators.iter();
-        own.filter(|allocator| allocator.file == file && allocator.device == device)
-            .collect()
-    };
-    let own = of(device);
-    if own.is_empty() { of(None) } else { own }
+/// The allocators of each file and device.
+fn by_device(memory: &Memory) -> BTreeMap<(usize, Option<u32>), Vec<&Allocator>> {
+    let mut found: BTreeMap<_, Vec<&Allocator>> = BTreeMap::new();
+    for allocator in &memory.allocators {
+        let of = (allocator.file, allocator.device);
+        found.entry(of).or_default().push(allocator);
+    }
+    found
 }
 
-/// From the first to the last moment of a file's tracks.
-fn file_span(trace: &Trace, file: usize) -> Option<Range<Time>> {
-    trace
-        .tracks()
-        .iter()
-        .filter(|track| track.file == file && track.slices > 0 && !track.derived)
-        .filter_map(|track| {
-            let slices = trace.slices(track.id);
-            let last = (0..slices.len()).map(|index| slices.end(index)).max()?;
-            Some(*slices.start.first()?..last)
-        })
-        .reduce(|a, b| a.start.min(b.start)..a.end.max(b.end))
+/// From the first to the last moment of each file's tracks.
+fn file_spans(trace: &Trace) -> Vec<Option<Range<Time>>> {
+    let mut spans: Vec<Option<Range<Time>>> = vec![None; trace.files().len()];
+    for track in trace.tracks() {
+        if track.slices == 0 || track.derived {
+            continue;
+        }
+        let slices = trace.slices(track.id);
+        let last = (0..slices.len()).map(|index| slices.end(index)).max();
+        let (Some(first), Some(last), Some(span)) =
+            (slices.start.first(), last, spans.get_mut(track.file))
+        else {
+            continue;
+        };
+        *span = Some(match span {
+            Some(span) => span.start.min(*first)..span.end.max(last),
+            None => *first..last,
+        });
+    }
+    spans
 }
 
 /// Every rank: those that have steps, and files without any.
 fn all_ranks(trace: &Trace, steps: &[StepRow]) -> BTreeSet<StepRank> {
     let mut found: BTreeSet<StepRank> = steps.iter().map(StepRow::rank).collect();
-    for file in 0..trace.files().len() {
-        if !found.iter().any(|rank| rank.file == file) {
-            let process = None;
-            found.insert(StepRank { file, process });
-        }
+    let with_steps: BTreeSet<usize> = found.iter().map(|rank| rank.file).collect();
+    for file in (0..trace.files().len()).filter(|file| !with_steps.contains(file)) {
+        let process = None;
+        found.insert(StepRank { file, process });
     }
     found
 }
@@ -371,6 +426,72 @@ mod tests {
         assert!(two.iter().all(|cell| !cell.outliers[0]), "of two, which?");
     }
 
+    /// A file of `count` devices with one kernel each, and a quarter as many steps on a thread.
+    fn many_devices(count: u32) -> Trace {
+        use stepscope_model::{EventSink as _, SliceIn, TrackKind, TrackPatch};
+        let mut builder = stepscope_store::TraceBuilder::new();
+        let mut sink = builder.file(stepscope_store::FileSpec::default());
+        let (step, kernel) = (sink.name("ProfilerStep#1"), sink.name("kernel"));
+        let thread = sink.track("thread");
+        for number in 0..i64::from(count / 4) {
+            let marker = SliceIn {
+                start: Time::from_ps(number * 40),
+                dur: Dur::from_ps(40),
+                name: step,
+                step: Some(number),
+                ..SliceIn::default()
+            };
+            sink.slice(thread, marker);
+        }
+        for device in 0..count {
+            let queue = sink.track(&format!("stream of {device}"));
+            let patch = TrackPatch {
+                kind: Some(TrackKind::DeviceQueue),
+                device: Some(device),
+                ..TrackPatch::default()
+            };
+            sink.describe(queue, patch);
+            let work = SliceIn {
+                start: Time::from_ps(i64::from(device) * 10),
+                dur: Dur::from_ps(5),
+                name: kernel,
+                category: kernel,
+                ..SliceIn::default()
+            };
+            sink.slice(queue, work);
+        }
+        builder.add(sink);
+        builder.finish()
+    }
+
+    #[test]
+    fn work_grows_with_what_was_recorded_and_not_with_its_square() {
+        let cancel = Cancel::default();
+        for devices in [200, 400, 800] {
+            let trace = many_devices(devices);
+            let of_devices = Devices::of(&trace, &cancel).unwrap();
+            let steps = crate::steps::steps_of(&trace, false).steps;
+            let range = Time::MIN..Time::MAX;
+            let found = ranks(&trace, &of_devices, &steps, &range, &cancel).unwrap();
+            assert_eq!(found.ranks.len(), devices as usize);
+            let slices = usize::try_from(trace.slice_count()).unwrap();
+            let cells = found.cells.len();
+            assert!(
+                cells <= CELLS.max(CELLS_PER_SLICE * slices),
+                "{devices}: {cells} cells"
+            );
+            let product = devices as usize * steps.len();
+            assert!(cells >= product.min(CELLS) / 2, "{devices}: {cells} cells");
+            // Each cell is looked at once, not once for every rank.
+            let mut visits = 0;
+            let all = found.cells.iter().inspect(|_| visits += 1);
+            let summaries = RankSummary::of_ranks(found.ranks.len(), all);
+            assert_eq!(visits, cells);
+            let counted: usize = summaries.iter().map(|rank| rank.steps).sum();
+            assert_eq!(counted, cells);
+        }
+    }
+
     #[test]
     fn memory_is_that_of_the_device_where_it_is_recorded() {
         use crate::memory::Record;
@@ -405,7 +526,9 @@ mod tests {
         };
         let peak = |device: u32, from: i64, to: i64| {
             let range = Time::from_ps(from)..Time::from_ps(to);
-            let own = allocators(&memory, 0, Some(device));
+            let all = by_device(&memory);
+            let own = all.get(&(0, Some(device))).or_else(|| all.get(&(0, None)));
+            let own = own.unwrap();
             let peaks = own.iter().filter_map(|own| memory.peak_in(own, &range));
             peaks.max()
         };

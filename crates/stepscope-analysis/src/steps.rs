@@ -42,6 +42,7 @@ mod processes;
 mod range;
 mod roots;
 mod step_markers;
+mod thread_rows;
 pub mod times;
 pub mod xprof;
 
@@ -54,9 +55,10 @@ use stepscope_store::{EventId, Trace};
 use crate::hints::{Lack, hints};
 use labels::labels;
 use marks::{Marker, markers};
-pub use processes::{devices_of, same_thread};
+pub use processes::RankDevices;
 pub use range::{NoSuchSteps, range_of};
 pub(crate) use step_markers::STEP_MARKER;
+pub use thread_rows::ThreadRows;
 pub use times::{StepTimes, percentile};
 
 /// Whose steps: a file, or one process of a file whose processes each mark steps of their own.

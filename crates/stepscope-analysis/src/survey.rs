@@ -7,7 +7,7 @@
 
 mod iterations;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use stepscope_model::{Cancelled, Dur, SliceFlags, Time, TrackKind};
@@ -17,7 +17,7 @@ use crate::device::{Devices, Times};
 use crate::parallel::Cancel;
 use crate::reports::Options;
 use crate::steps::breakdown::{Breakdown, StepParts, Stretch, breakdown};
-use crate::steps::{StepRank, StepReport, devices_of, steps_of};
+use crate::steps::{RankDevices, StepRank, StepReport, steps_of};
 pub(crate) use iterations::median;
 pub use iterations::{Iteration, Role};
 
@@ -78,23 +78,22 @@ impl<'a> Survey<'a> {
         let mut breakdown = breakdown(trace, &devices, &steps_and_pauses, cancel)?;
         let pauses = breakdown.parts.split_off(stretches.len());
         breakdown.devices.truncate(stretches.len());
-        let ranks: BTreeSet<StepRank> = stretches.iter().map(Stretch::rank).collect();
-        let mut owners: Vec<Option<StepRank>> = vec![None; devices.list.len()];
-        for rank in ranks {
-            for device in devices_of(trace, &devices, rank) {
-                owners[device] = Some(rank);
+        let mut of_rank: BTreeMap<StepRank, Vec<Range<Time>>> = BTreeMap::new();
+        for (stretch, whole) in stretches.iter().zip(&iterations) {
+            let ranges = of_rank.entry(stretch.rank()).or_default();
+            ranges.extend(whole.counts().then(|| whole.range.clone()));
+        }
+        let used = RankDevices::new(trace, &devices);
+        let mut owners: Vec<&[Range<Time>]> = vec![&[]; devices.list.len()];
+        for (rank, ranges) in &of_rank {
+            for device in used.of(*rank) {
+                owners[*device] = ranges;
             }
         }
         let mut times = Vec::with_capacity(devices.list.len());
-        for (device, owner) in devices.list.iter().zip(owners) {
-            let ranges: Vec<Range<Time>> = stretches
-                .iter()
-                .zip(&iterations)
-                .filter(|(stretch, whole)| Some(stretch.rank()) == owner && whole.counts())
-                .map(|(_, whole)| whole.range.clone())
-                .collect();
+        for (device, ranges) in devices.list.iter().zip(owners) {
             let mut sum = Times::default();
-            for part in devices.times(device, &ranges, cancel)? {
+            for part in devices.times(device, ranges, cancel)? {
                 sum.add(&part);
             }
             times.push(sum);

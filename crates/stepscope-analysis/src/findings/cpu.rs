@@ -7,7 +7,7 @@ use super::host::{Host, HostClass};
 use super::losses::{Account, Loss};
 use super::windows::{Role, Windows, sample};
 use crate::parallel::Cancel;
-use crate::steps::same_thread;
+use crate::steps::ThreadRows;
 use crate::survey::Survey;
 
 /// Breaks down the time of files without a device: buckets of the steps, named by what the step's thread did.
@@ -18,6 +18,7 @@ pub(super) fn cpu_time(
     cancel: &Cancel,
 ) -> Result<Vec<FileTime>, Cancelled> {
     let trace = survey.trace;
+    let thread_rows = ThreadRows::new(trace);
     let mut host = Host::new(trace);
     let mut found = Vec::new();
     for file in files {
@@ -41,9 +42,7 @@ pub(super) fn cpu_time(
             let Some(thread) = window.thread.or(busiest.map(|track| track.id)) else {
                 continue;
             };
-            let rows: Vec<TrackId> = std::iter::once(thread)
-                .chain(same_thread(trace, thread))
-                .collect();
+            let rows: Vec<TrackId> = thread_rows.of(thread).collect();
             for row in &rows {
                 walk(&mut host, *row, window, account);
             }

@@ -1,13 +1,15 @@
 //! [`ranks`](crate::ranks) as a report.
 
-use stepscope_model::Cancelled;
+use std::collections::BTreeMap;
+
+use stepscope_model::{Cancelled, Dur};
 use stepscope_store::Trace;
 
 use crate::device::Devices;
 use crate::hints::{Lack, hint};
 use crate::hta::{Stragglers, stragglers};
 use crate::parallel::Cancel;
-use crate::ranks::{Measure, Ranks, median, ranks};
+use crate::ranks::{Measure, Rank, RankSummary, Ranks, median, ranks};
 use crate::report::{
     Column, Report, Table, Unit, duration, in_sentence, run_start, since_start_ns,
 };
@@ -39,16 +41,17 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         return Ok(Report::missing(KIND, "only one rank is in this run"));
     }
     let mut report = Report::new(KIND);
-    report.sentence = sentence(&found);
+    let summaries = found.summaries();
+    report.sentence = sentence(&found, &summaries);
     if report.sentence.starts_with("rank ") {
         report.sentence.replace_range(..1, "R");
     }
     report.scalar("ranks", "Ranks", Unit::Count, found.ranks.len());
-    let steps = (0..found.ranks.len()).map(|rank| found.steps(rank)).max();
+    let steps = summaries.iter().map(|rank| rank.steps).max();
     report.scalar("steps", "Steps per rank", Unit::Count, steps);
     let cells = by_step(trace, &found);
-    let each = by_rank(&found);
-    let measures = by_measure(&found);
+    let each = by_rank(&found, &summaries);
+    let measures = by_measure(&found, &summaries);
     let (rows, others) = match options.by.as_deref() {
         Some("rank") => (each, vec![("measures", "Measures", measures)]),
         Some("measure") => (measures, vec![("ranks", "Medians by rank", each)]),
@@ -79,6 +82,12 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             stragglers.steps.len()
         ));
     }
+    if found.every > 1 {
+        report.notes.push(format!(
+            "Steps times ranks are far more than what was recorded: of the steps of each rank, one in {} is measured.",
+            found.every
+        ));
+    }
     if found.cells.iter().any(|cell| cell.step.is_none()) {
         report
             .notes
@@ -98,12 +107,10 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     Ok(report)
 }
 
-fn sentence(found: &Ranks) -> String {
+fn sentence(found: &Ranks, summaries: &[RankSummary]) -> String {
     // The slowest makes the others wait: it computes longest, or communicates least.
     let extremes = |measure: Measure| {
-        let medians: Vec<_> = (0..found.ranks.len())
-            .filter_map(|rank| found.median(rank, measure).map(|dur| (dur, rank)))
-            .collect();
+        let medians = medians(summaries, measure);
         let low = medians.iter().min().copied();
         low.zip(medians.iter().max().copied())
     };
@@ -132,6 +139,14 @@ fn sentence(found: &Ranks) -> String {
                 .to_owned()
         }
     }
+}
+
+/// Median of a measure, and the rank that it is of, for each rank that has one.
+fn medians(summaries: &[RankSummary], measure: Measure) -> Vec<(Dur, usize)> {
+    let ranks = summaries.iter().enumerate();
+    ranks
+        .filter_map(|(rank, summary)| Some((summary.medians[measure as usize]?, rank)))
+        .collect()
 }
 
 /// Of the memory that a rank used.
@@ -174,7 +189,7 @@ fn by_step(trace: &Trace, found: &Ranks) -> Table {
     table
 }
 
-fn by_rank(found: &Ranks) -> Table {
+fn by_rank(found: &Ranks, summaries: &[RankSummary]) -> Table {
     let mut columns = vec![
         Column::new("rank", "Rank", Unit::Text),
         Column::new("steps", "Steps", Unit::Count),
@@ -184,24 +199,19 @@ fn by_rank(found: &Ranks) -> Table {
     columns.push(PEAK);
     columns.push(Column::new("outliers", "Outliers", Unit::Count));
     let mut table = Table::new(columns);
-    for (rank, facts) in found.ranks.iter().enumerate() {
-        let median = |measure| found.median(rank, measure).into();
-        let outliers: usize = Measure::ALL
-            .into_iter()
-            .map(|measure| found.outliers(rank, measure))
-            .sum();
-        let steps = found.steps(rank);
+    for (facts, summary) in found.ranks.iter().zip(summaries) {
+        let median = |measure| summary.medians[measure as usize].into();
         table.push([
             facts.name.as_str().into(),
-            steps.into(),
+            summary.steps.into(),
             median(Measure::Step),
             median(Measure::Compute),
             median(Measure::Communication),
             median(Measure::ExposedCommunication),
             median(Measure::Idle),
             median(Measure::Input),
-            found.peak_bytes(rank).into(),
-            outliers.into(),
+            summary.peak_bytes.into(),
+            summary.outliers.into(),
         ]);
     }
     table
@@ -213,8 +223,12 @@ fn by_hta(found: &Ranks, stragglers: &Stragglers) -> Table {
         Column::new("steps", "Steps among the last", Unit::Count),
         Column::new("named", "Named", Unit::Flag),
     ]);
+    let mut first: BTreeMap<usize, &Rank> = BTreeMap::new();
+    for rank in &found.ranks {
+        first.entry(rank.file).or_insert(rank);
+    }
     for (file, steps) in &stragglers.counts {
-        let rank = found.ranks.iter().find(|rank| rank.file == *file);
+        let rank = first.get(file);
         table.push([
             rank.map(|rank| rank.name.as_str()).into(),
             (*steps).into(),
@@ -224,7 +238,7 @@ fn by_hta(found: &Ranks, stragglers: &Stragglers) -> Table {
     table
 }
 
-fn by_measure(found: &Ranks) -> Table {
+fn by_measure(found: &Ranks, summaries: &[RankSummary]) -> Table {
     let mut table = Table::new(vec![
         Column::new("measure", "Measure", Unit::Text),
         Column::new("median_ns", "Median", Unit::Ns),
@@ -234,9 +248,7 @@ fn by_measure(found: &Ranks) -> Table {
         Column::new("highest_ns", "Highest value", Unit::Ns),
     ]);
     for measure in Measure::ALL {
-        let mut medians: Vec<_> = (0..found.ranks.len())
-            .filter_map(|rank| found.median(rank, measure).map(|dur| (dur, rank)))
-            .collect();
+        let mut medians = medians(summaries, measure);
         medians.sort_unstable();
         let (Some(low), Some(high)) = (medians.first(), medians.last()) else {
             continue;

@@ -45,7 +45,7 @@ use crate::input::is_input;
 use crate::intervals::{Moments, extend};
 use crate::ops::is_operator;
 use crate::parallel::{self, Cancel};
-use crate::steps::{StepRank, StepRow, devices_of, same_thread};
+use crate::steps::{RankDevices, StepRank, StepRow, ThreadRows};
 
 /// One step's time, by bucket. The first seven add up to the step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -249,16 +249,25 @@ pub fn breakdown(
     }
     let mut places: Vec<_> = by_place.into_iter().collect();
     places.sort_unstable_by_key(|(place, _)| *place);
+    let tracks = RankTracks::new(trace, devices);
+    let marks = marks_by_track(trace);
+    let rows = ThreadRows::new(trace);
     let mut of_rank: Option<(StepRank, RankMoments)> = None;
     for ((rank, track), indexes) in places {
         cancel.check()?;
         if of_rank.as_ref().is_none_or(|(known, _)| *known != rank) {
-            of_rank = Some((rank, shared(trace, devices, rank, cancel)?));
+            of_rank = Some((rank, shared(trace, devices, &tracks, rank, cancel)?));
         }
         let Some((_, shared)) = &of_rank else {
             continue;
         };
-        let own = track.map(|track| own(trace, track, stretches, &indexes));
+        let own = track.map(|track| {
+            let rows = rows.of(track).map(|row| {
+                let marks = marks.get(&row).map_or(&[][..], Vec::as_slice);
+                (row, marks)
+            });
+            own(trace, rows, stretches, &indexes)
+        });
         let (input, host) = match &own {
             Some((input, host)) => (input, host),
             None => (shared.host(Class::Input), shared.host(Class::Host)),
@@ -440,26 +449,73 @@ fn mean(devices: &[DeviceStep]) -> StepParts {
     parts
 }
 
+/// The tracks of each rank.
+struct RankTracks {
+    /// The device of each queue: index into [`Devices::list`].
+    device_of: FxHashMap<TrackId, usize>,
+    devices: RankDevices,
+    /// Threads with slices, in the order of the trace's tracks.
+    threads: FxHashMap<StepRank, Vec<TrackId>>,
+}
+
+impl RankTracks {
+    /// One pass over the tracks, whatever the number of ranks.
+    fn new(trace: &Trace, devices: &Devices<'_>) -> Self {
+        let mut threads: FxHashMap<StepRank, Vec<TrackId>> = FxHashMap::default();
+        for track in trace.tracks() {
+            if track.kind != TrackKind::Thread || track.derived || track.slices == 0 {
+                continue;
+            }
+            for process in std::iter::once(None).chain(track.pid.map(Some)) {
+                let file = track.file;
+                let rank = StepRank { file, process };
+                threads.entry(rank).or_default().push(track.id);
+            }
+        }
+        Self {
+            device_of: devices.by_track(),
+            devices: RankDevices::new(trace, devices),
+            threads,
+        }
+    }
+
+    /// Threads of a rank and the queues of its devices, in the order of the trace's tracks.
+    fn of(&self, devices: &Devices<'_>, rank: StepRank) -> Vec<TrackId> {
+        let own = self.devices.of(rank).iter();
+        let queues = own.flat_map(|device| &devices.list[*device].queues);
+        let threads = self.threads.get(&rank).into_iter().flatten().copied();
+        let mut found: Vec<TrackId> = threads.chain(queues.map(|queue| queue.track)).collect();
+        found.sort_unstable();
+        found
+    }
+}
+
+/// Positions of the step markers on each track, ascending.
+fn marks_by_track(trace: &Trace) -> FxHashMap<TrackId, Vec<usize>> {
+    let mut found: FxHashMap<TrackId, Vec<usize>> = FxHashMap::default();
+    for mark in trace.step_marks() {
+        if let Some((track, index)) = trace.place_of_slice(mark.event) {
+            found.entry(track).or_default().push(index);
+        }
+    }
+    found.values_mut().for_each(|marks| marks.sort_unstable());
+    found
+}
+
 /// Moments of each class on all tracks of a rank. `Input` and `Host` are those of all threads.
 fn shared(
     trace: &Trace,
     devices: &Devices<'_>,
+    tracks: &RankTracks,
     rank: StepRank,
     cancel: &Cancel,
 ) -> Result<RankMoments, Cancelled> {
-    let mut owners = devices.by_track();
-    let own = devices_of(trace, devices, rank);
-    owners.retain(|_, device| own.contains(device));
-    let tracks = trace
-        .tracks()
-        .iter()
-        .filter(|track| track.file == rank.file && !track.derived && track.slices > 0);
-    let tracks = tracks.filter(|track| match track.kind {
-        TrackKind::Thread => rank.process.is_none() || track.pid == rank.process,
-        TrackKind::DeviceQueue => owners.contains_key(&track.id),
-        _ => false,
-    });
-    let pieces = parallel::pieces(tracks.map(|track| (track.id, 0..track.slices as usize)));
+    let owners = &tracks.device_of;
+    let tracks = tracks.of(devices, rank);
+    let pieces = tracks
+        .into_iter()
+        .map(|track| (track, 0..trace.slices(track).len()));
+    let pieces = parallel::pieces(pieces);
     let parts = parallel::scan(&pieces, cancel, Vec::new, |found, piece| {
         let Some(track) = trace.tracks().get(piece.track.index()) else {
             return;
@@ -567,34 +623,38 @@ fn host_classes(
     classes
 }
 
-/// Input and work of the thread that marks these stretches: what lies inside the markers.
-fn own(
+/// Input and work of the thread that marks these stretches: what lies inside the markers. `rows`: those
+/// about the thread, the one with the markers first, and all markers on each, ascending.
+fn own<'a>(
     trace: &Trace,
-    track: TrackId,
+    rows: impl Iterator<Item = (TrackId, &'a [usize])>,
     stretches: &[Stretch],
     indexes: &[usize],
 ) -> (Moments, Moments) {
     let (mut input, mut host) = (Vec::new(), Vec::new());
-    for on in std::iter::once(track).chain(same_thread(trace, track)) {
+    let own = indexes.iter().filter_map(|index| stretches.get(*index));
+    let mut own: Vec<&Stretch> = own.collect();
+    own.sort_by_key(|stretch| (stretch.marker, stretch.range.start));
+    for (place, (on, marks)) in rows.enumerate() {
         let slices = trace.slices(on);
-        let mut marks: Vec<usize> = trace
-            .step_marks()
-            .iter()
-            .filter_map(|mark| trace.place_of_slice(mark.event))
-            .filter(|(marked, _)| *marked == on)
-            .map(|(_, index)| index)
-            .collect();
-        marks.sort_unstable();
+        let is_marked = place == 0;
         let overlapping = trace.overlapping(on);
-        for stretch in indexes.iter().filter_map(|index| stretches.get(*index)) {
+        // What lies inside a marker that lies inside another one was seen with the outer one.
+        let mut outer: Option<&Stretch> = None;
+        for stretch in &own {
             let Range { start, end } = stretch.range;
-            if start >= end {
+            let is_inside = |outer: &Stretch| {
+                let both = outer.marker.is_some() && stretch.marker.is_some();
+                both && outer.range.start <= start && end <= outer.range.end
+            };
+            if start >= end || outer.is_some_and(is_inside) {
                 continue;
             }
+            outer = Some(stretch);
             // What encloses the marker comes before it in the track's order. A slice around the whole
             // recording costs no more than any other.
             let (open, first) = match stretch.marker {
-                Some(marker) if on == track => (Vec::new(), marker + 1),
+                Some(marker) if is_marked => (Vec::new(), marker + 1),
                 _ => (
                     trace.around(on, start, overlapping.as_ref()).collect(),
                     slices.start.partition_point(|begin| *begin <= start),
@@ -604,7 +664,7 @@ fn own(
             for index in open.into_iter().chain(first..until.max(first)) {
                 let (begin, until) = (slices.start[index], slices.end(index));
                 let is_other = marks.binary_search(&index).is_ok() || until <= start;
-                let encloses = (on != track || stretch.is_pause) && !stretch.holds(begin, until);
+                let encloses = (!is_marked || stretch.is_pause) && !stretch.holds(begin, until);
                 if is_other || encloses {
                     continue;
                 }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{TrackId, TrackKind};
-use stepscope_store::{Trace, Track};
+use stepscope_store::Trace;
 
 use super::StepRank;
 use super::marks::Marker;
@@ -23,48 +23,6 @@ use crate::device::Devices;
 
 /// Slices of a queue whose launches are looked at for the process that drives it.
 const LOOKED_AT: usize = 64;
-
-/// The other rows about the thread of a row: recordings of several profilers show each thread once for
-/// each of them.
-///
-/// Rows of equal process and thread number are one thread. XLA numbers its rows on its own: a row of
-/// its is called after the thread's number, or, of the main thread, like that thread (where just one is).
-pub fn same_thread(trace: &Trace, track: TrackId) -> Vec<TrackId> {
-    let Some(own) = trace.tracks().get(track.index()) else {
-        return Vec::new();
-    };
-    let (Some(pid), Some(tid)) = (own.pid, own.tid) else {
-        return Vec::new();
-    };
-    let of_process = || {
-        trace.tracks().iter().filter(|other| {
-            let is_thread = other.kind == TrackKind::Thread && !other.derived && other.slices > 0;
-            is_thread && other.file == own.file && other.pid == Some(pid)
-        })
-    };
-    let main = of_process().find(|row| row.tid == Some(pid));
-    let named =
-        |row: &&Track| row.tid != Some(pid) && main.is_some_and(|main| main.name == row.name);
-    let of_xla = Some(
-        of_process()
-            .filter(named)
-            .map(|row| row.id)
-            .collect::<Vec<_>>(),
-    );
-    let of_xla = of_xla.filter(|rows| rows.len() == 1).unwrap_or_default();
-    let is_main = tid == pid || of_xla.contains(&track);
-    of_process()
-        .filter(|other| {
-            let is_called = |row: &Track, number: i64| row.name.parse() == Ok(number);
-            let same = other.tid == Some(tid)
-                || is_called(other, tid)
-                || other.tid.is_some_and(|other| is_called(own, other));
-            let both_main = is_main && (other.tid == Some(pid) || of_xla.contains(&other.id));
-            other.id != track && (same || both_main)
-        })
-        .map(|other| other.id)
-        .collect()
-}
 
 /// Sets the process of each marker in the files whose processes are ranks.
 pub(super) fn assign(trace: &Trace, by_track: &mut BTreeMap<TrackId, Vec<Marker>>) {
@@ -131,17 +89,29 @@ fn driver(trace: &Trace, queue: TrackId) -> Option<i64> {
         .and_then(|track| track.pid)
 }
 
-/// The devices that a rank used: indexes into [`Devices::list`]. Of a file that is one rank, all of
-/// its devices; of one process among several, those that it launched work on.
-pub fn devices_of(trace: &Trace, devices: &Devices<'_>, rank: StepRank) -> Vec<usize> {
-    let listed = devices.list.iter().enumerate();
-    let of_file = listed.filter(|(_, device)| device.file == rank.file);
-    let own = of_file.filter(|(_, device)| {
-        rank.process.is_none_or(|process| {
+/// The devices that each rank used. Of a file that is one rank, all of its devices; of one process
+/// among several, those that it launched work on.
+#[derive(Clone, Debug, Default)]
+pub struct RankDevices(FxHashMap<StepRank, Vec<usize>>);
+
+impl RankDevices {
+    /// Finds the devices of all ranks: one pass over the devices.
+    pub fn new(trace: &Trace, devices: &Devices<'_>) -> Self {
+        let mut of_rank: FxHashMap<StepRank, Vec<usize>> = FxHashMap::default();
+        for (index, device) in devices.list.iter().enumerate() {
             let queues = device.queues.iter();
-            let mut drivers = queues.filter_map(|queue| driver(trace, queue.track));
-            drivers.next() == Some(process)
-        })
-    });
-    own.map(|(index, _)| index).collect()
+            let process = queues.filter_map(|queue| driver(trace, queue.track)).next();
+            for process in std::iter::once(None).chain(process.map(Some)) {
+                let file = device.file;
+                let rank = StepRank { file, process };
+                of_rank.entry(rank).or_default().push(index);
+            }
+        }
+        Self(of_rank)
+    }
+
+    /// Devices of a rank: indexes into [`Devices::list`], ascending.
+    pub fn of(&self, rank: StepRank) -> &[usize] {
+        self.0.get(&rank).map_or(&[], Vec::as_slice)
+    }
 }

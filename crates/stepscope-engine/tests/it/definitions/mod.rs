@@ -39,7 +39,7 @@ use stepscope_analysis::launch::Launches;
 use stepscope_analysis::memory::Memory;
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::reports::{self, Options};
-use stepscope_analysis::steps::same_thread;
+use stepscope_analysis::steps::ThreadRows;
 use stepscope_analysis::survey::Survey;
 use stepscope_model::TrackId;
 use stepscope_store::Trace;
@@ -76,8 +76,7 @@ impl<'a> Case<'a> {
 
     /// The rows about the thread of a row, that row first.
     fn same_thread(&self, track: TrackId) -> Vec<TrackId> {
-        let others = same_thread(self.trace, track);
-        std::iter::once(track).chain(others).collect()
+        ThreadRows::new(self.trace).of(track).collect()
     }
 
     fn devices(&self) -> &Devices<'a> {
