@@ -14,6 +14,7 @@ import { reports } from './probes/reports.mjs';
 import { runList } from './probes/run-list.mjs';
 import { safety } from './probes/safety.mjs';
 import { speed } from './probes/speed.mjs';
+import { tabs } from './probes/tabs.mjs';
 import { takenAway } from './probes/taken-away.mjs';
 import { timeline } from './probes/timeline.mjs';
 import { tracks } from './probes/tracks.mjs';
@@ -79,6 +80,7 @@ try {
     ...tracks,
     ...timeline,
     ...safety,
+    ...tabs,
     ...speed,
   ]) {
     if (words.length > 0 && !words.some((word) => probe.name.toLowerCase().includes(word))) continue;

@@ -1,9 +1,10 @@
-// live.ts: the server's event stream. Reconnects by itself; says when the connection is lost and when it is back.
+// live.ts: the server's event stream, which all tabs share. Reconnects by itself; says when the connection is lost and when it is back.
 import { asNumber, asObject, asText, type JsonObject } from '../base/json.ts';
 import { below } from '../base/place.ts';
 import type { Capture } from '../model/capture.ts';
 import { captureOf } from './capture.ts';
 import { connection, ping } from './client.ts';
+import { browserTabs, relay, type StreamMessage } from './relay.ts';
 
 export interface LiveHandlers {
   /** Connected, or connected again: everything may have changed. */
@@ -15,44 +16,29 @@ export interface LiveHandlers {
 
 const RETRY_MS = 1000;
 
-/** Listens until the returned function is called. */
-export function listen(handlers: LiveHandlers): () => void {
+const address = () => below('/api/v1/events');
+
+/** Events that are handled; others are passed over. */
+const EVENTS = ['hello', 'lagged', 'run-added', 'run-changed', 'run-removed', 'import-progress', 'capture-progress'];
+
+/** Opens the stream in this tab, and again whenever it breaks off. */
+function openStream(hear: (message: StreamMessage) => void): () => void {
   let source: EventSource | undefined;
   let retry: ReturnType<typeof setTimeout> | undefined;
   let stopped = false;
 
-  const fieldsOf = (event: Event): JsonObject => {
-    const text = event instanceof MessageEvent && typeof event.data === 'string' ? event.data : '{}';
-    try {
-      return asObject(JSON.parse(text)) ?? {};
-    } catch {
-      return {};
-    }
-  };
-
   const open = () => {
-    source = new EventSource(below('/api/v1/events'));
-    const on = (name: string, handle: (fields: JsonObject) => void) =>
-      source?.addEventListener(name, (event) => handle(fieldsOf(event)));
-    on('hello', () => {
-      connection.value = 'connected';
-      handlers.onHello();
-    });
-    on('lagged', () => handlers.onHello());
-    for (const kind of ['added', 'changed', 'removed'] as const) {
-      on(`run-${kind}`, (fields) => handlers.onRun(kind, asText(fields['run']) ?? ''));
+    source = new EventSource(address());
+    for (const name of EVENTS) {
+      source.addEventListener(name, (event) => {
+        const data = event instanceof MessageEvent && typeof event.data === 'string' ? event.data : '{}';
+        hear({ kind: 'event', name, data });
+      });
     }
-    on('import-progress', (fields) =>
-      handlers.onProgress(asText(fields['run']) ?? '', asText(fields['phase']) ?? '', asNumber(fields['done']) ?? 0),
-    );
-    on('capture-progress', (fields) => {
-      const capture = captureOf(fields);
-      if (capture !== undefined) handlers.onCapture(capture);
-    });
     source.onerror = () => {
       source?.close();
       if (stopped) return;
-      connection.value = 'lost';
+      hear({ kind: 'lost' });
       retry = setTimeout(async () => {
         if (stopped) return;
         if (await ping()) open();
@@ -67,4 +53,50 @@ export function listen(handlers: LiveHandlers): () => void {
     clearTimeout(retry);
     source?.close();
   };
+}
+
+function fieldsOf(data: string): JsonObject {
+  try {
+    return asObject(JSON.parse(data)) ?? {};
+  } catch {
+    return {};
+  }
+}
+
+/** Listens until the returned function is called; all tabs of the origin share one stream. */
+export function listen(handlers: LiveHandlers): () => void {
+  return relay(browserTabs(address()), openStream, (message) => {
+    if (message.kind === 'lost') {
+      connection.value = 'lost';
+      return;
+    }
+    const fields = fieldsOf(message.data);
+    const run = asText(fields['run']) ?? '';
+    switch (message.name) {
+      case 'hello':
+        connection.value = 'connected';
+        handlers.onHello();
+        break;
+      case 'lagged':
+        handlers.onHello();
+        break;
+      case 'run-added':
+        handlers.onRun('added', run);
+        break;
+      case 'run-changed':
+        handlers.onRun('changed', run);
+        break;
+      case 'run-removed':
+        handlers.onRun('removed', run);
+        break;
+      case 'import-progress':
+        handlers.onProgress(run, asText(fields['phase']) ?? '', asNumber(fields['done']) ?? 0);
+        break;
+      case 'capture-progress': {
+        const capture = captureOf(fields);
+        if (capture !== undefined) handlers.onCapture(capture);
+        break;
+      }
+    }
+  });
 }
