@@ -20,7 +20,9 @@
     reason = "`trace` and `track` are words of the house"
 )]
 
+mod body;
 mod capture;
+mod clients;
 mod guard;
 mod live;
 mod opening;

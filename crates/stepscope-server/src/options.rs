@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// How a server is started. Loopback, port 8791, writes allowed unless said otherwise.
 #[derive(Clone, Debug)]
@@ -22,6 +23,10 @@ pub struct ServerOptions {
     pub capture_to: Vec<String>,
     /// Most bytes of one uploaded file.
     pub max_upload_bytes: u64,
+    /// How long a body may take to arrive, and how long an upload may stand still. Then: 408.
+    pub body_timeout: Duration,
+    /// Most connections of one client (an address; of IPv6, a network of 64 bits). Beyond: 429.
+    pub connections_per_client: usize,
     /// The token that our page sends with writes; a random one when `None`. For tests.
     pub session_token: Option<String>,
     /// Where notes are kept; the engine's data directory when `None`.
@@ -39,6 +44,8 @@ impl Default for ServerOptions {
             read_only: false,
             capture_to: Vec::new(),
             max_upload_bytes: 16 << 30,
+            body_timeout: Duration::from_secs(30),
+            connections_per_client: 128,
             session_token: None,
             data_dir: None,
         }

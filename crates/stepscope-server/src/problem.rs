@@ -223,8 +223,19 @@ impl Problem {
             StatusCode::REQUEST_TIMEOUT,
             "too-slow",
             "the body stopped coming",
-            "no bytes arrived for too long".to_owned(),
+            "the body did not arrive in time".to_owned(),
         )
+    }
+
+    /// The client has as many connections as one may have.
+    pub(crate) fn too_many_connections(most: usize) -> Self {
+        Self::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too-many-connections",
+            "too many connections",
+            format!("a client has at most {most} connections at the same time"),
+        )
+        .hint("close some, or use the ones that are open for several requests")
     }
 
     /// An address that leads where captures may not go.
@@ -395,9 +406,10 @@ struct Shape<'a> {
     r#where: Option<&'a str>,
 }
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
-        let body = serde_json::to_vec(&Shape {
+impl Problem {
+    /// The body of its answer.
+    pub(crate) fn to_json(&self) -> String {
+        serde_json::to_string(&Shape {
             r#type: format!("urn:stepscope:{}", self.code),
             title: self.title,
             status: self.status.as_u16(),
@@ -405,8 +417,13 @@ impl IntoResponse for Problem {
             hint: self.hint.as_deref(),
             r#where: self.place.as_deref(),
         })
-        .unwrap_or_default();
-        let mut response = (self.status, body).into_response();
+        .unwrap_or_default()
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, self.to_json()).into_response();
         let headers = response.headers_mut();
         headers.insert(
             header::CONTENT_TYPE,

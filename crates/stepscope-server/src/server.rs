@@ -19,6 +19,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
+use crate::clients::{self, Clients};
 use crate::options::{ServerError, ServerOptions};
 use crate::routes;
 use crate::state::State;
@@ -76,6 +77,7 @@ impl Server {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let routes = routes::router(Arc::clone(&self.state));
         let permits = Arc::new(Semaphore::new(CONNECTIONS));
+        let clients = Clients::new(self.state.options.connections_per_client);
         let mut connections = JoinSet::new();
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
@@ -87,15 +89,19 @@ impl Server {
                 () = &mut shutdown => break,
                 accepted = listener.accept() => accepted,
             };
-            let Ok((stream, _)) = accepted else {
+            let Ok((stream, peer)) = accepted else {
                 // Out of file descriptors, or the client has gone: others still want answers.
                 sleep(Duration::from_millis(50)).await;
                 continue;
             };
             while connections.try_join_next().is_some() {}
+            let Some(place) = clients.admit(peer.ip()) else {
+                clients::refuse(&stream, self.state.options.connections_per_client);
+                continue;
+            };
             let (routes, stopping) = (routes.clone(), self.state.stopping.subscribe());
             connections.spawn(async move {
-                let _permit = permit;
+                let (_permit, _place) = (permit, place);
                 serve(stream, routes, stopping).await;
             });
         }

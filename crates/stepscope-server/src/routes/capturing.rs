@@ -43,7 +43,7 @@ async fn begin(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Arc<Capture>, Problem> {
     guard::check_write(state, headers)?;
-    let too_large = || Problem::too_large(super::MAX_BODY_BYTES as u64);
+    let too_large = || Problem::too_large(crate::body::MAX_BODY_BYTES as u64);
     let wanted = wanted::parse(&body.ok().ok_or_else(too_large)?)?;
     let mut request = wanted.request;
     request.log_dir = capture::directory(state)?;

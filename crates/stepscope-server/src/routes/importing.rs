@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, Bytes};
 use axum::extract::{Request, State as Shared};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -14,19 +14,17 @@ use stepscope_engine::EngineError;
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 
-use crate::guard;
 use crate::params::Params;
 use crate::problem::Problem;
 use crate::reply::{Json, RunRequest};
 use crate::state::State;
+use crate::{body, guard};
 
 /// Name and bytes of the example recording, if it was there when this crate was compiled.
 pub(super) const EXAMPLE: Option<(&str, &[u8])> = include!(concat!(env!("OUT_DIR"), "/example.rs"));
 
 /// Chunks of an upload that wait for the disk.
 const CHUNKS: usize = 4;
-/// How long an upload may stand still.
-const STALL: Duration = Duration::from_secs(30);
 
 #[derive(Serialize)]
 struct Added {
@@ -89,10 +87,7 @@ async fn add(
         let name = params.text("name").unwrap_or("upload").to_owned();
         return upload(state, name, request.into_body()).await;
     }
-    let body = to_bytes(request.into_body(), super::MAX_BODY_BYTES)
-        .await
-        .ok()
-        .ok_or_else(|| Problem::too_large(super::MAX_BODY_BYTES as u64))?;
+    let body = body::read_whole(request.into_body(), state.options.body_timeout).await?;
     let wanted: Wanted = serde_json::from_slice(&body)
         .map_err(|error| Problem::bad_request("body", error.to_string()))?;
     match wanted {
@@ -184,7 +179,7 @@ async fn upload(state: &Arc<State>, name: String, body: Body) -> Result<Vec<Stri
         };
         engine.import_upload(&name, &mut body)
     });
-    let fed = feed(body, &sender, limit).await;
+    let fed = feed(body, &sender, limit, state.options.body_timeout).await;
     if fed.is_err() {
         // The file must not look whole.
         let _ = sender.send(Chunk::Broken).await;
@@ -208,11 +203,16 @@ enum Chunk {
     Broken,
 }
 
-async fn feed(body: Body, sender: &mpsc::Sender<Chunk>, limit: u64) -> Result<(), Problem> {
+async fn feed(
+    body: Body,
+    sender: &mpsc::Sender<Chunk>,
+    limit: u64,
+    stall: Duration,
+) -> Result<(), Problem> {
     let mut stream = body.into_data_stream();
     let mut left = limit;
     loop {
-        let next = tokio::time::timeout(STALL, stream.next()).await;
+        let next = tokio::time::timeout(stall, stream.next()).await;
         match next {
             Err(_) => return Err(Problem::too_slow()),
             Ok(None) => return Ok(()),

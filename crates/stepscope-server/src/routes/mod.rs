@@ -27,10 +27,7 @@ use axum::routing::{get, post};
 
 use crate::problem::Problem;
 use crate::state::State;
-use crate::{guard, live, tools, viewer};
-
-/// Most bytes of a body that is no uploaded file.
-const MAX_BODY_BYTES: usize = 1 << 20;
+use crate::{body, guard, live, tools, viewer};
 
 /// Reports with an address of their own, beside `/runs/{run}/reports/{kind}`.
 const NAMED: [&str; 6] = [
@@ -51,10 +48,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/capture/{id}", get(capturing::get).delete(capturing::stop))
         .route("/reports", get(reports::kinds))
         .route("/runs", get(runs::list))
-        .route(
-            "/runs/import",
-            post(importing::import).layer(DefaultBodyLimit::disable()),
-        )
+        .route("/runs/import", post(importing::import))
         .route("/runs/{run}", get(runs::run))
         .route("/runs/{run}/cancel", post(importing::cancel))
         .route("/runs/{run}/tracks", get(timeline::tracks))
@@ -90,7 +84,9 @@ pub(crate) fn router(state: Arc<State>) -> Router {
     Router::new()
         .nest("/api/v1", api)
         .fallback(viewer::page)
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        // Its own bounds are in front of it.
+        .layer(DefaultBodyLimit::disable())
+        .layer(from_fn_with_state(Arc::clone(&state), body::receive))
         .layer(from_fn_with_state(Arc::clone(&state), guard::guard))
         .with_state(state)
 }

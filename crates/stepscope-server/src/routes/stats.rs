@@ -208,7 +208,7 @@ pub(super) async fn aggregate(
     body: Result<Bytes, axum::extract::rejection::BytesRejection>,
 ) -> Response {
     let Ok(body) = body else {
-        return Problem::too_large(super::MAX_BODY_BYTES as u64).into_response();
+        return Problem::too_large(crate::body::MAX_BODY_BYTES as u64).into_response();
     };
     // Other sites cannot send this type without being asked for permission first.
     let is_json = request
