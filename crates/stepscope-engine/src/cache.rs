@@ -284,6 +284,7 @@ fn load(file: &Arc<TraceFile>, run: &FoundRun, limits: &Limits) -> Option<Import
         sources.push(match format {
             Some(format) => Arc::new(LazySource::new(SourceSpec {
                 path: file.path.clone(),
+                place: file.place.clone(),
                 stamp: file.stamp,
                 format,
                 limits: *limits,

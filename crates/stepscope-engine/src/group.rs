@@ -10,8 +10,6 @@
 //!    (`distributedInfo`); files of one world size with distinct ranks, written within two minutes
 //!    of each other, are a run.
 
-use std::path::Path;
-
 use crate::names;
 use crate::scan::{FoundFile, head_of};
 
@@ -125,7 +123,7 @@ fn kineto(mut files: Vec<(i64, FoundFile)>) -> Vec<Job> {
     // Groups that may still grow: world size, time of the first, members.
     let mut open: Vec<(u32, i64, Vec<FoundFile>)> = Vec::new();
     for (time, mut file) in files {
-        let Some((rank, world)) = rank_in_head(&file.path).filter(|told| told.1 > 1) else {
+        let Some((rank, world)) = rank_in_head(&file).filter(|told| told.1 > 1) else {
             jobs.push(Job::single(file));
             continue;
         };
@@ -155,8 +153,8 @@ fn kineto(mut files: Vec<(i64, FoundFile)>) -> Vec<Job> {
 }
 
 /// Rank and world size that a kineto file tells in its head.
-fn rank_in_head(path: &Path) -> Option<(u32, u32)> {
-    let head = head_of(path, HEAD_BYTES).ok()?;
+fn rank_in_head(file: &FoundFile) -> Option<(u32, u32)> {
+    let head = head_of(&file.path, file.place.as_ref(), HEAD_BYTES).ok()?;
     let text = String::from_utf8_lossy(&head);
     let (_, info) = text.split_once("\"distributedInfo\"")?;
     let number = |key: &str| {
@@ -179,6 +177,7 @@ mod tests {
             .iter()
             .map(|name| FoundFile {
                 path: name.into(),
+                place: None,
                 name: (*name).to_owned(),
                 class: NameClass::TraceJson,
                 stamp: Stamp::default(),
@@ -262,6 +261,7 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             files.push(FoundFile {
                 path,
+                place: None,
                 name: name.to_owned(),
                 class: NameClass::TraceJson,
                 stamp: Stamp::default(),

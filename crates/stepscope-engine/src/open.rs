@@ -184,7 +184,7 @@ fn read_one(
         cancelled: false,
     };
     let path = &found.path;
-    let file = match TraceFile::open(path) {
+    let file = match TraceFile::open_place(path, found.place.as_ref()) {
         Ok(file) => Arc::new(file),
         Err(reason) => {
             part.fail(RunProblem::new(path, reason));

@@ -22,13 +22,14 @@ mod look;
 use std::ffi::OsStr;
 use std::fs::{FileType, Metadata};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_formats::detect::Evidence;
 use stepscope_formats::{Format, detect};
 
 use crate::error::{EngineError, RunProblem};
-use crate::files::{Stamp, reason};
+use crate::files::{Beneath, Stamp, reason};
 use crate::group;
 use crate::names::{self, NameClass};
 
@@ -50,6 +51,8 @@ const SKIPPED_FOLDERS: &[&str] = &["node_modules", "__pycache__", "site-packages
 #[derive(Clone, Debug)]
 pub(crate) struct FoundFile {
     pub(crate) path: PathBuf,
+    /// Where it lies in the directory that is served; `None` for a file that the user named.
+    pub(crate) place: Option<Beneath>,
     /// The file's name; replacement characters where it is not UTF-8.
     pub(crate) name: String,
     pub(crate) class: NameClass,
@@ -144,7 +147,7 @@ pub(crate) fn scan(
     let absolute = std::fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
     let mut walk = Walk {
         root,
-        absolute,
+        absolute: absolute.into(),
         max_depth,
         sniffed,
         found: Found::default(),
@@ -166,6 +169,7 @@ fn single_file(path: &Path, metadata: &Metadata) -> Found {
     let rank = names::ranked(names::stem(&name)).map(|found| found.rank);
     let file = FoundFile {
         path: path.to_owned(),
+        place: None,
         class: names::classify(&name).unwrap_or(NameClass::Other),
         stamp: Stamp::of(metadata),
         rank,
@@ -211,7 +215,7 @@ fn names_too_little(class: NameClass) -> bool {
 
 struct Walk<'a> {
     root: &'a Path,
-    absolute: PathBuf,
+    absolute: Arc<Path>,
     max_depth: usize,
     sniffed: &'a mut Sniffed,
     found: Found,
@@ -271,6 +275,15 @@ impl Walk<'_> {
         self.found.entries += entries.len() as u64;
         entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let mut files = Vec::new();
+        // A folder that a link leads to has another name inside of the directory. One that was
+        // replaced by a link out of it is not listed.
+        let real = std::fs::canonicalize(folder).ok();
+        if real
+            .as_ref()
+            .is_some_and(|real| !real.starts_with(&self.absolute))
+        {
+            return;
+        }
         let first_below = open.len();
         for (name, entry) in entries {
             let bytes = name.as_encoded_bytes();
@@ -300,13 +313,31 @@ impl Walk<'_> {
                 } else {
                     open.push((entry.path(), depth + 1));
                 }
-            } else if let Some(file) = self.file(&name, entry.path(), kind, || entry.metadata()) {
+            } else if let Some(mut file) = self.file(&name, entry.path(), kind, || entry.metadata())
+            {
+                file.place = real.as_ref().and_then(|real| self.place(&real.join(&name)));
                 files.push(file);
             }
         }
         open[first_below..].reverse();
         if !files.is_empty() {
             self.runs_of(folder, files);
+        }
+    }
+
+    /// Where a file without links on its path lies in the served directory.
+    fn place(&self, real: &Path) -> Option<Beneath> {
+        #[cfg(unix)]
+        {
+            Some(Beneath {
+                root: Arc::clone(&self.absolute),
+                inside: real.strip_prefix(&self.absolute).ok()?.to_owned(),
+            })
+        }
+        #[cfg(not(unix))]
+        {
+            let _ = real;
+            None
         }
     }
 
@@ -343,6 +374,7 @@ impl Walk<'_> {
         let rank = names::ranked(names::stem(&name)).map(|found| found.rank);
         Some(FoundFile {
             path,
+            place: None,
             name: name.into_owned(),
             class,
             stamp,
@@ -365,7 +397,7 @@ impl Walk<'_> {
 
     fn content(&mut self, path: &Path) -> Content {
         self.found.sniffed += 1;
-        let head = match head_of(path, SNIFF_BYTES) {
+        let head = match head_of(path, None, SNIFF_BYTES) {
             Ok(head) => head,
             Err(error) => {
                 self.problem(path, reason(&error), None);
@@ -444,7 +476,8 @@ impl Walk<'_> {
             return;
         }
         let kind = metadata.file_type();
-        if let Some(file) = self.file(&name, link.to_owned(), kind, || Ok(metadata)) {
+        if let Some(mut file) = self.file(&name, link.to_owned(), kind, || Ok(metadata)) {
+            file.place = self.place(&target);
             by_link.push((link.parent().unwrap_or(self.root).to_owned(), file));
         }
     }

@@ -10,7 +10,7 @@ use stepscope_model::{
     ArgError, ArgKeys, ArgSource, ArgValue, Instruction, Limits, ReadContext, SharedBytes,
 };
 
-use crate::files::{Stamp, TraceFile};
+use crate::files::{Beneath, Stamp, TraceFile};
 use crate::open;
 
 /// A file is looked at again when the last look is older than this.
@@ -91,6 +91,7 @@ impl ArgSource for CheckedSource {
 #[derive(Clone, Debug)]
 pub(crate) struct SourceSpec {
     pub(crate) path: PathBuf,
+    pub(crate) place: Option<Beneath>,
     pub(crate) stamp: Stamp,
     pub(crate) format: Format,
     pub(crate) limits: Limits,
@@ -113,7 +114,9 @@ impl LazySource {
 
     fn make(&self) -> Result<Arc<dyn ArgSource>, ArgError> {
         let changed = |_| ArgError::SourceChanged;
-        let file = Arc::new(TraceFile::open(&self.spec.path).map_err(changed)?);
+        let file = Arc::new(
+            TraceFile::open_place(&self.spec.path, self.spec.place.as_ref()).map_err(changed)?,
+        );
         if file.stamp() != self.spec.stamp {
             return Err(ArgError::SourceChanged);
         }

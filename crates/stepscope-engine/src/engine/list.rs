@@ -122,7 +122,7 @@ fn recognised(run: &FoundRun) -> Result<(), EngineError> {
         return Ok(());
     };
     // What cannot be read, or not inflated from its begin, says so when it is opened.
-    let head = head_of(&file.path, detect::PREFIX_BYTES).unwrap_or_default();
+    let head = head_of(&file.path, file.place.as_ref(), detect::PREFIX_BYTES).unwrap_or_default();
     if head.is_empty() {
         return Ok(());
     }

@@ -11,16 +11,26 @@
 //! Only regular files are opened. A named pipe would wait for a writer, a device has side effects
 //! and a directory has no bytes: each is refused in one sentence.
 
+#[cfg(unix)]
+pub(crate) mod beneath;
 pub(crate) mod growing;
 #[cfg(unix)]
 mod guard;
 
-use std::fs::{Metadata, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use stepscope_model::ArgError;
+
+#[cfg(unix)]
+pub(crate) use beneath::Beneath;
+
+/// Paths are walked from a served directory on Unix only.
+#[cfg(not(unix))]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Beneath {}
 
 /// Smaller files are read instead of mapped: a read costs less than the page faults, and a copy
 /// cannot change under us.
@@ -85,17 +95,14 @@ enum Bytes {
 impl TraceFile {
     /// Opens a regular file; the error is one sentence without the path.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
+        Self::open_place(path, None)
+    }
+
+    /// Opens a file of a list, following no link that was not there when it was listed.
+    pub(crate) fn open_place(path: &Path, place: Option<&Beneath>) -> Result<Self, String> {
         // Looked at before it is opened: opening a device can have side effects.
         refuse_special(&std::fs::metadata(path).map_err(|error| reason(&error))?)?;
-        let mut options = OpenOptions::new();
-        options.read(true);
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::OpenOptionsExt;
-            // A pipe that took the file's place since then must not block us.
-            options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
-        }
-        let mut file = options.open(path).map_err(|error| reason(&error))?;
+        let mut file = open_to_read(path, place).map_err(|error| reason(&error))?;
         let metadata = file.metadata().map_err(|error| reason(&error))?;
         refuse_special(&metadata)?;
         let stamp = Stamp::of(&metadata);
@@ -194,6 +201,25 @@ impl std::fmt::Debug for TraceFile {
             .field("damaged", &self.damaged())
             .finish_non_exhaustive()
     }
+}
+
+/// Opens a file for reading: by its place in a served directory where that is known, else by its path.
+/// A pipe that took its place does not block.
+pub(crate) fn open_to_read(path: &Path, place: Option<&Beneath>) -> std::io::Result<File> {
+    #[cfg(unix)]
+    if let Some(place) = place {
+        return place.open();
+    }
+    #[cfg(not(unix))]
+    let _ = place;
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+    }
+    options.open(path)
 }
 
 /// A system error as users read it, without the number.

@@ -6,7 +6,7 @@ use std::path::Path;
 use stepscope_formats::{detect, gzip};
 
 use super::FoundFile;
-use crate::files::Stamp;
+use crate::files::{Beneath, Stamp, open_to_read};
 use crate::names::{self, NameClass};
 
 /// First bytes that decide whether a `.json` is a trace.
@@ -18,7 +18,7 @@ pub(super) const SNIFF_BYTES: usize = 64 << 10;
 pub(super) fn has_events(path: &Path) -> bool {
     let contains = |head: &[u8], word: &[u8]| memchr::memmem::find(head, word).is_some();
     [SNIFF_BYTES, detect::PREFIX_BYTES].into_iter().any(|most| {
-        head_of(path, most).is_ok_and(|head| {
+        head_of(path, None, most).is_ok_and(|head| {
             let is_list = head.trim_ascii_start().first() == Some(&b'[');
             contains(
                 &head,
@@ -58,9 +58,13 @@ pub(super) fn lossy_name(path: &Path) -> String {
 }
 
 /// The first bytes of a file, inflated if need be.
-pub(crate) fn head_of(path: &Path, most: usize) -> Result<Vec<u8>, std::io::Error> {
+pub(crate) fn head_of(
+    path: &Path,
+    place: Option<&Beneath>,
+    most: usize,
+) -> Result<Vec<u8>, std::io::Error> {
     use std::io::Read;
-    let file = std::fs::File::open(path)?;
+    let file = open_to_read(path, place)?;
     let mut head = Vec::new();
     file.take(most as u64).read_to_end(&mut head)?;
     if gzip::is_gzip(&head) {

@@ -60,6 +60,58 @@ fn options(logs: &Path, home: &Path) -> EngineOptions {
     }
 }
 
+/// Why a run of this name cannot be opened, or what it says: slices and their names.
+#[cfg(unix)]
+fn opened(engine: &Engine, name: &str) -> String {
+    let run = engine
+        .runs()
+        .into_iter()
+        .find(|run| run.name.contains(name));
+    match engine.open(&run.unwrap().id) {
+        Ok(run) => (0..run.trace.name_count())
+            .map(|id| {
+                run.trace
+                    .name(stepscope_model::NameId(u32::try_from(id).unwrap()))
+            })
+            .collect::<Vec<_>>()
+            .join(" "),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_listed_file_that_becomes_a_link_is_not_followed() {
+    use std::os::unix::fs::symlink;
+    let dir = tempfile::tempdir().unwrap();
+    let logs = dir.path().join("logs");
+    let secret = dir.path().join("secret");
+    write(&secret.join("run.trace.json"), &trace(3, "secret"));
+    for name in ["file", "folder", "whole", "linked"] {
+        write(&logs.join(name).join("run.trace.json"), &trace(3, name));
+    }
+    // A link that stays inside was there when the files were listed: it is followed.
+    std::fs::rename(logs.join("linked"), logs.join(".target")).unwrap();
+    symlink(logs.join(".target"), logs.join("linked")).unwrap();
+    let engine = Engine::new(options(&logs, dir.path())).unwrap();
+
+    std::fs::remove_file(logs.join("file/run.trace.json")).unwrap();
+    symlink(
+        secret.join("run.trace.json"),
+        logs.join("file/run.trace.json"),
+    )
+    .unwrap();
+    std::fs::remove_dir_all(logs.join("folder")).unwrap();
+    symlink(&secret, logs.join("folder")).unwrap();
+    for name in ["file", "folder"] {
+        let said = opened(&engine, name);
+        assert!(said.contains("a link took its place"), "{name}: {said}");
+        assert!(!said.contains("secret "), "{name}: {said}");
+    }
+    assert!(opened(&engine, "whole").contains("whole"));
+    assert!(opened(&engine, "linked").contains("linked"));
+}
+
 /// Compresses as `gzip` does.
 fn gzipped(text: &str) -> Vec<u8> {
     use std::io::Write as _;
