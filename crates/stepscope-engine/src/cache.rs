@@ -31,6 +31,9 @@ use stepscope_model::{ArgSource, Limits, SharedBytes};
 use stepscope_store::Trace;
 
 use crate::error::RunProblem;
+use crate::files::private::{
+    create_private, create_private_folder, is_own_file, is_own_folder, private_options,
+};
 use crate::files::{Stamp, TraceFile};
 use crate::kept_reports::KeptReports;
 use crate::open::{Imported, ImportedFile};
@@ -160,6 +163,9 @@ impl Cache {
     /// trace's files.
     pub(crate) fn load(&self, run: &FoundRun, limits: &Limits) -> Option<Imported> {
         let path = self.path_of(run, limits);
+        if !is_own_entry(&path) {
+            return None;
+        }
         let file = Arc::new(TraceFile::open(&path).ok()?);
         let Some(imported) = load(&file, run, limits) else {
             // It can only be in the way from now on.
@@ -331,6 +337,11 @@ fn write(path: &Path, kept: &Kept) -> io::Result<()> {
     write_whole(path, |file, temporary| write_to(file, temporary, kept))
 }
 
+/// Whether an entry of the cache is there, and nobody else can have written it.
+pub(crate) fn is_own_entry(path: &Path) -> bool {
+    path.parent().is_some_and(is_own_folder) && is_own_file(path)
+}
+
 /// Makes a file of the cache that appears whole: it is written aside, where `fill` finds it, and then
 /// renamed.
 pub(crate) fn write_whole(
@@ -339,18 +350,17 @@ pub(crate) fn write_whole(
 ) -> io::Result<()> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let folder = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
+    create_private_folder(folder)?;
+    if !is_own_folder(folder) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let temporary = path.with_extension(format!("{}-{number}.tmp", std::process::id()));
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        // Traces and reports can hold what others should not see.
-        options.mode(0o600);
-    }
+    let mut options = private_options();
     let outcome = options
+        .write(true)
+        .create(true)
+        .truncate(true)
         .open(&temporary)
         .and_then(|mut file| fill(&mut file, &temporary))
         .and_then(|()| std::fs::rename(&temporary, path));
@@ -454,7 +464,7 @@ pub(crate) fn keep_upload(
     body: &mut dyn Read,
 ) -> io::Result<PathBuf> {
     let folder = dir.join("uploads");
-    std::fs::create_dir_all(&folder)?;
+    create_private_folder(&folder)?;
     let name = safe_name(file_name);
     for attempt in 0..10_000_u32 {
         let sub = if attempt == 0 {
@@ -466,9 +476,9 @@ pub(crate) fn keep_upload(
         if path.exists() {
             continue;
         }
-        std::fs::create_dir_all(&sub)?;
+        create_private_folder(&sub)?;
         let temporary = sub.join(format!(".{name}.{}.tmp", std::process::id()));
-        let mut out = File::create_new(&temporary)?;
+        let mut out = create_private(&temporary)?;
         let copied = io::copy(&mut body.take(max_bytes.saturating_add(1)), &mut out)
             .and_then(|bytes| {
                 if bytes > max_bytes {
@@ -531,7 +541,13 @@ mod tests {
                 "{name}: {path:?}"
             );
             assert!(!seen.contains(&path));
-            assert_eq!(std::fs::metadata(&path).unwrap().len(), 10);
+            let metadata = std::fs::metadata(&path).unwrap();
+            assert_eq!(metadata.len(), 10);
+            #[cfg(unix)]
+            {
+                use std::os::unix::fs::PermissionsExt;
+                assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+            }
             seen.push(path);
         }
         let refused = keep_upload(dir.path(), "big", 9, &mut &b"0123456789"[..]).unwrap_err();

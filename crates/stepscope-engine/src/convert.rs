@@ -3,7 +3,7 @@
 //! The output appears under its name only when it is whole: it is written beside it under a
 //! temporary name, flushed to the disk, and renamed. The input is never overwritten.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use crate::cache::{self, Cache};
 use crate::engine::{EngineOptions, open_found};
 use crate::error::EngineError;
 use crate::files::Stamp;
+use crate::files::private::create_private;
 use crate::recover;
 use crate::rows::{RowFormat, write_rows};
 use crate::scan::{FoundRun, Sniffed};
@@ -138,11 +139,8 @@ pub fn convert(
             .collect::<String>(),
         std::process::id()
     ));
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&temporary)
-        .map_err(|error| EngineError::unwritable(output, &error))?;
+    let file =
+        create_private(&temporary).map_err(|error| EngineError::unwritable(output, &error))?;
 
     let cache = cache::default_dir().filter(|_| use_cache).map(Cache::new);
     let outcome = open_found(&run, context, cache.as_ref()).and_then(|opened| {

@@ -65,7 +65,7 @@ impl KeptReports {
     /// The report as it was kept; `None` when it was not.
     pub(crate) fn load(&self, kind: &str, options: &Options) -> Option<Report> {
         let (asked, path) = self.place(kind, options)?;
-        if !path.exists() {
+        if !cache::is_own_entry(&path) {
             return None;
         }
         let file = TraceFile::open(&path).ok();

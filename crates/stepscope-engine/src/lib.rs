@@ -32,6 +32,7 @@ mod watch;
 pub use convert::{ConvertReport, OutputFormat, convert};
 pub use engine::{Engine, EngineEvent, EngineOptions};
 pub use error::{EngineError, RunProblem};
+pub use files::private::{create_private, create_private_folder};
 pub use open_path::{Opened, PathReport, expected_bytes, open_each, open_path};
 pub use recover::recover;
 pub use rows::{RowFormat, write_rows};

@@ -24,8 +24,71 @@ pub(crate) fn write_file(
     additions: &Additions,
     before: &mut dyn FnMut(u64, &Path),
 ) -> io::Result<(PathBuf, Written)> {
+    write_with(
+        path,
+        index,
+        names,
+        facts,
+        cut,
+        additions,
+        before,
+        |_| Ok(()),
+    )
+}
+
+/// The same for a recording that was recovered: only its owner reads it, as the journal that it was in.
+pub(crate) fn write_recovered(
+    path: &Path,
+    index: &Index<'_>,
+    names: &Names<'_>,
+    facts: &Facts,
+    before: &mut dyn FnMut(u64, &Path),
+) -> io::Result<(PathBuf, Written)> {
+    let (cut, none) = (Cut::default(), Additions::default());
+    write_with(
+        path,
+        index,
+        names,
+        facts,
+        &cut,
+        &none,
+        before,
+        close_to_others,
+    )
+}
+
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "systems without modes have nothing that fails"
+)]
+fn close_to_others(file: &File) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        file.set_permissions(fs::Permissions::from_mode(0o600))?;
+    }
+    #[cfg(not(unix))]
+    let _ = file;
+    Ok(())
+}
+
+#[allow(
+    clippy::too_many_arguments,
+    reason = "what a recording is made of, and what is done around its writing"
+)]
+fn write_with(
+    path: &Path,
+    index: &Index<'_>,
+    names: &Names<'_>,
+    facts: &Facts,
+    cut: &Cut,
+    additions: &Additions,
+    before: &mut dyn FnMut(u64, &Path),
+    begin: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<(PathBuf, Written)> {
     let (temporary, file) = temporary_beside(path)?;
     let result = (|| {
+        begin(&file)?;
         let mut out = BufWriter::with_capacity(1 << 20, file);
         let written = xspace::write(&mut out, index, names, facts, cut, additions)?;
         out.flush()?;

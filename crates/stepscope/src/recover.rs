@@ -17,8 +17,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::added::Additions;
-use crate::cut::Cut;
 use crate::export;
 use crate::index::{Index, Leftover, Thread};
 use crate::layout::{
@@ -245,44 +243,28 @@ fn recover_locked(
             mark_written(events, bytes, path);
         }
     };
-    let cut = Cut::default();
-    let (path, written) = match export::write_file(
-        &beside,
-        &index,
-        &names,
-        &facts,
-        &cut,
-        &Additions::default(),
-        &mut before,
-    ) {
-        Ok(done) => {
-            remove_journal(journal).map_err(failed(journal))?;
-            done
-        }
-        Err(error) => {
-            let Some(cache) = cache_out else {
-                return Err(failed(&beside)(error));
-            };
-            run.in_cache = true;
-            let path = cache.join(cache_name(journal)).join(&name);
-            if is_newer(&path, &events_path) {
-                return Ok(path);
+    let (path, written) =
+        match export::write_recovered(&beside, &index, &names, &facts, &mut before) {
+            Ok(done) => {
+                remove_journal(journal).map_err(failed(journal))?;
+                done
             }
-            let folder = path.parent().unwrap_or(cache);
-            fs::create_dir_all(folder).map_err(failed(folder))?;
-            let _ = fs::remove_file(&path);
-            export::write_file(
-                &path,
-                &index,
-                &names,
-                &facts,
-                &cut,
-                &Additions::default(),
-                &mut |_, _| {},
-            )
-            .map_err(failed(&path))?
-        }
-    };
+            Err(error) => {
+                let Some(cache) = cache_out else {
+                    return Err(failed(&beside)(error));
+                };
+                run.in_cache = true;
+                let path = cache.join(cache_name(journal)).join(&name);
+                if is_newer(&path, &events_path) {
+                    return Ok(path);
+                }
+                let folder = path.parent().unwrap_or(cache);
+                fs::create_dir_all(folder).map_err(failed(folder))?;
+                let _ = fs::remove_file(&path);
+                export::write_recovered(&path, &index, &names, &facts, &mut |_, _| {})
+                    .map_err(failed(&path))?
+            }
+        };
     run.spans = written.spans;
     run.unfinished = written.unfinished;
     Ok(path)

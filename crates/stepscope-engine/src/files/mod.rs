@@ -16,6 +16,7 @@ pub(crate) mod beneath;
 pub(crate) mod growing;
 #[cfg(unix)]
 mod guard;
+pub(crate) mod private;
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::Read;

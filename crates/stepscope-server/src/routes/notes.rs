@@ -14,6 +14,8 @@ use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
+use stepscope_engine::{create_private, create_private_folder};
+
 use crate::guard;
 use crate::problem::Problem;
 use crate::reply::{Encode, Json, RunRequest, matches_etag};
@@ -160,9 +162,9 @@ fn read(file: &Path) -> Result<Notes, Problem> {
 
 fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = file.parent().ok_or(io::ErrorKind::NotFound)?;
-    std::fs::create_dir_all(folder)?;
+    create_private_folder(folder)?;
     let temporary = folder.join(format!(".{}.tmp", state::random_token()));
-    let written = File::create_new(&temporary).and_then(|mut out| {
+    let written = create_private(&temporary).and_then(|mut out| {
         out.write_all(bytes)?;
         out.sync_all()
     });

@@ -83,8 +83,14 @@ fn a_child_of_an_unwritten_recording_does_not_hold_its_journal() {
     // SAFETY: the child that the case made, which only sleeps.
     unsafe { libc::kill(child.parse().unwrap(), libc::SIGKILL) };
     assert_eq!(found, 1);
-    let probe = read(runs[0].file.as_ref().unwrap());
-    assert_eq!(names(&probe), ["finished", "open"]);
+    let file = runs[0].file.as_ref().unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::mode(&file.metadata().unwrap().permissions());
+    assert_eq!(
+        mode & 0o777,
+        0o600,
+        "as its journal, only its owner reads it"
+    );
+    assert_eq!(names(&read(file)), ["finished", "open"]);
 }
 
 extern "C" fn late(_: *mut libc::c_void) {

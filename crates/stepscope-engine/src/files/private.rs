@@ -1,0 +1,129 @@
+//! Files and folders that only their owner reads, and whether one that is there can be believed.
+//!
+//! Traces and reports can hold what others should not see. What lies in the cache is used without a look
+//! at the trace it was made of: an entry that somebody else wrote would be shown as the trace's content.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+/// Makes a new file that only its owner reads and writes.
+pub fn create_private(path: &Path) -> io::Result<File> {
+    private_options().write(true).create_new(true).open(path)
+}
+
+/// Options of files that, where they are made, only their owner reads and writes.
+pub(crate) fn private_options() -> OpenOptions {
+    #[allow(unused_mut, reason = "systems without modes change nothing")]
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600);
+    }
+    options
+}
+
+/// Makes a folder, and those above it, that only their owner enters. Those that are there stay.
+pub fn create_private_folder(path: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::DirBuilderExt;
+        builder.mode(0o700);
+    }
+    builder.create(path)
+}
+
+/// Whether a folder is the user's own. Where others may write into it, it is closed to them.
+pub(crate) fn is_own_folder(path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt};
+        // A link may lead to a folder of others.
+        let Ok(metadata) = std::fs::symlink_metadata(path) else {
+            return false;
+        };
+        if !metadata.is_dir() || metadata.uid() != effective_user() {
+            return false;
+        }
+        metadata.mode() & OTHERS_WRITE == 0
+            || std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).is_ok()
+    }
+    #[cfg(not(unix))]
+    path.is_dir()
+}
+
+/// Whether a file is the user's own, and nobody else may write to it.
+pub(crate) fn is_own_file(path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        std::fs::symlink_metadata(path).is_ok_and(|metadata| {
+            let is_own = metadata.is_file() && metadata.uid() == effective_user();
+            is_own && metadata.mode() & OTHERS_WRITE == 0
+        })
+    }
+    #[cfg(not(unix))]
+    path.is_file()
+}
+
+/// Bits of a mode that let the group or everybody write.
+#[cfg(unix)]
+const OTHERS_WRITE: u32 = 0o022;
+
+/// Who this process acts as.
+#[cfg(unix)]
+#[allow(
+    unsafe_code,
+    reason = "the standard library does not tell the user's number"
+)]
+fn effective_user() -> u32 {
+    // SAFETY: the call has no arguments, always succeeds and touches no memory of ours.
+    unsafe { libc::geteuid() }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().mode() & 0o777
+    }
+
+    #[test]
+    fn what_others_could_have_written_is_not_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("a/cache");
+        create_private_folder(&folder).unwrap();
+        assert_eq!((mode(&folder), mode(&dir.path().join("a"))), (0o700, 0o700));
+        let file = folder.join("entry");
+        drop(create_private(&file).unwrap());
+        assert_eq!(mode(&file), 0o600);
+        assert!(is_own_folder(&folder) && is_own_file(&file));
+        assert!(create_private(&file).is_err(), "it is there already");
+
+        let open = |path: &Path, mode: u32| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        open(&file, 0o620);
+        assert!(!is_own_file(&file));
+        open(&folder, 0o777);
+        assert!(is_own_folder(&folder));
+        assert_eq!(mode(&folder), 0o700, "closed to others");
+        let link = dir.path().join("link");
+        symlink(&folder, &link).unwrap();
+        assert!(!is_own_folder(&link));
+        assert!(!is_own_file(&link));
+        if effective_user() == 0 {
+            // Only the superuser gives files away.
+            open(&file, 0o600);
+            chown(&file, Some(65_534), None).unwrap();
+            chown(&folder, Some(65_534), None).unwrap();
+            assert!(!is_own_file(&file) && !is_own_folder(&folder));
+        }
+    }
+}
