@@ -4,6 +4,7 @@
 //! serve [--port N] [--port-file F] [--host ADDR] [--allow DIR]… [--worker ADDR]…
 //!       [--keep-last MS] [--log-dir DIR] [--trace DIR] [--steps N] [--seconds S] [--until-eof]
 //!       [--pause-ms N] [--extra-spans N] [--no-server] [--idle] [--step-times F]
+//!       [--request-timeout-ms N]
 //! ```
 //!
 //! One thread loads batches, one trains on them. The checksum that it prints at the end depends on
@@ -13,7 +14,7 @@
 //! whoever asks, `--log-dir` has them written there on SIGUSR2 and when a step takes twice the median.
 //! `--trace` has the program record itself. `--until-eof` ends the training when standard input ends,
 //! `--pause-ms` rests before each step, `--extra-spans` adds tiny spans to each step, `--idle` trains
-//! nothing. `--step-times` gets a line per step: Unix nanoseconds at its begin, CPU nanoseconds it
+//! nothing. `--request-timeout-ms` is how long a request may take to arrive. `--step-times` gets a line per step: Unix nanoseconds at its begin, CPU nanoseconds it
 //! took.
 #![allow(
     clippy::print_stdout,
@@ -93,6 +94,10 @@ fn option(wanted: &mut Arguments, name: &str, value: String) -> Result<(), Strin
         "--seconds" => wanted.seconds = Some(value.parse().map_err(|error| wrong(&error))?),
         "--pause-ms" => {
             wanted.pause = Duration::from_millis(value.parse().map_err(|error| wrong(&error))?);
+        }
+        "--request-timeout-ms" => {
+            let ms = value.parse().map_err(|error| wrong(&error))?;
+            wanted.server.request_timeout = Duration::from_millis(ms);
         }
         "--extra-spans" => wanted.extra_spans = value.parse().map_err(|error| wrong(&error))?,
         _ => return Err(format!("no option {name}")),

@@ -3,13 +3,18 @@
 //! An answer of hundreds of megabytes is put on the wire from the buffer that the recorder wrote:
 //! the service answers with the small fields and leaves the large one beside them as a [`Payload`].
 
+use std::collections::HashMap;
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http_body::Frame;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Sleep;
 use tonic::body::Body;
 use tonic::codegen::http::{HeaderMap, HeaderValue, Request, Response};
 use tonic::codegen::{BoxFuture, Bytes, Service};
@@ -21,17 +26,82 @@ use crate::headers::SERVER_VERSION;
 /// Most requests at once, health checks and reflection aside.
 pub(super) const MAX_REQUESTS: usize = 64;
 
-/// Bounds the requests of all connections together.
+/// Most of them of one connection: stock clients send one request at a time.
+const MAX_OF_CONNECTION: u32 = 8;
+
+/// Most of them of one address: those of other machines have the rest.
+const MAX_OF_ADDRESS: usize = 48;
+
+/// Bounds the requests of all connections together, and how long each may take to arrive.
 #[derive(Clone, Debug)]
 pub(super) struct Admission {
     places: Arc<Semaphore>,
+    by_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    /// How long a request may take to arrive.
+    arriving: Duration,
+}
+
+/// One of the places for requests. Dropping it gives it back.
+#[derive(Debug)]
+struct RequestPlace {
+    _permit: OwnedSemaphorePermit,
+    /// Whose it is; `None` where there is no connection, as in tests.
+    client: Option<Arc<Place>>,
+    by_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+impl Drop for RequestPlace {
+    fn drop(&mut self) {
+        let Some(client) = &self.client else { return };
+        client.admitted.fetch_sub(1, Ordering::Relaxed);
+        let address = client.peer.ip().to_canonical();
+        let mut counts = lock(&self.by_address);
+        if let Some(count) = counts.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&address);
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Admission {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(arriving: Duration) -> Self {
         Self {
             places: Arc::new(Semaphore::new(MAX_REQUESTS)),
+            by_address: Arc::default(),
+            arriving,
         }
+    }
+
+    /// A place for a request of this client; an error when there is none, or none for it.
+    fn admit(&self, client: Option<Arc<Place>>) -> Result<RequestPlace, Status> {
+        let permit = Arc::clone(&self.places)
+            .try_acquire_owned()
+            .ok()
+            .ok_or_else(|| too_many(MAX_REQUESTS, "are under way"))?;
+        if let Some(client) = &client {
+            let mut counts = lock(&self.by_address);
+            if client.admitted.load(Ordering::Relaxed) >= MAX_OF_CONNECTION {
+                let most = MAX_OF_CONNECTION as usize;
+                return Err(too_many(most, "of this connection are under way"));
+            }
+            let count = counts.entry(client.peer.ip().to_canonical()).or_default();
+            if *count >= MAX_OF_ADDRESS {
+                return Err(too_many(MAX_OF_ADDRESS, "of this address are under way"));
+            }
+            *count += 1;
+            client.admitted.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(RequestPlace {
+            _permit: permit,
+            client,
+            by_address: Arc::clone(&self.by_address),
+        })
     }
 
     /// Whether every request has been answered to its last byte.
@@ -72,18 +142,20 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let busy = request
-            .extensions()
-            .get::<Arc<Place>>()
-            .cloned()
-            .map(Busy::new);
-        let permit = if request.uri().path().starts_with("/tensorflow.") {
-            match Arc::clone(&self.admission.places).try_acquire_owned() {
-                Ok(permit) => Some(permit),
-                Err(_) => return Box::pin(std::future::ready(Ok(too_many().into_http()))),
+        let client = request.extensions().get::<Arc<Place>>().cloned();
+        let busy = client.clone().map(Busy::new);
+        // Reflection and the watching of health are conversations without an end, and hold no place.
+        let (permit, request) = if request.uri().path().starts_with("/tensorflow.") {
+            let arriving = self.admission.arriving;
+            match self.admission.admit(client) {
+                Ok(permit) => (
+                    Some(permit),
+                    request.map(|body| Body::new(ArrivingBody::new(body, arriving))),
+                ),
+                Err(status) => return Box::pin(std::future::ready(Ok(status.into_http()))),
             }
         } else {
-            None
+            (None, request)
         };
         let answer = self.inner.call(request);
         Box::pin(async move {
@@ -103,15 +175,65 @@ where
     }
 }
 
-fn too_many() -> Status {
+fn too_many(most: usize, of: &str) -> Status {
     Status::new(
         Code::ResourceExhausted,
-        format!("{MAX_REQUESTS} requests are under way; try again when some are done"),
+        format!("{most} requests {of}; try again when some are done"),
     )
 }
 
+/// The body of a request, which fails when it does not arrive in time.
+struct ArrivingBody {
+    body: Body,
+    /// Runs from the head of the request to the end of its body.
+    limit: Option<Pin<Box<Sleep>>>,
+}
+
+impl ArrivingBody {
+    fn new(body: Body, within: Duration) -> Self {
+        Self {
+            body,
+            limit: Some(Box::pin(tokio::time::sleep(within))),
+        }
+    }
+}
+
+impl http_body::Body for ArrivingBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        match Pin::new(&mut self.body).poll_frame(context) {
+            Poll::Ready(Some(frame)) => Poll::Ready(Some(frame)),
+            Poll::Ready(None) => {
+                self.limit = None;
+                Poll::Ready(None)
+            }
+            Poll::Pending => match &mut self.limit {
+                Some(limit) => limit.as_mut().poll(context).map(|()| {
+                    Some(Err(Status::deadline_exceeded(
+                        "the request did not arrive in time",
+                    )))
+                }),
+                None => Poll::Pending,
+            },
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
 /// What is given back when the last byte has left.
-type Held = (Option<OwnedSemaphorePermit>, Option<Busy>);
+type Held = (Option<RequestPlace>, Option<Busy>);
 
 /// The large field of an answer, and the encoded fields before it.
 #[derive(Clone, Debug)]

@@ -48,6 +48,8 @@ pub(super) struct Place {
     last: AtomicU64,
     /// Requests that are being served.
     busy: AtomicU32,
+    /// Requests that hold a place among those of all connections.
+    pub(super) admitted: AtomicU32,
     closing: AtomicBool,
     reader: Mutex<Option<Waker>>,
 }
@@ -90,6 +92,7 @@ impl Table {
             peer,
             last: AtomicU64::new(self.now()),
             busy: AtomicU32::new(0),
+            admitted: AtomicU32::new(0),
             closing: AtomicBool::new(false),
             reader: Mutex::new(None),
         });

@@ -49,6 +49,8 @@ pub struct ServerOptions {
     pub keep_bytes: usize,
     /// Longest capture, and longest wait for one to begin. Default: one hour.
     pub max_duration: Duration,
+    /// How long a client may take to send a request; then it loses its place. Default: five seconds.
+    pub request_timeout: Duration,
     /// How long stopping waits for the answer of a capture that is under way: it ends early, with
     /// what there is. Default: two seconds. Without a capture nothing is waited for.
     pub stop_grace: Duration,
@@ -126,6 +128,7 @@ impl Default for ServerOptions {
             memory_limit_bytes: 1 << 30,
             keep_bytes: 256 << 20,
             max_duration: Duration::from_hours(1),
+            request_timeout: Duration::from_secs(5),
             stop_grace: Duration::from_secs(2),
             facts: Vec::new(),
             log: Log::Stderr,

@@ -117,7 +117,7 @@ fn run(runtime: Runtime, listener: tokio::net::TcpListener, state: &Arc<State>) 
 }
 
 async fn serve(listener: tokio::net::TcpListener, state: &Arc<State>) {
-    let admission = Admission::new();
+    let admission = Admission::new(state.options.request_timeout);
     let profiler = ProfilerServiceServer::new(Profiler {
         state: Arc::clone(state),
     })

@@ -210,6 +210,60 @@ fn garbage_and_floods_bounce_off() {
     });
 }
 
+/// A request whose body never comes: how it ends.
+async fn without_body(channel: tonic::transport::Channel) -> Code {
+    let mut grpc = tonic::client::Grpc::new(channel);
+    grpc.ready().await.unwrap();
+    let never = tonic::codegen::tokio_stream::pending::<ProfileRequest>();
+    let codec = tonic_prost::ProstCodec::<ProfileRequest, TerminateRequest>::default();
+    let path = "/tensorflow.ProfilerService/Profile".parse().unwrap();
+    let answer = grpc.client_streaming(tonic::Request::new(never), path, codec);
+    answer.await.unwrap_err().code()
+}
+
+async fn channel(program: &Program) -> tonic::transport::Channel {
+    let address = format!("http://{}", program.address());
+    let endpoint = tonic::transport::Endpoint::from_shared(address).unwrap();
+    endpoint.connect().await.unwrap()
+}
+
+#[test]
+fn a_request_that_sends_nothing_gives_up_its_place() {
+    let program = Program::start(&["--until-eof", "--request-timeout-ms", "50"]);
+    talk(async {
+        let channel = channel(&program).await;
+        for _ in 0..3 {
+            let code = without_body(channel.clone()).await;
+            assert_eq!(code, Code::DeadlineExceeded);
+        }
+        assert!(program.client().await.profile(request(10)).await.is_ok());
+    });
+    program.finish().assert_undisturbed();
+}
+
+#[test]
+fn requests_without_a_body_leave_places_for_others() {
+    // Nothing is given up while this test runs.
+    let program = Program::start(&["--until-eof", "--request-timeout-ms", "3600000"]);
+    talk(async {
+        let channels = [channel(&program).await, channel(&program).await];
+        let mut stalled = tokio::task::JoinSet::new();
+        for number in 0..64 {
+            stalled.spawn(without_body(channels[number % 2].clone()));
+        }
+        // A connection has eight places: the others are refused.
+        for _ in 0..48 {
+            let refused = tokio::time::timeout(PATIENCE, stalled.join_next()).await;
+            let refused = refused.expect("nobody is refused").unwrap().unwrap();
+            assert_eq!(refused, Code::ResourceExhausted);
+        }
+        let answer = program.client().await.profile(request(10)).await;
+        assert!(answer.is_ok(), "{answer:?}");
+        stalled.abort_all();
+    });
+    program.finish().assert_undisturbed();
+}
+
 #[test]
 fn wrong_methods_and_oversized_requests_are_refused() {
     let program = Program::start(&["--until-eof"]);
