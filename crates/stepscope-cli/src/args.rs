@@ -187,6 +187,9 @@ pub struct Convert {
     /// File to be written
     #[arg(value_name = "OUT")]
     pub output: PathBuf,
+    /// Write it even when it becomes far larger than what is read
+    #[arg(long)]
+    pub large: bool,
     /// How files are read.
     #[command(flatten)]
     pub reading: Reading,

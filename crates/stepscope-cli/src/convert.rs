@@ -26,6 +26,7 @@ pub fn run(asked: &args::Convert, out: &mut dyn Write) -> Result<(), CliError> {
         &asked.output,
         &context,
         !asked.reading.no_cache,
+        asked.large,
     )?;
     drop(progress);
     let mut counts = vec![format!("{} slices", text::count(written.slices))];

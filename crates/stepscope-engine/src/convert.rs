@@ -16,6 +16,7 @@ use stepscope_formats::xplane::XSpaceSink;
 use stepscope_model::{ReadContext, Severity};
 use stepscope_store::Trace;
 
+use crate::bounded::{BoundedWriter, most_exported_bytes};
 use crate::cache::{self, Cache};
 use crate::engine::{EngineOptions, open_found};
 use crate::error::EngineError;
@@ -83,12 +84,14 @@ pub struct ConvertReport {
 }
 
 /// Reads `input` (a file, or a folder with one run) and writes `output` in the format that its
-/// name asks for. A file of that name is replaced, unless it belongs to the input.
+/// name asks for. A file of that name is replaced, unless it belongs to the input. An output far larger
+/// than the input ([`most_exported_bytes`]) is refused unless `may_be_large`.
 pub fn convert(
     input: &Path,
     output: &Path,
     context: &Arc<ReadContext>,
     use_cache: bool,
+    may_be_large: bool,
 ) -> Result<ConvertReport, EngineError> {
     let refused = |reason: &str, hint: &str| EngineError::Unwritable {
         path: output.display().to_string(),
@@ -150,8 +153,16 @@ pub fn convert(
                 "it has aggregates only, and this format needs a timeline",
             ));
         }
-        let bytes = write(&opened.trace, format, file)
-            .map_err(|error| EngineError::unwritable(output, &error))?;
+        let most = match may_be_large {
+            true => u64::MAX,
+            false => most_exported_bytes(run.bytes()),
+        };
+        let bytes = write(&opened.trace, format, file, most).map_err(|error| {
+            if error.kind() == io::ErrorKind::FileTooLarge {
+                return refused(&error.to_string(), "give --large to write it all the same");
+            }
+            EngineError::unwritable(output, &error)
+        })?;
         // Arguments were read while writing: they must have come from the files that were opened.
         if let Some(changed) = run
             .files
@@ -201,8 +212,8 @@ fn is_as_before(path: &Path, stamp: Stamp) -> bool {
 }
 
 /// Writes everything; gives the length in bytes.
-fn write(trace: &Trace, format: OutputFormat, file: File) -> io::Result<u64> {
-    let out = BufWriter::with_capacity(1 << 20, file);
+fn write(trace: &Trace, format: OutputFormat, file: File, most: u64) -> io::Result<u64> {
+    let out = BufWriter::with_capacity(1 << 20, BoundedWriter::new(file, most));
     let out = match format {
         OutputFormat::XSpace => {
             let mut sink = XSpaceSink::new();
@@ -223,7 +234,8 @@ fn write(trace: &Trace, format: OutputFormat, file: File) -> io::Result<u64> {
         OutputFormat::Csv => write_rows(trace, None, RowFormat::Csv, out)?,
         OutputFormat::Parquet => write_rows(trace, None, RowFormat::Parquet, out)?,
     };
-    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    let out = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    let file = out.into_inner();
     file.sync_all()?;
     Ok(file.metadata()?.len())
 }

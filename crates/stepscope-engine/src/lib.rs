@@ -11,6 +11,7 @@
 //! **Invariant:** nothing is written into a log directory, except runs recovered from what killed
 //! programs left.
 
+mod bounded;
 mod cache;
 mod convert;
 mod engine;
@@ -29,6 +30,7 @@ mod scan;
 mod source;
 mod watch;
 
+pub use bounded::{BoundedWriter, most_exported_bytes};
 pub use convert::{ConvertReport, OutputFormat, convert};
 pub use engine::{Engine, EngineEvent, EngineOptions};
 pub use error::{EngineError, RunProblem};

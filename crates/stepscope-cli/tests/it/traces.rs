@@ -488,7 +488,7 @@ fn conversions_keep_what_was_there() {
         for extension in ["xplane.pb", "json", "json.gz", "pftrace"] {
             let output = dir.path().join(format!("out.{extension}"));
             let context = Arc::new(ReadContext::default());
-            let report = match stepscope_engine::convert(&input, &output, &context, false) {
+            let report = match stepscope_engine::convert(&input, &output, &context, false, true) {
                 Ok(report) => report,
                 Err(error) => {
                     failures.push(format!("{name} -> {extension}: {error}"));

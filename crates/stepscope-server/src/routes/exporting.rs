@@ -14,7 +14,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::reports::{Options, ReportError};
-use stepscope_engine::{RowFormat, write_rows};
+use stepscope_engine::{BoundedWriter, RowFormat, most_exported_bytes, write_rows};
 use stepscope_formats::chrome::ChromeSink;
 use stepscope_formats::perfetto::PerfettoSink;
 use stepscope_model::{
@@ -103,7 +103,8 @@ async fn try_export(state: &Arc<State>, request: &RunRequest) -> Result<Response
     } else {
         let (sender, receiver) = mpsc::channel(CHUNKS);
         // Ends by itself when the file is whole or nobody takes it any more.
-        tokio::task::spawn_blocking(move || write(&view, format, window, &sender));
+        let large = params.text("large") == Some("1");
+        tokio::task::spawn_blocking(move || write(&view, format, window, large, &sender));
         Body::from_stream(ReceiverStream::new(receiver))
     };
     let mut response = body.into_response();
@@ -162,6 +163,7 @@ fn write(
     view: &RunView,
     format: Format,
     window: Option<Range<Time>>,
+    large: bool,
     sender: &mpsc::Sender<Chunk>,
 ) {
     let gone = Arc::new(Cancel::default());
@@ -171,6 +173,12 @@ fn write(
         chunk: Vec::with_capacity(CHUNK_BYTES),
     };
     let trace = &view.run.trace;
+    let read_bytes = trace.files().iter().map(|file| file.spec.bytes);
+    let most = match large {
+        true => u64::MAX,
+        false => most_exported_bytes(read_bytes.fold(0, u64::saturating_add)),
+    };
+    let out = BoundedWriter::new(out, most);
     let written = match format {
         Format::Chrome => {
             let mut sink = Part::new(ChromeSink::new(out), window, gone);
