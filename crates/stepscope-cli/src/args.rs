@@ -86,9 +86,13 @@ pub struct View {
     /// [default: only programs on this machine]
     #[arg(long, value_name = "HOST", value_parser = capture_host)]
     pub capture_to: Vec<String>,
-    /// Secret that other machines must present [default: a new one when --host is not this machine]
+    /// Secret that other machines must present; other users of this machine see it in the list of
+    /// processes [default: STEPSCOPE_TOKEN, else a new one when --host is not this machine]
     #[arg(long, value_name = "TEXT")]
     pub token: Option<String>,
+    /// File with that secret
+    #[arg(long, value_name = "FILE", conflicts_with = "token")]
+    pub token_file: Option<PathBuf>,
 }
 
 /// `stepscope info`.
@@ -331,7 +335,13 @@ const COMMANDS: &[&str] = &["view", "info", "report", "convert", "capture", "rec
 /// Commands that the documentation promises for later.
 const NOT_BUILT: &[&str] = &["query", "compare", "run", "doctor"];
 /// Options of `view` whose value is the next word.
-const WITH_VALUE: &[&str] = &["--port", "--host", "--token", "--capture-to"];
+const WITH_VALUE: &[&str] = &[
+    "--port",
+    "--host",
+    "--token",
+    "--token-file",
+    "--capture-to",
+];
 
 /// Understands the command line. `None` when help or the version was asked for: then it has been
 /// printed to `out`.

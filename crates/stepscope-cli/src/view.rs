@@ -1,6 +1,7 @@
 //! `stepscope view`: serves the viewer until Ctrl+C.
 
 use std::collections::hash_map::RandomState;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::hash::BuildHasher;
 use std::io::{Read, Write};
@@ -30,8 +31,11 @@ pub fn run(asked: &args::View, out: &mut dyn Write) -> Result<(), CliError> {
     if unasked {
         options.max_depth = DEPTH_UNASKED;
     }
-    let token = match (&asked.token, asked.host.is_loopback()) {
-        (Some(token), _) => Some(token.clone()),
+    let token = match (
+        given_token(asked, std::env::var_os(TOKEN))?,
+        asked.host.is_loopback(),
+    ) {
+        (Some(token), _) => Some(token),
         (None, true) => None,
         (None, false) => Some(new_token()),
     };
@@ -62,6 +66,40 @@ pub fn run(asked: &args::View, out: &mut dyn Write) -> Result<(), CliError> {
         )),
         other => CliError::failed(other.to_string()),
     })
+}
+
+/// Environment variable with the secret; unlike an option, others do not see it in `ps`.
+const TOKEN: &str = "STEPSCOPE_TOKEN";
+
+/// The secret that the user gave: by option, in a file, or in the environment.
+fn given_token(
+    asked: &args::View,
+    environment: Option<OsString>,
+) -> Result<Option<String>, CliError> {
+    if let Some(token) = &asked.token {
+        return Ok(Some(token.clone()));
+    }
+    let (from, text) = if let Some(path) = &asked.token_file {
+        let shown = path.display();
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            CliError::failed(format!("cannot read the token from {shown}: {error}"))
+        })?;
+        (shown.to_string(), text)
+    } else if let Some(text) = environment {
+        let text = text.into_string().map_err(|_not_text| {
+            CliError::failed(format!("cannot read the token from {TOKEN}: it is no text"))
+        })?;
+        (TOKEN.to_owned(), text)
+    } else {
+        return Ok(None);
+    };
+    let token = text.trim();
+    if token.is_empty() || token.chars().any(char::is_control) {
+        return Err(CliError::failed(format!(
+            "cannot use the token from {from}: it has to be one line that is not empty"
+        )));
+    }
+    Ok(Some(token.to_owned()))
 }
 
 /// Says on the terminal, beside serving, why files that were named cannot be opened: a file may be
@@ -193,6 +231,35 @@ mod tests {
             "{open}"
         );
         assert!(shown("[::1]:80", None).contains(" http://[::1]:80/ "));
+    }
+
+    #[test]
+    fn tokens_come_from_the_option_a_file_or_the_environment() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("token");
+        let given = |line: &str, variable: Option<&str>| {
+            let words = std::iter::once("stepscope").chain(line.split_whitespace());
+            let words = words.map(OsString::from).collect();
+            let parsed = args::parse(words, &mut Vec::new());
+            let Ok(Some(args::Command::View(asked))) = parsed else {
+                panic!("{line}");
+            };
+            given_token(&asked, variable.map(OsString::from)).map_err(|error| {
+                let mut said = Vec::new();
+                error.print(&mut said);
+                String::from_utf8(said).unwrap()
+            })
+        };
+        let from_file = format!("view --token-file {}", file.display());
+        assert!(given(&from_file, None).unwrap_err().contains("cannot read"));
+        std::fs::write(&file, "secret\n").unwrap();
+        let is = |token: &str| Ok(Some(token.to_owned()));
+        assert_eq!(given(&from_file, Some("other")), is("secret"));
+        assert_eq!(given("view", Some("other")), is("other"));
+        assert_eq!(given("view --token mine", Some("other")), is("mine"));
+        assert_eq!(given("view", None), Ok(None));
+        std::fs::write(&file, "\n").unwrap();
+        assert!(given(&from_file, None).unwrap_err().contains("one line"));
     }
 
     #[test]
