@@ -15,6 +15,7 @@ pub mod args;
 pub mod capture;
 pub mod convert;
 pub mod error;
+mod heaps;
 pub mod info;
 pub mod interrupt;
 pub mod progress;

@@ -21,6 +21,7 @@ const DEPTH_UNASKED: usize = 6;
 
 /// Runs the command.
 pub fn run(asked: &args::View, out: &mut dyn Write) -> Result<(), CliError> {
+    crate::heaps::limit();
     let unasked = asked.paths.is_empty();
     let paths = if unasked {
         vec![PathBuf::from(".")]

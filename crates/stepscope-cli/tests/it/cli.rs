@@ -435,6 +435,44 @@ fn view_prints_its_address_and_serves() {
     }
 }
 
+/// Heaps that glibc keeps for threads, by the address space that each reserves for its growth.
+#[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
+fn thread_heaps(pid: u32) -> usize {
+    const RESERVED: u64 = 64 << 20;
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let regions: Vec<(u64, u64, &str)> = maps
+        .lines()
+        .map(|line| {
+            let mut words = line.split([' ', '-']);
+            let mut address = || u64::from_str_radix(words.next().unwrap(), 16).unwrap();
+            let (start, end) = (address(), address());
+            (start, end, line.split(' ').nth(1).unwrap())
+        })
+        .collect();
+    let is_heap = |pair: &&[(u64, u64, &str)]| {
+        let (used, rest) = (pair[0], pair[1]);
+        let reserved = used.0.is_multiple_of(RESERVED) && rest.1 == used.0 + RESERVED;
+        reserved && used.2 == "rw-p" && rest.2 == "---p"
+    };
+    regions.windows(2).filter(is_heap).count()
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
+#[test]
+fn view_shares_few_heaps_between_its_threads() {
+    let dir = folder_with(&[("t.pt.trace.json", TRACE)]);
+    let serving = Serving::start(
+        dir.path(),
+        &["view", dir.path().to_str().unwrap(), "--port=0"],
+    );
+    for _ in 0..20 {
+        assert!(serving.get("/api/v1/runs").starts_with("HTTP/1.1 200"));
+    }
+    // The main thread's heap is none of these.
+    let heaps = thread_heaps(serving.child.id());
+    assert!(heaps <= 1, "{heaps} heaps");
+}
+
 #[test]
 fn view_tells_what_info_tells_of_a_file_that_is_no_trace_and_serves() {
     let dir = folder_with(&[("notes.txt", "hello\nworld, no trace"), ("t.json", TRACE)]);
