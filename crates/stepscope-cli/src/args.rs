@@ -86,9 +86,13 @@ pub struct View {
     /// [default: only programs on this machine]
     #[arg(long, value_name = "HOST", value_parser = capture_host)]
     pub capture_to: Vec<String>,
-    /// Secret that other machines must present; other users of this machine see it in the list of
-    /// processes [default: STEPSCOPE_TOKEN, else a new one when --host is not this machine]
-    #[arg(long, value_name = "TEXT")]
+    /// Secret that other machines must present.
+    #[arg(
+        long,
+        value_name = "TEXT",
+        help = "Secret that other machines must present; other users of this machine see it in the list of \
+            processes [default: STEPSCOPE_TOKEN, else a new one when --host is not this machine]"
+    )]
     pub token: Option<String>,
     /// File with that secret
     #[arg(long, value_name = "FILE", conflicts_with = "token")]

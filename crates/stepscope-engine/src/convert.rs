@@ -153,9 +153,10 @@ pub fn convert(
                 "it has aggregates only, and this format needs a timeline",
             ));
         }
-        let most = match may_be_large {
-            true => u64::MAX,
-            false => most_exported_bytes(run.bytes()),
+        let most = if may_be_large {
+            u64::MAX
+        } else {
+            most_exported_bytes(run.bytes())
         };
         let bytes = write(&opened.trace, format, file, most).map_err(|error| {
             if error.kind() == io::ErrorKind::FileTooLarge {

@@ -491,14 +491,16 @@ impl RankTracks {
 }
 
 /// Positions of the step markers on each track, ascending.
-fn marks_by_track(trace: &Trace) -> FxHashMap<TrackId, Vec<usize>> {
-    let mut found: FxHashMap<TrackId, Vec<usize>> = FxHashMap::default();
+fn marks_by_track(trace: &Trace) -> BTreeMap<TrackId, Vec<usize>> {
+    let mut found: BTreeMap<TrackId, Vec<usize>> = BTreeMap::new();
     for mark in trace.step_marks() {
         if let Some((track, index)) = trace.place_of_slice(mark.event) {
             found.entry(track).or_default().push(index);
         }
     }
-    found.values_mut().for_each(|marks| marks.sort_unstable());
+    for marks in found.values_mut() {
+        marks.sort_unstable();
+    }
     found
 }
 

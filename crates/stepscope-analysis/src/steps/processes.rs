@@ -99,8 +99,8 @@ impl RankDevices {
     pub fn new(trace: &Trace, devices: &Devices<'_>) -> Self {
         let mut of_rank: FxHashMap<StepRank, Vec<usize>> = FxHashMap::default();
         for (index, device) in devices.list.iter().enumerate() {
-            let queues = device.queues.iter();
-            let process = queues.filter_map(|queue| driver(trace, queue.track)).next();
+            let mut queues = device.queues.iter();
+            let process = queues.find_map(|queue| driver(trace, queue.track));
             for process in std::iter::once(None).chain(process.map(Some)) {
                 let file = device.file;
                 let rank = StepRank { file, process };

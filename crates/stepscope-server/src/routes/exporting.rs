@@ -174,9 +174,10 @@ fn write(
     };
     let trace = &view.run.trace;
     let read_bytes = trace.files().iter().map(|file| file.spec.bytes);
-    let most = match large {
-        true => u64::MAX,
-        false => most_exported_bytes(read_bytes.fold(0, u64::saturating_add)),
+    let most = if large {
+        u64::MAX
+    } else {
+        most_exported_bytes(read_bytes.fold(0, u64::saturating_add))
     };
     let out = BoundedWriter::new(out, most);
     let written = match format {

@@ -124,9 +124,12 @@ impl Work {
             .flatten()
             .any(|own| own.external != NO_ID && own.external != own.correlation);
         let ids = lanes.iter().zip(&numbers);
-        let ids = ids.map(|(lane, numbers)| match numbers.is_empty() {
-            true => Vec::new(),
-            false => lane.ids.clone(),
+        let ids = ids.map(|(lane, numbers)| {
+            if numbers.is_empty() {
+                Vec::new()
+            } else {
+                lane.ids.clone()
+            }
         });
         Ok(Self {
             ids: ids.collect(),
@@ -147,9 +150,12 @@ impl Work {
         let numbers = |id: &u32| of_event.get(id).copied().unwrap_or(NO_NUMBERS);
         self.numbers = lanes
             .iter()
-            .map(|lane| match lane.has_device {
-                true => lane.ids.iter().map(numbers).collect(),
-                false => Vec::new(),
+            .map(|lane| {
+                if lane.has_device {
+                    lane.ids.iter().map(numbers).collect()
+                } else {
+                    Vec::new()
+                }
             })
             .collect();
         self.ids = Vec::new();
