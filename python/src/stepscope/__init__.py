@@ -33,6 +33,7 @@ from stepscope._errors import (
     TraceNotFoundError,
     TraceReadError,
 )
+from stepscope._import_hook import import_after
 from stepscope._mirror import set_mirror
 from stepscope._options import ProfileOptions
 from stepscope._remote import CaptureReport, HostReport, ProfilerServer, capture, start_server, stop_server
@@ -103,6 +104,8 @@ __all__ = [
 if os.environ.get("STEPSCOPE_MIRROR"):
     set_mirror(os.environ["STEPSCOPE_MIRROR"])
 
+# Labels inside of compiled functions, should the program compile some.
+import_after("torch._dynamo", "stepscope._torch_compile")
 
 # What programs that only record do not pay for: where it is, by its name.
 _LATER = {
