@@ -1,9 +1,11 @@
 import asyncio
 import contextlib
+import cProfile
 import sys
 import tempfile
 import threading
 import unittest
+import warnings
 
 import xspace
 from recorded import record, run_python
@@ -197,7 +199,7 @@ class Calls(unittest.TestCase):
             traced(branch)
         self.assertIsNone(sys.getprofile())
         if sys.version_info >= (3, 12):
-            self.assertIsNone(sys.monitoring.get_tool(sys.monitoring.PROFILER_ID))
+            self.assertEqual([sys.monitoring.get_tool(number) for number in range(6)], [None] * 6)
         else:
             self.assertIsNone(threading.getprofile())
 
@@ -231,7 +233,7 @@ class Calls(unittest.TestCase):
     @unittest.skipIf(sys.version_info < (3, 12), "before sys.monitoring")
     def test_beside_other_tools(self):
         monitoring = sys.monitoring
-        taken = [2, 3, 4]
+        taken = [2, 3, 4, 5]
         for number in taken:
             monitoring.use_tool_id(number, f"tool {number}")
         try:
@@ -245,6 +247,146 @@ class Calls(unittest.TestCase):
         finally:
             for number in taken:
                 monitoring.free_tool_id(number)
+
+    def test_cprofile_works_in_both_orders_of_starting(self):
+        profile = cProfile.Profile()
+
+        def profiled():
+            profile.enable()
+            leaf("x")
+            profile.disable()
+
+        with warnings.catch_warnings():
+            # Before 3.12 there is one profiler at a time.
+            warnings.simplefilter("ignore", stepscope.StepscopeWarning)
+            traced(profiled)
+            profile.enable()
+            found = traced(branch)
+            profile.disable()
+        profile.create_stats()
+        counted = {function[2]: entry[0] for function, entry in profile.stats.items()}
+        self.assertEqual(counted["leaf"], 3)
+        if sys.version_info >= (3, 12):
+            self.assertEqual(len(found.named(label(leaf))), 2)
+
+    @unittest.skipIf(sys.version_info < (3, 12), "before sys.monitoring")
+    def test_numbers_of_other_kinds_of_tools_stay_free(self):
+        monitoring = sys.monitoring
+
+        def take_all():
+            for number in (monitoring.DEBUGGER_ID, monitoring.COVERAGE_ID, monitoring.PROFILER_ID):
+                monitoring.use_tool_id(number, "another")
+                monitoring.free_tool_id(number)
+            leaf("x")
+
+        self.assertEqual(len(traced(take_all).named(label(leaf))), 1)
+
+    def test_a_debugger_works_in_both_orders_of_starting(self):
+        seen = []
+
+        def debug(frame, event, _argument):
+            if event == "call":
+                seen.append(frame.f_code.co_name)
+
+        def debugged():
+            sys.settrace(debug)
+            leaf("x")
+            sys.settrace(None)
+
+        before = sys.gettrace()
+        try:
+            self.assertEqual(len(traced(debugged).named(label(leaf))), 1)
+            self.assertEqual(seen.count("leaf"), 1)
+            sys.settrace(debug)
+            found = traced(branch)
+        finally:
+            sys.settrace(before)
+        self.assertEqual(len(found.named(label(leaf))), 2)
+        self.assertEqual(seen.count("leaf"), 3)
+
+    @unittest.skipIf(sys.version_info >= (3, 12), "sys.monitoring serves several tools")
+    def test_a_profiler_that_takes_over_is_told_of_once(self):
+        with tempfile.TemporaryDirectory() as folder:
+            stepscope.start_trace(folder)
+            leaf("seen")
+            profile = cProfile.Profile()
+            profile.enable()
+            leaf("not seen")
+            profile.disable()
+            leaf("not seen either")
+            with self.assertWarnsRegex(stepscope.StepscopeWarning, "missing on 1 thread: another profiler"):
+                report = stepscope.stop_trace()
+            found = xspace.read(report.path)
+        self.assertEqual(len(found.named(label(leaf))), 1)
+        self.assertEqual(len([note for note in found.warnings if "another profiler" in note]), 1)
+        (instant,) = [event for event in found.events if event.name.startswith("another profiler")]
+        self.assertGreater(instant.start_ns, found.named(label(leaf))[0].start_ns)
+
+    @unittest.skipIf(sys.version_info >= (3, 12), "sys.monitoring serves several tools")
+    def test_a_profiler_that_takes_over_keeps_its_place(self):
+        def other(frame, event, argument):
+            pass
+
+        before = threading.getprofile()
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                stepscope.start_trace(folder)
+                sys.setprofile(other)
+                threading.setprofile(other)
+                with self.assertWarnsRegex(stepscope.StepscopeWarning, "another profiler"):
+                    stepscope.stop_trace()
+            self.assertIs(sys.getprofile(), other)
+            self.assertIs(threading.getprofile(), other)
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(before)
+
+    @unittest.skipIf(sys.version_info >= (3, 12), "sys.monitoring serves several tools")
+    def test_profilers_of_other_threads_keep_their_place(self):
+        ready, done, kept = threading.Event(), threading.Event(), []
+
+        def other(frame, event, argument):
+            pass
+
+        def work():
+            sys.setprofile(other)
+            ready.set()
+            done.wait()
+            kept.append(sys.getprofile())
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        ready.wait()
+        try:
+            traced(branch)
+        finally:
+            done.set()
+            thread.join()
+        self.assertEqual(kept, [other])
+
+    @unittest.skipIf(sys.version_info >= (3, 12), "sys.monitoring serves several tools")
+    def test_what_a_profiler_puts_back_traces_on(self):
+        def guest():
+            before = sys.getprofile()
+            sys.setprofile(lambda *_: None)
+            leaf("not seen")
+            sys.setprofile(before)
+            leaf("seen")
+
+        with self.assertWarnsRegex(stepscope.StepscopeWarning, "another profiler"):
+            found = traced(guest)
+        self.assertEqual(len(found.named(label(leaf))), 1)
+
+    def test_labels_and_the_start_of_the_recording_are_no_calls(self):
+        def work():
+            for number in range(3):
+                with stepscope.StepTrace("step", step_num=number), stepscope.Trace("label") as span:
+                    span.set_metadata(k=1)
+
+        found = traced(work)
+        unknown = [event.name for event in found.events if event.name.startswith("$<unknown>")]
+        self.assertEqual(unknown, [])
+        self.assertEqual(len(found.named("label")), 3)
 
     def test_more_names_than_have_numbers(self):
         done = run_python(

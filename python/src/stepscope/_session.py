@@ -294,7 +294,7 @@ def _start_python(options: ProfileOptions, notes: list[str]) -> tuple[bool, bool
 def _stop_python(notes: list[str]) -> None:
     """Stop tracing calls and sampling; what is missing from the recording is added to ``notes``."""
     if not _flight_calls:
-        _core.stop_calls()
+        _stop_calls(notes)
     if not _flight_sampling:
         _stop_sampling(notes)
 
@@ -327,6 +327,12 @@ def _resume_flight_python() -> None:
     global _flight_calls, _flight_sampling
     if _flight_options is not None and _core.is_recording() and not records():
         _flight_calls, _flight_sampling = _start_python(_flight_options, [])
+
+
+def _stop_calls(notes: list[str]) -> None:
+    missing = _core.stop_calls()
+    if missing is not None:
+        notes.append(missing)
 
 
 def _stop_sampling(notes: list[str]) -> None:
@@ -628,14 +634,14 @@ def begin_calls() -> str | None:
     return alone(begin)
 
 
-def end_calls() -> None:
-    """Undo `begin_calls`."""
+def end_calls(notes: list[str]) -> None:
+    """Undo `begin_calls`; what is missing is added to ``notes``."""
 
     def end() -> None:
         global _calls_of_capture
         if _calls_of_capture:
             _calls_of_capture = False
-            _core.stop_calls()
+            _stop_calls(notes)
 
     alone(end)
 
@@ -662,9 +668,15 @@ def _at_exit() -> None:
     held = _lock.acquire(timeout=_PATIENCE_S)
     try:
         _flight_options = None
-        _core.stop_calls()
+        notes = _after_stop.sources.warnings
+        before = len(notes)
+        _stop_calls(notes)
         _core.stop_sampling()
         _stop()
+        # Nobody is there to hear warnings, either.
+        if sys.stderr is not None:
+            for note in notes[before:]:
+                print(f"stepscope: {note}", file=sys.stderr)
     except NoSessionError:
         pass
     except StepscopeError as error:

@@ -444,10 +444,11 @@ def pause_along() -> None:
     """Stop what records into the capture. Called by the native half."""
     from stepscope._session import end_calls, end_sampling
 
-    end_calls()
     with _along_lock:
         group = _along
-    end_sampling([] if group is None else group.warnings)
+    notes = [] if group is None else group.warnings
+    end_calls(notes)
+    end_sampling(notes)
 
 
 def end_along() -> tuple[Gathered, list[str]]:

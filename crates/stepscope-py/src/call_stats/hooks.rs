@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyBool;
 
 use super::{STACK, functions};
 use crate::calls::callback::count;
@@ -81,7 +82,9 @@ pub(super) fn stop(py: Python<'_>) -> PyResult<()> {
         }
         Way::Profile(setters) => {
             // The profiled thread lets go of its events when the next one comes.
-            if PROFILED.replace(false) {
+            // Another profiler may have taken its place: that goes on.
+            let holder = py.import("sys")?.call_method0("getprofile")?;
+            if PROFILED.replace(false) && holder.is(&*PyBool::new(py, true)) {
                 setters.set_own(py, None);
             }
             Ok(())

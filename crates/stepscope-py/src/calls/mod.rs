@@ -14,6 +14,7 @@
 pub(crate) mod callback;
 pub(crate) mod monitoring;
 pub(crate) mod names;
+mod owner;
 pub(crate) mod profile;
 mod stack;
 
@@ -63,18 +64,26 @@ unsafe fn code_begins(py: Python<'_>, code: *mut ffi::PyObject) {
     }
 }
 
-/// A C function begins.
+/// A C function begins, called by code that `by` gives.
 ///
 /// # Safety
-/// `function` is a live object.
+/// `function` is a live object, and so is what `by` gives.
 #[inline]
 #[allow(unsafe_code, reason = "the interpreter's objects")]
-unsafe fn c_function_begins(py: Python<'_>, function: *mut ffi::PyObject) {
+unsafe fn c_function_begins(
+    py: Python<'_>,
+    function: *mut ffi::PyObject,
+    by: impl FnOnce() -> *mut ffi::PyObject,
+) {
     // SAFETY: by the caller.
     let key = unsafe { names::c_function_key(py, function) };
     match names::lately(py, key) {
         Lately::Number(name) => stack::begin(py, key, name),
         Lately::Own => {}
+        // The end of the lock of our own start, above all. What is known is not asked again: a look-up
+        // for each call would be felt.
+        // SAFETY: by the caller.
+        Lately::Unknown if unsafe { names::is_own_code(py, by()) } => {}
         Lately::Unknown => {
             // SAFETY: by the caller.
             let called = unsafe { names::of_c_function(py, key, function) };
@@ -135,20 +144,28 @@ pub(crate) fn are_traced(py: Python<'_>) -> bool {
     WAY.with(py, |now| !matches!(now, Way::Off))
 }
 
-/// Stops tracing calls; nothing if they are not traced.
+/// Stops tracing calls; nothing if they are not traced. What is missing from the recording, if something is.
 #[pyfunction]
-pub(crate) fn stop_calls(py: Python<'_>) -> PyResult<()> {
+pub(crate) fn stop_calls(py: Python<'_>) -> PyResult<Option<String>> {
     let result = match WAY.with(py, |now| std::mem::replace(now, Way::Off)) {
-        Way::Off => return Ok(()),
-        Way::Monitoring(tool) => tool.stop(py),
+        Way::Off => return Ok(None),
+        Way::Monitoring(tool) => tool.stop(py).map(|()| 0),
         Way::Profile(hook) => hook.stop(py),
     };
     names::end(py);
-    result
+    Ok(match result? {
+        0 => None,
+        lost => Some(format!(
+            "calls of Python functions are missing on {lost} thread{}: another profiler took the \
+             interpreter's profile function while this recording ran; use only one of them, or \
+             python_sampling_hz in place of calls",
+            if lost == 1 { "" } else { "s" }
+        )),
+    })
 }
 
 /// In a fork's child: the recording is the parent's.
 #[pyfunction]
 pub(crate) fn forget_calls(py: Python<'_>) -> PyResult<()> {
-    stop_calls(py)
+    stop_calls(py).map(|_missing| ())
 }

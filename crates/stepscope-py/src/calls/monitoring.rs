@@ -20,8 +20,9 @@ pub(crate) struct Tool {
 /// `sys.monitoring.DISABLE`.
 static DISABLE: Locked<Option<Py<PyAny>>> = Locked::new(None);
 
-/// Profilers' own number first, then those that are nobody's.
-const NUMBERS: [u8; 3] = [2, 4, 3];
+/// Numbers that are nobody's, then that of optimizers. Debuggers (0), coverage (1) and profilers (2) may start
+/// while a recording runs: cProfile, for one, raises where its number is taken.
+const NUMBERS: [u8; 3] = [4, 3, 5];
 
 /// An event's name, and what is called.
 pub(crate) type Event = (&'static str, Callback);
@@ -169,7 +170,7 @@ unsafe extern "C" fn call(
         if !names::is_c_function(callable) {
             return silence(py);
         }
-        super::c_function_begins(py, callable);
+        super::c_function_begins(py, callable, || *args);
     }
     none()
 }

@@ -171,6 +171,16 @@ fn entry(text: &str, own: bool, held: Option<Py<PyAny>>) -> Entry {
     Entry { known, _held: held }
 }
 
+/// Whether code is the package's own.
+///
+/// # Safety
+/// `code` is a live code object.
+#[cold]
+pub(super) unsafe fn is_own_code(py: Python<'_>, code: *mut ffi::PyObject) -> bool {
+    // SAFETY: by the caller.
+    matches!(unsafe { of_code(py, code) }, Called::Not)
+}
+
 unsafe fn describe_code(py: Python<'_>, code: *mut ffi::PyObject) -> Entry {
     // SAFETY: by the caller.
     let code = unsafe { Bound::from_borrowed_ptr(py, code) };
@@ -218,11 +228,35 @@ unsafe fn describe_c_function(py: Python<'_>, function: *mut ffi::PyObject) -> E
     });
     // A method of a C type has no module of its own.
     let module = attribute("__module__").unwrap_or_else(|| "<unknown>".to_owned());
-    let own = module == "stepscope._core";
+    let own = module == "stepscope._core" || is_method_of_ours(&function, &name);
     let text = format!("${module} {name}");
     // A bound method would keep its object alive.
     let held = of_module.then(|| function.unbind());
     entry(&text, own, held)
+}
+
+/// Whether the method, of this name, comes from a type of ours. Runs no Python code.
+fn is_method_of_ours(function: &Bound<'_, PyAny>, name: &str) -> bool {
+    let is_ours = |class: &Bound<'_, PyAny>| {
+        let module = class.getattr("__module__").ok();
+        let module = module.and_then(|module| module.cast_into::<PyString>().ok());
+        module.is_some_and(|module| values::text(&module).starts_with("stepscope."))
+    };
+    if let Ok(class) = function.getattr("__objclass__") {
+        return is_ours(&class);
+    }
+    let Ok(object) = function.getattr("__self__") else {
+        return false;
+    };
+    // The class that defines it: the object's own may be one of the program's.
+    let mro = object.get_type().mro();
+    let defines = |class: &Bound<'_, PyAny>| {
+        let own = class.getattr("__dict__");
+        own.is_ok_and(|own| own.contains(name).unwrap_or(false))
+    };
+    mro.iter()
+        .find(defines)
+        .is_some_and(|class| is_ours(&class))
 }
 
 /// Whether the object is a C function or a method of a C type.

@@ -15,7 +15,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::{Locked, names, stack};
+use super::{Locked, names, owner, stack};
 
 pub(crate) type TraceFunction = unsafe extern "C" fn(
     *mut ffi::PyObject,
@@ -161,6 +161,8 @@ pub(super) struct Hook {
     setters: Setters,
     /// What `threading` told new threads.
     threads_before: Py<PyAny>,
+    /// What new threads are told while calls are traced.
+    thread_begins: Py<PyAny>,
 }
 
 impl Hook {
@@ -183,21 +185,30 @@ impl Hook {
         let place = Place::find(py);
         PLACE.with(py, |held| *held = place);
         SETTERS.with(py, |held| *held = Some(setters));
-        threading.call_method1("setprofile", (thread_begins(py)?,))?;
-        setters.set_all(py, Some(event))?;
+        owner::expect(true);
+        let thread_begins = thread_begins(py)?.unbind();
+        threading.call_method1("setprofile", (&thread_begins,))?;
+        setters.set_own_traced(py)?;
+        setters.trace_others(py)?;
         Ok(Ok(Self {
             setters,
             threads_before,
+            thread_begins,
         }))
     }
 
-    /// Ends.
-    pub(super) fn stop(self, py: Python<'_>) -> PyResult<()> {
+    /// Ends; on how many threads another profiler has taken our place meanwhile.
+    pub(super) fn stop(self, py: Python<'_>) -> PyResult<u64> {
         SETTERS.with(py, |held| *held = None);
-        self.setters.set_all(py, None)?;
+        let lost = owner::expect(false);
+        self.setters.clear(py)?;
         let threading = py.import("threading")?;
-        threading.call_method1("setprofile", (self.threads_before,))?;
-        Ok(())
+        let now = threading.call_method0("getprofile")?;
+        // What another profiler has put there meanwhile is its own.
+        if now.is(&self.thread_begins) {
+            threading.call_method1("setprofile", (self.threads_before,))?;
+        }
+        Ok(lost)
     }
 }
 
@@ -211,23 +222,88 @@ impl Setters {
         }
     }
 
-    fn set_all(self, py: Python<'_>, function: Option<TraceFunction>) -> PyResult<()> {
-        // SAFETY: the functions have these types since 3.9; with the lock held the list of threads
-        // does not change while no Python code runs, and the setter runs none of the program's: what
-        // it does is said to audit hooks in C and Python before it is done.
+    /// Traces calls of this thread.
+    fn set_own_traced(self, py: Python<'_>) -> PyResult<()> {
+        let owner = owner::new(py)?;
+        // SAFETY: with the lock; the interpreter takes a reference of its own to the object.
+        unsafe { (self.own)(Some(event), owner.as_ptr()) };
+        Ok(())
+    }
+
+    /// Traces calls of the other threads, but for those that another profiler has.
+    fn trace_others(self, py: Python<'_>) -> PyResult<()> {
+        // SAFETY: with the lock held the list of threads does not change while no Python code runs,
+        // and making an owner and setting it runs none of the program's: what the setter does is said
+        // to audit hooks in C and Python before it is done.
         unsafe {
+            let word = function_word(py);
+            let own = ffi::PyThreadState_Get();
             let mut thread = (self.head)(ffi::PyInterpreterState_Get());
-            let mut failed = false;
             while !thread.is_null() {
-                failed |= (self.of)(thread, function, ptr::null_mut()) < 0;
+                let is_free = word.is_none_or(|word| function_of(thread, word).is_null());
+                if thread != own && is_free {
+                    let owner = owner::new(py)?;
+                    self.check(py, (self.of)(thread, Some(event), owner.as_ptr()))?;
+                }
                 thread = (self.next)(thread);
-            }
-            if failed && let Some(error) = PyErr::take(py) {
-                return Err(error);
             }
         }
         Ok(())
     }
+
+    /// Lets go of all threads whose calls are still traced by us.
+    fn clear(self, py: Python<'_>) -> PyResult<()> {
+        // SAFETY: as in `trace_others`.
+        unsafe {
+            let word = WORD.with(py, |word| *word);
+            let mut thread = (self.head)(ffi::PyInterpreterState_Get());
+            let mut result = Ok(());
+            while !thread.is_null() {
+                let is_ours = word.is_none_or(|word| function_of(thread, word) == address(event));
+                if is_ours {
+                    result = result.and(self.check(py, (self.of)(thread, None, ptr::null_mut())));
+                }
+                thread = (self.next)(thread);
+            }
+            result
+        }
+    }
+
+    #[allow(clippy::unused_self, reason = "what one of these functions returned")]
+    fn check(self, py: Python<'_>, returned: c_int) -> PyResult<()> {
+        match PyErr::take(py) {
+            Some(error) if returned < 0 => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Which word of a thread's state is its profile function; found anew at each start.
+static WORD: Locked<Option<usize>> = Locked::new(None);
+
+/// Words that are looked at; the state is several times as long in 3.10 and 3.11.
+const WORDS: usize = 24;
+
+fn address(function: TraceFunction) -> *mut c_void {
+    function as *mut c_void
+}
+
+/// Looks for the function of this thread, which has just been set, in the thread's state.
+unsafe fn function_word(py: Python<'_>) -> Option<usize> {
+    // SAFETY: by the caller, with the lock: this thread has a state, of more words than are looked at.
+    let found = unsafe {
+        let thread = ffi::PyThreadState_Get();
+        (0..WORDS).find(|word| function_of(thread, *word) == address(event))
+    };
+    WORD.with(py, |held| *held = found);
+    found
+}
+
+/// # Safety
+/// A live thread's state, and a word that [`function_word`] found or looks at.
+unsafe fn function_of(thread: *mut ffi::PyThreadState, word: usize) -> *mut c_void {
+    // SAFETY: by the caller.
+    unsafe { *thread.cast::<*mut c_void>().add(word) }
 }
 
 pub(crate) fn find() -> Option<Setters> {
@@ -257,30 +333,29 @@ fn thread_begins(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         py,
         None,
         None,
-        |args: &Bound<'_, PyTuple>, _: Option<&Bound<'_, pyo3::types::PyDict>>| -> PyResult<()> {
-            let py = args.py();
-            let setters = SETTERS.with(py, |held| *held);
-            // SAFETY: the setter of this thread, with the lock.
-            unsafe {
-                let Some(setters) = setters else {
-                    if let Some(setters) = find() {
-                        (setters.own)(None, ptr::null_mut());
-                    }
-                    return Ok(());
-                };
-                (setters.own)(Some(event), ptr::null_mut());
-            }
-            // The event that brought us here is the begin of the thread's first function.
-            let begins = args.get_item(1)?.extract::<String>()? == "call";
-            if begins && stepscope::is_recording() {
-                let code = args.get_item(0)?.getattr("f_code")?;
-                // SAFETY: a live code object.
-                unsafe { super::code_begins(py, code.as_ptr()) };
-            }
-            Ok(())
-        },
+        |args: &Bound<'_, PyTuple>, _: Option<&Bound<'_, pyo3::types::PyDict>>| begin_thread(args),
     )?;
     Ok(function.into_any())
+}
+
+/// The first event of a thread whose calls are traced from now on.
+pub(super) fn begin_thread(args: &Bound<'_, PyTuple>) -> PyResult<()> {
+    let py = args.py();
+    let Some(setters) = SETTERS.with(py, |held| *held) else {
+        if let Some(setters) = find() {
+            setters.set_own(py, None);
+        }
+        return Ok(());
+    };
+    setters.set_own_traced(py)?;
+    // The event that brought us here is the begin of the thread's first function.
+    let begins = args.get_item(1)?.extract::<String>()? == "call";
+    if begins && stepscope::is_recording() {
+        let code = args.get_item(0)?.getattr("f_code")?;
+        // SAFETY: a live code object.
+        unsafe { super::code_begins(py, code.as_ptr()) };
+    }
+    Ok(())
 }
 
 unsafe extern "C" fn event(
@@ -299,7 +374,7 @@ unsafe extern "C" fn event(
             }
             RETURN => stack::end(code_of(py, frame) as usize),
             C_CALL if stepscope::is_recording() && !argument.is_null() => {
-                super::c_function_begins(py, argument);
+                super::c_function_begins(py, argument, || code_of(py, frame));
             }
             C_RETURN | C_EXCEPTION if !argument.is_null() => {
                 stack::end(names::c_function_key(py, argument));
