@@ -1,4 +1,6 @@
+import asyncio
 import gzip
+import inspect
 import json
 import signal
 import subprocess
@@ -105,6 +107,44 @@ class Sessions(InAFolder):
             with stepscope.trace(self.folder, options=NO_CALLS):
                 stepscope.stop_trace()
                 1 / 0
+
+    def test_trace_as_a_decorator_of_what_runs_later(self):
+        recorded = stepscope.trace(self.folder, options=NO_CALLS)
+
+        @recorded
+        async def coroutine():
+            await asyncio.sleep(0)
+            with stepscope.Trace("x"):
+                await asyncio.sleep(0)
+            return 1
+
+        @recorded
+        def generator():
+            yield 1
+            with stepscope.Trace("x"):
+                yield 2
+            return 3
+
+        @recorded
+        async def stream():
+            yield 1
+            with stepscope.Trace("x"):
+                yield 2
+
+        async def read():
+            return [value async for value in stream()]
+
+        for work, expected in (
+            (lambda: asyncio.run(coroutine()), 1),
+            (lambda: list(generator()), [1, 2]),
+            (lambda: asyncio.run(read()), [1, 2]),
+        ):
+            self.assertEqual(work(), expected)
+            self.assertFalse(stepscope.is_recording())
+            self.assertEqual(len(xspace.read(recorded.report.path).named("x")), 1)
+        self.assertEqual(len(files(self.folder)), 3)
+        self.assertTrue(inspect.iscoroutinefunction(coroutine))
+        self.assertTrue(inspect.isasyncgenfunction(stream))
 
     def test_trace_as_a_decorator(self):
         @stepscope.trace(self.folder, options=NO_CALLS)

@@ -10,6 +10,7 @@ from stepscope._core import Trace
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator
+    from contextlib import AbstractContextManager
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -62,27 +63,14 @@ def decorate(annotation: type[Trace], name: str, metadata: dict[str, Any], func:
     The slice lasts from the call's first instruction to its end. A generator's or coroutine's includes
     the time that it waits.
     """
-    wrapped: Any
     if isinstance(func, (staticmethod, classmethod)):
         return type(func)(decorate(annotation, name, metadata, func.__func__))
     if not callable(func):
         message = f"a function is annotated, not {type(func).__name__}"
         raise TypeError(message)
-    if inspect.isasyncgenfunction(func):
-        wrapped = _asynchronous_generator(annotation, name, metadata, func)
-    elif inspect.iscoroutinefunction(func):
-
-        async def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with annotation(name, **metadata):
-                return await func(*args, **kwargs)
-
-    elif inspect.isgeneratorfunction(func):
-
-        def wrapped(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-            with annotation(name, **metadata):
-                return (yield from func(*args, **kwargs))
-
-    elif metadata:
+    if waits(func):
+        return enclose(functools.partial(annotation, name, **metadata), func)
+    if metadata:
 
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             with annotation(name, **metadata):
@@ -97,13 +85,48 @@ def decorate(annotation: type[Trace], name: str, metadata: dict[str, Any], func:
     return functools.update_wrapper(wrapped, func)  # type: ignore[return-value]
 
 
+def waits(func: Callable[..., Any]) -> bool:
+    """Tell whether a call of the function gives something that runs later."""
+    return (
+        inspect.isgeneratorfunction(func)
+        or inspect.iscoroutinefunction(func)
+        or inspect.isasyncgenfunction(func)
+    )
+
+
+def enclose(make: Callable[[], AbstractContextManager[object]], func: Function) -> Function:
+    """Run each call of a function, of whatever kind, in a context of its own, until it has ended."""
+    wrapped: Any
+    if inspect.isasyncgenfunction(func):
+        wrapped = _asynchronous_generator(make, func)
+    elif inspect.iscoroutinefunction(func):
+
+        async def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with make():
+                return await func(*args, **kwargs)
+
+    elif inspect.isgeneratorfunction(func):
+
+        def wrapped(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+            with make():
+                return (yield from func(*args, **kwargs))
+
+    else:
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with make():
+                return func(*args, **kwargs)
+
+    return functools.update_wrapper(wrapped, func)  # type: ignore[return-value]
+
+
 def _asynchronous_generator(
-    annotation: type[Trace], name: str, metadata: dict[str, Any], func: Callable[..., Any]
+    make: Callable[[], AbstractContextManager[object]], func: Callable[..., Any]
 ) -> Callable[..., AsyncGenerator[Any, Any]]:
     """There is no ``yield from`` for these: what is sent and thrown is passed on by hand."""
 
     async def wrapped(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        with annotation(name, **metadata):
+        with make():
             inner = func(*args, **kwargs)
             try:
                 value = await inner.__anext__()

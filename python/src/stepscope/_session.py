@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepscope import _core
+from stepscope._decorate import enclose
 from stepscope._errors import (
     NoSessionError,
     OptionTypeError,
@@ -109,6 +110,7 @@ _busy = False
 _PATIENCE_S = 60.0
 
 _Result = TypeVar("_Result")
+_Function = TypeVar("_Function", bound="Callable[..., Any]")
 
 
 def alone(work: Callable[[], _Result]) -> _Result:
@@ -512,6 +514,13 @@ class trace(contextlib.ContextDecorator):
         self._create_perfetto_link = create_perfetto_link
         self._create_perfetto_trace = create_perfetto_trace
         self.report: StopReport | None = None
+
+    def __call__(self, func: _Function) -> _Function:
+        """Record each call of a function, coroutines and generators to their end."""
+        return enclose(self._recreate_cm, func)
+
+    def _recreate_cm(self) -> Self:
+        return self
 
     def _prepare(self) -> None:
         """Do what has to be done before the recording."""

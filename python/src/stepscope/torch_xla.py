@@ -15,7 +15,6 @@ Importing this module does not import PyTorch/XLA.
 
 from __future__ import annotations
 
-import inspect
 import sys
 import threading
 import warnings
@@ -82,12 +81,7 @@ def decorate(
 ) -> _Function:
     """Make each call of a function a slice."""
     # What waits must not keep a scope open meanwhile: operations of others would get its name.
-    waits = (
-        inspect.isgeneratorfunction(function)
-        or inspect.iscoroutinefunction(function)
-        or inspect.isasyncgenfunction(function)
-    )
-    if waits and not issubclass(annotation, _core.StepTrace):
+    if _decorate.waits(function) and not issubclass(annotation, _core.StepTrace):
         annotation = _core.Trace
     return _decorate.decorate(annotation, name, metadata, function)
 
