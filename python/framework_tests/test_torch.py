@@ -148,6 +148,30 @@ class Averages(unittest.TestCase):
             loaded = stepscope.torch.load(packed).key_averages()
             self.assertEqual(loaded.table(), self.prof.key_averages().table())
 
+    def test_arguments_of_labels_are_valid_json_under_args(self):
+        with stepscope.torch.profile(activities=CPU) as prof:
+            with stepscope.Trace("plain"):
+                torch.ones(2) + 1
+            given = {"ts": 0, "dur": 1, "ph": "i", "pid": 2, "tid": 3, "cat": "x"}
+            with stepscope.Trace("odd", **given, nan=float("nan"), most=float("inf"), least=-float("inf")):
+                torch.ones(2) + 1
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "trace.json")
+            prof.export_chrome_trace(str(path))
+
+            def refuse(word):
+                self.fail(f"{word} is no JSON")
+
+            events = json.loads(path.read_bytes(), parse_constant=refuse)["traceEvents"]
+        plain, odd = (
+            next(event for event in events if event.get("name") == name) for name in ("plain", "odd")
+        )
+        expected = {**given, "nan": "NaN", "most": "Infinity", "least": "-Infinity"}
+        self.assertEqual(odd["args"], expected)
+        for key in ("ph", "pid", "tid", "cat"):
+            self.assertEqual(odd[key], plain[key])
+        self.assertGreaterEqual(odd["ts"], plain["ts"] + plain["dur"])
+
     def test_names_that_torch_does_not_escape(self):
         def function():
             return torch.ones(2) + 1
@@ -228,15 +252,64 @@ class Programs(unittest.TestCase):
             profiled = train()
         self.assertEqual(plain, profiled)
 
-    def test_our_own_session_goes_on(self):
+    def exported(self, prof):
+        """Names of our labels in torch's trace."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "trace.json")
+            prof.export_chrome_trace(str(path))
+            events = json.loads(path.read_bytes())["traceEvents"]
+        return sorted(event["name"] for event in events if event.get("cat") == "stepscope")
+
+    def recorded(self, path):
+        """Names of labels in a file of ours."""
+        (run,) = stepscope.open(path, use_cache=False)
+        names = (one.name for track in run.tracks for one in track.slices)
+        return sorted(name for name in names if name in {"before", "inside", "after"})
+
+    def test_labels_are_in_both_when_a_recording_is_around(self):
         with tempfile.TemporaryDirectory() as folder:
             stepscope.start_trace(folder, sources=[])
-            with stepscope.torch.profile(activities=CPU) as prof:
+            with stepscope.torch.profile(activities=CPU) as prof, stepscope.Trace("inside"):
                 train(1)
             self.assertTrue(stepscope.is_recording())
             report = stepscope.stop_trace()
-            self.assertGreaterEqual(report.spans, 1)
+            self.assertEqual(self.recorded(report.path), ["inside"])
+            self.assertEqual(self.exported(prof), ["inside", "mine"])
             self.assertGreater(len(prof.key_averages()), 10)
+
+    def test_labels_are_in_both_when_a_recording_is_inside(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with stepscope.torch.profile(activities=CPU) as prof:
+                self.assertTrue(stepscope.Trace.is_enabled())
+                with stepscope.Trace("before"):
+                    pass
+                with stepscope.trace(folder, sources=[]) as recording, stepscope.Trace("inside"):
+                    pass
+                with stepscope.Trace("after") as span:
+                    span.set_metadata(late=1)
+            self.assertFalse(stepscope.Trace.is_enabled())
+            self.assertEqual(self.recorded(recording.report.path), ["inside"])
+            self.assertEqual(self.exported(prof), ["after", "before", "inside"])
+
+    def test_captures_and_flights_work_inside(self):
+        with tempfile.TemporaryDirectory() as folder, stepscope.start_server(0, sources=[]) as server:
+            with stepscope.torch.profile(activities=CPU) as prof:
+                stepscope.start_flight(folder)
+                stepscope.stop_flight()
+                with stepscope.Trace("inside"):
+                    report = stepscope.capture(f"localhost:{server.port}", folder, duration_ms=50)
+            self.assertIsNone(report.hosts[0].failure)
+            self.assertEqual(self.exported(prof), ["inside"])
+
+    def test_labels_that_are_open_at_the_end_are_exported(self):
+        with stepscope.torch.profile(activities=CPU) as prof:
+            span = stepscope.Trace("inside")
+            span.__enter__()
+        span.__exit__(None, None, None)
+        self.assertEqual(self.exported(prof), ["inside"])
+        with stepscope.torch.profile(activities=CPU) as prof:
+            pass
+        self.assertEqual(self.exported(prof), [])
 
     def test_exceptions_and_threads(self):
         with contextlib.suppress(ValueError), stepscope.torch.profile(activities=CPU) as prof:

@@ -11,6 +11,19 @@ import stepscope
 
 
 class Spans(unittest.TestCase):
+    def test_step_numbers_are_numbers(self):
+        for wrong in ("abc", [1], object()):
+            with self.subTest(wrong=wrong):
+                for make in (
+                    lambda wrong=wrong: stepscope.StepTrace("train", step_num=wrong),
+                    lambda wrong=wrong: stepscope.StepTrace("train", wrong),
+                ):
+                    with self.assertRaisesRegex(TypeError, "step_num is a number, not"):
+                        make()
+        for right in (3, 3.0, True, None):
+            stepscope.StepTrace("train", step_num=right)
+        stepscope.StepTrace("train")
+
     def test_nested_spans_with_typed_arguments(self):
         class Odd:
             def __str__(self):

@@ -20,6 +20,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use stepscope::open::{OpenSpan, SpanKind};
 
+use crate::label_log::{self, Begun};
 use crate::{texts, threads, values};
 
 /// An object of `Trace`, `StepTrace` or a subclass.
@@ -35,6 +36,8 @@ pub(crate) struct Annotation {
     open: OpenSpan,
     /// Those that were open when this object was entered once more.
     outer: *mut Vec<OpenSpan>,
+    /// What it has begun in the log of labels, innermost last; null for nothing.
+    logged: *mut Vec<Begun>,
     /// What a subclass written in Python keeps while the span is open, owned, or null. It is a field of
     /// ours because subclasses with slots of their own could not inherit from both types.
     pub(crate) under: *mut ffi::PyObject,
@@ -254,13 +257,48 @@ pub(crate) unsafe extern "C" fn new_step(
 ) -> *mut ffi::PyObject {
     // SAFETY: see `new_span`.
     unsafe {
-        if ffi::PyTuple_Size(args) == 1 {
-            let name = ffi::PyTuple_GetItem(args, 0);
-            if ffi::PyUnicode_Check(name) != 0 {
-                return make(class, name, keywords, SpanKind::Step);
-            }
+        let object = if ffi::PyTuple_Size(args) == 1
+            && ffi::PyUnicode_Check(ffi::PyTuple_GetItem(args, 0)) != 0
+        {
+            make(
+                class,
+                ffi::PyTuple_GetItem(args, 0),
+                keywords,
+                SpanKind::Step,
+            )
+        } else {
+            new_with(class, args, keywords, SpanKind::Step)
+        };
+        if !object.is_null() && !has_step_number(object.cast()) {
+            ffi::Py_DECREF(object);
+            return ptr::null_mut();
         }
-        new_with(class, args, keywords, SpanKind::Step)
+        object
+    }
+}
+
+/// Whether `step_num` is a number, or left out; else an exception is set.
+unsafe fn has_step_number(annotation: *mut Annotation) -> bool {
+    // SAFETY: by the caller a live object; with the lock.
+    unsafe {
+        if (*annotation).metadata.is_null() {
+            return true;
+        }
+        let number = ffi::PyDict_GetItemString((*annotation).metadata, c"step_num".as_ptr());
+        if number.is_null() || number == ffi::Py_None() || ffi::PyNumber_Check(number) != 0 {
+            return true;
+        }
+        let py = Python::assume_attached();
+        let number = Bound::from_borrowed_ptr(py, number);
+        let kind = number.get_type();
+        let kind = kind
+            .name()
+            .map_or_else(|_| String::new(), |name| name.to_string());
+        PyTypeError::new_err(format!(
+            "step_num is a number, not {kind}: StepTrace(\"train\", step_num=n)"
+        ))
+        .restore(py);
+        false
     }
 }
 
@@ -355,6 +393,7 @@ unsafe fn make(
         (&raw mut (*annotation).kind).write(kind);
         (&raw mut (*annotation).open).write(OpenSpan::NONE);
         (&raw mut (*annotation).outer).write(ptr::null_mut());
+        (&raw mut (*annotation).logged).write(ptr::null_mut());
         (&raw mut (*annotation).under).write(ptr::null_mut());
         object
     }
@@ -367,6 +406,9 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
         let annotation = object.cast::<Annotation>();
         if (*annotation).open.was_begun() {
             end_all(annotation);
+        }
+        while !(*annotation).logged.is_null() {
+            exit_logged(annotation);
         }
         ffi::Py_DECREF((*annotation).name);
         ffi::Py_XDECREF((*annotation).metadata);
@@ -408,6 +450,10 @@ pub(crate) unsafe extern "C" fn enter(
         // SAFETY: see `new_span`.
         unsafe { enter_on(object.cast()) };
     }
+    if label_log::is_on() {
+        // SAFETY: see `new_span`.
+        unsafe { enter_logged(object.cast()) };
+    }
     // SAFETY: a live object.
     unsafe { ffi::Py_NewRef(object) }
 }
@@ -448,6 +494,44 @@ unsafe fn enter_on(annotation: *mut Annotation) {
     }
 }
 
+/// `__enter__` while labels are kept for a profile of torch's.
+#[cold]
+unsafe fn enter_logged(annotation: *mut Annotation) {
+    // SAFETY: called with the lock, with a live object, whose fields stay.
+    unsafe {
+        let py = Python::assume_attached();
+        let name =
+            Bound::from_borrowed_ptr(py, (*annotation).name).cast_into_unchecked::<PyString>();
+        let metadata = Bound::from_borrowed_ptr_or_opt(py, (*annotation).metadata)
+            .map(|metadata| metadata.cast_into_unchecked::<PyDict>());
+        let begun = values::with_args(metadata.as_ref(), |args| {
+            label_log::begin(py, &values::text(&name), args)
+        });
+        if let Some(begun) = begun {
+            if (*annotation).logged.is_null() {
+                (*annotation).logged = Box::into_raw(Box::default());
+            }
+            (*(*annotation).logged).push(begun);
+        }
+    }
+}
+
+/// Ends what was begun last in the log of labels.
+#[cold]
+unsafe fn exit_logged(annotation: *mut Annotation) {
+    // SAFETY: not null by the caller, made by `enter_logged`; called with the lock.
+    unsafe {
+        let last = (*(*annotation).logged).pop();
+        if (*(*annotation).logged).is_empty() {
+            drop(Box::from_raw((*annotation).logged));
+            (*annotation).logged = ptr::null_mut();
+        }
+        if let Some(last) = last {
+            label_log::end(Python::assume_attached(), last);
+        }
+    }
+}
+
 /// Whether it is one of a step.
 ///
 /// # Safety
@@ -479,6 +563,9 @@ pub(crate) unsafe extern "C" fn exit(
         let annotation = object.cast::<Annotation>();
         if (*annotation).open.was_begun() {
             exit_on(annotation);
+        }
+        if !(*annotation).logged.is_null() {
+            exit_logged(annotation);
         }
         ffi::Py_NewRef(ffi::Py_None())
     }
@@ -563,11 +650,21 @@ pub(crate) unsafe extern "C" fn set_metadata(
             return ptr::null_mut();
         }
         let annotation = object.cast::<Annotation>();
+        let is_open = (*annotation).open.is_open();
         if let Some(keywords) = Bound::from_borrowed_ptr_or_opt(py, keywords)
-            && (*annotation).open.is_open()
+            && (is_open || !(*annotation).logged.is_null())
         {
             let keywords = keywords.cast_into_unchecked::<PyDict>();
-            values::with_args(Some(&keywords), |args| (*annotation).open.add(args));
+            values::with_args(Some(&keywords), |args| {
+                if is_open {
+                    (*annotation).open.add(args);
+                }
+                // `str()` of a value may have run anything.
+                let logged = (*annotation).logged;
+                if let Some(begun) = logged.as_ref().and_then(|logged| logged.last()) {
+                    label_log::add(py, *begun, args);
+                }
+            });
         }
         ffi::Py_NewRef(ffi::Py_None())
     }
@@ -578,7 +675,7 @@ unsafe extern "C" fn is_enabled(
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: see `new_span`.
-    unsafe { ffi::PyBool_FromLong(stepscope::is_recording().into()) }
+    unsafe { ffi::PyBool_FromLong((stepscope::is_recording() || label_log::is_on()).into()) }
 }
 
 unsafe extern "C" fn name(object: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {

@@ -8,7 +8,7 @@
 //!
 //! Reading order: this file, `annotation` (`mirror`: also into jaxlib's recorder; `xla`: names
 //! for PyTorch/XLA's operations; `pjrt`: ours as a part of jaxlib's captures), `values`, `threads`, `session`, `flight`, `calls`, `call_stats`,
-//! `sampling`, `remote`, `read`, `torch`, `command`. What is typed and documented for users stands in `python/src/stepscope`; the stub
+//! `sampling`, `remote`, `read`, `torch` and `label_log` (labels for its profiles), `command`. What is typed and documented for users stands in `python/src/stepscope`; the stub
 //! `_core.pyi` there is compared with this module by the package's tests.
 //!
 //! All state of these modules is guarded by the interpreter's lock; an interpreter without one cannot
@@ -19,6 +19,7 @@ mod call_stats;
 mod calls;
 mod command;
 mod flight;
+mod label_log;
 mod mirror;
 mod neuron;
 mod pjrt;
@@ -65,6 +66,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(calls::start_calls, module)?)?;
     module.add_function(wrap_pyfunction!(calls::stop_calls, module)?)?;
     module.add_function(wrap_pyfunction!(calls::forget_calls, module)?)?;
+    module.add_function(wrap_pyfunction!(label_log::start_label_log, module)?)?;
+    module.add_function(wrap_pyfunction!(label_log::stop_label_log, module)?)?;
+    module.add_function(wrap_pyfunction!(label_log::forget_label_log, module)?)?;
     module.add_class::<call_stats::CallStats>()?;
     module.add_function(wrap_pyfunction!(sampling::start_sampling, module)?)?;
     module.add_function(wrap_pyfunction!(sampling::stop_sampling, module)?)?;

@@ -80,8 +80,7 @@ class Timeline:
     def begin(self, action: str) -> None:
         """Begin a slice."""
         self.begin_recording()
-        # torch's own recording has the actions already.
-        if not _core.is_recording() or _session.is_for_torch:
+        if not _core.is_recording():
             return
         hook = action.rpartition(".")[2]
         if hook in self.leave_out:

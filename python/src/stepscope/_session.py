@@ -98,8 +98,6 @@ _ALREADY = "Profile has already been started. Only one profile may be run at a t
 # Calls are traced for a capture, not for the program's own recording.
 _calls_of_capture = False
 _sampling_of_capture = False
-# What records is for a trace of torch's, beside kineto.
-is_for_torch = False
 # What the flight recorder has besides spans, while there is one: its options, and whether it is on now.
 _flight_options: ProfileOptions | None = None
 _flight_calls = _flight_sampling = False
@@ -664,6 +662,7 @@ def _after_fork_in_child() -> None:
     _skipped = _flight_options = None
     _core.forget_calls()
     _core.forget_sampling()
+    _core.forget_label_log()
     _after_stop.sources.forget()
     after_fork_in_child()
 

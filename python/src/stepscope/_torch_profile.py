@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import inspect
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -17,78 +18,54 @@ from typing import Any
 import torch.profiler as theirs
 from torch._C._profiler import _ExperimentalConfig as experimental
 
-from stepscope import _core, _session
-from stepscope._errors import StepscopeError, StepscopeWarning
+from stepscope import _core
+from stepscope._actions import LABEL as ACTION_LABEL
+from stepscope._errors import StepscopeWarning
 from stepscope._torch_table import EventList, TorchTrace
 
 _DIRECT = "key_averages, export_chrome_trace and export_stacks of stepscope.torch share one file per cycle"
 
 
-class _OwnSpans:
-    """Our recorder beside kineto, when nobody records already."""
+class _Labels:
+    """Our labels beside kineto, whether or not a recording of ours runs."""
 
     def __init__(self) -> None:
-        self._folder: str | None = None
+        self._is_on = False
 
     def start(self) -> None:
-        if _session.records():
-            # Our own session records; it is not ours to stop.
-            return
-        self._folder = tempfile.mkdtemp(prefix="stepscope-spans-")
-        from stepscope._options import ProfileOptions
-
-        try:
-            _session.start_trace(self._folder, options=ProfileOptions(python_tracer_level=0), sources=[])
-            _session.is_for_torch = True
-        except StepscopeError:
-            self._remove()
+        self._is_on = _core.start_label_log()
 
     def stop(self) -> list[dict[str, Any]]:
-        """End it; what was recorded, as events of Chrome's format with Unix times in nanoseconds."""
-        if self._folder is None:
+        """End it; the labels, as events of Chrome's format with Unix times in nanoseconds."""
+        if not self._is_on:
             return []
-        _session.is_for_torch = False
-        try:
-            report = _session.stop_trace()
-            return _events_of(report.path) if report.path and report.spans + report.instants else []
-        except StepscopeError:
-            return []
-        finally:
-            self._remove()
+        self._is_on = False
+        labels, dropped = _core.stop_label_log()
+        if dropped:
+            message = f"{dropped} labels are missing from torch's trace: it takes {len(labels)} at most"
+            warnings.warn(message, StepscopeWarning, stacklevel=4)
+        return [
+            {
+                "ph": "X",
+                "cat": "stepscope",
+                "name": name,
+                "pid": os.getpid(),
+                "tid": thread,
+                "unix_ns": begin_ns,
+                "dur": (end_ns - begin_ns) / 1_000,
+                "args": {key: _json_value(value) for key, value in args.items()},
+            }
+            for name, thread, begin_ns, end_ns, args in labels
+            # Lightning's actions are in torch's recording already.
+            if not name.startswith(ACTION_LABEL)
+        ]
 
-    def _remove(self) -> None:
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
 
-
-def _events_of(path: Path) -> list[dict[str, Any]]:
-    """Read the slices and instants of a recording of ours."""
-    from stepscope.read import open as open_traces
-
-    events: list[dict[str, Any]] = []
-    traces = open_traces(path, use_cache=False, progress=False)
-    for run in list(traces)[:1]:
-        unix_ns = run.epoch_unix_ns
-        if unix_ns is None:
-            return events
-        for track in run.tracks:
-            if track.tid is None:
-                continue
-            events += [
-                {
-                    "ph": "X",
-                    "cat": "stepscope",
-                    "name": one.name,
-                    "pid": os.getpid(),
-                    "tid": track.tid,
-                    "unix_ns": unix_ns + one.start_ps // 1_000,
-                    "dur": one.duration_ns / 1_000,
-                    "args": dict(one.args),
-                }
-                for one in track.slices
-            ]
-    return events
+def _json_value(value: Any) -> Any:
+    """Name a number that JSON has no form for, as every reader of such files does."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
 
 
 class profile(theirs.profile):
@@ -126,7 +103,7 @@ class profile(theirs.profile):
                 # Without it torch leaves stacks empty.
                 kwargs["experimental_config"] = experimental(verbose=True)
         super().__init__(*args, **kwargs)
-        self._spans = _OwnSpans()
+        self._labels = _Labels()
         self._own_events: list[dict[str, Any]] = []
         self._saved: tuple[Any, Path] | None = None
         self._merged: Path | None = None
@@ -137,11 +114,11 @@ class profile(theirs.profile):
     def start_trace(self) -> None:
         """Begin to record."""
         super().start_trace()
-        self._spans.start()
+        self._labels.start()
 
     def stop_trace(self) -> None:
         """End recording."""
-        self._own_events = self._spans.stop()
+        self._own_events = self._labels.stop()
         super().stop_trace()
 
     def _file(self) -> Path | None:
@@ -282,12 +259,11 @@ def _merge(path: Path, events: list[dict[str, Any]]) -> None:
     begin = text.index(b"[", head) + 1
     lines = []
     for event in events:
-        unix_ns = int(event.pop("unix_ns"))
-        event["ts"] = 0
-        line = json.dumps(event, default=str)
+        own = int(event["unix_ns"]) - base
+        rest = {key: value for key, value in event.items() if key != "unix_ns"}
         # As a decimal: a float would round it.
-        own = unix_ns - base
-        lines.append(line.replace('"ts": 0', f'"ts": {own // 1_000}.{own % 1_000:03d}', 1))
-    rest = text[begin:]
-    comma = b"" if rest.lstrip()[:1] == b"]" else b","
-    path.write_bytes(text[:begin] + b"\n" + ",\n".join(lines).encode() + comma + rest)
+        time = f'{{"ts": {own // 1_000}.{own % 1_000:03d}, '
+        lines.append(time + json.dumps(rest, default=str, allow_nan=False)[1:])
+    theirs_too = text[begin:]
+    comma = b"" if theirs_too.lstrip()[:1] == b"]" else b","
+    path.write_bytes(text[:begin] + b"\n" + ",\n".join(lines).encode() + comma + theirs_too)
