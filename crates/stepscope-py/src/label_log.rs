@@ -5,11 +5,12 @@
 //! one word.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use stepscope::ArgValue;
+use stepscope_model::clock::unix_now_ns;
 
 use crate::calls::Locked;
 
@@ -143,11 +144,10 @@ pub(crate) fn start_label_log(py: Python<'_>) -> bool {
             return false;
         }
         let number = NEXT.fetch_add(1, Ordering::Relaxed).max(1);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
         *log = Some(Log {
             number,
             begun: Instant::now(),
-            begun_unix_ns: now.map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(0)),
+            begun_unix_ns: u64::try_from(unix_now_ns()).unwrap_or(0),
             labels: Vec::new(),
             dropped: 0,
         });
