@@ -191,6 +191,15 @@ class Profiles(unittest.TestCase):
                         1 / 0
         self.assertNotIn("XLA_IR_DEBUG", os.environ)
 
+    def test_a_port_that_cannot_be_used_is_not_called_served(self):
+        error = stepscope.ServerError("cannot listen on 127.0.0.1:1: Permission denied")
+        with (
+            self.assertWarnsRegex(stepscope.StepscopeWarning, "port 1 cannot be used .*Permission denied"),
+            mock.patch.object(neuron._remote, "start_server", side_effect=error),
+            neuron.profile(port=1),
+        ):
+            pass
+
     def test_started_by_hand(self):
         port = self.served(made_up())
         with self.assertWarnsRegex(stepscope.StepscopeWarning, "served already"):

@@ -278,7 +278,13 @@ class profile:
                 capture.server = _remote.start_server(port, sources=sources)
                 port = capture.server.port
             except ServerError as error:
-                capture.notes.append(f"port {port} is served already, and was captured from ({error})")
+                busy = "in use" in str(error)
+                happened = (
+                    "is served already, and was captured from"
+                    if busy
+                    else "cannot be used by a profiler server"
+                )
+                capture.notes.append(f"port {port} {happened} ({error})")
         ours = own is not None or capture.server is not None
         before = _sources.begun()
         begun = threading.Event()
