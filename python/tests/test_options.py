@@ -1,10 +1,27 @@
+import contextlib
 import copy
 import importlib.util
+import os
 import pickle
+import tempfile
 import unittest
+from pathlib import Path
 
 import stepscope
 from stepscope import ProfileOptions
+
+
+@contextlib.contextmanager
+def in_a_folder():
+    """Work in a directory of its own; its path."""
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory(prefix="a b") as folder:
+        os.chdir(folder)
+        try:
+            yield folder
+        finally:
+            os.chdir(before)
+
 
 # What jax.profiler.ProfileOptions() of JAX 0.10.2 holds.
 JAX_DEFAULTS = {
@@ -82,6 +99,34 @@ class Options(unittest.TestCase):
                     start(given) if start is stepscope.start_trace else start()
                 self.assertIsInstance(raised.exception, stepscope.StepscopeError)
         self.assertFalse(stepscope.is_recording())
+
+    def test_a_log_directory_that_is_an_address_is_an_error(self):
+        with in_a_folder():
+            for given in ("gs://bucket/logs", Path("gs://bucket/logs"), "s3://bucket", "hdfs://host/x"):
+                for start in (
+                    lambda given=given: stepscope.start_trace(given),
+                    lambda given=given: stepscope.start_flight(given),
+                    lambda given=given: stepscope.capture("localhost:1", given),
+                ):
+                    with self.assertRaisesRegex(stepscope.OptionValueError, "cannot write to .*\nhelp: "):
+                        start()
+            with self.assertRaisesRegex(stepscope.OptionValueError, "'host' is another machine"):
+                stepscope.start_trace("file://host/tmp")
+            self.assertEqual(list(Path().iterdir()), [])
+        self.assertFalse(stepscope.is_recording())
+
+    def test_a_log_directory_of_this_machine_may_be_an_address(self):
+        with in_a_folder() as folder:
+            for given in (
+                Path(folder, "1").as_uri(),
+                f"file:{folder}/2",
+                f"file://localhost{folder}/3",
+                Path(f"file://{folder}/4".replace(" ", "%20")),
+                "5:6",
+            ):
+                with stepscope.trace(given):
+                    pass
+            self.assertEqual(sorted(path.name for path in Path().iterdir()), ["1", "2", "3", "4", "5:6"])
 
     def test_a_port_that_is_none_is_an_error(self):
         for given, kind, says in (

@@ -137,7 +137,7 @@ def start_flight(
     >>> stepscope.stop_flight()
     """
     if log_dir is not None:
-        checked_path("log_dir", log_dir)
+        log_dir = checked_path("log_dir", log_dir)
     _checked_number("keep_last_s", keep_last_s)
     _checked_number("signal_at_most_every_s", signal_at_most_every_s)
     _checked_whole("max_bytes", max_bytes, low=_LEAST_BYTES)

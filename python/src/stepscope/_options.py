@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -394,8 +395,11 @@ def of_jax(given: Any) -> ProfileOptions | None:
     return made
 
 
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+
+
 def checked_path(name: str, value: Any) -> str:
-    """Return the path; an empty one is a variable that nobody has set."""
+    """Return the path; an empty one is a variable that nobody has set, and one of ``file://`` is local."""
     try:
         path = os.fspath(value)
     except TypeError:
@@ -406,7 +410,34 @@ def checked_path(name: str, value: Any) -> str:
     if not path:
         message = f"{name} is empty; give a directory, such as 'logs', or '.' for the current one"
         raise OptionValueError(message)
-    return path
+    return local_path(name, path)
+
+
+def local_path(name: str, path: str) -> str:
+    """Return the path of an address of ``file://``, and anything that is no address as it is."""
+    # `pathlib` makes one slash of two: `Path("gs://bucket")`.
+    found = _ADDRESS.match(path)
+    if found is None:
+        return path
+    scheme, rest = found[1].lower(), path[found.end() - 1 :]
+    if scheme == "file":
+        from urllib.parse import unquote
+
+        # `file:/tmp` is `file:///tmp`.
+        host = rest[2:].partition("/")[0] if rest.startswith("//") else ""
+        inside = rest[2 + len(host) :] if rest.startswith("//") else rest
+        if host in {"", "localhost"} and inside:
+            return unquote(inside)
+        message = (
+            f"cannot write to {path!r}: {host!r} is another machine\n"
+            f"help: give a directory of this one, such as {name}='file:///tmp/logs'"
+        )
+        raise OptionValueError(message)
+    message = (
+        f"cannot write to {path!r}: {scheme}:// is no file system of this machine\n"
+        f"help: record into a local directory, such as {name}='logs', and copy it to {path} afterwards"
+    )
+    raise OptionValueError(message)
 
 
 def checked_port(value: object) -> int:

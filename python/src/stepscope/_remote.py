@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from stepscope import _core
 from stepscope._errors import CaptureError, OptionTypeError, warn
-from stepscope._options import ProfileOptions, checked_port
+from stepscope._options import ProfileOptions, checked_path, checked_port
 from stepscope._session import install_handlers, program_facts
 from stepscope._sources import Sources, checked, set_along
 
@@ -233,6 +233,7 @@ def capture(
     elif not isinstance(options, ProfileOptions):
         message = f"options is a stepscope.ProfileOptions, not {type(options).__name__}"
         raise OptionTypeError(message)
+    log_dir = checked_path("log_dir", log_dir)
     advanced = dict(options.advanced_configuration)
     calls = options.python_tracer_level
     if options.python_sampling_hz:
