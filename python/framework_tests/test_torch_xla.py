@@ -117,6 +117,26 @@ class Captured(unittest.TestCase):
             self.assertLess(begin, start + 50_000)
             self.assertGreater(end, stop - 50_000)
 
+    def test_torchs_own_profiler_records_along_only_when_asked(self):
+        found = run_program(
+            test_sources.program(
+                """
+                import torch, torch_xla
+                import stepscope.torch_xla as xp
+                torch_xla.device()
+                told = []
+                for more in ({}, {"sources": "auto"}, {"sources": []}):
+                    xp.start_trace(sys.argv[1], **more)
+                    told.append([source.name for source in xp.stop_trace().sources])
+                with xp.start_server(0, sources=["torch_xla"]) as server:
+                    told.append(server.port > 0)
+                print(json.dumps(told))
+                """
+            ),
+            self.folder,
+        )
+        self.assertEqual(found, [["torch_xla"], ["torch", "torch_xla"], [], True])
+
     def test_a_stock_client_sees_labels_and_xla_through_our_server(self):
         port = free_port()
         program = subprocess.Popen(

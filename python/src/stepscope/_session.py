@@ -23,7 +23,16 @@ from stepscope._errors import (
 )
 from stepscope._options import ProfileOptions, checked_path, checked_ranks
 from stepscope._ranks import Ranks, agree, find
-from stepscope._sources import Gathered, Group, SourceReport, Sources, after_fork_in_child, checked, imported
+from stepscope._sources import (
+    Chosen,
+    Gathered,
+    Group,
+    SourceReport,
+    Sources,
+    after_fork_in_child,
+    checked,
+    imported,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -153,8 +162,8 @@ def start_trace(
         Also write ``perfetto_trace.json.gz`` beside the file.
     sources
         Whose profilers record along, into the same file: ``"auto"`` (default) for every framework that the
-        program has imported, or some of ``"jax"``, ``"torch"`` and ``"torch_xla"``; ``[]`` for none. One that
-        cannot start is a warning.
+        program has imported, ``"xla"`` for those of XLA among them, or some of ``"jax"``, ``"torch"`` and
+        ``"torch_xla"``; ``[]`` for none. One that cannot start is a warning.
     ranks
         In a distributed program: the ranks that are recorded. On others this call and `stop_trace` do
         nothing, and the report says so. Default: those of ``options``, which are all.
@@ -182,7 +191,7 @@ def start_trace(
     elif not isinstance(options, ProfileOptions):
         message = f"options is a stepscope.ProfileOptions, not {type(options).__name__}"
         raise OptionTypeError(message)
-    checked_path("log_dir", log_dir)
+    log_dir = checked_path("log_dir", log_dir)
     names = checked(sources)
     install_handlers()
     notes = [
@@ -224,7 +233,7 @@ def _start(
     log_dir: StrPath,
     options: ProfileOptions,
     notes: list[str],
-    names: tuple[str, ...] | None,
+    names: Chosen,
     here: Ranks,
     *,
     perfetto_link: bool,

@@ -22,7 +22,10 @@ from stepscope._errors import OptionTypeError, OptionValueError, SessionError
 from stepscope._options import ProfileOptions, nearest
 
 Sources = str | Iterable[str]
-"""``"auto"``, or names."""
+"""``"auto"``, ``"xla"``, or names."""
+
+Chosen = tuple[str, ...] | frozenset[str] | None
+"""Sources that were named; those of a set, or all, that the program has imported."""
 
 Gathered = list[tuple[str, bytes]]
 """What each source gave: an XSpace, or Chrome JSON."""
@@ -275,16 +278,21 @@ def jaxlib_profiler() -> Any:
     return found
 
 
-def checked(sources: Sources) -> tuple[str, ...] | None:
-    """Names of sources, each of which exists; None for whatever has been imported."""
+_XLA = frozenset({"jax", "torch_xla"})
+
+
+def checked(sources: Sources) -> Chosen:
+    """Names of sources, each of which exists; None or a set for those that have been imported."""
     if isinstance(sources, str):
         if sources == "auto":
             return None
+        if sources == "xla":
+            return _XLA
         sources = [sources]
     try:
         names = list(sources)
     except TypeError:
-        message = f'sources is "auto" or a list of names, not {type(sources).__name__}'
+        message = f'sources is "auto", "xla" or a list of names, not {type(sources).__name__}'
         raise OptionTypeError(message) from None
     for name in names:
         if not isinstance(name, str):
@@ -304,7 +312,7 @@ def imported() -> list[str]:
 class Group:
     """The sources of one session."""
 
-    def __init__(self, names: tuple[str, ...] | None) -> None:
+    def __init__(self, names: Chosen) -> None:
         self._names = names
         self._running: list[Source] = []
         self._reports: list[SourceReport] = []
@@ -316,7 +324,10 @@ class Group:
         present = imported()
         if options.host_tracer_level == 0 and options.device_tracer_level == 0:
             return
-        for name in present if self._names is None else self._names:
+        names = self._names
+        if names is None or isinstance(names, frozenset):
+            names = tuple(name for name in present if names is None or name in names)
+        for name in names:
             if name not in present:
                 self._missing(name, f"the program has not imported {name}", options)
                 continue
@@ -394,11 +405,11 @@ def _explained(error: BaseException) -> str:
 # What goes along with captures that others ask our server for.
 _along_lock = _thread.allocate_lock()
 _along: Group | None = None
-_along_names: tuple[str, ...] | None = None
+_along_names: Chosen = None
 _begun = 0
 
 
-def set_along(names: tuple[str, ...] | None) -> None:
+def set_along(names: Chosen) -> None:
     """Set the sources of captures through the server."""
     global _along_names
     _along_names = names

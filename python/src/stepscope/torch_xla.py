@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
+    from stepscope._sources import Sources
+
     StrPath = str | os.PathLike[str]
     _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -215,6 +217,8 @@ _held: Callable[[], ProfilerServer | None] = _nobody
 def start_server(
     port: int,
     only_on_master: bool = True,  # noqa: FBT001, FBT002 - as programs call it
+    *,
+    sources: Sources = "xla",
 ) -> ProfilerServer | None:
     """
     Let others record this process, XLA's events included: `trace`, ``stepscope capture``, the viewer, XProf.
@@ -229,6 +233,8 @@ def start_server(
         1 to 65535, or 0 to have one chosen.
     only_on_master
         Start it in the process of global rank 0 only (default), or, if False, in every process.
+    sources
+        Whose profilers record along with a capture, as for `start_trace`.
 
     Returns
     -------
@@ -253,7 +259,7 @@ def start_server(
             return held or _hold(ProfilerServer(*address))
         if held is None:
             _remote.stop_server()
-    return _hold(_remote.start_server(port))
+    return _hold(_remote.start_server(port, sources=sources))
 
 
 def _hold(server: ProfilerServer) -> ProfilerServer:
@@ -292,11 +298,13 @@ def start_trace(
     options: ProfileOptions | None = None,
     create_perfetto_link: bool = False,
     create_perfetto_trace: bool = False,
+    sources: Sources = "xla",
 ) -> None:
     """
     Start recording this process, XLA's events included.
 
     Parameters and exceptions are those of ``stepscope.start_trace``; ``stop_trace`` writes the file.
+    ``sources`` are those of XLA by default; with ``"auto"`` torch's own profiler records along, too.
 
     Examples
     --------
@@ -310,6 +318,7 @@ def start_trace(
         options=options,
         create_perfetto_link=create_perfetto_link,
         create_perfetto_trace=create_perfetto_trace,
+        sources=sources,
     )
 
 
