@@ -9,13 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import maturin
-from maturin import (
-    get_requires_for_build_editable,
-    get_requires_for_build_sdist,
-    get_requires_for_build_wheel,
-    prepare_metadata_for_build_editable,
-    prepare_metadata_for_build_wheel,
-)
+from maturin import prepare_metadata_for_build_editable, prepare_metadata_for_build_wheel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,8 +26,40 @@ __all__ = [
 ]
 
 
+def _require_cargo() -> None:
+    """End the build with one sentence where there is no Rust: maturin would fetch one that may be too old."""
+    if shutil.which("cargo") is None:
+        sys.exit(
+            "cannot build stepscope: cargo, of Rust 1.95 or newer, is not on PATH\n"
+            "help: install Rust (https://rustup.rs), open a new shell, and run pip again"
+        )
+
+
+def get_requires_for_build_wheel(config_settings: Mapping[str, Any] | None = None) -> list[str]:
+    """Ask first of all for Rust, then give maturin's requirements."""
+    _require_cargo()
+    requires: list[str] = maturin.get_requires_for_build_wheel(config_settings)
+    return requires
+
+
+def get_requires_for_build_editable(config_settings: Mapping[str, Any] | None = None) -> list[str]:
+    """Ask first of all for Rust, then give maturin's requirements."""
+    _require_cargo()
+    requires: list[str] = maturin.get_requires_for_build_editable(config_settings)
+    return requires
+
+
+def get_requires_for_build_sdist(config_settings: Mapping[str, Any] | None = None) -> list[str]:
+    """Ask first of all for Rust, then give maturin's requirements."""
+    _require_cargo()
+    requires: list[str] = maturin.get_requires_for_build_sdist(config_settings)
+    return requires
+
+
 def _build_viewer() -> None:
     """Build ``ui/dist`` in a clone, if its sources have changed; without Node.js the wheel has no viewer."""
+    # `pip install --no-build-isolation` asks for no requirements.
+    _require_cargo()
     # A source distribution carries the built viewer and not its sources.
     if not Path("ui/package.json").is_file():
         return
@@ -42,7 +68,10 @@ def _build_viewer() -> None:
     if not why and subprocess.run(["cargo", "xtask", "ui"], stdout=sys.stderr, check=False).returncode:
         why = "`cargo xtask ui` failed"
     if why:
-        sys.stderr.write(f"warning: {why}: the wheel has an old viewer or none (Node.js 20 builds it)\n")
+        sys.stderr.write(
+            f"warning: {why}: the wheel has an old viewer or none\n"
+            "help: install Node.js 20, then run: pip install --force-reinstall --no-deps .\n"
+        )
 
 
 def build_wheel(

@@ -26,9 +26,11 @@ const TOKEN_PLACE: &str = "__STEPSCOPE_TOKEN__";
 const WITHOUT_VIEWER: &str = "<!doctype html>
 <html lang=\"en\"><meta charset=\"utf-8\"><title>stepscope</title>
 <h1>The viewer is not built in</h1>
-<p>This stepscope was compiled without its viewer. In the sources, run</p>
-<pre>cargo xtask ui</pre>
-<p>and compile again. The interface under <a href=\"/api/v1/runs\">/api/v1</a> works without it.</p>
+<p>This stepscope was built without its viewer, which takes Node.js 20 or newer. With that on the PATH, run in the clone</p>
+<pre>pip install --force-reinstall --no-deps .</pre>
+<p>for the Python package, or</p>
+<pre>cargo xtask ui &amp;&amp; cargo install --locked --path crates/stepscope-cli</pre>
+<p>for the command alone. The interface under <a href=\"/api/v1/runs\">/api/v1</a> works without it.</p>
 ";
 
 /// Where the viewer's files come from.
