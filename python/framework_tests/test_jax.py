@@ -226,6 +226,36 @@ class Sessions(unittest.TestCase):
         self.assertTrue(told)
         self.assertTrue(gzip.decompress((Path(self.folder) / "memory.prof").read_bytes()))
 
+    def test_in_place_of_jaxs_inner_module_too(self):
+        told = run_program(
+            jax_program(
+                """
+                import subprocess, time
+                sys.modules["jax.profiler"] = sys.modules["jax._src.profiler"] = jax.profiler = profiler
+                jax._src.profiler = profiler
+                profiler.save_device_memory_profile(sys.argv[1] + "/memory.prof")
+                child = subprocess.Popen(
+                    [
+                        sys.executable, "-c",
+                        "import stepscope, sys\\n"
+                        "print(stepscope.start_server(0).port, flush=True); sys.stdin.read()",
+                    ],
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                )
+                with child:
+                    profiler.register_subprocess(child.pid, int(child.stdout.readline()))()
+                    child.stdin.close()
+                with jax.profiler.trace(sys.argv[1]) as recording:
+                    with jax.profiler.TraceAnnotation("step"):
+                        step(x).block_until_ready()
+                print(json.dumps(recording.report.spans > 0))
+                """
+            ),
+            self.folder,
+        )
+        self.assertTrue(told)
+        self.assertTrue(gzip.decompress((Path(self.folder) / "memory.prof").read_bytes()))
+
 
 class InCapturesOfOthers(unittest.TestCase):
     def setUp(self):
