@@ -182,8 +182,12 @@ class Remote(unittest.TestCase):
         )
         self.assertEqual(
             arguments(["9012", "--tpu_trace_mode", "TRACE_COMPUTE", "--gpu_enable_nvtx_tracking=true"]),
-            ["9012", "--option", "tpu_trace_mode=TRACE_COMPUTE", "--option", "gpu_enable_nvtx_tracking=true"],
+            [
+                *("9012", "--option", "tpu_trace_mode=TRACE_COMPUTE"),
+                *("--option", "gpu_enable_nvtx_tracking=true", "--perfetto"),
+            ],
         )
+        self.assertEqual(arguments(["9012", "--no-perfetto-link"]), ["9012", "--no-perfetto-link"])
         with self.assertRaisesRegex(AttributeError, "did you mean 'python_tracer_level'"):
             arguments(["9012", "200", "--python_tracer_leve", "0"])
         self.busy()
@@ -201,6 +205,37 @@ class Remote(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = {event.line for event in xspace.read(files(self.folder)[0]).events}
         self.assertTrue([line for line in lines if line.endswith("(sampled)")], lines)
+
+    def test_help_of_collect_profile_names_all_that_is_taken(self):
+        from stepscope._options import AdvancedConfiguration
+
+        done = subprocess.run(
+            [sys.executable, "-m", "stepscope.collect_profile", "--help"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for name in (*AdvancedConfiguration.KEYS, "log_dir", "no_perfetto_link", "python_sampling_hz"):
+            self.assertIn(f"--{name}", done.stdout.split())
+
+    def test_collect_profile_prints_a_link(self):
+        self.busy()
+        with stepscope.start_server(0) as server:
+            program = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "stepscope.collect_profile", str(server.port), "200"),
+                    *("--log_dir", str(self.folder), "--perfetto-timeout", "1ms"),
+                ],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            said, _ = program.communicate(timeout=60)
+        self.assertTrue(
+            "ui.perfetto.dev" in said or "port 9001" in said,
+            said,
+        )
 
     def test_a_program_ends_with_its_server(self):
         done = run_python("import stepscope; stepscope.start_server(0)")

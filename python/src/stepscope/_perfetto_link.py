@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import threading
 import warnings
 from typing import TYPE_CHECKING
 
@@ -26,9 +27,9 @@ def serve_once(path: Path, port: int = PORT) -> bool:
     """
     content = path.read_bytes()
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        fetched = False
+    fetched = threading.Event()
 
+    class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if self.path != _ADDRESS:
                 self.send_error(404)
@@ -40,7 +41,9 @@ def serve_once(path: Path, port: int = PORT) -> bool:
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
-            Handler.fetched = True
+            fetched.set()
+            # Runs on a thread of its own.
+            self.server.shutdown()
 
         def do_POST(self) -> None:
             self.send_error(404)
@@ -49,7 +52,8 @@ def serve_once(path: Path, port: int = PORT) -> bool:
             pass
 
     try:
-        server = http.server.HTTPServer(("127.0.0.1", port), Handler)
+        # A thread for each connection: browsers open some that they do not use yet.
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
     except OSError as error:
         warnings.warn(
             f"no link for Perfetto, port {port} cannot be used ({error.strerror}); "
@@ -61,8 +65,8 @@ def serve_once(path: Path, port: int = PORT) -> bool:
     with server:
         print(f"Open URL in browser: {_ORIGIN}/#!/?url=http://127.0.0.1:{port}{_ADDRESS}", flush=True)
         try:
-            while not Handler.fetched:
-                server.handle_request()
+            server.serve_forever()
         except KeyboardInterrupt:
-            print("Not fetched:", path)
+            if not fetched.is_set():
+                print("Not fetched:", path)
     return True

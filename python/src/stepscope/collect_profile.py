@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import textwrap
 from typing import TYPE_CHECKING
 
 from stepscope import _core
@@ -22,6 +23,8 @@ _AS_THEY_ARE = (
     "no_perfetto_link",
     "python_tracer_level",
 )
+
+_LINK = frozenset({"--perfetto", "--no-perfetto-link", "--no_perfetto_link"})
 
 
 def arguments(given: Sequence[str]) -> list[str]:
@@ -53,7 +56,20 @@ def arguments(given: Sequence[str]) -> list[str]:
             known = (*_AS_THEY_ARE, *AdvancedConfiguration.KEYS)
             message = f"no option --{name}; {nearest(name, known)}"
             raise OptionNameError(message)
+    if not _LINK.intersection(made):
+        # As there: the link is left out only when that is asked for.
+        made.append("--perfetto")
     return made
+
+
+def accepted() -> str:
+    """Name what is taken besides the options of ``stepscope capture``."""
+    names = [f"--{name}" for name in (*_AS_THEY_ARE, "python_sampling_hz", *AdvancedConfiguration.KEYS)]
+    text = textwrap.fill(" ".join(dict.fromkeys(names)), 90, break_on_hyphens=False)
+    return (
+        "\nIn place of `stepscope capture` stands `python -m stepscope.collect_profile`; --perfetto is the\n"
+        "default. JAX's names are taken too, and options of its profilers:\n" + textwrap.indent(text, "  ")
+    )
 
 
 def main() -> int:
@@ -64,7 +80,10 @@ def main() -> int:
     except OptionNameError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    return _core.run_command(["stepscope", "capture", *given])
+    code = _core.run_command(["stepscope", "capture", *given])
+    if {"-h", "--help"}.intersection(given):
+        print(accepted())
+    return code
 
 
 if __name__ == "__main__":
