@@ -1,8 +1,8 @@
 """
 An image classifier on PyTorch, one rank or several, profiled for three of its steps. Data are made up.
 
-    python examples/torch_train/train.py --torch-profile --log-dir logs
-    torchrun --nproc-per-node 2 examples/torch_train/train.py --torch-profile --log-dir logs
+    python examples/torch_train/train.py
+    torchrun --nproc-per-node 2 examples/torch_train/train.py --log-dir logs
     stepscope logs
 
 Steps: three skipped, five waited for, one to warm up, three recorded. Rank 0 writes a trace into the log
@@ -53,7 +53,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--torch-profile", action="store_true", help="record and print")
+    parser.add_argument(
+        "--torch-profile", action=argparse.BooleanOptionalAction, default=True, help="record and print"
+    )
     parser.add_argument("--log-dir", type=Path, default=Path("logs"))
     parser.add_argument("--steps", type=int, default=14)
     parser.add_argument("--batch", type=int, default=16)

@@ -84,9 +84,24 @@ class Calls(unittest.TestCase):
         found = record(branch, python_tracer_level=0)
         self.assertEqual(found.events, [])
 
-    def test_host_level_0_shows_none(self):
-        found = record(branch, host_tracer_level=0, python_tracer_level=1)
+    def test_host_level_0_shows_calls_alone(self):
+        def work():
+            with stepscope.StepTrace("step", step_num=1), stepscope.Trace("label"):
+                branch()
+            stepscope.instant("point")
+            stepscope.counter("counter", 1.0)
+
+        for options in ({"python_tracer_level": 1}, {}):
+            with tempfile.TemporaryDirectory() as folder:
+                options = stepscope.ProfileOptions(host_tracer_level=0, **options)
+                with stepscope.trace(folder, options=options) as recording:
+                    work()
+                found = xspace.read(recording.report.path)
+            self.assertEqual(len(found.named(label(branch))), 1)
+            self.assertEqual([name for name in found.names() if not name.startswith("$")], [])
+        found = record(work, host_tracer_level=0, python_tracer_level=0)
         self.assertEqual(found.events, [])
+        self.assertEqual(record(work).names(), {"step", "label", "point", "counter"})
 
     def test_exceptions_end_their_functions(self):
         def work():

@@ -31,6 +31,19 @@ PEERS = os.environ.get("STEPSCOPE_PEERS_PYTHON")
 
 
 class Package(unittest.TestCase):
+    def test_modules_are_attributes_that_are_imported_when_used(self):
+        done = run_python(
+            """
+            import sys, stepscope
+            assert "stepscope.jax" not in sys.modules
+            for name in ("jax", "torch", "torch_xla", "neuron", "lightning", "read"):
+                assert getattr(stepscope, name) is sys.modules["stepscope." + name], name
+                assert name in dir(stepscope)
+            assert not {"jax", "torch", "torch_xla", "lightning"}.intersection(sys.modules)
+            """
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_everything_that_is_promised_is_there(self):
         self.assertEqual(sorted(stepscope.__all__), sorted(set(stepscope.__all__)))
         for name in stepscope.__all__:

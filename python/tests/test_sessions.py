@@ -3,6 +3,7 @@ import gzip
 import inspect
 import json
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -222,9 +223,21 @@ class Perfetto(InAFolder):
         self.assertEqual(allowed, "https://ui.perfetto.dev")
         self.assertEqual(_perfetto_link.PORT, 9001)
 
-    def test_a_taken_port_is_a_warning(self):
-        import socket
+    def test_the_link_is_served_while_an_idle_connection_is_open(self):
+        path = self.folder / "perfetto_trace.json.gz"
+        path.write_bytes(gzip.compress(b"{}"))
+        program = subprocess.Popen([sys.executable, "-c", SERVE, path], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(program.stdout.close)
+        self.addCleanup(program.wait)
+        self.addCleanup(program.kill)
+        address = program.stdout.readline().split("url=")[1].strip()
+        port = int(address.split(":")[2].split("/")[0])
+        with socket.create_connection(("127.0.0.1", port)):
+            with urllib.request.urlopen(address, timeout=30) as answer:
+                self.assertEqual(gzip.decompress(answer.read()), b"{}")
+            self.assertEqual(program.wait(timeout=30), 0)
 
+    def test_a_taken_port_is_a_warning(self):
         from stepscope import _perfetto_link
 
         with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -13,6 +13,7 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
@@ -42,6 +43,9 @@ pub(crate) struct Annotation {
     /// ours because subclasses with slots of their own could not inherit from both types.
     pub(crate) under: *mut ffi::PyObject,
 }
+
+/// The recording is of calls only.
+pub(crate) static LEAVES_LABELS_OUT: AtomicBool = AtomicBool::new(false);
 
 /// Adds the two types to the module.
 pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -462,6 +466,9 @@ pub(crate) unsafe extern "C" fn enter(
 unsafe fn enter_on(annotation: *mut Annotation) {
     // SAFETY: by the caller.
     if !unsafe { is_step(annotation) } && !stepscope::span::is_wanted() {
+        return;
+    }
+    if LEAVES_LABELS_OUT.load(Ordering::Relaxed) {
         return;
     }
     // SAFETY: called from the interpreter, which holds the lock.

@@ -1,6 +1,7 @@
 //! Start, stop and the verbs that are no context managers.
 
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -12,12 +13,13 @@ use stepscope::{
     SessionOptions, StopReport,
 };
 
+use crate::annotation::LEAVES_LABELS_OUT;
 use crate::{threads, values};
 
 /// Starts a recording. The options were checked by the caller.
 #[pyfunction]
 #[pyo3(signature = (log_dir, *, host_tracer_level, crash_safe, buffer_bytes, memory_limit_bytes,
-    session_name, host_name, trace_json, facts, warnings, mirror))]
+    session_name, host_name, trace_json, facts, warnings, mirror, labels))]
 #[allow(
     clippy::too_many_arguments,
     clippy::needless_pass_by_value,
@@ -36,6 +38,7 @@ pub(crate) fn start(
     facts: Vec<(String, String)>,
     warnings: Vec<String>,
     mirror: &str,
+    labels: bool,
 ) -> PyResult<()> {
     let level = HostTracerLevel::try_from(host_tracer_level).map_err(|error| raised(py, &error))?;
     let options = SessionOptions {
@@ -51,7 +54,9 @@ pub(crate) fn start(
         mirrors: mirrors(py, mirror)?,
     };
     py.detach(|| stepscope::start_trace_with(&log_dir, &options))
-        .map_err(|error| raised(py, &error))
+        .map_err(|error| raised(py, &error))?;
+    LEAVES_LABELS_OUT.store(!labels, Ordering::Relaxed);
+    Ok(())
 }
 
 fn mirrors(py: Python<'_>, text: &str) -> PyResult<Mirrors> {
@@ -69,6 +74,7 @@ pub(crate) fn set_mirrors(py: Python<'_>, to: &str) -> PyResult<Vec<String>> {
 /// Stops recording; `stop` writes.
 #[pyfunction]
 pub(crate) fn end(py: Python<'_>) -> PyResult<()> {
+    LEAVES_LABELS_OUT.store(false, Ordering::Relaxed);
     py.detach(stepscope::end_trace)
         .map_err(|error| raised(py, &error))
 }
@@ -139,6 +145,7 @@ pub(crate) fn report_fields(py: Python<'_>, report: StopReport) -> PyResult<Boun
 /// Throws the recording away.
 #[pyfunction]
 pub(crate) fn discard(py: Python<'_>) -> PyResult<()> {
+    LEAVES_LABELS_OUT.store(false, Ordering::Relaxed);
     py.detach(stepscope::discard_trace)
         .map_err(|error| raised(py, &error))
 }
@@ -160,6 +167,10 @@ pub(crate) fn is_recording() -> bool {
     stepscope::is_recording()
 }
 
+fn takes_labels() -> bool {
+    is_wanted() && !LEAVES_LABELS_OUT.load(Ordering::Relaxed)
+}
+
 /// Record one sample of a counter. NaN and infinities are left out.
 ///
 /// Parameters
@@ -175,7 +186,7 @@ pub(crate) fn is_recording() -> bool {
 #[pyfunction]
 #[pyo3(signature = (name, value))]
 pub(crate) fn counter(name: &Bound<'_, PyString>, value: f64) {
-    if is_wanted() {
+    if takes_labels() {
         threads::greet(name.py());
         stepscope::counter(&values::text(name), value);
     }
@@ -196,7 +207,7 @@ pub(crate) fn counter(name: &Bound<'_, PyString>, value: f64) {
 #[pyfunction]
 #[pyo3(signature = (name, /, **metadata))]
 pub(crate) fn instant(name: &Bound<'_, PyString>, metadata: Option<&Bound<'_, PyDict>>) {
-    if is_wanted() {
+    if takes_labels() {
         threads::greet(name.py());
         values::with_args(metadata, |args| instant_with(&values::text(name), args));
     }

@@ -41,7 +41,12 @@ from stepscope._session import StopReport, discard_trace, flush_trace, start_tra
 from stepscope._sources import SourceReport
 
 if TYPE_CHECKING:
+    from stepscope import jax as jax
+    from stepscope import lightning as lightning
+    from stepscope import neuron as neuron
     from stepscope import read as read
+    from stepscope import torch as torch
+    from stepscope import torch_xla as torch_xla
     from stepscope._flight import (
         FlightStatus,
         SlowStep,
@@ -112,19 +117,21 @@ _LATER = {
     **dict.fromkeys(("FlightStatus", "SlowStep", "flight_status", "save_last"), "stepscope._flight"),
     **dict.fromkeys(("start_flight", "stop_flight", "write_last"), "stepscope._flight"),
     "open": "stepscope.read",
-    "read": "stepscope.read",
 }
+# Modules that are imported when they are first used as attributes.
+_MODULES = ("jax", "lightning", "neuron", "read", "torch", "torch_xla")
 
 
 def __getattr__(name: str) -> Any:
     """Give what is imported when it is first used."""
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
     if name in _LATER:
-        module = importlib.import_module(_LATER[name])
-        return module if name == "read" else getattr(module, name)
+        return getattr(importlib.import_module(_LATER[name]), name)
     message = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(message)
 
 
 def __dir__() -> list[str]:
     """List these names, too."""
-    return sorted({*globals(), *_LATER})
+    return sorted({*globals(), *_LATER, *_MODULES})

@@ -291,7 +291,7 @@ class ProfileOptions:
     def traces_calls(self) -> bool:
         """Whether calls are traced: by `python_tracer_level`, unless sampling takes its place."""
         replaced = self.python_sampling_hz > 0 and not self._calls_asked  # type: ignore[attr-defined]
-        return self.python_tracer_level > 0 and self.host_tracer_level > 0 and not replaced
+        return self.python_tracer_level > 0 and not replaced
 
     def _given(self) -> dict[str, Any]:
         """Those options that a copy has to be given."""

@@ -253,7 +253,9 @@ def _start(
     try:
         _core.start(
             log_dir,
-            host_tracer_level=options.host_tracer_level,
+            # Of calls alone, as JAX records them: the recorder is on, and labels are left out.
+            host_tracer_level=max(options.host_tracer_level, int(options.traces_calls)),
+            labels=options.host_tracer_level > 0,
             crash_safe=options.crash_safe,
             buffer_bytes=options.buffer_bytes,
             memory_limit_bytes=options.memory_limit_bytes,

@@ -8,7 +8,6 @@ import inspect
 import json
 import math
 import os
-import shutil
 import tempfile
 import warnings
 import weakref
@@ -164,13 +163,10 @@ class profile(theirs.profile):
         if saved is None:
             super().export_chrome_trace(path)
             return
-        with saved.open("rb") as source:
-            if path.endswith(".gz"):
-                with gzip.open(path, "wb", compresslevel=6) as target:
-                    shutil.copyfileobj(source, target, 1 << 20)
-            else:
-                with Path(path).open("wb") as plain:
-                    shutil.copyfileobj(source, plain, 1 << 20)
+        content = _named(saved.read_bytes(), str(saved), path)
+        if path.endswith(".gz"):
+            content = gzip.compress(content, compresslevel=6)
+        Path(path).write_bytes(content)
 
     def _read(self) -> TorchTrace | None:
         # Events of earlier cycles are in torch's memory only.
@@ -231,6 +227,16 @@ class profile(theirs.profile):
             return
         assert self.with_stack, "export_stacks() requires with_stack=True"
         table.export_stacks(path, metric)
+
+
+def _named(text: bytes, saved: str, path: str) -> bytes:
+    """Give the trace the name of the file that was asked for; torch writes it at the end."""
+    at = text.rfind(b'"traceName"')
+    given = json.dumps(saved).encode()
+    begin = text.find(given, at) if at >= 0 else -1
+    if begin < 0:
+        return text
+    return text[:begin] + json.dumps(path).encode() + text[begin + len(given) :]
 
 
 def _arguments(
