@@ -24,7 +24,8 @@
 //! sum of self over all labels + self time of the markers = sum of the lengths of the steps
 //! ```
 //! as long as no slices of that thread overlap without nesting. `share` of other threads and of
-//! devices can exceed 1: there are several of them.
+//! devices can exceed 1: there are several of them. What another profiler recorded of the step's own
+//! thread stands on a track of its own; it is counted as of other threads, and named as of this one.
 //!
 //! Where nobody marked steps, what repeats most regularly is offered as *derived* steps (module `derived`).
 //! How many steps a run has is [`StepReport::count`], wherever it is shown: the finished steps of the
@@ -115,6 +116,9 @@ pub enum Place {
     OtherThread,
     /// On a device of the same file.
     Device,
+    /// On another track of the thread that marks the steps: what another profiler, such as XLA's,
+    /// recorded of it.
+    StepThreadElsewhere,
 }
 
 impl Place {
@@ -124,6 +128,7 @@ impl Place {
             Self::StepThread => "step thread",
             Self::OtherThread => "other thread",
             Self::Device => "device",
+            Self::StepThreadElsewhere => "step thread (other track)",
         }
     }
 }
@@ -405,7 +410,7 @@ fn how_to_mark(trace: &Trace) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use stepscope_model::{Epoch, EventSink, SliceIn};
+    use stepscope_model::{Epoch, EventSink, SliceIn, TrackPatch};
     use stepscope_store::{FileSpec, TraceBuilder, drawing};
 
     use super::*;
@@ -513,6 +518,67 @@ mod tests {
         assert_eq!(report.times.mean_ns, Some(12_000.0));
         let (found, expected) = both_sides(&trace);
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_another_profiler_recorded_of_the_steps_thread_is_not_another_threads() {
+        let mut builder = TraceBuilder::new();
+        let mut sink = builder.file(FileSpec::default());
+        sink.epoch(Epoch::default());
+        let mut track = |key: &str, name: &str, pid: i64, tid: i64| {
+            let track = sink.track(key);
+            let patch = TrackPatch {
+                name: Some(name),
+                pid: Some(pid),
+                tid: Some(tid),
+                ..TrackPatch::default()
+            };
+            sink.describe(track, patch);
+            track
+        };
+        let main = track("main", "python", 7, 42);
+        let places = [
+            // XLA names the line of a thread after its number, and gives the line a number of its own.
+            (track("xla", "42", 7, 1_760_077_957), "named after it"),
+            (track("same", "more", 7, 42), "same number"),
+            (track("pool", "pool/9", 7, 9), "pool"),
+            (track("another process", "python", 8, 42), "another process"),
+        ];
+        let mut slice = |track, name: &str, start: i64, step| {
+            let name = sink.name(name);
+            let (start, dur) = (Time::from_ps(start), Dur::from_ps(100));
+            let slice = SliceIn {
+                start,
+                dur,
+                name,
+                step,
+                ..SliceIn::default()
+            };
+            sink.slice(track, slice);
+        };
+        for number in 0..3 {
+            slice(main, "step", number * 100, Some(number));
+            for (track, name) in places {
+                slice(track, name, number * 100, None);
+            }
+        }
+        builder.add(sink);
+        let report = step_report(&builder.finish(), ALL);
+        let mut found: Vec<_> = report
+            .labels
+            .iter()
+            .map(|row| (row.label.as_str(), row.place.as_str()))
+            .collect();
+        found.sort_unstable();
+        assert_eq!(
+            found,
+            [
+                ("another process", "other thread"),
+                ("named after it", "step thread (other track)"),
+                ("pool", "other thread"),
+                ("same number", "step thread (other track)"),
+            ]
+        );
     }
 
     #[test]

@@ -32,14 +32,14 @@ const MOST_DENSE_NAMES: usize = 1 << 18;
 /// Figures by label and place.
 enum Table {
     /// By the name's number; a place each.
-    Dense(Vec<[Sums; 3]>),
+    Dense(Vec<[Sums; 4]>),
     Sparse(FxHashMap<(NameId, Place), Sums>),
 }
 
 impl Table {
     fn new(names: usize) -> Self {
         if names <= MOST_DENSE_NAMES {
-            Self::Dense(vec![[Sums::default(); 3]; names])
+            Self::Dense(vec![[Sums::default(); 4]; names])
         } else {
             Self::Sparse(FxHashMap::default())
         }
@@ -79,8 +79,13 @@ impl Table {
     fn entries(self) -> Vec<(NameId, Place, Sums)> {
         match self {
             Self::Dense(sums) => {
-                let places = [Place::StepThread, Place::OtherThread, Place::Device];
-                let of_name = |(at, sums): (usize, [Sums; 3])| {
+                let places = [
+                    Place::StepThread,
+                    Place::OtherThread,
+                    Place::Device,
+                    Place::StepThreadElsewhere,
+                ];
+                let of_name = |(at, sums): (usize, [Sums; 4])| {
                     let name = NameId(u32::try_from(at).unwrap_or(u32::MAX));
                     places
                         .into_iter()
@@ -347,6 +352,16 @@ fn label_track(
     let is_mark = |index: usize, name: NameId| {
         marks.names.get(name.index()) == Some(&true) && on_track.binary_search(&index).is_ok()
     };
+    // Steps of one thread follow each other.
+    let mut compared: Option<(TrackId, bool)> = None;
+    let mut is_same_thread = |track: TrackId| match compared {
+        Some((known, same)) if known == track => same,
+        _ => {
+            let same = is_of_thread(trace, job.track, track);
+            compared = Some((track, same));
+            same
+        }
+    };
     let mut first = job.steps.start;
     for index in trace.candidates(job.track, begin..until) {
         let start = slices.start[index];
@@ -387,6 +402,7 @@ fn label_track(
             let place = match (on_step_track, job.device) {
                 (true, _) => Place::StepThread,
                 (false, true) => Place::Device,
+                (false, false) if is_same_thread(step.track) => Place::StepThreadElsewhere,
                 (false, false) => Place::OtherThread,
             };
             let (from, to) = (start.max(step.start), end.min(step.end));
@@ -406,6 +422,19 @@ fn label_track(
             }
         }
     }
+}
+
+/// Whether a track is about the thread that another track is about. XLA's lines of threads have numbers of
+/// their own, and the thread's as their name.
+fn is_of_thread(trace: &Trace, track: TrackId, of: TrackId) -> bool {
+    let described = |id: TrackId| trace.tracks().get(id.index());
+    let (Some(track), Some(of)) = (described(track), described(of)) else {
+        return false;
+    };
+    let Some(thread) = of.tid.filter(|_| track.pid == of.pid) else {
+        return false;
+    };
+    track.tid == Some(thread) || track.name.parse() == Ok(thread)
 }
 
 #[cfg(test)]
