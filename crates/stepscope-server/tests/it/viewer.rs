@@ -116,7 +116,10 @@ async fn without_the_viewer_the_page_names_the_command() {
     for path in ["/", "/run/a/timeline"] {
         let answer = site.send(request("GET", path, &[], "")).await;
         assert_eq!(answer.status, StatusCode::OK);
-        for advice in ["cargo xtask ui", "pip install --force-reinstall --no-deps ."] {
+        for advice in [
+            "cargo xtask ui",
+            "pip install --force-reinstall --no-deps .",
+        ] {
             assert!(answer.text().contains(advice), "{path}");
         }
     }
