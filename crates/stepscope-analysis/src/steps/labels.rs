@@ -426,15 +426,15 @@ fn label_track(
 
 /// Whether a track is about the thread that another track is about. XLA's lines of threads have numbers of
 /// their own, and the thread's as their name.
-fn is_of_thread(trace: &Trace, track: TrackId, of: TrackId) -> bool {
+fn is_of_thread(trace: &Trace, row: TrackId, marking: TrackId) -> bool {
     let described = |id: TrackId| trace.tracks().get(id.index());
-    let (Some(track), Some(of)) = (described(track), described(of)) else {
+    let (Some(row), Some(marking)) = (described(row), described(marking)) else {
         return false;
     };
-    let Some(thread) = of.tid.filter(|_| track.pid == of.pid) else {
+    let Some(thread) = marking.tid.filter(|_| row.pid == marking.pid) else {
         return false;
     };
-    track.tid == Some(thread) || track.name.parse() == Ok(thread)
+    row.tid == Some(thread) || row.name.parse() == Ok(thread)
 }
 
 #[cfg(test)]
