@@ -7,7 +7,7 @@ use stepscope_model::{Dur, NameId, Time, TrackId, TrackKind};
 use stepscope_store::Trace;
 
 use super::marks::Marker;
-use super::{LabelRow, Place, StepOptions, StepReport};
+use super::{LabelRow, Place, StepOptions, StepReport, ThreadRows};
 use crate::calls;
 use crate::parallel::{self, Cancel};
 
@@ -289,6 +289,8 @@ struct Marks {
     of: FxHashMap<TrackId, Vec<usize>>,
     /// By the number of a name: whether any of them bears it.
     names: Vec<bool>,
+    /// Which tracks are about the same thread.
+    rows: ThreadRows,
 }
 
 impl Marks {
@@ -296,6 +298,7 @@ impl Marks {
         let mut found = Self {
             of: FxHashMap::default(),
             names: vec![false; trace.name_count()],
+            rows: ThreadRows::new(trace),
         };
         let mut places = Vec::new();
         for mark in trace.step_marks() {
@@ -352,16 +355,7 @@ fn label_track(
     let is_mark = |index: usize, name: NameId| {
         marks.names.get(name.index()) == Some(&true) && on_track.binary_search(&index).is_ok()
     };
-    // Steps of one thread follow each other.
-    let mut compared: Option<(TrackId, bool)> = None;
-    let mut is_same_thread = |track: TrackId| match compared {
-        Some((known, same)) if known == track => same,
-        _ => {
-            let same = is_of_thread(trace, job.track, track);
-            compared = Some((track, same));
-            same
-        }
-    };
+    let same_thread = marks.rows.others(job.track);
     let mut first = job.steps.start;
     for index in trace.candidates(job.track, begin..until) {
         let start = slices.start[index];
@@ -402,7 +396,7 @@ fn label_track(
             let place = match (on_step_track, job.device) {
                 (true, _) => Place::StepThread,
                 (false, true) => Place::Device,
-                (false, false) if is_same_thread(step.track) => Place::StepThreadElsewhere,
+                (false, false) if same_thread.contains(&step.track) => Place::StepThreadElsewhere,
                 (false, false) => Place::OtherThread,
             };
             let (from, to) = (start.max(step.start), end.min(step.end));
@@ -422,19 +416,6 @@ fn label_track(
             }
         }
     }
-}
-
-/// Whether a track is about the thread that another track is about. XLA's lines of threads have numbers of
-/// their own, and the thread's as their name.
-fn is_of_thread(trace: &Trace, row: TrackId, marking: TrackId) -> bool {
-    let described = |id: TrackId| trace.tracks().get(id.index());
-    let (Some(row), Some(marking)) = (described(row), described(marking)) else {
-        return false;
-    };
-    let Some(thread) = marking.tid.filter(|_| row.pid == marking.pid) else {
-        return false;
-    };
-    row.tid == Some(thread) || row.name.parse() == Ok(thread)
 }
 
 #[cfg(test)]

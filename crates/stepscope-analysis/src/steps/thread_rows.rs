@@ -91,7 +91,7 @@ mod tests {
             ",
         );
         let id = |name: &str| {
-            let found = trace.tracks().iter().find(|track| track.name == name);
+            let found = trace.tracks().iter().find(|track| track.key == name);
             found.unwrap().id
         };
         let rows = ThreadRows::new(&trace);
@@ -100,7 +100,7 @@ mod tests {
             ("kineto", &["python"]),
             ("42", &["worker"]),
             ("worker", &["42"]),
-            ("9", &[]),
+            ("pool/9", &[]),
             ("other", &[]),
         ] {
             let others: Vec<TrackId> = others.iter().map(|name| id(name)).collect();
