@@ -84,7 +84,8 @@ fn effective_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 

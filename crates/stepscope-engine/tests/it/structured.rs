@@ -12,7 +12,7 @@ use stepscope_store::Trace;
 /// Traces that the test makes.
 const TRACES: u64 = 100;
 
-/// Bytes of a seed (SplitMix64).
+/// Bytes of a seed (`SplitMix64`).
 fn bytes(seed: u64) -> Vec<u8> {
     let mut state = seed;
     let words = (0..1_024).map(|_| {

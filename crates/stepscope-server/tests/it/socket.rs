@@ -70,11 +70,13 @@ impl Running {
         let server = Server::bind(options, engine()).unwrap();
         let address = server.local_addr();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let serving = std::thread::spawn(move || {
-            server.run_blocking(async {
-                let _ = stopped.await;
+        let serving = std::thread::Builder::new()
+            .spawn(move || {
+                server.run_blocking(async {
+                    let _ = stopped.await;
+                })
             })
-        });
+            .unwrap();
         Self {
             address,
             stop: Some(stop),

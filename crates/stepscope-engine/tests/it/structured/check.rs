@@ -24,8 +24,11 @@ use stepscope_formats::{Format, read};
 use stepscope_model::{Dur, Limits, ReadContext, SharedBytes, Time, TrackId};
 use stepscope_store::{FileSpec, Trace, TraceBuilder};
 
-/// Everything that can be asked of a trace, by name.
-pub(crate) const PARTS: &[(&str, fn(&Trace))] = &[
+/// Something that can be asked of a trace, with its name.
+pub(crate) type NamedCheck = (&'static str, fn(&Trace));
+
+/// Everything that can be asked of a trace.
+pub(crate) const PARTS: &[NamedCheck] = &[
     ("reports", all_reports),
     ("reports of a range", reports_of_ranges),
     ("viewer", viewer),

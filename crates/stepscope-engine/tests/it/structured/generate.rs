@@ -274,6 +274,12 @@ impl Decisions<'_> {
         }
     }
 
+    /// A number in 32 bits, mostly small.
+    fn small(&mut self) -> u32 {
+        let number = self.number();
+        u32::try_from(number).unwrap_or(u32::MAX)
+    }
+
     /// A time or a length within a few milliseconds; where `wild`, sometimes anything.
     fn time(&mut self, wild: bool) -> i64 {
         if wild && self.one_in(8) {
@@ -310,7 +316,7 @@ pub(crate) fn trace(bytes: &[u8]) -> Trace {
     for file in 0..=input.below(4) {
         let rank = match input.byte() % 4 {
             0 => None,
-            1 => Some(input.number() as u32),
+            1 => Some(input.small()),
             _ => u32::try_from(file).ok(),
         };
         let mut sink = builder.file(FileSpec {
@@ -463,7 +469,7 @@ fn profiles(sink: &mut FileSink, input: &mut Decisions<'_>) {
         .map(|_| ProfileRow {
             name: input.pick(NAMES).into(),
             file: "train.py".into(),
-            line: input.number() as u32,
+            line: input.small(),
             calls: Some(input.number().unsigned_abs()),
             primitive_calls: Some(input.number().unsigned_abs()),
             total_s: Some(input.double()),
@@ -472,7 +478,7 @@ fn profiles(sink: &mut FileSink, input: &mut Decisions<'_>) {
             self_mean_s: None,
             percent: Some(input.double()),
             callers: vec![ProfileCaller {
-                row: input.number() as u32,
+                row: input.small(),
                 calls: input.number().unsigned_abs(),
                 primitive_calls: input.number().unsigned_abs(),
                 total_s: input.double(),
