@@ -192,6 +192,13 @@ fn recordings(trace: &Trace, range: Option<&Range<Time>>) -> Vec<Stretch> {
                     && matches!(track.kind, TrackKind::Thread | TrackKind::DeviceQueue)
             })
         };
+        // What only the profiler says of itself is no program.
+        let works = |track: &Track| {
+            track.kind == TrackKind::DeviceQueue || is_of_program(trace, track)
+        };
+        if !tracks().any(works) {
+            continue;
+        }
         let Some(mut whole) = tracks()
             .filter_map(|track| extent(trace, track))
             .reduce(join)
@@ -295,6 +302,28 @@ mod tests {
             sentence.starts_with("The recording is shorter than a step: the one that began"),
             "{sentence}"
         );
+    }
+
+    #[test]
+    fn a_recording_of_the_profiler_alone_is_no_program() {
+        let mut builder = TraceBuilder::new();
+        let mut sink = builder.file(FileSpec::default());
+        sink.epoch(stepscope_model::Epoch::default());
+        let track = sink.track("Spans/PyTorch Profiler");
+        let (name, category) = (sink.name("PyTorch Profiler (0)"), sink.name("Trace"));
+        sink.slice(
+            track,
+            SliceIn {
+                dur: Dur::from_ps(90 * US),
+                name,
+                category,
+                ..SliceIn::default()
+            },
+        );
+        builder.add(sink);
+        let trace = builder.finish();
+        let survey = Survey::of(&trace, &Options::default(), &Cancel::default()).unwrap();
+        assert!(survey.stretches.is_empty());
     }
 
     #[test]
