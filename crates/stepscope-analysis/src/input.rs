@@ -457,6 +457,24 @@ mod tests {
     }
 
     #[test]
+    fn steps_and_pauses_on_several_rows_are_all_counted() {
+        let trace = drawing::trace(
+            "
+            a #pid=1 #tid=1 | data_load-----step0-----data_load-----step1-----data_load-----step2-----
+                            |                work                    work                    work
+            b #pid=1 #tid=1 |                  more                    more                    more
+            ",
+        );
+        let survey = Survey::of(&trace, &Options::default(), &Cancel::default()).unwrap();
+        let sum = survey.sum();
+        let us = |dur: Dur| dur.ps() / 1_000_000;
+        assert_eq!(
+            (us(sum.input), us(sum.host), us(sum.idle)),
+            (2 * 14, 3 * 6, 3 * 4)
+        );
+    }
+
+    #[test]
     fn rows_of_one_thread_are_that_thread() {
         let verdict_of = |other: &str| {
             let drawing = format!(

@@ -193,9 +193,8 @@ fn recordings(trace: &Trace, range: Option<&Range<Time>>) -> Vec<Stretch> {
             })
         };
         // What only the profiler says of itself is no program.
-        let works = |track: &Track| {
-            track.kind == TrackKind::DeviceQueue || is_of_program(trace, track)
-        };
+        let works =
+            |track: &Track| track.kind == TrackKind::DeviceQueue || is_of_program(trace, track);
         if !tracks().any(works) {
             continue;
         }

@@ -633,14 +633,16 @@ fn own<'a>(
     stretches: &[Stretch],
     indexes: &[usize],
 ) -> (Moments, Moments) {
-    let (mut input, mut host) = (Vec::new(), Vec::new());
+    let (mut all_input, mut all_host) = (Vec::new(), Vec::new());
     let own = indexes.iter().filter_map(|index| stretches.get(*index));
     let mut own: Vec<&Stretch> = own.collect();
-    own.sort_by_key(|stretch| (stretch.marker, stretch.range.start));
+    own.sort_by_key(|stretch| (stretch.range.start, stretch.marker));
     for (place, (on, marks)) in rows.enumerate() {
         let slices = trace.slices(on);
         let is_marked = place == 0;
         let overlapping = trace.overlapping(on);
+        // In the order of time.
+        let (mut input, mut host) = (Vec::new(), Vec::new());
         // What lies inside a marker that lies inside another one was seen with the outer one.
         let mut outer: Option<&Stretch> = None;
         for stretch in &own {
@@ -652,7 +654,9 @@ fn own<'a>(
             if start >= end || outer.is_some_and(is_inside) {
                 continue;
             }
-            outer = Some(stretch);
+            if stretch.marker.is_some() {
+                outer = Some(stretch);
+            }
             // What encloses the marker comes before it in the track's order. A slice around the whole
             // recording costs no more than any other.
             let (open, first) = match stretch.marker {
@@ -678,9 +682,11 @@ fn own<'a>(
                 }
             }
         }
+        all_input.append(&mut input);
+        all_host.append(&mut host);
     }
-    // Steps of one thread may nest, and other rows show the same moments; sorting is cheap where not.
-    (Moments::of(input), Moments::of(host))
+    // Other rows show the same moments; sorting is cheap where there are none.
+    (Moments::of(all_input), Moments::of(all_host))
 }
 
 #[cfg(test)]
