@@ -9,7 +9,7 @@ use crate::report::{
 };
 use crate::reports::Options;
 use crate::steps::{StepOptions, StepReport, step_report, xprof};
-use crate::survey::Survey;
+use crate::survey::{Iteration, Survey};
 
 const KIND: &str = "steps";
 
@@ -131,7 +131,9 @@ pub(super) fn tail(survey: &Survey<'_>) -> String {
     if pause > 0.05 * mean {
         told.push(format!("one begins every {}", duration(mean)));
     } else if (mean - p50).abs() > 0.05 * p50 {
-        told.push(format!("mean {}", duration(mean)));
+        let is_warm = survey.iterations.iter().all(Iteration::counts);
+        let what = if is_warm { "mean" } else { "mean after warm-up" };
+        told.push(format!("{what} {}", duration(mean)));
     }
     told.extend(times.p90_ns.map(|p90| format!("p90 {}", duration(p90))));
     if told.is_empty() {
