@@ -128,12 +128,15 @@ pub(super) fn tail(survey: &Survey<'_>) -> String {
     let pause = pauses.map(Dur::as_ns_f64).sum::<f64>() / survey.count();
     let p50 = times.p50_ns.unwrap_or(mean);
     let mut told = Vec::new();
-    if pause > 0.05 * mean {
-        told.push(format!("one begins every {}", duration(mean)));
-    } else if (mean - p50).abs() > 0.05 * p50 {
+    if (mean - p50).abs() > 0.05 * p50 {
         let is_warm = survey.iterations.iter().all(Iteration::counts);
-        let what = if is_warm { "mean" } else { "mean after warm-up" };
-        told.push(format!("{what} {}", duration(mean)));
+        let after = if is_warm { "" } else { " after warm-up" };
+        let mean = duration(mean);
+        told.push(if pause > 0.01 * survey.mean_ns() {
+            format!("one begins every {mean}{after}")
+        } else {
+            format!("mean{after} {mean}")
+        });
     }
     told.extend(times.p90_ns.map(|p90| format!("p90 {}", duration(p90))));
     if told.is_empty() {
