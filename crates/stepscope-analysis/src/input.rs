@@ -128,13 +128,15 @@ pub fn is_input(kind: SliceKind, name: &str) -> bool {
     ];
     // `next_batch`, but not `train_batch`.
     const GETS: [&str; 5] = ["next", "get", "read", "wait", "make"];
-    if is_compiler_pass(name) {
+    // Most slices are of other kinds: they are asked first.
+    let is_said = kind == SliceKind::Input || is_loader_frame(name);
+    if !(is_said || kind == SliceKind::UserLabel) || is_compiler_pass(name) {
         return false;
     }
-    if kind == SliceKind::Input || is_loader_frame(name) {
+    if is_said {
         return true;
     }
-    if kind != SliceKind::UserLabel || name.contains("::") {
+    if name.contains("::") {
         return false;
     }
     let words = || {

@@ -643,6 +643,8 @@ fn own<'a>(
         let overlapping = trace.overlapping(on);
         // In the order of time.
         let (mut input, mut host) = (Vec::new(), Vec::new());
+        // Whether slices of a name and category fetch input: mostly as the slice before.
+        let mut last = (None, false);
         // What lies inside a marker that lies inside another one was seen with the outer one.
         let mut outer: Option<&Stretch> = None;
         for stretch in &own {
@@ -676,8 +678,12 @@ fn own<'a>(
                 }
                 let part = (begin.max(start), until.min(end));
                 extend(&mut host, part);
-                let kind = trace.kind(on, slices.name[index], slices.category.get(index));
-                if is_input(kind, trace.name(slices.name[index])) {
+                let key = (slices.name[index], slices.category.get(index));
+                if last.0 != Some(key) {
+                    let kind = trace.kind(on, key.0, key.1);
+                    last = (Some(key), is_input(kind, trace.name(key.0)));
+                }
+                if last.1 {
                     extend(&mut input, part);
                 }
             }
