@@ -127,6 +127,8 @@ pub enum Detail {
         numbers: Vec<i64>,
         /// Time in which they compile, nanoseconds.
         compile_ns: f64,
+        /// By how much the calls that compile, load and run a graph are longer than usual, nanoseconds.
+        loading_ns: f64,
     },
     /// Memory that grows.
     Growth {

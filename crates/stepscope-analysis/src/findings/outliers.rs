@@ -10,6 +10,7 @@ use super::memory::is_fragmented;
 use super::windows::{Role, Window, Windows};
 use super::{Cause, Confidence, Detail, Finding};
 use crate::memory::Memory;
+use crate::steps::STEP_MARKER;
 use crate::survey::{Survey, median};
 
 /// Losses that may make a step long.
@@ -213,6 +214,7 @@ pub(super) fn warm_up(survey: &Survey<'_>, windows: &Windows) -> Option<Finding>
     let compiles = of_rank_slow
         .iter()
         .map(|window| survey.parts(window.stretch).compile.as_ns_f64());
+    let loading_ns = loading_ns(survey.trace, of_rank, &of_rank_slow);
     let lost = of_rank_slow
         .iter()
         .map(|window| (window.dur().ps() - usual.ps()).max(0));
@@ -233,7 +235,27 @@ pub(super) fn warm_up(survey: &Survey<'_>, windows: &Windows) -> Option<Finding>
                 .map(|step| step.0)
                 .collect(),
             compile_ns: compiles.sum(),
+            loading_ns,
         },
         ..Finding::new(Cause::WarmUpOnly, Confidence::High)
     })
+}
+
+/// How much longer the slow steps' `StepMarker`s are than usual: the call runs what a program traced, and
+/// compiles and loads it first where it is new. 0 where other things mark the steps.
+fn loading_ns(trace: &Trace, of_rank: &[Window], slow: &[&&Window]) -> f64 {
+    let marker = |window: &Window| {
+        let (_, event) = window.step?;
+        let (track, index) = trace.place_of_slice(event)?;
+        let slices = trace.slices(track);
+        let name = slices.name.get(index)?;
+        (trace.name(*name) == STEP_MARKER).then(|| slices.dur[index])
+    };
+    let steady = of_rank.iter().filter(|window| window.is_steady());
+    let Some(usual) = median(steady.filter_map(marker)) else {
+        return 0.0;
+    };
+    let more = slow.iter().filter_map(|window| marker(window));
+    more.map(|dur| (dur.ps() - usual.ps()).max(0) as f64 / 1e3)
+        .sum()
 }

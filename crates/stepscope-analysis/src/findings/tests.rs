@@ -172,9 +172,25 @@ fn warm_up_says_how_long_it_compiles() {
     let Detail::WarmUp {
         numbers,
         compile_ns,
+        ..
     } = &warm_up.unwrap().detail
     else {
         panic!("{warm_up:?}");
     };
     assert_eq!((&numbers[..], *compile_ns), (&[0][..], 29_000.0));
+}
+
+#[test]
+fn a_first_step_marker_compiles_and_loads() {
+    let trace = drawing::trace(
+        "
+        main | build--StepMarker------------------build--StepMarker--build--StepMarker--build--StepMarker--
+        ",
+    );
+    let found = diagnosed(&trace).findings;
+    let warm_up = found.iter().find(|one| one.cause == Cause::WarmUpOnly);
+    let Detail::WarmUp { loading_ns, .. } = warm_up.unwrap().detail else {
+        panic!("{warm_up:?}");
+    };
+    assert_eq!(loading_ns, 16_000.0);
 }

@@ -64,9 +64,13 @@ pub(super) fn title(finding: &Finding, diagnosis: &Diagnosis, platform: &Platfor
             Detail::WarmUp {
                 numbers,
                 compile_ns,
+                loading_ns,
             } => {
                 let compile = if *compile_ns > 0.0 {
                     format!(", {} of compilation", duration(*compile_ns))
+                } else if *loading_ns > 0.0 {
+                    let more = duration(*loading_ns);
+                    format!(", {more} to compile and load the graph in StepMarker")
                 } else {
                     String::new()
                 };
