@@ -246,8 +246,8 @@ pub(super) fn warm_up(survey: &Survey<'_>, windows: &Windows) -> Option<Finding>
 fn loading_ns(trace: &Trace, of_rank: &[Window], slow: &[&&Window]) -> f64 {
     let marker = |window: &Window| {
         let (_, event) = window.step?;
-        let (track, index) = trace.place_of_slice(event)?;
-        let slices = trace.slices(track);
+        let (row, index) = trace.place_of_slice(event)?;
+        let slices = trace.slices(row);
         let name = slices.name.get(index)?;
         (trace.name(*name) == STEP_MARKER).then(|| slices.dur[index])
     };
