@@ -1,6 +1,6 @@
 //! Request bodies: bounded in size and in time before a route sees them.
 //!
-//! A client that announces too much is refused at once; one that stops sending is told so. Uploads
+//! A client that announces too much is refused at once; one that stops sending gets a 408. Uploads
 //! stream to the disk and keep both bounds themselves.
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 // elided.tsx: a name that, when it is too long, loses what it shares with other names, not what tells it apart.
 import type { JSX } from 'preact';
 
-/** Width of the narrowest letters: a head that is told to be wider than its text would leave a gap before the tail. */
+/** Width of the narrowest letters: a head declared wider than its text would leave a gap before the tail. */
 const NARROW_EM = 0.27;
 
 /** `cut`: length of the prefix that may go, from `cutsOf`. */

@@ -636,7 +636,7 @@ impl Assembly<'_, '_> {
         if sums.iter().any(|(name, named)| tells(name, named)) {
             sums.retain(|(name, named)| tells(name, named));
         }
-        // The bucket of the host holds what is told by itself.
+        // Garbage collection and the profiler have findings of their own, but lie in the host's bucket.
         let told = whole.share(Loss::Collector) + whole.share(Loss::Overhead);
         let share = whole.busy_share() + (whole.share(Loss::Host) - told).max(0.0);
         // Operations tell more than what calls them, where they are what takes the time.

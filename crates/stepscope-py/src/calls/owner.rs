@@ -1,7 +1,7 @@
 //! `CPython` 3.10 and 3.11: the object that the interpreter keeps beside the profile function of a thread.
 //!
 //! Setting another function, as cProfile does it, says nothing to the one that was there; but the
-//! interpreter lets go of this object. `sys.getprofile` gives it, and whoever puts it back with
+//! interpreter lets go of this object. `sys.getprofile` gives it, and a profiler that puts it back with
 //! `sys.setprofile`, as well-behaved profilers do at their end, has calls traced again.
 #![allow(unsafe_code, reason = "a type made with the interpreter's C interface")]
 

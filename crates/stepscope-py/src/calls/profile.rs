@@ -161,7 +161,7 @@ pub(super) struct Hook {
     setters: Setters,
     /// What `threading` told new threads.
     threads_before: Py<PyAny>,
-    /// What new threads are told while calls are traced.
+    /// The profile function of new threads while calls are traced.
     thread_begins: Py<PyAny>,
 }
 
