@@ -236,4 +236,6 @@ fn rank(findings: &mut [Finding]) {
 }
 
 #[cfg(test)]
+mod fused_tests;
+#[cfg(test)]
 mod tests;

@@ -102,6 +102,12 @@ impl Moments {
         )
     }
 
+    /// Whether a moment is in the set.
+    pub(crate) fn contains(&self, moment: Time) -> bool {
+        let begun = self.parts.partition_point(|part| part.0 <= moment);
+        begun > 0 && moment < self.parts[begun - 1].1
+    }
+
     /// Picoseconds of the set before a moment.
     fn until(&self, moment: Time) -> i64 {
         let begun = self.parts.partition_point(|part| part.0 < moment);

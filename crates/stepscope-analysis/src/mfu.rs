@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! rate = floating-point operations that begin in the stretches / sum of the stretches' lengths
-//! MFU  = operations that begin in the stretches / sum over stretches of (length * peaks of the file's devices)
+//! MFU  = operations that begin in the stretches / sum over stretches of (length * peaks of the rank's devices)
 //! ```
-//! Stretches are the steps, and without steps each file's recording. Operations are XLA's own count
+//! Stretches are the steps, and without steps each file's recording. A stretch is one rank's: it counts
+//! what runs on the threads and devices of that rank. Operations are XLA's own count
 //! for each execution on a device (arguments `model_flops`, else `flops`; not of loops and branches with
 //! executions inside that count, so that a body counts once), and for PyTorch those of products of
 //! matrices, convolutions and attention, computed from their shapes ([`flops_of_call`]). Kernels that
@@ -15,19 +16,21 @@
 //! time of all products ([`Mfu::covered`]); else MFU is unknown.
 //!
 //! The peak of a device is what its plane says, else what its maker states for dense matrix products
-//! in 16 bits, by its name. Without devices of its own a file counts as one.
+//! in 16 bits, by its name. Without devices of its own a rank counts as one.
 
 mod coverage;
 mod shapes;
 
-use std::ops::Range;
+use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{ArgValue, Cancelled, Dur, Time, TrackId, TrackKind};
-use stepscope_store::{EventId, FactValue, Trace};
+use stepscope_store::{EventId, FactValue, Trace, Track};
 
+use crate::intervals::Moments;
 use crate::ops::rates;
 use crate::parallel::{self, Cancel};
+use crate::steps::{FusedFiles, StepRank};
 use crate::survey::Survey;
 use crate::torch::is_dims;
 
@@ -61,7 +64,7 @@ pub struct Mfu {
     pub counted: Option<Counted>,
     /// Sum of the stretches' lengths.
     pub time: Dur,
-    /// Sum over stretches of their seconds times the devices of their file.
+    /// Sum over stretches of their seconds times the devices of their rank.
     pub device_seconds: f64,
     /// The same times the peak of each device: what could have been done. `None` where the peak of
     /// some device is not known.
@@ -157,25 +160,26 @@ pub fn mfu(survey: &Survey<'_>, cancel: &Cancel) -> Result<Mfu, Cancelled> {
         found.uncounted = calls.unknown.len() as u64;
         found.covered = coverage::covered(survey, &calls, cancel)?;
     }
-    let mut possible = Some(0.0);
+    let mut seconds: BTreeMap<StepRank, f64> = BTreeMap::new();
     for stretch in &survey.stretches {
-        let seconds = stretch.range.end.since(stretch.range.start).as_ns_f64() * 1e-9;
-        let own = survey.devices.list.iter();
-        let own: Vec<u32> = own
-            .filter(|device| device.file == stretch.file)
-            .map(|device| device.ordinal)
-            .collect();
+        let length = stretch.range.end.since(stretch.range.start).as_ns_f64();
+        *seconds.entry(stretch.rank()).or_default() += length * 1e-9;
+    }
+    let mut possible = Some(0.0);
+    let mut listed = FxHashSet::default();
+    for (rank, seconds) in seconds {
+        let own = survey.ranks.devices(rank);
         found.device_seconds += seconds * own.len().max(1) as f64;
         if own.is_empty() {
             possible = None;
         }
-        for ordinal in own {
-            let peak = peak(trace, stretch.file, ordinal);
+        for device in own {
+            let peak = peak(trace, rank.file, survey.devices.list[*device].ordinal);
             possible = possible
                 .zip(peak.as_ref())
                 .map(|(sum, (peak, _))| sum + peak * seconds);
             if let Some((_, from)) = peak
-                && !found.peaks.contains(&from)
+                && listed.insert(from.clone())
             {
                 found.peaks.push(from);
             }
@@ -185,34 +189,43 @@ pub fn mfu(survey: &Survey<'_>, cancel: &Cancel) -> Result<Mfu, Cancelled> {
     Ok(found)
 }
 
-/// The stretches of one file, in their order.
-struct Within(Vec<Range<Time>>);
+/// The stretches of each rank.
+struct Stretches {
+    fused: FusedFiles,
+    /// In order; those of a rank may overlap where several of its threads mark steps.
+    by_rank: FxHashMap<StepRank, Moments>,
+}
 
-impl Within {
-    fn of(survey: &Survey<'_>, file: usize) -> Self {
-        let own = survey.stretches.iter();
-        let mut own: Vec<Range<Time>> = own
-            .filter(|stretch| stretch.file == file)
-            .map(|stretch| stretch.range.clone())
-            .collect();
-        own.sort_by_key(|range| range.start);
-        Self(own)
+impl Stretches {
+    fn new(survey: &Survey<'_>) -> Self {
+        let mut by_rank: FxHashMap<StepRank, Vec<(Time, Time)>> = FxHashMap::default();
+        for stretch in &survey.stretches {
+            let own = by_rank.entry(stretch.rank()).or_default();
+            own.push((stretch.range.start, stretch.range.end));
+        }
+        Self {
+            fused: FusedFiles::new(by_rank.keys().copied()),
+            by_rank: by_rank
+                .into_iter()
+                .map(|(rank, own)| (rank, Moments::of(own)))
+                .collect(),
+        }
     }
 
-    /// Whether something began in one of them: steps of a file do not overlap.
-    fn contains(&self, start: Time) -> bool {
-        let after = self.0.partition_point(|range| range.start <= start);
-        after > 0 && start < self.0[after - 1].end
+    /// Those of the rank that a track belongs to.
+    fn within(&self, trace: &Trace, row: &Track) -> Option<&Moments> {
+        self.by_rank.get(&self.fused.rank(trace, row))
     }
 }
 
 fn by_xla(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<f64>, Cancelled> {
     let trace = survey.trace;
-    let tracks: FxHashMap<TrackId, Within> = trace
+    let stretches = Stretches::new(survey);
+    let tracks: FxHashMap<TrackId, &Moments> = trace
         .tracks()
         .iter()
         .filter(|track| track.kind == TrackKind::DeviceQueue && !track.derived && track.slices > 0)
-        .map(|track| (track.id, Within::of(survey, track.file)))
+        .filter_map(|track| Some((track.id, stretches.within(trace, track)?)))
         .collect();
     let ranges = tracks.keys().map(|id| (*id, 0..trace.slices(*id).len()));
     let pieces = parallel::pieces(ranges);
@@ -284,6 +297,7 @@ fn from_shapes(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<Calls>, Ca
         known_time: Dur::ZERO,
         unknown_time: Dur::ZERO,
     };
+    let stretches = Stretches::new(survey);
     let mut counted = FxHashMap::default();
     let (mut dims, mut concrete) = (String::new(), String::new());
     for track in trace.tracks() {
@@ -292,7 +306,9 @@ fn from_shapes(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<Calls>, Ca
         }
         cancel.check()?;
         let slices = trace.slices(track.id);
-        let within = Within::of(survey, track.file);
+        let Some(within) = stretches.within(trace, track) else {
+            continue;
+        };
         for index in 0..slices.len() {
             let name = slices.name[index];
             let is_counted = *counted

@@ -23,7 +23,7 @@ use crate::device::{Devices, Times};
 use crate::memory::{Allocator, Memory};
 use crate::parallel::Cancel;
 use crate::steps::breakdown::{Stretch, breakdown};
-use crate::steps::{RankDevices, StepRank, StepRow};
+use crate::steps::{RankTracks, StepRank, StepRow};
 
 /// What is measured, all of them times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -177,7 +177,7 @@ pub fn ranks(
     range: &Range<Time>,
     cancel: &Cancel,
 ) -> Result<Ranks, Cancelled> {
-    let used = RankDevices::new(trace, devices);
+    let used = RankTracks::new(trace, devices);
     let mut by_rank: BTreeMap<StepRank, Vec<&StepRow>> = all_ranks(trace, steps)
         .into_iter()
         .map(|rank| (rank, Vec::new()))
@@ -194,7 +194,7 @@ pub fn ranks(
     // Steps times devices may be far more than what was recorded.
     let cells = by_rank
         .iter()
-        .map(|(rank, own)| own.len().saturating_mul(used.of(*rank).len().max(1)));
+        .map(|(rank, own)| own.len().saturating_mul(used.devices(*rank).len().max(1)));
     let cells = cells.fold(0_usize, usize::saturating_add);
     let slices = usize::try_from(trace.slice_count()).unwrap_or(usize::MAX);
     let most = slices.saturating_mul(CELLS_PER_SLICE).max(CELLS);
@@ -239,7 +239,7 @@ pub fn ranks(
             .map(|stretch| stretch.range.clone())
             .collect();
         let number = |place: usize| own.get(place).map(|step| step.number);
-        let used = used.of(who);
+        let used = used.devices(who);
         let mut add = |device: Option<usize>, times: Option<&[Times]>| {
             let ordinal = device.map(|device| devices.list[device].ordinal);
             let rank = found.ranks.len();

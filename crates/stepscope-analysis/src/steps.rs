@@ -8,7 +8,7 @@
 //! ([`StepRank`]). The first and the last step are steps like any other. A step that was still open when the recording
 //! ended is listed, but its length is not known, so no figure uses it.
 //!
-//! **Labels** are the names of slices in the same file that lie in a step: on the step's own
+//! **Labels** are the names of slices of the same rank that lie in a step: on the step's own
 //! thread those inside the marker, on other threads and on devices whatever overlaps the step, but
 //! not what encloses all steps at once (a recording, an epoch). All figures are cut to the step. For
 //! one label in one place:
@@ -56,7 +56,7 @@ use stepscope_store::{EventId, Trace};
 use crate::hints::{Lack, hints};
 use labels::labels;
 use marks::{Marker, markers};
-pub use processes::RankDevices;
+pub use processes::{FusedFiles, RankTracks};
 pub use range::{NoSuchSteps, range_of};
 pub(crate) use step_markers::STEP_MARKER;
 pub use thread_rows::ThreadRows;
@@ -112,9 +112,9 @@ impl StepRow {
 pub enum Place {
     /// On the thread (or device queue) that marks the steps, inside the marker.
     StepThread,
-    /// On another thread of the same file.
+    /// On another thread of the same rank.
     OtherThread,
-    /// On a device of the same file.
+    /// On a device of the same rank.
     Device,
     /// On another track of the thread that marks the steps: what another profiler, such as XLA's,
     /// recorded of it.

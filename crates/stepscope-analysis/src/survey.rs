@@ -17,7 +17,7 @@ use crate::device::{Devices, Times};
 use crate::parallel::Cancel;
 use crate::reports::Options;
 use crate::steps::breakdown::{Breakdown, StepParts, Stretch, breakdown};
-use crate::steps::{RankDevices, StepRank, StepReport, steps_of};
+use crate::steps::{RankTracks, StepRank, StepReport, steps_of};
 pub(crate) use iterations::median;
 pub use iterations::{Iteration, Role};
 
@@ -40,6 +40,8 @@ pub struct Survey<'a> {
     /// What each device did in the [counted](Iteration::counts) iterations of its file, in the order
     /// of the devices, those left out that did nothing. A device of a file without any has none.
     pub times: Vec<Times>,
+    /// Devices and threads of each rank.
+    pub ranks: RankTracks,
 }
 
 impl<'a> Survey<'a> {
@@ -83,10 +85,10 @@ impl<'a> Survey<'a> {
             let ranges = of_rank.entry(stretch.rank()).or_default();
             ranges.extend(whole.counts().then(|| whole.range.clone()));
         }
-        let used = RankDevices::new(trace, &devices);
+        let ranks = RankTracks::new(trace, &devices);
         let mut owners: Vec<&[Range<Time>]> = vec![&[]; devices.list.len()];
         for (rank, ranges) in &of_rank {
-            for device in used.of(*rank) {
+            for device in ranks.devices(*rank) {
                 owners[*device] = ranges;
             }
         }
@@ -112,6 +114,7 @@ impl<'a> Survey<'a> {
             iterations,
             pauses,
             times,
+            ranks,
         })
     }
 

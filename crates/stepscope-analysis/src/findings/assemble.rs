@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashSet;
 use stepscope_model::{Cancelled, NameId};
 use stepscope_store::{EventId, Trace};
 
-use super::device_time::{FileTime, device_time};
+use super::device_time::{RankTime, device_time};
 use super::exchange::Exchange;
 use super::kernels::{Kernels, heaviest, kernels};
 use super::launched::LaunchOf;
@@ -16,6 +15,7 @@ use super::{Cause, Confidence, Detail, Finding, LISTED, cpu, memory, outliers, r
 use crate::collectives::Participant;
 use crate::memory::Memory;
 use crate::parallel::Cancel;
+use crate::steps::StepRank;
 use crate::survey::Survey;
 
 /// Part of a rank's waits that one other rank must cause to be the straggler.
@@ -31,13 +31,9 @@ pub(super) fn findings(
 ) -> Result<Vec<Finding>, Cancelled> {
     let mut launch_of = LaunchOf::new(survey.trace, &survey.devices, cancel)?;
     let mut times = device_time(survey, windows, &mut launch_of, cancel)?;
-    let with_device: FxHashSet<usize> = times.iter().map(|time| time.file).collect();
-    let mut without: Vec<usize> = windows.list.iter().map(|window| window.file).collect();
-    without.dedup();
-    without.retain(|file| !with_device.contains(file));
     let on_device = !times.is_empty();
     if !on_device {
-        times = cpu::cpu_time(survey, windows, &without, cancel)?;
+        times = cpu::cpu_time(survey, windows, cancel)?;
     }
     let mut whole = Account::default();
     for time in &times {
@@ -92,9 +88,9 @@ fn add_outliers(all: &mut Vec<Finding>, outliers: Option<Finding>) {
 }
 
 /// Length of the steady steps of one rank.
-fn steady_ns(windows: &Windows, files: usize) -> f64 {
+fn steady_ns(windows: &Windows, ranks: usize) -> f64 {
     let steady = windows.list.iter().filter(|window| window.is_steady());
-    steady.map(|window| window.dur().as_ns_f64()).sum::<f64>() / files.max(1) as f64
+    steady.map(|window| window.dur().as_ns_f64()).sum::<f64>() / ranks.max(1) as f64
 }
 
 /// Keeps the sum of the savings within the steps: causes of different ranks may overlap.
@@ -123,7 +119,7 @@ fn limit_savings(found: &mut Vec<Finding>) {
 }
 
 /// Moves what waits for the device cost out of the other losses; answers it, picoseconds.
-fn synchronization(whole: &mut Account, times: &[FileTime]) -> f64 {
+fn synchronization(whole: &mut Account, times: &[RankTime]) -> f64 {
     let mut moved = 0.0;
     let mut scales = [0.0; AFTER_DRAIN.len()];
     let drained = |account: &Account, loss: Loss| account.drained[loss as usize];
@@ -274,7 +270,7 @@ impl Assembly<'_, '_> {
     fn exchange(
         &mut self,
         whole: &Account,
-        times: &[FileTime],
+        times: &[RankTime],
         cancel: &Cancel,
     ) -> Result<(), Cancelled> {
         let part = whole.share(Loss::Communication) + whole.share(Loss::HostCollective);
@@ -292,7 +288,8 @@ impl Assembly<'_, '_> {
             .map(|time| {
                 let account = &time.steady;
                 let exposed = account.get(Loss::Communication) + account.get(Loss::HostCollective);
-                exposed * exchange.wait_share(time.file)
+                let devices = time.devices.iter().map(|device| device.ordinal);
+                exposed * exchange.wait_share(time.rank, devices)
             })
             .sum::<f64>()
             / whole.length_ps.max(1.0);
@@ -345,7 +342,7 @@ impl Assembly<'_, '_> {
     }
 
     /// Waiting for the last rank: always the same one, or changing ones.
-    fn waits(&mut self, exchange: &Exchange, mean_wait: f64, times: &[FileTime]) {
+    fn waits(&mut self, exchange: &Exchange, mean_wait: f64, times: &[RankTime]) {
         let caused: f64 = exchange.caused_ps.values().sum();
         let worst = exchange.caused_ps.iter().max_by(|a, b| a.1.total_cmp(b.1));
         let Some((late, most)) = worst.filter(|_| caused > 0.0) else {
@@ -361,7 +358,7 @@ impl Assembly<'_, '_> {
                 sums.wait_ps
                     / exchange
                         .steps
-                        .get(&participant.file)
+                        .get(&self.rank_of(*participant))
                         .copied()
                         .unwrap_or(1.0)
                         .max(1.0)
@@ -375,7 +372,7 @@ impl Assembly<'_, '_> {
         } else {
             (mean_wait, Cause::LoadImbalance)
         };
-        let (does, more_ns) = extra_work(late.file, times);
+        let (does, more_ns) = extra_work(self.rank_of(*late), times);
         // What explains little of the wait is not its reason.
         let does = does.filter(|_| more_ns * 1_000.0 >= 0.5 * typical_ps);
         let mut subjects = Vec::new();
@@ -398,6 +395,10 @@ impl Assembly<'_, '_> {
         );
     }
 
+    fn rank_of(&self, who: Participant) -> StepRank {
+        self.windows.rank_of(who.file, Some(who.device))
+    }
+
     fn name_of(&self, who: Participant) -> String {
         let files = self.survey.trace.files();
         let spec = files.get(who.file).map(|file| &file.spec);
@@ -417,7 +418,7 @@ impl Assembly<'_, '_> {
         waits_ps: f64,
         kernels: &Kernels,
         memory: &Memory,
-        times: &[FileTime],
+        times: &[RankTime],
     ) {
         let trace = self.survey.trace;
         let steps = (whole.length_ps / (self.windows.mean_ns() * 1_000.0).max(1.0)).max(1.0);
@@ -442,7 +443,7 @@ impl Assembly<'_, '_> {
                 && !subjects.iter().any(|name| name.contains("empty_cache"))
                 && times
                     .iter()
-                    .any(|time| memory::is_fragmented(memory, time.file))
+                    .any(|time| memory::is_fragmented(memory, time.rank.file))
             {
                 cause = Cause::Fragmentation;
             }
@@ -695,7 +696,7 @@ fn is_optimizer(name: &str) -> bool {
 
 /// Part of the steps that a well-filled pipeline still leaves empty: with four micro-batches for each of
 /// `p` stages `(p - 1) / 4p` of the work of a stage (the bubble of `GPipe`, Huang et al. 2019).
-fn remaining_bubble(whole: &Account, times: &[FileTime]) -> f64 {
+fn remaining_bubble(whole: &Account, times: &[RankTime]) -> f64 {
     let stages = times
         .iter()
         .map(|time| time.devices.len())
@@ -710,8 +711,8 @@ fn remaining_bubble(whole: &Account, times: &[FileTime]) -> f64 {
 type Kind<'a> = (&'static str, &'a dyn Fn(&Account) -> f64);
 
 /// What a rank does more of than the median rank, and how much per step.
-fn extra_work(file: usize, times: &[FileTime]) -> (Option<&'static str>, f64) {
-    let step = |time: &FileTime| {
+fn extra_work(rank: StepRank, times: &[RankTime]) -> (Option<&'static str>, f64) {
+    let step = |time: &RankTime| {
         let steady = time
             .sampled
             .iter()
@@ -719,7 +720,7 @@ fn extra_work(file: usize, times: &[FileTime]) -> (Option<&'static str>, f64) {
             .count();
         steady.max(1) as f64
     };
-    let Some(late) = times.iter().find(|time| time.file == file) else {
+    let Some(late) = times.iter().find(|time| time.rank == rank) else {
         return (None, 0.0);
     };
     let kinds: [Kind<'_>; 4] = [
@@ -732,7 +733,7 @@ fn extra_work(file: usize, times: &[FileTime]) -> (Option<&'static str>, f64) {
     for (does, of) in kinds {
         let mut others: Vec<f64> = times
             .iter()
-            .filter(|time| time.file != file)
+            .filter(|time| time.rank != rank)
             .map(|time| of(&time.steady) / step(time))
             .collect();
         others.sort_by(f64::total_cmp);

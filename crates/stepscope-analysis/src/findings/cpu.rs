@@ -1,38 +1,34 @@
 //! Steps of programs without a device: what their threads did.
 
-use stepscope_model::{Cancelled, TrackId, TrackKind};
+use stepscope_model::{Cancelled, TrackId};
 
-use super::device_time::FileTime;
+use super::device_time::RankTime;
 use super::host::{Host, HostClass};
 use super::losses::{Account, Loss};
 use super::windows::{Role, Windows, sample};
 use crate::parallel::Cancel;
-use crate::steps::ThreadRows;
+use crate::steps::{StepRank, ThreadRows};
 use crate::survey::Survey;
 
-/// Breaks down the time of files without a device: buckets of the steps, named by what the step's thread did.
+/// Breaks down the time of ranks without a device: buckets of the steps, named by what the step's thread did.
 pub(super) fn cpu_time(
     survey: &Survey<'_>,
     windows: &Windows,
-    files: &[usize],
     cancel: &Cancel,
-) -> Result<Vec<FileTime>, Cancelled> {
+) -> Result<Vec<RankTime>, Cancelled> {
     let trace = survey.trace;
     let thread_rows = ThreadRows::new(trace);
     let mut host = Host::new(trace);
     let mut found = Vec::new();
-    for file in files {
+    let mut ranks: Vec<StepRank> = windows.list.iter().map(|window| window.rank).collect();
+    ranks.dedup();
+    for rank in &ranks {
         cancel.check()?;
-        let threads = trace.tracks().iter().filter(|track| {
-            track.file == *file && track.kind == TrackKind::Thread && track.slices > 0
-        });
-        let ids: Vec<TrackId> = threads.clone().map(|track| track.id).collect();
+        let ids = survey.ranks.threads(*rank);
+        let threads = ids.iter().filter_map(|id| trace.tracks().get(id.index()));
         let busiest = threads.max_by_key(|track| (track.busy, std::cmp::Reverse(track.id)));
-        let mut time = FileTime {
-            file: *file,
-            sampled: sample(trace, windows.of_file(*file), &ids, files.len()),
-            ..FileTime::default()
-        };
+        let sampled = sample(trace, windows.of_rank(*rank), ids, ranks.len());
+        let mut time = RankTime::new(*rank, Vec::new(), sampled);
         for window in &time.sampled {
             let account = match window.role {
                 Role::Outlier => &mut time.outlying,
@@ -49,7 +45,7 @@ pub(super) fn cpu_time(
             for other in ids.iter().filter(|other| !rows.contains(other)) {
                 name_collectives(&mut host, *other, window, account);
             }
-            for thread in &ids {
+            for thread in ids {
                 name_operations(&mut host, *thread, window, account);
             }
         }
@@ -131,14 +127,14 @@ fn name_collectives(
 }
 
 /// Takes the times of the steps from their buckets, which know all threads of the file.
-fn add_buckets(survey: &Survey<'_>, windows: &Windows, time: &mut FileTime) {
+fn add_buckets(survey: &Survey<'_>, windows: &Windows, time: &mut RankTime) {
     for role in [Role::Steady, Role::Outlier] {
         let account = match role {
             Role::Outlier => &mut time.outlying,
             Role::Steady | Role::WarmUp => &mut time.steady,
         };
         let all = windows
-            .of_file(time.file)
+            .of_rank(time.rank)
             .iter()
             .filter(|window| window.role == role);
         let length: f64 = all.clone().map(|window| window.dur().ps() as f64).sum();

@@ -16,7 +16,7 @@
 
 use std::ops::Range;
 
-use stepscope_model::{Cancelled, Dur, SliceKind, Time, TrackId, TrackKind};
+use stepscope_model::{Cancelled, Dur, SliceKind, Time, TrackId};
 use stepscope_store::Trace;
 
 use super::host::{Host, HostClass, Segment};
@@ -27,6 +27,7 @@ use crate::device::{Device, Devices, Work};
 use crate::idle::IN_A_ROW;
 use crate::intervals::Moments;
 use crate::parallel::Cancel;
+use crate::steps::StepRank;
 use crate::survey::{Survey, is_of_program};
 
 /// From a launch to the begin of its work on an idle device, at most; longer ones have another cause.
@@ -40,10 +41,10 @@ const MOST_AFTER_WAIT: usize = 64;
 /// Slices without work (labels on a device's row) that a search for the next work passes over at most.
 const MOST_NO_WORK: usize = 1_000;
 
-/// What the devices of one file did.
-#[derive(Clone, Debug, Default)]
-pub(super) struct FileTime {
-    pub(super) file: usize,
+/// What the devices of one rank did.
+#[derive(Clone, Debug)]
+pub(super) struct RankTime {
+    pub(super) rank: StepRank,
     /// Devices with work in the windows, or all where none has.
     pub(super) devices: Vec<Device>,
     pub(super) steady: Account,
@@ -52,7 +53,18 @@ pub(super) struct FileTime {
     pub(super) sampled: Vec<Window>,
 }
 
-impl FileTime {
+impl RankTime {
+    /// Nothing so far.
+    pub(super) fn new(rank: StepRank, devices: Vec<Device>, sampled: Vec<Window>) -> Self {
+        Self {
+            rank,
+            devices,
+            steady: Account::default(),
+            outlying: Account::default(),
+            sampled,
+        }
+    }
+
     /// How many outlying windows were looked at.
     pub(super) fn outliers(&self) -> usize {
         let sampled = self.sampled.iter();
@@ -62,40 +74,42 @@ impl FileTime {
     }
 }
 
-/// Breaks down the time of all devices, file by file.
+/// Breaks down the time of all devices, rank by rank.
 pub(super) fn device_time<'a>(
     survey: &Survey<'a>,
     windows: &Windows,
     launch_of: &mut LaunchOf<'a>,
     cancel: &Cancel,
-) -> Result<Vec<FileTime>, Cancelled> {
+) -> Result<Vec<RankTime>, Cancelled> {
     let trace = survey.trace;
-    let mut files: Vec<usize> = survey
-        .devices
-        .list
-        .iter()
-        .map(|device| device.file)
-        .collect();
-    files.dedup();
+    let mut ranks: Vec<StepRank> = windows.list.iter().map(|window| window.rank).collect();
+    ranks.dedup();
+    ranks.retain(|rank| !survey.ranks.devices(*rank).is_empty());
     let mut host = Host::new(trace);
-    let count = files.len();
+    let count = ranks.len();
     let mut found = Vec::new();
-    for file in files {
+    let mut of_file: Option<(usize, Moments)> = None;
+    for rank in ranks {
         cancel.check()?;
-        let queues: Vec<TrackId> = of_file(&survey.devices, file)
+        let own = survey.ranks.devices(rank).iter();
+        let own: Vec<&Device> = own.map(|device| &survey.devices.list[*device]).collect();
+        let queues: Vec<TrackId> = own
+            .iter()
             .flat_map(|device| device.queues.iter().map(|queue| queue.track))
             .collect();
-        let sampled = sample(trace, windows.of_file(file), &queues, count);
+        let sampled = sample(trace, windows.of_rank(rank), &queues, count);
         if sampled.is_empty() {
             continue;
         }
-        let mut reader = Reader::new(trace, &survey.devices, file, &mut host, launch_of);
-        let mut time = FileTime {
-            devices: taking_part(&survey.devices, file, &sampled, cancel)?,
-            file,
-            sampled,
-            ..FileTime::default()
+        let overhead = match of_file.take() {
+            Some((file, known)) if file == rank.file => known,
+            _ => overhead(trace, rank.file),
         };
+        let (_, overhead) = of_file.insert((rank.file, overhead));
+        let threads = survey.ranks.threads(rank);
+        let mut reader = Reader::new(survey, threads, overhead, &mut host, launch_of);
+        let devices = taking_part(&survey.devices, &own, &sampled, cancel)?;
+        let mut time = RankTime::new(rank, devices, sampled);
         let sampled = std::mem::take(&mut time.sampled);
         for run in sampled.chunk_by(|a, b| a.range.end == b.range.start) {
             reader.run(run, &mut time, cancel)?;
@@ -117,43 +131,36 @@ pub(super) fn device_time<'a>(
     Ok(found)
 }
 
-fn of_file<'a>(devices: &'a Devices<'_>, file: usize) -> impl Iterator<Item = &'a Device> + Clone {
-    devices
-        .list
-        .iter()
-        .filter(move |device| device.file == file)
-}
-
-/// The devices of a file that work in any of the windows; all of them where none does, or where the host
+/// The devices of a rank that work in any of the windows; all of them where none does, or where the host
 /// launches far ahead of them. A device that others of the process leave out waits for nothing.
 fn taking_part(
     devices: &Devices<'_>,
-    file: usize,
+    own: &[&Device],
     windows: &[Window],
     cancel: &Cancel,
 ) -> Result<Vec<Device>, Cancelled> {
     let ranges: Vec<Range<Time>> = windows.iter().map(|window| window.range.clone()).collect();
     let mut working = Vec::new();
-    for device in of_file(devices, file) {
+    for device in own {
         let times = devices.times(device, &ranges, cancel)?;
         if times.iter().any(|times| times.busy() > Dur::ZERO) {
-            working.push(device.clone());
+            working.push((*device).clone());
         }
     }
     if working.is_empty() {
-        working.extend(of_file(devices, file).cloned());
+        working.extend(own.iter().map(|device| (*device).clone()));
     }
     Ok(working)
 }
 
-/// Reads the windows of one file.
+/// Reads the windows of one rank.
 struct Reader<'a, 'b> {
     trace: &'a Trace,
     devices: &'b Devices<'a>,
     host: &'b mut Host<'a>,
     launch_of: &'b mut LaunchOf<'a>,
     /// When the profiler itself worked.
-    overhead: Moments,
+    overhead: &'b Moments,
     has_host: bool,
     /// The busiest thread.
     main: Option<TrackId>,
@@ -165,34 +172,34 @@ struct Gap<'a> {
     whole: Range<Time>,
     /// What of it lies in the window that is looked at.
     part: Range<Time>,
-    /// When other devices of the file worked.
-    others: &'a Moments,
+    /// When devices of the rank worked: in a gap of this one, others.
+    working: &'a Moments,
     /// The thread that marks the steps, or the busiest one.
     main: Option<TrackId>,
 }
 
 impl<'a, 'b> Reader<'a, 'b> {
     fn new(
-        trace: &'a Trace,
-        devices: &'b Devices<'a>,
-        file: usize,
+        survey: &'b Survey<'a>,
+        threads: &[TrackId],
+        overhead: &'b Moments,
         host: &'b mut Host<'a>,
         launch_of: &'b mut LaunchOf<'a>,
     ) -> Self {
-        let threads = trace
-            .tracks()
+        let trace = survey.trace;
+        let threads = threads
             .iter()
-            .filter(|track| track.file == file && track.kind == TrackKind::Thread)
-            .filter(|track| track.slices > 0 && !track.derived && is_of_program(trace, track));
+            .filter_map(|track| trace.tracks().get(track.index()))
+            .filter(|track| is_of_program(trace, track));
         let main = threads
             .clone()
             .max_by_key(|track| (track.busy, std::cmp::Reverse(track.id)));
         Self {
             trace,
-            devices,
+            devices: &survey.devices,
             host,
             launch_of,
-            overhead: overhead(trace, file),
+            overhead,
             has_host: threads.count() > 0,
             main: main.map(|track| track.id),
         }
@@ -202,7 +209,7 @@ impl<'a, 'b> Reader<'a, 'b> {
     fn run(
         &mut self,
         run: &[Window],
-        time: &mut FileTime,
+        time: &mut RankTime,
         cancel: &Cancel,
     ) -> Result<(), Cancelled> {
         let (Some(first), Some(last)) = (run.first(), run.last()) else {
@@ -217,14 +224,11 @@ impl<'a, 'b> Reader<'a, 'b> {
         for device in &devices {
             works.push(self.devices.stretches(device, &range, cancel)?);
         }
-        let busy: Vec<Moments> = works
-            .iter()
-            .map(|work| moments(work, |set| set != 0))
-            .collect();
+        let busy = works.iter().flatten().filter(|(_, set)| *set != 0);
+        let working = Moments::of(busy.map(|(range, _)| (range.start, range.end)).collect());
         let mut launching: Vec<TrackId> = run.iter().filter_map(|window| window.thread).collect();
         for (place, device) in devices.iter().enumerate() {
             cancel.check()?;
-            let others = others_busy(&busy, place);
             let infeed = self.infeed(device, &range);
             let mut next = 0;
             for (stretch, set) in &works[place] {
@@ -246,7 +250,7 @@ impl<'a, 'b> Reader<'a, 'b> {
                             device,
                             whole: stretch.clone(),
                             part,
-                            others: &others,
+                            working: &working,
                             main: window.thread.or(self.main),
                         };
                         launching.extend(self.gap(&gap, account));
@@ -324,7 +328,7 @@ impl<'a, 'b> Reader<'a, 'b> {
             return;
         }
         let profiler = self.overhead.within(range).ps() as f64;
-        let elsewhere = (gap.others.within(range).ps() as f64).min(waiting - profiler);
+        let elsewhere = (gap.working.within(range).ps() as f64).min(waiting - profiler);
         account.add(Loss::Overhead, profiler);
         account.add(Loss::OtherDevice, elsewhere);
         account.add(Loss::Unknown, waiting - profiler - elsewhere);
@@ -365,7 +369,7 @@ impl<'a, 'b> Reader<'a, 'b> {
             return;
         };
         let drained = self.drain(gap.whole.start, &range, thread, main, account);
-        let mut run = Run::new(gap.others, drained);
+        let mut run = Run::new(gap.working, drained);
         let Self { host, overhead, .. } = self;
         let mut unexplained = Vec::new();
         host.walk(thread, &range, &mut |host, segment| {
@@ -489,6 +493,7 @@ impl<'a, 'b> Reader<'a, 'b> {
 
 /// Consecutive segments of a gap in which the host does the same one thing.
 struct Run<'a> {
+    /// When devices of the rank worked: other ones, since the gap is this one's.
     others: &'a Moments,
     /// Whether the gap began while the host waited for the device.
     drained: bool,
@@ -593,7 +598,7 @@ fn busy_part(part: &Range<Time>, set: u8, infeed: &Moments, account: &mut Accoun
     }
 }
 
-fn account_of<'t>(time: &'t mut FileTime, window: &Window) -> &'t mut Account {
+fn account_of<'t>(time: &'t mut RankTime, window: &Window) -> &'t mut Account {
     match window.role {
         Role::Outlier => &mut time.outlying,
         Role::Steady | Role::WarmUp => &mut time.steady,
@@ -612,14 +617,6 @@ fn length(range: &Range<Time>) -> f64 {
 fn moments(work: &[(Range<Time>, u8)], wanted: impl Fn(u8) -> bool) -> Moments {
     let parts = work.iter().filter(|(_, set)| wanted(*set));
     Moments::of(parts.map(|(range, _)| (range.start, range.end)).collect())
-}
-
-fn others_busy(busy: &[Moments], device: usize) -> Moments {
-    let others = busy
-        .iter()
-        .enumerate()
-        .filter(|(place, _)| *place != device);
-    others.fold(Moments::default(), |all, (_, one)| all.union(one))
 }
 
 /// When the profiler itself worked, as kineto records it in the category `overhead`.

@@ -12,13 +12,14 @@
 
 use std::collections::BTreeMap;
 
-use stepscope_model::{Cancelled, Time};
+use stepscope_model::Cancelled;
 use stepscope_store::EventId;
 
-use super::windows::{Role, Window, Windows};
+use super::windows::Windows;
 use crate::collectives::{Collectives, Participant, collectives};
 use crate::launch::Launches;
 use crate::parallel::Cancel;
+use crate::steps::StepRank;
 use crate::survey::Survey;
 
 /// What one participant spent in collectives while it computed nothing, picoseconds.
@@ -36,8 +37,8 @@ pub(super) struct Exchange {
     pub(super) caused_ps: BTreeMap<Participant, f64>,
     /// Collectives that several participants have in common.
     pub(super) matched: usize,
-    /// Steady steps of each file.
-    pub(super) steps: BTreeMap<usize, f64>,
+    /// Steady steps of each rank.
+    pub(super) steps: BTreeMap<StepRank, f64>,
     /// What is most of the wait, and of the transfer: words for the collective, and an event.
     pub(super) names: BTreeMap<String, (f64, EventId)>,
     /// Largest difference between the clocks of two files, nanoseconds, where the collectives show one.
@@ -56,11 +57,10 @@ impl Exchange {
         let found = collectives(survey.trace, &survey.devices, &launches, cancel)?;
         let mut exchange = Self::default();
         for window in windows.list.iter().filter(|window| window.is_steady()) {
-            *exchange.steps.entry(window.file).or_default() += 1.0;
+            *exchange.steps.entry(window.rank).or_default() += 1.0;
         }
-        let is_steady = Steady::new(windows);
         for collective in &found.collectives {
-            exchange.add(&found, &collective.parts, &is_steady);
+            exchange.add(&found, &collective.parts, windows);
         }
         exchange.group_size = found
             .parts
@@ -76,7 +76,7 @@ impl Exchange {
         Ok(exchange)
     }
 
-    fn add(&mut self, found: &Collectives, parts: &[usize], is_steady: &Steady) {
+    fn add(&mut self, found: &Collectives, parts: &[usize], windows: &Windows) {
         let parts = || parts.iter().filter_map(|place| found.parts.get(*place));
         let waits_for_all = parts().all(|part| part.kind.waits_for_all());
         let several = parts()
@@ -86,7 +86,10 @@ impl Exchange {
             > 1;
         let shortest = parts().min_by_key(|part| (part.dur(), part.who));
         let Some(last) = shortest else { return };
-        if !parts().all(|part| is_steady.contains(part.who.file, part.start)) {
+        let is_steady = |who: Participant, at| {
+            windows.is_steady(windows.rank_of(who.file, Some(who.device)), at)
+        };
+        if !parts().all(|part| is_steady(part.who, part.start)) {
             return;
         }
         let matched = several && waits_for_all;
@@ -112,13 +115,26 @@ impl Exchange {
         }
     }
 
-    /// Part of the exposed time of a file's participants in which they wait for the last one.
-    pub(super) fn wait_share(&self, file: usize) -> f64 {
-        let of_file = self.by_rank.iter().filter(|(who, _)| who.file == file);
-        let (wait, all) = of_file.fold((0.0, 0.0), |(wait, all), (_, sums)| {
-            (wait + sums.wait_ps, all + sums.wait_ps + sums.transfer_ps)
-        });
-        if all > 0.0 { wait / all } else { 0.0 }
+    /// Part of the exposed time of a rank's participants in which they wait for the last one. `devices`:
+    /// ordinals of the rank's devices, in a file of several ranks.
+    pub(super) fn wait_share(&self, rank: StepRank, devices: impl Iterator<Item = u32>) -> f64 {
+        let file = rank.file;
+        let participant = |device| Participant { file, device };
+        let mut sum = Exposed::default();
+        let mut add = |exposed: &Exposed| {
+            sum.wait_ps += exposed.wait_ps;
+            sum.transfer_ps += exposed.transfer_ps;
+        };
+        if rank.process.is_some() {
+            devices
+                .filter_map(|device| self.by_rank.get(&participant(device)))
+                .for_each(&mut add);
+        } else {
+            let all = self.by_rank.range(participant(0)..=participant(u32::MAX));
+            all.for_each(|(_, exposed)| add(exposed));
+        }
+        let all = sum.wait_ps + sum.transfer_ps;
+        if all > 0.0 { sum.wait_ps / all } else { 0.0 }
     }
 
     /// The collective that takes most exposed time.
@@ -126,23 +142,4 @@ impl Exchange {
         let most = self.names.iter().max_by(|a, b| a.1.0.total_cmp(&b.1.0))?;
         Some((most.0, most.1.1))
     }
-}
-
-/// Which moments of which file lie in steady steps.
-struct Steady<'a>(&'a Windows);
-
-impl<'a> Steady<'a> {
-    const fn new(windows: &'a Windows) -> Self {
-        Self(windows)
-    }
-
-    fn contains(&self, file: usize, at: Time) -> bool {
-        let windows = self.0.of_file(file);
-        let window = windows.iter().find(|window| contains(window, at));
-        window.is_none_or(|window| window.role == Role::Steady)
-    }
-}
-
-fn contains(window: &Window, at: Time) -> bool {
-    window.range.start <= at && at < window.range.end
 }

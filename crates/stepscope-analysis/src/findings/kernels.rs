@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, Dur, NameId, SliceKind, TrackId};
 use stepscope_store::{EventId, Trace};
 
-use super::device_time::FileTime;
+use super::device_time::RankTime;
 use super::launched::LaunchOf;
 use crate::device::Work;
 use crate::launch::operation;
@@ -66,7 +66,7 @@ struct Link {
 /// Reads the kernels of the sampled steady windows.
 pub(super) fn kernels<'a>(
     survey: &Survey<'a>,
-    times: &[FileTime],
+    times: &[RankTime],
     launch_of: &mut LaunchOf<'a>,
     cancel: &Cancel,
 ) -> Result<Kernels, Cancelled> {
@@ -74,7 +74,7 @@ pub(super) fn kernels<'a>(
     let mut found = Kernels::default();
     for time in times {
         for device in &time.devices {
-            let unit = FastUnit::new(trace, time.file, device.ordinal);
+            let unit = FastUnit::new(trace, time.rank.file, device.ordinal);
             for window in time.sampled.iter().filter(|window| window.is_steady()) {
                 cancel.check()?;
                 found.length_ps += window.dur().ps() as f64;

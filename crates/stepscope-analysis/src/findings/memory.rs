@@ -58,7 +58,7 @@ fn growth(
         return None;
     }
     let steps: Vec<&Window> = windows
-        .of_file(allocator.file)
+        .of_rank(windows.rank_of(allocator.file, allocator.device))
         .iter()
         .filter(|window| window.role != Role::WarmUp)
         .collect();

@@ -4,7 +4,7 @@ use stepscope_model::Dur;
 use stepscope_store::Trace;
 
 use super::assemble::{cause_of, words};
-use super::device_time::FileTime;
+use super::device_time::RankTime;
 use super::losses::Loss;
 use super::memory::is_fragmented;
 use super::windows::{Role, Window, Windows};
@@ -32,17 +32,17 @@ const LOSSES: [Loss; 11] = [
 pub(super) fn outliers(
     trace: &Trace,
     windows: &Windows,
-    times: &[FileTime],
+    times: &[RankTime],
     memory: &Memory,
 ) -> Option<Finding> {
-    let of_files = times
+    let of_ranks = times
         .iter()
-        .filter_map(|time| of_file(trace, windows, time, memory));
-    of_files.max_by(|a, b| a.share.total_cmp(&b.share))
+        .filter_map(|time| of_rank(trace, windows, time, memory));
+    of_ranks.max_by(|a, b| a.share.total_cmp(&b.share))
 }
 
-fn of_file(trace: &Trace, windows: &Windows, time: &FileTime, memory: &Memory) -> Option<Finding> {
-    let all = windows.of_file(time.file);
+fn of_rank(trace: &Trace, windows: &Windows, time: &RankTime, memory: &Memory) -> Option<Finding> {
+    let all = windows.of_rank(time.rank);
     let mut long: Vec<&Window> = all
         .iter()
         .filter(|window| window.role == Role::Outlier)
@@ -65,7 +65,7 @@ fn of_file(trace: &Trace, windows: &Windows, time: &FileTime, memory: &Memory) -
     };
     let cause = match loss {
         Some(Loss::Compile) => Cause::Compilation,
-        Some(Loss::Allocator) if is_fragmented(memory, time.file) => Cause::Fragmentation,
+        Some(Loss::Allocator) if is_fragmented(memory, time.rank.file) => Cause::Fragmentation,
         Some(Loss::Allocator) => Cause::AllocatorThrash,
         // Workers that make batches side by side let the loop wait for every few of them.
         Some(Loss::Input) if is_periodic(&long) => Cause::InputBound,
@@ -150,7 +150,7 @@ fn name_the_longest(all: &[Window], long: &mut Vec<&Window>) {
 }
 
 /// What outlying steps have more of than steady ones, and which part of all that they have more.
-fn explain(time: &FileTime) -> (Option<Loss>, f64) {
+fn explain(time: &RankTime) -> (Option<Loss>, f64) {
     let steady = time
         .sampled
         .iter()
@@ -200,7 +200,7 @@ pub(super) fn warm_up(survey: &Survey<'_>, windows: &Windows) -> Option<Finding>
         .filter(|window| window.role == Role::WarmUp)
         .collect();
     let first = slow.first()?;
-    let of_rank = windows.of_file(first.file);
+    let of_rank = windows.of_rank(first.rank);
     let usual = median(
         of_rank
             .iter()
@@ -209,7 +209,7 @@ pub(super) fn warm_up(survey: &Survey<'_>, windows: &Windows) -> Option<Finding>
     )?;
     let of_rank_slow: Vec<&&Window> = slow
         .iter()
-        .filter(|window| window.file == first.file)
+        .filter(|window| window.rank == first.rank)
         .collect();
     let compiles = of_rank_slow
         .iter()

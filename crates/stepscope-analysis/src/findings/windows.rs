@@ -6,14 +6,14 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{Dur, Time, TrackId};
 use stepscope_store::{EventId, Trace};
 
+use crate::steps::StepRank;
 pub(super) use crate::survey::Role;
 use crate::survey::{Survey, median};
 
 /// One step, or a part of the recording where there are no steps.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
-    /// Index into [`Trace::files`].
-    pub(super) file: usize,
+    pub(super) rank: StepRank,
     pub(super) range: Range<Time>,
     /// The thread that marks the step, or the busiest one.
     pub(super) thread: Option<TrackId>,
@@ -35,46 +35,84 @@ impl Window {
     }
 }
 
-/// All windows of a run, in the order of files, threads and time.
+/// All windows of a run, in the order of ranks, threads and time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Windows {
     pub(super) list: Vec<Window>,
     /// Whether they are steps.
     pub(super) are_steps: bool,
+    /// The process that uses each device (file, ordinal), in files of several ranks.
+    processes: FxHashMap<(usize, u32), i64>,
 }
 
 impl Windows {
     /// Lists the steps of a run, or its recordings where it has none.
     pub(super) fn new(survey: &Survey<'_>) -> Self {
-        let steps: FxHashMap<(usize, Time), (i64, EventId)> = survey
+        let steps: FxHashMap<(StepRank, Time), (i64, EventId)> = survey
             .steps
             .steps
             .iter()
             .filter(|step| !step.unfinished)
-            .map(|step| ((step.file, step.start), (step.number, step.event)))
+            .map(|step| ((step.rank(), step.start), (step.number, step.event)))
             .collect();
         let are_steps = survey.has_steps();
         let stretches = survey.stretches.iter().zip(&survey.iterations);
         let mut list: Vec<Window> = stretches
             .enumerate()
             .map(|(stretch, (span, whole))| Window {
-                file: span.file,
+                rank: span.rank(),
                 range: whole.range.clone(),
                 thread: span.thread,
-                step: steps.get(&(span.file, span.range.start)).copied(),
+                step: steps.get(&(span.rank(), span.range.start)).copied(),
                 role: whole.role,
                 stretch,
             })
             .collect();
-        list.sort_by_key(|window| (window.file, window.thread, window.range.start));
-        Self { list, are_steps }
+        list.sort_by_key(|window| (window.rank, window.thread, window.range.start));
+        let mut processes = FxHashMap::default();
+        for ranks in list.chunk_by(|a: &Window, b| a.rank == b.rank) {
+            let Some(process) = ranks[0].rank.process else {
+                continue;
+            };
+            for device in survey.ranks.devices(ranks[0].rank) {
+                let device = &survey.devices.list[*device];
+                processes.insert((device.file, device.ordinal), process);
+            }
+        }
+        Self {
+            list,
+            are_steps,
+            processes,
+        }
     }
 
-    /// The windows of one file.
-    pub(super) fn of_file(&self, file: usize) -> &[Window] {
-        let from = self.list.partition_point(|window| window.file < file);
-        let to = self.list.partition_point(|window| window.file <= file);
+    /// The windows of one rank.
+    pub(super) fn of_rank(&self, rank: StepRank) -> &[Window] {
+        let from = self.list.partition_point(|window| window.rank < rank);
+        let to = self.list.partition_point(|window| window.rank <= rank);
         &self.list[from..to]
+    }
+
+    /// The rank that uses a device of a file; in a file of several ranks, the first one where the device
+    /// is no rank's own.
+    pub(super) fn rank_of(&self, file: usize, device: Option<u32>) -> StepRank {
+        let own = device.and_then(|device| self.processes.get(&(file, device)).copied());
+        let first = self.list.partition_point(|window| window.rank.file < file);
+        let first = self.list.get(first).map(|window| window.rank);
+        let process = own.or(first
+            .filter(|rank| rank.file == file)
+            .and_then(|rank| rank.process));
+        StepRank { file, process }
+    }
+
+    /// Whether a moment lies in a steady step of a rank, or in none of its steps.
+    pub(super) fn is_steady(&self, rank: StepRank, at: Time) -> bool {
+        let threads = self.of_rank(rank).chunk_by(|a, b| a.thread == b.thread);
+        let mut around = threads.filter_map(|own| {
+            let begun = own.partition_point(|window| window.range.start <= at);
+            own[..begun].last().filter(|window| at < window.range.end)
+        });
+        around.next().is_none_or(Window::is_steady)
     }
 
     /// Sum of the lengths, warm-up left out.
@@ -100,7 +138,7 @@ impl Windows {
         let mut ranks: Vec<_> = self
             .list
             .iter()
-            .map(|window| (window.file, window.thread))
+            .map(|window| (window.rank, window.thread))
             .collect();
         ranks.dedup();
         (self.count() / ranks.len().max(1) as f64).max(1.0)
@@ -112,21 +150,21 @@ impl Windows {
     }
 }
 
-/// Slices of device queues that are looked at, of all files together: what is typical shows in a part.
+/// Slices of device queues that are looked at, of all ranks together: what is typical shows in a part.
 const MOST_SLICES: usize = 60_000;
 /// Parts of a long recording without steps that are looked at.
 const PARTS: u32 = 16;
 
-/// Chooses the windows of a file that are looked at closely: those of each role that are nearest to the
+/// Chooses the windows of a rank that are looked at closely: those of each role that are nearest to the
 /// median, as many as the budget allows and at least one of each role. A window that is too long itself
 /// gives parts spread evenly over it.
 pub(super) fn sample(
     trace: &Trace,
     windows: &[Window],
     queues: &[TrackId],
-    files: usize,
+    ranks: usize,
 ) -> Vec<Window> {
-    let budget = (MOST_SLICES / files.max(1)).max(2_000);
+    let budget = (MOST_SLICES / ranks.max(1)).max(2_000);
     let mut chosen = Vec::new();
     for role in [Role::Steady, Role::Outlier] {
         let mut ranked: Vec<&Window> = windows

@@ -35,13 +35,16 @@ pub struct Engine {
     pub busy: Dur,
 }
 
+/// Copies of one queue.
+type Copies = Vec<(NameId, (Time, Time))>;
+
 /// What the scan of the queues counts for engines.
 #[derive(Default)]
 pub(super) struct Seen {
     /// Pieces of work by queue and kind.
     counts: FxHashMap<(TrackId, Work), u64>,
-    /// Copies on streams: queue, name, and time within the range.
-    copies: Vec<(TrackId, NameId, (Time, Time))>,
+    /// Copies on streams by queue: name, and time within the range.
+    copies: FxHashMap<TrackId, Copies>,
 }
 
 impl Seen {
@@ -52,8 +55,9 @@ impl Seen {
         copy: Option<(NameId, (Time, Time))>,
     ) {
         *self.counts.entry((track, work)).or_default() += 1;
-        self.copies
-            .extend(copy.map(|(name, time)| (track, name, time)));
+        if let Some(copy) = copy {
+            self.copies.entry(track).or_default().push(copy);
+        }
     }
 
     pub(super) fn merge(&mut self, other: Self) {
@@ -61,7 +65,9 @@ impl Seen {
         other.counts.into_iter().for_each(|(key, count)| {
             *self.counts.entry(key).or_default() += count;
         });
-        self.copies.extend(other.copies);
+        other.copies.into_iter().for_each(|(track, mut copies)| {
+            self.copies.entry(track).or_default().append(&mut copies);
+        });
     }
 
     /// Pieces of work of a queue.
@@ -103,7 +109,8 @@ fn direction(name: &str) -> &'static str {
         .map_or("Copies", |(way, _)| way)
 }
 
-/// The engines of all devices, in their order; those of a GPU the busiest first.
+/// The engines of all devices, in their order; those of a GPU the busiest first. `streams` are in the
+/// order of the devices.
 pub(super) fn engines(
     trace: &Trace,
     devices: &Devices<'_>,
@@ -118,8 +125,13 @@ pub(super) fn engines(
             let track = trace.tracks().get(track.index());
             track.map_or("", |track| track.name.as_str())
         };
-        let own = || streams.iter().filter(|stream| stream.device == place);
-        for line in own().filter(|stream| !is_stream(name_of(stream.track))) {
+        let first = streams.partition_point(|stream| stream.device < place);
+        let until = streams.partition_point(|stream| stream.device <= place);
+        let own = &streams[first..until];
+        for line in own
+            .iter()
+            .filter(|stream| !is_stream(name_of(stream.track)))
+        {
             found.push(Engine {
                 device: place,
                 name: name_of(line.track).to_owned(),
@@ -128,7 +140,8 @@ pub(super) fn engines(
                 busy: line.busy,
             });
         }
-        let shared: Vec<TrackId> = own()
+        let shared: Vec<TrackId> = own
+            .iter()
             .map(|stream| stream.track)
             .filter(|track| is_stream(name_of(*track)))
             .collect();
@@ -181,31 +194,26 @@ fn copies(
 ) -> Vec<Engine> {
     let mut ways: FxHashMap<NameId, &'static str> = FxHashMap::default();
     let mut found: BTreeMap<&'static str, Way> = BTreeMap::new();
-    for (track, name, time) in &seen.copies {
-        if !queues.contains(track) {
-            continue;
+    for track in queues {
+        for (name, time) in seen.copies.get(track).into_iter().flatten() {
+            let way = *ways
+                .entry(*name)
+                .or_insert_with(|| direction(trace.name(*name)));
+            let way = found.entry(way).or_default();
+            if way.tracks.last() != Some(track) {
+                way.tracks.push(*track);
+            }
+            way.times.push(*time);
         }
-        let way = *ways
-            .entry(*name)
-            .or_insert_with(|| direction(trace.name(*name)));
-        let way = found.entry(way).or_default();
-        if way.tracks.last() != Some(track) {
-            way.tracks.push(*track);
-        }
-        way.times.push(*time);
     }
     found
         .into_iter()
-        .map(|(name, Way { mut tracks, times })| {
-            tracks.sort_unstable();
-            tracks.dedup();
-            Engine {
-                device,
-                name: name.to_owned(),
-                queues: tracks.len() as u64,
-                count: times.len() as u64,
-                busy: Moments::of(times).within(range),
-            }
+        .map(|(name, Way { tracks, times })| Engine {
+            device,
+            name: name.to_owned(),
+            queues: tracks.len() as u64,
+            count: times.len() as u64,
+            busy: Moments::of(times).within(range),
         })
         .collect()
 }

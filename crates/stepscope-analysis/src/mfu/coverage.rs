@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, Dur, NameId, SliceKind};
 use stepscope_store::{EventId, Trace};
 
-use super::{Calls, Within, shapes};
+use super::{Calls, Stretches, shapes};
 use crate::device::{Device, Work};
 use crate::launch::Launches;
 use crate::parallel::Cancel;
@@ -30,9 +30,10 @@ pub(super) fn covered(
         let known = calls.known_time.as_ns_f64();
         return Ok(part(known, known + calls.unknown_time.as_ns_f64()));
     }
+    let stretches = Stretches::new(survey);
     let mut kernels = 0_u64;
     for device in devices {
-        every_kernel(survey, device, |_, is_product| {
+        every_kernel(survey, &stretches, device, |_, is_product| {
             kernels += u64::from(is_product);
         });
         cancel.check()?;
@@ -45,7 +46,7 @@ pub(super) fn covered(
     let mut products = Products::default();
     let (mut known, mut all) = (0.0, 0.0);
     for device in devices {
-        every_kernel(survey, device, |(track, index), is_product| {
+        every_kernel(survey, &stretches, device, |(track, index), is_product| {
             let launch = launches.get(track, index);
             let call = launch.and_then(|launch| products.around(survey.trace, launch));
             let counted = call.is_some_and(|call| !calls.unknown.contains(&call));
@@ -69,13 +70,21 @@ fn part(of: f64, whole: f64) -> f64 {
 /// A slice: its track, and its index there.
 type Place = (stepscope_model::TrackId, usize);
 
-/// Visits the computation of a device that begins in the stretches of its file, and whether its name is
+/// Visits the computation of a device that begins in the stretches of its rank, and whether its name is
 /// that of a product.
-fn every_kernel(survey: &Survey<'_>, device: &Device, mut visit: impl FnMut(Place, bool)) {
+fn every_kernel(
+    survey: &Survey<'_>,
+    stretches: &Stretches,
+    device: &Device,
+    mut visit: impl FnMut(Place, bool),
+) {
     let trace = survey.trace;
-    let within = Within::of(survey, device.file);
     let mut kinds: FxHashMap<(NameId, NameId), bool> = FxHashMap::default();
     for queue in &device.queues {
+        let row = trace.tracks().get(queue.track.index());
+        let Some(within) = row.and_then(|row| stretches.within(trace, row)) else {
+            continue;
+        };
         let slices = trace.slices(queue.track);
         for index in 0..slices.len() {
             let computes = survey.devices.work(queue.track, index) == Some(Work::Compute);

@@ -190,16 +190,11 @@ fn by_device(trace: &Trace, devices: &Devices<'_>, found: &Idle) -> Table {
     ];
     columns.extend(keys.map(|(key, title)| Column::new(key, title, Unit::Ns)));
     let mut table = Table::new(columns);
-    for (place, device) in devices.list.iter().enumerate() {
-        let own = Idle {
-            gaps: found
-                .gaps
-                .iter()
-                .filter(|gap| gap.device == place)
-                .copied()
-                .collect(),
-            ..Idle::default()
-        };
+    let mut by_device: Vec<Idle> = vec![Idle::default(); devices.list.len()];
+    for gap in &found.gaps {
+        by_device[gap.device].gaps.push(*gap);
+    }
+    for (device, own) in devices.list.iter().zip(by_device) {
         let causes = own.causes();
         let idle: Dur = causes.into_iter().sum();
         let file = trace.files().get(device.file);

@@ -45,7 +45,7 @@ use crate::input::is_input;
 use crate::intervals::{Moments, extend};
 use crate::ops::is_operator;
 use crate::parallel::{self, Cancel};
-use crate::steps::{RankDevices, StepRank, StepRow, ThreadRows};
+use crate::steps::{RankTracks, StepRank, StepRow, ThreadRows};
 
 /// One step's time, by bucket. The first seven add up to the step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -250,13 +250,17 @@ pub fn breakdown(
     let mut places: Vec<_> = by_place.into_iter().collect();
     places.sort_unstable_by_key(|(place, _)| *place);
     let tracks = RankTracks::new(trace, devices);
+    let device_of = devices.by_track();
     let marks = marks_by_track(trace);
     let rows = ThreadRows::new(trace);
     let mut of_rank: Option<(StepRank, RankMoments)> = None;
     for ((rank, track), indexes) in places {
         cancel.check()?;
         if of_rank.as_ref().is_none_or(|(known, _)| *known != rank) {
-            of_rank = Some((rank, shared(trace, devices, &tracks, rank, cancel)?));
+            of_rank = Some((
+                rank,
+                shared(trace, devices, &device_of, &tracks, rank, cancel)?,
+            ));
         }
         let Some((_, shared)) = &of_rank else {
             continue;
@@ -449,47 +453,6 @@ fn mean(devices: &[DeviceStep]) -> StepParts {
     parts
 }
 
-/// The tracks of each rank.
-struct RankTracks {
-    /// The device of each queue: index into [`Devices::list`].
-    device_of: FxHashMap<TrackId, usize>,
-    devices: RankDevices,
-    /// Threads with slices, in the order of the trace's tracks.
-    threads: FxHashMap<StepRank, Vec<TrackId>>,
-}
-
-impl RankTracks {
-    /// One pass over the tracks, whatever the number of ranks.
-    fn new(trace: &Trace, devices: &Devices<'_>) -> Self {
-        let mut threads: FxHashMap<StepRank, Vec<TrackId>> = FxHashMap::default();
-        for track in trace.tracks() {
-            if track.kind != TrackKind::Thread || track.derived || track.slices == 0 {
-                continue;
-            }
-            for process in std::iter::once(None).chain(track.pid.map(Some)) {
-                let file = track.file;
-                let rank = StepRank { file, process };
-                threads.entry(rank).or_default().push(track.id);
-            }
-        }
-        Self {
-            device_of: devices.by_track(),
-            devices: RankDevices::new(trace, devices),
-            threads,
-        }
-    }
-
-    /// Threads of a rank and the queues of its devices, in the order of the trace's tracks.
-    fn of(&self, devices: &Devices<'_>, rank: StepRank) -> Vec<TrackId> {
-        let own = self.devices.of(rank).iter();
-        let queues = own.flat_map(|device| &devices.list[*device].queues);
-        let threads = self.threads.get(&rank).into_iter().flatten().copied();
-        let mut found: Vec<TrackId> = threads.chain(queues.map(|queue| queue.track)).collect();
-        found.sort_unstable();
-        found
-    }
-}
-
 /// Positions of the step markers on each track, ascending.
 fn marks_by_track(trace: &Trace) -> BTreeMap<TrackId, Vec<usize>> {
     let mut found: BTreeMap<TrackId, Vec<usize>> = BTreeMap::new();
@@ -508,13 +471,18 @@ fn marks_by_track(trace: &Trace) -> BTreeMap<TrackId, Vec<usize>> {
 fn shared(
     trace: &Trace,
     devices: &Devices<'_>,
+    device_of: &FxHashMap<TrackId, usize>,
     tracks: &RankTracks,
     rank: StepRank,
     cancel: &Cancel,
 ) -> Result<RankMoments, Cancelled> {
-    let owners = &tracks.device_of;
-    let tracks = tracks.of(devices, rank);
-    let pieces = tracks
+    // In the order of the trace's tracks.
+    let own = tracks.devices(rank).iter();
+    let queues = own.flat_map(|device| &devices.list[*device].queues);
+    let threads = tracks.threads(rank).iter().copied();
+    let mut own: Vec<TrackId> = threads.chain(queues.map(|queue| queue.track)).collect();
+    own.sort_unstable();
+    let pieces = own
         .into_iter()
         .map(|track| (track, 0..trace.slices(track).len()));
     let pieces = parallel::pieces(pieces);
@@ -531,7 +499,7 @@ fn shared(
     let mut of_device: BTreeMap<usize, Lists> = BTreeMap::new();
     let mut host = Lists::default();
     for (track, _, mut part) in parts {
-        let lists = match owners.get(&track) {
+        let lists = match device_of.get(&track) {
             Some(device) => of_device.entry(*device).or_default(),
             None => &mut host,
         };

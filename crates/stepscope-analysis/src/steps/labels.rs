@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{Dur, NameId, Time, TrackId, TrackKind};
 use stepscope_store::Trace;
 
 use super::marks::Marker;
-use super::{LabelRow, Place, StepOptions, StepReport, ThreadRows};
+use super::processes::FusedFiles;
+use super::{LabelRow, Place, StepOptions, StepRank, StepReport, ThreadRows};
 use crate::calls;
 use crate::parallel::{self, Cancel};
 
@@ -127,11 +128,10 @@ impl Covered {
     }
 }
 
-/// Some of a file's steps on one track: what one thread counts at a time.
+/// Some of a rank's steps on one track: what one thread counts at a time.
 struct Job {
     track: TrackId,
-    /// Index into the steps by file.
-    file: usize,
+    rank: StepRank,
     /// Which of its steps.
     steps: Range<usize>,
     device: bool,
@@ -176,33 +176,40 @@ pub(super) fn labels(
         .iter()
         .map(|marker| i128::from(marker.end.since(marker.start).ps()))
         .sum();
-    let mut steps: Vec<Vec<Marker>> = vec![Vec::new(); trace.files().len()];
+    let mut steps: FxHashMap<StepRank, Vec<Marker>> = FxHashMap::default();
     for marker in &counted {
-        if let Some(steps) = steps.get_mut(marker.file) {
-            steps.push(*marker);
-        }
+        let (file, process) = (marker.file, marker.process);
+        steps
+            .entry(StepRank { file, process })
+            .or_default()
+            .push(*marker);
     }
+    let fused = FusedFiles::new(steps.keys().copied());
     let marks = Marks::of(trace);
     let mut jobs = Vec::new();
     let mut size = 0;
     for track in trace.tracks() {
-        let own = steps.get(track.file).map_or(&[][..], Vec::as_slice);
-        if track.derived || track.slices == 0 || own.is_empty() {
+        if track.derived || track.slices == 0 {
             continue;
         }
+        let rank = fused.rank(trace, track);
+        let Some(own) = steps.get(&rank) else {
+            continue;
+        };
         let slices = trace.slices(track.id);
         size += slices.len();
         let device = matches!(track.kind, TrackKind::DeviceQueue | TrackKind::Steps);
         jobs.extend(pieces(slices.start, own).into_iter().map(|steps| Job {
             track: track.id,
-            file: track.file,
+            rank,
             steps,
             device,
         }));
     }
-    let apart: Vec<bool> = steps
+    let apart: FxHashSet<StepRank> = steps
         .iter()
-        .map(|own| own.windows(2).all(|pair| pair[0].end <= pair[1].start))
+        .filter(|(_, own)| own.windows(2).all(|pair| pair[0].end <= pair[1].start))
+        .map(|(rank, _)| *rank)
         .collect();
     let numbered: Vec<(u32, Job)> = (0..).zip(jobs).collect();
     let names = trace.name_count();
@@ -216,12 +223,12 @@ pub(super) fn labels(
             moments: vec![(u32::MAX, Time::MIN); names.min(MOST_DENSE_NAMES)],
         },
         |counter, (number, job)| {
-            let mut covered = if apart[job.file] && counter.moments.len() == names {
+            let mut covered = if apart.contains(&job.rank) && counter.moments.len() == names {
                 Covered::Once(*number, std::mem::take(&mut counter.moments))
             } else {
                 Covered::ByStep(FxHashMap::default())
             };
-            let own = &steps[job.file];
+            let own = &steps[&job.rank];
             label_track(trace, job, own, &marks, &mut covered, &mut counter.sums);
             if let Covered::Once(_, taken) = covered {
                 counter.moments = taken;
@@ -319,7 +326,7 @@ impl Marks {
     }
 }
 
-/// Adds what one track's slices spent in some steps of its file.
+/// Adds what one track's slices spent in some steps of its rank.
 fn label_track(
     trace: &Trace,
     job: &Job,
@@ -440,7 +447,10 @@ mod tests {
             for from in (0..markers.len()).step_by(piece) {
                 let job = Job {
                     track: track.id,
-                    file: track.file,
+                    rank: StepRank {
+                        file: track.file,
+                        process: None,
+                    },
                     steps: from..markers.len().min(from + piece),
                     device: false,
                 };

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{TrackId, TrackKind};
-use stepscope_store::Trace;
+use stepscope_store::{Trace, Track};
 
 use super::StepRank;
 use super::marks::Marker;
@@ -37,12 +37,8 @@ pub(super) fn assign(trace: &Trace, by_track: &mut BTreeMap<TrackId, Vec<Marker>
         let Some(processes) = ranks.get(&track.file) else {
             continue;
         };
-        let own = match track.kind {
-            TrackKind::Thread => track.pid,
-            _ => driver(trace, track.id),
-        };
-        // A mark of nobody's repeats those of a process: it adds no rank.
-        let own = own.filter(|pid| processes.contains(pid));
+        // A mark of no rank's process repeats those of a rank: it adds none.
+        let own = process(trace, track).filter(|pid| processes.binary_search(pid).is_ok());
         let process = own.or_else(|| processes.first().copied());
         for marker in markers {
             marker.process = process;
@@ -89,29 +85,77 @@ fn driver(trace: &Trace, queue: TrackId) -> Option<i64> {
         .and_then(|track| track.pid)
 }
 
-/// The devices that each rank used. Of a file that is one rank, all of its devices; of one process
-/// among several, those that it launched work on.
+/// The files whose processes are ranks.
 #[derive(Clone, Debug, Default)]
-pub struct RankDevices(FxHashMap<StepRank, Vec<usize>>);
+pub struct FusedFiles(FxHashSet<usize>);
 
-impl RankDevices {
-    /// Finds the devices of all ranks: one pass over the devices.
+impl FusedFiles {
+    /// Finds them among the ranks of a run.
+    pub fn new(ranks: impl Iterator<Item = StepRank>) -> Self {
+        let fused = ranks.filter(|rank| rank.process.is_some());
+        Self(fused.map(|rank| rank.file).collect())
+    }
+
+    /// The rank that a track belongs to.
+    pub fn rank(&self, trace: &Trace, track: &Track) -> StepRank {
+        let is_fused = self.0.contains(&track.file);
+        StepRank {
+            file: track.file,
+            process: is_fused.then(|| process(trace, track)).flatten(),
+        }
+    }
+}
+
+/// The process that a track belongs to: that of a thread, and the one that launched the work of a queue.
+fn process(trace: &Trace, track: &Track) -> Option<i64> {
+    match track.kind {
+        TrackKind::Thread => track.pid,
+        _ => driver(trace, track.id),
+    }
+}
+
+/// The devices and threads of each rank. A rank that is a whole file has all devices and threads of
+/// that file; a rank that is one process among several has the devices that it launched work on and
+/// its own threads.
+#[derive(Clone, Debug, Default)]
+pub struct RankTracks {
+    devices: FxHashMap<StepRank, Vec<usize>>,
+    threads: FxHashMap<StepRank, Vec<TrackId>>,
+}
+
+impl RankTracks {
+    /// Groups devices and threads by rank: one pass over both, whatever the number of ranks.
     pub fn new(trace: &Trace, devices: &Devices<'_>) -> Self {
-        let mut of_rank: FxHashMap<StepRank, Vec<usize>> = FxHashMap::default();
+        let mut found = Self::default();
         for (index, device) in devices.list.iter().enumerate() {
             let mut queues = device.queues.iter();
             let process = queues.find_map(|queue| driver(trace, queue.track));
             for process in std::iter::once(None).chain(process.map(Some)) {
                 let file = device.file;
                 let rank = StepRank { file, process };
-                of_rank.entry(rank).or_default().push(index);
+                found.devices.entry(rank).or_default().push(index);
             }
         }
-        Self(of_rank)
+        for track in trace.tracks() {
+            if track.kind != TrackKind::Thread || track.derived || track.slices == 0 {
+                continue;
+            }
+            for process in std::iter::once(None).chain(track.pid.map(Some)) {
+                let file = track.file;
+                let rank = StepRank { file, process };
+                found.threads.entry(rank).or_default().push(track.id);
+            }
+        }
+        found
     }
 
     /// Devices of a rank: indexes into [`Devices::list`], ascending.
-    pub fn of(&self, rank: StepRank) -> &[usize] {
-        self.0.get(&rank).map_or(&[], Vec::as_slice)
+    pub fn devices(&self, rank: StepRank) -> &[usize] {
+        self.devices.get(&rank).map_or(&[], Vec::as_slice)
+    }
+
+    /// Threads of a rank that recorded slices, in the order of [`Trace::tracks`].
+    pub fn threads(&self, rank: StepRank) -> &[TrackId] {
+        self.threads.get(&rank).map_or(&[], Vec::as_slice)
     }
 }
