@@ -24,6 +24,7 @@ use crate::layout::{
     BLOCK_CLOCK, BLOCK_HEAD, BLOCK_LOST, BLOCK_META, BLOCK_THREAD, BlockHead, CHUNK_BYTES,
 };
 use crate::os;
+use crate::relocate::LeasedFile;
 use crate::segment::{SEGMENT_BYTES, Segment, Tail};
 use crate::walk::lost_records;
 
@@ -421,6 +422,56 @@ impl Circle {
         for full in older {
             let found = kept::rescue(full.piece.blocks(), &needed, self.segment_bytes);
             into.extend(found);
+        }
+    }
+
+    /// Moves all segments of the file to another one, which somebody else does not want. Others may be
+    /// reading them: they notice nothing.
+    pub(crate) fn leave_file(&mut self, events: &mut LeasedFile) {
+        let full = self.full.iter().map(|full| full.piece.clone());
+        let tail = self.tail.iter().map(|(tail, _)| Piece {
+            segment: Arc::clone(tail.segment()),
+            used: tail.used(),
+        });
+        let pieces: Vec<_> = full.chain(tail).collect();
+        let to = events.successor(|file| {
+            file.set_len(self.file_bytes)?;
+            pieces
+                .iter()
+                .try_for_each(|piece| piece.segment.copy_into(file, piece.used))
+        });
+        match to {
+            Ok(mut to) => {
+                for piece in &pieces {
+                    piece.segment.show(&to.file);
+                }
+                if let Some(reason) = to.reason.take() {
+                    self.file_error = Some(reason.to_string());
+                }
+                if let Err(error) = events.hand_over(to, self.file.as_ref()) {
+                    self.file_error = Some(error.to_string());
+                }
+            }
+            Err(error) => {
+                self.file_error = Some(error.to_string());
+                self.make_private(|_| true);
+                self.file = None;
+                events.release();
+            }
+        }
+    }
+
+    /// At the end, after which the file may be shortened: what others still read of it becomes private.
+    pub(crate) fn forget_file(&self) {
+        self.make_private(|segment| Arc::strong_count(segment) > 1);
+    }
+
+    fn make_private(&self, wanted: impl Fn(&Arc<Segment>) -> bool) {
+        let Some(file) = &self.file else { return };
+        let tail = self.tail.iter().map(|(tail, _)| tail.segment());
+        let full = self.full.iter().map(|full| &full.piece.segment);
+        for segment in full.chain(tail).filter(|segment| wanted(segment)) {
+            segment.make_private(file);
         }
     }
 

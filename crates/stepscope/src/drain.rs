@@ -17,7 +17,8 @@
     reason = "the recorder reads the names of threads from the kernel's files"
 )]
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -27,12 +28,15 @@ use crate::control::{Carried, Control, Request};
 use crate::journal::Journal;
 use crate::layout::{
     BLOCK_CLOCK, BLOCK_DATA, BLOCK_HEAD, BLOCK_LOST, BLOCK_OPEN, BLOCK_THREAD, BlockHead,
-    CHUNK_BYTES, CHUNK_USABLE, KIND_SPAN, KIND_STEP, MAX_CHUNKS, RECORD_BYTES, Record, RegionHead,
-    THREAD_NAME_BYTES, first_extent_bytes, meta_kind,
+    CHUNK_BYTES, CHUNK_USABLE, KIND_SPAN, KIND_STEP, MAX_CHUNKS, NAMES_BYTES, RECORD_BYTES, Record,
+    RegionHead, THREAD_NAME_BYTES, first_extent_bytes, meta_kind,
 };
 use crate::os;
-use crate::region::{ATTACH, Region, SWEEPING, regions};
-use crate::ring::{LOST, exit};
+use crate::region::{ATTACH, LateRecords, OldRegion, Region, SWEEPING, regions};
+use crate::relocate::LeasedFile;
+use crate::ring::{ATTACHING, LOST, RELOCATING, exit};
+use crate::session::folder::LeasedFiles;
+use crate::session::recording::{forget_names, relocate_names};
 use crate::triggers::Triggers;
 use crate::walk::{count_events, records};
 
@@ -51,6 +55,8 @@ struct Seen {
     carried: [(u32, u32); MAX_CHUNKS],
     name: Vec<u8>,
     lost: (u64, u64),
+    /// Of a region that was moved.
+    late: Option<LateRecords>,
 }
 
 /// What a pass carries.
@@ -94,10 +100,12 @@ pub(crate) struct Drain {
     flight: Option<Triggers>,
     /// What was open, by thread, as the last [`What::Moment`] found it.
     open: Vec<(u32, Vec<[u64; 3]>)>,
+    /// The journal's files, if there are some.
+    files: Option<LeasedFiles>,
 }
 
 impl Drain {
-    pub(crate) fn new(state: u32, journal: Journal) -> Self {
+    pub(crate) fn new(state: u32, journal: Journal, files: Option<LeasedFiles>) -> Self {
         Self {
             state,
             journal,
@@ -110,6 +118,7 @@ impl Drain {
             cut_texts: 0,
             flight: None,
             open: Vec::new(),
+            files,
         }
     }
 
@@ -198,6 +207,7 @@ impl Drain {
                     self.refresh_names();
                 }
             }
+            self.leave_wanted_files();
             let before = self.records;
             let requests = control.requests();
             let is_shot = |request: &Request| matches!(request, Request::Shot { .. });
@@ -235,12 +245,145 @@ impl Drain {
         }
     }
 
+    /// Moves out of files that somebody wants to open or shorten.
+    fn leave_wanted_files(&mut self) {
+        let Some(mut files) = self.files.take() else {
+            return;
+        };
+        if files.rings.is_wanted() {
+            self.leave_rings(&mut files.rings);
+        }
+        if let (Some(events), Some(circle)) = (&mut files.events, self.journal.circle())
+            && events.is_wanted()
+        {
+            circle.leave_file(events);
+        }
+        self.files = Some(files);
+    }
+
+    /// Moves the names and the threads' regions to another file.
+    fn leave_rings(&mut self, rings: &mut LeasedFile) {
+        RELOCATING.store(true, Ordering::SeqCst);
+        let begun = Instant::now();
+        while ATTACHING.load(Ordering::SeqCst) > 0 && begun.elapsed() < Duration::from_secs(1) {
+            std::thread::yield_now();
+        }
+        self.pass(What::All);
+        if let Err(error) = self.relocate_rings(rings) {
+            let code = error.raw_os_error().unwrap_or(libc::ENOMEM);
+            ATTACH.failed.store(code.unsigned_abs(), Ordering::Relaxed);
+        }
+        RELOCATING.store(false, Ordering::SeqCst);
+    }
+
+    fn relocate_rings(&mut self, rings: &mut LeasedFile) -> io::Result<()> {
+        let is_shown = |region: &&Region| region.mapped_for.load(Ordering::Relaxed) == self.state;
+        let shown: Vec<_> = regions().filter(is_shown).collect();
+        let to = rings.successor(|file| {
+            file.set_len(ATTACH.rings_len.load(Ordering::Relaxed))?;
+            os::allot(file.as_raw_fd(), 0, NAMES_BYTES as u64)
+                .map_err(io::Error::from_raw_os_error)?;
+            shown.iter().try_for_each(|region| region.allot_in(file))
+        });
+        let Ok(mut to) = to else {
+            // No memory: what is in the rings is lost, and the program is not.
+            for region in shown {
+                region.unmap_file();
+            }
+            forget_names();
+            rings.release();
+            return to.map(drop);
+        };
+        let mut result = relocate_names(&to.file);
+        for region in shown {
+            // SAFETY: this is the drain thread, and whoever wants to attach waits.
+            match unsafe { region.relocate(rings.fd(), &to.file) } {
+                Ok(old) => self.carry_old(region, &old),
+                Err(error) => {
+                    region.unmap_file();
+                    result = Err(error);
+                }
+            }
+        }
+        if let Some(reason) = to.reason.take() {
+            result = Err(reason);
+        }
+        rings.hand_over(to, None)?;
+        result
+    }
+
+    /// Carries what was recorded in a region before it was moved, and since the last pass.
+    fn carry_old(&mut self, region: &Region, old: &OldRegion) {
+        let head = region.head();
+        let Some(mut seen) = self
+            .seen
+            .get_mut(region.index as usize)
+            .and_then(Option::take)
+        else {
+            return;
+        };
+        let is_same = seen.serial == head.serial.load(Ordering::Acquire);
+        let pieces = if is_same {
+            pieces(old.head(), &seen)
+        } else {
+            Vec::new()
+        };
+        for piece in pieces {
+            let bytes = old.published(piece.chunk, piece.from, piece.to);
+            if !bytes.is_empty() {
+                self.events += count_events(bytes);
+                self.records += (bytes.len() / RECORD_BYTES) as u64;
+                let head = BlockHead {
+                    kind: BLOCK_DATA,
+                    serial: seen.serial,
+                    sequence: piece.sequence,
+                    from: piece.from,
+                    ..BlockHead::default()
+                };
+                self.journal.put(head, bytes);
+            }
+            let state = piece.sequence << 1 | u32::from(piece.closed);
+            let chunk = &head.chunks[piece.chunk];
+            if piece.closed && chunk.state.load(Ordering::Acquire) == state {
+                seen.carried[piece.chunk] = (0, 0);
+                chunk.state.store(0, Ordering::Release);
+            } else {
+                // A thread that had not seen the last of its own records went on before them.
+                let (copied, used) = old.copied(piece.chunk);
+                let from = if copied >> 1 == piece.sequence {
+                    used
+                } else {
+                    0
+                };
+                seen.carried[piece.chunk] = (piece.sequence, from);
+            }
+        }
+        seen.late = old.late();
+        self.seen[region.index as usize] = Some(seen);
+    }
+
+    /// At the end, when nothing is mapped any more: who waits for the files goes on.
+    pub(crate) fn release_files(&self) {
+        if let Some(files) = &self.files {
+            files.rings.release();
+            if let Some(events) = &files.events {
+                events.release();
+            }
+        }
+    }
+
     /// Writes a reading of the clocks.
     pub(crate) fn put_clock(&mut self) {
         let head = BlockHead {
             kind: BLOCK_CLOCK,
             ..BlockHead::default()
         };
+        if self.journal.was_shortened() {
+            // Whoever reads the rest needs to know the threads again, and what they lost.
+            for seen in self.seen.iter_mut().flatten() {
+                seen.name.clear();
+            }
+        }
         self.journal.put(head, &Pair::read(self.state).encode());
         self.last_clock = Instant::now();
     }
@@ -295,6 +438,9 @@ impl Drain {
             for region in regions() {
                 region.forget_file(self.state);
             }
+            if let Some(circle) = self.journal.circle() {
+                circle.forget_file();
+            }
         }
         crowded
     }
@@ -316,6 +462,7 @@ impl Drain {
                     carried: [(0, 0); MAX_CHUNKS],
                     name: Vec::new(),
                     lost: (0, 0),
+                    late: None,
                 })
             }
         };
@@ -324,6 +471,7 @@ impl Drain {
             What::Moment | What::End => open_spans(region),
             What::Left | What::All => Vec::new(),
         };
+        seen.late.take_if(|late| region.place_late(late));
         let mut pieces = pieces(head, &seen);
         let limit = head.chunk_limit.load(Ordering::Relaxed) as usize;
         let crowded = pieces.len() * 2 > limit && pieces.iter().any(|piece| piece.closed);

@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
+use std::os::unix::fs::FileExt;
 
 use crate::circle::Circle;
 use crate::layout::{BLOCK_DATA, BLOCK_HEAD, BlockHead, RECORD_BYTES};
@@ -17,6 +18,10 @@ use crate::walk::lost_records;
 pub(crate) struct Journal {
     file: Option<File>,
     file_bytes: u64,
+    /// What a file begins with: the facts and two readings of the clocks.
+    first: Vec<u8>,
+    /// Somebody has shortened the file.
+    is_shortened: bool,
     /// Why the file is no longer written.
     pub(crate) file_error: Option<io::Error>,
     memory: Vec<Tail>,
@@ -34,6 +39,8 @@ impl Journal {
         Self {
             file: None,
             file_bytes: 0,
+            first: Vec::new(),
+            is_shortened: false,
             file_error: None,
             memory: Vec::new(),
             memory_bytes: 0,
@@ -66,11 +73,40 @@ impl Journal {
         self.write(&mut [IoSlice::new(&encoded), IoSlice::new(content)]);
     }
 
+    /// What was appended so far is what the file begins with.
+    pub(crate) fn remember_first(&mut self) {
+        if let Some(file) = &self.file {
+            let mut first = vec![0; usize::try_from(self.file_bytes).unwrap_or(0)];
+            if file.read_exact_at(&mut first, 0).is_ok() {
+                self.first = first;
+            }
+        }
+    }
+
+    /// Whether somebody has shortened the file since the last call. Its beginning is appended again.
+    pub(crate) fn was_shortened(&mut self) -> bool {
+        self.look_at_length();
+        if !std::mem::take(&mut self.is_shortened) {
+            return false;
+        }
+        let first = std::mem::take(&mut self.first);
+        self.write(&mut [IoSlice::new(&first)]);
+        self.first = first;
+        true
+    }
+
+    /// The next write fills the place of what was taken away with zeros.
+    fn look_at_length(&mut self) {
+        let there = self.file.as_ref().and_then(|file| file.metadata().ok());
+        self.is_shortened |= there.is_some_and(|there| there.len() < self.file_bytes);
+    }
+
     /// Appends whole blocks (heads and contents alternate), in as few writes as the kernel takes.
     pub(crate) fn write(&mut self, parts: &mut [IoSlice<'_>]) {
         if let Some(circle) = &mut self.circle {
             return circle.write(parts);
         }
+        self.look_at_length();
         if let Some(file) = &mut self.file {
             let Err(error) = write_all(file, parts) else {
                 let bytes: usize = parts.iter().map(|part| part.len()).sum();

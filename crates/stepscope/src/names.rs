@@ -286,6 +286,11 @@ pub(crate) unsafe fn publish_all(table: *mut u8) {
     }
 }
 
+/// The table of the session that runs, null when it has none.
+pub(crate) fn session_table() -> *mut u8 {
+    SESSION_TABLE.load(Ordering::SeqCst)
+}
+
 /// New names go nowhere from now on. `false` when somebody may still be writing one into the table
 /// (a thread that a debugger stopped right there): its address must not be used for another table.
 pub(crate) fn unpublish() -> bool {
@@ -299,6 +304,17 @@ pub(crate) fn unpublish() -> bool {
         std::thread::yield_now();
     }
     true
+}
+
+/// Calls `work`, which puts other pages behind the table, while nobody writes a name there. A holder of
+/// the lock that does not let go is not waited for: its name may be lost.
+pub(crate) fn while_unchanged<T>(work: impl FnOnce() -> T) -> T {
+    let locked = lock();
+    let result = work();
+    if locked {
+        LOCK.store(0, Ordering::Release);
+    }
+    result
 }
 
 /// Appends one name: a word of length and number, then the text, to a multiple of 8. The number is

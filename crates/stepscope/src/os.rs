@@ -4,8 +4,10 @@
 #![allow(unsafe_code, reason = "libc calls; each block says why it is sound")]
 
 use std::ffi::CString;
+use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Reserves address space without memory behind it. `None` when there is none left.
@@ -63,6 +65,17 @@ pub(crate) unsafe fn map_file(at: *mut u8, bytes: usize, fd: RawFd, offset: u64)
             offset,
         )
     };
+    got != libc::MAP_FAILED
+}
+
+/// Maps the beginning of a file, private and read-only, in place of what was mapped at `at`.
+///
+/// # Safety
+/// As [`map_memory`]; and the file must not shrink while it is mapped.
+pub(crate) unsafe fn map_file_to_read(at: *mut u8, bytes: usize, fd: RawFd) -> bool {
+    let flags = libc::MAP_PRIVATE | libc::MAP_FIXED;
+    // SAFETY: the caller owns the range.
+    let got = unsafe { libc::mmap(at.cast(), bytes, libc::PROT_READ, flags, fd, 0) };
     got != libc::MAP_FAILED
 }
 
@@ -303,60 +316,55 @@ pub(crate) fn hold_all_signals() {
     }
 }
 
-/// A read-only private mapping of a whole file.
-pub(crate) struct MappedFile {
-    at: *const u8,
-    len: usize,
-}
-
-// SAFETY: the mapping is read-only and owned by this value.
-unsafe impl Send for MappedFile {}
-// SAFETY: as above.
-unsafe impl Sync for MappedFile {}
-
-impl MappedFile {
-    /// Maps `len` bytes of `fd`. An empty file is an empty mapping.
-    ///
-    /// # Safety
-    /// Nobody may shorten the file while the mapping lives: the caller holds the journal's lock.
-    pub(crate) unsafe fn map(fd: BorrowedFd<'_>, len: u64) -> std::io::Result<Self> {
-        let len = usize::try_from(len).map_err(std::io::Error::other)?;
-        if len == 0 {
-            return Ok(Self {
-                at: std::ptr::NonNull::dangling().as_ptr(),
-                len,
-            });
-        }
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ,
-                libc::MAP_PRIVATE,
-                fd.as_raw_fd(),
-                0,
-            )
+/// Replaces pages by a private copy of a piece of a file, zeros past its end. Readers of the pages notice
+/// nothing as long as they showed the same.
+///
+/// # Safety
+/// As [`map_memory`], and nobody writes there.
+pub(crate) unsafe fn map_copy(at: *mut u8, bytes: usize, file: &File, offset: u64) -> bool {
+    const PIECE: usize = 4 << 20;
+    let mut done = 0;
+    while done < bytes {
+        let piece = PIECE.min(bytes - done);
+        let Some(copy) = reserve(piece) else {
+            return false;
         };
-        if at == libc::MAP_FAILED {
-            return Err(std::io::Error::last_os_error());
+        // SAFETY: just reserved; as bytes it is valid for writing, and nobody else knows of it.
+        let filled = unsafe {
+            map_memory(copy, piece) && {
+                let into = std::slice::from_raw_parts_mut(copy, piece);
+                fill(file, offset + done as u64, into);
+                true
+            }
+        };
+        // SAFETY: moves whole pages of our own over pages of the caller's range.
+        let moved = filled
+            && unsafe {
+                let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+                let to: *mut libc::c_void = at.add(done).cast();
+                libc::mremap(copy.cast(), piece, piece, flags, to) != libc::MAP_FAILED
+            };
+        if !moved {
+            // SAFETY: reserved above.
+            unsafe { unmap(copy, piece) };
+            return false;
         }
-        Ok(Self { at: at.cast(), len })
+        done += piece;
     }
-
-    /// The content.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: mapped for `len` bytes (or dangling with length 0) as long as `self` lives; the
-        // one who mapped it promised that the file does not shrink.
-        unsafe { std::slice::from_raw_parts(self.at, self.len) }
-    }
+    true
 }
 
-impl Drop for MappedFile {
-    fn drop(&mut self) {
-        if self.len > 0 {
-            // SAFETY: mapped by `map`, unmapped once.
-            unsafe { libc::munmap(self.at.cast_mut().cast(), self.len) };
+/// Reads what there is.
+fn fill(file: &File, mut offset: u64, mut into: &mut [u8]) {
+    while !into.is_empty() {
+        match file.read_at(into, offset) {
+            Ok(0) => return,
+            Ok(read) => {
+                offset += read as u64;
+                into = &mut into[read..];
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => return,
         }
     }
 }

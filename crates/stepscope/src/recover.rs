@@ -5,8 +5,6 @@
 //! meet. What a journal holds becomes `HOST.xplane.pb` beside it, marked as recovered; only then is
 //! the journal removed. A folder that cannot be written is recovered into another directory, and the
 //! journal stays.
-#![allow(unsafe_code, reason = "maps the journal's files")]
-
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::hash::{Hash, Hasher};
@@ -23,6 +21,7 @@ use crate::layout::{
     CHUNK_BYTES, CHUNK_USABLE, CHUNKS_OFFSET, ChunkHead, Extent, KNOWN_VERSIONS, MAX_CHUNKS,
     MAX_EXTENTS, NAMES_BYTES, OPEN_OFFSET, OPEN_SPANS, RECORD_BYTES, RegionHead, THREAD_NAME_BYTES,
 };
+use crate::mapped_file::MappedFile;
 use crate::session::folder::{EVENTS_FILE, JOURNAL_PREFIX, LOCK_FILE, RINGS_FILE, remove_journal};
 use crate::session::{mark_written, stats};
 use crate::xspace::{Facts, Names};
@@ -191,12 +190,12 @@ fn recover_locked(
         move |source| RecoverError::Io { path, source }
     };
     let events_path = journal.join(EVENTS_FILE);
-    let events = map(&events_path).map_err(failed(&events_path))?;
+    let (mut marker, events) = map(&events_path).map_err(failed(&events_path))?;
     // Without the rings there is still what was drained.
     let rings = map(&journal.join(RINGS_FILE)).ok();
     let rings = rings
         .as_ref()
-        .map(os::MappedFile::bytes)
+        .map(|(_, rings)| rings.bytes())
         .unwrap_or_default();
     let mut index = Index::default();
     if segment::is_file_of_segments(events.bytes()) {
@@ -237,12 +236,8 @@ fn recover_locked(
     let names = Names::Table(table);
     let name = format!("{}.xplane.pb", facts.host);
     let beside = run.session.join(&name);
-    let mut marker = File::options().append(true).open(&events_path).ok();
-    let mut before = |bytes: u64, path: &Path| {
-        if let Some(events) = &mut marker {
-            mark_written(events, bytes, path);
-        }
-    };
+    // Where the file may only be read, this does nothing.
+    let mut before = |bytes: u64, path: &Path| mark_written(&mut marker, bytes, path);
     let (path, written) =
         match export::write_recovered(&beside, &index, &names, &facts, &mut before) {
             Ok(done) => {
@@ -313,11 +308,15 @@ fn is_newer(path: &Path, than: &Path) -> bool {
     matches!((time(path), time(than)), (Some(a), Some(b)) if a >= b)
 }
 
-fn map(path: &Path) -> io::Result<os::MappedFile> {
-    let file = File::open(path)?;
+/// A file of the journal, open to be added to if that is permitted, and its content.
+fn map(path: &Path) -> io::Result<(File, MappedFile)> {
+    let file = match File::options().read(true).append(true).open(path) {
+        Ok(file) => file,
+        Err(_) => File::open(path)?,
+    };
     let len = file.metadata()?.len();
-    // SAFETY: the caller holds the journal's lock; the writer is gone.
-    unsafe { os::MappedFile::map(file.as_fd(), len) }
+    let mapped = MappedFile::map(&file, len)?;
+    Ok((file, mapped))
 }
 
 /// What lies in the threads' rings.

@@ -11,11 +11,16 @@
     reason = "mappings begin on pages and all places in them are multiples of 8"
 )]
 
+use std::fs::File;
+use std::io;
+use std::mem::offset_of;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::layout::{
-    CHUNK_BYTES, CHUNKS_OFFSET, MAX_CHUNKS, OPEN_OFFSET, OPEN_SPANS, REGION_BYTES, Record,
-    RegionHead, THREAD_NAME_BYTES, first_extent_bytes,
+    CHUNK_BYTES, CHUNK_USABLE, CHUNKS_OFFSET, ChunkHead, MAX_CHUNKS, OPEN_OFFSET, OPEN_SPANS,
+    RECORD_BYTES, REGION_BYTES, Record, RegionHead, THREAD_NAME_BYTES, first_extent_bytes,
 };
 use crate::os;
 
@@ -74,6 +79,96 @@ pub(crate) struct Region {
 unsafe impl Sync for Region {}
 // SAFETY: as above.
 unsafe impl Send for Region {}
+
+/// The head and the open slots, as words that are as small as the smallest of their fields.
+type HeadWords = [AtomicU32; CHUNKS_OFFSET / 4];
+
+/// What a region showed of a rings file that it has left: nobody writes there any more.
+pub(crate) struct OldRegion {
+    at: *mut u8,
+    /// The words that were copied to the new file.
+    copied: Vec<u32>,
+}
+
+impl OldRegion {
+    fn show(file: RawFd, extents: &[(usize, u64, usize)]) -> io::Result<Self> {
+        let at = os::reserve(REGION_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
+        let old = Self {
+            at,
+            copied: Vec::new(),
+        };
+        for (offset, place, bytes) in extents {
+            // SAFETY: within what was just reserved; the file's space was allotted for the region.
+            if !unsafe { os::map_file(at.add(*offset), *bytes, file, *place) } {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(old)
+    }
+
+    /// The head.
+    pub(crate) fn head(&self) -> &RegionHead {
+        // SAFETY: mapped as long as `self` lives, and every content of atomics is valid.
+        unsafe { &*self.at.cast::<RegionHead>() }
+    }
+
+    fn words(&self) -> &HeadWords {
+        // SAFETY: as `head`; the first extent begins with the head and the open slots.
+        unsafe { &*self.at.cast::<HeadWords>() }
+    }
+
+    /// State of a chunk, and the bytes used of it, as the new file got them.
+    pub(crate) fn copied(&self, chunk: usize) -> (u32, u32) {
+        let at = (offset_of!(RegionHead, chunks) + chunk * size_of::<ChunkHead>()) / 4;
+        (self.copied[at], self.copied[at + 1])
+    }
+
+    /// Bytes of a chunk, not past what `used` said.
+    pub(crate) fn published(&self, chunk: usize, from: u32, to: u32) -> &[u8] {
+        debug_assert!(from <= to && to as usize <= CHUNK_USABLE && chunk < MAX_CHUNKS);
+        let offset = CHUNKS_OFFSET + chunk * CHUNK_BYTES + from as usize;
+        // SAFETY: within the mapping, by the head that it has itself; published before, and final.
+        unsafe { std::slice::from_raw_parts(self.at.add(offset), (to - from) as usize) }
+    }
+}
+
+/// What a chunk of an old region has behind the records that were published there.
+#[derive(Clone)]
+pub(crate) struct LateRecords {
+    chunk: usize,
+    sequence: u32,
+    /// Where in the chunk it begins, bytes.
+    from: u32,
+    words: Vec<u64>,
+}
+
+impl OldRegion {
+    /// Of the chunk that the owner was filling.
+    pub(crate) fn late(&self) -> Option<LateRecords> {
+        let chunks = self.head().chunks.iter().enumerate();
+        let state = |chunk: &ChunkHead| chunk.state.load(Ordering::Acquire);
+        let (chunk, head) = chunks
+            .filter(|(_, chunk)| state(chunk) & 1 == 0)
+            .max_by_key(|(_, chunk)| state(chunk))?;
+        let usable = u32::try_from(CHUNK_USABLE).unwrap_or(0);
+        let from = head.used.load(Ordering::Acquire).min(usable);
+        let bytes = self.published(chunk, from, usable);
+        let words = bytes.chunks_exact(8).map(|word| crate::walk::word(word, 0));
+        (state(head) != 0).then(|| LateRecords {
+            chunk,
+            sequence: state(head) >> 1,
+            from,
+            words: words.collect(),
+        })
+    }
+}
+
+impl Drop for OldRegion {
+    fn drop(&mut self) {
+        // SAFETY: made by `show`, and only `self` knows of it.
+        unsafe { os::unmap(self.at, REGION_BYTES) };
+    }
+}
 
 static REGIONS: AtomicPtr<Region> = AtomicPtr::new(std::ptr::null_mut());
 static REGION_COUNT: AtomicU32 = AtomicU32::new(0);
@@ -147,6 +242,107 @@ impl Region {
             }
             self.status.store(FREE, Ordering::SeqCst);
         }
+    }
+
+    /// Ranges that show the rings file: offset in the region, offset in the file, bytes.
+    fn extents(&self) -> Vec<(usize, u64, usize)> {
+        let mut extents = Vec::new();
+        let mut at = 0;
+        for extent in &self.head().extents {
+            let chunks = usize::try_from(extent.chunks.load(Ordering::Acquire)).unwrap_or(0);
+            if chunks == 0 {
+                break;
+            }
+            let bytes = if at == 0 {
+                first_extent_bytes(chunks.min(MAX_CHUNKS))
+            } else {
+                chunks * CHUNK_BYTES
+            };
+            let bytes = bytes.min(REGION_BYTES - at);
+            extents.push((at, extent.file_offset.load(Ordering::Relaxed), bytes));
+            at += bytes;
+        }
+        extents
+    }
+
+    /// Allots in `file` the space that the region has in the rings file.
+    pub(crate) fn allot_in(&self, file: &File) -> io::Result<()> {
+        for (_, place, bytes) in self.extents() {
+            os::allot(file.as_raw_fd(), place, bytes as u64)
+                .map_err(io::Error::from_raw_os_error)?;
+        }
+        Ok(())
+    }
+
+    /// Shows `new` in place of the rings file `old`, at the same offsets; the space is allotted. The head and the open slots
+    /// go along; of the chunks, what was recorded so far is only in what is returned.
+    ///
+    /// The owner may be recording meanwhile. Each of its stores goes into one file or the other; those
+    /// that `old` got too late to be copied are brought over afterwards, unless the owner has stored
+    /// to the same word again.
+    ///
+    /// # Safety
+    /// Only the drain thread, while nobody is attaching.
+    pub(crate) unsafe fn relocate(&self, old: RawFd, new: &File) -> io::Result<OldRegion> {
+        let extents = self.extents();
+        let Some((_, place, _)) = extents.first().copied() else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        let mut before = OldRegion::show(old, &extents)?;
+        let words = before.words().iter();
+        before.copied = words.map(|word| word.load(Ordering::Acquire)).collect();
+        let bytes: Vec<u8> = before
+            .copied
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
+        new.write_all_at(&bytes, place)?;
+        for (at, place, bytes) in extents {
+            // SAFETY: this region's own space; the file's has been allotted.
+            if !unsafe { os::map_file(self.base.add(at), bytes, new.as_raw_fd(), place) } {
+                let error = io::Error::last_os_error();
+                // SAFETY: as above. What is open or current is lost; the program is not.
+                unsafe { os::map_memory(self.base.add(at), bytes) };
+                return Err(error);
+            }
+        }
+        // SAFETY: mapped, aligned to a page, and every content of atomics is valid.
+        let now = unsafe { &*self.base.cast::<HeadWords>() };
+        for ((word, old), copied) in now.iter().zip(before.words()).zip(&before.copied) {
+            let late = old.load(Ordering::Acquire);
+            if late != *copied {
+                let _ = word.compare_exchange(*copied, late, Ordering::AcqRel, Ordering::Relaxed);
+            }
+        }
+        Ok(before)
+    }
+
+    /// Puts a record in its place whose owner wrote it to the old file just before the region was moved,
+    /// and published it here just after. Whether that is settled. Only the drain thread.
+    pub(crate) fn place_late(&self, late: &LateRecords) -> bool {
+        let head = &self.head().chunks[late.chunk];
+        if head.state.load(Ordering::Acquire) >> 1 != late.sequence {
+            return true;
+        }
+        let used = head.used.load(Ordering::Acquire);
+        if used <= late.from {
+            return false;
+        }
+        let records = late.words.chunks_exact(RECORD_BYTES / 8);
+        for (at, words) in (late.from..used).step_by(RECORD_BYTES).zip(records) {
+            // SAFETY: within the chunk; below `used` only this thread writes, and it is all atomics.
+            let record = unsafe { &*self.chunk(late.chunk).add(at as usize).cast::<Record>() };
+            // Fresh pages are zeros, and no event has the key 0.
+            if record.key.load(Ordering::Relaxed) == 0 {
+                for (word, late) in [&record.key, &record.value, &record.meta]
+                    .into_iter()
+                    .zip(words)
+                {
+                    let _ = word.compare_exchange(0, *late, Ordering::Relaxed, Ordering::Relaxed);
+                }
+            }
+        }
+        true
     }
 
     /// A region that nobody uses, or a new one.

@@ -43,7 +43,7 @@ pub(crate) mod exit;
 mod side;
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, compiler_fence};
 
 #[cfg(feature = "tracing")]
 use crate::clock::SLOW_CLOCK;
@@ -108,6 +108,9 @@ pub(crate) fn this_thread() -> usize {
 
 /// Threads that are attaching at this moment: a session's files stay open until there are none.
 pub(crate) static ATTACHING: AtomicU32 = AtomicU32::new(0);
+
+/// The drain thread is moving the rings to another file: who wants to attach waits.
+pub(crate) static RELOCATING: AtomicBool = AtomicBool::new(false);
 
 /// Records lost where there is no region to count them: no memory for one, or a handler that
 /// interrupted its own thread inside the recorder.
@@ -599,7 +602,7 @@ fn attach(local: &Local, state: u32) -> bool {
     }
     local.attaching.set(true);
     compiler_fence(Ordering::SeqCst);
-    ATTACHING.fetch_add(1, Ordering::SeqCst);
+    begin_attaching();
     let mut done = false;
     if STATE.load(Ordering::SeqCst) & !MIRRORED == state {
         done = attach_counted(local, state);
@@ -611,6 +614,22 @@ fn attach(local: &Local, state: u32) -> bool {
     compiler_fence(Ordering::SeqCst);
     local.attaching.set(false);
     done
+}
+
+/// Counts itself among those who attach, when the rings stay where they are. The drain thread, which
+/// moves them in milliseconds, is waited for as long as it may take on a busy machine.
+fn begin_attaching() {
+    const SLEEPS: u32 = 10_000;
+    const SLEEP: std::time::Duration = std::time::Duration::from_micros(100);
+    for _ in 0..SLEEPS {
+        ATTACHING.fetch_add(1, Ordering::SeqCst);
+        if !RELOCATING.load(Ordering::SeqCst) {
+            return;
+        }
+        ATTACHING.fetch_sub(1, Ordering::SeqCst);
+        std::thread::sleep(SLEEP);
+    }
+    ATTACHING.fetch_add(1, Ordering::SeqCst);
 }
 
 fn attach_counted(local: &Local, state: u32) -> bool {
@@ -650,6 +669,7 @@ pub(crate) fn after_fork_in_child() {
     set_state(0);
     crate::alarm::after_fork_in_child();
     ATTACHING.store(0, Ordering::SeqCst);
+    RELOCATING.store(false, Ordering::SeqCst);
     ATTACH.rings.store(u32::MAX, Ordering::SeqCst);
     LOCAL.with(|local| {
         local.state.set(0);

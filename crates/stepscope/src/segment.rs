@@ -15,6 +15,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -105,6 +106,35 @@ impl Segment {
         // SAFETY: mapped as long as `self` lives; whoever tells a length has written so much, and the
         // tail writes only past it.
         unsafe { std::slice::from_raw_parts(self.at.add(SEGMENT_HEAD), len) }
+    }
+
+    /// Writes the segment, of whose blocks `used` bytes count, to its place in another file.
+    pub(crate) fn copy_into(&self, file: &File, used: usize) -> io::Result<()> {
+        let Some(place) = self.place else {
+            return Ok(());
+        };
+        os::allot(file.as_raw_fd(), place, self.bytes as u64)
+            .map_err(io::Error::from_raw_os_error)?;
+        let len = (SEGMENT_HEAD + used).min(self.bytes);
+        // SAFETY: mapped as long as `self` lives; called by the tail's owner, so nobody writes.
+        let bytes = unsafe { std::slice::from_raw_parts(self.at, len) };
+        file.write_all_at(bytes, place)
+    }
+
+    /// Shows another file that has the same content at the same place.
+    pub(crate) fn show(&self, file: &File) {
+        if let Some(place) = self.place {
+            // SAFETY: this segment's own range; the space is allotted. Readers see the same bytes.
+            unsafe { os::map_file(self.at, self.bytes, file.as_raw_fd(), place) };
+        }
+    }
+
+    /// Shows a private copy instead of its file.
+    pub(crate) fn make_private(&self, file: &File) {
+        if let Some(place) = self.place {
+            // SAFETY: this segment's own range; nobody writes any more.
+            unsafe { os::map_copy(self.at, self.bytes, file, place) };
+        }
     }
 
     fn head(&self) -> &Head {

@@ -1,9 +1,6 @@
 //! A recording that is complete: from its journal to a file, or to whoever asked for it.
-#![allow(unsafe_code, reason = "maps the journal")]
-
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use super::folder::{self, JournalFiles};
@@ -12,10 +9,11 @@ use super::{SessionError, StopReport};
 use crate::added::Additions;
 use crate::cut::Cut;
 use crate::drain::Drain;
+use crate::export;
 use crate::index::Index;
 use crate::layout::{BLOCK_WRITTEN, BlockHead};
+use crate::mapped_file::MappedFile;
 use crate::xspace::{self, Facts, Names, Written};
-use crate::{export, os};
 
 /// A recording that is complete, but not written yet.
 pub(super) struct Finished {
@@ -58,14 +56,21 @@ impl Finished {
                 // Who shortened it nevertheless has taken events, not our life.
                 let there = files.events.metadata().map_err(not_written)?.len();
                 let bytes = self.drain.journal.file_bytes().min(there);
-                // SAFETY: this process holds the journal's lock, and nobody shortens the file.
-                let mapped = unsafe { os::MappedFile::map(files.events.as_fd(), bytes) };
-                Some(mapped.map_err(not_written)?)
+                Some(MappedFile::map(&files.events, bytes).map_err(not_written)?)
             }
             None => None,
         };
-        let index = self.index(events.as_ref().map(os::MappedFile::bytes));
+        let index = self.index(events.as_ref().map(MappedFile::bytes));
         let mut report = self.report();
+        let there = events
+            .as_ref()
+            .map_or(0, |events| events.bytes().len() as u64);
+        let damaged = self.drain.journal.file_bytes() - there + index.garbage;
+        if damaged > 0 {
+            report.warnings.push(format!(
+                "{damaged} bytes of the journal were removed or overwritten by another program; the events in them are lost"
+            ));
+        }
         let facts = self.facts(&index, &report);
         let mut marker = self
             .files

@@ -11,6 +11,8 @@ use stepscope_model::clock::unix_now_ns;
 
 use super::SessionError;
 use crate::layout::NAMES_BYTES;
+use crate::lease::Lease;
+use crate::relocate::LeasedFile;
 use crate::{export, os};
 
 /// How the names of journals begin. Trace readers pass over hidden entries.
@@ -129,13 +131,24 @@ pub(crate) struct JournalFiles {
     pub(crate) rings: File,
     /// The blocks.
     pub(crate) events: File,
+    /// On the files that will be mapped while they are written, until the drain thread takes them over.
+    leases: Option<(Lease, Option<Lease>)>,
+}
+
+/// The files of a journal that the drain thread watches.
+#[derive(Debug)]
+pub(crate) struct LeasedFiles {
+    pub(crate) rings: LeasedFile,
+    /// Of a flight recorder.
+    pub(crate) events: Option<LeasedFile>,
 }
 
 impl JournalFiles {
     /// Makes a journal whose lock is held before anybody can see it, with space for the names.
-    pub(super) fn make(session: &Path, number: u32) -> io::Result<Self> {
+    /// `is_circular`: the blocks will be written through mappings, too.
+    pub(super) fn make(session: &Path, number: u32, is_circular: bool) -> io::Result<Self> {
         let (name, hidden) = Self::free_name(session, number)?;
-        let result = Self::fill(&hidden).and_then(|mut files| {
+        let result = Self::fill(&hidden, is_circular).and_then(|mut files| {
             fs::rename(&hidden, &name)?;
             files.folder = name;
             Ok(files)
@@ -171,22 +184,44 @@ impl JournalFiles {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    fn fill(folder: &Path) -> io::Result<Self> {
+    /// What the drain thread watches; once.
+    pub(super) fn take_leased(&mut self) -> Option<LeasedFiles> {
+        let (rings, events) = self.leases.take()?;
+        let leased =
+            |name, file: &File, lease| LeasedFile::new(&self.folder, name, file.as_raw_fd(), lease);
+        Some(LeasedFiles {
+            rings: leased(RINGS_FILE, &self.rings, rings),
+            events: events.map(|lease| leased(EVENTS_FILE, &self.events, lease)),
+        })
+    }
+
+    fn fill(folder: &Path, is_circular: bool) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
-        let files = Self {
+        let mut files = Self {
             folder: folder.to_owned(),
             lock: inherited(options.open(folder.join(LOCK_FILE))?),
             rings: inherited(options.open(folder.join(RINGS_FILE))?),
             events: inherited(options.open(folder.join(EVENTS_FILE))?),
+            leases: None,
         };
         if !os::try_lock(files.lock.as_fd())? {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         os::allot(files.rings.as_raw_fd(), 0, NAMES_BYTES as u64)
             .map_err(io::Error::from_raw_os_error)?;
+        let events = is_circular.then(|| lease(&files.events)).transpose()?;
+        files.leases = Some((lease(&files.rings)?, events));
         Ok(files)
     }
+}
+
+/// Without a lease, whoever shortened the file would end the program.
+fn lease(file: &File) -> io::Result<Lease> {
+    Lease::take(file.as_fd()).map_err(|error| {
+        let text = format!("the file system gives no lease on them: {error}");
+        io::Error::new(error.kind(), text)
+    })
 }
 
 impl Drop for JournalFiles {

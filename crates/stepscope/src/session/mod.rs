@@ -20,7 +20,7 @@ mod flight;
 pub(crate) mod folder;
 mod handlers;
 mod options;
-mod recording;
+pub(crate) mod recording;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;

@@ -2,7 +2,10 @@
 #![allow(unsafe_code, reason = "maps the name table")]
 
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Once};
@@ -85,7 +88,7 @@ pub(super) fn start_program(
     let folder = folder::make(log_dir, options.session_name.as_deref(), "")?;
     let number = next_number();
     let mut warnings = Vec::new();
-    let files = open_journal(&folder, number, options, &mut warnings);
+    let files = open_journal(&folder, number, options, false, &mut warnings);
     let owner = Owner::Program {
         folder: folder.clone(),
         trace_json: options.trace_json,
@@ -113,7 +116,7 @@ pub(super) fn start_flight(
         .transpose()?;
     let files = folder
         .as_ref()
-        .and_then(|folder| open_journal(folder, number, options, &mut warnings));
+        .and_then(|folder| open_journal(folder, number, options, true, &mut warnings));
     let owner = Owner::Flight {
         folder: folder.clone(),
         running: None,
@@ -152,7 +155,7 @@ fn start(
     number: u32,
     owner: Owner,
     host: String,
-    files: Option<JournalFiles>,
+    mut files: Option<JournalFiles>,
     options: &SessionOptions,
     circular: Option<&Circular<'_>>,
 ) -> Result<Session, SessionError> {
@@ -190,9 +193,11 @@ fn start(
         std::hint::spin_loop();
     }
     put(&mut journal, BLOCK_CLOCK, &Pair::read(state).encode());
+    journal.remember_first();
     let control = Arc::new(Control::new(state));
     let triggers = circular.and_then(|circular| (circular.triggers)(state));
-    let drain = Drain::new(state, journal).looking_for(triggers);
+    let leased = files.as_mut().and_then(JournalFiles::take_leased);
+    let drain = Drain::new(state, journal, leased).looking_for(triggers);
     let spawned = {
         let control = Arc::clone(&control);
         std::thread::Builder::new()
@@ -261,6 +266,9 @@ impl Session {
         let drain = drained.map_err(|_panic| SessionError::Internal {
             reason: "the drain thread ended early; what it wrote can be recovered".to_owned(),
         })?;
+        if !stuck {
+            drain.release_files();
+        }
         Ok(Finished {
             owner: self.owner,
             host: self.host,
@@ -278,6 +286,7 @@ fn open_journal(
     folder: &Path,
     number: u32,
     options: &SessionOptions,
+    is_circular: bool,
     warnings: &mut Vec<String>,
 ) -> Option<JournalFiles> {
     if !options.crash_safe {
@@ -285,7 +294,7 @@ fn open_journal(
     }
     let reason = match os::network_file_system(folder) {
         Some(kind) => format!("the log directory is on a network file system ({kind})"),
-        None => match JournalFiles::make(folder, number) {
+        None => match JournalFiles::make(folder, number, is_circular) {
             Ok(files) => return Some(files),
             Err(error) => format!("its files could not be made ({error})"),
         },
@@ -356,6 +365,30 @@ fn prepare_attaching(files: Option<&JournalFiles>, options: &SessionOptions, now
     ATTACH.rings.store(rings.cast_unsigned(), Ordering::SeqCst);
 }
 
+/// Puts another file behind the name table, if it shows the rings file.
+pub(crate) fn relocate_names(new: &File) -> io::Result<()> {
+    let table = names::session_table();
+    if table.is_null() {
+        return Ok(());
+    }
+    names::while_unchanged(|| {
+        // SAFETY: the table is mapped for ever, and nobody writes to it in here.
+        let content = unsafe { std::slice::from_raw_parts(table, NAMES_BYTES) };
+        let used = content
+            .iter()
+            .rposition(|byte| *byte != 0)
+            .map_or(0, |last| last + 1);
+        let copied = new.write_all_at(&content[..used], 0);
+        // SAFETY: the table's own space; the file's has been allotted.
+        if copied.is_ok() && unsafe { os::map_file(table, NAMES_BYTES, new.as_raw_fd(), 0) } {
+            return Ok(());
+        }
+        // SAFETY: the table's own space. Names of this recording are lost if the program is killed.
+        unsafe { os::map_memory(table, NAMES_BYTES) };
+        copied.and(Err(io::ErrorKind::OutOfMemory.into()))
+    })
+}
+
 /// After the last thread has let go: nobody maps the rings file or writes names to it any more.
 fn end_attaching() {
     ATTACH.rings.store(u32::MAX, Ordering::SeqCst);
@@ -368,7 +401,7 @@ fn end_attaching() {
 }
 
 /// Puts private memory in place of the name table, whoever still writes to it.
-pub(super) fn forget_names() {
+pub(crate) fn forget_names() {
     let table = NAME_TABLE.load(Ordering::Acquire);
     if !table.is_null() {
         // SAFETY: reserved once, never given back.

@@ -2,6 +2,7 @@
 //!
 //! Each case runs this test binary again as a child, which records and then dies.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -169,11 +170,80 @@ fn child() {
                 drop(open);
                 assert_eq!(stop_trace().unwrap().spans, 1_002);
             }
+            "truncated" | "truncated, killed" => {
+                start_trace(dir).unwrap();
+                record_while_told();
+                let report = stop_trace().unwrap();
+                println!(
+                    "\nreport {} {} {:?}",
+                    report.spans, report.dropped, report.warnings
+                );
+            }
+            "truncated flight" => {
+                let options = stepscope::FlightOptions {
+                    log_dir: Some(dir.to_owned()),
+                    max_bytes: 4 << 20,
+                    ..stepscope::FlightOptions::default()
+                };
+                stepscope::start_flight(&options).unwrap();
+                record_while_told();
+                drop(span!("last"));
+                let report = stepscope::save_last(std::time::Duration::from_hours(1)).unwrap();
+                println!(
+                    "\nreport {} {} {:?}",
+                    report.spans, report.dropped, report.warnings
+                );
+                stepscope::stop_flight().unwrap();
+            }
             "strict" => strict(dir),
             "handler" => handler(dir),
             other => panic!("no case {other}"),
         }
     }
+}
+
+/// A line for the parent.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "\n{line}")
+        .and_then(|()| out.flush())
+        .unwrap();
+}
+
+/// Says "ready", records on two threads until a line is read, says how many spans they finished, and
+/// waits for another line.
+fn record_while_told() {
+    let done = std::sync::Arc::new(AtomicU32::new(0));
+    let mut workers = Vec::new();
+    for _ in 0..2 {
+        let done = std::sync::Arc::clone(&done);
+        workers.push(std::thread::spawn(move || {
+            let mut count = 0_u64;
+            while done.load(Ordering::Relaxed) == 0 {
+                let _outer = span!("outer", n = count);
+                drop(span!("inner"));
+                count += 2;
+                // Slower than the drain thread, so that rings never fill up.
+                if count.is_multiple_of(128) {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+            }
+            count
+        }));
+    }
+    let read_line = || {
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line).unwrap();
+    };
+    say("ready");
+    read_line();
+    done.store(1, Ordering::Relaxed);
+    let count: u64 = workers
+        .into_iter()
+        .map(|worker| worker.join().unwrap())
+        .sum();
+    say(&format!("count {count}"));
+    read_line();
 }
 
 static HANDLED: AtomicU32 = AtomicU32::new(0);
@@ -371,6 +441,152 @@ fn killed_programs_lose_nothing_that_was_finished() {
         assert!(pending(dir.path()).is_empty());
         assert!(recover_dir(dir.path(), None).is_empty());
     }
+}
+
+/// A child that records while its journal's files are truncated.
+struct Victim {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    journal: std::path::PathBuf,
+}
+
+impl Victim {
+    fn start(case: &str, dir: &Path) -> Self {
+        let mut child = spawn(case, dir);
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut victim = Self {
+            child,
+            lines,
+            journal: std::path::PathBuf::new(),
+        };
+        victim.line("ready");
+        let session = std::fs::read_dir(dir.join("plugins/profile")).unwrap();
+        let session = session.map(|entry| entry.unwrap().path()).next().unwrap();
+        let entries = std::fs::read_dir(session).unwrap();
+        let mut entries = entries.map(|entry| entry.unwrap().path());
+        let is_journal = |path: &std::path::PathBuf| path.to_string_lossy().contains("-journal-");
+        victim.journal = entries.find(is_journal).unwrap();
+        victim
+    }
+
+    /// The rest of the next line that begins with this word.
+    fn line(&mut self, word: &str) -> String {
+        for line in &mut self.lines {
+            if let Some(rest) = line.unwrap().strip_prefix(word) {
+                return rest.trim().to_owned();
+            }
+        }
+        let mut text = String::new();
+        let mut stderr = self.child.stderr.take().unwrap();
+        std::io::Read::read_to_string(&mut stderr, &mut text).unwrap();
+        panic!("no {word}: {} {text}", self.child.wait().unwrap());
+    }
+
+    /// Makes a file of the journal empty, so often; each time the kernel waits until the child lets it.
+    fn truncate(&self, name: &str, times: u32) {
+        for _ in 0..times {
+            let path = self.journal.join(name);
+            File::options()
+                .write(true)
+                .truncate(true)
+                .open(path)
+                .unwrap();
+        }
+    }
+
+    /// Ends the recording of the child's threads. How many spans they finished.
+    fn count(&mut self) -> u64 {
+        self.tell();
+        self.line("count").parse().unwrap()
+    }
+
+    fn tell(&mut self) {
+        let stdin = self.child.stdin.as_mut().unwrap();
+        stdin.write_all(b"go\n").unwrap();
+    }
+
+    /// Lets the child end by itself: spans and dropped records of its report, and its warnings.
+    fn report(mut self) -> (u64, u64, String) {
+        self.tell();
+        let line = self.line("report");
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status} {line}");
+        let mut words = line.splitn(3, ' ');
+        let mut number = || words.next().unwrap().parse().unwrap();
+        (number(), number(), words.next().unwrap().to_owned())
+    }
+}
+
+#[test]
+fn truncated_rings_cost_neither_the_program_nor_a_span() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let mut victim = Victim::start("truncated", dir.path());
+    victim.truncate("rings", 20);
+    // Readers get the file, too: a copy of the folder, say.
+    std::fs::read(victim.journal.join("rings")).unwrap();
+    let count = victim.count();
+    victim.truncate("rings", 1);
+    let (spans, dropped, warnings) = victim.report();
+    assert_eq!((spans, dropped, warnings.as_str()), (count, 0, "[]"));
+    let probe = read(&files(dir.path())[0]);
+    let outer = probe.slices.iter().filter(|slice| slice.name == "outer");
+    assert_eq!(outer.clone().count() as u64, count / 2);
+    assert!(outer.clone().all(|slice| probe.args(slice.args).len() == 1));
+}
+
+#[test]
+fn a_kill_after_truncated_rings_loses_nothing_that_was_finished() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let mut victim = Victim::start("truncated, killed", dir.path());
+    victim.truncate("rings", 5);
+    let count = victim.count();
+    victim.child.kill().unwrap();
+    victim.child.wait().unwrap();
+    let runs = recover_dir(dir.path(), None);
+    assert_eq!(runs.len(), 1);
+    assert_eq!((runs[0].spans, runs[0].dropped), (count, 0));
+    let probe = read(runs[0].file.as_ref().unwrap());
+    let seen: std::collections::BTreeSet<_> = names(&probe).into_iter().collect();
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["inner", "outer"]);
+}
+
+#[test]
+fn a_truncated_journal_costs_what_was_in_it_and_the_recording_says_so() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let mut victim = Victim::start("truncated", dir.path());
+    for name in ["events", "lock", "rings", "events"] {
+        victim.truncate(name, 1);
+    }
+    let count = victim.count();
+    let (spans, _, warnings) = victim.report();
+    assert!(spans <= count);
+    assert!(
+        warnings.contains("bytes of the journal were removed"),
+        "{warnings}"
+    );
+    let probe = read(&files(dir.path())[0]);
+    assert!(
+        probe.facts.iter().any(|fact| fact.0 == "pid"),
+        "{:?}",
+        probe.facts
+    );
+}
+
+#[test]
+fn a_flight_recorder_goes_on_when_its_files_are_truncated() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let mut victim = Victim::start("truncated flight", dir.path());
+    for _ in 0..5 {
+        victim.truncate("events", 2);
+        victim.truncate("rings", 1);
+    }
+    let count = victim.count();
+    let (spans, dropped, warnings) = victim.report();
+    assert_eq!((spans, dropped, warnings.as_str()), (count + 1, 0, "[]"));
 }
 
 #[test]

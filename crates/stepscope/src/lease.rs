@@ -1,0 +1,140 @@
+//! Leases: the kernel tells before somebody else opens or shortens a file, and lets them wait.
+//!
+//! A mapping of a file that shrinks ends the program with `SIGBUS`. Whoever truncates a file, or opens
+//! it for that, breaks the lease on it: the kernel keeps them waiting until the lease is released, or
+//! for `/proc/sys/fs/lease-break-time` (45 s). The holder asks from time to time ([`Lease::is_breaking`]),
+//! replaces its mappings, and releases the lease. No signal is sent.
+#![allow(unsafe_code, reason = "libc calls; each block says why it is sound")]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+/// Not in the `libc` crate for every target.
+const F_SETSIG: libc::c_int = 10;
+
+/// A lease on an open file. It ends with [`release`], or when the last descriptor and mapping of
+/// this opening of the file is gone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lease {
+    kind: libc::c_int,
+}
+
+impl Lease {
+    /// Takes the strongest lease that the way in which the file is open permits.
+    ///
+    /// # Errors
+    /// `EAGAIN` while somebody else has the file open; `EINVAL` where the file system has no leases;
+    /// `EACCES` for a file of another user.
+    pub(crate) fn take(file: BorrowedFd<'_>) -> io::Result<Self> {
+        let fd = file.as_raw_fd();
+        // Between the lease and the next call, somebody may break it: a signal that programs ignore
+        // unless they say otherwise. After that nobody is told; we ask.
+        set(fd, F_SETSIG, libc::SIGURG)?;
+        let kinds = [libc::F_WRLCK, libc::F_RDLCK];
+        let mut result = Err(io::ErrorKind::Unsupported.into());
+        for kind in kinds {
+            result = set(fd, libc::F_SETLEASE, kind).map(|()| Self { kind });
+            if result.is_ok() {
+                break;
+            }
+        }
+        set(fd, libc::F_SETOWN, 0)?;
+        result
+    }
+
+    /// Whether somebody waits for the file, or did not wait any longer.
+    pub(crate) fn is_breaking(self, fd: RawFd) -> bool {
+        // SAFETY: no memory is passed; a bad descriptor is an error value.
+        unsafe { libc::fcntl(fd, libc::F_GETLEASE) != self.kind }
+    }
+}
+
+/// Ends the lease on a file: those who wait go on.
+pub(crate) fn release(fd: RawFd) {
+    let _ = set(fd, libc::F_SETLEASE, libc::F_UNLCK);
+}
+
+fn set(fd: RawFd, command: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    // SAFETY: no memory is passed; a bad descriptor is an error value.
+    match unsafe { libc::fcntl(fd, command, value) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// A file without a name that nobody can shorten, for what can no longer be in a file of the journal.
+pub(crate) fn sealed_file() -> io::Result<File> {
+    use std::os::fd::FromRawFd;
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: the name ends with a zero byte.
+    let fd = unsafe { libc::memfd_create(c"stepscope".as_ptr(), flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: just made, and nobody else knows of it.
+    let file = unsafe { File::from_raw_fd(fd) };
+    set(fd, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK)?;
+    Ok(file)
+}
+
+/// Makes `fd` refer to what `file` refers to, in one step. What it referred to stays mapped where it is.
+pub(crate) fn replace_descriptor(fd: RawFd, file: &File) -> io::Result<()> {
+    // SAFETY: both descriptors are open; the owner of `fd` closes the new one in the end.
+    match unsafe { libc::dup3(file.as_raw_fd(), fd, libc::O_CLOEXEC) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Truncates in another thread; the answer comes when the kernel has let it.
+    fn truncate(path: &Path) -> std::thread::JoinHandle<io::Result<()>> {
+        let path = path.to_owned();
+        std::thread::Builder::new()
+            .spawn(move || File::options().write(true).open(path)?.set_len(0))
+            .unwrap()
+    }
+
+    fn wait_until(mut is_so: impl FnMut() -> bool) {
+        while !is_so() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_leased_file_is_shortened_only_after_the_release() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(5_000).unwrap();
+        let fd = file.as_file().as_raw_fd();
+        let lease = Lease::take(file.as_file().as_fd()).unwrap();
+        assert!(!lease.is_breaking(fd));
+        let waiting = truncate(file.path());
+        wait_until(|| lease.is_breaking(fd));
+        assert_eq!(file.as_file().metadata().unwrap().len(), 5_000);
+        release(fd);
+        waiting.join().unwrap().unwrap();
+        assert_eq!(file.as_file().metadata().unwrap().len(), 0);
+    }
+
+    #[test]
+    fn a_file_that_somebody_else_writes_gets_no_lease() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let _other = File::options().write(true).open(file.path()).unwrap();
+        assert!(Lease::take(file.as_file().as_fd()).is_err());
+    }
+
+    #[test]
+    fn a_sealed_file_cannot_be_shortened() {
+        let file = sealed_file().unwrap();
+        file.set_len(5_000).unwrap();
+        assert!(file.set_len(0).is_err());
+        assert_eq!(file.metadata().unwrap().len(), 5_000);
+    }
+}
