@@ -22,13 +22,14 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::chunk::{Record, in_order};
 use crate::circle::block;
 use crate::clock::Pair;
 use crate::control::{Carried, Control, Request};
 use crate::journal::Journal;
 use crate::layout::{
     BLOCK_CLOCK, BLOCK_DATA, BLOCK_HEAD, BLOCK_LOST, BLOCK_OPEN, BLOCK_THREAD, BlockHead,
-    CHUNK_BYTES, CHUNK_USABLE, KIND_SPAN, KIND_STEP, MAX_CHUNKS, NAMES_BYTES, RECORD_BYTES, Record,
+    CHUNK_BYTES, CHUNK_USABLE, KIND_SPAN, KIND_STEP, MAX_CHUNKS, NAMES_BYTES, RECORD_BYTES,
     RegionHead, THREAD_NAME_BYTES, first_extent_bytes, meta_kind,
 };
 use crate::os;
@@ -53,6 +54,8 @@ struct Seen {
     serial: u32,
     /// Sequence and bytes already carried, by chunk.
     carried: [(u32, u32); MAX_CHUNKS],
+    /// Sequence of the chunk after the last one that was given back.
+    next: u32,
     name: Vec<u8>,
     lost: (u64, u64),
     /// Of a region that was moved.
@@ -346,7 +349,8 @@ impl Drain {
             let chunk = &head.chunks[piece.chunk];
             if piece.closed && chunk.state.load(Ordering::Acquire) == state {
                 seen.carried[piece.chunk] = (0, 0);
-                chunk.state.store(0, Ordering::Release);
+                seen.next = piece.sequence + 1;
+                chunk.give_back();
             } else {
                 // A thread that had not seen the last of its own records went on before them.
                 let (copied, used) = old.copied(piece.chunk);
@@ -460,6 +464,7 @@ impl Drain {
                 Box::new(Seen {
                     serial,
                     carried: [(0, 0); MAX_CHUNKS],
+                    next: 1,
                     name: Vec::new(),
                     lost: (0, 0),
                     late: None,
@@ -534,9 +539,8 @@ impl Drain {
             self.records += u64::from(piece.to - piece.from) / RECORD_BYTES as u64;
             if piece.closed {
                 seen.carried[piece.chunk] = (0, 0);
-                region.head().chunks[piece.chunk]
-                    .state
-                    .store(0, Ordering::Release);
+                seen.next = piece.sequence + 1;
+                region.head().chunks[piece.chunk].give_back();
             } else {
                 seen.carried[piece.chunk] = (piece.sequence, piece.to);
             }
@@ -676,33 +680,24 @@ pub(crate) fn name_of(head: &RegionHead) -> Vec<u8> {
 /// What can be carried, in the order in which it was recorded.
 fn pieces(head: &RegionHead, seen: &Seen) -> Vec<Piece> {
     let limit = head.chunk_limit.load(Ordering::Relaxed) as usize;
-    let mut pieces: Vec<Piece> = head
-        .chunks
-        .iter()
-        .take(limit.min(MAX_CHUNKS))
-        .enumerate()
-        .filter_map(|(chunk, place)| {
-            let state = place.state.load(Ordering::Acquire);
-            if state == 0 {
-                return None;
-            }
-            let sequence = state >> 1;
-            let to = place.used.load(Ordering::Acquire);
+    let chunks = &head.chunks[..limit.min(MAX_CHUNKS)];
+    in_order(chunks, seen.next)
+        .into_iter()
+        .map(|(chunk, published)| {
             let from = match seen.carried[chunk] {
-                (carried, bytes) if carried == sequence => bytes,
+                (carried, bytes) if carried == published.sequence => bytes,
                 _ => 0,
             };
-            Some(Piece {
+            let usable = u32::try_from(CHUNK_USABLE).unwrap_or(0);
+            Piece {
                 chunk,
-                sequence,
+                sequence: published.sequence,
                 from,
-                to: to.clamp(from, u32::try_from(CHUNK_USABLE).unwrap_or(0).max(from)),
-                closed: state & 1 == 1,
-            })
+                to: published.used.clamp(from, usable.max(from)),
+                closed: published.left,
+            }
         })
-        .collect();
-    pieces.sort_unstable_by_key(|piece| piece.sequence);
-    pieces
+        .collect()
 }
 
 /// Gives a region as many chunks again as it has.

@@ -104,10 +104,10 @@ pub(crate) fn of_now(state: u32) -> FxHashSet<Whose> {
         // After the open ones: what ends meanwhile is found here.
         let limit = head.chunk_limit.load(Ordering::Relaxed) as usize;
         for (number, chunk) in head.chunks.iter().take(limit.min(MAX_CHUNKS)).enumerate() {
-            if chunk.state.load(Ordering::Acquire) == 0 {
+            let Some(published) = chunk.published() else {
                 continue;
-            }
-            let used = chunk.used.load(Ordering::Acquire).min(USABLE);
+            };
+            let used = published.used.min(USABLE);
             // SAFETY: by the caller's promise.
             for ([key, value, meta], _) in records(unsafe { region.published(number, 0, used) }) {
                 match meta_kind(meta) {

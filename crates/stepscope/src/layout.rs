@@ -31,7 +31,9 @@
 //! thread whose chunks are drained in time touches the same few pages again and again; only
 //! bursts reach further.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::chunk::{ChunkHead, Record};
 
 /// Version of everything in this module. 2: flight recordings, whose events file consists of segments;
 /// all else is as in version 1.
@@ -133,40 +135,6 @@ pub(crate) const fn meta_extra(meta: u64) -> u16 {
     (meta >> 48) as u16
 }
 
-/// One record as the threads see it. Relaxed stores compile to plain ones; the publication is
-/// the Release store of [`ChunkHead::used`], and of an open slot's own `meta`.
-#[repr(C)]
-pub(crate) struct Record {
-    /// Word 0.
-    pub(crate) key: AtomicU64,
-    /// Word 1.
-    pub(crate) value: AtomicU64,
-    /// Word 2.
-    pub(crate) meta: AtomicU64,
-}
-
-impl Record {
-    /// Of an open slot, asked by its own thread: whether a span has it.
-    #[inline]
-    pub(crate) fn is_taken(&self) -> bool {
-        self.meta.load(Ordering::Relaxed) != 0
-    }
-}
-
-/// State of one chunk.
-///
-/// `state` is 0 while the chunk is free, else `sequence << 1`, with bit 0 set once the owner has
-/// left it. Owner: `used = 0`, then `state` (Release). Drain thread: reads `state` (Acquire), then
-/// `used` (Acquire): when bit 0 was set, `used` is final and the chunk may be given back with
-/// `state = 0` (Release) after its content has been written.
-#[repr(C)]
-pub(crate) struct ChunkHead {
-    /// See above.
-    pub(crate) state: AtomicU32,
-    /// Bytes of whole records; stored with Release after the records' words.
-    pub(crate) used: AtomicU32,
-}
-
 /// A piece of the rings file that is mapped into a region.
 #[repr(C)]
 pub(crate) struct Extent {
@@ -208,7 +176,7 @@ pub(crate) struct RegionHead {
 }
 
 const _: () = assert!(size_of::<RegionHead>() <= OPEN_OFFSET);
-const _: () = assert!(size_of::<Record>() == RECORD_BYTES);
+const _: () = assert!(size_of::<Record>() == RECORD_BYTES && size_of::<ChunkHead>() == 8);
 const _: () = assert!(CHUNKS_OFFSET.is_multiple_of(4096));
 
 /// Bytes of the region's first extent with this many chunks.

@@ -41,6 +41,9 @@ pub mod tracing;
 
 mod added;
 mod alarm;
+mod chunk;
+#[cfg(test)]
+mod chunk_tests;
 mod circle;
 mod clock;
 mod control;
@@ -62,6 +65,7 @@ mod relocate;
 mod ring;
 mod segment;
 mod steps;
+mod sync;
 #[cfg(feature = "chrome")]
 mod trace_json;
 mod triggers;

@@ -15,11 +15,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::chunk::ChunkHead;
 use crate::export;
 use crate::index::{Index, Leftover, Thread};
 use crate::layout::{
-    CHUNK_BYTES, CHUNK_USABLE, CHUNKS_OFFSET, ChunkHead, Extent, KNOWN_VERSIONS, MAX_CHUNKS,
-    MAX_EXTENTS, NAMES_BYTES, OPEN_OFFSET, OPEN_SPANS, RECORD_BYTES, RegionHead, THREAD_NAME_BYTES,
+    CHUNK_BYTES, CHUNK_USABLE, CHUNKS_OFFSET, Extent, KNOWN_VERSIONS, MAX_CHUNKS, MAX_EXTENTS,
+    NAMES_BYTES, OPEN_OFFSET, OPEN_SPANS, RECORD_BYTES, RegionHead, THREAD_NAME_BYTES,
 };
 use crate::mapped_file::MappedFile;
 use crate::session::folder::{EVENTS_FILE, JOURNAL_PREFIX, LOCK_FILE, RINGS_FILE, remove_journal};

@@ -18,9 +18,10 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use crate::chunk::{ChunkHead, Record};
 use crate::layout::{
-    CHUNK_BYTES, CHUNK_USABLE, CHUNKS_OFFSET, ChunkHead, MAX_CHUNKS, OPEN_OFFSET, OPEN_SPANS,
-    RECORD_BYTES, REGION_BYTES, Record, RegionHead, THREAD_NAME_BYTES, first_extent_bytes,
+    CHUNK_BYTES, CHUNK_USABLE, CHUNKS_OFFSET, MAX_CHUNKS, OPEN_OFFSET, OPEN_SPANS, RECORD_BYTES,
+    REGION_BYTES, RegionHead, THREAD_NAME_BYTES, first_extent_bytes,
 };
 use crate::os;
 

@@ -45,12 +45,11 @@ mod side;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, compiler_fence};
 
+use crate::chunk::{ChunkHead, Record, publish};
 #[cfg(feature = "tracing")]
 use crate::clock::SLOW_CLOCK;
 use crate::clock::ticks;
-use crate::layout::{
-    CHUNK_USABLE, OPEN_SPANS, RECORD_BYTES, Record, RegionHead, THREAD_NAME_BYTES,
-};
+use crate::layout::{CHUNK_USABLE, OPEN_SPANS, RECORD_BYTES, RegionHead, THREAD_NAME_BYTES};
 use crate::region::{ATTACH, FREE, Region, regions};
 
 pub(crate) use side::Side;
@@ -351,7 +350,7 @@ impl Writer<'_> {
         }
         // SAFETY: the chunk has room for whole records up to `FULL`.
         unsafe { put(local.chunk_at.get().add(used as usize), [key, end, meta]) };
-        self.used().store(used + ONE, Ordering::Release);
+        publish(self.used(), used + ONE);
         // SAFETY: attached; the index was checked.
         let open = unsafe { &*local.open.get().add(index) };
         open.meta.store(0, Ordering::Release);
@@ -480,7 +479,7 @@ impl Writer<'_> {
         }
         // SAFETY: the chunk has room for whole records up to `FULL`.
         unsafe { put(self.local.chunk_at.get().add(used as usize), words) };
-        self.used().store(used + ONE, Ordering::Release);
+        publish(self.used(), used + ONE);
     }
 
     #[cold]
@@ -496,7 +495,7 @@ impl Writer<'_> {
     fn publish(self, bytes: usize) {
         let used = self.used();
         let bytes = u32::try_from(bytes).unwrap_or(0);
-        used.store(used.load(Ordering::Relaxed) + bytes, Ordering::Release);
+        publish(used, used.load(Ordering::Relaxed) + bytes);
     }
 
     /// Sees to it that `bytes` fit into the current chunk; `false` (and counted) when all chunks
@@ -514,24 +513,18 @@ impl Writer<'_> {
             return false;
         };
         let limit = head.chunk_limit.load(Ordering::Acquire) as usize;
-        let free = head
-            .chunks
-            .iter()
-            .take(limit)
-            .position(|chunk| chunk.state.load(Ordering::Acquire) == 0);
+        let free = head.chunks.iter().take(limit).position(ChunkHead::is_free);
         let (Some(free), true) = (free, bytes <= CHUNK_USABLE) else {
             head.dropped
                 .store(head.dropped.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             return false;
         };
         if let Some(old) = head.chunks.get(local.chunk.get() as usize) {
-            old.state
-                .store(local.sequence.get() << 1 | 1, Ordering::Release);
+            old.leave(local.sequence.get());
         }
         let sequence = local.sequence.get() + 1;
         let chunk = &head.chunks[free];
-        chunk.used.store(0, Ordering::Relaxed);
-        chunk.state.store(sequence << 1, Ordering::Release);
+        chunk.take(sequence);
         local.sequence.set(sequence);
         local.chunk.set(u32::try_from(free).unwrap_or(u32::MAX));
         local.used.set(&raw const chunk.used);
@@ -581,10 +574,7 @@ impl Writer<'_> {
 #[inline]
 unsafe fn put(at: *mut u8, words: [u64; 3]) {
     // SAFETY: chunks begin on pages and records are 24 bytes, so `at` is aligned to 8.
-    let record = unsafe { &*at.cast::<Record>() };
-    record.key.store(words[0], Ordering::Relaxed);
-    record.value.store(words[1], Ordering::Relaxed);
-    record.meta.store(words[2], Ordering::Relaxed);
+    unsafe { &*at.cast::<Record>() }.put(words);
 }
 
 /// Gives the thread a region of the session `state`; `false` when the event must be dropped.
