@@ -191,6 +191,7 @@ pub(crate) fn docs() -> Result<Outcome> {
         "crates",
         "ui",
         "fuzz",
+        "sanitize",
         "examples",
         "benches",
         "tests",
@@ -258,7 +259,7 @@ fn sources() -> Result<Vec<std::path::PathBuf>> {
     let root = shell::root();
     let mut files = Vec::new();
     for place in [
-        "crates", "xtask", "examples", "fuzz", "ui/src", "benches", "python",
+        "crates", "xtask", "examples", "fuzz", "sanitize", "ui/src", "benches", "python",
     ] {
         shell::collect(
             &root.join(place),

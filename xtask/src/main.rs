@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask demo | test | check | bench | fuzz | gen | ui`.
+//! The project's own commands: `cargo xtask demo | test | check | bench | fuzz | sanitize | gen | ui`.
 //!
 //! One file per command; [`shell`] runs programs, [`part`] collects what ran and what did not.
 //! xtask keeps few dependencies: it is the first thing that a newcomer compiles.
@@ -19,6 +19,7 @@ mod package;
 mod part;
 mod peers;
 mod python;
+mod sanitize;
 mod shell;
 mod test;
 mod ui;
@@ -43,6 +44,9 @@ stepscope's own commands
       benches/RESULTS.md, where what was not measured stays
   cargo xtask fuzz [TARGET] [--seconds 600]
       every fuzz target for ten minutes each
+  cargo xtask sanitize [loom|thread|miri]
+      the recorder under loom, ThreadSanitizer and Miri; what has not got its tool
+      is not run, and says what would make it run
   cargo xtask gen [--check]
       the committed Rust that is made from proto/; --check compares only
   cargo xtask ui [--force]
@@ -65,6 +69,7 @@ fn main() -> ExitCode {
         "check" => check::run(rest),
         "bench" => bench::run(rest),
         "fuzz" => fuzz::run(rest),
+        "sanitize" => sanitize::run(rest),
         "gen" => generate::run(rest),
         "ui" => ui::run(rest),
         "help" | "--help" | "-h" => {
