@@ -46,11 +46,21 @@ pub struct EngineOptions {
     pub limits: Limits,
     /// Rescan in the background (named thread) and publish `RunAdded`, `RunChanged`, `RunRemoved`.
     pub watch: bool,
+    /// Folders that the system is asked to notify changes of at most; with more of them, or where the
+    /// system allows fewer, everything is polled. 0 always polls.
+    pub max_watches: usize,
+    /// Time between two polls of what the system does not notify changes of.
+    pub poll_interval: Duration,
 }
 
 impl EngineOptions {
     /// How deep a directory that the user named is searched.
     pub const MAX_DEPTH: usize = 256;
+    /// Default of [`max_watches`](Self::max_watches): a watch takes about a kilobyte of the kernel's
+    /// memory, and all programs of a user share the system's limit.
+    pub const MAX_WATCHES: usize = 32_768;
+    /// Default of [`poll_interval`](Self::poll_interval).
+    pub const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
     /// Everything below these paths, with the cache, watched.
     pub fn new(paths: Vec<PathBuf>) -> Self {
@@ -62,6 +72,8 @@ impl EngineOptions {
             max_depth: Self::MAX_DEPTH,
             limits: Limits::default(),
             watch: true,
+            max_watches: Self::MAX_WATCHES,
+            poll_interval: Self::POLL_INTERVAL,
         }
     }
 }
@@ -105,8 +117,8 @@ pub struct Engine {
     subscribers: Mutex<Vec<SyncSender<EngineEvent>>>,
     /// Held during a scan, so that two do not mix.
     scanning: Mutex<()>,
-    /// Disconnects the watcher when the engine goes.
-    _stop: SyncSender<()>,
+    /// Wakes the watching thread.
+    waker: watch::Waker,
 }
 
 #[derive(Default)]
@@ -187,7 +199,7 @@ impl Engine {
                 cache
             }
         });
-        let (stop, stopped) = sync_channel(0);
+        let (waker, wakes) = watch::Waker::new();
         let engine = Arc::new(Self {
             state: Mutex::new(State {
                 roots: options.paths.clone(),
@@ -198,16 +210,16 @@ impl Engine {
             sniffed: Mutex::default(),
             subscribers: Mutex::default(),
             scanning: Mutex::default(),
-            _stop: stop,
+            waker: waker.clone(),
             options,
         });
-        engine.rescan();
+        engine.scan_paths();
         if engine.options.watch {
             let weak: Weak<Self> = Arc::downgrade(&engine);
             // Without the thread nothing appears by itself; a rescan still works.
             let _ = std::thread::Builder::new()
                 .name("stepscope-watch".to_owned())
-                .spawn(move || watch::run(&weak, &stopped));
+                .spawn(move || watch::run(&weak, waker, &wakes));
         }
         Ok(engine)
     }
@@ -219,6 +231,13 @@ impl Engine {
 
     /// Looks at the directories again; no file is parsed.
     pub fn rescan(&self) {
+        self.scan_paths();
+        // Folders that are new are to be watched.
+        self.waker.wake();
+    }
+
+    /// Scans without waking the watching thread, which calls this itself.
+    pub(crate) fn scan_paths(&self) {
         let _scanning = held(&self.scanning);
         let roots = held(&self.state).roots.clone();
         let mut found = Found::default();
@@ -232,9 +251,13 @@ impl Engine {
                     found.problems.append(&mut more.problems);
                     found.not_readable.append(&mut more.not_readable);
                     found.folders.append(&mut more.folders);
+                    found.linked.append(&mut more.linked);
                     found.journals.append(&mut more.journals);
                 }
-                Err(error) => found.problems.push(RunProblem::new(root, short(&error))),
+                Err(error) => {
+                    found.problems.push(RunProblem::new(root, short(&error)));
+                    found.missing.push(root.clone());
+                }
             }
         }
         let events = self.adopt(found);
@@ -300,6 +323,8 @@ impl Engine {
         state.seen = watch::Seen {
             files: files.map(|file| (file.path.clone(), file.stamp)).collect(),
             folders: found.folders,
+            linked: found.linked.into_iter().collect(),
+            missing: found.missing,
             journals: found.journals,
         };
         state.problems = found.problems;
@@ -569,6 +594,13 @@ impl Engine {
         if let Some(cache) = &self.cache {
             cache.wait();
         }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // The watching thread ends.
+        self.waker.wake();
     }
 }
 

@@ -104,8 +104,12 @@ pub(crate) struct Found {
     pub(crate) problems: Vec<RunProblem>,
     /// Files that are recognised by name, but have no reader.
     pub(crate) not_readable: Vec<PathBuf>,
-    /// The folders that were listed, with their last change.
-    pub(crate) folders: Vec<(PathBuf, i64)>,
+    /// The folders that were listed, as they were.
+    pub(crate) folders: Vec<(PathBuf, Stamp)>,
+    /// Links to files that were followed.
+    pub(crate) linked: Vec<PathBuf>,
+    /// Paths that the user gave and that could not be looked at.
+    pub(crate) missing: Vec<PathBuf>,
     /// Folders with a recorder's journal in them.
     pub(crate) journals: Vec<PathBuf>,
     /// Directory entries that were looked at.
@@ -205,6 +209,24 @@ pub(crate) fn kept_aside(root: &Path, session: &Path, file: &Path) -> Option<Fou
     Some(run)
 }
 
+fn is_journal(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(JOURNAL_PREFIX)
+}
+
+/// Whether entries of this name are neither listed nor searched.
+fn is_passed_over(name: &OsStr) -> bool {
+    let bytes = name.as_encoded_bytes();
+    bytes.starts_with(b".")
+        || bytes.ends_with(b".tmp")
+        || SKIPPED_FOLDERS.iter().any(|skipped| name == *skipped)
+}
+
+/// Whether a scan takes no notice of changes of an entry of this name.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_ignored(name: &OsStr) -> bool {
+    is_passed_over(name) && !is_journal(name)
+}
+
 /// Whether a name of this class leaves it to the content.
 fn names_too_little(class: NameClass) -> bool {
     matches!(
@@ -265,9 +287,7 @@ impl Walk<'_> {
         if stamp.inode != 0 && !self.seen.insert((stamp.device, stamp.inode)) {
             return;
         }
-        self.found
-            .folders
-            .push((folder.to_owned(), stamp.modified_ns));
+        self.found.folders.push((folder.to_owned(), stamp));
         let mut entries: Vec<_> = listing
             .filter_map(Result::ok)
             .map(|entry| (entry.file_name(), entry))
@@ -286,13 +306,13 @@ impl Walk<'_> {
         }
         let first_below = open.len();
         for (name, entry) in entries {
-            let bytes = name.as_encoded_bytes();
-            if bytes.starts_with(JOURNAL_PREFIX)
-                && self.found.journals.last().is_none_or(|last| last != folder)
-            {
-                self.found.journals.push(folder.to_owned());
+            if is_journal(&name) {
+                if self.found.journals.last().is_none_or(|last| last != folder) {
+                    self.found.journals.push(folder.to_owned());
+                }
+                continue;
             }
-            if bytes.starts_with(b".") || bytes.ends_with(b".tmp") {
+            if is_passed_over(&name) {
                 continue;
             }
             let Ok(kind) = entry.file_type() else {
@@ -301,9 +321,6 @@ impl Walk<'_> {
             if kind.is_symlink() {
                 self.links.push((entry.path(), depth));
             } else if kind.is_dir() {
-                if SKIPPED_FOLDERS.iter().any(|skipped| name == *skipped) {
-                    continue;
-                }
                 if depth >= self.max_depth {
                     self.problem(
                         &entry.path(),
@@ -478,6 +495,7 @@ impl Walk<'_> {
         let kind = metadata.file_type();
         if let Some(mut file) = self.file(&name, link.to_owned(), kind, || Ok(metadata)) {
             file.place = self.place(&target);
+            self.found.linked.push(link.to_owned());
             by_link.push((link.parent().unwrap_or(self.root).to_owned(), file));
         }
     }

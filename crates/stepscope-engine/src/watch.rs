@@ -1,56 +1,254 @@
-//! Sees new runs appear.
+//! Sees runs appear, change and vanish.
 //!
-//! A named thread looks at the folders that the last scan listed. When a folder's time of change
-//! or the state of a trace file differs, or a program that was recording has died, the engine scans
-//! again. It waits at least a second
-//! between two looks, and at least fifty times as long as the last one took, so that a directory
-//! with a hundred thousand files costs at most two per cent of a core.
+//! A named thread keeps one notification of the file system (inotify) on each folder that the last
+//! scan listed, so the scan's own rules (hidden names, depth, links) decide what is watched. After a
+//! notification it waits until the folder is quiet for [`QUIET`], at most [`MAX_QUIET`], and scans
+//! again. While nothing happens it sleeps.
+//!
+//! Polling takes over where notification does not suffice: for file systems that other machines or
+//! programs may change unseen (network file systems, FUSE), for everything once the system gives no
+//! more watches or there are more folders than [`max_watches`](crate::EngineOptions::max_watches),
+//! and on systems other than Linux. Links to files, files named by the user, and journals, whose
+//! writer may die without a change of any file, are always polled. A poll compares change times. It
+//! runs after the poll interval, or after fifty times its own duration if that is longer, so a
+//! directory with a hundred thousand files costs at most two per cent of a core. As a safeguard,
+//! everything is compared once in [`FULL_EVERY`] poll intervals.
 
 use std::path::PathBuf;
-use std::sync::Weak;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+
+use rustc_hash::FxHashSet;
 
 use crate::engine::Engine;
 use crate::files::Stamp;
 
-const LEAST_WAIT: Duration = Duration::from_secs(1);
+#[cfg(target_os = "linux")]
+mod notifier;
 
-/// What was seen at the last scan: folders with their change time, files with their stamps.
+/// How long a folder must be quiet after a notification before it is scanned.
+const QUIET: Duration = Duration::from_millis(100);
+/// Most time between a notification and the scan while notifications keep coming.
+const MAX_QUIET: Duration = Duration::from_secs(1);
+/// Least time between the ends and starts of two scans that notifications cause.
+const SCAN_INTERVAL: Duration = Duration::from_secs(1);
+/// A scan or poll that took some time is repeated after this many times that time at the earliest.
+const REST_FACTOR: u32 = 50;
+/// Poll intervals between two comparisons of everything while notification works.
+const FULL_EVERY: u32 = 60;
+/// Most scans in a row that add folders to watch.
+const MAX_ROUNDS: usize = 8;
+
+/// The state of files and folders at the last scan.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    pub(crate) folders: Vec<(PathBuf, i64)>,
+    /// Folders that were listed.
+    pub(crate) folders: Vec<(PathBuf, Stamp)>,
+    /// Files of runs.
     pub(crate) files: Vec<(PathBuf, Stamp)>,
+    /// Files that lie elsewhere than their path says: links that the scan followed.
+    pub(crate) linked: FxHashSet<PathBuf>,
+    /// Paths given by the user that were not there.
+    pub(crate) missing: Vec<PathBuf>,
     /// Folders with the journal of a program that was recording.
     pub(crate) journals: Vec<PathBuf>,
 }
 
 impl Seen {
-    /// Whether anything is not as it was.
+    /// Compares with the present state.
     pub(crate) fn has_changed(&self) -> bool {
-        let now = |path: &PathBuf| std::fs::metadata(path).ok().map(|m| Stamp::of(&m));
-        let folder_changed = |(path, modified_ns): &(PathBuf, i64)| {
-            now(path).map(|stamp| stamp.modified_ns) != Some(*modified_ns)
-        };
-        let file_changed = |(path, stamp): &(PathBuf, Stamp)| now(path) != Some(*stamp);
+        let differs = |(path, stamp): &(PathBuf, Stamp)| Stamp::at(path) != Some(*stamp);
         let died = |session: &PathBuf| !stepscope::recover::pending(session).is_empty();
-        self.folders.iter().any(folder_changed)
-            || self.files.iter().any(file_changed)
+        self.folders.iter().any(differs)
+            || self.files.iter().any(differs)
+            || self.missing.iter().any(|path| path.exists())
             || self.journals.iter().any(died)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.folders.is_empty()
+            && self.files.is_empty()
+            && self.missing.is_empty()
+            && self.journals.is_empty()
+    }
+
+    /// Drops what `notified` folders tell by themselves.
+    #[cfg(target_os = "linux")]
+    fn without(mut self, notified: &notifier::Notifier) -> Self {
+        self.folders.retain(|(folder, _)| !notified.watches(folder));
+        let linked = &self.linked;
+        self.files.retain(|(file, _)| {
+            linked.contains(file) || file.parent().is_none_or(|folder| !notified.watches(folder))
+        });
+        self
     }
 }
 
-/// Looks until the engine is gone. `stop` is disconnected when it is.
-pub(crate) fn run(engine: &Weak<Engine>, stop: &Receiver<()>) {
-    let mut wait = LEAST_WAIT;
-    while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(wait) {
+/// Wakes the watching thread: something may have changed, or the engine is gone. A waiting wake
+/// stands for all later ones.
+#[derive(Clone, Debug)]
+pub(crate) struct Waker(SyncSender<()>);
+
+impl Waker {
+    pub(crate) fn new() -> (Self, Receiver<()>) {
+        let (sender, wakes) = std::sync::mpsc::sync_channel(1);
+        (Self(sender), wakes)
+    }
+
+    pub(crate) fn wake(&self) {
+        // Full: the thread is awake already. Disconnected: there is no thread.
+        let _ = self.0.try_send(());
+    }
+}
+
+/// Watches until the engine is gone.
+pub(crate) fn run(engine: &Weak<Engine>, waker: Waker, wakes: &Receiver<()>) {
+    let Some(mut watch) = engine.upgrade().map(|engine| Watch::new(&engine, waker)) else {
+        return;
+    };
+    loop {
+        let woken = match wakes.recv_timeout(watch.rest()) {
+            Ok(()) => true,
+            Err(RecvTimeoutError::Timeout) => false,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        if woken && !watch.settle(engine, wakes) {
+            return;
+        }
         let Some(engine) = engine.upgrade() else {
             return;
         };
-        let begun = Instant::now();
-        if engine.seen().has_changed() {
-            engine.rescan();
+        if woken || watch.poll_finds_change(&engine) {
+            watch.scan(&engine);
         }
-        wait = LEAST_WAIT.max(begun.elapsed() * 50);
+    }
+}
+
+struct Watch {
+    #[cfg(target_os = "linux")]
+    notifier: Option<notifier::Notifier>,
+    poll_interval: Duration,
+    /// What notification does not cover.
+    polled: Arc<Seen>,
+    polled_at: Instant,
+    /// Duration of the last poll or scan.
+    cost: Duration,
+    full_at: Instant,
+    scanned_at: Option<Instant>,
+}
+
+impl Watch {
+    fn new(engine: &Engine, waker: Waker) -> Self {
+        let now = Instant::now();
+        let options = engine.options();
+        #[cfg(not(target_os = "linux"))]
+        let _ = waker;
+        let mut watch = Self {
+            #[cfg(target_os = "linux")]
+            notifier: (options.max_watches > 0)
+                .then(|| notifier::Notifier::new(waker, options.max_watches))
+                .flatten(),
+            poll_interval: options.poll_interval,
+            polled: Arc::default(),
+            polled_at: now,
+            cost: Duration::ZERO,
+            full_at: now,
+            scanned_at: None,
+        };
+        if watch.adopt(engine) {
+            watch.scan(engine);
+            // The first change after the start is not held back.
+            watch.scanned_at = None;
+        }
+        watch
+    }
+
+    fn full_interval(&self) -> Duration {
+        self.poll_interval.saturating_mul(FULL_EVERY)
+    }
+
+    /// How long to sleep unless something wakes the thread.
+    fn rest(&self) -> Duration {
+        let until_full = self.full_interval().saturating_sub(self.full_at.elapsed());
+        if self.polled.is_empty() {
+            return until_full;
+        }
+        let pause = self.poll_interval.max(self.cost * REST_FACTOR);
+        pause
+            .saturating_sub(self.polled_at.elapsed())
+            .min(until_full)
+    }
+
+    /// Waits until notifications pause and the last scan is long enough ago; `false` when the engine
+    /// is gone.
+    fn settle(&self, engine: &Weak<Engine>, wakes: &Receiver<()>) -> bool {
+        let begun = Instant::now();
+        let rested = self
+            .scanned_at
+            .map_or(begun, |at| at + SCAN_INTERVAL.max(self.cost * REST_FACTOR));
+        let latest = rested.max(begun + MAX_QUIET);
+        let mut quiet_at = rested.max(begun + QUIET);
+        loop {
+            if engine.strong_count() == 0 {
+                return false;
+            }
+            let left = quiet_at.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            match wakes.recv_timeout(left) {
+                Ok(()) => quiet_at = latest.min(quiet_at.max(Instant::now() + QUIET)),
+                Err(RecvTimeoutError::Timeout) => return true,
+                Err(RecvTimeoutError::Disconnected) => return false,
+            }
+        }
+    }
+
+    fn poll_finds_change(&mut self, engine: &Engine) -> bool {
+        let begun = Instant::now();
+        let is_full = self.full_at.elapsed() >= self.full_interval();
+        let changed = if is_full {
+            self.full_at = begun;
+            engine.seen().has_changed()
+        } else {
+            self.polled.has_changed()
+        };
+        self.polled_at = Instant::now();
+        self.cost = begun.elapsed();
+        changed
+    }
+
+    /// Scans, and scans again after folders were added to the watches: what happened in them before
+    /// is not notified.
+    fn scan(&mut self, engine: &Engine) {
+        let begun = Instant::now();
+        for _ in 0..MAX_ROUNDS {
+            engine.scan_paths();
+            if !self.adopt(engine) {
+                break;
+            }
+        }
+        let now = Instant::now();
+        self.cost = begun.elapsed();
+        (self.polled_at, self.full_at, self.scanned_at) = (now, now, Some(now));
+    }
+
+    /// Watches what the last scan listed; `true` when that added folders.
+    fn adopt(&mut self, engine: &Engine) -> bool {
+        let seen = engine.seen();
+        #[cfg(target_os = "linux")]
+        if let Some(notifier) = &mut self.notifier {
+            match notifier.adopt(&seen.folders) {
+                Ok(added) => {
+                    self.polled = Arc::new(seen.without(notifier));
+                    return added;
+                }
+                // Without enough watches everything is polled; the watches are given back.
+                Err(notifier::NoWatches) => self.notifier = None,
+            }
+        }
+        self.polled = Arc::new(seen);
+        false
     }
 }

@@ -54,6 +54,11 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
+    /// The present state of what lies at a path; `None` when nothing does.
+    pub(crate) fn at(path: &Path) -> Option<Self> {
+        std::fs::metadata(path).ok().map(|found| Self::of(&found))
+    }
+
     /// From what the system says about a file.
     pub(crate) fn of(metadata: &Metadata) -> Self {
         let modified_ns = metadata
