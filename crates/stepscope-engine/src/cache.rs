@@ -1,7 +1,8 @@
 //! Finished traces on disk, so that a large run opens at once the second time.
 //!
 //! ```text
-//! CACHE/imports/KEY.ssc:  "STEPSCI1" | u64 length of the note | note, JSON | zeros to a multiple of 4096 | store image
+//! CACHE/imports/KEY.ssc:  "STEPSCI2" | u64 length of the note | u64 × 2 hash of the note | note, JSON
+//!                         | zeros to a multiple of 4096 | store image
 //! ```
 //! The key is a hash of every file's path, length, time of change and number, of the limits, and
 //! of [`VERSION`]. A file whose key, version or image does not fit is thrown away and the run is
@@ -15,8 +16,11 @@
 //! answers once writes [at once](Cache::without_pause), beside the answer, and calls [`Cache::wait`]
 //! before it ends. What cannot be written is not kept, and nobody is bothered with it.
 //!
-//! An image that is hashed as a whole when it is opened is not awaited on the disk: should the machine
-//! stop before it is there, the hash tells. Of a larger one only samples are hashed, so it is.
+//! An image up to [`WHOLE_BYTES`] is verified as a whole when it is opened. Of a larger one the header
+//! and the table of contents are, and each column when it is first used: a damaged column is replaced
+//! by that of a trace that is read from the run's files again, and the cache's file is removed. Images
+//! are written without waiting for the disk: if the machine stops before they are there, the checksums
+//! do not match.
 
 use std::fs::{File, FileTimes, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
@@ -27,8 +31,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use stepscope_formats::Format;
-use stepscope_model::{ArgSource, Limits, SharedBytes};
-use stepscope_store::Trace;
+use stepscope_model::{ArgSource, Limits, ReadContext, SharedBytes};
+use stepscope_store::{Rebuild, Trace};
 
 use crate::error::RunProblem;
 use crate::files::private::{
@@ -36,7 +40,7 @@ use crate::files::private::{
 };
 use crate::files::{Stamp, TraceFile};
 use crate::kept_reports::KeptReports;
-use crate::open::{Imported, ImportedFile};
+use crate::open::{self, Imported, ImportedFile};
 use crate::scan::FoundRun;
 use crate::source::{LazySource, NoSource, SourceSpec};
 
@@ -47,7 +51,11 @@ pub(crate) const VERSION: &str = env!("STEPSCOPE_READERS");
 pub(crate) const MIN_BYTES: u64 = 8 << 20;
 /// How much the folder may hold.
 const DEFAULT_CAP_BYTES: u64 = 10_000_000_000;
-const MAGIC: &[u8; 8] = b"STEPSCI1";
+const MAGIC: &[u8; 8] = b"STEPSCI2";
+/// Bytes before the note.
+const HEAD_BYTES: u64 = 32;
+/// Images up to this size are verified as a whole.
+const WHOLE_BYTES: u64 = 64 << 20;
 const PAGE: u64 = 4_096;
 /// Time between a run's opening and its being written.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -84,7 +92,8 @@ struct Note {
     version: String,
     /// Length of the image, so that a cut file is seen.
     image_bytes: u64,
-    /// Hash of the image (of a large one: of samples), so that a damaged one is seen.
+    /// Hash of the image, so that a damaged one is seen; of a large one, whose columns have checksums
+    /// of their own, the hash of nothing.
     image_hash: String,
     content_hash: String,
     problems: Vec<RunProblem>,
@@ -97,6 +106,8 @@ struct Note {
 pub(crate) struct Cache {
     dir: PathBuf,
     cap_bytes: u64,
+    /// Larger images are verified column by column.
+    whole_bytes: u64,
     writing: Arc<Writing>,
 }
 
@@ -131,6 +142,7 @@ impl Cache {
         Self {
             dir,
             cap_bytes,
+            whole_bytes: WHOLE_BYTES,
             writing: Arc::default(),
         }
     }
@@ -167,7 +179,7 @@ impl Cache {
             return None;
         }
         let file = Arc::new(TraceFile::open(&path).ok()?);
-        let Some(imported) = load(&file, run, limits) else {
+        let Some(imported) = load(&file, &path, run, limits, self.whole_bytes) else {
             // It can only be in the way from now on.
             let _ = std::fs::remove_file(&path);
             return None;
@@ -180,12 +192,12 @@ impl Cache {
     pub(crate) fn store(&self, run: &FoundRun, limits: &Limits, kept: Kept) {
         let path = self.path_of(run, limits);
         let folder = self.folder();
-        let cap_bytes = self.cap_bytes;
+        let (cap_bytes, whole_bytes) = (self.cap_bytes, self.whole_bytes);
         *self.writing.count() += 1;
         let writing = Arc::clone(&self.writing);
         let work = move || {
             writing.pause();
-            if write(&path, &kept).is_ok() {
+            if write(&path, &kept, whole_bytes).is_ok() {
                 evict(&folder, cap_bytes, &path);
             }
             drop(kept);
@@ -265,12 +277,23 @@ impl AsRef<[u8]> for Image {
     }
 }
 
-fn load(file: &Arc<TraceFile>, run: &FoundRun, limits: &Limits) -> Option<Imported> {
+fn load(
+    file: &Arc<TraceFile>,
+    path: &Path,
+    run: &FoundRun,
+    limits: &Limits,
+    whole_bytes: u64,
+) -> Option<Imported> {
     let bytes = (**file).as_ref();
     let (magic, rest) = bytes.split_first_chunk::<8>()?;
     let (length, rest) = rest.split_first_chunk::<8>()?;
+    let (hash, rest) = rest.split_first_chunk::<16>()?;
     let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
-    let note: Note = serde_json::from_slice(rest.get(..length)?).ok()?;
+    let note = rest.get(..length)?;
+    if *hash != crate::hash::bytes(note).to_bytes() {
+        return None;
+    }
+    let note: Note = serde_json::from_slice(note).ok()?;
     let from = usize::try_from(image_offset(length as u64)).ok()?;
     let to = from.checked_add(usize::try_from(note.image_bytes).ok()?)?;
     let stamps: Vec<_> = run.files.iter().map(|file| file.stamp).collect();
@@ -278,9 +301,9 @@ fn load(file: &Arc<TraceFile>, run: &FoundRun, limits: &Limits) -> Option<Import
         && note.version == VERSION
         && to == bytes.len()
         && note.formats.len() == run.files.len()
-        && note.stamps == stamps
-        && note.image_hash == crate::hash::content(bytes.get(from..to)?).hex();
-    if !fits {
+        && note.stamps == stamps;
+    let is_whole = note.image_bytes <= whole_bytes;
+    if !fits || is_whole && note.image_hash != crate::hash::content(bytes.get(from..to)?).hex() {
         return None;
     }
     let mut sources: Vec<Arc<dyn ArgSource>> = Vec::new();
@@ -307,11 +330,26 @@ fn load(file: &Arc<TraceFile>, run: &FoundRun, limits: &Limits) -> Option<Import
         from,
         to,
     });
+    let trace = if is_whole {
+        Trace::load(image, sources)
+    } else {
+        Trace::load_sections(image, sources, rebuild(path, run, limits))
+    };
     Some(Imported {
-        trace: Trace::load(image, sources).ok()?,
+        trace: trace.ok()?,
         problems: note.problems,
         content_hash: note.content_hash,
         files,
+    })
+}
+
+/// Reads the run's files again, for an image that turned out to be damaged; its file goes.
+fn rebuild(path: &Path, run: &FoundRun, limits: &Limits) -> Rebuild {
+    let (path, run, limits) = (path.to_owned(), run.clone(), *limits);
+    Box::new(move || {
+        let _ = std::fs::remove_file(&path);
+        let context = Arc::new(ReadContext::new(limits));
+        Some(open::import(&run, &context).ok()?.trace)
     })
 }
 
@@ -330,11 +368,13 @@ fn format_of(code: &str) -> Option<Format> {
 
 /// The image begins on a page, so that its columns are aligned.
 fn image_offset(note_bytes: u64) -> u64 {
-    (16 + note_bytes).next_multiple_of(PAGE)
+    (HEAD_BYTES + note_bytes).next_multiple_of(PAGE)
 }
 
-fn write(path: &Path, kept: &Kept) -> io::Result<()> {
-    write_whole(path, |file, temporary| write_to(file, temporary, kept))
+fn write(path: &Path, kept: &Kept, whole_bytes: u64) -> io::Result<()> {
+    write_whole(path, |file, temporary| {
+        write_to(file, temporary, kept, whole_bytes)
+    })
 }
 
 /// Whether an entry of the cache is there, and nobody else can have written it.
@@ -370,7 +410,7 @@ pub(crate) fn write_whole(
     outcome
 }
 
-fn write_to(file: &mut File, path: &Path, kept: &Kept) -> io::Result<()> {
+fn write_to(file: &mut File, path: &Path, kept: &Kept, whole_bytes: u64) -> io::Result<()> {
     let mut note = Note {
         version: VERSION.to_owned(),
         // Its true value has at most as many digits; the note is padded to this length.
@@ -394,23 +434,21 @@ fn write_to(file: &mut File, path: &Path, kept: &Kept) -> io::Result<()> {
     drop(out);
     note.image_bytes = file.stream_position()? - from;
     file.flush()?;
-    let written = TraceFile::open(path).map_err(io::Error::other)?;
-    let image = usize::try_from(from)
-        .ok()
-        .and_then(|from| written.as_ref().get(from..))
-        .unwrap_or_default();
-    note.image_hash = crate::hash::content(image).hex();
-    drop(written);
+    if note.image_bytes <= whole_bytes {
+        let written = TraceFile::open(path).map_err(io::Error::other)?;
+        let image = usize::try_from(from)
+            .ok()
+            .and_then(|from| written.as_ref().get(from..))
+            .unwrap_or_default();
+        note.image_hash = crate::hash::content(image).hex();
+    }
     let mut text = serde_json::to_vec(&note)?;
     text.resize(length, b' ');
     file.seek(SeekFrom::Start(0))?;
     file.write_all(MAGIC)?;
     file.write_all(&(length as u64).to_le_bytes())?;
-    file.write_all(&text)?;
-    if crate::hash::is_whole(note.image_bytes) {
-        return Ok(());
-    }
-    file.sync_all()
+    file.write_all(&crate::hash::bytes(&text).to_bytes())?;
+    file.write_all(&text)
 }
 
 /// Remembers that an entry was used.
@@ -520,7 +558,129 @@ fn safe_name(sent: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use stepscope_analysis::parallel::Cancel;
+    use stepscope_analysis::reports::{self, Options};
+
     use super::*;
+    use crate::scan::{Sniffed, scan};
+
+    /// A run of two tracks with flows, steps, arguments and instants.
+    fn run_in(dir: &Path) -> FoundRun {
+        let mut events = String::new();
+        for step in 0..3 {
+            for (thread, name) in [(1, "ProfilerStep#"), (1, "aten::mm"), (2, "aten::add")] {
+                let number = if name.ends_with('#') {
+                    step.to_string()
+                } else {
+                    String::new()
+                };
+                let (start, long) = (step * 100 + thread, 50 - 10 * thread);
+                events += &format!(
+                    "{{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"{name}{number}\",\"pid\":1,\"tid\":{thread},\
+                     \"ts\":{start},\"dur\":{long},\"args\":{{\"n\":{step}}}}},"
+                );
+            }
+            for (phase, thread) in [("s", 1), ("f", 2)] {
+                events += &format!(
+                    "{{\"ph\":\"{phase}\",\"cat\":\"fwdbwd\",\"name\":\"x\",\"id\":{step},\"pid\":1,\
+                     \"tid\":{thread},\"ts\":{},\"bp\":\"e\"}},",
+                    step * 100 + thread
+                );
+            }
+        }
+        let last = "{\"ph\":\"i\",\"name\":\"end\",\"pid\":1,\"tid\":1,\"ts\":400,\"s\":\"t\"}";
+        let path = dir.join("a.trace.json");
+        std::fs::write(&path, format!("{{\"traceEvents\":[{events}{last}]}}")).unwrap();
+        scan(&path, 1, &mut Sniffed::default())
+            .unwrap()
+            .runs
+            .remove(0)
+    }
+
+    fn imported(run: &FoundRun) -> Imported {
+        let context = Arc::new(ReadContext::new(Limits::default()));
+        open::import(run, &context).unwrap()
+    }
+
+    /// All reports that the trace has, and all of its columns.
+    fn shown(trace: &Trace) -> (Vec<String>, Vec<u8>) {
+        let kinds = reports::KINDS.iter();
+        let all = kinds.map(|kind| {
+            let report = reports::make(trace, kind.name, &Options::default(), &Cancel::default());
+            format!("{report:?}")
+        });
+        let all = all.collect();
+        let mut image = Vec::new();
+        trace.save(&mut image).unwrap();
+        (all, image)
+    }
+
+    /// Writes the run's entry and gives its path.
+    fn written(cache: &Cache, run: &FoundRun) -> PathBuf {
+        let path = cache.path_of(run, &Limits::default());
+        let from_files = imported(run);
+        let kept = Kept {
+            trace: Arc::new(from_files.trace),
+            content_hash: from_files.content_hash,
+            problems: from_files.problems,
+            files: from_files.files,
+        };
+        write(&path, &kept, cache.whole_bytes).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_bit_flipped_anywhere_in_an_entry_changes_no_report() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = run_in(dir.path());
+        let right = shown(&imported(&run).trace);
+        // Verified column by column, then as a whole.
+        for whole_bytes in [0, WHOLE_BYTES] {
+            let mut cache = Cache::new(dir.path().join("cache"));
+            cache.whole_bytes = whole_bytes;
+            let path = written(&cache, &run);
+            let entry = std::fs::read(&path).unwrap();
+            let note_bytes = u64::from_le_bytes(entry[8..16].try_into().unwrap());
+            let image_from = usize::try_from(image_offset(note_bytes)).unwrap();
+            let (mut refused, mut repaired) = (0, 0);
+            for at in (0..entry.len()).filter(|&at| at < 600 || at >= image_from) {
+                let mut damaged = entry.clone();
+                damaged[at] ^= 1 << (at % 8);
+                std::fs::write(&path, &damaged).unwrap();
+                let Some(loaded) = cache.load(&run, &Limits::default()) else {
+                    assert!(!path.exists(), "byte {at}: the entry stays in the way");
+                    refused += 1;
+                    continue;
+                };
+                assert!(shown(&loaded.trace) == right, "byte {at}");
+                assert!(!loaded.trace.is_damaged());
+                if loaded.trace.repaired_columns() > 0 {
+                    assert!(!path.exists(), "byte {at}: the entry stays in the way");
+                    repaired += 1;
+                }
+            }
+            assert!(refused > 0);
+            assert_eq!(repaired > 0, whole_bytes == 0, "{repaired} repaired");
+        }
+    }
+
+    #[test]
+    fn a_damaged_entry_without_its_trace_file_is_marked() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = run_in(dir.path());
+        let mut cache = Cache::new(dir.path().join("cache"));
+        cache.whole_bytes = 0;
+        let path = written(&cache, &run);
+        let mut entry = std::fs::read(&path).unwrap();
+        // The last column begins at most eight bytes before the end of its padding.
+        let last = entry.len() - 8;
+        entry[last] ^= 1;
+        std::fs::write(&path, &entry).unwrap();
+        let loaded = cache.load(&run, &Limits::default()).unwrap();
+        std::fs::remove_file(dir.path().join("a.trace.json")).unwrap();
+        shown(&loaded.trace);
+        assert!(loaded.trace.is_damaged());
+    }
 
     #[test]
     fn uploads_stay_in_their_folder() {

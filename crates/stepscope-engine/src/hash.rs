@@ -47,6 +47,10 @@ impl Hash {
         self
     }
 
+    pub(crate) fn to_bytes(self) -> [u8; 16] {
+        (u128::from(self.0) | u128::from(self.1) << 64).to_le_bytes()
+    }
+
     /// 32 hexadecimal digits.
     pub(crate) fn hex(self) -> String {
         format!("{:016x}{:016x}", self.0, self.1)
@@ -58,11 +62,6 @@ pub(crate) fn bytes(bytes: &[u8]) -> Hash {
     let mut hash = Hash::START;
     hash.piece(bytes);
     hash.finish()
-}
-
-/// Whether [`content`] looks at every one of so many bytes.
-pub(crate) fn is_whole(bytes: u64) -> bool {
-    bytes <= WHOLE_BYTES as u64
 }
 
 /// Hash of one file's content: the whole of a small file; length, head, tail and evenly spread

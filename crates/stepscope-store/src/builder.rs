@@ -617,6 +617,7 @@ impl Trace {
         let kinds = KindMemo::new(parts.names.len(), pairs);
         Self {
             kinds,
+            sections: None,
             files: parts.files,
             epoch: parts.epoch,
             names: parts.names,

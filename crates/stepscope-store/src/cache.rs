@@ -10,15 +10,15 @@
 //! Numbers are in the machine's own byte order, and an image of another order is refused; so is
 //! one whose version or layout differs. It is a cache: whoever cannot read it builds it again.
 //!
-//! Opening reads the header and the table of contents and touches no column. Header and table are
-//! hashed; columns are not (that would read them all), so a damaged column shows wrong values.
-//! It can do no more: each index that a column holds is looked up with a check.
+//! Opening verifies the header and the table of contents and touches no column. The table holds a
+//! checksum of each column: [`Trace::load_sections`] has a column verified when it is first used and
+//! replaced when it is damaged, [`Trace::load`] leaves that to a caller who verifies the whole image.
+//! A damaged column can do no more than show wrong values: each index that a column holds is looked
+//! up with a check.
 
-use std::hash::Hasher;
 use std::io::Write;
 use std::sync::Arc;
 
-use rustc_hash::FxHasher;
 use stepscope_model::{
     ArgSource, Diagnostic, Dur, Epoch, NameId, SharedBytes, Time, TrackId, TrackKind,
 };
@@ -32,6 +32,7 @@ use crate::levels::Level;
 use crate::mapped::Plain;
 use crate::names::TextColumn;
 use crate::profiles;
+use crate::sections::{Rebuild, Sections, checksum};
 use crate::table::{InstantTable, SampleTable, SliceTable, TrackTable};
 use crate::trace::{Trace, Track};
 
@@ -56,7 +57,7 @@ pub enum CacheError {
 }
 
 /// Raise it with every change of what is written below.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const MAGIC: &[u8; 8] = b"SSCIMAGE";
 const BYTE_ORDER: u32 = 0x0102_0304;
 const HEADER: usize = 56;
@@ -66,10 +67,11 @@ const LAYOUT: u64 = (size_of::<Time>() as u64)
     | (size_of::<NameId>() as u64) << 16
     | (Diagnostic::ALL.len() as u64) << 24;
 
-fn hash(bytes: &[u8]) -> u64 {
-    let mut hasher = FxHasher::default();
-    hasher.write(bytes);
-    hasher.finish()
+/// The bytes of a trace's columns, in the order of the table of contents.
+pub(crate) fn columns_of(trace: &Trace) -> Vec<&[u8]> {
+    let mut contents = Contents::default();
+    put_trace(&mut contents, trace);
+    contents.columns
 }
 
 impl Trace {
@@ -91,11 +93,11 @@ impl Trace {
             LAYOUT,
             contents.meta.len() as u64,
             (base + columns) as u64,
-            hash(&contents.meta),
+            checksum(&contents.meta),
         ] {
             header.extend_from_slice(&number.to_ne_bytes());
         }
-        header.extend_from_slice(&hash(&header).to_ne_bytes());
+        header.extend_from_slice(&checksum(&header).to_ne_bytes());
         let padding = [0; ALIGN];
         out.write_all(&header)?;
         out.write_all(&contents.meta)?;
@@ -113,11 +115,30 @@ impl Trace {
     /// `sources` are where arguments are fetched: those of the first file (as many as
     /// [`FileFacts::sources`](crate::FileFacts::sources) says), then those of the next. Where they
     /// are missing, [`Trace::args`] answers [`BadToken`](stepscope_model::ArgError::BadToken).
+    pub fn load(image: SharedBytes, sources: Vec<Arc<dyn ArgSource>>) -> Result<Self, CacheError> {
+        Self::load_image(image, sources, None)
+    }
+
+    /// Opens a cache image as [`load`](Self::load) does and verifies each column when it is first used.
+    /// A damaged one is replaced by that of the trace that `rebuild` makes, on a thread of its own,
+    /// while the first use waits.
+    pub fn load_sections(
+        image: SharedBytes,
+        sources: Vec<Arc<dyn ArgSource>>,
+        rebuild: Rebuild,
+    ) -> Result<Self, CacheError> {
+        Self::load_image(image, sources, Some(Arc::new(Sections::new(rebuild))))
+    }
+
     #[allow(
         clippy::needless_pass_by_value,
         reason = "the trace keeps the image alive"
     )]
-    pub fn load(image: SharedBytes, sources: Vec<Arc<dyn ArgSource>>) -> Result<Self, CacheError> {
+    fn load_image(
+        image: SharedBytes,
+        sources: Vec<Arc<dyn ArgSource>>,
+        sections: Option<Arc<Sections>>,
+    ) -> Result<Self, CacheError> {
         let bytes: &[u8] = (*image).as_ref();
         let header: &[u8; HEADER] = bytes
             .first_chunk()
@@ -143,7 +164,7 @@ impl Trace {
                 supported: VERSION,
             });
         }
-        if word(48) != hash(&header[..48]) {
+        if word(48) != checksum(&header[..48]) {
             return Err(CacheError::Damaged {
                 what: "its header was changed",
             });
@@ -156,7 +177,7 @@ impl Trace {
         let meta = usize::try_from(word(24))
             .ok()
             .and_then(|length| bytes.get(HEADER..HEADER.checked_add(length)?))
-            .filter(|meta| hash(meta) == word(40))
+            .filter(|meta| checksum(meta) == word(40))
             .ok_or(CacheError::Damaged {
                 what: "its table of contents was changed",
             })?;
@@ -164,10 +185,17 @@ impl Trace {
             image: &image,
             meta,
             base: (HEADER + meta.len()).next_multiple_of(ALIGN),
+            sections: sections.clone(),
+            checksums: Vec::new(),
         };
         let parts = take_trace(&mut reader)?;
         check(&parts)?;
-        Ok(Self::assemble(parts, sources))
+        if let Some(sections) = &sections {
+            sections.expect(reader.checksums);
+        }
+        let mut trace = Self::assemble(parts, sources);
+        trace.sections = sections;
+        Ok(trace)
     }
 }
 

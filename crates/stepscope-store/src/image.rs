@@ -4,11 +4,14 @@
 //! read here is trusted: every length is checked against what is left, and a column that does not
 //! lie within the image is an error.
 
+use std::sync::Arc;
+
 use stepscope_model::SharedBytes;
 
 use crate::cache::CacheError;
 use crate::column::Column;
 use crate::mapped::{Mapped, Plain, bytes_of};
+use crate::sections::{SectionRef, Sections, checksum};
 
 /// Columns begin at multiples of this.
 pub(crate) const ALIGN: usize = 8;
@@ -62,6 +65,7 @@ impl<'t> Contents<'t> {
         }
         self.count(self.next / ALIGN);
         let bytes = bytes_of::<T>(column);
+        self.meta.extend_from_slice(&checksum(bytes).to_ne_bytes());
         self.next += bytes.len().next_multiple_of(ALIGN);
         self.columns.push(bytes);
     }
@@ -73,6 +77,10 @@ pub(crate) struct ContentsReader<'i> {
     pub(crate) meta: &'i [u8],
     /// Where the first column lies.
     pub(crate) base: usize,
+    /// Verifies the columns; `None` when the image was verified as a whole.
+    pub(crate) sections: Option<Arc<Sections>>,
+    /// Checksums of the columns read so far.
+    pub(crate) checksums: Vec<u64>,
 }
 
 const CUT: CacheError = CacheError::Damaged {
@@ -145,10 +153,18 @@ impl ContentsReader<'_> {
         if count == 0 {
             return Ok(Column::default());
         }
-        self.count()?
+        let offset = self.count()?;
+        let (checksum, rest) = self.meta.split_first_chunk().ok_or(CUT)?;
+        self.meta = rest;
+        let section = self.sections.as_ref().map(|sections| SectionRef {
+            sections: Arc::clone(sections),
+            number: self.checksums.len(),
+        });
+        self.checksums.push(u64::from_ne_bytes(*checksum));
+        offset
             .checked_mul(ALIGN)
             .and_then(|offset| offset.checked_add(self.base))
-            .and_then(|offset| Mapped::new(self.image, offset, count))
+            .and_then(|offset| Mapped::new(self.image, offset, count, section))
             .map(Column::Mapped)
             .ok_or(CacheError::Damaged {
                 what: "a column lies outside it",
@@ -170,8 +186,6 @@ impl ContentsReader<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     #[test]
@@ -190,6 +204,8 @@ mod tests {
             image: &image,
             meta: &contents.meta,
             base: 0,
+            sections: None,
+            checksums: Vec::new(),
         };
         for number in numbers {
             assert_eq!(reader.signed().unwrap(), number);

@@ -10,7 +10,8 @@
 //! ([`Trace::debug_validate`]).
 //! **Invariant:** the same content gives the same trace, whatever the order of pouring, the number
 //! of forks and threads.
-//! **Invariant:** no lock in a finished trace.
+//! **Invariant:** no lock in a finished trace, except that the first use of a column of a large cache
+//! image waits until the column is verified.
 
 mod buffer;
 mod builder;
@@ -37,6 +38,7 @@ mod pages;
 mod pour;
 mod profiles;
 mod query;
+mod sections;
 mod sink;
 mod suspicious;
 mod table;
@@ -50,6 +52,7 @@ pub use facts::{DiagnosticCount, FactValue, FileFacts, FileSpec};
 pub use leap::leap;
 pub use lod::{CounterBins, Items};
 pub use query::Overlapping;
+pub use sections::Rebuild;
 pub use sink::FileSink;
 pub use trace::{
     Categories, Event, EventId, FlowEdge, Instants, Samples, Slices, StepMark, Trace, Track,

@@ -13,6 +13,8 @@ use std::marker::PhantomData;
 
 use stepscope_model::{Dur, NameId, SharedBytes, Time};
 
+use crate::sections::SectionRef;
+
 /// Types that can be read off any aligned bytes.
 ///
 /// # Safety
@@ -45,6 +47,8 @@ pub(crate) struct Mapped<T> {
     bytes: SharedBytes,
     offset: usize,
     len: usize,
+    /// Where the bytes are verified; `None` when they were as a whole.
+    section: Option<SectionRef>,
     of: PhantomData<fn() -> T>,
 }
 
@@ -54,6 +58,7 @@ impl<T> Clone for Mapped<T> {
             bytes: SharedBytes::clone(&self.bytes),
             offset: self.offset,
             len: self.len,
+            section: self.section.clone(),
             of: PhantomData,
         }
     }
@@ -61,11 +66,17 @@ impl<T> Clone for Mapped<T> {
 
 impl<T: Plain> Mapped<T> {
     /// `None` when the range lies outside the bytes or is not aligned for the type.
-    pub(crate) fn new(bytes: &SharedBytes, offset: usize, len: usize) -> Option<Self> {
+    pub(crate) fn new(
+        bytes: &SharedBytes,
+        offset: usize,
+        len: usize,
+        section: Option<SectionRef>,
+    ) -> Option<Self> {
         let view = Self {
             bytes: SharedBytes::clone(bytes),
             offset,
             len,
+            section,
             of: PhantomData,
         };
         (view.as_slice().len() == len).then_some(view)
@@ -82,7 +93,10 @@ impl<T: Plain> Mapped<T> {
         else {
             return &[];
         };
-        view(bytes)
+        view(match &self.section {
+            None => bytes,
+            Some(section) => section.sections.verified(section.number, bytes),
+        })
     }
 }
 
@@ -116,11 +130,11 @@ mod tests {
         let bytes: SharedBytes = Arc::new(bytes_of(&words).to_vec());
         let base = (*bytes).as_ref().as_ptr() as usize % 8;
         let aligned = (8 - base) % 8;
-        assert!(Mapped::<u64>::new(&bytes, aligned, 7).is_some());
-        assert!(Mapped::<u64>::new(&bytes, aligned + 1, 1).is_none());
-        assert!(Mapped::<u64>::new(&bytes, aligned, 9).is_none());
-        assert!(Mapped::<u64>::new(&bytes, usize::MAX, 1).is_none());
-        assert!(Mapped::<u64>::new(&bytes, 0, usize::MAX).is_none());
-        assert!(Mapped::<u8>::new(&bytes, 1, 3).is_some());
+        assert!(Mapped::<u64>::new(&bytes, aligned, 7, None).is_some());
+        assert!(Mapped::<u64>::new(&bytes, aligned + 1, 1, None).is_none());
+        assert!(Mapped::<u64>::new(&bytes, aligned, 9, None).is_none());
+        assert!(Mapped::<u64>::new(&bytes, usize::MAX, 1, None).is_none());
+        assert!(Mapped::<u64>::new(&bytes, 0, usize::MAX, None).is_none());
+        assert!(Mapped::<u8>::new(&bytes, 1, 3, None).is_some());
     }
 }

@@ -13,6 +13,7 @@ use crate::facts::{DiagnosticCount, FileFacts};
 use crate::flows::FlowTable;
 use crate::kinds::KindMemo;
 use crate::names::TextColumn;
+use crate::sections::Sections;
 use crate::table::TrackTable;
 
 /// Row of one slice or instant in the whole trace: slices of track 0, then of track 1, ..., then
@@ -245,4 +246,6 @@ pub struct Trace {
     pub(crate) core: Range<Time>,
     pub(crate) span: Range<Time>,
     pub(crate) kinds: KindMemo,
+    /// Verifies the columns of a large cache image.
+    pub(crate) sections: Option<Arc<Sections>>,
 }

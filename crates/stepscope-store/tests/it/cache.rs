@@ -98,6 +98,73 @@ proptest! {
     }
 }
 
+/// A trace with every sort of column, and its image.
+fn varied() -> (Trace, Vec<u8>) {
+    use proptest::strategy::ValueTree as _;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let traces = (0..64).map(|_| {
+        let events = events().new_tree(&mut runner).unwrap().current();
+        build(&events)
+    });
+    let trace = traces.max_by_key(|trace| saved(trace).len()).unwrap();
+    let image = saved(&trace);
+    (trace, image)
+}
+
+#[test]
+fn a_flipped_bit_in_any_byte_is_noticed_and_damaged_columns_are_rebuilt() {
+    let (trace, image) = varied();
+    let mut repaired = 0;
+    let mut refused = 0;
+    for at in 0..image.len() {
+        let mut damaged = image.clone();
+        damaged[at] ^= 1 << (at % 8);
+        let fresh = image.clone();
+        let rebuild = Box::new(move || Trace::load(shared(&fresh), Vec::new()).ok());
+        let Ok(loaded) = Trace::load_sections(shared(&damaged), Vec::new(), rebuild) else {
+            refused += 1;
+            continue;
+        };
+        // Saving uses every column.
+        assert!(saved(&loaded) == image, "byte {at}");
+        assert_eq!(everything(&loaded), everything(&trace));
+        assert!(!loaded.is_damaged());
+        repaired += loaded.repaired_columns();
+    }
+    assert!(repaired > 0 && refused > 0, "{repaired} {refused}");
+}
+
+#[test]
+fn a_damaged_column_that_cannot_be_rebuilt_marks_the_trace() {
+    let (_, image) = varied();
+    let mut marked = 0;
+    for at in 0..image.len() {
+        let mut damaged = image.clone();
+        damaged[at] ^= 0x10;
+        for other in [None, Some(saved(&build(&[])))] {
+            let rebuild = Box::new(move || {
+                let other = other.as_ref()?;
+                Trace::load(shared(other), Vec::new()).ok()
+            });
+            if let Ok(loaded) = Trace::load_sections(shared(&damaged), Vec::new(), rebuild) {
+                use_it_all(&loaded);
+                assert!(saved(&loaded) == image || loaded.is_damaged(), "byte {at}");
+                marked += usize::from(loaded.is_damaged());
+            }
+        }
+    }
+    assert!(marked > 0);
+}
+
+#[test]
+fn intact_columns_are_verified_and_never_rebuilt() {
+    let (trace, image) = varied();
+    let rebuild = Box::new(|| panic!("nothing is damaged"));
+    let loaded = Trace::load_sections(shared(&image), Vec::new(), rebuild).unwrap();
+    assert_eq!(everything(&loaded), everything(&trace));
+    assert_eq!((loaded.repaired_columns(), loaded.is_damaged()), (0, false));
+}
+
 #[test]
 fn another_version_says_so() {
     let mut image = saved(&build(&[]));
