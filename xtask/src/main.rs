@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask demo | test | check | bench | fuzz | sanitize | gen | ui`.
+//! The project's own commands: `cargo xtask demo | test | check | bench | fuzz | sanitize | soak | gen | ui`.
 //!
 //! One file per command; [`shell`] runs programs, [`part`] collects what ran and what did not.
 //! xtask keeps few dependencies: it is the first thing that a newcomer compiles.
@@ -21,6 +21,7 @@ mod peers;
 mod python;
 mod sanitize;
 mod shell;
+mod soak;
 mod test;
 mod ui;
 
@@ -47,6 +48,9 @@ stepscope's own commands
   cargo xtask sanitize [loom|thread|miri]
       the recorder under loom, ThreadSanitizer and Miri; what has not got its tool
       is not run, and says what would make it run
+  cargo xtask soak [--minutes 60] [--seed 1]
+      recorder, captures, server and browser for an hour with faults
+      injected; memory, handles, threads and losses as a table
   cargo xtask gen [--check]
       the committed Rust that is made from proto/; --check compares only
   cargo xtask ui [--force]
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         "bench" => bench::run(rest),
         "fuzz" => fuzz::run(rest),
         "sanitize" => sanitize::run(rest),
+        "soak" => soak::run(rest),
         "gen" => generate::run(rest),
         "ui" => ui::run(rest),
         "help" | "--help" | "-h" => {

@@ -57,12 +57,21 @@ fn install(python: &Path, wheel: &Path) -> Result<()> {
     )
 }
 
-/// The package as `pip install .` gives it, with its own tests.
-pub(crate) fn test() -> Result<Outcome> {
+/// A Python with the package as `pip install .` gives it; why there is none, if not.
+pub(crate) fn python() -> Result<Result<PathBuf, Outcome>> {
     let Some(python) = PACKAGE.python()? else {
-        return Ok(no_python());
+        return Ok(Err(no_python()));
     };
     install(&python, &wheel(&python)?)?;
+    Ok(Ok(python))
+}
+
+/// The package with its own tests.
+pub(crate) fn test() -> Result<Outcome> {
+    let python = match python()? {
+        Ok(python) => python,
+        Err(outcome) => return Ok(outcome),
+    };
     let mut tests = shell::program(&python);
     tests
         .args(["-B", "-m", "unittest", "discover", "--start-directory"])

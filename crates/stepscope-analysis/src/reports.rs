@@ -210,6 +210,8 @@ pub enum ReportError {
     },
     /// Nobody waits for it any more.
     Cancelled,
+    /// The trace's cache image is damaged and cannot be rebuilt.
+    Damaged,
 }
 
 impl From<Cancelled> for ReportError {
@@ -243,6 +245,10 @@ impl std::fmt::Display for ReportError {
                 )
             }
             Self::Cancelled => f.write_str("cancelled"),
+            Self::Damaged => f.write_str(
+                "cannot make the report: the cached import of this run is damaged, and its files \
+                 cannot be read again",
+            ),
         }
     }
 }
@@ -275,6 +281,9 @@ pub fn make(
     let kind = kind(name)?;
     kind.check(options)?;
     let mut report = (kind.make)(trace, options, cancel)?;
+    if trace.is_damaged() {
+        return Err(ReportError::Damaged);
+    }
     // What lies outside of a range was recorded.
     let is_outside = kind.name == "steps" && options.range.is_some();
     if let Some(missing) = report.missing.as_mut().filter(|_| !is_outside) {

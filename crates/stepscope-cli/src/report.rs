@@ -77,7 +77,10 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
         return Ok(());
     };
     let made = opened.report(kind.name, &options, &Cancel::default());
-    let mut report = Report::clone(&*made.map_err(|error| usage(&error))?);
+    let mut report = Report::clone(&*made.map_err(|error| match error {
+        ReportError::Damaged => CliError::failed(error.to_string()),
+        error => usage(&error),
+    })?);
     report.notes.splice(0..0, notes);
     write(&opened.name, &report, &options, asked.format, out)?;
     if asked.format == Format::Csv {

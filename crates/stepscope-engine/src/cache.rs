@@ -680,6 +680,15 @@ mod tests {
         std::fs::remove_file(dir.path().join("a.trace.json")).unwrap();
         shown(&loaded.trace);
         assert!(loaded.trace.is_damaged());
+        for kind in reports::KINDS {
+            let made = reports::make(
+                &loaded.trace,
+                kind.name,
+                &Options::default(),
+                &Cancel::default(),
+            );
+            assert_eq!(made.unwrap_err(), reports::ReportError::Damaged);
+        }
     }
 
     #[test]

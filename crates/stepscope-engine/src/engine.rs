@@ -363,7 +363,7 @@ impl Engine {
     pub fn opened(&self, id: &str) -> Option<Arc<Run>> {
         let (slot, _) = self.use_run(id)?;
         match &*held(&slot.phase) {
-            Phase::Ready(run) => Some(Arc::clone(run)),
+            Phase::Ready(run) if !run.trace.is_damaged() => Some(Arc::clone(run)),
             _ => None,
         }
     }
@@ -399,7 +399,10 @@ impl Engine {
                 _ => Err(EngineError::Cancelled),
             };
         }
-        if let Phase::Ready(run) = &*phase {
+        // A cached import that turned out to be damaged is read from the files again.
+        if let Phase::Ready(run) = &*phase
+            && !run.trace.is_damaged()
+        {
             return Ok(Arc::clone(run));
         }
         let import = Arc::new(Import {

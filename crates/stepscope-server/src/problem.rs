@@ -314,6 +314,13 @@ impl Problem {
         )
     }
 
+    /// What is kept of the run is damaged, and its files cannot be read again.
+    pub(crate) fn damaged_import() -> Self {
+        Self::internal(
+            "the cached import of this run is damaged, and its files cannot be read again",
+        )
+    }
+
     /// An imported file that is no trace, or could not be taken over.
     pub(crate) fn not_added(error: &EngineError) -> Self {
         let (status, code, title) = match error {

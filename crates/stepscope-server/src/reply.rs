@@ -171,6 +171,9 @@ where
         let answer = query(&view, &request.params, &cancel)?;
         let queried = began.elapsed();
         let body = answer.encode()?;
+        if view.run.trace.is_damaged() {
+            return Err(Problem::damaged_import());
+        }
         let accepts_gzip = request
             .header(header::ACCEPT_ENCODING)
             .is_some_and(|accepted| accepts(accepted, "gzip"));

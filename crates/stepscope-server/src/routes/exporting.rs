@@ -153,6 +153,7 @@ async fn page(
         .map_err(|error| Problem::internal(error.to_string()))?;
     made.map_err(|error| match error {
         ReportError::Cancelled => stepscope_model::Cancelled.into(),
+        ReportError::Damaged => Problem::damaged_import(),
         error => Problem::internal(error.to_string()),
     })
 }
@@ -195,6 +196,12 @@ fn write(
         // Made whole, elsewhere.
         Format::Html => Ok(()),
     };
+    let written = written.and_then(|()| {
+        if trace.is_damaged() {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(())
+    });
     if let Err(error) = written {
         // Nobody is there to hear it when the client has gone.
         let _ = sender.blocking_send(Err(error));

@@ -70,6 +70,7 @@ async fn answer(state: &Arc<State>, request: RunRequest, kind: String) -> Respon
             Err(error @ ReportError::UnknownKind { .. }) => {
                 Err(Problem::no_such_report(error.to_string()))
             }
+            Err(ReportError::Damaged) => Err(Problem::damaged_import()),
             Err(error) => Err(Problem::bad_request("by", error.to_string())),
         }
     })
