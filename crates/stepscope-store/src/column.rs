@@ -38,6 +38,19 @@ impl<T: Plain + std::fmt::Debug> std::fmt::Debug for Column<T> {
 }
 
 impl<T: Plain> Column<T> {
+    /// Number of values. Unlike the slice's, it does not have a mapped column verified.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Owned(values) => values.len(),
+            Self::Mapped(view) => view.len(),
+        }
+    }
+
+    /// Whether there are no values.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Bytes on the heap; a view of an image has none.
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {

@@ -82,6 +82,11 @@ impl<T: Plain> Mapped<T> {
         (view.as_slice().len() == len).then_some(view)
     }
 
+    /// Number of values.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     /// The values; none at all should the bytes no longer hold them.
     pub(crate) fn as_slice(&self) -> &[T] {
         let all: &[u8] = (*self.bytes).as_ref();

@@ -7,7 +7,7 @@
 
 use std::hash::Hasher;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use rustc_hash::FxHasher;
 
@@ -17,8 +17,56 @@ use crate::trace::Trace;
 /// Builds the trace of an image anew from the files of its run; `None` when that fails.
 pub type Rebuild = Box<dyn Fn() -> Option<Trace> + Send + Sync>;
 
-/// Checksum of bytes; not cryptographic.
+/// Longer bytes are hashed in chunks of this length, and their hashes are.
+const CHUNK_BYTES: usize = 1 << 20;
+/// From this number of chunks on, several threads hash them.
+const SHARED_CHUNKS: usize = 4;
+/// Most threads that hash one column: memory is not faster than a few.
+const MAX_THREADS: usize = 4;
+
+/// Checksum of bytes, on several threads if they are many; not cryptographic.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
+    if bytes.len() <= CHUNK_BYTES {
+        return hash(bytes);
+    }
+    let chunks: Vec<&[u8]> = bytes.chunks(CHUNK_BYTES).collect();
+    let mut hashes: Vec<Option<u64>> = vec![None; chunks.len()];
+    let threads = if chunks.len() < SHARED_CHUNKS {
+        1
+    } else {
+        *THREADS
+    };
+    let share = chunks.len().div_ceil(threads);
+    std::thread::scope(|scope| {
+        let fill = |chunks: &[&[u8]], hashes: &mut [Option<u64>]| {
+            for (chunk, to) in chunks.iter().zip(hashes) {
+                *to = Some(hash(chunk));
+            }
+        };
+        let mut shares = chunks.chunks(share).zip(hashes.chunks_mut(share));
+        let own = shares.next();
+        for (chunks, hashes) in shares {
+            let thread = std::thread::Builder::new().name("stepscope-verify".to_owned());
+            // What a thread that cannot start leaves is hashed below.
+            let _ = thread.spawn_scoped(scope, move || fill(chunks, hashes));
+        }
+        if let Some((chunks, hashes)) = own {
+            fill(chunks, hashes);
+        }
+    });
+    let mut whole = FxHasher::default();
+    for (chunk, known) in chunks.iter().zip(hashes) {
+        whole.write_u64(known.unwrap_or_else(|| hash(chunk)));
+    }
+    whole.write_usize(bytes.len());
+    whole.finish()
+}
+
+static THREADS: LazyLock<usize> = LazyLock::new(|| {
+    std::thread::available_parallelism().map_or(1, |most| most.get().min(MAX_THREADS))
+});
+
+fn hash(bytes: &[u8]) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write(bytes);
     hasher.finish()
@@ -146,4 +194,23 @@ impl std::fmt::Debug for Sections {
 pub(crate) struct SectionRef {
     pub(crate) sections: Arc<Sections>,
     pub(crate) number: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_chunk_and_the_length_count() {
+        let mut bytes = vec![7_u8; SHARED_CHUNKS * CHUNK_BYTES + 1];
+        let right = checksum(&bytes);
+        assert_eq!(right, checksum(&bytes));
+        for at in (0..bytes.len()).step_by(CHUNK_BYTES / 2) {
+            bytes[at] ^= 1;
+            assert_ne!(checksum(&bytes), right, "byte {at}");
+            bytes[at] ^= 1;
+        }
+        bytes.push(7);
+        assert_ne!(checksum(&bytes), right);
+    }
 }

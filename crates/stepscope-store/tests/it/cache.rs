@@ -138,7 +138,7 @@ fn a_flipped_bit_in_any_byte_is_noticed_and_damaged_columns_are_rebuilt() {
 fn a_damaged_column_that_cannot_be_rebuilt_marks_the_trace() {
     let (_, image) = varied();
     let mut marked = 0;
-    for at in 0..image.len() {
+    for at in (0..image.len()).step_by(7) {
         let mut damaged = image.clone();
         damaged[at] ^= 0x10;
         for other in [None, Some(saved(&build(&[])))] {
