@@ -2,7 +2,8 @@
 //!
 //! glibc gives threads heaps of their own, up to eight for each processor, and each keeps the largest
 //! answer that was ever made in it: a server that answers from a pool of threads grows for hours, from 39 to
-//! 353 MB in one test. Two heaps are enough for threads that spend their time reading columns.
+//! 353 MB in one test. Two heaps are enough for threads that spend their time reading columns: with them
+//! a server takes 38 MiB after 10,000 random requests and 40 MiB after 150,000.
 #![allow(unsafe_code, reason = "the allocator is set up by a function of C")]
 
 /// Heaps for all threads together.
