@@ -566,28 +566,32 @@ mod tests {
 
     /// A run of two tracks with flows, steps, arguments and instants.
     fn run_in(dir: &Path) -> FoundRun {
-        let mut events = String::new();
-        for step in 0..3 {
-            for (thread, name) in [(1, "ProfilerStep#"), (1, "aten::mm"), (2, "aten::add")] {
-                let number = if name.ends_with('#') {
-                    step.to_string()
-                } else {
-                    String::new()
-                };
-                let (start, long) = (step * 100 + thread, 50 - 10 * thread);
-                events += &format!(
-                    "{{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"{name}{number}\",\"pid\":1,\"tid\":{thread},\
-                     \"ts\":{start},\"dur\":{long},\"args\":{{\"n\":{step}}}}},"
-                );
-            }
-            for (phase, thread) in [("s", 1), ("f", 2)] {
-                events += &format!(
-                    "{{\"ph\":\"{phase}\",\"cat\":\"fwdbwd\",\"name\":\"x\",\"id\":{step},\"pid\":1,\
-                     \"tid\":{thread},\"ts\":{},\"bp\":\"e\"}},",
-                    step * 100 + thread
-                );
-            }
-        }
+        let slice = |thread: i32, step: i32, name: &str| {
+            format!(
+                "{{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"{name}\",\"pid\":1,\"tid\":{thread},\
+                 \"ts\":{},\"dur\":{},\"args\":{{\"n\":{step}}}}},",
+                step * 100 + thread,
+                50 - 10 * thread
+            )
+        };
+        let flow = |phase: &str, thread: i32, step: i32| {
+            format!(
+                "{{\"ph\":\"{phase}\",\"cat\":\"fwdbwd\",\"name\":\"x\",\"id\":{step},\"pid\":1,\
+                 \"tid\":{thread},\"ts\":{},\"bp\":\"e\"}},",
+                step * 100 + thread
+            )
+        };
+        let events: String = (0..3)
+            .flat_map(|step| {
+                [
+                    slice(1, step, &format!("ProfilerStep#{step}")),
+                    slice(1, step, "aten::mm"),
+                    slice(2, step, "aten::add"),
+                    flow("s", 1, step),
+                    flow("f", 2, step),
+                ]
+            })
+            .collect();
         let last = "{\"ph\":\"i\",\"name\":\"end\",\"pid\":1,\"tid\":1,\"ts\":400,\"s\":\"t\"}";
         let path = dir.join("a.trace.json");
         std::fs::write(&path, format!("{{\"traceEvents\":[{events}{last}]}}")).unwrap();
@@ -639,7 +643,7 @@ mod tests {
             let mut cache = Cache::new(dir.path().join("cache"));
             cache.whole_bytes = whole_bytes;
             let path = written(&cache, &run);
-            let entry = std::fs::read(&path).unwrap();
+            let entry = TraceFile::open(&path).unwrap().as_ref().to_vec();
             let note_bytes = u64::from_le_bytes(entry[8..16].try_into().unwrap());
             let image_from = usize::try_from(image_offset(note_bytes)).unwrap();
             let (mut refused, mut repaired) = (0, 0);
@@ -671,7 +675,7 @@ mod tests {
         let mut cache = Cache::new(dir.path().join("cache"));
         cache.whole_bytes = 0;
         let path = written(&cache, &run);
-        let mut entry = std::fs::read(&path).unwrap();
+        let mut entry = TraceFile::open(&path).unwrap().as_ref().to_vec();
         // The last column begins at most eight bytes before the end of its padding.
         let last = entry.len() - 8;
         entry[last] ^= 1;

@@ -199,7 +199,7 @@ impl Engine {
                 cache
             }
         });
-        let (waker, wakes) = watch::Waker::new();
+        let (waker, signals) = watch::Waker::new();
         let engine = Arc::new(Self {
             state: Mutex::new(State {
                 roots: options.paths.clone(),
@@ -219,7 +219,7 @@ impl Engine {
             // Without the thread nothing appears by itself; a rescan still works.
             let _ = std::thread::Builder::new()
                 .name("stepscope-watch".to_owned())
-                .spawn(move || watch::run(&weak, waker, &wakes));
+                .spawn(move || watch::run(&weak, waker, &signals));
         }
         Ok(engine)
     }

@@ -92,8 +92,8 @@ pub(crate) struct Waker(SyncSender<()>);
 
 impl Waker {
     pub(crate) fn new() -> (Self, Receiver<()>) {
-        let (sender, wakes) = std::sync::mpsc::sync_channel(1);
-        (Self(sender), wakes)
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        (Self(sender), receiver)
     }
 
     pub(crate) fn wake(&self) {
@@ -103,17 +103,17 @@ impl Waker {
 }
 
 /// Watches until the engine is gone.
-pub(crate) fn run(engine: &Weak<Engine>, waker: Waker, wakes: &Receiver<()>) {
+pub(crate) fn run(engine: &Weak<Engine>, waker: Waker, signals: &Receiver<()>) {
     let Some(mut watch) = engine.upgrade().map(|engine| Watch::new(&engine, waker)) else {
         return;
     };
     loop {
-        let woken = match wakes.recv_timeout(watch.rest()) {
+        let woken = match signals.recv_timeout(watch.rest()) {
             Ok(()) => true,
             Err(RecvTimeoutError::Timeout) => false,
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        if woken && !watch.settle(engine, wakes) {
+        if woken && !watch.settle(engine, signals) {
             return;
         }
         let Some(engine) = engine.upgrade() else {
@@ -182,7 +182,7 @@ impl Watch {
 
     /// Waits until notifications pause and the last scan is long enough ago; `false` when the engine
     /// is gone.
-    fn settle(&self, engine: &Weak<Engine>, wakes: &Receiver<()>) -> bool {
+    fn settle(&self, engine: &Weak<Engine>, signals: &Receiver<()>) -> bool {
         let begun = Instant::now();
         let rested = self
             .scanned_at
@@ -197,7 +197,7 @@ impl Watch {
             if left.is_zero() {
                 return true;
             }
-            match wakes.recv_timeout(left) {
+            match signals.recv_timeout(left) {
                 Ok(()) => quiet_at = latest.min(quiet_at.max(Instant::now() + QUIET)),
                 Err(RecvTimeoutError::Timeout) => return true,
                 Err(RecvTimeoutError::Disconnected) => return false,

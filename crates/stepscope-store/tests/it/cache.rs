@@ -103,10 +103,15 @@ fn varied() -> (Trace, Vec<u8>) {
     use proptest::strategy::ValueTree as _;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let traces = (0..64).map(|_| {
-        let events = events().new_tree(&mut runner).unwrap().current();
+        let events = events()
+            .new_tree(&mut runner)
+            .expect("the strategy makes events")
+            .current();
         build(&events)
     });
-    let trace = traces.max_by_key(|trace| saved(trace).len()).unwrap();
+    let trace = traces
+        .max_by_key(|trace| saved(trace).len())
+        .expect("there are 64");
     let image = saved(&trace);
     (trace, image)
 }
