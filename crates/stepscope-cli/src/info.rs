@@ -186,6 +186,9 @@ pub struct TrackInfo {
     pub parent: Option<String>,
     /// What users read of the enclosing group.
     pub parent_name: Option<String>,
+    /// The file's label, where the run has several files; the keys say the same.
+    #[serde(skip)]
+    pub host: Option<String>,
     /// Computed by a tool.
     pub derived: bool,
 }
@@ -439,8 +442,23 @@ fn track_info(trace: &Trace, row: &Track) -> TrackInfo {
             .parent
             .and_then(parent)
             .map(|parent| parent.name.clone()),
+        host: host_label(trace, row),
         derived: row.derived,
     }
+}
+
+/// Returns the name of the outermost group around a track, in a run of several files.
+fn host_label(trace: &Trace, row: &Track) -> Option<String> {
+    if trace.files().len() < 2 {
+        return None;
+    }
+    let mut outermost = None;
+    let mut next = row.parent;
+    while let Some(group) = next.and_then(|id| trace.tracks().get(id.index())) {
+        outermost = Some(group);
+        next = group.parent.filter(|parent| *parent != group.id);
+    }
+    outermost.map(|group| group.name.clone())
 }
 
 fn kind_word(kind: TrackKind) -> &'static str {

@@ -293,13 +293,20 @@ fn print_tracks(run: &RunInfo, width: Option<usize>, out: &mut dyn Write) -> Res
     Ok(())
 }
 
-/// The group's name in front of a name that says little without it.
+/// The group's name in front of a name that says little without it, and the file's label in front of both
+/// where the run has several files.
 fn shown_track(track: &TrackInfo) -> String {
-    match &track.parent_name {
+    let name = match &track.parent_name {
         Some(parent) if !track.name.contains(parent.as_str()) => {
             format!("{} / {}", short(parent, 32), short(&track.name, 48))
         }
         _ => short(&track.name, 64),
+    };
+    match &track.host {
+        Some(host) if track.parent_name.as_ref() != Some(host) => {
+            format!("{} / {name}", short(host, 32))
+        }
+        _ => name,
     }
 }
 

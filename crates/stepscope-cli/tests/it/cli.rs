@@ -159,6 +159,22 @@ fn one_bad_file_does_not_hide_the_good_ones() {
 }
 
 #[test]
+fn info_tells_equal_threads_of_several_hosts_apart() {
+    let dir = folder_with(&[("a.rank0.json", TRACE), ("a.rank1.json", TRACE)]);
+    let output = run(dir.path(), &["info", dir.path().to_str().unwrap()]);
+    let shown = text(&output.stdout);
+    let rows: Vec<&str> = shown
+        .lines()
+        .filter(|line| line.contains("  thread  "))
+        .map(|line| line.split("  thread  ").next().unwrap_or_default().trim())
+        .collect();
+    assert!(rows.len() >= 2, "{shown}");
+    let ranks = |rank: &str| rows.iter().filter(|row| row.starts_with(rank)).count();
+    assert_eq!(ranks("rank 0 / "), rows.len() / 2, "{shown}");
+    assert_eq!(ranks("rank 1 / "), rows.len() / 2, "{shown}");
+}
+
+#[test]
 fn json_has_the_documented_fields() {
     let dir = folder_with(&[("t.pt.trace.json", TRACE)]);
     let path = dir.path().join("t.pt.trace.json");
