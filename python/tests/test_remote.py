@@ -73,6 +73,36 @@ class Remote(unittest.TestCase):
         self.assertEqual(quiet.session, "quiet")
         self.assertIsNone(sys.getprofile())
 
+    def test_a_capture_of_calls_alone_has_no_labels(self):
+        some_more = self.busy()
+        with stepscope.start_server(0) as server:
+            address = f"{server.host}:{server.port}"
+
+            def captured(**options):
+                options = stepscope.ProfileOptions(**options)
+                report = stepscope.capture(address, self.folder, duration_ms=200, options=options)
+                return xspace.read(report.hosts[0].path).names()
+
+            calls = captured(host_tracer_level=0, python_tracer_level=1)
+            labels = captured(host_tracer_level=2, python_tracer_level=0)
+        self.assertTrue(any(name.endswith(" beat") for name in calls), calls)
+        self.assertEqual([name for name in calls if not name.startswith("$")], [])
+        self.assertEqual(labels, {"busy"})
+        # Whatever the program records itself has its labels again.
+        with stepscope.trace(self.folder, options=stepscope.ProfileOptions(python_tracer_level=0)) as recording:
+            some_more()
+        self.assertEqual(xspace.read(recording.report.path).names(), {"busy"})
+
+    def test_a_capture_of_calls_alone_that_is_refused_changes_nothing(self):
+        some_more = self.busy()
+        alone = stepscope.ProfileOptions(host_tracer_level=0, python_tracer_level=1)
+        with stepscope.start_server(0) as server:
+            with stepscope.trace(self.folder, options=stepscope.ProfileOptions(python_tracer_level=0)) as recording:
+                with self.assertRaises(stepscope.CaptureError):
+                    stepscope.capture(f"{server.host}:{server.port}", self.folder, options=alone)
+                some_more()
+        self.assertEqual(xspace.read(recording.report.path).names(), {"busy"})
+
     def test_a_capture_with_samples(self):
         def spin(seconds):
             begun = time.perf_counter()

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pyo3::prelude::*;
@@ -12,11 +13,15 @@ use stepscope_remote::{
     OptionValue, ServerError, ServerHandle, ServerOptions, capture_with,
 };
 
+use crate::annotation::LEAVES_LABELS_OUT;
 use crate::calls::Locked;
 use crate::session::{Gathered, additions, exception};
 
 /// The server lives until it is stopped, or the process ends.
 static SERVER: Locked<Option<ServerHandle>> = Locked::new(None);
+
+/// A capture of calls alone is being taken.
+static CAPTURES_CALLS_ALONE: AtomicBool = AtomicBool::new(false);
 
 /// Starts the profiler server; its address and port.
 #[pyfunction]
@@ -43,6 +48,7 @@ pub(crate) fn start_server(
         memory_limit_bytes,
         facts,
         along: Some(Along {
+            prepare: along_prepares,
             begin: along_begins,
             pause: along_pauses,
             end: along_ends,
@@ -56,6 +62,15 @@ pub(crate) fn start_server(
     let before = SERVER.with(py, |server| server.replace(handle));
     py.detach(|| drop(before));
     Ok((address.ip().to_string(), address.port()))
+}
+
+/// Before a capture starts: one of calls alone leaves labels out, unless it is a part of what the flight
+/// recorder records.
+fn along_prepares(asked: &Asked) {
+    if asked.python_calls && asked.host_tracer_level == 0 && !stepscope::is_recording() {
+        LEAVES_LABELS_OUT.store(true, Ordering::Relaxed);
+        CAPTURES_CALLS_ALONE.store(true, Ordering::Relaxed);
+    }
 }
 
 /// When a capture has begun, on a thread of the server.
@@ -73,6 +88,9 @@ fn along_begins(asked: &Asked) {
 
 /// When a capture is about to end.
 fn along_pauses() {
+    if CAPTURES_CALLS_ALONE.swap(false, Ordering::Relaxed) {
+        LEAVES_LABELS_OUT.store(false, Ordering::Relaxed);
+    }
     call_along("pause_along", |_py, function| {
         function.call0().map(Bound::unbind)
     });

@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use stepscope::{Additions, Capture, Cut, SessionError, SessionOptions, StopReport, start_capture};
+use stepscope::{
+    Additions, Capture, Cut, HostTracerLevel, SessionError, SessionOptions, StopReport,
+    start_capture,
+};
 use stepscope_model::clock::unix_now_ns;
 use tokio::sync::Notify;
 use tonic::codegen::Bytes;
@@ -128,14 +131,21 @@ struct GoesAlong {
 }
 
 impl GoesAlong {
-    /// Begins it.
-    fn begin(along: Option<Along>, asked: &Asked) -> Self {
+    /// Prepares it for a capture that is about to start.
+    fn prepare(along: Option<Along>, asked: &Asked) -> Self {
         if let Some(along) = along {
-            (along.begin)(asked);
+            (along.prepare)(asked);
         }
         Self {
             along,
             paused: false,
+        }
+    }
+
+    /// Begins it.
+    fn begin(&self, asked: &Asked) {
+        if let Some(along) = self.along {
+            (along.begin)(asked);
         }
     }
 
@@ -206,8 +216,9 @@ pub(super) async fn record(
     };
     let mut running = on_helper(move || -> Result<Running, SessionError> {
         // In this order: where the request is dropped meanwhile, the turn ends after the capture.
+        let along = GoesAlong::prepare(along, &asked);
         let capture = start_capture(&options)?;
-        let along = GoesAlong::begin(along, &asked);
+        along.begin(&asked);
         Ok(Running(Some((along, capture, turn))))
     })
     .await?
@@ -247,8 +258,16 @@ pub(super) async fn record(
 }
 
 fn session_options(state: &State, wanted: &Wanted) -> SessionOptions {
+    // Calls are recorded without labels as well, as JAX records them: whoever traces calls leaves the
+    // labels out.
+    let calls = wanted.python_calls && state.options.along.is_some();
+    let lowest = if calls {
+        HostTracerLevel::User
+    } else {
+        HostTracerLevel::Off
+    };
     SessionOptions {
-        host_tracer_level: wanted.level,
+        host_tracer_level: wanted.level.max(lowest),
         crash_safe: false,
         memory_limit_bytes: state.options.memory_limit_bytes,
         host_name: Some(

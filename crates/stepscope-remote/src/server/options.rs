@@ -66,11 +66,13 @@ pub struct ServerOptions {
 /// calls, or those of frameworks. Called on threads of the server that may wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Along {
+    /// Before the capture starts. `pause` and `end` follow, also when the capture cannot start.
+    pub prepare: fn(&Asked),
     /// When the capture has begun.
     pub begin: fn(&Asked),
-    /// Once for each `begin`, before the capture ends: for tracers that record into the capture.
+    /// Once for each `prepare`, before the capture ends: for tracers that record into the capture.
     pub pause: fn(),
-    /// Once for each `begin`, when the capture has ended: what the others recorded, and what is
+    /// Once for each `prepare`, when the capture has ended: what the others recorded, and what is
     /// missing.
     pub end: fn() -> Additions,
 }
