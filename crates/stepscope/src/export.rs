@@ -94,7 +94,11 @@ fn write_with(
         out.flush()?;
         let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.sync_all()?;
-        let path = publish(&temporary, path, &mut |path| before(written.bytes, path))?;
+        let process = index.facts.get("process_id").and_then(|id| id.parse().ok());
+        let process = process.unwrap_or_else(std::process::id);
+        let path = publish(&temporary, path, process, &mut |path| {
+            before(written.bytes, path);
+        })?;
         sync_folder(&path);
         Ok((path, written))
     })();
@@ -102,14 +106,16 @@ fn write_with(
     result
 }
 
-/// Gives a finished file its name, never replacing another file.
+/// Gives a finished file its name, never replacing another file: where there is one, the number of the
+/// recorded process is added.
 pub(crate) fn publish(
     temporary: &Path,
     path: &Path,
+    process: u32,
     before: &mut dyn FnMut(&Path),
 ) -> io::Result<PathBuf> {
     for attempt in 0..1_000_u32 {
-        let path = numbered(path, attempt);
+        let path = numbered(path, process, attempt);
         if path.exists() {
             continue;
         }
@@ -125,17 +131,16 @@ pub(crate) fn publish(
 }
 
 /// `HOST.xplane.pb`, `HOST_PID.xplane.pb`, `HOST_PID_2.xplane.pb`, ...
-fn numbered(path: &Path, attempt: u32) -> PathBuf {
+fn numbered(path: &Path, process: u32, attempt: u32) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let (host, extension) = name.split_once(".xplane.pb").map_or_else(
         || (name.as_ref(), ""),
         |(host, rest)| (host, if rest.is_empty() { ".xplane.pb" } else { "" }),
     );
-    let pid = std::process::id();
     match attempt {
         0 => path.to_owned(),
-        1 => path.with_file_name(format!("{host}_{pid}{extension}")),
-        _ => path.with_file_name(format!("{host}_{pid}_{attempt}{extension}")),
+        1 => path.with_file_name(format!("{host}_{process}{extension}")),
+        _ => path.with_file_name(format!("{host}_{process}_{attempt}{extension}")),
     }
 }
 
