@@ -150,6 +150,53 @@ class Averages(unittest.TestCase):
             loaded = stepscope.torch.load(packed).key_averages()
             self.assertEqual(loaded.table(), self.prof.key_averages().table())
 
+    def test_workers_of_a_data_loader_are_files_of_the_run(self):
+        code = """
+import sys, torch, stepscope
+
+class Images(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, number):
+        with stepscope.Trace("decode image", number=number):
+            return torch.zeros(4)
+
+if __name__ == "__main__":
+    options = stepscope.ProfileOptions(python_tracer_level=0)
+    stepscope.start_trace(sys.argv[1], options=options, sources=[])
+    loader = torch.utils.data.DataLoader(
+        Images(), batch_size=2, num_workers=2, multiprocessing_context=sys.argv[2]
+    )
+    for number, batch in enumerate(loader):
+        with stepscope.StepTrace("train", step_num=number):
+            batch.sum()
+    stepscope.stop_trace()
+"""
+        for method in ("fork", "spawn"):
+            with self.subTest(method=method), tempfile.TemporaryDirectory() as folder:
+                program = Path(folder, "program.py")
+                program.write_text(code)
+                done = subprocess.run(
+                    [sys.executable, program, Path(folder, "logs"), method],
+                    capture_output=True,
+                    text=True,
+                    timeout=300,
+                    check=False,
+                )
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                (run,) = stepscope.open(Path(folder, "logs"), use_cache=False)
+                decoded = {}
+                for track in run.tracks:
+                    names = [event.name for event in track.slices]
+                    if "decode image" in names:
+                        decoded[track.key.split("/")[0]] = len(names)
+                self.assertEqual(list(decoded.values()), [4, 4])
+                for number, host in enumerate(sorted(decoded)):
+                    self.assertRegex(host, rf"_DataLoader-worker-{number}_\d+$")
+                self.assertEqual(run.report("overview").summary["steps"], 4)
+                self.assertIsNone(run.report("overview").summary["ranks"])
+
     def test_arguments_of_labels_are_valid_json_under_args(self):
         with stepscope.torch.profile(activities=CPU) as prof:
             with stepscope.Trace("plain"):

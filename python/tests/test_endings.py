@@ -309,8 +309,35 @@ class Children(unittest.TestCase):
                     self.assertEqual((done.returncode, done.stderr), (0, ""))
                     (of_child,) = files(Path(folder) / "child")
                     self.assertIn("in child", xspace.read(of_child).names())
+                    # The program's own, and what the child did before it recorded itself.
                     of_parent = files(Path(folder) / "parent")
-                    self.assertEqual(len(of_parent), int(records == "records"))
+                    self.assertEqual(len(of_parent), 2 * int(records == "records"))
+
+    def test_a_recovered_recording_is_named_after_the_process_that_recorded(self):
+        killed = """
+        import os, signal, sys
+        import stepscope
+        def start():
+            options = stepscope.ProfileOptions(python_tracer_level=0, session_id="one", host_name="host")
+            stepscope.start_trace(sys.argv[1], options=options)
+        start()
+        child = os.fork()
+        if child == 0:
+            start()
+            with stepscope.Trace("in child"): pass
+            os.kill(os.getpid(), signal.SIGKILL)
+        os.waitpid(child, 0)
+        stepscope.stop_trace()
+        print(child)
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            done = run_python(killed, folder)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("in child", names_in(folder))
+            child = int(done.stdout)
+            names = {path.name: xspace.read(path).stats["process_id"] for path in files(folder)}
+            self.assertEqual(names.pop(f"host_{child}.xplane.pb"), child)
+            self.assertEqual(list(names), ["host.xplane.pb"])
 
 
 class NoRoom(unittest.TestCase):

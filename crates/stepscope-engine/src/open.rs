@@ -375,7 +375,8 @@ fn name_hosts(parts: &mut [Part]) {
         let told = std::mem::take(&mut part.sink.told);
         let format = part.format;
         let spec = part.sink.inner.spec_mut();
-        spec.rank = told.rank.or(spec.rank);
+        // A worker process is no rank, whatever its name looks like.
+        spec.rank = told.rank.or(spec.rank).filter(|_| !told.is_worker);
         // An XSpace is named after its host; other files tell it.
         if let Some(host) = told.host
             && format != Some(Format::XSpace)
@@ -417,11 +418,15 @@ const RECOVERED: &str = "stepscope.recovered";
 /// The fact by which our recorder tells how many records found its buffers full.
 const DROPPED: &str = "stepscope.dropped";
 
+/// The fact by which our recorder marks the recording of a worker process.
+const WORKER: &str = "worker_of_process";
+
 /// What a file says about itself.
 #[derive(Clone, Debug, Default)]
 struct Told {
     host: Option<String>,
     rank: Option<u32>,
+    is_worker: bool,
 }
 
 /// The store's sink, with an ear for facts and a check around argument sources.
@@ -493,6 +498,7 @@ impl EventSink for Watched {
             ("host", ArgValue::Str(host)) if !host.is_empty() => {
                 self.told.host = Some(host.to_owned());
             }
+            (WORKER, _) => self.told.is_worker = true,
             (RECOVERED, ArgValue::Bool(true) | ArgValue::Int(1) | ArgValue::Uint(1)) => {
                 self.inner.diagnose(Diagnostic::Recovered, 1, "");
             }

@@ -32,6 +32,7 @@ mod threads;
 mod torch;
 mod values;
 mod viewer;
+mod workers;
 mod xla;
 
 use pyo3::prelude::*;
@@ -78,6 +79,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(remote::capture, module)?)?;
     module.add_function(wrap_pyfunction!(neuron::unpack_neuron, module)?)?;
     module.add_function(wrap_pyfunction!(torch::mend_json, module)?)?;
+    module.add_function(wrap_pyfunction!(workers::worker_run, module)?)?;
+    module.add_function(wrap_pyfunction!(workers::start_worker, module)?)?;
+    module.add_function(wrap_pyfunction!(workers::end_worker, module)?)?;
     module.add_function(wrap_pyfunction!(viewer::serve_viewer, module)?)?;
     module.add_function(wrap_pyfunction!(command::run_command, module)?)?;
     read::add_to(module)?;

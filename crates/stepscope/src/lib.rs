@@ -78,9 +78,10 @@ pub use mirror::{MirrorError, Mirrors, set_mirrors};
 pub use names::StaticName;
 pub use session::{
     Capture, CaptureProgress, FlightOptions, FlightStatus, HostTracerLevel, SessionError,
-    SessionOptions, SlowStep, StopReport, discard_trace, end_trace, flight_status, flush_trace,
-    is_recording, save_last, start_capture, start_flight, start_trace, start_trace_with,
-    stop_flight, stop_trace, stop_trace_with, trace, write_last,
+    SessionOptions, SlowStep, StopReport, WorkerRun, discard_trace, end_trace, end_worker,
+    flight_status, flush_trace, is_recording, save_last, start_capture, start_flight, start_trace,
+    start_trace_with, start_worker, stop_flight, stop_trace, stop_trace_with, trace, worker_run,
+    write_last,
 };
 pub use span::{ArgValue, Span, SpanGuard, counter, instant, step, step_named};
 pub use steps::{StepTimes, StepWatch};

@@ -240,6 +240,28 @@ pub(crate) fn try_lock(file: BorrowedFd<'_>) -> std::io::Result<bool> {
     }
 }
 
+/// Waits until nobody holds the lock that [`try_lock`] takes, by this or another process.
+pub(crate) fn wait_for_lock(file: BorrowedFd<'_>) {
+    let fd = file.as_raw_fd();
+    loop {
+        // SAFETY: the descriptor is open as long as the borrow.
+        if unsafe { libc::flock(fd, libc::LOCK_SH) } == 0 {
+            // SAFETY: as above.
+            unsafe { libc::flock(fd, libc::LOCK_UN) };
+            return;
+        }
+        if std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
+            return;
+        }
+    }
+}
+
+/// Gives the lock back that [`try_lock`] took, also for processes that inherited the descriptor.
+pub(crate) fn unlock(file: BorrowedFd<'_>) {
+    // SAFETY: the descriptor is open as long as the borrow.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
+}
+
 /// The name of a network file system that `path` lies on, if it does.
 ///
 /// Mapped files misbehave there: a server that goes away becomes SIGBUS or a hang.

@@ -24,7 +24,7 @@ use crate::layout::{
 };
 use crate::mapped_file::MappedFile;
 use crate::session::folder::{EVENTS_FILE, JOURNAL_PREFIX, LOCK_FILE, RINGS_FILE, remove_journal};
-use crate::session::{mark_written, stats};
+use crate::session::{WORKER_FACT, mark_written, stats};
 use crate::xspace::{Facts, Names};
 use crate::{names, os, segment};
 
@@ -141,7 +141,7 @@ fn remove_abandoned(entry: &fs::DirEntry) {
 ///
 /// Writers keep no journal on a network file system, so one that is seen there was written through
 /// another mount, whose locks may not be seen. A live writer adds to its journal every second.
-fn lock(journal: &Path) -> io::Result<Option<File>> {
+pub(crate) fn lock(journal: &Path) -> io::Result<Option<File>> {
     if os::network_file_system(journal).is_some() && !is_quiet(journal) {
         return Ok(None);
     }
@@ -157,8 +157,8 @@ fn is_quiet(journal: &Path) -> bool {
         .is_ok_and(|last| last.elapsed().is_ok_and(|age| age > ABANDONED_AFTER))
 }
 
-/// `None` when the writer lives, or somebody else has just recovered it.
-fn recover(journal: &Path, cache_out: Option<&Path>) -> Option<RecoveredRun> {
+/// `None` when the writer lives, somebody else has just recovered it, or a worker recorded nothing.
+pub(crate) fn recover(journal: &Path, cache_out: Option<&Path>) -> Option<RecoveredRun> {
     let mut run = RecoveredRun {
         session: journal.parent().unwrap_or(journal).to_owned(),
         journal: journal.to_owned(),
@@ -177,6 +177,9 @@ fn recover(journal: &Path, cache_out: Option<&Path>) -> Option<RecoveredRun> {
             source,
         }),
     };
+    if matches!(&result, Ok(path) if path.as_os_str().is_empty()) {
+        return None;
+    }
     run.file = result;
     Some(run)
 }
@@ -232,6 +235,11 @@ fn recover_locked(
         table.insert(id, text);
     });
     index.keep_last();
+    if is_worker(&index) && index.threads.is_empty() {
+        // A worker that was killed before it recorded anything.
+        let _ = remove_journal(journal);
+        return Ok(PathBuf::new());
+    }
     run.dropped = index.threads.values().map(|thread| thread.dropped).sum();
     let facts = facts(&index, run.dropped);
     let names = Names::Table(table);
@@ -267,13 +275,18 @@ fn recover_locked(
 }
 
 fn facts(index: &Index<'_>, dropped: u64) -> Facts {
-    let mut warnings = vec![match index.facts.get("keep_last_s") {
-        None => "the program ended without stop_trace; this run was recovered from its journal"
-            .to_owned(),
-        Some(seconds) => format!(
+    // Journals of workers always become files in this way.
+    let worker = is_worker(index);
+    let mut warnings = match index.facts.get("keep_last_s") {
+        None if worker => Vec::new(),
+        None => vec![
+            "the program ended without stop_trace; this run was recovered from its journal"
+                .to_owned(),
+        ],
+        Some(seconds) => vec![format!(
             "the program ended unexpectedly; these are its last seconds, at most {seconds}, from the flight recorder's journal"
-        ),
-    }];
+        )],
+    };
     if dropped > 0 {
         warnings.push(format!(
             "{dropped} records were dropped: buffers were full; raise buffer_bytes or lower the trace level"
@@ -292,8 +305,12 @@ fn facts(index: &Index<'_>, dropped: u64) -> Facts {
         host: host.trim_start_matches('.').to_owned(),
         stats: stats(index, dropped),
         warnings,
-        recovered: true,
+        recovered: !worker,
     }
+}
+
+fn is_worker(index: &Index<'_>) -> bool {
+    index.facts.contains_key(&format!("fact.{WORKER_FACT}"))
 }
 
 /// A name for a journal's file in the cache.

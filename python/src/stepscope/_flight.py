@@ -163,6 +163,7 @@ def start_flight(
 
     def start() -> list[str]:
         global _keeps_s
+        _session.end_worker()
         _core.start_flight(
             log_dir,
             keep_last_s=float(keep_last_s),

@@ -48,6 +48,7 @@ _FIELDS: dict[str, _Field] = {
     "world_size": _Field(int, 0, high=2**32 - 1),
     "ranks": _Field(tuple, ()),
     "mirror": _Field(str, ""),
+    "record_workers": _Field(bool, default=True),
 }
 
 _MIRRORS = ("nvtx", "itt")
@@ -214,6 +215,10 @@ class ProfileOptions:
     mirror
         Other tools that get spans, steps, instants and counters too while the session records: ``"nvtx"``
         (Nsight), ``"itt"`` (VTune) or ``"nvtx,itt"``. Default: none; see also `set_mirror`.
+    record_workers
+        Record worker processes that `multiprocessing` starts meanwhile (pools, ``ProcessPoolExecutor``,
+        PyTorch's ``DataLoader``) into the same run, a file for each, with the same levels. Default: True. The
+        environment variable ``STEPSCOPE_RECORD_WORKERS=0`` turns it off, and so does ``crash_safe=False``.
     device_tracer_level, enable_hlo_proto, include_dataset_ops, repository_path, advanced_configuration
         For the profilers of frameworks and for remote captures, in JAX's meaning. A recording of this
         process's own has no part that they could change: they are checked, and written into the file.
@@ -258,6 +263,7 @@ class ProfileOptions:
     world_size: int
     ranks: tuple[int, ...]
     mirror: str
+    record_workers: bool
 
     def __init__(self, **options: Any) -> None:
         for name, field in _FIELDS.items():

@@ -9,7 +9,7 @@ import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from stepscope import _core
 from stepscope._decorate import enclose
@@ -21,6 +21,7 @@ from stepscope._errors import (
     StepscopeError,
     warn,
 )
+from stepscope._import_hook import import_after
 from stepscope._options import ProfileOptions, checked_path, checked_ranks
 from stepscope._ranks import Ranks, agree, find
 from stepscope._sources import (
@@ -93,6 +94,19 @@ class _AfterStop:
     told: frozenset[str] = frozenset()
 
 
+class WorkerRun(NamedTuple):
+    """What a worker process needs to know of the program's session: plain values, for any start method."""
+
+    folder: str
+    journal: str
+    host: str
+    process_id: int
+    host_tracer_level: int
+    calls: bool
+    sampling_hz: int
+    buffer_bytes: int
+
+
 # Samples that are missed now and then change no picture.
 _MAX_MISSED_SHARE = 0.1
 _FEW_MISSED = 5
@@ -110,6 +124,13 @@ _sampling_of_capture = False
 # What the flight recorder has besides spans, while there is one: its options, and whether it is on now.
 _flight_options: ProfileOptions | None = None
 _flight_calls = _flight_sampling = False
+# The run that workers of this process record into, while there is one.
+_shared: WorkerRun | None = None
+_looks_for_multiprocessing = False
+# This process is a worker, and is recorded into the run of its program.
+_is_worker = False
+# The most that a worker's buffers begin with, bytes: they grow, and there may be many workers.
+_WORKER_BUFFER_BYTES = 512 << 10
 # Recording and the tracing of calls start and stop together.
 _lock = _thread.RLock()
 _busy = False
@@ -204,6 +225,7 @@ def start_trace(
 
     def start() -> list[str]:
         global _skipped, _sessions
+        end_worker()
         if _skipped is not None or (wanted and records()):
             raise SessionActiveError(_ALREADY)
         if wanted and (here.rank or 0) not in wanted:
@@ -273,15 +295,107 @@ def _start(
     _after_stop = _AfterStop(perfetto_trace or perfetto_link, perfetto_link, group)
     try:
         group.start(options)
+        if options.record_workers and os.environ.get("STEPSCOPE_RECORD_WORKERS") != "0":
+            _share(options, host or os.uname().nodename)
         _start_python(options, group.warnings)
     except BaseException:
         # Asked for as an error, or Ctrl-C.
+        _unshare()
         _stop_python([])
         group.stop()
         _core.discard()
         _resume_flight_python()
         raise
     return group
+
+
+def _share(options: ProfileOptions, host: str) -> None:
+    """Have worker processes that start from now on record into the run of the session that records."""
+    global _shared, _looks_for_multiprocessing
+    run = _core.worker_run()
+    if run is None:
+        return
+    _shared = WorkerRun(
+        folder=str(run[0].absolute()),
+        journal=run[1],
+        host=host,
+        process_id=os.getpid(),
+        host_tracer_level=options.host_tracer_level,
+        calls=options.traces_calls,
+        sampling_hz=options.python_sampling_hz,
+        buffer_bytes=min(options.buffer_bytes, _WORKER_BUFFER_BYTES),
+    )
+    if not _looks_for_multiprocessing:
+        _looks_for_multiprocessing = True
+        # Programs that start no processes do not pay for its import.
+        import_after("multiprocessing.process", "stepscope._workers")
+    _tell_workers(_shared)
+
+
+def _unshare() -> None:
+    global _shared
+    if _shared is not None:
+        _shared = None
+        _tell_workers(None)
+
+
+def _tell_workers(run: WorkerRun | None) -> None:
+    workers: Any = sys.modules.get("stepscope._workers")
+    if workers is not None:
+        workers.share(run)
+
+
+def shared_run() -> WorkerRun | None:
+    """Return the run that workers of this process record into."""
+    return _shared
+
+
+def begin_worker(run: WorkerRun, name: str, host_name: str) -> None:
+    """Record this worker process into the run of its program, unless it records already."""
+    if os.environ.get("STEPSCOPE_RECORD_WORKERS") == "0":
+        return
+    options = ProfileOptions(
+        host_tracer_level=run.host_tracer_level,
+        python_tracer_level=int(run.calls),
+        python_sampling_hz=run.sampling_hz,
+    )
+    # A launcher's variables are about the program, whose rank the worker is not.
+    facts = [*program_facts(Ranks()), ("process_name", name), ("worker_of_process", str(run.process_id))]
+
+    def begin() -> None:
+        global _is_worker
+        if _core.is_recording() or _skipped is not None:
+            return
+        _is_worker = _core.start_worker(
+            run.folder,
+            run.journal,
+            host_tracer_level=max(run.host_tracer_level, int(run.calls)),
+            labels=run.host_tracer_level > 0,
+            buffer_bytes=run.buffer_bytes,
+            host_name=host_name,
+            facts=facts,
+        )
+        if _is_worker:
+            install_handlers()
+            _start_python(options, [])
+
+    alone(begin)
+
+
+def end_worker() -> None:
+    """End what records this worker process for its program, if it does."""
+    global _is_worker
+    if _is_worker:
+        _is_worker = False
+        _stop_python([])
+        _core.end_worker()
+
+
+def program_ended_worker() -> None:
+    """Stop the tracers of a worker whose recording ended with its program's. Called by the native half."""
+    # One that starts or ends a recording at this moment stops them itself.
+    with contextlib.suppress(SessionError):
+        alone(end_worker)
 
 
 def _start_python(options: ProfileOptions, notes: list[str]) -> tuple[bool, bool]:
@@ -358,13 +472,21 @@ def _stop_sampling(notes: list[str]) -> None:
             )
 
 
+def _refuse_in_worker() -> None:
+    if _is_worker:
+        message = "No profile started: this is a worker process, which its program records"
+        raise NoSessionError(message)
+
+
 def _stop() -> dict[str, Any] | str:
     """Stop in the reverse order, and write; what was written, by name, or why nothing was."""
     global _skipped
     if _skipped is not None:
         note, _skipped = _skipped, None
         return note
+    _refuse_in_worker()
     state = _after_stop
+    _unshare()
     _stop_python(state.sources.warnings)
     try:
         if state.gathered is None:
@@ -382,7 +504,7 @@ def _stop() -> dict[str, Any] | str:
 def records() -> bool:
     """Tell whether something is recorded besides what the flight recorder, which makes room, keeps."""
     flight = _core.flight_status()
-    return _core.is_recording() and (flight is None or flight[4])
+    return _core.is_recording() and not _is_worker and (flight is None or flight[4])
 
 
 def stop_trace() -> StopReport:
@@ -450,6 +572,8 @@ def stop_and_take() -> Gathered:
         if _skipped is not None:
             _skipped = None
             return []
+        _refuse_in_worker()
+        _unshare()
         _stop_python([])
         _core.discard()
         _resume_flight_python()
@@ -667,7 +791,8 @@ def end_calls(notes: list[str]) -> None:
 def _after_fork_in_child() -> None:
     """Let go of the parent's recording; whoever held the lock is not here."""
     global _lock, _busy, _skipped, _calls_of_capture, _sampling_of_capture
-    global _flight_options, _flight_calls, _flight_sampling
+    global _flight_options, _flight_calls, _flight_sampling, _is_worker
+    _is_worker = False
     _lock = _thread.RLock()
     _busy = _calls_of_capture = _sampling_of_capture = _flight_calls = _flight_sampling = False
     _skipped = _flight_options = None
@@ -687,6 +812,7 @@ def _at_exit() -> None:
     held = _lock.acquire(timeout=_PATIENCE_S)
     try:
         _flight_options = None
+        end_worker()
         notes = _after_stop.sources.warnings
         before = len(notes)
         _stop_calls(notes)

@@ -130,6 +130,7 @@ pub fn start_capture(options: &SessionOptions) -> Result<Capture, SessionError> 
     guarded(|| {
         let mut process = process()?;
         process.refuse_others()?;
+        process.end_worker(None)?;
         if let Some(Owner::Flight {
             running: Some(running),
             ..

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::folder::{self, JournalFiles};
 use super::recording::Owner;
+use super::workers;
 use super::{SessionError, StopReport};
 use crate::added::Additions;
 use crate::cut::Cut;
@@ -31,7 +32,7 @@ pub(super) struct Finished {
 impl Finished {
     fn folder(&self) -> &Path {
         match &self.owner {
-            Owner::Program { folder, .. } => folder,
+            Owner::Program { folder, .. } | Owner::Worker { folder } => folder,
             Owner::Flight { folder, .. } => folder.as_deref().unwrap_or(Path::new("")),
             Owner::Capture => Path::new(""),
         }
@@ -174,8 +175,23 @@ impl Finished {
         }
     }
 
+    /// Turns the journals of worker processes into files beside this one's, or removes them; what the user
+    /// should know.
+    pub(super) fn collect_workers(&self, keep: bool) -> Vec<String> {
+        let Owner::Program { folder, .. } = &self.owner else {
+            return Vec::new();
+        };
+        let name = self
+            .files
+            .as_ref()
+            .and_then(|files| files.folder.file_name());
+        name.and_then(|name| name.to_str())
+            .map_or_else(Vec::new, |name| workers::collect(folder, name, keep))
+    }
+
     /// Throws the recording away, and its folder if that is empty.
     pub(super) fn discard(&self) {
+        self.collect_workers(false);
         self.remove_journal();
         if !self.folder().as_os_str().is_empty() {
             let _ = std::fs::remove_dir(self.folder());

@@ -159,6 +159,7 @@ pub fn start_flight(options: &FlightOptions) -> Result<(), SessionError> {
             return Err(SessionError::FlightRunning);
         }
         process.refuse_others()?;
+        process.end_worker(None)?;
         if let Some(signal) = options.save_on_signal {
             triggers::catch_signal(signal).map_err(|source| SessionError::BadFlight {
                 reason: format!("signal {signal} cannot be caught ({source})"),

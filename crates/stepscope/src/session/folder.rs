@@ -19,6 +19,8 @@ use crate::{export, os};
 pub(crate) const JOURNAL_PREFIX: &str = ".stepscope-journal-";
 /// The file whose lock says that the journal is in use.
 pub(crate) const LOCK_FILE: &str = "lock";
+/// The file whose lock says that the program records.
+pub(super) const WORKERS_FILE: &str = "workers";
 /// The blocks.
 pub(crate) const EVENTS_FILE: &str = "events";
 /// Names, then the threads' regions.
@@ -127,6 +129,8 @@ pub(crate) struct JournalFiles {
     pub(crate) folder: PathBuf,
     /// Held for its lock.
     pub(crate) lock: File,
+    /// Held for its lock while the program records: its workers wait for it.
+    pub(crate) workers: File,
     /// Names and regions.
     pub(crate) rings: File,
     /// The blocks.
@@ -144,10 +148,15 @@ pub(crate) struct LeasedFiles {
 }
 
 impl JournalFiles {
+    /// The beginning of the name of this process's journal with this number.
+    pub(super) fn stem(number: u32) -> String {
+        format!("{JOURNAL_PREFIX}{}-{number}", std::process::id())
+    }
+
     /// Makes a journal whose lock is held before anybody can see it, with space for the names.
     /// `is_circular`: the blocks will be written through mappings, too.
-    pub(super) fn make(session: &Path, number: u32, is_circular: bool) -> io::Result<Self> {
-        let (name, hidden) = Self::free_name(session, number)?;
+    pub(super) fn make(session: &Path, stem: &str, is_circular: bool) -> io::Result<Self> {
+        let (name, hidden) = Self::free_name(session, stem)?;
         let result = Self::fill(&hidden, is_circular).and_then(|mut files| {
             fs::rename(&hidden, &name)?;
             files.folder = name;
@@ -161,14 +170,13 @@ impl JournalFiles {
 
     /// A name that no other journal has, and the hidden folder made for it. In containers programs
     /// have the same process id again and again, and may use one session's folder.
-    fn free_name(session: &Path, number: u32) -> io::Result<(PathBuf, PathBuf)> {
+    fn free_name(session: &Path, stem: &str) -> io::Result<(PathBuf, PathBuf)> {
         let mut builder = DirBuilder::new();
         builder.mode(0o700);
         for attempt in 0..1_000 {
-            let first = format!("{JOURNAL_PREFIX}{}-{number}", std::process::id());
             let name = match attempt {
-                0 => first,
-                _ => format!("{first}-{attempt}"),
+                0 => stem.to_owned(),
+                _ => format!("{stem}-{attempt}"),
             };
             let hidden = session.join(format!("{name}.new"));
             let name = session.join(name);
@@ -201,11 +209,12 @@ impl JournalFiles {
         let mut files = Self {
             folder: folder.to_owned(),
             lock: inherited(options.open(folder.join(LOCK_FILE))?),
+            workers: inherited(options.open(folder.join(WORKERS_FILE))?),
             rings: inherited(options.open(folder.join(RINGS_FILE))?),
             events: inherited(options.open(folder.join(EVENTS_FILE))?),
             leases: None,
         };
-        if !os::try_lock(files.lock.as_fd())? {
+        if !os::try_lock(files.lock.as_fd())? || !os::try_lock(files.workers.as_fd())? {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         os::allot(files.rings.as_raw_fd(), 0, NAMES_BYTES as u64)
@@ -226,7 +235,7 @@ fn lease(file: &File) -> io::Result<Lease> {
 
 impl Drop for JournalFiles {
     fn drop(&mut self) {
-        for file in [&self.lock, &self.rings, &self.events] {
+        for file in [&self.lock, &self.workers, &self.rings, &self.events] {
             forget_inherited(file.as_raw_fd());
         }
     }
@@ -241,7 +250,7 @@ fn forget_inherited(fd: i32) {
 /// Descriptors that a fork's child closes, as long as there are [`JournalFiles`] (a process has at most
 /// two at a time, one of them stopped): it does not own the journal, and a lock that it keeps would
 /// keep the journal from being recovered.
-pub(super) static DESCRIPTORS: [AtomicI32; 6] = [const { AtomicI32::new(-1) }; 6];
+pub(super) static DESCRIPTORS: [AtomicI32; 8] = [const { AtomicI32::new(-1) }; 8];
 
 fn inherited(file: File) -> File {
     let fd = file.as_raw_fd();

@@ -70,6 +70,7 @@ extern "C" fn at_exit(status: libc::c_int, _: *mut libc::c_void) {
     }
     let _ = guarded(|| {
         let mut process = process()?;
+        process.end_worker(None)?;
         if status != 0
             && process
                 .active

@@ -7,7 +7,7 @@
 //! written at the end is kept, so that the stop can be tried again.
 //!
 //! Reading order: this file (the verbs), `recording` (from start to stop), `finished` (writing),
-//! `capture`, `flight`, `handlers` (fork and exit), `folder`.
+//! `capture`, `flight`, `workers` (processes of one program), `handlers` (fork and exit), `folder`.
 #![allow(
     unsafe_code,
     reason = "the process's one session lives behind a pointer that a fork's child lets go of"
@@ -21,6 +21,7 @@ pub(crate) mod folder;
 mod handlers;
 mod options;
 pub(crate) mod recording;
+mod workers;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -36,6 +37,8 @@ pub use flight::{
     write_last,
 };
 pub use options::{HostTracerLevel, SessionOptions, StopReport};
+pub(crate) use workers::WORKER_FACT;
+pub use workers::{WorkerRun, end_worker, start_worker, worker_run};
 
 use crate::added::Additions;
 use crate::os;
@@ -79,7 +82,7 @@ impl Process {
                 path: folder.clone(),
             }),
             Some(Owner::Capture) => Err(SessionError::CaptureRunning),
-            Some(Owner::Flight { .. }) | None => match self.rider {
+            Some(Owner::Flight { .. } | Owner::Worker { .. }) | None => match self.rider {
                 Some(_) => Err(SessionError::CaptureRunning),
                 None => Ok(()),
             },
@@ -193,6 +196,7 @@ pub fn start_trace_with(
     guarded(|| {
         let mut process = process()?;
         process.refuse_start()?;
+        process.end_worker(None)?;
         process.pause_flight();
         let started = recording::start_program(log_dir, options);
         let result = started.map(|session| process.active = Some(Box::new(session)));
@@ -241,13 +245,18 @@ pub fn stop_trace_with(additions: &Additions) -> Result<StopReport, SessionError
         let mut process = process()?;
         let mut finished = process.take_program()?;
         let mut result = os::without_size_signal(|| finished.write(additions));
+        let mut workers = Vec::new();
         match &result {
-            Ok(_) => finished.remove_journal(),
+            Ok(_) => {
+                workers = finished.collect_workers(true);
+                finished.remove_journal();
+            }
             Err(_) => process.kept = Some(finished),
         }
         let warning = process.resume_flight();
         if let Ok(report) = &mut result {
             report.warnings.extend(warning);
+            report.warnings.extend(workers);
         }
         drop(process);
         crate::levels_changed();

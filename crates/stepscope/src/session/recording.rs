@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -39,6 +39,11 @@ pub(super) enum Owner {
             allow(dead_code, reason = "asked for by an option")
         )]
         trace_json: bool,
+    },
+    /// The run's of which this process is a worker: it becomes a file of that.
+    Worker {
+        /// The session's folder.
+        folder: PathBuf,
     },
     /// Of whoever holds the [`Capture`](super::Capture).
     Capture,
@@ -144,14 +149,14 @@ pub(super) fn next_number() -> u32 {
 }
 
 /// Name of the machine, as part of a file's name.
-fn host(options: &SessionOptions) -> Result<String, SessionError> {
+pub(super) fn host(options: &SessionOptions) -> Result<String, SessionError> {
     let host = options.host_name.clone().unwrap_or_else(os::host_name);
     let host = host.replace([':', '/'], "_");
     folder::plain_name(&host)?;
     Ok(host)
 }
 
-fn start(
+pub(super) fn start(
     number: u32,
     owner: Owner,
     host: String,
@@ -247,6 +252,9 @@ impl Session {
             std::thread::yield_now();
         }
         let stuck = ATTACHING.load(Ordering::SeqCst) > 0;
+        if let Some(files) = &self.files {
+            os::unlock(files.workers.as_fd());
+        }
         self.control.stop();
         let drained = self.drain.join();
         end_attaching();
@@ -294,7 +302,7 @@ fn open_journal(
     }
     let reason = match os::network_file_system(folder) {
         Some(kind) => format!("the log directory is on a network file system ({kind})"),
-        None => match JournalFiles::make(folder, number, is_circular) {
+        None => match JournalFiles::make(folder, &JournalFiles::stem(number), is_circular) {
             Ok(files) => return Some(files),
             Err(error) => format!("its files could not be made ({error})"),
         },

@@ -1,0 +1,238 @@
+//! Recordings of worker processes, which become files of the program's run.
+//!
+//! A worker keeps a journal in the folder of the program's session and never writes its file itself: it may
+//! be killed at any time (pools and data loaders end their workers so), and its own end stays short. The
+//! program holds the lock of [`WORKERS_FILE`] in its own journal while it records. A thread of each worker
+//! waits for that lock, so that a worker's recording ends when the program stops or dies, without polling.
+//! The program's stop then turns the journals of its workers into files; if the program was killed, the
+//! recovery does.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the recorder looks for its workers' journals"
+)]
+
+use std::fs::{self, File};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::folder::{JournalFiles, WORKERS_FILE, remove_journal};
+use super::recording::{self, Owner};
+use super::{Finished, Process, SessionError, SessionOptions, guarded, process, process_patiently};
+use crate::added::Additions;
+use crate::layout::{NAMES_BYTES, NAMES_HEAD};
+use crate::{os, recover};
+
+/// Most workers that one run records.
+const MAX_WORKERS: usize = 256;
+/// How long a stop waits for workers to end their recordings.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The fact of a worker's recording that names the process of the program.
+pub(crate) const WORKER_FACT: &str = "worker_of_process";
+
+/// The run into which worker processes of this program may record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerRun {
+    /// The session's folder.
+    pub folder: PathBuf,
+    /// The name of the program's journal in it.
+    pub journal: String,
+}
+
+/// Returns the run into which worker processes of this program may record: `None` while the program records
+/// nothing, or without a journal.
+pub fn worker_run() -> Option<WorkerRun> {
+    let process = process().ok()?;
+    let session = process.active.as_deref()?;
+    let Owner::Program { folder, .. } = &session.owner else {
+        return None;
+    };
+    let journal = session.files.as_ref()?.folder.file_name()?;
+    Some(WorkerRun {
+        folder: folder.clone(),
+        journal: journal.to_str()?.to_owned(),
+    })
+}
+
+/// Starts recording this worker process into the run of its program, until [`end_worker`], the program's
+/// stop or the program's end. `ended` is called on another thread when the program ended it.
+///
+/// Returns false where nothing is recorded: the program has stopped meanwhile, or the run has enough workers.
+///
+/// # Errors
+/// [`SessionError::AlreadyRecording`] when this process records something already, or what the file system
+/// refuses.
+pub fn start_worker(
+    run: &WorkerRun,
+    options: &SessionOptions,
+    ended: fn(),
+) -> Result<bool, SessionError> {
+    guarded(|| {
+        let mut process = process()?;
+        process.refuse_start()?;
+        process.end_worker(None)?;
+        let Ok(program) = File::open(run.folder.join(&run.journal).join(WORKERS_FILE)) else {
+            return Ok(false);
+        };
+        let ended_already = os::try_lock(program.as_fd()).unwrap_or(true);
+        if ended_already || journals(&run.folder, &run.journal).len() >= MAX_WORKERS {
+            return Ok(false);
+        }
+        let host = recording::host(options)?;
+        let number = recording::next_number();
+        let stem = format!("{}.worker-{}-{number}", run.journal, std::process::id());
+        let files = JournalFiles::make(&run.folder, &stem, false).map_err(|source| {
+            SessionError::NotWritable {
+                path: run.folder.clone(),
+                source,
+            }
+        })?;
+        let owner = Owner::Worker {
+            folder: run.folder.clone(),
+        };
+        process.pause_flight();
+        let session = recording::start(number, owner, host, Some(files), options, None);
+        process.active = session.map(|session| Some(Box::new(session)))?;
+        let watching = std::thread::Builder::new()
+            .name("stepscope-worker".to_owned())
+            .spawn(move || {
+                os::hold_all_signals();
+                os::wait_for_lock(program.as_fd());
+                if let Ok(true) = end_worker_number(Some(number)) {
+                    ended();
+                }
+            });
+        if let Err(source) = watching {
+            process.end_worker(None)?;
+            return Err(SessionError::NoThread { source });
+        }
+        drop(process);
+        crate::levels_changed();
+        Ok(true)
+    })
+}
+
+/// Ends the recording of this worker process and leaves its journal to the program. Returns whether there
+/// was one.
+pub fn end_worker() -> bool {
+    end_worker_number(None).unwrap_or(false)
+}
+
+fn end_worker_number(number: Option<u32>) -> Result<bool, SessionError> {
+    guarded(|| {
+        let mut process = process_patiently()?;
+        let ended = process.end_worker(number)?;
+        if ended {
+            process.resume_flight();
+        }
+        drop(process);
+        crate::levels_changed();
+        Ok(ended)
+    })
+}
+
+impl Process {
+    /// Ends a worker's recording, of this number if one is given. Returns whether there was one.
+    pub(super) fn end_worker(&mut self, number: Option<u32>) -> Result<bool, SessionError> {
+        let session = self.active.take_if(|session| {
+            matches!(session.owner, Owner::Worker { .. })
+                && number.is_none_or(|number| number == session.number)
+        });
+        match session {
+            Some(session) => session.finish().map(|finished| {
+                finished.leave_to_program();
+                true
+            }),
+            None => Ok(false),
+        }
+    }
+}
+
+impl Finished {
+    /// Leaves a worker's journal in the run's folder, small; removes it where nothing was recorded.
+    fn leave_to_program(mut self) {
+        let Some(files) = &self.files else { return };
+        if self.drain.threads == 0 {
+            self.remove_journal();
+        } else if self.drain.journal.memory().next().is_some() {
+            // The file could not take all of it: what is in memory would be lost with this process.
+            if os::without_size_signal(|| self.write(&Additions::default())).is_ok() {
+                self.remove_journal();
+            }
+        } else {
+            // All records are among the events; of the other file the names are needed.
+            let mut head = [0; NAMES_HEAD];
+            if files.rings.read_exact_at(&mut head, 0).is_ok() {
+                let used = head[8..].try_into().map_or(0, u64::from_le_bytes);
+                let end = files.rings.metadata().map_or(0, |meta| meta.len());
+                let from = (NAMES_HEAD as u64 + used)
+                    .min(NAMES_BYTES as u64)
+                    .next_multiple_of(4096);
+                os::give_back(files.rings.as_raw_fd(), from, end.saturating_sub(from));
+            }
+        }
+    }
+}
+
+/// Lists the journals of the workers of the program with this journal.
+fn journals(folder: &Path, program: &str) -> Vec<PathBuf> {
+    let prefix = format!("{program}.worker-");
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = entries
+        .filter(|entry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            name.starts_with(&prefix) && !name.ends_with(".new")
+        })
+        .map(|entry| entry.path())
+        .collect();
+    found.sort();
+    found
+}
+
+/// Turns the journals of a program's workers into files of its run, or removes them. The program's recording
+/// has ended, so its workers end theirs: this waits for them. Returns what the user should know.
+pub(super) fn collect(folder: &Path, program: &str, keep: bool) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let begun = Instant::now();
+    let found = journals(folder, program);
+    if found.len() >= MAX_WORKERS {
+        warnings.push(format!(
+            "only the first {MAX_WORKERS} worker processes were recorded"
+        ));
+    }
+    let mut late = 0;
+    for journal in found {
+        loop {
+            if keep {
+                if let Some(run) = recover::recover(&journal, None) {
+                    if let Err(error) = run.file {
+                        warnings.push(format!(
+                            "the recording of a worker process is lost: {error}"
+                        ));
+                    }
+                    break;
+                }
+            } else if let Ok(Some(_lock)) = recover::lock(&journal) {
+                let _ = remove_journal(&journal);
+                break;
+            }
+            if !journal.exists() {
+                break;
+            }
+            if begun.elapsed() > PATIENCE {
+                late += 1;
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    if late > 0 {
+        warnings.push(format!(
+            "{late} worker processes did not end their recordings within {} s; opening the run recovers them once they have ended",
+            PATIENCE.as_secs()
+        ));
+    }
+    warnings
+}

@@ -1,0 +1,93 @@
+"""
+Worker processes of `multiprocessing`, recorded into the run of the program that starts them.
+
+Imported once a recorded program has imported `multiprocessing`: pools, ``ProcessPoolExecutor`` and PyTorch's
+``DataLoader`` all start their processes through it. A forked worker inherits what `multiprocessing` runs after
+forks; a spawned one, or one of a fork server, gets it with its process object.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from multiprocessing import context, process, util
+from typing import TYPE_CHECKING, Any
+
+from stepscope import _session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# The key in the configuration that process objects inherit and carry to spawned workers.
+_KEY = "stepscope"
+_MAX_NAME = 60
+
+
+class Shared:
+    """What workers need to know of the program's session, as `multiprocessing` hands it on."""
+
+    def __init__(self, run: _session.WorkerRun) -> None:
+        self.run = run
+        # Holds a weak reference: what is no longer shared is forgotten.
+        util.register_after_fork(self, _begin)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return (_in_spawned, (tuple(self.run),))
+
+
+def share(run: _session.WorkerRun | None) -> None:
+    """Have workers that start from now on record into a run; None: have them record nothing."""
+    config: dict[str, Any] = process.current_process()._config  # type: ignore[attr-defined]
+    if run is None:
+        config.pop(_KEY, None)
+    else:
+        config[_KEY] = Shared(run)
+
+
+def _in_spawned(run: tuple[Any, ...]) -> Shared | None:
+    """Share in a worker that got it with its process object, which is not complete yet."""
+    try:
+        shared = Shared(_session.WorkerRun(*run))
+        _after_spawn(shared)
+    except Exception:
+        # What another version of this package has sent must not end the worker.
+        return None
+    return shared
+
+
+def _after_spawn(shared: Shared) -> None:
+    """Begin once the worker knows its name: a spawned one, other than a fork server's, runs no handlers."""
+    spawned: Any = getattr(context, "SpawnProcess", None)
+    after_fork = getattr(spawned, "_after_fork", None)
+    if after_fork is None:
+        return
+
+    def begin() -> None:
+        spawned._after_fork = staticmethod(after_fork)
+        after_fork()
+        with contextlib.suppress(Exception):
+            _begin(shared)
+
+    spawned._after_fork = staticmethod(begin)
+
+
+def _begin(shared: Shared) -> None:
+    """Record this process. Called in a worker, before its work; what is raised is logged by the caller."""
+    worker = process.current_process()
+    name = _name(worker)
+    file = re.sub(r"[^\w.-]+", "-", name)[:_MAX_NAME]
+    _session.begin_worker(shared.run, name, f"{shared.run.host}_{file}_{os.getpid()}")
+
+
+def _name(worker: Any) -> str:
+    """Name a worker: a ``DataLoader`` gives its own no names."""
+    function, args = getattr(worker, "_target", None), getattr(worker, "_args", ())
+    if getattr(function, "__name__", "") == "_worker_loop" and function.__module__.startswith("torch."):
+        names = function.__code__.co_varnames[: function.__code__.co_argcount]
+        if "worker_id" in names and names.index("worker_id") < len(args):
+            return f"DataLoader worker {args[names.index('worker_id')]}"
+    return str(worker.name)
+
+
+share(_session.shared_run())
