@@ -19,10 +19,10 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
-use stepscope::open::{OpenSpan, SpanKind};
+use stepscope::open::{NamedArg, OpenSpan, SpanKind};
 
 use crate::label_log::{self, Begun};
-use crate::{texts, threads, values};
+use crate::{tasks, texts, threads, values};
 
 /// An object of `Trace`, `StepTrace` or a subclass.
 #[repr(C)]
@@ -480,13 +480,11 @@ unsafe fn enter_on(annotation: *mut Annotation) {
             Bound::from_borrowed_ptr(py, (*annotation).name).cast_into_unchecked::<PyString>();
         let kind = (*annotation).kind;
         if (*annotation).metadata.is_null() {
-            OpenSpan::begin(&values::text(&name), kind, &[])
+            begin(py, &name, kind, &[])
         } else {
             let metadata = Bound::from_borrowed_ptr(py, (*annotation).metadata)
                 .cast_into_unchecked::<PyDict>();
-            values::with_args(Some(&metadata), |args| {
-                OpenSpan::begin(&values::text(&name), kind, args)
-            })
+            values::with_args(Some(&metadata), |args| begin(py, &name, kind, args))
         }
     };
     if !span.was_begun() {
@@ -498,6 +496,20 @@ unsafe fn enter_on(annotation: *mut Annotation) {
             enter_again(annotation);
         }
         (*annotation).open = span;
+    }
+}
+
+#[inline]
+fn begin(
+    py: Python<'_>,
+    name: &Bound<'_, PyString>,
+    kind: SpanKind,
+    args: &[NamedArg<'_>],
+) -> OpenSpan {
+    if tasks::are_possible() {
+        tasks::begin(py, name, kind, args)
+    } else {
+        OpenSpan::begin(&values::text(name), kind, args)
     }
 }
 
@@ -584,7 +596,7 @@ unsafe fn exit_on(annotation: *mut Annotation) {
     unsafe {
         let span = std::mem::replace(&mut (*annotation).open, OpenSpan::NONE);
         if (*annotation).outer.is_null() {
-            if let Err(span) = span.end() {
+            if let Err(span) = end_here(span) {
                 end(span, annotation);
             }
         } else {
@@ -593,20 +605,35 @@ unsafe fn exit_on(annotation: *mut Annotation) {
     }
 }
 
-/// Of several open spans of one object, the last that began on this thread; else the last.
+/// Ends a span that began on this thread.
+#[inline]
+fn end_here(span: OpenSpan) -> Result<(), OpenSpan> {
+    let row = span.row();
+    span.end()?;
+    if tasks::may_keep(row) {
+        // SAFETY: called from the interpreter, which holds the lock.
+        tasks::ended(unsafe { Python::assume_attached() }, row, span.began());
+    }
+    Ok(())
+}
+
+/// Of several open spans of one object, the last of the task that runs or else of this thread; else the last.
 #[cold]
 unsafe fn exit_one_of_several(annotation: *mut Annotation, last: OpenSpan) {
     // SAFETY: not null by the caller, made by `enter_again`; nothing here runs Python code before the
     // borrow ends.
     let spans = unsafe { &mut *(*annotation).outer };
     spans.push(last);
-    let mut found = None;
-    for place in (0..spans.len()).rev() {
-        if spans[place].end().is_ok() {
-            found = Some(place);
-            break;
-        }
-    }
+    let row = if tasks::are_possible() {
+        // SAFETY: called from the interpreter, which holds the lock.
+        tasks::row_here(unsafe { Python::assume_attached() })
+    } else {
+        0
+    };
+    let of_task = |place: &usize| spans[*place].row() == row;
+    let (mine, others): (Vec<usize>, Vec<usize>) = (0..spans.len()).rev().partition(of_task);
+    let mut all = mine.into_iter().chain(others);
+    let found = all.find(|place| end_here(spans[*place]).is_ok());
     let elsewhere = match found {
         Some(place) => {
             spans.remove(place);
@@ -627,7 +654,7 @@ unsafe fn exit_one_of_several(annotation: *mut Annotation, last: OpenSpan) {
 /// Ends a span wherever it began.
 #[cold]
 unsafe fn end(span: OpenSpan, annotation: *mut Annotation) {
-    let Err(span) = span.end() else {
+    let Err(span) = end_here(span) else {
         return;
     };
     // SAFETY: called with the lock, with a live object.

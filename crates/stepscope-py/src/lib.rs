@@ -6,7 +6,7 @@
 //!               -> stepscope (the recorder), stepscope-engine (reading), stepscope-cli (the command)
 //! ```
 //!
-//! Reading order: this file, `annotation` (`mirror`: also into jaxlib's recorder; `xla`: names
+//! Reading order: this file, `annotation` (`tasks`: on rows of asyncio's tasks; `mirror`: also into jaxlib's recorder; `xla`: names
 //! for PyTorch/XLA's operations; `pjrt`: ours as a part of jaxlib's captures), `values`, `threads`, `session`, `flight`, `calls`, `call_stats`,
 //! `sampling`, `remote`, `read`, `torch` and `label_log` (labels for its profiles), `command`. What is typed and documented for users stands in `python/src/stepscope`; the stub
 //! `_core.pyi` there is compared with this module by the package's tests.
@@ -27,6 +27,7 @@ mod read;
 mod remote;
 mod sampling;
 mod session;
+mod tasks;
 mod texts;
 mod threads;
 mod torch;
@@ -79,6 +80,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(remote::capture, module)?)?;
     module.add_function(wrap_pyfunction!(neuron::unpack_neuron, module)?)?;
     module.add_function(wrap_pyfunction!(torch::mend_json, module)?)?;
+    module.add_function(wrap_pyfunction!(tasks::look_for_tasks, module)?)?;
     module.add_function(wrap_pyfunction!(workers::worker_run, module)?)?;
     module.add_function(wrap_pyfunction!(workers::start_worker, module)?)?;
     module.add_function(wrap_pyfunction!(workers::end_worker, module)?)?;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyString, PyTuple};
-use stepscope::open::instant_with;
+use stepscope::open::instant_in_row;
 use stepscope::span::is_wanted;
 use stepscope::{
     AddedContent, Addition, Additions, HostTracerLevel, MirrorError, Mirrors, SessionError,
@@ -14,7 +14,7 @@ use stepscope::{
 };
 
 use crate::annotation::LEAVES_LABELS_OUT;
-use crate::{threads, values};
+use crate::{tasks, threads, values};
 
 /// Starts a recording. The options were checked by the caller.
 #[pyfunction]
@@ -209,7 +209,14 @@ pub(crate) fn counter(name: &Bound<'_, PyString>, value: f64) {
 pub(crate) fn instant(name: &Bound<'_, PyString>, metadata: Option<&Bound<'_, PyDict>>) {
     if takes_labels() {
         threads::greet(name.py());
-        values::with_args(metadata, |args| instant_with(&values::text(name), args));
+        values::with_args(metadata, |args| {
+            let row = if tasks::are_possible() {
+                tasks::row_here(name.py())
+            } else {
+                0
+            };
+            instant_in_row(row, &values::text(name), args);
+        });
     }
 }
 

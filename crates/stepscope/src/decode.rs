@@ -14,12 +14,15 @@ use crate::kept::{ID_KEY, Whose};
 use crate::layout::{
     ARG_BOOL, ARG_DOUBLE, ARG_INT, ARG_SHARED, ARG_TYPE_MASK, FLAG_ARGS, FLAG_LINK,
     FLAG_NAMED_BY_TEXT, KIND_ARG, KIND_COUNTER, KIND_INSTANT, KIND_LINK, KIND_SPAN, KIND_STEP,
-    KIND_TEXT, RECORD_BYTES, meta_flags, meta_kind, meta_name,
+    KIND_TEXT, RECORD_BYTES, meta_extra, meta_flags, meta_kind, meta_name,
 };
 use crate::walk::{raw_records, records};
 
 /// Records of one part.
 const PART_RECORDS: usize = 3 << 20;
+
+/// So many arguments of other events are looked through for those of one that is on its thread's own row.
+const FEW_WAITING: usize = 64;
 
 /// Value of an argument.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +61,8 @@ pub(crate) struct Event {
     pub(crate) kind: Kind,
     /// The recording ended before the span.
     pub(crate) unfinished: bool,
+    /// Row among those of its thread; 0 is the thread's own.
+    pub(crate) row: u16,
     args: (u32, u32),
 }
 
@@ -260,6 +265,7 @@ impl<'i, 'a> Decoder<'i, 'a> {
                 name: meta_name(meta),
                 kind,
                 unfinished: false,
+                row: meta_extra(meta),
                 args: (0, 0),
             };
             self.push(event, end, meta, state, batch);
@@ -280,7 +286,8 @@ impl<'i, 'a> Decoder<'i, 'a> {
         if meta_flags(meta) & (FLAG_ARGS | FLAG_NAMED_BY_TEXT | FLAG_LINK) != 0 {
             let before = batch.args.len();
             let complete;
-            (event.args, complete) = self.take_args(state, &mut batch.args, event.begin);
+            (event.args, complete) =
+                self.take_args(state, &mut batch.args, (event.begin, event.row));
             if kept != Verdict::Kept {
                 batch.args.truncate(before);
             } else if !complete || (event.args.1 == 0 && event.begin < self.index.first_ticks) {
@@ -315,6 +322,7 @@ impl<'i, 'a> Decoder<'i, 'a> {
                     name: meta_name(meta),
                     kind,
                     unfinished: true,
+                    row: meta_extra(meta),
                     args: (0, 0),
                 };
                 self.push(event, event.end, meta, state, batch);
@@ -340,16 +348,29 @@ impl<'i, 'a> Decoder<'i, 'a> {
         &self,
         state: &mut ThreadState<'a>,
         into: &mut Vec<Arg<'a>>,
-        key: u64,
+        (key, row): (u64, u16),
     ) -> ((u32, u32), bool) {
         let first = into.len();
         let mut complete = true;
-        // They were written one after the other, so they are together, near the end.
+        // They were written one after the other, so they are together, near the end; those that were added
+        // later are apart where spans of other rows began meanwhile.
         if let Some(last) = state.waiting.iter().rposition(|waiting| waiting.0 == key) {
-            let begin = state.waiting[..last]
+            let mut begin = state.waiting[..last]
                 .iter()
                 .rposition(|waiting| waiting.0 != key)
                 .map_or(0, |before| before + 1);
+            let (mut from, mut to) = (begin, begin);
+            if row != 0 || begin <= FEW_WAITING {
+                while let Some(end) = state.waiting[..from]
+                    .iter()
+                    .rposition(|waiting| waiting.0 == key)
+                {
+                    from = end;
+                    to -= 1;
+                    state.waiting[end..=to].rotate_left(1);
+                }
+            }
+            begin = to;
             for (_, waiting) in state.waiting.drain(begin..=last) {
                 complete &= self.put_args(&waiting, into);
             }
@@ -480,6 +501,7 @@ mod tests {
             name: 1,
             kind: Kind::Span,
             unfinished: false,
+            row: 0,
             args: (0, 0),
         };
         let mut seed = 1_u64;

@@ -15,6 +15,8 @@
 //!
 //! A text (an argument's value, or a name that is not interned) is a record of kind
 //! [`KIND_TEXT`] followed by `extra` records that hold nothing but its bytes, padded with zeros.
+//! The `extra` of a span, step or instant is its row: 0 is the thread's own, others hold what the thread
+//! does in turns (tasks of an event loop), which would not nest on one row.
 //! Arguments come before the span, step or instant they belong to and carry its key.
 //!
 //! # A thread's region

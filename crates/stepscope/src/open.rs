@@ -6,7 +6,8 @@
 use std::sync::atomic::Ordering;
 
 use crate::layout::{
-    FLAG_ARGS, FLAG_NAMED_BY_TEXT, KIND_INSTANT, KIND_SPAN, KIND_STEP, meta, meta_kind, meta_name,
+    FLAG_ARGS, FLAG_NAMED_BY_TEXT, KIND_INSTANT, KIND_SPAN, KIND_STEP, meta, meta_extra, meta_kind,
+    meta_name,
 };
 use crate::mirror;
 use crate::names;
@@ -89,6 +90,13 @@ impl OpenSpan {
     /// a step, nobody watches how long steps take.
     #[inline]
     pub fn begin(name: &str, kind: SpanKind, args: &[NamedArg<'_>]) -> Self {
+        Self::begin_in_row(0, name, kind, args)
+    }
+
+    /// As [`begin`](Self::begin), on a row of the calling thread's that is not its own (0): for what one
+    /// thread does in turns, such as the tasks of an event loop, whose spans do not nest in each other.
+    #[inline]
+    pub fn begin_in_row(row: u16, name: &str, kind: SpanKind, args: &[NamedArg<'_>]) -> Self {
         let word = match kind {
             SpanKind::Span => &STATE,
             SpanKind::Step => &STEP_STATE,
@@ -98,9 +106,9 @@ impl OpenSpan {
             return Self::NONE;
         }
         if state & (MIRRORED | WATCHED) != 0 {
-            return begin_for_others(state, name, kind, args);
+            return begin_for_others(state, row, name, kind, args);
         }
-        begin_as(state, names::intern(name), name, kind, args)
+        begin_as(state, row, names::intern(name), name, kind, args)
     }
 
     /// As [`begin`](Self::begin), without arguments, with a name that has been looked up before. Not
@@ -140,6 +148,21 @@ impl OpenSpan {
     #[inline]
     fn session(&self) -> u32 {
         self.state & !FOR_OTHERS
+    }
+
+    /// The row that it was begun on, while its session records; else 0.
+    #[inline]
+    pub fn row(&self) -> u16 {
+        match meta_extra(self.meta) {
+            0 => 0,
+            row if self.is_recorded() => row,
+            _ => 0,
+        }
+    }
+
+    /// When it began, on the recorder's clock: tells spans of a thread apart.
+    pub fn began(&self) -> u64 {
+        self.begin
     }
 
     /// Whether it is a span at all, and not [`OpenSpan::NONE`].
@@ -248,13 +271,19 @@ impl OpenSpan {
 
 /// Begins a span that is mirrored, or a step that somebody watches, and in the session if there is one.
 #[cold]
-fn begin_for_others(state: u32, name: &str, kind: SpanKind, args: &[NamedArg<'_>]) -> OpenSpan {
+fn begin_for_others(
+    state: u32,
+    row: u16,
+    name: &str,
+    kind: SpanKind,
+    args: &[NamedArg<'_>],
+) -> OpenSpan {
     let session = state & !(MIRRORED | WATCHED);
     let id = names::intern(name);
     let mut span = if session & LEVEL_MASK == 0 {
         OpenSpan::NONE
     } else {
-        begin_as(session, id, name, kind, args)
+        begin_as(session, row, id, name, kind, args)
     };
     if span.state == 0 && state & WATCHED != 0 {
         (span.begin, span.state) = steps::begin_unrecorded();
@@ -282,7 +311,14 @@ fn begin_for_others(state: u32, name: &str, kind: SpanKind, args: &[NamedArg<'_>
 }
 
 #[inline]
-fn begin_as(state: u32, id: u32, name: &str, kind: SpanKind, args: &[NamedArg<'_>]) -> OpenSpan {
+fn begin_as(
+    state: u32,
+    row: u16,
+    id: u32,
+    name: &str,
+    kind: SpanKind,
+    args: &[NamedArg<'_>],
+) -> OpenSpan {
     with_writer(state, |writer| {
         let begin = writer.now();
         let mut flags = 0;
@@ -294,7 +330,7 @@ fn begin_as(state: u32, id: u32, name: &str, kind: SpanKind, args: &[NamedArg<'_
             flags |= FLAG_ARGS;
             put_all(writer, begin, args);
         }
-        let meta = meta(id, kind.bits(), flags, 0);
+        let meta = meta(id, kind.bits(), flags, row);
         OpenSpan {
             begin,
             meta,
@@ -315,6 +351,11 @@ fn put_all(writer: Writer<'_>, key: u64, args: &[NamedArg<'_>]) {
 /// Records a point in time on this thread's track; as [`instant()`](crate::instant()) with arguments
 /// whose names are known at run time only.
 pub fn instant_with(name: &str, args: &[NamedArg<'_>]) {
+    instant_in_row(0, name, args);
+}
+
+/// As [`instant_with`], on a row as [`OpenSpan::begin_in_row`] takes it.
+pub fn instant_in_row(row: u16, name: &str, args: &[NamedArg<'_>]) {
     let mut state = STATE.load(Ordering::Relaxed);
     if state & WANTED == 0 {
         return;
@@ -338,7 +379,7 @@ pub fn instant_with(name: &str, args: &[NamedArg<'_>]) {
             flags |= FLAG_ARGS;
             put_all(writer, at, args);
         }
-        writer.record([at, 0, meta(id, KIND_INSTANT, flags, 0)]);
+        writer.record([at, 0, meta(id, KIND_INSTANT, flags, row)]);
     });
 }
 

@@ -4,7 +4,7 @@
 //! stay near, and the buffers are used again. Numbers of names become ids of the plane by a look in a
 //! table.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
@@ -121,7 +121,7 @@ pub(crate) fn write(
             let unknown = Thread::default();
             let thread = index.threads.get(serial).unwrap_or(&unknown);
             let id = ids.get(serial).copied().unwrap_or(i64::from(*serial));
-            filler.thread(id, thread, &batch, &mut written);
+            filler.thread(*serial, id, thread, &batch, &mut written);
         }
         filler.finish();
         if number == 0 {
@@ -276,11 +276,33 @@ impl<'p> PlaneFiller<'p> {
         }
     }
 
-    fn thread(&mut self, id: i64, thread: &Thread, batch: &Batch<'_>, written: &mut Written) {
+    fn thread(
+        &mut self,
+        serial: u32,
+        id: i64,
+        thread: &Thread,
+        batch: &Batch<'_>,
+        written: &mut Written,
+    ) {
         let mut line = LineWriter::new(id, &line_name(thread), 0);
+        let mut rows: BTreeMap<u16, LineWriter> = BTreeMap::new();
         for event in &batch.events {
-            self.event(batch, event, &mut line, written);
+            let line = match event.row {
+                0 => &mut line,
+                row => rows.entry(row).or_insert_with(|| {
+                    let name = format!("{} (tasks {row})", line_name(thread));
+                    LineWriter::new(row_line_id(serial, row), &name, 0)
+                }),
+            };
+            self.event(batch, event, line, written);
         }
+        self.line(id, thread, line);
+        for (row, line) in rows {
+            self.line(row_line_id(serial, row), thread, line);
+        }
+    }
+
+    fn line(&mut self, id: i64, thread: &Thread, line: LineWriter) {
         if line.is_empty() {
             return;
         }
@@ -454,6 +476,11 @@ fn line_ids(index: &Index<'_>) -> HashMap<u32, i64> {
         ids.insert(*serial, id);
     }
     ids
+}
+
+/// The id of a row other than the thread's own, apart from those of [`line_ids`].
+fn row_line_id(serial: u32, row: u16) -> i64 {
+    1 << 62 | i64::from(serial) << 16 | i64::from(row)
 }
 
 fn line_name(thread: &Thread) -> String {

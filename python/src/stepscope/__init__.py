@@ -111,6 +111,8 @@ if os.environ.get("STEPSCOPE_MIRROR"):
 
 # Labels inside of compiled functions, should the program compile some.
 import_after("torch._dynamo", "stepscope._torch_compile")
+# Labels inside of tasks, should the program have some.
+import_after("asyncio.tasks", "stepscope._asyncio_tasks")
 
 # What programs that only record do not pay for: where it is, by its name.
 _LATER = {
