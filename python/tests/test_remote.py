@@ -89,7 +89,9 @@ class Remote(unittest.TestCase):
         self.assertEqual([name for name in calls if not name.startswith("$")], [])
         self.assertEqual(labels, {"busy"})
         # Whatever the program records itself has its labels again.
-        with stepscope.trace(self.folder, options=stepscope.ProfileOptions(python_tracer_level=0)) as recording:
+        with stepscope.trace(
+            self.folder, options=stepscope.ProfileOptions(python_tracer_level=0)
+        ) as recording:
             some_more()
         self.assertEqual(xspace.read(recording.report.path).names(), {"busy"})
 
@@ -97,7 +99,9 @@ class Remote(unittest.TestCase):
         some_more = self.busy()
         alone = stepscope.ProfileOptions(host_tracer_level=0, python_tracer_level=1)
         with stepscope.start_server(0) as server:
-            with stepscope.trace(self.folder, options=stepscope.ProfileOptions(python_tracer_level=0)) as recording:
+            with stepscope.trace(
+                self.folder, options=stepscope.ProfileOptions(python_tracer_level=0)
+            ) as recording:
                 with self.assertRaises(stepscope.CaptureError):
                     stepscope.capture(f"{server.host}:{server.port}", self.folder, options=alone)
                 some_more()

@@ -67,7 +67,9 @@ class Program:
             self.warnings = {warning.code for run in runs for warning in run.warnings}
             self.reports = [{kind: run.report(kind) for kind in ("overview", "input")} for run in runs]
             written = {path: xspace.read(path) for path in files(logs)}
-        self.workers = {one.stats["process_name"]: one for one in written.values() if "process_name" in one.stats}
+        self.workers = {
+            one.stats["process_name"]: one for one in written.values() if "process_name" in one.stats
+        }
         self.others = [one for one in written.values() if "process_name" not in one.stats]
         self.names = {path.name for path in written}
 
@@ -106,7 +108,8 @@ if __name__ == "__main__":
             self.assertTrue(any("PoolWorker-" in name for name in found), found)
             self.assertTrue(any("Process-" in name for name in found), found)
             for name, one in found.items():
-                (file,) = [file for file in program.names if f"_{name}_{one.stats['process_id']}." in file]
+                mine = f"_{name}_{one.stats['process_id']}."
+                self.assertEqual(len([file for file in program.names if mine in file]), 1)
             self.assertEqual((program.left, program.warnings), ([], set()))
 
         self.each_method(code, check)
@@ -160,7 +163,9 @@ if __name__ == "__main__":
         def check(program):
             worker = program.workers["loads images"]
             self.assertEqual(worker.names(), {"work", "open"})
-            self.assertTrue(any(f"_loads-images_{worker.stats['process_id']}." in name for name in program.names))
+            self.assertTrue(
+                any(f"_loads-images_{worker.stats['process_id']}." in name for name in program.names)
+            )
             # That is how pools end their workers: nothing to warn of.
             self.assertEqual((program.left, program.warnings), ([], {"empty-trace", "unfinished-slice"}))
 

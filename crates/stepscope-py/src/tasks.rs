@@ -125,7 +125,7 @@ struct Rows {
     /// The recording that they belong to.
     recording: u32,
     /// The thread's own comes first.
-    rows: Vec<Row>,
+    all: Vec<Row>,
     by_task: FxHashMap<usize, u16>,
     free: BinaryHeap<Reverse<u16>>,
 }
@@ -134,7 +134,7 @@ impl Default for Rows {
     fn default() -> Self {
         Self {
             recording: 0,
-            rows: vec![Row::default()],
+            all: vec![Row::default()],
             by_task: FxHashMap::default(),
             free: BinaryHeap::from([Reverse(0)]),
         }
@@ -163,18 +163,17 @@ impl Rows {
                 ..Self::default()
             };
         }
-        let row = match self.free.pop() {
-            Some(Reverse(row)) => row,
-            None => {
-                let row = u16::try_from(self.rows.len()).ok()?;
-                if row >= MAX_ROWS {
-                    return None;
-                }
-                self.rows.push(Row::default());
-                row
+        let row = if let Some(Reverse(row)) = self.free.pop() {
+            row
+        } else {
+            let row = u16::try_from(self.all.len()).ok()?;
+            if row >= MAX_ROWS {
+                return None;
             }
+            self.all.push(Row::default());
+            row
         };
-        let place = self.rows.get_mut(usize::from(row))?;
+        let place = self.all.get_mut(usize::from(row))?;
         place.task = task;
         place.creator = creator;
         self.by_task.insert(task, row);
@@ -185,12 +184,12 @@ impl Rows {
         if self.recording != recording {
             return None;
         }
-        self.rows.get_mut(usize::from(row))
+        self.all.get_mut(usize::from(row))
     }
 
     /// Takes a row back that has no open labels.
     fn give_back(&mut self, row: u16) {
-        if let Some(place) = self.rows.get_mut(usize::from(row))
+        if let Some(place) = self.all.get_mut(usize::from(row))
             && place.open.is_empty()
         {
             place.creator = None;
@@ -204,7 +203,7 @@ fn with_rows<T>(work: impl FnOnce(&mut Rows) -> T) -> Option<T> {
     let work = |rows: &RefCell<Rows>| {
         let mut rows = rows.try_borrow_mut().ok()?;
         let result = work(&mut rows);
-        OPEN_ON_OWN_ROW.set(rows.rows[0].open.len());
+        OPEN_ON_OWN_ROW.set(rows.all[0].open.len());
         Some(result)
     };
     ROWS.try_with(work).ok().flatten()
@@ -227,26 +226,24 @@ pub(crate) fn begin(
         return on_thread();
     }
     let address = turn.key();
-    let (row, span) = match with_rows(|rows| rows.find(address, recording)).flatten() {
-        Some(row) => (
+    let known = with_rows(|rows| rows.find(address, recording)).flatten();
+    let (row, span) = if let Some(row) = known {
+        let span = OpenSpan::begin_in_row(row, &values::text(name), kind, args);
+        (row, span)
+    } else {
+        let creator = match turn {
+            Turn::Task(_) => asyncio.label.bind(py).call_method0("get").ok(),
+            _ => None,
+        };
+        let creator = creator.filter(|creator| !creator.is_none());
+        let kept = creator.clone().map(Bound::unbind);
+        let Some(row) = with_rows(|rows| rows.take(address, recording, kept)).flatten() else {
+            return on_thread();
+        };
+        (
             row,
-            OpenSpan::begin_in_row(row, &values::text(name), kind, args),
-        ),
-        None => {
-            let creator = match turn {
-                Turn::Task(_) => asyncio.label.bind(py).call_method0("get").ok(),
-                _ => None,
-            };
-            let creator = creator.filter(|creator| !creator.is_none());
-            let kept = creator.clone().map(Bound::unbind);
-            let Some(row) = with_rows(|rows| rows.take(address, recording, kept)).flatten() else {
-                return on_thread();
-            };
-            (
-                row,
-                begin_first(row, &turn, creator.as_ref(), name, kind, args),
-            )
-        }
+            begin_first(row, &turn, creator.as_ref(), name, kind, args),
+        )
     };
     if span.row() != row || !span.is_open() {
         with_rows(|rows| rows.give_back(row));

@@ -1,4 +1,4 @@
-"""Has labels of asyncio's tasks recorded on rows of their own. Imported once the program has imported asyncio."""
+"""Labels of asyncio's tasks on rows of their own. Imported once the program has imported asyncio."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """
 Worker processes of `multiprocessing`, recorded into the run of the program that starts them.
 
-Imported once a recorded program has imported `multiprocessing`: pools, ``ProcessPoolExecutor`` and PyTorch's
-``DataLoader`` all start their processes through it. A forked worker inherits what `multiprocessing` runs after
-forks; a spawned one, or one of a fork server, gets it with its process object.
+Imported once a recorded program has imported `multiprocessing`: pools, ``ProcessPoolExecutor`` and
+PyTorch's ``DataLoader`` all start their processes through it. A forked worker inherits what
+`multiprocessing` runs after forks; a spawned one, or one of a fork server, gets it with its process object.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def _begin(shared: Shared) -> None:
 
 def _name(worker: Any) -> str:
     """Name a worker: a ``DataLoader`` gives its own no names."""
-    function, args = getattr(worker, "_target", None), getattr(worker, "_args", ())
+    function: Any = getattr(worker, "_target", None)
+    args = getattr(worker, "_args", ())
     if getattr(function, "__name__", "") == "_worker_loop" and function.__module__.startswith("torch."):
         names = function.__code__.co_varnames[: function.__code__.co_argcount]
         if "worker_id" in names and names.index("worker_id") < len(args):
