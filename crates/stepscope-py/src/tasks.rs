@@ -32,8 +32,9 @@ struct Asyncio {
     running_loop: Py<PyAny>,
     /// A function of C, or before 3.12 the dictionary that it looks into.
     current_task: Py<PyAny>,
-    /// The context variable with the name of the innermost label of the task, or None.
-    label: Py<PyAny>,
+    /// Asks for, and sets, the context variable with the name of the innermost label of the task, or None.
+    get_label: Py<PyAny>,
+    set_label: Py<PyAny>,
 }
 
 /// Null until the program has imported asyncio; never freed.
@@ -41,13 +42,19 @@ static ASYNCIO: AtomicPtr<Asyncio> = AtomicPtr::new(ptr::null_mut());
 
 /// Looks for tasks from now on.
 #[pyfunction]
-pub(crate) fn look_for_tasks(running_loop: Py<PyAny>, current_task: Py<PyAny>, label: Py<PyAny>) {
+pub(crate) fn look_for_tasks(
+    running_loop: Py<PyAny>,
+    current_task: Py<PyAny>,
+    label: &Bound<'_, PyAny>,
+) -> PyResult<()> {
     let asyncio = Asyncio {
         running_loop,
         current_task,
-        label,
+        get_label: label.getattr("get")?.unbind(),
+        set_label: label.getattr("set")?.unbind(),
     };
     ASYNCIO.store(Box::into_raw(Box::new(asyncio)), Ordering::Release);
+    Ok(())
 }
 
 /// Whether the program has imported asyncio.
@@ -85,7 +92,7 @@ impl Asyncio {
     /// Sets what tasks that are created from now on are created in.
     fn set_label(&self, py: Python<'_>, turn: &Turn<'_>, label: Option<&Bound<'_, PyAny>>) {
         if matches!(turn, Turn::Task(_)) {
-            let _ = self.label.bind(py).call_method1("set", (label,));
+            let _ = self.set_label.bind(py).call1((label,));
         }
     }
 }
@@ -232,7 +239,7 @@ pub(crate) fn begin(
         (row, span)
     } else {
         let creator = match turn {
-            Turn::Task(_) => asyncio.label.bind(py).call_method0("get").ok(),
+            Turn::Task(_) => asyncio.get_label.bind(py).call0().ok(),
             _ => None,
         };
         let creator = creator.filter(|creator| !creator.is_none());
