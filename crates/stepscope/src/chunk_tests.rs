@@ -29,7 +29,7 @@ fn chunks_are_carried_in_the_order_in_which_they_were_filled() {
 fn a_chunk_waits_for_the_whole_of_all_earlier_ones() {
     // Chunk 4 was taken after its head was read.
     assert_eq!(carried(&[None, Some((5, true)), Some((3, true))], 3), [3]);
-    assert_eq!(carried(&[None, Some((5, true))], 4), []);
+    assert!(carried(&[None, Some((5, true))], 4).is_empty());
     // Chunk 4 was left after its head was read.
     let heads = [Some((4, false)), Some((5, false))];
     assert_eq!(carried(&heads, 4), [4]);
