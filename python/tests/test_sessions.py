@@ -47,6 +47,27 @@ class Sessions(InAFolder):
         self.assertEqual(found.stats["python_version"], sys.version.split()[0])
         self.assertEqual(found.stats["profile_options.python_tracer_level"], 0)
 
+    def test_a_recording_at_its_limit_keeps_its_latest_part_or_stops(self):
+        for at_limit in ("keep_latest", "stop"):
+            options = stepscope.ProfileOptions(
+                python_tracer_level=0, max_bytes=1 << 20, keep_free_bytes=0, at_limit=at_limit
+            )
+            folder = self.folder / at_limit
+            stepscope.start_trace(folder, options=options)
+            for step in range(100):
+                with stepscope.StepTrace("train", step_num=step):
+                    for _ in range(1_000):
+                        with stepscope.Trace("x"):
+                            pass
+                stepscope.flush_trace()
+            self.assertEqual(stepscope.is_recording(), at_limit == "keep_latest")
+            report = stepscope.stop_trace()
+            said = [text for text in report.warnings if "limit of 1 MiB (max_bytes)" in text]
+            self.assertEqual(len(said), 1, report.warnings)
+            self.assertLess(report.spans, 70_000)
+        with self.assertRaises(stepscope.OptionValueError):
+            stepscope.ProfileOptions(at_limit="later")
+
     def test_a_second_start_is_refused_and_harms_nothing(self):
         stepscope.start_trace(str(self.folder))
         message = "Profile has already been started. Only one profile may be run at a time."

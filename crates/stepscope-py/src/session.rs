@@ -9,8 +9,8 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use stepscope::open::instant_in_row;
 use stepscope::span::is_wanted;
 use stepscope::{
-    AddedContent, Addition, Additions, HostTracerLevel, MirrorError, Mirrors, SessionError,
-    SessionOptions, StopReport,
+    AddedContent, Addition, Additions, AtLimit, HostTracerLevel, MirrorError, Mirrors,
+    SessionError, SessionOptions, StopReport,
 };
 
 use crate::annotation::LEAVES_LABELS_OUT;
@@ -18,8 +18,8 @@ use crate::{tasks, threads, values};
 
 /// Starts a recording. The options were checked by the caller.
 #[pyfunction]
-#[pyo3(signature = (log_dir, *, host_tracer_level, crash_safe, buffer_bytes, memory_limit_bytes,
-    session_name, host_name, trace_json, facts, warnings, mirror, labels))]
+#[pyo3(signature = (log_dir, *, host_tracer_level, crash_safe, buffer_bytes, max_bytes,
+    keep_free_bytes, stops_at_limit, memory_limit_bytes, session_name, host_name, trace_json, facts, warnings, mirror, labels))]
 #[allow(
     clippy::too_many_arguments,
     clippy::needless_pass_by_value,
@@ -31,6 +31,9 @@ pub(crate) fn start(
     host_tracer_level: u32,
     crash_safe: bool,
     buffer_bytes: usize,
+    max_bytes: u64,
+    keep_free_bytes: Option<u64>,
+    stops_at_limit: bool,
     memory_limit_bytes: usize,
     session_name: Option<String>,
     host_name: Option<String>,
@@ -45,6 +48,13 @@ pub(crate) fn start(
         host_tracer_level: level,
         crash_safe,
         buffer_bytes,
+        max_bytes,
+        keep_free_bytes,
+        at_limit: if stops_at_limit {
+            AtLimit::Stop
+        } else {
+            AtLimit::KeepLatest
+        },
         memory_limit_bytes,
         session_name,
         host_name,

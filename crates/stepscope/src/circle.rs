@@ -9,7 +9,7 @@
 //! begin. What is held is not written over: the circle grows for a while instead, within bounds, and
 //! past those drops and counts.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::IoSlice;
 use std::os::fd::AsRawFd;
@@ -20,10 +20,9 @@ use rustc_hash::FxHashSet;
 
 use crate::clock;
 use crate::kept::{self, Whose};
-use crate::layout::{
-    BLOCK_CLOCK, BLOCK_HEAD, BLOCK_LOST, BLOCK_META, BLOCK_THREAD, BlockHead, CHUNK_BYTES,
-};
+use crate::layout::{BLOCK_HEAD, BlockHead, CHUNK_BYTES};
 use crate::os;
+use crate::prelude::Prelude;
 use crate::relocate::LeasedFile;
 use crate::segment::{SEGMENT_BYTES, Segment, Tail};
 use crate::walk::lost_records;
@@ -119,10 +118,7 @@ pub(crate) struct Circle {
     sequence: u64,
     holds: Vec<Hold>,
     /// Blocks that each segment begins with.
-    meta: Vec<u8>,
-    clock: Vec<u8>,
-    threads: BTreeMap<u32, Vec<u8>>,
-    dropped: BTreeMap<u32, Vec<u8>>,
+    prelude: Prelude,
     /// Arguments of segments that have gone since the last one began.
     rescued: Vec<u8>,
     /// Ticks of the oldest moment that has not been written over.
@@ -154,10 +150,7 @@ impl Circle {
             tail: None,
             sequence: 0,
             holds: Vec::new(),
-            meta: Vec::new(),
-            clock: Vec::new(),
-            threads: BTreeMap::new(),
-            dropped: BTreeMap::new(),
+            prelude: Prelude::default(),
             rescued: Vec::new(),
             first_ticks: 0,
             short_since: None,
@@ -171,7 +164,7 @@ impl Circle {
     /// Appends whole blocks: heads and contents alternate.
     pub(crate) fn write(&mut self, parts: &[IoSlice<'_>]) {
         for pair in parts.chunks(2) {
-            self.remember(pair);
+            self.prelude.remember(pair);
             if self.tail.as_mut().is_some_and(|tail| tail.0.append(pair)) {
                 continue;
             }
@@ -182,29 +175,9 @@ impl Circle {
         }
     }
 
-    /// Keeps what the next segments begin with.
-    fn remember(&mut self, pair: &[IoSlice<'_>]) {
-        let Some(head) = pair.first().and_then(|head| BlockHead::decode(head)) else {
-            return;
-        };
-        let whole = || pair.iter().flat_map(|part| part.iter().copied()).collect();
-        match head.kind {
-            BLOCK_META => self.meta = whole(),
-            BLOCK_CLOCK => self.clock = whole(),
-            BLOCK_THREAD => {
-                self.threads.insert(head.serial, whole());
-            }
-            BLOCK_LOST => {
-                self.dropped.insert(head.serial, whole());
-            }
-            _ => {}
-        }
-    }
-
     /// A thread has ended, and everything of it is written.
     pub(crate) fn forget_thread(&mut self, serial: u32) {
-        self.threads.remove(&serial);
-        self.dropped.remove(&serial);
+        self.prelude.forget_thread(serial);
     }
 
     /// Seals the segment that is written and takes another one. `false` when there is none.
@@ -231,8 +204,9 @@ impl Circle {
             ticks: clock::ticks(self.state),
             dropped: self.dropped_so_far,
         };
-        let first = [&self.meta, &self.clock, &self.rescued];
-        let threads = self.threads.values().chain(self.dropped.values());
+        let [meta, clock] = self.prelude.facts();
+        let first = [meta, clock, &self.rescued];
+        let threads = self.prelude.threads();
         let mut left = self.segment_bytes / 2;
         for block in first.into_iter().chain(threads) {
             // A crowd of threads leaves half of the segment for what they record.
@@ -510,7 +484,7 @@ pub(crate) fn block(head: BlockHead, content: &[u8], into: &mut Vec<u8>) {
 mod tests {
     use super::*;
     use crate::index::Index;
-    use crate::layout::BLOCK_DATA;
+    use crate::layout::{BLOCK_DATA, BLOCK_META, BLOCK_THREAD};
 
     fn put(circle: &mut Circle, kind: u32, serial: u32, content: &[u8]) {
         let head = BlockHead {

@@ -26,6 +26,7 @@ use crate::chunk::{Record, in_order};
 use crate::circle::block;
 use crate::clock::Pair;
 use crate::control::{Carried, Control, Request};
+use crate::disk_limit::AtLimit;
 use crate::journal::Journal;
 use crate::layout::{
     BLOCK_CLOCK, BLOCK_DATA, BLOCK_HEAD, BLOCK_LOST, BLOCK_OPEN, BLOCK_THREAD, BlockHead,
@@ -35,11 +36,11 @@ use crate::layout::{
 use crate::os;
 use crate::region::{ATTACH, LateRecords, OldRegion, Region, SWEEPING, regions};
 use crate::relocate::LeasedFile;
-use crate::ring::{ATTACHING, LOST, RELOCATING, exit};
+use crate::ring::{ATTACHING, LOST, RELOCATING, exit, set_state};
 use crate::session::folder::LeasedFiles;
-use crate::session::recording::{forget_names, relocate_names};
+use crate::session::recording::{forget_names, relocate_names, say};
 use crate::triggers::Triggers;
-use crate::walk::{count_events, records};
+use crate::walk::records;
 
 const BUSY_PERIOD: Duration = Duration::from_millis(1);
 /// Ten times a second. A thread that leaves a chunk wakes us earlier.
@@ -92,8 +93,6 @@ pub(crate) struct Drain {
     last_clock: Instant,
     /// Records carried so far.
     pub(crate) records: u64,
-    /// Of them, those that are events.
-    events: u64,
     /// Threads seen so far.
     pub(crate) threads: u64,
     /// Records dropped, and texts cut, in rings so far. The blocks that say so may find no room.
@@ -103,6 +102,8 @@ pub(crate) struct Drain {
     flight: Option<Triggers>,
     /// What was open, by thread, as the last [`What::Moment`] found it.
     open: Vec<(u32, Vec<[u64; 3]>)>,
+    /// What was said about a limit on the disk.
+    limit_said: Option<AtLimit>,
     /// The journal's files, if there are some.
     files: Option<LeasedFiles>,
 }
@@ -115,12 +116,12 @@ impl Drain {
             seen: Vec::new(),
             last_clock: Instant::now(),
             records: 0,
-            events: 0,
             threads: 0,
             dropped: 0,
             cut_texts: 0,
             flight: None,
             open: Vec::new(),
+            limit_said: None,
             files,
         }
     }
@@ -133,7 +134,9 @@ impl Drain {
 
     /// Publishes how far it is.
     fn tell(&mut self, carried: &Carried) {
-        carried.events.store(self.events, Ordering::Relaxed);
+        carried
+            .events
+            .store(self.journal.events(), Ordering::Relaxed);
         carried.bytes.store(self.journal.bytes(), Ordering::Relaxed);
         let dropped = self.dropped + self.journal.lost() + LOST.load(Ordering::Relaxed);
         carried.dropped.store(dropped, Ordering::Relaxed);
@@ -224,6 +227,7 @@ impl Drain {
             flushed = flush;
             crowded = self.pass(wanted);
             self.tell(carried);
+            self.mind_limit();
             for request in requests {
                 self.answer(request);
             }
@@ -239,6 +243,7 @@ impl Drain {
             if stop {
                 // Who waits for an answer or an occasion hears that there will be none.
                 drop(control.requests());
+                RELOCATING.store(false, Ordering::SeqCst);
                 self.flight = None;
                 self.put_clock();
                 self.refresh_names();
@@ -268,7 +273,11 @@ impl Drain {
     fn leave_rings(&mut self, rings: &mut LeasedFile) {
         RELOCATING.store(true, Ordering::SeqCst);
         let begun = Instant::now();
-        while ATTACHING.load(Ordering::SeqCst) > 0 && begun.elapsed() < Duration::from_secs(1) {
+        while ATTACHING.load(Ordering::SeqCst) > 0 {
+            // Allotting space takes long on a busy disk: the next pass tries again.
+            if begun.elapsed() > BUSY_PERIOD {
+                return;
+            }
             std::thread::yield_now();
         }
         self.pass(What::All);
@@ -334,7 +343,6 @@ impl Drain {
         for piece in pieces {
             let bytes = old.published(piece.chunk, piece.from, piece.to);
             if !bytes.is_empty() {
-                self.events += count_events(bytes);
                 self.records += (bytes.len() / RECORD_BYTES) as u64;
                 let head = BlockHead {
                     kind: BLOCK_DATA,
@@ -366,6 +374,23 @@ impl Drain {
         self.seen[region.index as usize] = Some(seen);
     }
 
+    /// Says once that the journal has reached a limit on the disk, and stops recording if it stops there.
+    fn mind_limit(&mut self) {
+        let Some(reached) = self.journal.limit_reached() else {
+            return;
+        };
+        if self.journal.is_stopped() && self.limit_said != Some(AtLimit::Stop) {
+            self.limit_said = Some(AtLimit::Stop);
+            set_state(0);
+            say(&format!(
+                "{reached}: recording has stopped; stop_trace writes what there is"
+            ));
+        } else if self.limit_said.is_none() {
+            self.limit_said = Some(AtLimit::KeepLatest);
+            say(&format!("{reached}: it goes on, and keeps its latest part"));
+        }
+    }
+
     /// At the end, when nothing is mapped any more: who waits for the files goes on.
     pub(crate) fn release_files(&self) {
         if let Some(files) = &self.files {
@@ -382,12 +407,7 @@ impl Drain {
             kind: BLOCK_CLOCK,
             ..BlockHead::default()
         };
-        if self.journal.was_shortened() {
-            // Whoever reads the rest needs to know the threads again, and what they lost.
-            for seen in self.seen.iter_mut().flatten() {
-                seen.name.clear();
-            }
-        }
+        self.journal.was_shortened();
         self.journal.put(head, &Pair::read(self.state).encode());
         self.last_clock = Instant::now();
     }
@@ -492,9 +512,7 @@ impl Drain {
             self.open.push((serial, open));
         } else if ended {
             self.put_open(serial, &open);
-            if let Some(circle) = self.journal.circle() {
-                circle.forget_thread(serial);
-            }
+            self.journal.forget_thread(serial);
         }
         self.seen[index] = Some(seen);
         crowded
@@ -526,7 +544,6 @@ impl Drain {
             if piece.to > piece.from {
                 // SAFETY: this is the drain thread, and gives the chunk back only below.
                 let bytes = unsafe { region.published(piece.chunk, piece.from, piece.to) };
-                self.events += count_events(bytes);
                 without_ended(open, bytes);
                 parts.push(IoSlice::new(head));
                 parts.push(IoSlice::new(bytes));

@@ -142,6 +142,12 @@ impl<'a> Index<'a> {
         }
     }
 
+    /// A fact that is a number, 0 when it is not there.
+    pub(crate) fn number(&self, fact: &str) -> u64 {
+        let text = self.facts.get(fact);
+        text.and_then(|text| text.parse().ok()).unwrap_or(0)
+    }
+
     /// The clock.
     pub(crate) fn timeline(&self) -> Timeline {
         Timeline::new(self.pairs.clone())

@@ -217,6 +217,8 @@ pub(crate) const BLOCK_LOST: u32 = 6;
 pub(crate) const BLOCK_WRITTEN: u32 = 7;
 /// Arguments from a segment that was written over; serial 0: those that threads share.
 pub(crate) const BLOCK_KEPT: u32 = 8;
+/// Fills up to a page border.
+pub(crate) const BLOCK_FILLER: u32 = 9;
 
 /// Head of a block of the events file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

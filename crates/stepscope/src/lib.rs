@@ -49,6 +49,7 @@ mod clock;
 mod control;
 mod cut;
 mod decode;
+mod disk_limit;
 mod drain;
 mod export;
 mod index;
@@ -60,6 +61,7 @@ mod mapped_file;
 mod mirror;
 mod names;
 mod os;
+mod prelude;
 mod region;
 mod relocate;
 mod ring;
@@ -77,7 +79,7 @@ pub use cut::Cut;
 pub use mirror::{MirrorError, Mirrors, set_mirrors};
 pub use names::StaticName;
 pub use session::{
-    Capture, CaptureProgress, FlightOptions, FlightStatus, HostTracerLevel, SessionError,
+    AtLimit, Capture, CaptureProgress, FlightOptions, FlightStatus, HostTracerLevel, SessionError,
     SessionOptions, SlowStep, StopReport, WorkerRun, discard_trace, end_trace, end_worker,
     flight_status, flush_trace, is_recording, save_last, start_capture, start_flight, start_trace,
     start_trace_with, start_worker, stop_flight, stop_trace, stop_trace_with, trace, worker_run,

@@ -19,9 +19,14 @@ use crate::os;
 /// How often the lease is looked at: much less than the kernel lets others wait (45 s).
 const PERIOD: Duration = Duration::from_millis(20);
 
+/// Mappings begin at multiples of this, whatever the machine's pages are.
+const BORDER: u64 = 64 << 10;
+
 /// The content of a file, read-only, which stays readable whatever others do to the file.
 pub(crate) struct MappedFile {
     at: *const u8,
+    /// Bytes at its beginning that were not asked for.
+    skip: usize,
     len: usize,
     watch: Option<Watch>,
 }
@@ -38,30 +43,38 @@ struct Watch {
 }
 
 impl MappedFile {
-    /// Maps `len` bytes of a file, or reads them.
+    /// Maps the bytes `from..to` of a file, or reads them.
     ///
     /// # Errors
     /// No memory, or no address space.
-    pub(crate) fn map(file: &File, len: u64) -> io::Result<Self> {
-        let len = usize::try_from(len).map_err(io::Error::other)?;
+    pub(crate) fn map(file: &File, from: u64, to: u64) -> io::Result<Self> {
+        let offset = from / BORDER * BORDER;
+        let len = usize::try_from(to.saturating_sub(offset)).map_err(io::Error::other)?;
         let mut mapped = Self {
             at: std::ptr::NonNull::dangling().as_ptr(),
+            skip: 0,
             len: 0,
             watch: None,
         };
-        if len == 0 {
+        if to <= from {
             return Ok(mapped);
         }
         let file = Arc::new(file.try_clone()?);
         let at = os::reserve(len).ok_or(io::ErrorKind::OutOfMemory)?;
         mapped.at = at;
         mapped.len = len;
+        mapped.skip = usize::try_from(from - offset).map_err(io::Error::other)?;
         if let Ok(lease) = Lease::take(file.as_fd()) {
             // The size may have changed before the lease.
-            let there = file.metadata()?.len() >= len as u64;
+            let there = file.metadata()?.len() >= to;
             // SAFETY: just reserved.
-            if there && unsafe { os::map_file_to_read(at, len, file.as_raw_fd()) } {
-                let watch = Watch::start(lease, Arc::clone(&file), at.expose_provenance(), len);
+            if there && unsafe { os::map_file_to_read(at, len, file.as_raw_fd(), offset) } {
+                let watch = Watch::start(
+                    lease,
+                    Arc::clone(&file),
+                    (at.expose_provenance(), len),
+                    offset,
+                );
                 if let Ok(watch) = watch {
                     mapped.watch = Some(watch);
                     return Ok(mapped);
@@ -70,7 +83,7 @@ impl MappedFile {
             lease::release(file.as_raw_fd());
         }
         // SAFETY: just reserved, and nobody else knows of it.
-        if unsafe { os::map_copy(at, len, &file, 0) } {
+        if unsafe { os::map_copy(at, len, &file, offset) } {
             Ok(mapped)
         } else {
             Err(io::ErrorKind::OutOfMemory.into())
@@ -81,12 +94,18 @@ impl MappedFile {
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: mapped for `len` bytes (or dangling with length 0) as long as `self` lives, and the
         // file does not shrink as long as it is mapped.
-        unsafe { std::slice::from_raw_parts(self.at, self.len) }
+        let all = unsafe { std::slice::from_raw_parts(self.at, self.len) };
+        &all[self.skip..]
     }
 }
 
 impl Watch {
-    fn start(lease: Lease, file: Arc<File>, at: usize, len: usize) -> io::Result<Self> {
+    fn start(
+        lease: Lease,
+        file: Arc<File>,
+        (at, len): (usize, usize),
+        offset: u64,
+    ) -> io::Result<Self> {
         let done = Arc::new(AtomicBool::new(false));
         let body = {
             let (file, done) = (Arc::clone(&file), Arc::clone(&done));
@@ -97,7 +116,7 @@ impl Watch {
                         let at: *mut u8 = std::ptr::with_exposed_provenance_mut(at);
                         // SAFETY: the owner unmaps the range only after this thread has ended; it
                         // shows this file, which has not changed.
-                        if unsafe { os::map_copy(at, len, &file, 0) } {
+                        if unsafe { os::map_copy(at, len, &file, offset) } {
                             lease::release(file.as_raw_fd());
                         }
                         return;
@@ -140,12 +159,12 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let content: Vec<u8> = (0..9_000_001_u32).map(|n| (n % 251) as u8).collect();
         std::fs::write(file.path(), &content).unwrap();
-        let mapped = MappedFile::map(file.as_file(), content.len() as u64).unwrap();
+        let mapped = MappedFile::map(file.as_file(), 70_000, content.len() as u64).unwrap();
         assert!(mapped.watch.is_some());
         std::fs::write(file.path(), "short").unwrap();
-        assert!(mapped.bytes() == content);
+        assert!(mapped.bytes() == &content[70_000..]);
         drop(mapped);
-        let again = MappedFile::map(file.as_file(), 5).unwrap();
+        let again = MappedFile::map(file.as_file(), 0, 5).unwrap();
         assert_eq!(again.bytes(), b"short");
     }
 
@@ -154,11 +173,11 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "content").unwrap();
         let other = File::options().write(true).open(file.path()).unwrap();
-        let mapped = MappedFile::map(file.as_file(), 7).unwrap();
+        let mapped = MappedFile::map(file.as_file(), 0, 7).unwrap();
         assert!(mapped.watch.is_none());
         other.set_len(0).unwrap();
         assert_eq!(mapped.bytes(), b"content");
-        let short = MappedFile::map(file.as_file(), 7).unwrap();
+        let short = MappedFile::map(file.as_file(), 0, 7).unwrap();
         assert_eq!(short.bytes(), [0; 7]);
     }
 }

@@ -10,6 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use crate::disk_limit::DiskSpace;
+
 /// Reserves address space without memory behind it. `None` when there is none left.
 pub(crate) fn reserve(bytes: usize) -> Option<*mut u8> {
     // SAFETY: a new private mapping at an address of the kernel's choice touches nothing else.
@@ -68,14 +70,17 @@ pub(crate) unsafe fn map_file(at: *mut u8, bytes: usize, fd: RawFd, offset: u64)
     got != libc::MAP_FAILED
 }
 
-/// Maps the beginning of a file, private and read-only, in place of what was mapped at `at`.
+/// Maps a piece of a file, private and read-only, in place of what was mapped at `at`.
 ///
 /// # Safety
 /// As [`map_memory`]; and the file must not shrink while it is mapped.
-pub(crate) unsafe fn map_file_to_read(at: *mut u8, bytes: usize, fd: RawFd) -> bool {
+pub(crate) unsafe fn map_file_to_read(at: *mut u8, bytes: usize, fd: RawFd, offset: u64) -> bool {
+    let Ok(offset) = libc::off_t::try_from(offset) else {
+        return false;
+    };
     let flags = libc::MAP_PRIVATE | libc::MAP_FIXED;
     // SAFETY: the caller owns the range.
-    let got = unsafe { libc::mmap(at.cast(), bytes, libc::PROT_READ, flags, fd, 0) };
+    let got = unsafe { libc::mmap(at.cast(), bytes, libc::PROT_READ, flags, fd, offset) };
     got != libc::MAP_FAILED
 }
 
@@ -88,14 +93,14 @@ pub(crate) unsafe fn unmap(at: *mut u8, bytes: usize) {
     unsafe { libc::munmap(at.cast(), bytes) };
 }
 
-/// Gives the space of a piece of a file back, where the file system can. Best effort.
-pub(crate) fn give_back(fd: RawFd, offset: u64, bytes: u64) {
+/// Gives the space of a piece of a file back; `false` where the file system cannot.
+pub(crate) fn give_back(fd: RawFd, offset: u64, bytes: u64) -> bool {
     let (Ok(at), Ok(len)) = (libc::off_t::try_from(offset), libc::off_t::try_from(bytes)) else {
-        return;
+        return false;
     };
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     // SAFETY: no memory is passed; a bad descriptor is an error value.
-    unsafe { libc::fallocate(fd, mode, at, len) };
+    unsafe { libc::fallocate(fd, mode, at, len) == 0 }
 }
 
 /// Makes the pages of a mapping present and writable, so that the first records do not pay for
@@ -136,6 +141,32 @@ pub(crate) fn allot(fd: RawFd, offset: u64, bytes: u64) -> Result<(), i32> {
         }
     }
     Ok(())
+}
+
+/// Space of the file system that a file lies on.
+pub(crate) fn disk_space(fd: RawFd) -> Option<DiskSpace> {
+    // SAFETY: a `statvfs` of zeros is a valid value.
+    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `stat` is valid for writing; a bad descriptor is an error value.
+    if unsafe { libc::fstatvfs(fd, &raw mut stat) } != 0 || stat.f_blocks == 0 {
+        return None;
+    }
+    #[allow(
+        clippy::unnecessary_cast,
+        reason = "the fields have 32 bits on some systems"
+    )]
+    let bytes = |blocks: libc::fsblkcnt_t| (blocks as u64).saturating_mul(stat.f_frsize as u64);
+    Some(DiskSpace {
+        free: bytes(stat.f_bavail),
+        total: bytes(stat.f_blocks),
+    })
+}
+
+/// Offset of the first byte of a file that is not in a hole.
+pub(crate) fn first_data(fd: RawFd) -> u64 {
+    // SAFETY: no memory is passed; a bad descriptor is an error value.
+    let at = unsafe { libc::lseek(fd, 0, libc::SEEK_DATA) };
+    u64::try_from(at).unwrap_or(0)
 }
 
 /// Bytes that are allotted at once.

@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::hash::{Hash, Hasher};
 use std::io;
 use std::mem::offset_of;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::layout::{
 };
 use crate::mapped_file::MappedFile;
 use crate::session::folder::{EVENTS_FILE, JOURNAL_PREFIX, LOCK_FILE, RINGS_FILE, remove_journal};
-use crate::session::{WORKER_FACT, mark_written, stats};
+use crate::session::{WORKER_FACT, limit_warning, mark_written, stats};
 use crate::xspace::{Facts, Names};
 use crate::{names, os, segment};
 
@@ -240,6 +240,7 @@ fn recover_locked(
         let _ = remove_journal(journal);
         return Ok(PathBuf::new());
     }
+    index.first_ticks = index.number("first_ticks");
     run.dropped = index.threads.values().map(|thread| thread.dropped).sum();
     let facts = facts(&index, run.dropped);
     let names = Names::Table(table);
@@ -292,10 +293,15 @@ fn facts(index: &Index<'_>, dropped: u64) -> Facts {
             "{dropped} records were dropped: buffers were full; raise buffer_bytes or lower the trace level"
         ));
     }
-    if index.garbage > 0 {
+    warnings.extend(limit_warning(
+        index.facts.get("limit_reached").map(String::as_str),
+        index.number("removed_events"),
+        index.number("recording_stopped") == 1,
+    ));
+    let damaged = index.garbage + index.number("removed_bytes");
+    if damaged > 0 {
         warnings.push(format!(
-            "{} bytes of the journal were damaged and passed over",
-            index.garbage
+            "{damaged} bytes of the journal were damaged and passed over"
         ));
     }
     let host = index.facts.get("host").map_or("localhost", String::as_str);
@@ -333,7 +339,8 @@ fn map(path: &Path) -> io::Result<(File, MappedFile)> {
         Err(_) => File::open(path)?,
     };
     let len = file.metadata()?.len();
-    let mapped = MappedFile::map(&file, len)?;
+    // Of a long recording the oldest part may have been removed: a hole.
+    let mapped = MappedFile::map(&file, os::first_data(file.as_raw_fd()), len)?;
     Ok((file, mapped))
 }
 

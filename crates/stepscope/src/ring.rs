@@ -592,7 +592,11 @@ fn attach(local: &Local, state: u32) -> bool {
     }
     local.attaching.set(true);
     compiler_fence(Ordering::SeqCst);
-    begin_attaching();
+    if !begin_attaching() {
+        local.attaching.set(false);
+        LOST.fetch_add(1, Ordering::Relaxed);
+        return false;
+    }
     let mut done = false;
     if STATE.load(Ordering::SeqCst) & !MIRRORED == state {
         done = attach_counted(local, state);
@@ -606,20 +610,20 @@ fn attach(local: &Local, state: u32) -> bool {
     done
 }
 
-/// Counts itself among those who attach, when the rings stay where they are. The drain thread, which
-/// moves them in milliseconds, is waited for as long as it may take on a busy machine.
-fn begin_attaching() {
+/// Counts itself among those who attach, when the rings stay where they are. `false` when the drain
+/// thread, which moves them in milliseconds, does not come to its end for a second.
+fn begin_attaching() -> bool {
     const SLEEPS: u32 = 10_000;
     const SLEEP: std::time::Duration = std::time::Duration::from_micros(100);
     for _ in 0..SLEEPS {
         ATTACHING.fetch_add(1, Ordering::SeqCst);
         if !RELOCATING.load(Ordering::SeqCst) {
-            return;
+            return true;
         }
         ATTACHING.fetch_sub(1, Ordering::SeqCst);
         std::thread::sleep(SLEEP);
     }
-    ATTACHING.fetch_add(1, Ordering::SeqCst);
+    false
 }
 
 fn attach_counted(local: &Local, state: u32) -> bool {

@@ -42,6 +42,9 @@ _FIELDS: dict[str, _Field] = {
     "raise_error_on_start_failure": _Field(bool, default=False),
     "crash_safe": _Field(bool, default=True),
     "buffer_bytes": _Field(int, 8 << 20, low=64 << 10, high=8 << 20),
+    "max_bytes": _Field(int, 8 << 30, low=1 << 20),
+    "keep_free_bytes": _Field(int, -1, low=-1),
+    "at_limit": _Field(str, "keep_latest"),
     "memory_limit_bytes": _Field(int, 1 << 30, low=1 << 20),
     "host_name": _Field(str, ""),
     "rank": _Field(int, -1, low=-1, high=2**32 - 2),
@@ -52,6 +55,8 @@ _FIELDS: dict[str, _Field] = {
 }
 
 _MIRRORS = ("nvtx", "itt")
+
+_AT_LIMIT = ("keep_latest", "stop")
 
 _TPU_MODES = ("TRACE_ONLY_HOST", "TRACE_ONLY_XLA", "TRACE_COMPUTE", "TRACE_COMPUTE_AND_SYNC")
 
@@ -199,6 +204,16 @@ class ProfileOptions:
     buffer_bytes
         Bytes of each thread's buffer, 64 KiB to 8 MiB (default). Memory is touched only as it is used;
         what comes while a buffer is full is dropped and counted.
+    max_bytes
+        Bytes of the disk for the recording while it runs, at least 1 MiB. Default: 8 GiB. The file that
+        `stop_trace` writes comes on top.
+    keep_free_bytes
+        Bytes of the file system that the recording leaves free. Default: -1, which means 5 % of the file
+        system and at least 1 GiB.
+    at_limit
+        What happens when the recording has reached one of these limits: ``"keep_latest"`` (default) removes its
+        oldest part, again and again; ``"stop"`` ends it, and `stop_trace` writes what there is. It is said once
+        on stderr, and in the file.
     memory_limit_bytes
         Bytes of memory for a recording that is not kept in files. Default: 1 GiB.
     session_id
@@ -257,6 +272,9 @@ class ProfileOptions:
     raise_error_on_start_failure: bool
     crash_safe: bool
     buffer_bytes: int
+    max_bytes: int
+    keep_free_bytes: int
+    at_limit: str
     memory_limit_bytes: int
     host_name: str
     rank: int
@@ -369,6 +387,9 @@ def _checked(name: str, field: _Field, value: object) -> Any:
     if not isinstance(value, field.kind):
         message = f"{name} is {field.kind.__name__}, not {type(value).__name__} ({value!r})"
         raise OptionTypeError(message)
+    if name == "at_limit" and value not in _AT_LIMIT:
+        message = f"no at_limit {value!r}; {nearest(str(value), _AT_LIMIT)}"
+        raise OptionValueError(message)
     return checked_mirror(str(value)) if name == "mirror" else value
 
 

@@ -52,21 +52,23 @@ impl Finished {
         };
         // A program may have emptied its log directory meanwhile.
         std::fs::create_dir_all(self.folder()).map_err(not_written)?;
+        let mut missing = 0;
         let events = match &self.files {
             Some(files) => {
                 // Who shortened it nevertheless has taken events, not our life.
                 let there = files.events.metadata().map_err(not_written)?.len();
                 let bytes = self.drain.journal.file_bytes().min(there);
-                Some(MappedFile::map(&files.events, bytes).map_err(not_written)?)
+                missing = self.drain.journal.file_bytes() - bytes;
+                Some(
+                    MappedFile::map(&files.events, self.drain.journal.live_from(), bytes)
+                        .map_err(not_written)?,
+                )
             }
             None => None,
         };
         let index = self.index(events.as_ref().map(MappedFile::bytes));
         let mut report = self.report();
-        let there = events
-            .as_ref()
-            .map_or(0, |events| events.bytes().len() as u64);
-        let damaged = self.drain.journal.file_bytes() - there + index.garbage;
+        let damaged = self.drain.journal.removed_bytes() + missing + index.garbage;
         if damaged > 0 {
             report.warnings.push(format!(
                 "{damaged} bytes of the journal were removed or overwritten by another program; the events in them are lost"
@@ -130,6 +132,7 @@ impl Finished {
     fn index<'a>(&'a self, events: Option<&'a [u8]>) -> Index<'a> {
         let mut index = Index::default();
         index.nothing_shared = nothing_shared();
+        index.first_ticks = self.drain.journal.first_ticks();
         if let Some(events) = events {
             index.add(events);
         }
@@ -164,8 +167,15 @@ impl Finished {
                 "some threads' buffers were kept in memory, not in files ({error})"
             ));
         }
+        let reached = journal.limit_reached().map(|reached| reached.to_string());
+        warnings.extend(limit_warning(
+            reached.as_deref(),
+            journal.removed_events(),
+            journal.is_stopped(),
+        ));
         warnings.extend(loss_warnings(dropped, cut_texts));
         StopReport {
+            removed_events: journal.removed_events(),
             threads: self.drain.threads,
             dropped,
             cut_texts,
@@ -228,6 +238,23 @@ pub(super) fn add_written(report: &mut StopReport, written: &Written, cut: &Cut)
     report.warnings.extend(xspace::warnings(written, cut));
 }
 
+/// What a limit on the disk did to a recording.
+pub(crate) fn limit_warning(
+    reached: Option<&str>,
+    removed_events: u64,
+    is_stopped: bool,
+) -> Option<String> {
+    let reached = reached?;
+    if is_stopped {
+        return Some(format!("{reached}: what came later is not recorded"));
+    }
+    (removed_events > 0).then(|| {
+        format!(
+            "{reached}: this is its latest part, and {removed_events} events before it were removed"
+        )
+    })
+}
+
 /// Sentences about what is missing.
 pub(crate) fn loss_warnings(dropped: u64, cut_texts: u64) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -266,7 +293,16 @@ pub(crate) fn stats(index: &Index<'_>, dropped: u64) -> Vec<(String, String)> {
     let mut stats: Vec<_> = index
         .facts
         .iter()
-        .filter(|(key, _)| *key != "host" && *key != "version")
+        .filter(|(key, _)| {
+            ![
+                "host",
+                "version",
+                "first_ticks",
+                "limit_reached",
+                "recording_stopped",
+            ]
+            .contains(&key.as_str())
+        })
         .map(|(key, value)| {
             let key = key.strip_prefix("fact.").unwrap_or(key);
             (key.to_owned(), value.clone())

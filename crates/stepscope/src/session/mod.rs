@@ -31,12 +31,12 @@ use std::time::{Duration, Instant};
 
 pub use capture::{Capture, CaptureProgress, start_capture};
 pub use error::SessionError;
-pub(crate) use finished::{mark_written, stats};
+pub(crate) use finished::{limit_warning, mark_written, stats};
 pub use flight::{
     FlightOptions, FlightStatus, SlowStep, flight_status, save_last, start_flight, stop_flight,
     write_last,
 };
-pub use options::{HostTracerLevel, SessionOptions, StopReport};
+pub use options::{AtLimit, HostTracerLevel, SessionOptions, StopReport};
 pub(crate) use workers::WORKER_FACT;
 pub use workers::{WorkerRun, end_worker, start_worker, worker_run};
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+pub use crate::disk_limit::AtLimit;
 use crate::mirror::Mirrors;
 
 /// How much of the program is recorded, in XProf's meaning.
@@ -55,6 +56,16 @@ pub struct SessionOptions {
     /// 8 MiB. Default: 2 MiB (87,000 spans). A buffer that gets more than half full grows up to
     /// 8 MiB in the background; what comes while it is full is dropped and counted.
     pub buffer_bytes: usize,
+    /// Bytes of the disk for the recording while it runs, at least 1 MiB. Default: 8 GiB (350 million spans). The
+    /// file that [`stop_trace`](crate::stop_trace) writes comes on top.
+    pub max_bytes: u64,
+    /// Bytes of the file system that the recording leaves free. Default: none given, which means 5 % of the file
+    /// system and at least 1 GiB. Looked at whenever another sixteenth of `max_bytes`, or 64 MiB, has been
+    /// recorded.
+    pub keep_free_bytes: Option<u64>,
+    /// What happens when the recording has reached `max_bytes` or `keep_free_bytes`. Default:
+    /// [`AtLimit::KeepLatest`]. It is said once, on stderr, and in the file.
+    pub at_limit: AtLimit,
     /// Bytes of memory for the recording itself when it is not kept in files. Default: 1 GiB. What
     /// comes later is dropped and counted.
     pub memory_limit_bytes: usize,
@@ -82,6 +93,9 @@ impl Default for SessionOptions {
             host_tracer_level: HostTracerLevel::default(),
             crash_safe: true,
             buffer_bytes: 2 << 20,
+            max_bytes: 8 << 30,
+            keep_free_bytes: None,
+            at_limit: AtLimit::default(),
             memory_limit_bytes: 1 << 30,
             session_name: None,
             host_name: None,
@@ -113,6 +127,8 @@ pub struct StopReport {
     pub threads: u64,
     /// Records that found no room, in buffers or in memory.
     pub dropped: u64,
+    /// Events that were removed because the recording reached its limit on the disk.
+    pub removed_events: u64,
     /// Texts that were longer than 16 KiB.
     pub cut_texts: u64,
     /// Events that were left out because of [`Cut::max_events`](crate::Cut::max_events).

@@ -19,6 +19,7 @@ use super::{Finished, HostTracerLevel, SessionError, SessionOptions};
 use crate::circle::{Bounds, Circle};
 use crate::clock::{self, Pair};
 use crate::control::Control;
+use crate::disk_limit::DiskLimit;
 use crate::drain::Drain;
 use crate::journal::Journal;
 use crate::layout::{BLOCK_CLOCK, BLOCK_META, BlockHead, CHUNK_BYTES, NAMES_BYTES, VERSION};
@@ -175,7 +176,10 @@ pub(super) fn start(
         .and_then(|files| files.events.try_clone().ok());
     let mut journal = match (circular, events) {
         (Some(circular), events) => Journal::in_circle(Circle::new(state, circular.bounds, events)),
-        (None, Some(events)) => Journal::in_file(events, options.memory_limit_bytes),
+        (None, Some(events)) => {
+            let disk = DiskLimit::new(options.max_bytes, options.keep_free_bytes, options.at_limit);
+            Journal::in_file(state, events, disk, options.memory_limit_bytes)
+        }
         (None, None) => Journal::in_memory(options.memory_limit_bytes),
     };
     let put = |journal: &mut Journal, kind, content: &[u8]| {
@@ -198,7 +202,6 @@ pub(super) fn start(
         std::hint::spin_loop();
     }
     put(&mut journal, BLOCK_CLOCK, &Pair::read(state).encode());
-    journal.remember_first();
     let control = Arc::new(Control::new(state));
     let triggers = circular.and_then(|circular| (circular.triggers)(state));
     let leased = files.as_mut().and_then(JournalFiles::take_leased);
@@ -318,15 +321,16 @@ fn open_journal(
 /// One line on stderr, once per process.
 pub(super) fn warn_once(warning: &str) {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        #[allow(
-            clippy::print_stderr,
-            reason = "the user must hear of it before the program is killed"
-        )]
-        {
-            eprintln!("stepscope: {warning}");
-        }
-    });
+    ONCE.call_once(|| say(warning));
+}
+
+/// One line on stderr.
+#[allow(
+    clippy::print_stderr,
+    reason = "the user must hear of it while the program runs"
+)]
+pub(crate) fn say(warning: &str) {
+    eprintln!("stepscope: {warning}");
 }
 
 fn meta(host: &str, options: &SessionOptions) -> String {

@@ -502,7 +502,8 @@ impl Victim {
 
     fn tell(&mut self) {
         let stdin = self.child.stdin.as_mut().unwrap();
-        stdin.write_all(b"go\n").unwrap();
+        let written = stdin.write_all(b"go\n");
+        assert!(written.is_ok(), "{}", self.child.wait().unwrap());
     }
 
     /// Lets the child end by itself: spans and dropped records of its report, and its warnings.

@@ -20,6 +20,7 @@ mod crash;
 mod edges;
 mod files;
 mod flight;
+mod limits;
 mod mirror;
 mod moment;
 mod open;
