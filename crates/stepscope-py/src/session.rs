@@ -19,7 +19,7 @@ use crate::{tasks, threads, values};
 /// Starts a recording. The options were checked by the caller.
 #[pyfunction]
 #[pyo3(signature = (log_dir, *, host_tracer_level, crash_safe, buffer_bytes, max_bytes,
-    keep_free_bytes, stops_at_limit, memory_limit_bytes, session_name, host_name, trace_json, facts, warnings, mirror, labels))]
+    keep_free_bytes, at_limit, memory_limit_bytes, session_name, host_name, trace_json, facts, warnings, mirror, labels))]
 #[allow(
     clippy::too_many_arguments,
     clippy::needless_pass_by_value,
@@ -33,7 +33,7 @@ pub(crate) fn start(
     buffer_bytes: usize,
     max_bytes: u64,
     keep_free_bytes: Option<u64>,
-    stops_at_limit: bool,
+    at_limit: &str,
     memory_limit_bytes: usize,
     session_name: Option<String>,
     host_name: Option<String>,
@@ -50,10 +50,9 @@ pub(crate) fn start(
         buffer_bytes,
         max_bytes,
         keep_free_bytes,
-        at_limit: if stops_at_limit {
-            AtLimit::Stop
-        } else {
-            AtLimit::KeepLatest
+        at_limit: match at_limit {
+            "stop" => AtLimit::Stop,
+            _ => AtLimit::KeepLatest,
         },
         memory_limit_bytes,
         session_name,

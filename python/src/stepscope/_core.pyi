@@ -269,7 +269,7 @@ def start(
     buffer_bytes: int,
     max_bytes: int,
     keep_free_bytes: int | None,
-    stops_at_limit: bool,
+    at_limit: str,
     memory_limit_bytes: int,
     session_name: str | None,
     host_name: str | None,

@@ -282,7 +282,7 @@ def _start(
             buffer_bytes=options.buffer_bytes,
             max_bytes=options.max_bytes,
             keep_free_bytes=None if options.keep_free_bytes < 0 else options.keep_free_bytes,
-            stops_at_limit=options.at_limit == "stop",
+            at_limit=options.at_limit,
             memory_limit_bytes=options.memory_limit_bytes,
             session_name=session or None,
             host_name=host or None,
