@@ -4,7 +4,7 @@
 //! `cargo xtask sanitize loom` runs it.
 #![cfg(test)]
 
-#[path = "../../crates/stepscope/src/chunk.rs"]
+#[path = "../../crates/stepscope/src/ring/chunk.rs"]
 #[allow(dead_code, reason = "the recorder uses the rest")]
 mod chunk;
 

@@ -19,7 +19,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
-use stepscope::open::{NamedArg, OpenSpan, SpanKind};
+use stepscope::manual_span::{ManualSpan, NamedArg, SpanKind};
 
 use crate::label_log::{self, Begun};
 use crate::{tasks, texts, threads, values};
@@ -34,9 +34,9 @@ pub(crate) struct Annotation {
     pub(crate) metadata: *mut ffi::PyObject,
     kind: SpanKind,
     /// The span that is open.
-    open: OpenSpan,
+    open: ManualSpan,
     /// Those that were open when this object was entered once more.
-    outer: *mut Vec<OpenSpan>,
+    outer: *mut Vec<ManualSpan>,
     /// What it has begun in the log of labels, innermost last; null for nothing.
     logged: *mut Vec<Begun>,
     /// What a subclass written in Python keeps while the span is open, owned, or null. It is a field of
@@ -395,7 +395,7 @@ unsafe fn make(
         (&raw mut (*annotation).name).write(ffi::Py_NewRef(name));
         (&raw mut (*annotation).metadata).write(ffi::Py_XNewRef(keywords));
         (&raw mut (*annotation).kind).write(kind);
-        (&raw mut (*annotation).open).write(OpenSpan::NONE);
+        (&raw mut (*annotation).open).write(ManualSpan::NONE);
         (&raw mut (*annotation).outer).write(ptr::null_mut());
         (&raw mut (*annotation).logged).write(ptr::null_mut());
         (&raw mut (*annotation).under).write(ptr::null_mut());
@@ -505,11 +505,11 @@ fn begin(
     name: &Bound<'_, PyString>,
     kind: SpanKind,
     args: &[NamedArg<'_>],
-) -> OpenSpan {
+) -> ManualSpan {
     if tasks::are_possible() {
         tasks::begin(py, name, kind, args)
     } else {
-        OpenSpan::begin(&values::text(name), kind, args)
+        ManualSpan::begin(&values::text(name), kind, args)
     }
 }
 
@@ -594,7 +594,7 @@ pub(crate) unsafe extern "C" fn exit(
 unsafe fn exit_on(annotation: *mut Annotation) {
     // SAFETY: see `new_span`.
     unsafe {
-        let span = std::mem::replace(&mut (*annotation).open, OpenSpan::NONE);
+        let span = std::mem::replace(&mut (*annotation).open, ManualSpan::NONE);
         if (*annotation).outer.is_null() {
             if let Err(span) = end_here(span) {
                 end(span, annotation);
@@ -607,7 +607,7 @@ unsafe fn exit_on(annotation: *mut Annotation) {
 
 /// Ends a span that began on this thread.
 #[inline]
-fn end_here(span: OpenSpan) -> Result<(), OpenSpan> {
+fn end_here(span: ManualSpan) -> Result<(), ManualSpan> {
     let row = span.row();
     span.end()?;
     if tasks::may_keep(row) {
@@ -619,7 +619,7 @@ fn end_here(span: OpenSpan) -> Result<(), OpenSpan> {
 
 /// Of several open spans of one object, the last of the task that runs or else of this thread; else the last.
 #[cold]
-unsafe fn exit_one_of_several(annotation: *mut Annotation, last: OpenSpan) {
+unsafe fn exit_one_of_several(annotation: *mut Annotation, last: ManualSpan) {
     // SAFETY: not null by the caller, made by `enter_again`; nothing here runs Python code before the
     // borrow ends.
     let spans = unsafe { &mut *(*annotation).outer };
@@ -641,7 +641,7 @@ unsafe fn exit_one_of_several(annotation: *mut Annotation, last: OpenSpan) {
         }
         None => spans.pop(),
     };
-    let next = spans.pop().unwrap_or(OpenSpan::NONE);
+    let next = spans.pop().unwrap_or(ManualSpan::NONE);
     // SAFETY: as above.
     unsafe {
         (*annotation).open = next;
@@ -653,7 +653,7 @@ unsafe fn exit_one_of_several(annotation: *mut Annotation, last: OpenSpan) {
 
 /// Ends a span wherever it began.
 #[cold]
-unsafe fn end(span: OpenSpan, annotation: *mut Annotation) {
+unsafe fn end(span: ManualSpan, annotation: *mut Annotation) {
     let Err(span) = end_here(span) else {
         return;
     };

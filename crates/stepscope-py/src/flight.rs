@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use stepscope::{Cut, FlightOptions, HostTracerLevel, SlowStep};
+use stepscope::{ExportLimits, FlightOptions, HostTracerLevel, SlowStep};
 
 use crate::session::{exception, raised, report_fields};
 
@@ -97,7 +97,8 @@ pub(crate) fn take_last(
     let (bytes, report) = py
         .detach(|| {
             let mut bytes = Vec::new();
-            stepscope::write_last(last, &mut bytes, &Cut::default()).map(|report| (bytes, report))
+            stepscope::write_last(last, &mut bytes, &ExportLimits::default())
+                .map(|report| (bytes, report))
         })
         .map_err(|error| raised(py, &error))?;
     Ok((PyBytes::new(py, &bytes), report_fields(py, report)?))

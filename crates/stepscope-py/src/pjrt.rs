@@ -18,7 +18,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use stepscope::{Capture, Cut, HostTracerLevel, SessionError, SessionOptions, start_capture};
+use stepscope::{
+    Capture, ExportLimits, HostTracerLevel, SessionError, SessionOptions, start_capture,
+};
 use stepscope_formats::xplane::{Graft, HOST_PLANE, XSpaceWriter, write_planes};
 
 use crate::mirror;
@@ -289,7 +291,7 @@ unsafe extern "C" fn stop(args: *mut CollectorArgs) -> *mut Failure {
         };
         RECORDING.store(false, Ordering::Relaxed);
         let mut space = Vec::new();
-        collector.data = match capture.finish(&mut space, &Cut::default()) {
+        collector.data = match capture.finish(&mut space, &ExportLimits::default()) {
             Ok(_) => for_others(&space),
             Err(error) => warning(&error),
         };

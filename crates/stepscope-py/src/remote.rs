@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
-use stepscope::Additions;
+use stepscope::ExternalProfiles;
 use stepscope_remote::{
     Along, Asked, CaptureControl, CaptureError, CaptureReport, CaptureRequest, Interval,
     OptionValue, ServerError, ServerHandle, ServerOptions, capture_with,
@@ -97,7 +97,7 @@ fn along_pauses() {
 }
 
 /// When a capture has ended: what the frameworks' profilers recorded meanwhile.
-fn along_ends() -> Additions {
+fn along_ends() -> ExternalProfiles {
     let gathered = call_along("end_along", |_py, function| {
         function.call0().map(Bound::unbind)
     });

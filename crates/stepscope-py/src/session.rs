@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyString, PyTuple};
-use stepscope::open::instant_in_row;
+use stepscope::manual_span::instant_in_row;
 use stepscope::span::is_wanted;
 use stepscope::{
-    AddedContent, Addition, Additions, AtLimit, HostTracerLevel, MirrorError, Mirrors,
-    SessionError, SessionOptions, StopReport,
+    AtLimit, ExternalContent, ExternalProfile, ExternalProfiles, HostTracerLevel, MirrorError,
+    Mirrors, SessionError, SessionOptions, StopReport,
 };
 
 use crate::annotation::LEAVES_LABELS_OUT;
@@ -92,16 +92,16 @@ pub(crate) fn end(py: Python<'_>) -> PyResult<()> {
 pub(crate) type Gathered = Vec<(String, PyBackedBytes)>;
 
 /// What goes into the file besides the recording.
-pub(crate) fn additions(gathered: &Gathered, warnings: Vec<String>) -> Additions {
-    let parts = gathered.iter().map(|(name, given)| Addition {
+pub(crate) fn additions(gathered: &Gathered, warnings: Vec<String>) -> ExternalProfiles {
+    let parts = gathered.iter().map(|(name, given)| ExternalProfile {
         name: name.clone(),
         // No `XSpace` begins so: it would be a group with the number 15, after others of its kind.
         content: match given.trim_ascii_start().first() {
-            Some(b'{') => AddedContent::ChromeJson(given.to_vec()),
-            _ => AddedContent::XSpace(given.to_vec()),
+            Some(b'{') => ExternalContent::ChromeJson(given.to_vec()),
+            _ => ExternalContent::XSpace(given.to_vec()),
         },
     });
-    Additions {
+    ExternalProfiles {
         parts: parts.collect(),
         warnings,
     }

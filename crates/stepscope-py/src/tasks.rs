@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use rustc_hash::FxHashMap;
 use stepscope::ArgValue;
-use stepscope::open::{NamedArg, OpenSpan, SpanKind, recording_number};
+use stepscope::manual_span::{ManualSpan, NamedArg, SpanKind, recording_number};
 
 use crate::values;
 
@@ -222,8 +222,8 @@ pub(crate) fn begin(
     name: &Bound<'_, PyString>,
     kind: SpanKind,
     args: &[NamedArg<'_>],
-) -> OpenSpan {
-    let on_thread = || OpenSpan::begin(&values::text(name), kind, args);
+) -> ManualSpan {
+    let on_thread = || ManualSpan::begin(&values::text(name), kind, args);
     let recording = recording_number();
     let Some(asyncio) = asyncio().filter(|_| recording != 0) else {
         return on_thread();
@@ -235,7 +235,7 @@ pub(crate) fn begin(
     let address = turn.key();
     let known = with_rows(|rows| rows.find(address, recording)).flatten();
     let (row, span) = if let Some(row) = known {
-        let span = OpenSpan::begin_in_row(row, &values::text(name), kind, args);
+        let span = ManualSpan::begin_in_row(row, &values::text(name), kind, args);
         (row, span)
     } else {
         let creator = match turn {
@@ -273,7 +273,7 @@ fn begin_first(
     name: &Bound<'_, PyString>,
     kind: SpanKind,
     args: &[NamedArg<'_>],
-) -> OpenSpan {
+) -> ManualSpan {
     let title = match turn {
         Turn::Task(task) if row != 0 => task.call_method0("get_name").ok(),
         _ => None,
@@ -290,7 +290,7 @@ fn begin_first(
     if let Some(creator) = &creator {
         all.push(("asyncio.created_in", ArgValue::Str(creator)));
     }
-    OpenSpan::begin_in_row(row, &values::text(name), kind, &all)
+    ManualSpan::begin_in_row(row, &values::text(name), kind, &all)
 }
 
 /// The row of what runs on this thread; the thread's own where it is in no label.

@@ -10,7 +10,7 @@ use std::cell::Cell;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use stepscope::open::{name_thread, recording_number};
+use stepscope::manual_span::{name_thread, recording_number};
 
 use crate::values;
 

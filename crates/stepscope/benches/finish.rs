@@ -12,7 +12,7 @@
 
 use std::time::{Duration, Instant};
 
-use stepscope::{Cut, SessionOptions, span, start_capture};
+use stepscope::{ExportLimits, SessionOptions, span, start_capture};
 
 /// Spans between two pauses, so that nothing is dropped.
 const BURST: u64 = 16_000;
@@ -57,9 +57,9 @@ fn main() {
             }
         });
         std::thread::sleep(Duration::from_millis(20));
-        let cut = Cut {
+        let cut = ExportLimits {
             max_events: (round == 4).then_some(spans / 2),
-            ..Cut::default()
+            ..ExportLimits::default()
         };
         let (begun, cpu) = (Instant::now(), cpu_s());
         let mut bytes = Vec::new();

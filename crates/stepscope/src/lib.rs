@@ -24,60 +24,44 @@
 //! * **The program survives us**: no panic, signal or lock of ours reaches it; a full disk, a fork,
 //!   a second start or stop are error values or warnings.
 //!
-//! Reading order: [`mod@span`] (the verbs; [`open`] for other languages, [`calls`] and [`beside`]
-//! for their tracers and samplers), [`session`] (start and stop), `ring`,
-//! `region` and `layout` (the hot path and its bytes), `drain`, `journal`, `circle`, `segment`, `kept` (where records go), `index`, `decode`, `xspace`, `added` (what other profilers recorded), `export`
-//! (the way to the file), `mirror` (into other tools' files), [`recover`], `steps`, `triggers` (how long steps take, and what makes the flight
-//! recorder save).
+//! # How a span gets into a file
+//!
+//! ```text
+//! span!() ─► ring of the thread ─► drain thread ─► journal ─────► XSpace file
+//! api/       ring/writer.rs        drain/          journal/       export/
+//! span.rs    ring/layout.rs        thread.rs       append.rs      decode.rs
+//! steps.rs   ring/chunk.rs         requests.rs     circular.rs    xspace.rs
+//! names.rs   ring/memory.rs        wakeup.rs       segment.rs     file.rs
+//!            (mapped from a file)  triggers.rs     index.rs       chrome_json.rs
+//!                    │                                │
+//!                    └──── recover.rs: a killed program's rings and journal ──► XSpace file
+//! ```
+//!
+//! [`session`] starts and stops all of that. [`manual_span`], [`calls`] and [`virtual_track`] are for other
+//! languages, their call tracers and their samplers; `bridge/` connects the `tracing` crate, NVTX and ITT;
+//! `platform/` has the operating system and its clocks.
 
-pub mod beside;
-pub mod calls;
-pub mod open;
-pub mod recover;
-pub mod session;
-pub mod span;
-#[cfg(feature = "tracing")]
-pub mod tracing;
-
-mod added;
-mod alarm;
-mod chunk;
-#[cfg(test)]
-mod chunk_tests;
-mod circle;
-mod clock;
-mod control;
-mod cut;
-mod decode;
-mod disk_limit;
+mod api;
+mod bridge;
 mod drain;
 mod export;
-mod index;
 mod journal;
-mod kept;
-mod layout;
-mod lease;
-mod mapped_file;
-mod mirror;
-mod names;
-mod os;
-mod prelude;
-mod region;
-mod relocate;
+mod platform;
+pub mod recover;
 mod ring;
-mod segment;
-mod steps;
-mod sync;
-#[cfg(feature = "chrome")]
-mod trace_json;
-mod triggers;
-mod walk;
-mod xspace;
+pub mod session;
 
-pub use added::{Added, AddedContent, Addition, Additions, advice};
-pub use cut::Cut;
-pub use mirror::{MirrorError, Mirrors, set_mirrors};
-pub use names::StaticName;
+pub use api::{calls, manual_span, span, virtual_track};
+#[cfg(feature = "tracing")]
+pub use bridge::tracing;
+
+pub use api::names::StaticName;
+pub use api::steps::{StepTimes, StepWatch};
+pub use bridge::mirror::{MirrorError, Mirrors, set_mirrors};
+pub use export::limits::ExportLimits;
+pub use export::merge_external::{
+    ExternalContent, ExternalProfile, ExternalProfiles, MergedProfile, advice,
+};
 pub use session::{
     AtLimit, Capture, CaptureProgress, FlightOptions, FlightStatus, HostTracerLevel, SessionError,
     SessionOptions, SlowStep, StopReport, WorkerRun, discard_trace, end_trace, end_worker,
@@ -86,7 +70,6 @@ pub use session::{
     write_last,
 };
 pub use span::{ArgValue, Span, SpanGuard, counter, instant, step, step_named};
-pub use steps::{StepTimes, StepWatch};
 
 /// Called when a session has started or stopped.
 fn levels_changed() {

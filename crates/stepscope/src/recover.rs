@@ -15,18 +15,20 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::chunk::ChunkHead;
-use crate::export;
-use crate::index::{Index, Leftover, Thread};
-use crate::layout::{
+use crate::api::names;
+use crate::export::file;
+use crate::export::xspace::{Facts, Names};
+use crate::journal::index::{Index, Leftover, Thread};
+use crate::journal::mapped_file::MappedFile;
+use crate::journal::segment;
+use crate::platform::os;
+use crate::ring::chunk::ChunkHead;
+use crate::ring::layout::{
     CHUNK_BYTES, CHUNK_USABLE, CHUNKS_OFFSET, Extent, KNOWN_VERSIONS, MAX_CHUNKS, MAX_EXTENTS,
     NAMES_BYTES, OPEN_OFFSET, OPEN_SPANS, RECORD_BYTES, RegionHead, THREAD_NAME_BYTES,
 };
-use crate::mapped_file::MappedFile;
 use crate::session::folder::{EVENTS_FILE, JOURNAL_PREFIX, LOCK_FILE, RINGS_FILE, remove_journal};
 use crate::session::{WORKER_FACT, limit_warning, mark_written, stats};
-use crate::xspace::{Facts, Names};
-use crate::{names, os, segment};
 
 /// Folders below a log directory that are looked at.
 const MAX_DEPTH: usize = 8;
@@ -91,7 +93,7 @@ pub fn pending(log_dir: &Path) -> Vec<PathBuf> {
 /// given, and is made anew only when the journal has changed. Files that programs were killed in the
 /// middle of writing are removed.
 pub fn recover_dir(log_dir: &Path, cache_out: Option<&Path>) -> Vec<RecoveredRun> {
-    find(log_dir, &mut export::remove_orphans)
+    find(log_dir, &mut file::remove_orphans)
         .iter()
         .filter_map(|journal| recover(journal, cache_out))
         .collect()
@@ -217,7 +219,7 @@ fn recover_locked(
         return Err(RecoverError::OtherVersion {
             path: journal.to_owned(),
             found: found.clone(),
-            known: crate::layout::VERSION,
+            known: crate::ring::layout::VERSION,
         });
     }
     if let Some((bytes, name)) = &index.written {
@@ -248,28 +250,28 @@ fn recover_locked(
     let beside = run.session.join(&name);
     // Where the file may only be read, this does nothing.
     let mut before = |bytes: u64, path: &Path| mark_written(&mut marker, bytes, path);
-    let (path, written) =
-        match export::write_recovered(&beside, &index, &names, &facts, &mut before) {
-            Ok(done) => {
-                remove_journal(journal).map_err(failed(journal))?;
-                done
+    let (path, written) = match file::write_recovered(&beside, &index, &names, &facts, &mut before)
+    {
+        Ok(done) => {
+            remove_journal(journal).map_err(failed(journal))?;
+            done
+        }
+        Err(error) => {
+            let Some(cache) = cache_out else {
+                return Err(failed(&beside)(error));
+            };
+            run.in_cache = true;
+            let path = cache.join(cache_name(journal)).join(&name);
+            if is_newer(&path, &events_path) {
+                return Ok(path);
             }
-            Err(error) => {
-                let Some(cache) = cache_out else {
-                    return Err(failed(&beside)(error));
-                };
-                run.in_cache = true;
-                let path = cache.join(cache_name(journal)).join(&name);
-                if is_newer(&path, &events_path) {
-                    return Ok(path);
-                }
-                let folder = path.parent().unwrap_or(cache);
-                fs::create_dir_all(folder).map_err(failed(folder))?;
-                let _ = fs::remove_file(&path);
-                export::write_recovered(&path, &index, &names, &facts, &mut |_, _| {})
-                    .map_err(failed(&path))?
-            }
-        };
+            let folder = path.parent().unwrap_or(cache);
+            fs::create_dir_all(folder).map_err(failed(folder))?;
+            let _ = fs::remove_file(&path);
+            file::write_recovered(&path, &index, &names, &facts, &mut |_, _| {})
+                .map_err(failed(&path))?
+        }
+    };
     run.spans = written.spans;
     run.unfinished = written.unfinished;
     Ok(path)

@@ -16,7 +16,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyModule, PyString};
 use rustc_hash::FxHashMap;
-use stepscope::open::NameNumber;
+use stepscope::manual_span::NameNumber;
 
 use super::Locked;
 use crate::values;

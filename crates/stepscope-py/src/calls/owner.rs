@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 
-use stepscope::open::instant_with;
+use stepscope::manual_span::instant_with;
 
 use super::profile;
 

@@ -8,14 +8,14 @@ use std::cell::RefCell;
 
 use pyo3::prelude::*;
 use stepscope::calls::{CallBegun, begin_call, end_call, end_call_below, thread_is_told};
-use stepscope::open::{NameNumber, OpenSpan, SpanKind, recording_number};
+use stepscope::manual_span::{ManualSpan, NameNumber, SpanKind, recording_number};
 
 use crate::threads;
 
 struct Frame {
     /// Address of the function's code, or of the C function's description.
     function: usize,
-    span: OpenSpan,
+    span: ManualSpan,
 }
 
 /// Calls that the recorder does not keep.
@@ -41,14 +41,14 @@ pub(super) fn begin(py: Python<'_>, function: usize, name: NameNumber) {
     match begin_call(function, name) {
         CallBegun::Yes => {}
         CallBegun::OnUntoldThread => tell(py),
-        CallBegun::TooDeep => begin_here(function, || OpenSpan::begin_known(name)),
+        CallBegun::TooDeep => begin_here(function, || ManualSpan::begin_known(name)),
     }
 }
 
 /// A function begins whose name has no number.
 #[cold]
 pub(super) fn begin_by_text(function: usize, name: &str) {
-    begin_here(function, || OpenSpan::begin(name, SpanKind::Span, &[]));
+    begin_here(function, || ManualSpan::begin(name, SpanKind::Span, &[]));
 }
 
 #[cold]
@@ -60,7 +60,7 @@ fn tell(py: Python<'_>) {
 }
 
 #[cold]
-fn begin_here(function: usize, begin: impl FnOnce() -> OpenSpan) {
+fn begin_here(function: usize, begin: impl FnOnce() -> ManualSpan) {
     // The thread is ending, or a signal handler's function began inside of this one.
     let _ = STACK.try_with(|stack| {
         let Ok(mut stack) = stack.try_borrow_mut() else {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use stepscope::beside::Moment;
-use stepscope::open::instant_with;
+use stepscope::manual_span::instant_with;
+use stepscope::virtual_track::Timestamp;
 use stepscope::{ArgValue, is_recording};
 
 use super::stacks::{self, Sample};
@@ -41,7 +41,7 @@ pub(super) struct Shared {
     made: AtomicU64,
     /// A pending call is under way.
     queued: AtomicBool,
-    asked: Mutex<Moment>,
+    asked: Mutex<Timestamp>,
     samples: Mutex<Vec<Sample>>,
     taken: AtomicU64,
     missed: AtomicU64,
@@ -116,7 +116,7 @@ impl Sampler {
             wanted: AtomicU64::new(0),
             made: AtomicU64::new(0),
             queued: AtomicBool::new(false),
-            asked: Mutex::new(Moment::now()),
+            asked: Mutex::new(Timestamp::now()),
             samples: Mutex::default(),
             taken: AtomicU64::new(0),
             missed: AtomicU64::new(0),
@@ -177,15 +177,15 @@ fn run(shared: &Shared, period: Duration, way: Way) {
     };
     let mut tracks = Tracks::default();
     let mut length = Period {
-        begin: Moment::now(),
-        end: Moment::now(),
+        begin: Timestamp::now(),
+        end: Timestamp::now(),
     };
     let mut deadline = Instant::now() + period;
     let mut asked_at = Instant::now();
     let mut main_serves = way == Way::AskMain;
     while shared.sleep_until(deadline) {
         if length.begin == length.end {
-            length.end = Moment::now();
+            length.end = Timestamp::now();
         }
         let now = Instant::now();
         // Ticks that have passed are not made up for.
@@ -198,7 +198,7 @@ fn run(shared: &Shared, period: Duration, way: Way) {
         }
         if shared.is_served() {
             asked_at = now;
-            *held(&shared.asked) = Moment::now();
+            *held(&shared.asked) = Timestamp::now();
             shared.wanted.fetch_add(1, Ordering::Release);
             if way == Way::AskMain {
                 ask_main(shared);
@@ -228,7 +228,7 @@ fn run(shared: &Shared, period: Duration, way: Way) {
     for sample in std::mem::take(&mut *held(&shared.samples)) {
         tracks.add(sample, &length);
     }
-    tracks.finish(Moment::now(), &length);
+    tracks.finish(Timestamp::now(), &length);
     let (taken, missed) = shared.counts();
     let hz = 1.0 / period.as_secs_f64();
     instant_with(

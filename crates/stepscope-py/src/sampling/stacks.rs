@@ -12,8 +12,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use rustc_hash::FxHashMap;
-use stepscope::beside::Moment;
-use stepscope::open::NameNumber;
+use stepscope::manual_span::NameNumber;
+use stepscope::virtual_track::Timestamp;
 
 use crate::calls::{Locked, names};
 use crate::values;
@@ -56,9 +56,9 @@ pub(super) struct Introduction {
 /// All threads at one moment.
 pub(super) struct Sample {
     /// When it was asked for.
-    pub(super) asked: Moment,
+    pub(super) asked: Timestamp,
     /// When it was taken.
-    pub(super) taken: Moment,
+    pub(super) taken: Timestamp,
     /// The thread that the interpreter had make it, if it was made by one.
     pub(super) by: Option<u64>,
     pub(super) stacks: Vec<Stack>,
@@ -137,7 +137,7 @@ fn symbol(name: &CStr) -> Option<*mut c_void> {
 }
 
 /// The stacks of all threads that run Python code, now. `None` when nothing is to be sampled.
-pub(super) fn take(py: Python<'_>, asked: Moment, by: Option<u64>) -> Option<Sample> {
+pub(super) fn take(py: Python<'_>, asked: Timestamp, by: Option<u64>) -> Option<Sample> {
     let (functions, current_frames) = KNOWN.with(py, |known| {
         let known = known.as_ref()?;
         Some((known.functions, known.current_frames.clone_ref(py)))
@@ -151,7 +151,7 @@ pub(super) fn take(py: Python<'_>, asked: Moment, by: Option<u64>) -> Option<Sam
     }
     Some(Sample {
         asked,
-        taken: Moment::now(),
+        taken: Timestamp::now(),
         by,
         stacks,
     })

@@ -8,15 +8,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stepscope::beside::{Moment, SideSpan, SideTrack};
-use stepscope::open::NameNumber;
+use stepscope::manual_span::NameNumber;
+use stepscope::virtual_track::{SideSpan, Timestamp, VirtualTrack};
 
 use super::stacks::{Introduction, Sample};
 
 struct Track {
-    side: SideTrack,
+    side: VirtualTrack,
     open: Vec<(NameNumber, Option<SideSpan>)>,
-    seen: Moment,
+    seen: Timestamp,
 }
 
 /// The tracks of all threads that were seen. Belongs to the sampler's thread.
@@ -50,7 +50,7 @@ impl Tracks {
     }
 
     /// Ends everything.
-    pub(super) fn finish(mut self, at: Moment, period: &Period) {
+    pub(super) fn finish(mut self, at: Timestamp, period: &Period) {
         for track in self.tracks.values_mut() {
             track.close(0, period.after(track.seen, at));
         }
@@ -61,34 +61,34 @@ impl Tracks {
 #[derive(Clone, Copy)]
 pub(super) struct Period {
     /// Two moments one period apart.
-    pub(super) begin: Moment,
-    pub(super) end: Moment,
+    pub(super) begin: Timestamp,
+    pub(super) end: Timestamp,
 }
 
 impl Period {
     /// When what was last seen at `seen` has ended, if it was no more at `now`: one and a half periods
     /// later at most.
-    fn after(&self, seen: Moment, now: Moment) -> Moment {
+    fn after(&self, seen: Timestamp, now: Timestamp) -> Timestamp {
         let most = seen.plus_between(self.begin, self.end, 1.5);
         now.min(most).max(seen)
     }
 }
 
 impl Track {
-    fn new(introduction: Option<Introduction>, ident: u64, seen: Moment) -> Self {
+    fn new(introduction: Option<Introduction>, ident: u64, seen: Timestamp) -> Self {
         let introduction = introduction.unwrap_or_else(|| Introduction {
             name: format!("thread {ident}"),
             native_id: None,
         });
         let name = format!("{} (sampled)", introduction.name);
         Self {
-            side: SideTrack::new(&name, introduction.native_id),
+            side: VirtualTrack::new(&name, introduction.native_id),
             open: Vec::new(),
             seen,
         }
     }
 
-    fn go_on(&mut self, frames: &[NameNumber], from: Moment, period: &Period) {
+    fn go_on(&mut self, frames: &[NameNumber], from: Timestamp, period: &Period) {
         let same = self
             .open
             .iter()
@@ -108,7 +108,7 @@ impl Track {
     }
 
     /// Ends all but the outermost `keep`.
-    fn close(&mut self, keep: usize, at: Moment) {
+    fn close(&mut self, keep: usize, at: Timestamp) {
         for (_, span) in self.open.drain(keep..).rev() {
             if let Some(span) = span {
                 self.side.end(span, at);

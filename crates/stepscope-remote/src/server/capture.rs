@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use stepscope::{
-    Additions, Capture, Cut, HostTracerLevel, SessionError, SessionOptions, StopReport,
-    start_capture,
+    Capture, ExportLimits, ExternalProfiles, HostTracerLevel, SessionError, SessionOptions,
+    StopReport, start_capture,
 };
 use stepscope_model::clock::unix_now_ns;
 use tokio::sync::Notify;
@@ -159,11 +159,11 @@ impl GoesAlong {
     }
 
     /// Ends it.
-    fn end(mut self) -> Additions {
+    fn end(mut self) -> ExternalProfiles {
         self.pause();
         self.along
             .take()
-            .map_or_else(Additions::default, |along| (along.end)())
+            .map_or_else(ExternalProfiles::default, |along| (along.end)())
     }
 }
 
@@ -234,9 +234,9 @@ pub(super) async fn record(
         return Err(Status::internal("the capture was lost"));
     };
     let hint = usize::try_from(capture.progress().bytes).unwrap_or(0);
-    let cut = Cut {
+    let cut = ExportLimits {
         max_events: wanted.max_events,
-        ..Cut::default()
+        ..ExportLimits::default()
     };
     let (recorded, report) = encode(state, hint, move |out| {
         along.pause();

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use stepscope::{
-    Cut, FlightOptions, HostTracerLevel, SessionError, flight_status, start_flight, stop_flight,
-    write_last,
+    ExportLimits, FlightOptions, HostTracerLevel, SessionError, flight_status, start_flight,
+    stop_flight, write_last,
 };
 use tonic::metadata::MetadataMap;
 use tonic::{Response, Status};
@@ -159,9 +159,9 @@ pub(super) async fn snapshot(
     };
     session.clone_into(&mut wanted.session);
     wanted.emit_xspace = session.is_empty();
-    let cut = Cut {
+    let cut = ExportLimits {
         max_events: wanted.max_events,
-        ..Cut::default()
+        ..ExportLimits::default()
     };
     let (recorded, _) = encode(state, 0, move |out| write_last(last, out, &cut))
         .await

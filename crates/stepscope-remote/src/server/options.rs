@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use stepscope::{Additions, FlightOptions};
+use stepscope::{ExternalProfiles, FlightOptions};
 
 /// What a server is and may do. Start from `ServerOptions::default()`.
 ///
@@ -74,7 +74,7 @@ pub struct Along {
     pub pause: fn(),
     /// Once for each `prepare`, when the capture has ended: what the others recorded, and what is
     /// missing.
-    pub end: fn() -> Additions,
+    pub end: fn() -> ExternalProfiles,
 }
 
 /// What a client asks of those that go along.

@@ -10,9 +10,9 @@ use super::{
     Finished, HostTracerLevel, SessionError, SessionOptions, StopReport, guarded, process,
     process_patiently,
 };
-use crate::added::Additions;
-use crate::control::Carried;
-use crate::cut::Cut;
+use crate::drain::requests::Carried;
+use crate::export::limits::ExportLimits;
+use crate::export::merge_external::ExternalProfiles;
 
 /// A recording in memory that belongs to whoever holds this, not to the program. Dropping it throws
 /// the recording away.
@@ -89,11 +89,11 @@ impl Ride {
     fn finish(
         &self,
         out: &mut dyn Write,
-        cut: &Cut,
-        additions: &Additions,
+        cut: &ExportLimits,
+        additions: &ExternalProfiles,
     ) -> Result<StopReport, SessionError> {
-        let shot = self.running.shot(Some(self.number))?;
-        let mut part = Part::new(&self.running, &shot, cut);
+        let snapshot = self.running.snapshot(Some(self.number))?;
+        let mut part = Part::new(&self.running, &snapshot, cut);
         part.since(self.ticks, self.dropped_before);
         for warning in &self.warnings {
             part.warn(warning.clone());
@@ -180,8 +180,12 @@ impl Capture {
     /// # Errors
     /// [`SessionError::CaptureGone`] in a fork's child; [`SessionError::NotDelivered`] when `out`
     /// fails. Either way the recording has ended.
-    pub fn finish(self, out: &mut dyn Write, cut: &Cut) -> Result<StopReport, SessionError> {
-        self.finish_with(out, cut, &Additions::default())
+    pub fn finish(
+        self,
+        out: &mut dyn Write,
+        cut: &ExportLimits,
+    ) -> Result<StopReport, SessionError> {
+        self.finish_with(out, cut, &ExternalProfiles::default())
     }
 
     /// As [`finish`](Self::finish), with what other profilers recorded meanwhile. `cut` is not for
@@ -192,8 +196,8 @@ impl Capture {
     pub fn finish_with(
         mut self,
         out: &mut dyn Write,
-        cut: &Cut,
-        additions: &Additions,
+        cut: &ExportLimits,
+        additions: &ExternalProfiles,
     ) -> Result<StopReport, SessionError> {
         guarded(|| {
             if let Some(ride) = self.ride.take() {

@@ -7,14 +7,14 @@ use super::folder::{self, JournalFiles};
 use super::recording::Owner;
 use super::workers;
 use super::{SessionError, StopReport};
-use crate::added::Additions;
-use crate::cut::Cut;
-use crate::drain::Drain;
-use crate::export;
-use crate::index::Index;
-use crate::layout::{BLOCK_WRITTEN, BlockHead};
-use crate::mapped_file::MappedFile;
-use crate::xspace::{self, Facts, Names, Written};
+use crate::drain::thread::Drain;
+use crate::export::file;
+use crate::export::limits::ExportLimits;
+use crate::export::merge_external::ExternalProfiles;
+use crate::export::xspace::{self, Facts, Names, Written};
+use crate::journal::index::Index;
+use crate::journal::mapped_file::MappedFile;
+use crate::ring::layout::{BLOCK_WRITTEN, BlockHead};
 
 /// A recording that is complete, but not written yet.
 pub(super) struct Finished {
@@ -44,7 +44,10 @@ impl Finished {
     }
 
     /// Writes the session's file.
-    pub(super) fn write(&mut self, additions: &Additions) -> Result<StopReport, SessionError> {
+    pub(super) fn write(
+        &mut self,
+        additions: &ExternalProfiles,
+    ) -> Result<StopReport, SessionError> {
         let path = self.path();
         let not_written = |source| SessionError::NotWritten {
             path: path.clone(),
@@ -84,10 +87,10 @@ impl Finished {
                 mark_written(events, bytes, path);
             }
         };
-        let cut = Cut::default();
+        let cut = ExportLimits::default();
         // Somebody may have cleaned up; our files of it are open all the same.
         std::fs::create_dir_all(self.folder()).map_err(not_written)?;
-        let (path, written) = export::write_file(
+        let (path, written) = file::write_file(
             &path,
             &index,
             &Names::Own,
@@ -104,7 +107,7 @@ impl Finished {
             trace_json: true, ..
         } = self.owner
         {
-            match crate::trace_json::write_beside(&report.path) {
+            match crate::export::chrome_json::write_beside(&report.path) {
                 Ok(path) => report.trace_json = Some(path),
                 Err(error) => report
                     .warnings
@@ -118,8 +121,8 @@ impl Finished {
     pub(super) fn write_to(
         &self,
         out: &mut dyn Write,
-        cut: &Cut,
-        additions: &Additions,
+        cut: &ExportLimits,
+        additions: &ExternalProfiles,
     ) -> io::Result<StopReport> {
         let index = self.index(None);
         let mut report = self.report();
@@ -227,7 +230,7 @@ pub(super) fn nothing_shared() -> bool {
     }
 }
 
-pub(super) fn add_written(report: &mut StopReport, written: &Written, cut: &Cut) {
+pub(super) fn add_written(report: &mut StopReport, written: &Written, cut: &ExportLimits) {
     report.spans = written.spans;
     report.unfinished = written.unfinished;
     report.instants = written.instants;

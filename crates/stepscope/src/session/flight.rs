@@ -1,6 +1,6 @@
 //! The flight recorder: records all the time, keeps the last seconds, and saves them when asked.
 //!
-//! It is a session whose journal is a circle ([`crate::circle`]). While the program records itself it
+//! It is a session whose journal is a circle ([`crate::journal::circular`]). While the program records itself it
 //! pauses; what it had is dropped. Captures ride on it: they hold its segments from their begin.
 
 use std::io::Write;
@@ -14,14 +14,15 @@ use std::time::Duration;
 use super::finished::{add_written, loss_warnings, nothing_shared, stats};
 use super::recording::{self, Circular, Owner, Session};
 use super::{HostTracerLevel, SessionError, SessionOptions, StopReport, guarded, process};
-use crate::added::Additions;
-use crate::circle::{Bounds, LEAST_BYTES, Shot};
-use crate::control::{Carried, Control, Request};
-use crate::cut::Cut;
-use crate::index::Index;
-use crate::triggers::{self, Occasion, SlowRule, Triggers};
-use crate::xspace::{self, Facts, Names};
-use crate::{export, os};
+use crate::drain::requests::{Carried, Control, DrainRequest};
+use crate::drain::triggers::{self, Occasion, SlowRule, Triggers};
+use crate::export::file;
+use crate::export::limits::ExportLimits;
+use crate::export::merge_external::ExternalProfiles;
+use crate::export::xspace::{self, Facts, Names};
+use crate::journal::circular::{Bounds, LEAST_BYTES, Snapshot};
+use crate::journal::index::Index;
+use crate::platform::os;
 
 /// How long the drain thread may take to answer. One that has ended is noticed at once; on a machine that
 /// is busy with other things it may take seconds until it has its turn and has carried what waits.
@@ -225,14 +226,14 @@ pub fn save_last(last: Duration) -> Result<StopReport, SessionError> {
 pub fn write_last(
     last: Duration,
     out: &mut dyn Write,
-    cut: &Cut,
+    cut: &ExportLimits,
 ) -> Result<StopReport, SessionError> {
     guarded(|| {
         let running = running()?;
-        let shot = running.shot(None)?;
-        let mut part = Part::new(&running, &shot, cut);
+        let snapshot = running.snapshot(None)?;
+        let mut part = Part::new(&running, &snapshot, cut);
         part.last(last);
-        part.write(out, &Additions::default())
+        part.write(out, &ExternalProfiles::default())
             .map_err(|source| SessionError::NotDelivered { source })
     })
 }
@@ -397,9 +398,12 @@ impl Running {
     }
 
     /// What there is now; since a capture began, when that is given.
-    pub(super) fn shot(&self, since_hold: Option<u32>) -> Result<Shot, SessionError> {
+    pub(super) fn snapshot(&self, since_pin: Option<u32>) -> Result<Snapshot, SessionError> {
         let (answer, from) = sync_channel(1);
-        if !self.control.ask(Request::Shot { since_hold, answer }) {
+        if !self
+            .control
+            .ask(DrainRequest::Snapshot { since_pin, answer })
+        {
             return Err(SessionError::FlightPaused);
         }
         from.recv_timeout(PATIENCE).map_err(no_answer)
@@ -408,7 +412,7 @@ impl Running {
     /// Nothing from now on is written over before it is released. The ticks of that moment.
     pub(super) fn hold(&self, number: u32, bytes: usize) -> Result<u64, SessionError> {
         let (answer, from) = sync_channel(1);
-        let request = Request::Hold {
+        let request = DrainRequest::Pin {
             number,
             bytes,
             answer,
@@ -420,7 +424,7 @@ impl Running {
     }
 
     pub(super) fn release(&self, number: u32) {
-        self.control.ask(Request::Release { number });
+        self.control.ask(DrainRequest::Release { number });
     }
 
     fn save(&self, last: Duration, because: &str) -> Result<StopReport, SessionError> {
@@ -431,21 +435,21 @@ impl Running {
         };
         let saving = self.flight.saving.lock();
         let _one = saving.unwrap_or_else(PoisonError::into_inner);
-        let shot = self.shot(None)?;
-        os::without_size_signal(|| self.save_shot(log_dir, &shot, last, because))
+        let snapshot = self.snapshot(None)?;
+        os::without_size_signal(|| self.save_shot(log_dir, &snapshot, last, because))
     }
 
     fn save_shot(
         &self,
         log_dir: &Path,
-        shot: &Shot,
+        snapshot: &Snapshot,
         last: Duration,
         because: &str,
     ) -> Result<StopReport, SessionError> {
         let folder = super::folder::make(log_dir, None, "")?;
         let path = folder.join(format!("{}.xplane.pb", self.host));
-        let cut = Cut::default();
-        let mut part = Part::new(self, shot, &cut);
+        let cut = ExportLimits::default();
+        let mut part = Part::new(self, snapshot, &cut);
         part.last(last);
         part.fact("saved_because", because);
         match part.save(&path) {
@@ -477,27 +481,27 @@ pub(super) struct Part<'s> {
     facts: Facts,
     dropped: u64,
     crash_safe: bool,
-    cut: Cut,
-    shot: &'s Shot,
+    cut: ExportLimits,
+    snapshot: &'s Snapshot,
 }
 
 impl<'s> Part<'s> {
-    pub(super) fn new(running: &Running, shot: &'s Shot, cut: &Cut) -> Self {
+    pub(super) fn new(running: &Running, snapshot: &'s Snapshot, cut: &ExportLimits) -> Self {
         let mut index = Index::default();
         index.nothing_shared = nothing_shared();
-        index.first_ticks = shot.first_ticks;
-        for piece in &shot.pieces {
+        index.first_ticks = snapshot.first_ticks;
+        for piece in &snapshot.pieces {
             index.add(piece.blocks());
         }
-        index.add(&shot.moment);
+        index.add(&snapshot.moment);
         let mut warnings = running.warnings.clone();
-        if let Some(error) = &shot.file_error {
+        if let Some(error) = &snapshot.file_error {
             warnings.push(format!(
                 "the flight recorder's file could not grow ({error}): a killed program would lose a part"
             ));
         }
         Self {
-            dropped: shot.dropped,
+            dropped: snapshot.dropped,
             crash_safe: running.flight.options.log_dir.is_some() && warnings.is_empty(),
             facts: Facts {
                 host: running.host.clone(),
@@ -506,7 +510,7 @@ impl<'s> Part<'s> {
             },
             index,
             cut: cut.clone(),
-            shot,
+            snapshot,
         }
     }
 
@@ -517,8 +521,8 @@ impl<'s> Part<'s> {
         let last_ns = i64::try_from(last.as_nanos()).unwrap_or(i64::MAX);
         let from = now.saturating_sub(last_ns);
         self.cut.from_unix_ns = Some(self.cut.from_unix_ns.map_or(from, |other| other.max(from)));
-        let covered = self.shot.covered;
-        if self.shot.short && covered < last {
+        let covered = self.snapshot.covered;
+        if self.snapshot.short && covered < last {
             self.facts.warnings.push(format!(
                 "covers {:.1} s of the {:.1} s asked for: raise max_bytes, or lower the trace level",
                 covered.as_secs_f64(),
@@ -530,7 +534,7 @@ impl<'s> Part<'s> {
     /// Only what happened after these ticks, when so many records had been dropped.
     pub(super) fn since(&mut self, ticks: u64, dropped_before: u64) {
         self.index.floor = ticks;
-        self.dropped = self.shot.dropped_in_all.saturating_sub(dropped_before);
+        self.dropped = self.snapshot.dropped_in_all.saturating_sub(dropped_before);
     }
 
     /// Nothing of it.
@@ -567,7 +571,7 @@ impl<'s> Part<'s> {
     pub(super) fn write(
         mut self,
         out: &mut dyn Write,
-        additions: &Additions,
+        additions: &ExternalProfiles,
     ) -> std::io::Result<StopReport> {
         let mut report = self.complete();
         let written = xspace::write(
@@ -584,13 +588,13 @@ impl<'s> Part<'s> {
 
     fn save(mut self, path: &Path) -> std::io::Result<StopReport> {
         let mut report = self.complete();
-        let (path, written) = export::write_file(
+        let (path, written) = file::write_file(
             path,
             &self.index,
             &Names::Own,
             &self.facts,
             &self.cut,
-            &Additions::default(),
+            &ExternalProfiles::default(),
             &mut |_, _| {},
         )?;
         add_written(&mut report, &written, &self.cut);

@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use stepscope_model::clock::unix_now_ns;
 
 use super::SessionError;
-use crate::layout::NAMES_BYTES;
-use crate::lease::Lease;
-use crate::relocate::LeasedFile;
-use crate::{export, os};
+use crate::export::file;
+use crate::journal::lease::Lease;
+use crate::journal::leased_file::LeasedFile;
+use crate::platform::os;
+use crate::ring::layout::NAMES_BYTES;
 
 /// How the names of journals begin. Trace readers pass over hidden entries.
 pub(crate) const JOURNAL_PREFIX: &str = ".stepscope-journal-";
@@ -46,7 +47,7 @@ pub(super) fn make(
         }
         None => make_unique(&parent, suffix)?,
     };
-    export::remove_orphans(&folder);
+    file::remove_orphans(&folder);
     if let Err(source) = prove(&folder) {
         let _ = fs::remove_dir(&folder);
         return Err(refusal(&folder, source));

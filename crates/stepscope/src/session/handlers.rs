@@ -8,14 +8,16 @@ use std::time::Duration;
 use super::folder::DESCRIPTORS;
 use super::recording::forget_names;
 use super::{PROCESS, guarded, process, stop_trace};
-use crate::ring::exit;
-use crate::{names, steps, triggers};
+use crate::api::names;
+use crate::api::steps;
+use crate::drain::triggers;
+use crate::ring::thread_exit;
 
 /// Handlers for fork, exit and ends of threads, and the names that no recording can do without; once
 /// per process.
 pub(super) fn install() {
     static ONCE: Once = Once::new();
-    exit::prepare();
+    thread_exit::prepare();
     names::prepare();
     ONCE.call_once(|| {
         // SAFETY: functions without captured state, for the life of the process.
@@ -31,7 +33,7 @@ pub(super) fn install() {
 
 /// The child does not own the session: it begins with nothing, and may start its own.
 extern "C" fn after_fork_in_child() {
-    crate::ring::after_fork_in_child();
+    crate::ring::writer::after_fork_in_child();
     names::after_fork_in_child();
     steps::after_fork_in_child();
     triggers::release_signal();

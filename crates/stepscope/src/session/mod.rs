@@ -40,9 +40,9 @@ pub use options::{AtLimit, HostTracerLevel, SessionOptions, StopReport};
 pub(crate) use workers::WORKER_FACT;
 pub use workers::{WorkerRun, end_worker, start_worker, worker_run};
 
-use crate::added::Additions;
-use crate::os;
-use crate::ring::session;
+use crate::export::merge_external::ExternalProfiles;
+use crate::platform::os;
+use crate::ring::writer::session;
 use finished::Finished;
 use flight::Flight;
 use recording::{Owner, Session};
@@ -217,7 +217,7 @@ pub fn start_trace_with(
 /// value and nothing worse. [`SessionError::NotWritten`] when the file could not be written: the
 /// recording is kept for another call.
 pub fn stop_trace() -> Result<StopReport, SessionError> {
-    stop_trace_with(&Additions::default())
+    stop_trace_with(&ExternalProfiles::default())
 }
 
 /// Stops recording without writing: [`stop_trace_with`] writes. For those who have other profilers to
@@ -240,7 +240,7 @@ pub fn end_trace() -> Result<(), SessionError> {
 ///
 /// # Errors
 /// As [`stop_trace`]; another call needs the additions again.
-pub fn stop_trace_with(additions: &Additions) -> Result<StopReport, SessionError> {
+pub fn stop_trace_with(additions: &ExternalProfiles) -> Result<StopReport, SessionError> {
     guarded(|| {
         let mut process = process()?;
         let mut finished = process.take_program()?;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-pub use crate::disk_limit::AtLimit;
-use crate::mirror::Mirrors;
+use crate::bridge::mirror::Mirrors;
+pub use crate::journal::disk_limit::AtLimit;
 
 /// How much of the program is recorded, in XProf's meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,14 +131,14 @@ pub struct StopReport {
     pub removed_events: u64,
     /// Texts that were longer than 16 KiB.
     pub cut_texts: u64,
-    /// Events that were left out because of [`Cut::max_events`](crate::Cut::max_events).
+    /// Events that were left out because of [`ExportLimits::max_events`](crate::ExportLimits::max_events).
     pub cut_events: u64,
     /// Size of what was written, bytes.
     pub bytes: u64,
     /// Whether the recording was kept in files while it ran.
     pub crash_safe: bool,
     /// What other profilers of this process added to the file.
-    pub added: Vec<crate::Added>,
+    pub added: Vec<crate::MergedProfile>,
     /// What the user should know, one sentence each. Also in the file.
     pub warnings: Vec<String>,
 }

@@ -16,18 +16,19 @@ use super::flight::{Running, Saver};
 use super::folder::{self, JournalFiles};
 use super::handlers;
 use super::{Finished, HostTracerLevel, SessionError, SessionOptions};
-use crate::circle::{Bounds, Circle};
-use crate::clock::{self, Pair};
-use crate::control::Control;
-use crate::disk_limit::DiskLimit;
-use crate::drain::Drain;
-use crate::journal::Journal;
-use crate::layout::{BLOCK_CLOCK, BLOCK_META, BlockHead, CHUNK_BYTES, NAMES_BYTES, VERSION};
-use crate::mirror::{self, Mirrors};
-use crate::region::ATTACH;
-use crate::ring::{ATTACHING, LOST, SESSION_UNIT, WATCHED, set_state};
-use crate::triggers::Triggers;
-use crate::{names, os};
+use crate::api::names;
+use crate::bridge::mirror::{self, Mirrors};
+use crate::drain::requests::Control;
+use crate::drain::thread::Drain;
+use crate::drain::triggers::Triggers;
+use crate::journal::append::Journal;
+use crate::journal::circular::{Bounds, CircularJournal};
+use crate::journal::disk_limit::DiskLimit;
+use crate::platform::clock::{self, Pair};
+use crate::platform::os;
+use crate::ring::layout::{BLOCK_CLOCK, BLOCK_META, BlockHead, CHUNK_BYTES, NAMES_BYTES, VERSION};
+use crate::ring::memory::ATTACH;
+use crate::ring::writer::{ATTACHING, LOST, SESSION_UNIT, WATCHED, set_state};
 
 /// Whose recording it is.
 pub(super) enum Owner {
@@ -175,7 +176,9 @@ pub(super) fn start(
         .as_ref()
         .and_then(|files| files.events.try_clone().ok());
     let mut journal = match (circular, events) {
-        (Some(circular), events) => Journal::in_circle(Circle::new(state, circular.bounds, events)),
+        (Some(circular), events) => {
+            Journal::in_circular(CircularJournal::new(state, circular.bounds, events))
+        }
         (None, Some(events)) => {
             let disk = DiskLimit::new(options.max_bytes, options.keep_free_bytes, options.at_limit);
             Journal::in_file(state, events, disk, options.memory_limit_bytes)
@@ -350,7 +353,7 @@ fn meta(host: &str, options: &SessionOptions) -> String {
 
 fn prepare_attaching(files: Option<&JournalFiles>, options: &SessionOptions, now: Pair) {
     let chunks = options.buffer_bytes.div_ceil(CHUNK_BYTES);
-    let chunks = u32::try_from(chunks.clamp(1, crate::layout::MAX_CHUNKS)).unwrap_or(1);
+    let chunks = u32::try_from(chunks.clamp(1, crate::ring::layout::MAX_CHUNKS)).unwrap_or(1);
     let nonce = (now.ticks ^ now.unix_ns.cast_unsigned().rotate_left(32)) | 1;
     ATTACH.nonce.store(nonce, Ordering::Relaxed);
     ATTACH.first_chunks.store(chunks, Ordering::Relaxed);

@@ -20,9 +20,10 @@ use std::time::{Duration, Instant};
 use super::folder::{JournalFiles, WORKERS_FILE, remove_journal};
 use super::recording::{self, Owner};
 use super::{Finished, Process, SessionError, SessionOptions, guarded, process, process_patiently};
-use crate::added::Additions;
-use crate::layout::{NAMES_BYTES, NAMES_HEAD};
-use crate::{os, recover};
+use crate::export::merge_external::ExternalProfiles;
+use crate::platform::os;
+use crate::recover;
+use crate::ring::layout::{NAMES_BYTES, NAMES_HEAD};
 
 /// Most workers that one run records.
 const MAX_WORKERS: usize = 256;
@@ -157,7 +158,7 @@ impl Finished {
             self.remove_journal();
         } else if self.drain.journal.memory().next().is_some() {
             // The file could not take all of it: what is in memory would be lost with this process.
-            if os::without_size_signal(|| self.write(&Additions::default())).is_ok() {
+            if os::without_size_signal(|| self.write(&ExternalProfiles::default())).is_ok() {
                 self.remove_journal();
             }
         } else {

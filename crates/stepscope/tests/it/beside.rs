@@ -1,7 +1,7 @@
 //! Tracks that one thread records on behalf of others.
 
-use stepscope::beside::{Moment, SideTrack};
-use stepscope::open::NameNumber;
+use stepscope::manual_span::NameNumber;
+use stepscope::virtual_track::{Timestamp, VirtualTrack};
 use stepscope::{start_trace, stop_trace};
 
 use crate::{alone, read};
@@ -11,18 +11,18 @@ fn tracks_of_others_stand_beside_those_of_threads() {
     let _alone = alone();
     let [outer, inner] = ["outer", "inner"].map(|name| NameNumber::of(name).unwrap());
     let worker = std::thread::spawn(move || {
-        let first = SideTrack::new("first (sampled)", Some(4_000_001));
-        let second = SideTrack::new("second (sampled)", None);
-        let off = first.begin(outer, Moment::now());
+        let first = VirtualTrack::new("first (sampled)", Some(4_000_001));
+        let second = VirtualTrack::new("second (sampled)", None);
+        let off = first.begin(outer, Timestamp::now());
         assert!(off.is_none(), "nothing is being recorded");
         // Two recordings with the same tracks.
         let mut reports = Vec::new();
         for _ in 0..2 {
             let dir = tempfile::tempdir().unwrap();
             start_trace(dir.path()).unwrap();
-            let begin = Moment::now();
+            let begin = Timestamp::now();
             std::thread::sleep(std::time::Duration::from_millis(2));
-            let end = Moment::now();
+            let end = Timestamp::now();
             let around = first.begin(outer, begin).unwrap();
             let span = first.begin(inner, begin.towards(end, 0.5)).unwrap();
             first.end(span, end);

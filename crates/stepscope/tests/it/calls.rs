@@ -1,7 +1,7 @@
 //! Calls of functions, as tracers of interpreters tell them.
 
 use stepscope::calls::{CallBegun, begin_call, end_call, end_call_below, thread_is_told};
-use stepscope::open::{NameNumber, OpenSpan, SpanKind};
+use stepscope::manual_span::{ManualSpan, NameNumber, SpanKind};
 use stepscope::{start_trace, stop_trace};
 
 use crate::{alone, names, read};
@@ -44,7 +44,7 @@ fn an_end_ends_the_calls_inside_and_leaves_spans() {
     start_trace(dir.path()).unwrap();
     begin(1);
     begin(2);
-    let span = OpenSpan::begin("span", SpanKind::Span, &[]);
+    let span = ManualSpan::begin("span", SpanKind::Span, &[]);
     begin(3);
     assert!(!end_call(2));
     end_call_below(2);
@@ -76,7 +76,7 @@ fn deeper_than_there_are_places() {
         places += 1;
     }
     assert_eq!(places, 512);
-    let deeper = OpenSpan::begin("deeper", SpanKind::Span, &[]);
+    let deeper = ManualSpan::begin("deeper", SpanKind::Span, &[]);
     assert!(!end_call(places), "the innermost span is not a call");
     deeper.end().unwrap();
     for function in (0..places).rev() {

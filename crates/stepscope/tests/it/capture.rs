@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stepscope::{
-    Capture, Cut, HostTracerLevel, SessionError, SessionOptions, StopReport, span, start_capture,
-    start_trace, stop_trace,
+    Capture, ExportLimits, HostTracerLevel, SessionError, SessionOptions, StopReport, span,
+    start_capture, start_trace, stop_trace,
 };
 use stepscope_formats::probe::Probe;
 use stepscope_formats::xplane;
@@ -15,7 +15,7 @@ use stepscope_model::{ReadContext, SliceFlags};
 use crate::{alone, files, names};
 
 /// Ends a capture; what it wrote, read back.
-fn finish(capture: Capture, cut: &Cut) -> (StopReport, Probe) {
+fn finish(capture: Capture, cut: &ExportLimits) -> (StopReport, Probe) {
     let mut bytes = Vec::new();
     let report = capture.finish(&mut bytes, cut).unwrap();
     assert_eq!(report.bytes, bytes.len() as u64);
@@ -43,7 +43,7 @@ fn a_capture_is_an_xspace_of_what_happened_meanwhile() {
     let progress = capture.progress();
     assert!(progress.events >= 30_000, "{progress:?}");
     assert!(progress.bytes >= 24 * 50_000, "{progress:?}");
-    let (report, probe) = finish(capture, &Cut::default());
+    let (report, probe) = finish(capture, &ExportLimits::default());
     drop(open);
     assert!(report.path.as_os_str().is_empty());
     assert_eq!((report.spans, report.samples), (20_001, 10_000));
@@ -74,7 +74,7 @@ fn the_program_and_a_capture_do_not_end_each_other() {
     ));
     assert!(stepscope::is_recording());
     drop(span!("still captured"));
-    let (_, probe) = finish(capture, &Cut::default());
+    let (_, probe) = finish(capture, &ExportLimits::default());
     assert_eq!(names(&probe), ["captured", "still captured"]);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 
@@ -109,9 +109,9 @@ fn too_many_events_are_cut_from_the_end_and_counted() {
         let _span = span!("work", n = n);
     }
     drop(outer);
-    let cut = Cut {
+    let cut = ExportLimits {
         max_events: Some(11),
-        ..Cut::default()
+        ..ExportLimits::default()
     };
     let (report, probe) = finish(capture, &cut);
     assert_eq!((report.spans, report.cut_events), (11, 90));
@@ -152,10 +152,10 @@ fn a_window_keeps_what_overlaps_it_whole() {
     drop(over);
     drop(span!("too late"));
     stepscope::instant("too late");
-    let cut = Cut {
+    let cut = ExportLimits {
         from_unix_ns: Some(from),
         until_unix_ns: Some(until),
-        ..Cut::default()
+        ..ExportLimits::default()
     };
     let (report, probe) = finish(capture, &cut);
     assert_eq!(
@@ -181,7 +181,7 @@ fn a_capture_of_nothing_is_valid_and_empty() {
     };
     let capture = start_capture(&options).unwrap();
     drop(span!("not recorded"));
-    let (report, probe) = finish(capture, &Cut::default());
+    let (report, probe) = finish(capture, &ExportLimits::default());
     assert_eq!((report.spans, report.instants, report.samples), (0, 0, 0));
     assert!(report.bytes > 0 && probe.slices.is_empty());
 }
@@ -199,7 +199,9 @@ fn a_receiver_that_fails_is_an_error_and_the_program_goes_on() {
     }
     let _alone = alone();
     let capture = start_capture(&SessionOptions::default()).unwrap();
-    let error = capture.finish(&mut Full, &Cut::default()).unwrap_err();
+    let error = capture
+        .finish(&mut Full, &ExportLimits::default())
+        .unwrap_err();
     assert!(
         matches!(error, SessionError::NotDelivered { .. }),
         "{error}"
@@ -231,7 +233,7 @@ fn a_hundred_captures_leak_nothing() {
                 });
             }
         });
-        let (report, _) = finish(capture, &Cut::default());
+        let (report, _) = finish(capture, &ExportLimits::default());
         assert_eq!((report.spans, report.dropped), (20_000, 0));
     };
     for _ in 0..10 {

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use stepscope::recover::{pending, recover_dir};
 use stepscope::{
-    Cut, FlightOptions, HostTracerLevel, SessionError, SessionOptions, SlowStep, flight_status,
-    save_last, span, start_capture, start_flight, start_trace, stop_flight, stop_trace, write_last,
+    ExportLimits, FlightOptions, HostTracerLevel, SessionError, SessionOptions, SlowStep,
+    flight_status, save_last, span, start_capture, start_flight, start_trace, stop_flight,
+    stop_trace, write_last,
 };
 use stepscope_formats::probe::Probe;
 use stepscope_formats::xplane;
@@ -120,13 +121,18 @@ fn the_last_seconds_are_saved_and_the_recorder_goes_on() {
     drop(outer);
     drop(span!("later"));
     let mut bytes = Vec::new();
-    let report = write_last(Duration::from_secs(30), &mut bytes, &Cut::default()).unwrap();
+    let report = write_last(
+        Duration::from_secs(30),
+        &mut bytes,
+        &ExportLimits::default(),
+    )
+    .unwrap();
     let probe = parse(bytes);
     assert_eq!((report.spans, report.unfinished), (1_003, 0));
     assert_eq!(count(&probe, "later") + count(&probe, "open"), 2);
-    let cut = Cut {
+    let cut = ExportLimits {
         max_events: Some(10),
-        ..Cut::default()
+        ..ExportLimits::default()
     };
     let mut bytes = Vec::new();
     let report = write_last(Duration::from_secs(30), &mut bytes, &cut).unwrap();
@@ -165,7 +171,12 @@ fn memory_bounds_it_and_what_is_missing_is_said() {
         let status = flight_status().unwrap();
         assert!(status.bytes <= 2 << 20, "{status:?}");
         let mut bytes = Vec::new();
-        let report = write_last(Duration::from_secs(30), &mut bytes, &Cut::default()).unwrap();
+        let report = write_last(
+            Duration::from_secs(30),
+            &mut bytes,
+            &ExportLimits::default(),
+        )
+        .unwrap();
         let probe = parse(bytes);
         assert_eq!(report.dropped, 0);
         let numbers = numbers(&probe);
@@ -211,7 +222,12 @@ fn arguments_of_open_spans_survive_what_is_written_over() {
     write_over(|| {});
     drop(text);
     let mut bytes = Vec::new();
-    let report = write_last(Duration::from_secs(30), &mut bytes, &Cut::default()).unwrap();
+    let report = write_last(
+        Duration::from_secs(30),
+        &mut bytes,
+        &ExportLimits::default(),
+    )
+    .unwrap();
     assert!(
         !report
             .warnings
@@ -253,7 +269,12 @@ fn fields_of_tracing_spans_survive_what_is_written_over() {
             }
         });
         let mut bytes = Vec::new();
-        let report = write_last(Duration::from_secs(30), &mut bytes, &Cut::default()).unwrap();
+        let report = write_last(
+            Duration::from_secs(30),
+            &mut bytes,
+            &ExportLimits::default(),
+        )
+        .unwrap();
         assert!(
             !report
                 .warnings
@@ -281,7 +302,12 @@ fn fields_of_tracing_spans_survive_what_is_written_over() {
         let left = tracing::info_span!("left for long", user = 1);
         write_over(|| {});
         left.in_scope(|| ());
-        let report = write_last(Duration::from_secs(30), &mut Vec::new(), &Cut::default()).unwrap();
+        let report = write_last(
+            Duration::from_secs(30),
+            &mut Vec::new(),
+            &ExportLimits::default(),
+        )
+        .unwrap();
         let word = report
             .warnings
             .iter()
@@ -365,7 +391,9 @@ fn it_pauses_for_the_program_and_carries_captures() {
     }
     assert!(capture.progress().events >= 100_000);
     let mut bytes = Vec::new();
-    let report = capture.finish(&mut bytes, &Cut::default()).unwrap();
+    let report = capture
+        .finish(&mut bytes, &ExportLimits::default())
+        .unwrap();
     assert_eq!((report.spans, report.dropped), (100_001, 0), "{report:?}");
     let probe = parse(bytes);
     assert_eq!(
@@ -381,7 +409,9 @@ fn it_pauses_for_the_program_and_carries_captures() {
     let capture = start_capture(&off).unwrap();
     drop(span!("not asked for"));
     let mut bytes = Vec::new();
-    let report = capture.finish(&mut bytes, &Cut::default()).unwrap();
+    let report = capture
+        .finish(&mut bytes, &ExportLimits::default())
+        .unwrap();
     assert_eq!(report.spans, 0);
     assert!(parse(bytes).slices.is_empty());
     let verbose = SessionOptions {
@@ -389,7 +419,9 @@ fn it_pauses_for_the_program_and_carries_captures() {
         ..SessionOptions::default()
     };
     let capture = start_capture(&verbose).unwrap();
-    let report = capture.finish(&mut Vec::new(), &Cut::default()).unwrap();
+    let report = capture
+        .finish(&mut Vec::new(), &ExportLimits::default())
+        .unwrap();
     assert!(
         report.warnings[0].contains("host_tracer_level"),
         "{:?}",
@@ -397,7 +429,12 @@ fn it_pauses_for_the_program_and_carries_captures() {
     );
 
     drop(span!("after"));
-    let report = write_last(Duration::from_secs(30), &mut Vec::new(), &Cut::default()).unwrap();
+    let report = write_last(
+        Duration::from_secs(30),
+        &mut Vec::new(),
+        &ExportLimits::default(),
+    )
+    .unwrap();
     assert!(report.spans > 0 && stepscope::is_recording());
     stop_flight().unwrap();
     assert!(matches!(stop_flight(), Err(SessionError::NoFlight)));
@@ -556,7 +593,9 @@ fn steps_are_watched_whether_or_not_anything_is_recorded() {
     let open = stepscope::step(3);
     assert!(open.is_recording());
     assert_eq!(watch.times().count, 2);
-    let report = capture.finish(&mut Vec::new(), &Cut::default()).unwrap();
+    let report = capture
+        .finish(&mut Vec::new(), &ExportLimits::default())
+        .unwrap();
     assert_eq!((report.spans, report.unfinished), (3, 1));
     drop(open);
     let inside = within.elapsed();
@@ -637,8 +676,11 @@ fn child() {
                     let quiet = !stepscope::is_recording() && flight_status().is_none();
                     let own = start_flight(&in_memory()).is_ok();
                     drop(span!("child"));
-                    let report =
-                        write_last(Duration::from_secs(1), &mut Vec::new(), &Cut::default());
+                    let report = write_last(
+                        Duration::from_secs(1),
+                        &mut Vec::new(),
+                        &ExportLimits::default(),
+                    );
                     let fine = report.is_ok_and(|report| report.spans == 1);
                     libc::_exit(i32::from(!(quiet && own && fine)));
                 }

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use stepscope::open::{NameNumber, OpenSpan, SpanKind, instant_with};
+use stepscope::manual_span::{ManualSpan, NameNumber, SpanKind, instant_with};
 use stepscope::{
     ArgValue, Mirrors, SessionOptions, counter, instant, set_mirrors, span, start_trace_with, step,
     stop_trace,
@@ -114,12 +114,12 @@ fn child() {
         }
         "order" => {
             set_mirrors(both());
-            let first = OpenSpan::begin("first", SpanKind::Span, &[]);
-            let second = OpenSpan::begin("second", SpanKind::Span, &[]);
+            let first = ManualSpan::begin("first", SpanKind::Span, &[]);
+            let second = ManualSpan::begin("second", SpanKind::Span, &[]);
             first.end().unwrap();
             instant("first has ended");
             second.end().unwrap();
-            let moved = OpenSpan::begin("moved", SpanKind::Span, &[]);
+            let moved = ManualSpan::begin("moved", SpanKind::Span, &[]);
             std::thread::spawn(move || {
                 if let Err(span) = moved.end() {
                     span.end_elsewhere("moved", &[]);
@@ -177,9 +177,9 @@ fn verbs() {
         let _step = step(41);
         instant_with("point", &[("a", ArgValue::Int(1))]);
     }
-    let _ = OpenSpan::begin("open", SpanKind::Span, &[]).end();
+    let _ = ManualSpan::begin("open", SpanKind::Span, &[]).end();
     // What a tracer of functions begins is not mirrored.
-    let _ = OpenSpan::begin_known(NameNumber::of("known").unwrap()).end();
+    let _ = ManualSpan::begin_known(NameNumber::of("known").unwrap()).end();
 }
 
 /// What a tool hears of [`verbs`].

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use stepscope::{
-    Cut, FlightOptions, SessionOptions, span, start_capture, start_flight, stop_flight, write_last,
+    ExportLimits, FlightOptions, SessionOptions, span, start_capture, start_flight, stop_flight,
+    write_last,
 };
 use stepscope_formats::probe::Probe;
 use stepscope_formats::xplane;
@@ -87,7 +88,7 @@ fn unfinished_steps_have_their_numbers_in_what_the_flight_recorder_gives() {
             std::thread::sleep(Duration::from_millis(1));
             let mut bytes = Vec::new();
             let last = Duration::from_micros(300);
-            let report = write_last(last, &mut bytes, &Cut::default()).unwrap();
+            let report = write_last(last, &mut bytes, &ExportLimits::default()).unwrap();
             assert_eq!(report.dropped, 0);
             check(bytes);
         }
@@ -107,7 +108,9 @@ fn unfinished_steps_have_their_numbers_in_captures() {
                 let capture = start_capture(&SessionOptions::default()).unwrap();
                 std::thread::sleep(Duration::from_micros(300));
                 let mut bytes = Vec::new();
-                let report = capture.finish(&mut bytes, &Cut::default()).unwrap();
+                let report = capture
+                    .finish(&mut bytes, &ExportLimits::default())
+                    .unwrap();
                 assert_eq!(report.dropped, 0);
                 check(bytes);
             }
@@ -135,7 +138,9 @@ fn a_capture_that_rides_has_the_arguments_of_what_was_open_before() {
     drop(ends);
     write();
     let mut bytes = Vec::new();
-    let report = capture.finish(&mut bytes, &Cut::default()).unwrap();
+    let report = capture
+        .finish(&mut bytes, &ExportLimits::default())
+        .unwrap();
     let probe = parse(bytes);
     for (name, value) in [("open", "Int(3)"), ("ends meanwhile", "Int(4)")] {
         let found = probe.slices.iter().find(|slice| slice.name == name);

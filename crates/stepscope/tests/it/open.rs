@@ -1,6 +1,6 @@
 //! Spans whose ends are two calls, as bindings to other languages need them.
 
-use stepscope::open::{NameNumber, OpenSpan, SpanKind, instant_with, name_thread};
+use stepscope::manual_span::{ManualSpan, NameNumber, SpanKind, instant_with, name_thread};
 use stepscope::{ArgValue, SessionOptions, start_trace, start_trace_with, stop_trace};
 
 use crate::{alone, names, read};
@@ -8,23 +8,23 @@ use crate::{alone, names, read};
 #[test]
 fn begins_and_ends_in_any_order() {
     let _alone = alone();
-    assert!(!OpenSpan::begin("off", SpanKind::Span, &[]).was_begun());
+    assert!(!ManualSpan::begin("off", SpanKind::Span, &[]).was_begun());
     let dir = tempfile::tempdir().unwrap();
     start_trace(dir.path()).unwrap();
-    let first = OpenSpan::begin("first", SpanKind::Span, &[("a", ArgValue::Int(1))]);
-    let mut second = OpenSpan::begin("second", SpanKind::Span, &[]);
-    let step = OpenSpan::begin("train", SpanKind::Step, &[("step_num", ArgValue::Int(7))]);
+    let first = ManualSpan::begin("first", SpanKind::Span, &[("a", ArgValue::Int(1))]);
+    let mut second = ManualSpan::begin("second", SpanKind::Span, &[]);
+    let step = ManualSpan::begin("train", SpanKind::Step, &[("step_num", ArgValue::Int(7))]);
     first.end().unwrap();
     second.add(&[("late", ArgValue::Bool(true))]);
     second.end().unwrap();
     step.end().unwrap();
-    OpenSpan::begin_known(NameNumber::of("known").unwrap())
+    ManualSpan::begin_known(NameNumber::of("known").unwrap())
         .end()
         .unwrap();
     let long = "x".repeat(3_000);
-    OpenSpan::begin(&long, SpanKind::Span, &[]).end().unwrap();
+    ManualSpan::begin(&long, SpanKind::Span, &[]).end().unwrap();
     instant_with("point", &[("b", ArgValue::Str("c"))]);
-    let forgotten = OpenSpan::begin("forgotten", SpanKind::Span, &[]);
+    let forgotten = ManualSpan::begin("forgotten", SpanKind::Span, &[]);
     assert!(forgotten.is_open());
     let report = stop_trace().unwrap();
     assert!(!forgotten.is_open());
@@ -56,12 +56,12 @@ fn begins_and_ends_in_any_order() {
 #[test]
 fn steps_are_watched_whether_or_not_anything_is_recorded() {
     let _alone = alone();
-    let step = || OpenSpan::begin("train", SpanKind::Step, &[("step_num", ArgValue::Int(7))]);
+    let step = || ManualSpan::begin("train", SpanKind::Step, &[("step_num", ArgValue::Int(7))]);
     assert!(!step().was_begun());
     let watch = stepscope::StepWatch::start();
     let first = step();
     assert!(first.is_open());
-    assert!(!OpenSpan::begin("no step", SpanKind::Span, &[]).was_begun());
+    assert!(!ManualSpan::begin("no step", SpanKind::Span, &[]).was_begun());
     std::thread::sleep(std::time::Duration::from_millis(5));
     let dir = tempfile::tempdir().unwrap();
     start_trace(dir.path()).unwrap();
@@ -91,7 +91,7 @@ fn ends_on_another_thread_once_and_there() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     start_trace(dir.path()).unwrap();
-    let span = OpenSpan::begin("moved", SpanKind::Span, &[("rows", ArgValue::Int(3))]);
+    let span = ManualSpan::begin("moved", SpanKind::Span, &[("rows", ArgValue::Int(3))]);
     let there = std::thread::Builder::new().name("there".to_owned());
     let thread = there.spawn(move || {
         name_thread("called otherwise");

@@ -1,0 +1,400 @@
+//! Spans whose two ends are two calls, for bindings to languages whose scopes are not Rust's.
+//!
+//! An [`ManualSpan`] is a plain value: it may be forgotten (then the span is shown as unfinished),
+//! ended in any order, and even ended on another thread than it began on, which costs more.
+
+use std::sync::atomic::Ordering;
+
+use crate::api::names;
+use crate::api::steps;
+use crate::bridge::mirror;
+use crate::ring::layout::{
+    FLAG_ARGS, FLAG_NAMED_BY_TEXT, KIND_INSTANT, KIND_SPAN, KIND_STEP, meta, meta_extra, meta_kind,
+    meta_name,
+};
+use crate::ring::memory::regions;
+use crate::ring::writer::{
+    LEVEL_MASK, MIRRORED, OpenSlot, PUSHED, STATE, STEP_STATE, WANTED, WATCHED, Writer, session,
+    this_thread, with_writer,
+};
+use crate::span::{ArgValue, put_text, put_value};
+
+/// An argument whose name is known at run time only.
+pub type NamedArg<'a> = (&'a str, ArgValue<'a>);
+
+/// What an [`ManualSpan`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanKind {
+    /// A slice.
+    Span,
+    /// A step, which analyses group by; its number is the argument `step_num`.
+    Step,
+}
+
+impl SpanKind {
+    const fn bits(self) -> u8 {
+        match self {
+            Self::Span => KIND_SPAN,
+            Self::Step => KIND_STEP,
+        }
+    }
+}
+
+/// The number of a text, valid in this process for ever: what [`ManualSpan::begin_known`] takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NameNumber(u32);
+
+impl NameNumber {
+    /// The text's number, made if it is new; `None` when it cannot have one now (see
+    /// [`Span::enter`](crate::Span::enter)).
+    pub fn of(text: &str) -> Option<Self> {
+        match names::intern(text) {
+            0 => None,
+            number => Some(Self(number)),
+        }
+    }
+
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
+}
+
+/// Bits of a span's state: more has to be done when it ends than to write.
+const FOR_OTHERS: u32 = PUSHED | WATCHED;
+
+/// What [`ManualSpan::add`] changes of the third word.
+const ADDED: u64 = meta(0, 0, FLAG_ARGS, 0);
+
+/// A span that has begun. See the [module's text](self).
+#[derive(Clone, Copy, Debug)]
+pub struct ManualSpan {
+    begin: u64,
+    meta: u64,
+    state: u32,
+    slot: OpenSlot,
+    /// Tells threads apart.
+    thread: usize,
+}
+
+impl ManualSpan {
+    /// A span that is not recorded.
+    pub const NONE: Self = Self {
+        begin: 0,
+        meta: 0,
+        state: 0,
+        slot: Writer::NO_SLOT,
+        thread: 0,
+    };
+
+    /// Begins a span, [`ManualSpan::NONE`] when nobody wants it: nothing is being recorded, and if it is
+    /// a step, nobody watches how long steps take.
+    #[inline]
+    pub fn begin(name: &str, kind: SpanKind, args: &[NamedArg<'_>]) -> Self {
+        Self::begin_in_row(0, name, kind, args)
+    }
+
+    /// As [`begin`](Self::begin), on a row of the calling thread's that is not its own (0): for what one
+    /// thread does in turns, such as the tasks of an event loop, whose spans do not nest in each other.
+    #[inline]
+    pub fn begin_in_row(row: u16, name: &str, kind: SpanKind, args: &[NamedArg<'_>]) -> Self {
+        let word = match kind {
+            SpanKind::Span => &STATE,
+            SpanKind::Step => &STEP_STATE,
+        };
+        let state = word.load(Ordering::Relaxed);
+        if state & (WANTED | WATCHED) == 0 {
+            return Self::NONE;
+        }
+        if state & (MIRRORED | WATCHED) != 0 {
+            return begin_for_others(state, row, name, kind, args);
+        }
+        begin_as(state, row, names::intern(name), name, kind, args)
+    }
+
+    /// As [`begin`](Self::begin), without arguments, with a name that has been looked up before. Not
+    /// mirrored to other tools.
+    #[inline]
+    pub fn begin_known(name: NameNumber) -> Self {
+        let state = session();
+        if state & LEVEL_MASK == 0 {
+            return Self::NONE;
+        }
+        with_writer(state, |writer| {
+            let begin = writer.now();
+            let meta = meta(name.0, KIND_SPAN, 0, 0);
+            Self {
+                begin,
+                meta,
+                state,
+                slot: writer.open(begin, meta),
+                thread: writer.thread(),
+            }
+        })
+        .unwrap_or(Self::NONE)
+    }
+
+    /// Whether its session still records, or it has begun in another tool.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.state & FOR_OTHERS != 0 || self.is_recorded()
+    }
+
+    #[inline]
+    fn is_recorded(&self) -> bool {
+        self.session() != 0 && session() == self.session()
+    }
+
+    /// The session that it began in.
+    #[inline]
+    fn session(&self) -> u32 {
+        self.state & !FOR_OTHERS
+    }
+
+    /// The row that it was begun on, while its session records; else 0.
+    #[inline]
+    pub fn row(&self) -> u16 {
+        match meta_extra(self.meta) {
+            0 => 0,
+            row if self.is_recorded() => row,
+            _ => 0,
+        }
+    }
+
+    /// When it began, on the recorder's clock: tells spans of a thread apart.
+    pub fn began(&self) -> u64 {
+        self.begin
+    }
+
+    /// Whether it is a span at all, and not [`ManualSpan::NONE`].
+    #[inline]
+    pub fn was_begun(&self) -> bool {
+        self.state != 0
+    }
+
+    /// Adds arguments to a span that is open. On another thread than the span's they are left out.
+    pub fn add(&mut self, args: &[NamedArg<'_>]) {
+        if !self.is_recorded() || args.is_empty() {
+            return;
+        }
+        let added = with_writer(self.session(), |writer| {
+            writer.thread() == self.thread && {
+                put_all(writer, self.begin, args);
+                true
+            }
+        });
+        if added == Some(true) {
+            self.meta |= ADDED;
+        }
+    }
+
+    /// Ends the span.
+    ///
+    /// # Errors
+    /// The span itself, still open, when it began on another thread: see
+    /// [`end_elsewhere`](Self::end_elsewhere).
+    #[inline]
+    pub fn end(self) -> Result<(), Self> {
+        if self.state & FOR_OTHERS != 0 {
+            return self.end_for_others();
+        }
+        // What began in a session that has ended was written by that session.
+        if !self.is_recorded() {
+            return Ok(());
+        }
+        let ended = with_writer(self.state, |writer| {
+            let mine = writer.thread() == self.thread;
+            if mine {
+                writer.close(self.slot, self.begin, writer.now(), self.meta);
+            }
+            mine
+        });
+        if ended == Some(false) {
+            Err(self)
+        } else {
+            Ok(())
+        }
+    }
+
+    #[cold]
+    fn end_for_others(mut self) -> Result<(), Self> {
+        if self.state & PUSHED != 0 {
+            if self.thread == this_thread() {
+                mirror::end(self.begin);
+            } else {
+                mirror::end_elsewhere(self.thread, self.begin);
+            }
+        }
+        if self.state & WATCHED != 0 {
+            let end = crate::platform::clock::ticks(self.session());
+            steps::ended(self.begin, end, meta_name(self.meta));
+        }
+        self.state = self.session();
+        self.end()
+    }
+
+    /// Ends a span that began on another thread: it is written as this thread's, with its name and
+    /// arguments given once more. Costs a look through the threads' open spans.
+    #[cold]
+    pub fn end_elsewhere(self, name: &str, args: &[NamedArg<'_>]) {
+        if !self.is_recorded() {
+            return;
+        }
+        for region in regions() {
+            if region.session.load(Ordering::SeqCst) != self.session() {
+                continue;
+            }
+            // The owner frees the slot only after it has written the span, which it will not.
+            for slot in region.open() {
+                let held = slot.meta.load(Ordering::Acquire);
+                let same = held != 0 && (held ^ self.meta) & !ADDED == 0;
+                if same && slot.key.load(Ordering::Relaxed) == self.begin {
+                    slot.meta.store(0, Ordering::Release);
+                }
+            }
+        }
+        let id = names::intern(name);
+        with_writer(self.session(), |writer| {
+            let mut flags = 0;
+            if id == 0 {
+                flags |= FLAG_NAMED_BY_TEXT;
+                put_text(writer, self.begin, 0, 0, name);
+            }
+            if !args.is_empty() {
+                flags |= FLAG_ARGS;
+                put_all(writer, self.begin, args);
+            }
+            let meta = meta(id, meta_kind(self.meta), flags, 0);
+            writer.record([self.begin, writer.now(), meta]);
+        });
+    }
+}
+
+/// Begins a span that is mirrored, or a step that somebody watches, and in the session if there is one.
+#[cold]
+fn begin_for_others(
+    state: u32,
+    row: u16,
+    name: &str,
+    kind: SpanKind,
+    args: &[NamedArg<'_>],
+) -> ManualSpan {
+    let session = state & !(MIRRORED | WATCHED);
+    let id = names::intern(name);
+    let mut span = if session & LEVEL_MASK == 0 {
+        ManualSpan::NONE
+    } else {
+        begin_as(session, row, id, name, kind, args)
+    };
+    if span.state == 0 && state & WATCHED != 0 {
+        (span.begin, span.state) = steps::begin_unrecorded();
+        span.meta = meta(id, kind.bits(), 0, 0);
+    } else if span.begin == 0 {
+        span.begin = crate::platform::clock::ticks(session);
+    }
+    if span.thread == 0 {
+        span.thread = this_thread();
+    }
+    let number = args.iter().find_map(|(name, value)| match value {
+        ArgValue::Int(number) if kind == SpanKind::Step && *name == "step_num" => Some(*number),
+        _ => None,
+    });
+    if state & WATCHED != 0 {
+        span.state |= WATCHED;
+        if let Some(number) = number {
+            steps::began(span.begin, number);
+        }
+    }
+    if state & MIRRORED != 0 && mirror::begin(name, span.begin, number) {
+        span.state |= PUSHED;
+    }
+    span
+}
+
+#[inline]
+fn begin_as(
+    state: u32,
+    row: u16,
+    id: u32,
+    name: &str,
+    kind: SpanKind,
+    args: &[NamedArg<'_>],
+) -> ManualSpan {
+    with_writer(state, |writer| {
+        let begin = writer.now();
+        let mut flags = 0;
+        if id == 0 {
+            flags |= FLAG_NAMED_BY_TEXT;
+            put_text(writer, begin, 0, 0, name);
+        }
+        if !args.is_empty() {
+            flags |= FLAG_ARGS;
+            put_all(writer, begin, args);
+        }
+        let meta = meta(id, kind.bits(), flags, row);
+        ManualSpan {
+            begin,
+            meta,
+            state,
+            slot: writer.open(begin, meta),
+            thread: writer.thread(),
+        }
+    })
+    .unwrap_or(ManualSpan::NONE)
+}
+
+fn put_all(writer: Writer<'_>, key: u64, args: &[NamedArg<'_>]) {
+    for (name, value) in args {
+        put_value(writer, key, names::intern(name), 0, *value);
+    }
+}
+
+/// Records a point in time on this thread's track; as [`instant()`](crate::instant()) with arguments
+/// whose names are known at run time only.
+pub fn instant_with(name: &str, args: &[NamedArg<'_>]) {
+    instant_in_row(0, name, args);
+}
+
+/// As [`instant_with`], on a row as [`ManualSpan::begin_in_row`] takes it.
+pub fn instant_in_row(row: u16, name: &str, args: &[NamedArg<'_>]) {
+    let mut state = STATE.load(Ordering::Relaxed);
+    if state & WANTED == 0 {
+        return;
+    }
+    if state & MIRRORED != 0 {
+        mirror::mark(name, None);
+        state &= !MIRRORED;
+        if state & LEVEL_MASK == 0 {
+            return;
+        }
+    }
+    let id = names::intern(name);
+    with_writer(state, |writer| {
+        let at = writer.now();
+        let mut flags = 0;
+        if id == 0 {
+            flags |= FLAG_NAMED_BY_TEXT;
+            put_text(writer, at, 0, 0, name);
+        }
+        if !args.is_empty() {
+            flags |= FLAG_ARGS;
+            put_all(writer, at, args);
+        }
+        writer.record([at, 0, meta(id, KIND_INSTANT, flags, row)]);
+    });
+}
+
+/// Calls the calling thread by this name in the recording that runs now, whatever the operating
+/// system calls it. At most 64 bytes are kept.
+pub fn name_thread(name: &str) {
+    let state = session();
+    if state & LEVEL_MASK != 0 {
+        with_writer(state, |writer| writer.set_thread_name(name));
+    }
+}
+
+/// A number that is different for each recording of this process, 0 while nothing is recorded: for
+/// what has to be done once in each.
+#[inline]
+pub fn recording_number() -> u32 {
+    session()
+}

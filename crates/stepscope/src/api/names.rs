@@ -1,0 +1,486 @@
+//! Names: every text that labels events, numbered once per process.
+//!
+//! A static name keeps its number in itself. A name made at run time is looked up in a table that
+//! is read without a lock. Registering a new one takes a lock that knows its holder, and memory that
+//! does not come from the program's allocator: a thread may register a name inside a signal handler,
+//! whatever it interrupted. Whoever does not get a number (a handler that interrupted the holder, a
+//! holder that a debugger stopped, a full table, a long text) writes the text itself beside the event
+//! instead; so a text may have no number now and one later.
+//!
+//! While a crash-safe session runs, each name is also written to the session's name table
+//! ([`publish_all`]) before its number can appear in any record.
+#![allow(
+    unsafe_code,
+    reason = "names live in memory of our own, and in a shared mapping"
+)]
+#![allow(
+    clippy::cast_ptr_alignment,
+    reason = "mappings begin on pages and all places in them are multiples of 8"
+)]
+
+use std::hash::Hasher;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::platform::os;
+use crate::ring::layout::{NAMES_BYTES, NAMES_HEAD};
+use crate::ring::writer::this_thread;
+
+/// Longest text that gets a number, in bytes.
+const MAX_NAME_BYTES: usize = 1_024;
+/// Most names of a process.
+const MAX_NAMES: usize = 24_576;
+const TABLE: usize = 65_536;
+const BLOCK: usize = 256 << 10;
+
+/// A name known at compile time; made by the macros.
+#[derive(Debug)]
+pub struct StaticName {
+    text: &'static str,
+    id: AtomicU32,
+}
+
+impl StaticName {
+    /// A name that registers itself when it is first used.
+    pub const fn new(text: &'static str) -> Self {
+        Self {
+            text,
+            id: AtomicU32::new(0),
+        }
+    }
+
+    /// The text.
+    pub const fn text(&self) -> &'static str {
+        self.text
+    }
+
+    /// Its number, 0 when it could not get one now.
+    #[inline]
+    pub(crate) fn id(&self) -> u32 {
+        match self.id.load(Ordering::Relaxed) {
+            0 => self.register(),
+            id => id,
+        }
+    }
+
+    #[cold]
+    fn register(&self) -> u32 {
+        let id = intern(self.text);
+        self.id.store(id, Ordering::Relaxed);
+        id
+    }
+}
+
+/// What an argument is called whose name has no number.
+static ARGUMENT: StaticName = StaticName::new("argument");
+
+/// Gives numbers to the names that a recording cannot do without, while there are some left.
+pub(crate) fn prepare() {
+    for name in [&ARGUMENT, &crate::span::STEP_NUM] {
+        name.id();
+    }
+}
+
+/// The number of an argument's name: 0 would make its value the name of the event.
+#[inline]
+pub(crate) fn of_argument(number: u32) -> u32 {
+    match number {
+        0 => ARGUMENT.id(),
+        number => number,
+    }
+}
+
+/// A registered text; never freed, never changed.
+struct Entry {
+    hash: u64,
+    len: u32,
+    id: u32,
+    at: *const u8,
+}
+
+impl Entry {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: written in full before the entry was published, and never freed.
+        unsafe { std::slice::from_raw_parts(self.at, self.len as usize) }
+    }
+}
+
+static SLOTS: [AtomicPtr<Entry>; TABLE] = [const { AtomicPtr::new(std::ptr::null_mut()) }; TABLE];
+static BY_ID: [AtomicPtr<Entry>; MAX_NAMES] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_NAMES];
+static COUNT: AtomicUsize = AtomicUsize::new(1);
+/// Who is adding a name ([`this_thread`]), 0 while nobody is.
+static LOCK: AtomicUsize = AtomicUsize::new(0);
+/// A holder that was waited for in vain: nobody waits for it again while it holds the lock.
+static STUCK: AtomicUsize = AtomicUsize::new(0);
+static FREE_AT: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+static FREE_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// Where the current crash-safe session keeps its names; null otherwise.
+static SESSION_TABLE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+
+fn hash(text: &str) -> u64 {
+    let mut hasher = rustc_hash::FxHasher::default();
+    hasher.write(text.as_bytes());
+    hasher.finish()
+}
+
+/// The number of a text, made if it is new; 0 when it cannot have one now.
+#[inline]
+pub(crate) fn intern(text: &str) -> u32 {
+    let hash = hash(text);
+    match find(text, hash) {
+        Ok(id) => id,
+        Err(_) => add(text, hash),
+    }
+}
+
+/// The number, or the first free place of the table.
+fn find(text: &str, hash: u64) -> Result<u32, usize> {
+    #[allow(clippy::cast_possible_truncation, reason = "a place in the table")]
+    let mut at = (hash >> 40) as usize ^ hash as usize;
+    loop {
+        at &= TABLE - 1;
+        let entry = SLOTS[at].load(Ordering::Acquire);
+        if entry.is_null() {
+            return Err(at);
+        }
+        // SAFETY: published entries live for ever.
+        let entry = unsafe { &*entry };
+        if entry.hash == hash && entry.bytes() == text.as_bytes() {
+            return Ok(entry.id);
+        }
+        at += 1;
+    }
+}
+
+#[cold]
+fn add(text: &str, hash: u64) -> u32 {
+    if text.len() > MAX_NAME_BYTES {
+        return 0;
+    }
+    if !lock() {
+        return 0;
+    }
+    let id = add_locked(text, hash);
+    LOCK.store(0, Ordering::Release);
+    id
+}
+
+/// Takes the lock; `false` in a handler that interrupted its holder, and when it takes too long.
+///
+/// The holder needs less than a microsecond, unless it has lost its processor: then sleeping gives it
+/// one, whatever the priorities. Nothing here is forbidden to a signal handler.
+fn lock() -> bool {
+    const SPINS: u32 = 200;
+    const SLEEPS: u32 = 1_000;
+    const SLEEP: Duration = Duration::from_micros(100);
+    let own = this_thread();
+    let mut waited_for = 0;
+    for attempt in 0..SPINS + SLEEPS {
+        match LOCK.compare_exchange(0, own, Ordering::SeqCst, Ordering::Relaxed) {
+            Ok(_) => {
+                STUCK.store(0, Ordering::Relaxed);
+                return true;
+            }
+            Err(holder) if holder == own || holder == STUCK.load(Ordering::Relaxed) => {
+                return false;
+            }
+            Err(holder) => waited_for = holder,
+        }
+        if attempt < SPINS {
+            std::hint::spin_loop();
+        } else {
+            std::thread::sleep(SLEEP);
+        }
+    }
+    STUCK.store(waited_for, Ordering::Relaxed);
+    false
+}
+
+fn add_locked(text: &str, hash: u64) -> u32 {
+    let at = match find(text, hash) {
+        Ok(id) => return id,
+        Err(at) => at,
+    };
+    let count = COUNT.load(Ordering::Relaxed);
+    if count >= MAX_NAMES {
+        return 0;
+    }
+    let Ok(id) = u32::try_from(count) else {
+        return 0;
+    };
+    let Some(place) = take(size_of::<Entry>() + text.len()) else {
+        return 0;
+    };
+    // SAFETY: `take` gave room for both, aligned for an entry, that nobody else has.
+    let entry = unsafe {
+        let bytes = place.add(size_of::<Entry>());
+        std::ptr::copy_nonoverlapping(text.as_ptr(), bytes, text.len());
+        let entry = place.cast::<Entry>();
+        entry.write(Entry {
+            hash,
+            len: u32::try_from(text.len()).unwrap_or(0),
+            id,
+            at: bytes,
+        });
+        entry
+    };
+    BY_ID[count].store(entry, Ordering::Release);
+    COUNT.store(count + 1, Ordering::SeqCst);
+    // Before the number can be seen by anybody: `publish_all` either sees the count, or was called
+    // before and then the table is set here.
+    let table = SESSION_TABLE.load(Ordering::SeqCst);
+    if !table.is_null() {
+        // SAFETY: the table's space stays mapped for ever.
+        unsafe { publish(table, id, text.as_bytes()) };
+    }
+    SLOTS[at].store(entry, Ordering::Release);
+    id
+}
+
+/// Memory that is never given back. Only with the lock.
+fn take(bytes: usize) -> Option<*mut u8> {
+    let bytes = bytes.next_multiple_of(align_of::<Entry>());
+    let free = FREE_BYTES.load(Ordering::Relaxed);
+    let at = FREE_AT.load(Ordering::Relaxed);
+    let (at, free) = if free >= bytes {
+        (at, free)
+    } else {
+        let block = os::reserve(BLOCK)?;
+        // SAFETY: just reserved.
+        if !unsafe { os::map_memory(block, BLOCK) } {
+            return None;
+        }
+        (block, BLOCK)
+    };
+    // SAFETY: within the block.
+    FREE_AT.store(unsafe { at.add(bytes) }, Ordering::Relaxed);
+    FREE_BYTES.store(free - bytes, Ordering::Relaxed);
+    Some(at)
+}
+
+/// The text of a number.
+pub(crate) fn text(id: u32) -> Option<&'static str> {
+    let entry = BY_ID.get(id as usize)?.load(Ordering::Acquire);
+    if entry.is_null() {
+        return None;
+    }
+    // SAFETY: published entries live for ever.
+    std::str::from_utf8(unsafe { &*entry }.bytes()).ok()
+}
+
+/// Every name so far, and from now on each new one, goes into `table`, which is zeroed and
+/// [`NAMES_BYTES`] long.
+///
+/// # Safety
+/// The range must stay mapped (with whatever) for ever.
+pub(crate) unsafe fn publish_all(table: *mut u8) {
+    SESSION_TABLE.store(table, Ordering::SeqCst);
+    for entry in BY_ID.iter().take(COUNT.load(Ordering::SeqCst)).skip(1) {
+        let entry = entry.load(Ordering::Acquire);
+        if !entry.is_null() {
+            // SAFETY: published entries live for ever; the table by the caller's promise.
+            unsafe { publish(table, (*entry).id, (*entry).bytes()) };
+        }
+    }
+}
+
+/// The table of the session that runs, null when it has none.
+pub(crate) fn session_table() -> *mut u8 {
+    SESSION_TABLE.load(Ordering::SeqCst)
+}
+
+/// New names go nowhere from now on. `false` when somebody may still be writing one into the table
+/// (a thread that a debugger stopped right there): its address must not be used for another table.
+pub(crate) fn unpublish() -> bool {
+    SESSION_TABLE.store(std::ptr::null_mut(), Ordering::SeqCst);
+    // Whoever writes has looked for the table with the lock held.
+    let begun = Instant::now();
+    while LOCK.load(Ordering::SeqCst) != 0 {
+        if begun.elapsed() > Duration::from_secs(1) {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    true
+}
+
+/// Calls `work`, which puts other pages behind the table, while nobody writes a name there. A holder of
+/// the lock that does not let go is not waited for: its name may be lost.
+pub(crate) fn while_unchanged<T>(work: impl FnOnce() -> T) -> T {
+    let locked = lock();
+    let result = work();
+    if locked {
+        LOCK.store(0, Ordering::Release);
+    }
+    result
+}
+
+/// Appends one name: a word of length and number, then the text, to a multiple of 8. The number is
+/// stored last, so that a name that was cut short is seen.
+unsafe fn publish(table: *mut u8, id: u32, text: &[u8]) {
+    let room = 8 + text.len().next_multiple_of(8);
+    // SAFETY: the table begins with two words: a nonce, and the bytes used after the head.
+    let used = unsafe { &*table.add(8).cast::<AtomicU64>() };
+    let at = NAMES_HEAD as u64 + used.fetch_add(room as u64, Ordering::Relaxed);
+    let Some(at) = usize::try_from(at)
+        .ok()
+        .filter(|at| at + room <= NAMES_BYTES)
+    else {
+        return;
+    };
+    // SAFETY: `at..at + room` lies in the table and is this call's own, by the addition above.
+    unsafe {
+        let head = &*table.add(at).cast::<AtomicU64>();
+        head.store((text.len() as u64) << 32, Ordering::Relaxed);
+        std::ptr::copy_nonoverlapping(text.as_ptr(), table.add(at + 8), text.len());
+        head.store((text.len() as u64) << 32 | u64::from(id), Ordering::Release);
+    }
+}
+
+/// Reads a table that [`publish`] filled, calling `found` for each whole name.
+pub(crate) fn read_table<'a>(table: &'a [u8], mut found: impl FnMut(u32, &'a [u8])) {
+    let mut at = NAMES_HEAD;
+    while let Some(head) = table.get(at..at + 8) {
+        let head = u64::from_le_bytes(head.try_into().unwrap_or([0; 8]));
+        let len = (head >> 32) as usize;
+        let id = u32::try_from(head & u64::from(u32::MAX)).unwrap_or(0);
+        if head == 0 {
+            at += 8;
+            continue;
+        }
+        if id != 0
+            && let Some(text) = table.get(at + 8..(at + 8).saturating_add(len))
+        {
+            found(id, text);
+        }
+        at = at.saturating_add(8 + len.next_multiple_of(8));
+    }
+}
+
+/// In a child after a fork: whoever held the lock is not here.
+pub(crate) fn after_fork_in_child() {
+    SESSION_TABLE.store(std::ptr::null_mut(), Ordering::SeqCst);
+    if LOCK.load(Ordering::Acquire) != 0 {
+        // Where the free memory begins and how much it is may not fit together.
+        FREE_BYTES.store(0, Ordering::Relaxed);
+    }
+    LOCK.store(0, Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    use super::*;
+
+    /// Some tests hold the lock, and give it back from another thread.
+    fn alone() -> MutexGuard<'static, ()> {
+        static ONE: Mutex<()> = Mutex::new(());
+        ONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[test]
+    fn equal_texts_have_equal_numbers() {
+        static A: StaticName = StaticName::new("names::same");
+        static B: StaticName = StaticName::new("names::same");
+        let _alone = alone();
+        assert_ne!(A.id(), 0);
+        assert_eq!(A.id(), B.id());
+        assert_eq!(intern("names::same"), A.id());
+        assert_ne!(intern("names::other"), A.id());
+        assert_eq!(text(A.id()), Some("names::same"));
+        assert_eq!(intern(&"x".repeat(MAX_NAME_BYTES + 1)), 0);
+    }
+
+    #[test]
+    fn threads_agree() {
+        let _alone = alone();
+        let ids: Vec<Vec<u32>> = std::thread::scope(|scope| {
+            let handles: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        (0..500)
+                            .map(|n| intern(&format!("names::thread {n}")))
+                            .collect()
+                    })
+                })
+                .collect();
+            handles.into_iter().map(|h| h.join().unwrap()).collect()
+        });
+        assert!(ids.windows(2).all(|pair| pair[0] == pair[1]));
+        assert!(!ids[0].contains(&0));
+    }
+
+    #[test]
+    fn a_holder_without_a_processor_is_waited_for_but_not_by_its_own_handler() {
+        let _alone = alone();
+        assert!(lock());
+        let begun = Instant::now();
+        assert_eq!(intern("names::in a handler"), 0);
+        assert!(begun.elapsed() < Duration::from_millis(50), "no wait");
+        let other = std::thread::scope(|scope| {
+            let other = scope.spawn(|| intern("names::in a handler"));
+            std::thread::sleep(Duration::from_millis(20));
+            LOCK.store(0, Ordering::SeqCst);
+            other.join().unwrap()
+        });
+        assert_ne!(other, 0);
+        assert_eq!(intern("names::in a handler"), other);
+    }
+
+    #[test]
+    fn a_holder_that_never_lets_go_is_waited_for_once() {
+        let _alone = alone();
+        assert!(lock());
+        let (taken, sooner) = std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                let begun = Instant::now();
+                let first = lock();
+                let waited = begun.elapsed();
+                (
+                    first || lock(),
+                    begun.elapsed().saturating_sub(waited) < waited,
+                )
+            });
+            waiting.join().unwrap()
+        });
+        assert!(!taken && sooner);
+        LOCK.store(0, Ordering::SeqCst);
+        assert_ne!(intern("names::after it let go"), 0);
+    }
+
+    #[test]
+    fn a_table_is_let_go_of_only_when_nobody_writes_to_it() {
+        let _alone = alone();
+        assert!(unpublish());
+        assert!(lock());
+        let waits = std::thread::scope(|scope| {
+            let waiting = scope.spawn(unpublish);
+            std::thread::sleep(Duration::from_millis(20));
+            let waits = !waiting.is_finished();
+            LOCK.store(0, Ordering::SeqCst);
+            waits && waiting.join().unwrap()
+        });
+        assert!(waits);
+    }
+
+    #[test]
+    fn a_table_is_read_back_and_a_cut_name_is_passed_over() {
+        let mut table = vec![0_u64; NAMES_BYTES / 8];
+        let at = table.as_mut_ptr().cast::<u8>();
+        // SAFETY: the vector outlives the calls and has the size that they want.
+        unsafe {
+            publish(at, 3, b"three");
+            publish(at, 4, b"four four");
+            publish(at, 5, b"");
+        }
+        let cut = NAMES_HEAD / 8 + 2;
+        table[cut] &= !u64::from(u32::MAX);
+        let bytes: Vec<u8> = table.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut seen = Vec::new();
+        read_table(&bytes, |id, text| seen.push((id, text.to_vec())));
+        assert_eq!(seen, [(3, b"three".to_vec()), (5, Vec::new())]);
+    }
+}

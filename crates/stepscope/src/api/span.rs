@@ -1,0 +1,521 @@
+//! The verbs: spans, steps, counters, instants.
+//!
+//! Off, each costs one relaxed load and a branch.
+
+use std::hint::cold_path;
+use std::marker::PhantomData;
+use std::sync::atomic::Ordering;
+
+use crate::api::names::{self, StaticName};
+use crate::api::steps;
+use crate::bridge::mirror;
+use crate::ring::layout::{
+    ARG_BOOL, ARG_DOUBLE, ARG_INT, ARG_UINT, FLAG_ARGS, FLAG_NAMED_BY_TEXT, KIND_ARG, KIND_COUNTER,
+    KIND_INSTANT, KIND_SPAN, KIND_STEP, KIND_TEXT, MAX_TEXT_BYTES, RECORD_BYTES, meta, meta_name,
+};
+use crate::ring::writer::{
+    LEVEL_MASK, MIRRORED, OpenSlot, PUSHED, STATE, STEP_STATE, WANTED, WATCHED, Writer, with_writer,
+};
+
+/// A value of an argument. Made by `From`; texts are copied when the event is recorded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ArgValue<'a> {
+    /// A whole number.
+    Int(i64),
+    /// A whole number past `i64::MAX`.
+    Uint(u64),
+    /// A number with a fraction.
+    Double(f64),
+    /// True or false.
+    Bool(bool),
+    /// Text; past 16 KiB it is cut, and counted.
+    Str(&'a str),
+}
+
+macro_rules! from_numbers {
+    ($($from:ty => $variant:ident as $as:ty;)+) => {
+        $(impl From<$from> for ArgValue<'_> {
+            #[inline]
+            fn from(value: $from) -> Self {
+                Self::$variant(<$as>::from(value))
+            }
+        })+
+    };
+}
+
+from_numbers! {
+    i8 => Int as i64;
+    i16 => Int as i64;
+    i32 => Int as i64;
+    i64 => Int as i64;
+    u8 => Int as i64;
+    u16 => Int as i64;
+    u32 => Int as i64;
+    f32 => Double as f64;
+    f64 => Double as f64;
+    bool => Bool as bool;
+}
+
+impl From<u64> for ArgValue<'_> {
+    #[inline]
+    fn from(value: u64) -> Self {
+        i64::try_from(value).map_or(Self::Uint(value), Self::Int)
+    }
+}
+
+impl From<usize> for ArgValue<'_> {
+    #[inline]
+    fn from(value: usize) -> Self {
+        Self::from(value as u64)
+    }
+}
+
+impl From<isize> for ArgValue<'_> {
+    #[inline]
+    fn from(value: isize) -> Self {
+        Self::Int(value as i64)
+    }
+}
+
+impl<'a> From<&'a str> for ArgValue<'a> {
+    #[inline]
+    fn from(value: &'a str) -> Self {
+        Self::Str(value)
+    }
+}
+
+impl<'a> From<&'a String> for ArgValue<'a> {
+    #[inline]
+    fn from(value: &'a String) -> Self {
+        Self::Str(value)
+    }
+}
+
+/// An argument's name and value.
+pub type Arg<'a> = (&'a StaticName, ArgValue<'a>);
+
+/// Records the block that it lives in as one slice on this thread's track.
+///
+/// Stays on its thread. Leaking it ([`std::mem::forget`]) leaves a span that is shown as
+/// unfinished.
+#[must_use = "a span ends when its guard is dropped: `let _span = span!(...)`"]
+#[derive(Debug)]
+pub struct SpanGuard {
+    begin: u64,
+    meta: u64,
+    state: u32,
+    slot: OpenSlot,
+    /// Neither `Send` nor `Sync`.
+    thread: PhantomData<*const ()>,
+}
+
+/// The name for guards that are made at run time: `Span::enter(&name)`.
+pub type Span = SpanGuard;
+
+impl SpanGuard {
+    const OFF: Self = Self {
+        begin: 0,
+        meta: 0,
+        state: 0,
+        slot: Writer::NO_SLOT,
+        thread: PhantomData,
+    };
+
+    /// A guard that records nothing.
+    #[inline]
+    pub const fn off() -> Self {
+        Self::OFF
+    }
+
+    /// Begins a span with a name known at compile time; what [`span!`](crate::span!) does.
+    #[inline]
+    pub fn enter_static(name: &'static StaticName) -> Self {
+        let state = STATE.load(Ordering::Relaxed);
+        if state & WANTED == 0 {
+            return Self::OFF;
+        }
+        cold_path();
+        if state & MIRRORED != 0 {
+            return mirrored(state, name.text(), &[]);
+        }
+        let id = name.id();
+        if id == 0 {
+            return begin_by_text(state, name.text(), KIND_SPAN, &[]);
+        }
+        with_writer(state, |writer| {
+            let begin = writer.now();
+            let meta = meta(id, KIND_SPAN, 0, 0);
+            Self {
+                begin,
+                meta,
+                state,
+                slot: writer.open(begin, meta),
+                thread: PhantomData,
+            }
+        })
+        .unwrap_or(Self::OFF)
+    }
+
+    /// Begins a span with arguments; what [`span!`](crate::span!) does.
+    #[inline]
+    pub fn enter_static_with(name: &'static StaticName, args: &[Arg<'_>]) -> Self {
+        let state = STATE.load(Ordering::Relaxed);
+        if state & WANTED == 0 {
+            return Self::OFF;
+        }
+        if state & MIRRORED != 0 {
+            return mirrored(state, name.text(), args);
+        }
+        match name.id() {
+            0 => begin_by_text(state, name.text(), KIND_SPAN, args),
+            id => begin(state, id, KIND_SPAN, args),
+        }
+    }
+
+    /// Begins a span with a name known at run time only.
+    ///
+    /// A name that was seen before costs a look-up (about 10 ns); a process keeps up to 24,575
+    /// different ones of at most 1 KiB, what comes later is written beside each event.
+    #[inline]
+    pub fn enter(name: &str) -> Self {
+        Self::enter_with(name, &[])
+    }
+
+    /// As [`Span::enter`](Self::enter), with arguments.
+    #[inline]
+    pub fn enter_with(name: &str, args: &[Arg<'_>]) -> Self {
+        let state = STATE.load(Ordering::Relaxed);
+        if state & WANTED == 0 {
+            return Self::OFF;
+        }
+        if state & MIRRORED != 0 {
+            return mirrored(state, name, args);
+        }
+        match names::intern(name) {
+            0 => begin_by_text(state, name, KIND_SPAN, args),
+            id => begin(state, id, KIND_SPAN, args),
+        }
+    }
+
+    /// Whether the span is being recorded: worth asking before an argument is computed.
+    #[inline]
+    pub fn is_recording(&self) -> bool {
+        self.state & LEVEL_MASK != 0
+    }
+
+    /// Begins a step that is mirrored, or whose time somebody wants to know, recorded or not.
+    #[cold]
+    #[inline(never)]
+    fn begin_watched(state: u32, id: u32, name: &str, number: i64) -> Self {
+        let session = state & !(WATCHED | MIRRORED);
+        let mut guard = if session & LEVEL_MASK == 0 {
+            Self::OFF
+        } else {
+            begin_step(session, id, name, number)
+        };
+        if guard.state == 0 {
+            (guard.begin, guard.state) = steps::begin_unrecorded();
+        }
+        if state & WATCHED != 0 {
+            guard.state |= WATCHED;
+            steps::began(guard.begin, number);
+        }
+        if state & MIRRORED != 0 && mirror::begin(name, guard.begin, Some(number)) {
+            guard.state |= PUSHED;
+        }
+        guard
+    }
+
+    /// The session has ended, or this is a step that is watched, or there is more to do than to write.
+    #[cold]
+    fn end_otherwise(&mut self) {
+        if self.state & PUSHED != 0 {
+            mirror::end(self.begin);
+        }
+        let state = self.state & !(WATCHED | PUSHED);
+        let recorded =
+            state & LEVEL_MASK != 0 && STATE.load(Ordering::Relaxed) & !MIRRORED == state;
+        if !recorded && self.state & WATCHED == 0 {
+            return;
+        }
+        let end = crate::platform::clock::ticks(state);
+        if recorded {
+            with_writer(state, |writer| {
+                writer.close(self.slot, self.begin, end, self.meta);
+            });
+        }
+        if self.state & WATCHED != 0 {
+            steps::ended(self.begin, end, meta_name(self.meta));
+        }
+    }
+}
+
+impl Drop for SpanGuard {
+    #[inline]
+    fn drop(&mut self) {
+        // What began in a session that has ended was written by that session.
+        if self.state == 0 {
+            return;
+        }
+        cold_path();
+        if STATE.load(Ordering::Relaxed) != self.state {
+            return self.end_otherwise();
+        }
+        with_writer(self.state, |writer| {
+            writer.close(self.slot, self.begin, writer.now(), self.meta);
+        });
+    }
+}
+
+/// Whether somebody listens, a session or another tool: worth asking before an argument is computed.
+#[inline]
+pub fn is_wanted() -> bool {
+    STATE.load(Ordering::Relaxed) & WANTED != 0
+}
+
+/// As [`is_wanted`], for steps: somebody may want to know how long they take. When it is false, so is
+/// [`is_wanted`].
+#[inline]
+pub fn is_step_wanted() -> bool {
+    STEP_STATE.load(Ordering::Relaxed) & (WANTED | WATCHED) != 0
+}
+
+/// Begins a span in other tools, and in the session if there is one.
+#[cold]
+#[inline(never)]
+fn mirrored(state: u32, name: &str, args: &[Arg<'_>]) -> SpanGuard {
+    let state = state & !MIRRORED;
+    let mut guard = match (state & LEVEL_MASK, names::intern(name)) {
+        (0, _) => SpanGuard::OFF,
+        (_, 0) => begin_by_text(state, name, KIND_SPAN, args),
+        (_, id) => begin(state, id, KIND_SPAN, args),
+    };
+    if guard.begin == 0 {
+        guard.begin = crate::platform::clock::ticks(state);
+    }
+    if mirror::begin(name, guard.begin, None) {
+        guard.state |= PUSHED;
+    }
+    guard
+}
+
+#[inline]
+fn begin(state: u32, id: u32, kind: u8, args: &[Arg<'_>]) -> SpanGuard {
+    with_writer(state, |writer| {
+        let begin = writer.now();
+        for (name, value) in args {
+            put_arg(writer, begin, name, *value);
+        }
+        let flags = if args.is_empty() { 0 } else { FLAG_ARGS };
+        let meta = meta(id, kind, flags, 0);
+        SpanGuard {
+            begin,
+            meta,
+            state,
+            slot: writer.open(begin, meta),
+            thread: PhantomData,
+        }
+    })
+    .unwrap_or(SpanGuard::OFF)
+}
+
+/// The name has no number: it is written beside the event.
+#[cold]
+fn begin_by_text(state: u32, name: &str, kind: u8, args: &[Arg<'_>]) -> SpanGuard {
+    with_writer(state, |writer| {
+        let begin = writer.now();
+        put_text(writer, begin, 0, 0, name);
+        for (name, value) in args {
+            put_arg(writer, begin, name, *value);
+        }
+        let flags = FLAG_NAMED_BY_TEXT | if args.is_empty() { 0 } else { FLAG_ARGS };
+        let meta = meta(0, kind, flags, 0);
+        SpanGuard {
+            begin,
+            meta,
+            state,
+            slot: writer.open(begin, meta),
+            thread: PhantomData,
+        }
+    })
+    .unwrap_or(SpanGuard::OFF)
+}
+
+/// Writes one argument under a key.
+#[inline]
+fn put_arg(writer: Writer<'_>, key: u64, name: &StaticName, value: ArgValue<'_>) {
+    put_value(writer, key, name.id(), 0, value);
+}
+
+/// Writes one argument whose name has this number; `flags` may say that the key is shared.
+#[inline]
+pub(crate) fn put_value(writer: Writer<'_>, key: u64, name: u32, flags: u8, value: ArgValue<'_>) {
+    let (form, bits) = match value {
+        ArgValue::Int(value) => (ARG_INT, value.cast_unsigned()),
+        ArgValue::Uint(value) => (ARG_UINT, value),
+        ArgValue::Double(value) => (ARG_DOUBLE, value.to_bits()),
+        ArgValue::Bool(value) => (ARG_BOOL, u64::from(value)),
+        ArgValue::Str(text) => {
+            return put_text(writer, key, names::of_argument(name), flags, text);
+        }
+    };
+    let meta = meta(names::of_argument(name), KIND_ARG, flags | form, 0);
+    writer.record([key, bits, meta]);
+}
+
+/// Writes a text; name number 0 makes it the name of the event with this key.
+pub(crate) fn put_text(writer: Writer<'_>, key: u64, name: u32, flags: u8, text: &str) {
+    let mut len = text.len();
+    if len > MAX_TEXT_BYTES {
+        len = MAX_TEXT_BYTES;
+        while !text.is_char_boundary(len) {
+            len -= 1;
+        }
+        writer.count_cut();
+    }
+    let extra = u16::try_from(len.div_ceil(RECORD_BYTES)).unwrap_or(0);
+    writer.record_group(
+        [key, len as u64, meta(name, KIND_TEXT, flags, extra)],
+        &text.as_bytes()[..len],
+    );
+}
+
+/// Begins a numbered step: a span named `train` that analyses (ours and XProf's) group by.
+///
+/// ```
+/// for n in 0..3 {
+///     let _step = stepscope::step(n);
+///     // forward, backward, optimizer
+/// }
+/// ```
+#[inline]
+pub fn step(number: i64) -> SpanGuard {
+    static TRAIN: StaticName = StaticName::new("train");
+    step_of(&TRAIN, number)
+}
+
+/// Begins a numbered step of another name. XProf counts host steps whose name starts with `train`
+/// or `test` and has no `/`.
+#[inline]
+pub fn step_named(name: &str, number: i64) -> SpanGuard {
+    let state = STEP_STATE.load(Ordering::Relaxed);
+    if state == 0 {
+        return SpanGuard::OFF;
+    }
+    let id = names::intern(name);
+    if state & (WATCHED | MIRRORED) != 0 {
+        return SpanGuard::begin_watched(state, id, name, number);
+    }
+    begin_step(state, id, name, number)
+}
+
+pub(crate) static STEP_NUM: StaticName = StaticName::new("step_num");
+
+#[inline]
+fn step_of(name: &'static StaticName, number: i64) -> SpanGuard {
+    let state = STEP_STATE.load(Ordering::Relaxed);
+    if state == 0 {
+        return SpanGuard::OFF;
+    }
+    let id = name.id();
+    if state & (WATCHED | MIRRORED) != 0 {
+        return SpanGuard::begin_watched(state, id, name.text(), number);
+    }
+    begin_step(state, id, name.text(), number)
+}
+
+#[inline]
+fn begin_step(state: u32, id: u32, name: &str, number: i64) -> SpanGuard {
+    let args = [(&STEP_NUM, ArgValue::Int(number))];
+    match id {
+        0 => begin_by_text(state, name, KIND_STEP, &args),
+        id => begin(state, id, KIND_STEP, &args),
+    }
+}
+
+/// Records one sample of a counter. A value that is not finite is left out.
+#[inline]
+pub fn counter(name: &str, value: f64) {
+    let state = STATE.load(Ordering::Relaxed);
+    if state & WANTED == 0 || !value.is_finite() {
+        return;
+    }
+    point(
+        state,
+        names::intern(name),
+        name,
+        KIND_COUNTER,
+        value.to_bits(),
+        &[],
+    );
+}
+
+/// As [`counter()`], with a name known at compile time; what [`counter!`](crate::counter!) does.
+#[inline]
+pub fn counter_static(name: &'static StaticName, value: f64) {
+    let state = STATE.load(Ordering::Relaxed);
+    if state & WANTED == 0 || !value.is_finite() {
+        return;
+    }
+    point(
+        state,
+        name.id(),
+        name.text(),
+        KIND_COUNTER,
+        value.to_bits(),
+        &[],
+    );
+}
+
+/// Records a point in time on this thread's track.
+#[inline]
+pub fn instant(name: &str) {
+    let state = STATE.load(Ordering::Relaxed);
+    if state & WANTED == 0 {
+        return;
+    }
+    point(state, names::intern(name), name, KIND_INSTANT, 0, &[]);
+}
+
+/// As [`instant()`], with a name known at compile time and arguments; what
+/// [`instant!`](crate::instant!) does.
+#[inline]
+pub fn instant_static(name: &'static StaticName, args: &[Arg<'_>]) {
+    let state = STATE.load(Ordering::Relaxed);
+    if state & WANTED == 0 {
+        return;
+    }
+    point(state, name.id(), name.text(), KIND_INSTANT, 0, args);
+}
+
+#[inline]
+fn point(state: u32, id: u32, name: &str, kind: u8, value: u64, args: &[Arg<'_>]) {
+    if state & MIRRORED != 0 {
+        return mirrored_point(state, id, name, kind, value, args);
+    }
+    with_writer(state, |writer| {
+        let at = writer.now();
+        let mut flags = 0;
+        if id == 0 {
+            flags = FLAG_NAMED_BY_TEXT;
+            put_text(writer, at, 0, 0, name);
+        }
+        for (name, value) in args {
+            flags |= FLAG_ARGS;
+            put_arg(writer, at, name, *value);
+        }
+        writer.record([at, value, meta(id, kind, flags, 0)]);
+    });
+}
+
+/// As [`point`], in other tools too.
+#[cold]
+#[inline(never)]
+fn mirrored_point(state: u32, id: u32, name: &str, kind: u8, value: u64, args: &[Arg<'_>]) {
+    let sample = (kind == KIND_COUNTER).then(|| f64::from_bits(value));
+    mirror::mark(name, sample);
+    let state = state & !MIRRORED;
+    if state & LEVEL_MASK != 0 {
+        point(state, id, name, kind, value, args);
+    }
+}

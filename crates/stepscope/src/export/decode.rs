@@ -1,0 +1,583 @@
+//! From blocks of records to events: the same for a recording that is stopped and for one that is
+//! recovered.
+//!
+//! First every block's head is looked at ([`Index`]); then the records are decoded in windows of a
+//! few million, so that a recording of a day needs no more memory than one of a minute.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use crate::export::limits::{ExportLimits, Keep, Verdict};
+use crate::journal::index::Index;
+use crate::journal::record_iter::{raw_records, records};
+use crate::journal::retained_args::{ArgOwner, ID_KEY};
+use crate::ring::layout::{
+    ARG_BOOL, ARG_DOUBLE, ARG_INT, ARG_SHARED, ARG_TYPE_MASK, FLAG_ARGS, FLAG_LINK,
+    FLAG_NAMED_BY_TEXT, KIND_ARG, KIND_COUNTER, KIND_INSTANT, KIND_LINK, KIND_SPAN, KIND_STEP,
+    KIND_TEXT, RECORD_BYTES, meta_extra, meta_flags, meta_kind, meta_name,
+};
+
+/// Records of one part.
+const PART_RECORDS: usize = 3 << 20;
+
+/// So many arguments of other events are looked through for those of one that is on its thread's own row.
+const FEW_WAITING: usize = 64;
+
+/// Value of an argument.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value<'a> {
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    Bool(bool),
+    Text(Cow<'a, str>),
+}
+
+/// An argument; name number 0 makes it the name of its event.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Arg<'a> {
+    pub(crate) name: u32,
+    pub(crate) value: Value<'a>,
+}
+
+/// What an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Span,
+    Step,
+    Instant,
+    Counter,
+}
+
+/// One event; times in ticks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event {
+    pub(crate) begin: u64,
+    /// End of a span; bits of a counter's value.
+    pub(crate) end: u64,
+    /// Name number; 0 when the name is among the arguments.
+    pub(crate) name: u32,
+    pub(crate) kind: Kind,
+    /// The recording ended before the span.
+    pub(crate) unfinished: bool,
+    /// Row among those of its thread; 0 is the thread's own.
+    pub(crate) row: u16,
+    args: (u32, u32),
+}
+
+/// The events of one thread in one part of the recording. Its buffers are used again and again.
+#[derive(Default)]
+pub(crate) struct Batch<'a> {
+    /// Sorted by begin, the longer first.
+    pub(crate) events: Vec<Event>,
+    args: Vec<Arg<'a>>,
+    /// Events that [`Keep`] cut because there were too many.
+    pub(crate) cut: u64,
+    /// Events whose arguments are no longer there.
+    pub(crate) lost_args: u64,
+    /// The latest ticks seen.
+    pub(crate) last_ticks: u64,
+}
+
+impl<'a> Batch<'a> {
+    /// The arguments of an event.
+    pub(crate) fn args(&self, event: &Event) -> &[Arg<'a>] {
+        let (at, len) = (event.args.0 as usize, event.args.1 as usize);
+        self.args.get(at..at + len).unwrap_or_default()
+    }
+
+    fn clear(&mut self) {
+        self.events.clear();
+        self.args.clear();
+        self.cut = 0;
+        self.lost_args = 0;
+        self.last_ticks = 0;
+    }
+}
+
+/// Something with a key that waits for its event.
+enum Waiting<'a> {
+    Arg(Arg<'a>),
+    Link(u64),
+}
+
+/// What decoding a thread carries from part to part.
+#[derive(Default)]
+pub(crate) struct ThreadState<'a> {
+    waiting: Vec<(u64, Waiting<'a>)>,
+    /// The last spans that ended: key and meta.
+    ended: [(u64, u64); 4],
+    ended_at: usize,
+    serial: u32,
+}
+
+/// A stretch of the recording: which blocks each thread has in it.
+pub(crate) struct Part {
+    /// By serial number of the thread.
+    pub(crate) threads: BTreeMap<u32, Vec<usize>>,
+    /// Also what was open at the end.
+    last: bool,
+}
+
+/// Decodes part after part, thread by thread.
+pub(crate) struct Decoder<'i, 'a> {
+    index: &'i Index<'a>,
+    shared: HashMap<u64, Vec<Arg<'a>>>,
+    /// Arguments from a part that was written over.
+    kept: HashMap<ArgOwner, Vec<Waiting<'a>>>,
+    pub(crate) keep: Keep,
+    /// Ticks up to which open spans reach whose end nobody wrote down.
+    last_open: u64,
+}
+
+impl<'i, 'a> Decoder<'i, 'a> {
+    pub(crate) fn new(index: &'i Index<'a>, cut: &ExportLimits) -> Self {
+        let mut decoder = Self {
+            index,
+            shared: HashMap::new(),
+            kept: HashMap::new(),
+            keep: Keep::new(index, cut, index.floor),
+            last_open: 0,
+        };
+        decoder.collect_shared();
+        decoder.collect_kept();
+        if index.open.iter().any(|open| open.1 == 0) {
+            decoder.last_open = index.latest();
+        }
+        decoder
+    }
+
+    /// Arguments that spans of any thread may refer to can stand after their use.
+    fn collect_shared(&mut self) {
+        if self.index.nothing_shared {
+            return;
+        }
+        for data in &self.index.data {
+            for (words, tail) in records(data.bytes) {
+                let shared = matches!(meta_kind(words[2]), KIND_ARG | KIND_TEXT)
+                    && meta_flags(words[2]) & ARG_SHARED != 0;
+                if shared && let Some(arg) = arg_of(words, tail) {
+                    self.shared.entry(words[0]).or_default().push(arg);
+                }
+            }
+        }
+    }
+
+    /// What was copied from parts that were written over.
+    fn collect_kept(&mut self) {
+        for (serial, bytes) in &self.index.kept {
+            let mut found: BTreeMap<u64, Vec<Waiting<'a>>> = BTreeMap::new();
+            for (words, tail) in records(bytes) {
+                let waiting = match meta_kind(words[2]) {
+                    KIND_LINK => Some(Waiting::Link(words[1])),
+                    _ => arg_of(words, tail).map(Waiting::Arg),
+                };
+                found.entry(words[0]).or_default().extend(waiting);
+            }
+            for (key, waiting) in found {
+                if *serial == 0 {
+                    let args = waiting.into_iter().filter_map(|waiting| match waiting {
+                        Waiting::Arg(arg) => Some(arg),
+                        Waiting::Link(_) => None,
+                    });
+                    // Before those that became known later.
+                    self.shared.entry(key).or_default().splice(0..0, args);
+                } else {
+                    self.kept.entry((*serial, key)).or_insert(waiting);
+                }
+            }
+        }
+    }
+
+    /// The parts of the recording, at least one.
+    pub(crate) fn parts(&self) -> Vec<Part> {
+        let mut parts = Vec::new();
+        let mut threads: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        let mut count = 0;
+        for (place, data) in self.index.data.iter().enumerate() {
+            if count >= PART_RECORDS {
+                count = 0;
+                let threads = std::mem::take(&mut threads);
+                let last = false;
+                parts.push(Part { threads, last });
+            }
+            count += data.bytes.len() / RECORD_BYTES;
+            threads.entry(data.serial).or_default().push(place);
+        }
+        for open in &self.index.open {
+            threads.entry(open.0).or_default();
+        }
+        let last = true;
+        parts.push(Part { threads, last });
+        parts
+    }
+
+    /// Decodes what one thread has in a part into `batch`.
+    pub(crate) fn batch(
+        &self,
+        part: &Part,
+        serial: u32,
+        state: &mut ThreadState<'a>,
+        batch: &mut Batch<'a>,
+    ) {
+        batch.clear();
+        state.serial = serial;
+        for place in part.threads.get(&serial).into_iter().flatten() {
+            self.decode(self.index.data[*place].bytes, state, batch);
+        }
+        if part.last {
+            self.add_open(serial, state, batch);
+        }
+        sort(&mut batch.events);
+    }
+
+    fn decode(&self, bytes: &'a [u8], state: &mut ThreadState<'a>, batch: &mut Batch<'a>) {
+        for (words, tail) in records(bytes) {
+            let [key, value, meta] = words;
+            let (kind, end) = match meta_kind(meta) {
+                KIND_SPAN => (Kind::Span, value),
+                KIND_STEP => (Kind::Step, value),
+                KIND_INSTANT => (Kind::Instant, key),
+                KIND_COUNTER => (Kind::Counter, key),
+                KIND_ARG | KIND_TEXT => {
+                    if meta_flags(meta) & ARG_SHARED == 0
+                        && let Some(arg) = arg_of(words, tail)
+                    {
+                        state.waiting.push((key, Waiting::Arg(arg)));
+                    }
+                    continue;
+                }
+                KIND_LINK => {
+                    state.waiting.push((key, Waiting::Link(value)));
+                    continue;
+                }
+                _ => continue,
+            };
+            batch.last_ticks = batch.last_ticks.max(key).max(end);
+            if matches!(kind, Kind::Span | Kind::Step) {
+                state.ended[state.ended_at % 4] = (key, meta);
+                state.ended_at += 1;
+            }
+            let event = Event {
+                begin: key,
+                end: value,
+                name: meta_name(meta),
+                kind,
+                unfinished: false,
+                row: meta_extra(meta),
+                args: (0, 0),
+            };
+            self.push(event, end, meta, state, batch);
+        }
+    }
+
+    /// Adds an event with its arguments, if it is to be kept.
+    #[inline]
+    fn push(
+        &self,
+        mut event: Event,
+        end: u64,
+        meta: u64,
+        state: &mut ThreadState<'a>,
+        batch: &mut Batch<'a>,
+    ) {
+        let kept = self.keep.asks(event.begin, end);
+        if meta_flags(meta) & (FLAG_ARGS | FLAG_NAMED_BY_TEXT | FLAG_LINK) != 0 {
+            let before = batch.args.len();
+            let complete;
+            (event.args, complete) =
+                self.take_args(state, &mut batch.args, (event.begin, event.row));
+            if kept != Verdict::Kept {
+                batch.args.truncate(before);
+            } else if !complete || (event.args.1 == 0 && event.begin < self.index.first_ticks) {
+                batch.lost_args += 1;
+            }
+        }
+        match kept {
+            Verdict::Kept => batch.events.push(event),
+            Verdict::TooMany => batch.cut += 1,
+            Verdict::Outside => {}
+        }
+    }
+
+    fn add_open(&self, serial: u32, state: &mut ThreadState<'a>, batch: &mut Batch<'a>) {
+        for (_, ticks, slots) in self.index.open.iter().filter(|open| open.0 == serial) {
+            for (words, _) in raw_records(slots) {
+                let [key, _, meta] = words;
+                let kind = match meta_kind(meta) {
+                    KIND_SPAN => Kind::Span,
+                    KIND_STEP => Kind::Step,
+                    _ => continue,
+                };
+                batch.last_ticks = batch.last_ticks.max(key);
+                // Killed between the record and giving back the slot.
+                if state.ended.contains(&(key, meta)) {
+                    continue;
+                }
+                let end = if *ticks == 0 { self.last_open } else { *ticks };
+                let event = Event {
+                    begin: key,
+                    end: end.max(key),
+                    name: meta_name(meta),
+                    kind,
+                    unfinished: true,
+                    row: meta_extra(meta),
+                    args: (0, 0),
+                };
+                self.push(event, event.end, meta, state, batch);
+            }
+        }
+    }
+
+    /// Puts an argument, or those that it refers to, into the batch. `false` when those are gone.
+    fn put_args(&self, waiting: &Waiting<'a>, into: &mut Vec<Arg<'a>>) -> bool {
+        match waiting {
+            Waiting::Arg(arg) => into.push(arg.clone()),
+            Waiting::Link(link) => match self.shared.get(link) {
+                Some(args) => into.extend_from_slice(args),
+                // The key is the lower bits of the moment at which the span was made.
+                None => return *link >= self.index.first_ticks & ID_KEY,
+            },
+        }
+        true
+    }
+
+    /// Moves the arguments of one event from those that wait into the batch.
+    fn take_args(
+        &self,
+        state: &mut ThreadState<'a>,
+        into: &mut Vec<Arg<'a>>,
+        (key, row): (u64, u16),
+    ) -> ((u32, u32), bool) {
+        let first = into.len();
+        let mut complete = true;
+        // They were written one after the other, so they are together, near the end; those that were added
+        // later are apart where spans of other rows began meanwhile.
+        if let Some(last) = state.waiting.iter().rposition(|waiting| waiting.0 == key) {
+            let mut begin = state.waiting[..last]
+                .iter()
+                .rposition(|waiting| waiting.0 != key)
+                .map_or(0, |before| before + 1);
+            let (mut from, mut to) = (begin, begin);
+            if row != 0 || begin <= FEW_WAITING {
+                while let Some(end) = state.waiting[..from]
+                    .iter()
+                    .rposition(|waiting| waiting.0 == key)
+                {
+                    from = end;
+                    to -= 1;
+                    state.waiting[end..=to].rotate_left(1);
+                }
+            }
+            begin = to;
+            for (_, waiting) in state.waiting.drain(begin..=last) {
+                complete &= self.put_args(&waiting, into);
+            }
+        } else if let Some(kept) = self.kept.get(&(state.serial, key)) {
+            for waiting in kept {
+                complete &= self.put_args(waiting, into);
+            }
+        }
+        let number = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
+        ((number(first), number(into.len() - first)), complete)
+    }
+}
+
+/// Sorts by begin, the longer first.
+///
+/// Events come by their ends, so only those that enclose others have to move, each over what it
+/// encloses: that costs a few nanoseconds an event, a third of what a general sort costs. Past
+/// a bound (threads whose spans do not nest) the general one takes over.
+fn sort(events: &mut [Event]) {
+    let order = |event: &Event| (event.begin, Reverse(event.end));
+    let mut moves = events.len().saturating_mul(32);
+    for at in 1..events.len() {
+        let key = order(&events[at]);
+        if order(&events[at - 1]) <= key {
+            continue;
+        }
+        let mut far = 1;
+        while far < at && order(&events[at - far]) > key {
+            far *= 2;
+        }
+        let from = at.saturating_sub(far);
+        let place = from + events[from..at].partition_point(|event| order(event) <= key);
+        if at - place > moves {
+            events.sort_by_key(order);
+            return;
+        }
+        moves -= at - place;
+        events[place..=at].rotate_right(1);
+    }
+}
+
+fn arg_of(words: [u64; 3], tail: &[u8]) -> Option<Arg<'_>> {
+    let [_, value, meta] = words;
+    let value = if meta_kind(meta) == KIND_TEXT {
+        let bytes = tail.get(..usize::try_from(value).ok()?)?;
+        Value::Text(String::from_utf8_lossy(bytes))
+    } else {
+        match meta_flags(meta) & ARG_TYPE_MASK {
+            ARG_INT => Value::Int(value.cast_signed()),
+            ARG_DOUBLE => Value::Double(f64::from_bits(value)),
+            ARG_BOOL => Value::Bool(value != 0),
+            _ => Value::Uint(value),
+        }
+    };
+    Some(Arg {
+        name: meta_name(meta),
+        value,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::append::Journal;
+    use crate::journal::index::{Leftover, Thread};
+    use crate::ring::layout::{BLOCK_DATA, BlockHead, meta};
+
+    fn record(into: &mut Vec<u8>, words: [u64; 3]) {
+        for word in words {
+            into.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+
+    fn span(name: u32, flags: u8) -> u64 {
+        meta(name, KIND_SPAN, flags, 0)
+    }
+
+    fn block(kind: u32, sequence: u32, content: &[u8]) -> Vec<u8> {
+        let mut journal = Journal::in_memory(1 << 20);
+        let head = BlockHead {
+            kind,
+            serial: 1,
+            sequence,
+            ..BlockHead::default()
+        };
+        journal.put(head, content);
+        journal.memory().flatten().copied().collect()
+    }
+
+    fn only_batch<'a>(index: &Index<'a>, cut: &ExportLimits) -> Batch<'a> {
+        let decoder = Decoder::new(index, cut);
+        let parts = decoder.parts();
+        assert_eq!(parts.len(), 1);
+        let mut batch = Batch::default();
+        decoder.batch(&parts[0], 1, &mut ThreadState::default(), &mut batch);
+        batch
+    }
+
+    #[test]
+    fn arguments_find_their_spans_through_nesting_and_blocks() {
+        let mut first = Vec::new();
+        record(&mut first, [10, 7, meta(50, KIND_ARG, ARG_INT, 0)]);
+        record(&mut first, [20, 8, meta(51, KIND_ARG, ARG_INT, 0)]);
+        record(&mut first, [20, 2, meta(52, KIND_TEXT, 0, 1)]);
+        first.extend_from_slice(b"hi");
+        first.resize(first.len() + 22, 0);
+        record(&mut first, [20, 30, span(2, FLAG_ARGS)]);
+        let mut second = Vec::new();
+        record(&mut second, [10, 40, span(1, FLAG_ARGS)]);
+        let mut all = block(BLOCK_DATA, 1, &first);
+        all.extend(block(BLOCK_DATA, 2, &second));
+        let mut index = Index::default();
+        index.add(&all);
+        let batch = only_batch(&index, &ExportLimits::default());
+        let events = &batch.events;
+        assert_eq!((events[0].name, events[1].name), (1, 2));
+        assert_eq!(batch.args(&events[0])[0].value, Value::Int(7));
+        let inner = batch.args(&events[1]);
+        assert_eq!(inner.len(), 2);
+        assert_eq!(inner[1].value, Value::Text("hi".into()));
+    }
+
+    #[test]
+    fn any_order_is_sorted() {
+        let event = |begin: u64, end: u64| Event {
+            begin,
+            end,
+            name: 1,
+            kind: Kind::Span,
+            unfinished: false,
+            row: 0,
+            args: (0, 0),
+        };
+        let mut seed = 1_u64;
+        let mut random = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            seed >> 40
+        };
+        for count in [0, 1, 2, 3, 50, 3_000] {
+            let mut events: Vec<_> = (0..count)
+                .map(|_| {
+                    let begin = random() % 1_000;
+                    event(begin, begin + random() % 10)
+                })
+                .collect();
+            let key = |event: &Event| (event.begin, Reverse(event.end));
+            let mut expected: Vec<_> = events.iter().map(key).collect();
+            expected.sort_unstable();
+            sort(&mut events);
+            assert_eq!(events.iter().map(key).collect::<Vec<_>>(), expected);
+        }
+        // As a thread ends them: the inner first.
+        let mut events: Vec<_> = (0..1_000)
+            .flat_map(|n| [event(10 * n + 2, 10 * n + 3), event(10 * n, 10 * n + 9)])
+            .collect();
+        events.push(event(0, 20_000));
+        sort(&mut events);
+        assert!(events.is_sorted_by_key(|event| (event.begin, Reverse(event.end))));
+        assert_eq!(events[0].end, 20_000);
+    }
+
+    #[test]
+    fn the_earliest_by_begin_are_kept_also_when_they_end_last() {
+        let mut content = Vec::new();
+        for (begin, end) in [(20, 21), (22, 23), (22, 24), (10, 40)] {
+            record(&mut content, [begin, end, span(1, 0)]);
+        }
+        let all = block(BLOCK_DATA, 1, &content);
+        let mut index = Index::default();
+        index.add(&all);
+        let begins = |most: u64| {
+            let cut = ExportLimits {
+                max_events: Some(most),
+                ..ExportLimits::default()
+            };
+            let batch = only_batch(&index, &cut);
+            let begins: Vec<_> = batch.events.iter().map(|event| event.begin).collect();
+            (begins, batch.cut)
+        };
+        assert_eq!(begins(0), (vec![], 4));
+        assert_eq!(begins(1), (vec![10], 3));
+        assert_eq!(begins(3), (vec![10, 20, 22], 1));
+        assert_eq!(begins(4), (vec![10, 20, 22, 22], 0));
+    }
+
+    #[test]
+    fn a_ring_adds_only_what_was_not_carried() {
+        let mut content = Vec::new();
+        for n in 0..3 {
+            record(&mut content, [n, n + 1, span(1, 0)]);
+        }
+        let carried = block(BLOCK_DATA, 4, &content[..48]);
+        let mut open = Vec::new();
+        record(&mut open, [1, 0, span(9, 0)]);
+        record(&mut open, [2, 0, span(1, 0)]);
+        let mut index = Index::default();
+        index.add(&carried);
+        index.add_leftovers(vec![Leftover {
+            serial: 1,
+            thread: Thread::default(),
+            chunks: vec![(4, &content)],
+            open: &open,
+        }]);
+        let batch = only_batch(&index, &ExportLimits::default());
+        let events = &batch.events;
+        assert_eq!(events.len(), 4, "the second open slot had been finished");
+        let open: Vec<_> = events.iter().filter(|event| event.unfinished).collect();
+        assert_eq!((open.len(), open[0].name, open[0].end), (1, 9, 3));
+    }
+}

@@ -1,0 +1,9 @@
+//! From a journal to the file that viewers read.
+
+#[cfg(feature = "chrome")]
+pub(crate) mod chrome_json;
+pub(crate) mod decode;
+pub(crate) mod file;
+pub(crate) mod limits;
+pub(crate) mod merge_external;
+pub(crate) mod xspace;

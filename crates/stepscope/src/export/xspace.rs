@@ -1,0 +1,491 @@
+//! From events to the bytes of one `XSpace`.
+//!
+//! Thread by thread within each part of the recording, so that the events being sorted and encoded
+//! stay near, and the buffers are used again. Numbers of names become ids of the plane by a look in a
+//! table.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::{self, Write};
+
+use rustc_hash::FxHashMap;
+use stepscope_formats::xplane::{
+    COUNTERS_LINE, EventId, EventKind, HOST_PLANE, LineWriter, PlaneWriter, Stat, StatId,
+    StatValue, TrackRecord, XSpaceWriter,
+};
+
+use crate::api::names;
+use crate::export::decode::{Arg, Batch, Decoder, Event, Kind, ThreadState, Value};
+use crate::export::limits::ExportLimits;
+use crate::export::merge_external::{ExternalProfiles, Grafts, MergedProfile, spaces};
+use crate::journal::index::{Index, Thread};
+use crate::platform::clock::Cursor;
+
+/// Facts with such a key say what kind of program was recorded.
+const KIND_FACT: &str = "kind.";
+
+/// Id of the line with the counters; no thread has it.
+const COUNTERS_ID: i64 = -1;
+
+/// What the file says besides the events.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    /// Name of the machine.
+    pub(crate) host: String,
+    /// Plane stats: key and value.
+    pub(crate) stats: Vec<(String, String)>,
+    /// What the user should know.
+    pub(crate) warnings: Vec<String>,
+    /// Put together from what a killed program left.
+    pub(crate) recovered: bool,
+}
+
+/// What was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// Spans and steps, finished or not.
+    pub(crate) spans: u64,
+    /// Of them, those that were open when the recording ended.
+    pub(crate) unfinished: u64,
+    /// Instants.
+    pub(crate) instants: u64,
+    /// Samples of counters.
+    pub(crate) samples: u64,
+    /// Events left out because there were too many.
+    pub(crate) cut: u64,
+    /// Events whose arguments were lost with an older part of the recording.
+    pub(crate) lost_args: u64,
+    /// Size of the file.
+    pub(crate) bytes: u64,
+    /// What other profilers added.
+    pub(crate) added: Vec<MergedProfile>,
+    /// What is to be said of it.
+    pub(crate) added_warnings: Vec<String>,
+}
+
+/// Where the texts of name numbers come from.
+pub(crate) enum Names<'a> {
+    /// This process.
+    Own,
+    /// A name table that another process left.
+    Table(HashMap<u32, &'a [u8]>),
+}
+
+impl Names<'_> {
+    fn text(&self, id: u32) -> std::borrow::Cow<'_, str> {
+        let text = match self {
+            Self::Own => names::text(id).map(Into::into),
+            Self::Table(table) => table.get(&id).map(|text| String::from_utf8_lossy(text)),
+        };
+        text.unwrap_or_else(|| format!("name {id}").into())
+    }
+}
+
+/// Writes a recording.
+pub(crate) fn write(
+    out: &mut dyn Write,
+    index: &Index<'_>,
+    names: &Names<'_>,
+    facts: &Facts,
+    cut: &ExportLimits,
+    additions: &ExternalProfiles,
+) -> io::Result<Written> {
+    let mut counted = Counted { out, bytes: 0 };
+    let mut space = XSpaceWriter::new(&mut counted);
+    let mut timeline = index.timeline();
+    let mut written = Written::default();
+    let decoder = Decoder::new(index, cut);
+    if let Some(origin) = decoder.keep.origin {
+        timeline = timeline.from(origin);
+    }
+    let mut unreadable = Vec::new();
+    let spaces = spaces(additions, &mut unreadable);
+    let mut grafts = Grafts::new(&spaces, timeline.unix_ns());
+    let ids = line_ids(index);
+    let mut states: HashMap<u32, ThreadState<'_>> = HashMap::new();
+    let mut batch = Batch::default();
+    let mut last_ticks = index.last_reading();
+    for (number, part) in decoder.parts().iter().enumerate() {
+        let mut plane = PlaneWriter::new(HOST_PLANE).with_id(1);
+        if number == 0 {
+            describe(&mut plane, facts);
+        } else {
+            plane.continues();
+        }
+        let mut filler = PlaneFiller::new(&mut plane, names, timeline.cursor());
+        for serial in part.threads.keys() {
+            let state = states.entry(*serial).or_default();
+            decoder.batch(part, *serial, state, &mut batch);
+            last_ticks = last_ticks.max(batch.last_ticks);
+            written.cut += batch.cut;
+            written.lost_args += batch.lost_args;
+            let unknown = Thread::default();
+            let thread = index.threads.get(serial).unwrap_or(&unknown);
+            let id = ids.get(serial).copied().unwrap_or(i64::from(*serial));
+            filler.thread(*serial, id, thread, &batch, &mut written);
+        }
+        filler.finish();
+        if number == 0 {
+            grafts.fill_host(&mut plane);
+        }
+        space.plane(&plane)?;
+    }
+    grafts.write(&mut space)?;
+    let start = timeline.unix_ns();
+    let stop = start.saturating_add(timeline.ps(last_ticks).max(0) / 1_000);
+    let stop = stop.max(grafts.stop_unix_ns);
+    space.task_environment(start.max(0).cast_unsigned(), stop.max(0).cast_unsigned())?;
+    space.hostname(&facts.host)?;
+    written.added = grafts.added;
+    written.added_warnings.clone_from(&additions.warnings);
+    written.added_warnings.append(&mut unreadable);
+    written.added_warnings.append(&mut grafts.warnings);
+    for warning in facts.warnings.iter().chain(&warnings(&written, cut)) {
+        space.warning(warning)?;
+    }
+    space.finish()?;
+    written.bytes = counted.bytes;
+    Ok(written)
+}
+
+/// What is known only when everything has been written.
+pub(crate) fn warnings(written: &Written, cut: &ExportLimits) -> Vec<String> {
+    let mut warnings = written.added_warnings.clone();
+    if written.cut > 0 {
+        let all = written.spans + written.instants + written.samples + written.cut;
+        warnings.push(format!(
+            "{} of {all} events were cut: max_events is {}, and the earliest are kept; raise it, or record for a shorter time",
+            written.cut,
+            cut.max_events.unwrap_or(0),
+        ));
+    }
+    if written.lost_args > 0 {
+        let (events, have) = match written.lost_args {
+            1 => ("event", "has"),
+            _ => ("events", "have"),
+        };
+        warnings.push(format!(
+            "{} {events} {have} lost their arguments: they were in a part of the recording that was dropped",
+            written.lost_args
+        ));
+    }
+    warnings
+}
+
+/// Counts what goes through.
+struct Counted<'w> {
+    out: &'w mut dyn Write,
+    bytes: u64,
+}
+
+impl Write for Counted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+fn describe(plane: &mut PlaneWriter, facts: &Facts) {
+    let mut kinds = 0;
+    for (key, value) in &facts.stats {
+        if key.starts_with(KIND_FACT) {
+            let id = plane.bool_argument(key);
+            plane.add_stat(id, StatValue::Int(1));
+            kinds += 1;
+            continue;
+        }
+        let id = plane.stat(key);
+        match value.parse::<i64>() {
+            Ok(number) => plane.add_stat(id, StatValue::Int(number)),
+            Err(_) => plane.add_stat(id, StatValue::Str(value)),
+        }
+    }
+    if kinds == 0 {
+        let id = plane.bool_argument("kind.Rust");
+        plane.add_stat(id, StatValue::Int(1));
+    }
+    if facts.recovered {
+        let id = plane.bool_argument("stepscope.recovered");
+        plane.add_stat(id, StatValue::Int(1));
+    }
+}
+
+/// Turns batches into lines of one plane.
+struct PlaneFiller<'p> {
+    plane: &'p mut PlaneWriter,
+    names: &'p Names<'p>,
+    cursor: Cursor<'p>,
+    counters_line: LineWriter,
+    /// By name number.
+    slices: Ids,
+    instants: Ids,
+    counters: Ids,
+    /// Counters whose names have no number.
+    named_counters: HashMap<String, EventId>,
+    /// Arguments by name number; whether they are true or false, and of a step.
+    args: FxHashMap<(u32, bool, bool), StatId>,
+    value_stat: StatId,
+    root_stat: StatId,
+    unfinished_stat: StatId,
+}
+
+/// Ids of the plane by name number; numbers count from 1 and are dense.
+#[derive(Default)]
+struct Ids(Vec<Option<EventId>>);
+
+/// Past this, a number is not one of ours.
+const MAX_IDS: usize = 1 << 20;
+
+impl Ids {
+    #[inline]
+    fn get(&self, name: u32) -> Option<EventId> {
+        self.0.get(name as usize).copied().flatten()
+    }
+
+    fn set(&mut self, name: u32, id: EventId) {
+        let place = name as usize;
+        if name == 0 || place >= MAX_IDS {
+            return;
+        }
+        if place >= self.0.len() {
+            self.0.resize(place + 1, None);
+        }
+        self.0[place] = Some(id);
+    }
+}
+
+impl<'p> PlaneFiller<'p> {
+    fn new(plane: &'p mut PlaneWriter, names: &'p Names<'p>, cursor: Cursor<'p>) -> Self {
+        Self {
+            value_stat: plane.stat("counter_value"),
+            root_stat: plane.stat("_r"),
+            unfinished_stat: plane.unfinished(),
+            plane,
+            names,
+            cursor,
+            counters_line: LineWriter::new(COUNTERS_ID, COUNTERS_LINE, 0),
+            slices: Ids::default(),
+            instants: Ids::default(),
+            counters: Ids::default(),
+            named_counters: HashMap::new(),
+            args: FxHashMap::default(),
+        }
+    }
+
+    fn thread(
+        &mut self,
+        serial: u32,
+        id: i64,
+        thread: &Thread,
+        batch: &Batch<'_>,
+        written: &mut Written,
+    ) {
+        let mut line = LineWriter::new(id, &line_name(thread), 0);
+        let mut rows: BTreeMap<u16, LineWriter> = BTreeMap::new();
+        for event in &batch.events {
+            let line = match event.row {
+                0 => &mut line,
+                row => rows.entry(row).or_insert_with(|| {
+                    let name = format!("{} (tasks {row})", line_name(thread));
+                    LineWriter::new(row_line_id(serial, row), &name, 0)
+                }),
+            };
+            self.event(batch, event, line, written);
+        }
+        self.line(id, thread, line);
+        for (row, line) in rows {
+            self.line(row_line_id(serial, row), thread, line);
+        }
+    }
+
+    fn line(&mut self, id: i64, thread: &Thread, line: LineWriter) {
+        if line.is_empty() {
+            return;
+        }
+        let record = TrackRecord {
+            line: Some(id),
+            tid: Some(thread.tid.cast_signed()),
+            ..TrackRecord::default()
+        };
+        if thread.tid.cast_signed() != id {
+            self.plane.describe(&record);
+        }
+        self.plane.add_line(line);
+    }
+
+    fn finish(self) {
+        if !self.counters_line.is_empty() {
+            self.plane.add_line(self.counters_line);
+        }
+    }
+
+    #[inline]
+    fn event(
+        &mut self,
+        batch: &Batch<'_>,
+        event: &Event,
+        line: &mut LineWriter,
+        written: &mut Written,
+    ) {
+        let begin = self.cursor.ps(event.begin);
+        let args = batch.args(event);
+        match event.kind {
+            Kind::Span if args.is_empty() && !event.unfinished => {
+                let name = self.event_id(event, args);
+                let length = self.cursor.ps(event.end).saturating_sub(begin).max(0);
+                line.span(name, begin, length, &[]);
+                written.spans += 1;
+            }
+            Kind::Span | Kind::Step => {
+                let name = self.event_id(event, args);
+                let length = self.cursor.ps(event.end).saturating_sub(begin).max(0);
+                let stats = self.stats(event, args);
+                line.span(name, begin, length, &stats);
+                written.spans += 1;
+                written.unfinished += u64::from(event.unfinished);
+            }
+            Kind::Counter => {
+                let counter = self.counter(event, args);
+                let value = f64::from_bits(event.end);
+                self.counters_line
+                    .sample(counter, begin, self.value_stat, value);
+                written.samples += 1;
+            }
+            Kind::Instant => {
+                let name = self.event_id(event, args);
+                let stats = self.stats(event, args);
+                line.point(name, begin, &stats);
+                written.instants += 1;
+            }
+        }
+    }
+
+    fn stats<'a>(&mut self, event: &Event, args: &'a [Arg<'_>]) -> Vec<Stat<'a>> {
+        let mut stats = Vec::with_capacity(args.len() + 1);
+        for arg in args.iter().filter(|arg| arg.name != 0) {
+            let is_bool = matches!(arg.value, Value::Bool(_));
+            let of_step = event.kind == Kind::Step;
+            let id = match self.args.get(&(arg.name, is_bool, of_step)) {
+                Some(id) => *id,
+                None => self.argument(arg.name, is_bool, of_step),
+            };
+            let value = match &arg.value {
+                Value::Int(value) => StatValue::Int(*value),
+                Value::Uint(value) => StatValue::Uint(*value),
+                Value::Double(value) => StatValue::Double(*value),
+                Value::Bool(value) => StatValue::Int(i64::from(*value)),
+                Value::Text(text) if text.len() > 64 => StatValue::Str(text),
+                Value::Text(text) => StatValue::Text(self.plane.text(text)),
+            };
+            stats.push(Stat { id, value });
+        }
+        if event.kind == Kind::Step {
+            stats.push(Stat {
+                id: self.root_stat,
+                value: StatValue::Int(1),
+            });
+        }
+        if event.unfinished {
+            stats.push(Stat {
+                id: self.unfinished_stat,
+                value: StatValue::Int(1),
+            });
+        }
+        stats
+    }
+
+    /// A user's argument has no meaning to readers, whatever its name; a step's number has.
+    fn argument(&mut self, name: u32, is_bool: bool, of_step: bool) -> StatId {
+        let text = self.names.text(name).into_owned();
+        let id = if of_step && text == "step_num" {
+            self.plane.stat(&text)
+        } else if is_bool {
+            self.plane.bool_argument(&text)
+        } else {
+            self.plane.argument(&text)
+        };
+        self.args.insert((name, is_bool, of_step), id);
+        id
+    }
+
+    #[inline]
+    fn event_id(&mut self, event: &Event, args: &[Arg<'_>]) -> EventId {
+        let known = match event.kind {
+            Kind::Instant => self.instants.get(event.name),
+            _ => self.slices.get(event.name),
+        };
+        known.unwrap_or_else(|| self.new_event_id(event, args))
+    }
+
+    #[cold]
+    fn new_event_id(&mut self, event: &Event, args: &[Arg<'_>]) -> EventId {
+        let (ids, kind) = match event.kind {
+            Kind::Instant => (&mut self.instants, EventKind::Instant),
+            _ => (&mut self.slices, EventKind::Slice),
+        };
+        let id = self
+            .plane
+            .event_of(&name(self.names, event, args), "", kind);
+        ids.set(event.name, id);
+        id
+    }
+
+    fn counter(&mut self, event: &Event, args: &[Arg<'_>]) -> EventId {
+        if let Some(id) = self.counters.get(event.name) {
+            return id;
+        }
+        let name = name(self.names, event, args);
+        let id = match self.named_counters.get(&name) {
+            Some(id) => *id,
+            None => self.plane.counter(&name, &TrackRecord::default()),
+        };
+        self.named_counters.insert(name, id);
+        self.counters.set(event.name, id);
+        id
+    }
+}
+
+fn name(names: &Names<'_>, event: &Event, args: &[Arg<'_>]) -> String {
+    if event.name != 0 {
+        return names.text(event.name).into_owned();
+    }
+    args.iter()
+        .find_map(|arg| match &arg.value {
+            Value::Text(text) if arg.name == 0 => Some(text.to_string()),
+            _ => None,
+        })
+        .unwrap_or_else(|| "unnamed".to_owned())
+}
+
+/// One id for each thread: its own, unless the system gave it to another thread before.
+fn line_ids(index: &Index<'_>) -> HashMap<u32, i64> {
+    let mut ids = HashMap::new();
+    let mut taken = HashSet::new();
+    for (serial, thread) in &index.threads {
+        let tid = thread.tid.cast_signed();
+        let id = if tid == 0 || taken.contains(&tid) {
+            i64::from(*serial) << 32 | tid
+        } else {
+            tid
+        };
+        taken.insert(id);
+        ids.insert(*serial, id);
+    }
+    ids
+}
+
+/// The id of a row other than the thread's own, apart from those of [`line_ids`].
+fn row_line_id(serial: u32, row: u16) -> i64 {
+    1 << 62 | i64::from(serial) << 16 | i64::from(row)
+}
+
+fn line_name(thread: &Thread) -> String {
+    if thread.name.is_empty() {
+        return format!("thread {}", thread.tid);
+    }
+    thread.name.clone()
+}

@@ -1,0 +1,647 @@
+//! The events file: blocks appended by the drain thread, in a file, in memory, or in a circular.
+//!
+//! When the file cannot grow any more (a full disk, a limit on file sizes), what comes later is
+//! kept in memory, up to a limit; past that it is dropped and counted. Either way the recording goes
+//! on and the program is not disturbed.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, IoSlice, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::FileExt;
+
+use crate::journal::circular::{CircularJournal, block};
+use crate::journal::disk_limit::{AtLimit, DiskLimit, LimitReached};
+use crate::journal::prelude::Prelude;
+use crate::journal::record_iter::{count_events, lost_records};
+use crate::journal::retained_args;
+use crate::journal::segment::{SEGMENT_BYTES, Tail};
+use crate::platform::clock;
+use crate::platform::os;
+use crate::ring::layout::{
+    BLOCK_DATA, BLOCK_FILLER, BLOCK_HEAD, BLOCK_META, BlockHead, RECORD_BYTES,
+};
+
+/// Bytes of the smallest hole that file systems make.
+const PAGE: u64 = 4096;
+
+/// A part of the file: it begins on a page, with a [`Prelude`] and the arguments that it needs of those
+/// before it.
+#[derive(Clone, Copy, Debug)]
+struct FilePart {
+    /// Where in the file.
+    from: u64,
+    /// When it was begun.
+    ticks: u64,
+    /// Events in all parts before it.
+    events_before: u64,
+}
+
+/// Where the blocks go.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    file: Option<File>,
+    file_bytes: u64,
+    state: u32,
+    limit: DiskLimit,
+    /// Parts of the file that are there, the oldest first; the last one is being written.
+    parts: VecDeque<FilePart>,
+    /// What a part begins with.
+    prelude: Prelude,
+    reached: Option<LimitReached>,
+    is_stopped: bool,
+    /// Events so far, with those that found no room.
+    events: u64,
+    /// Somebody has shortened the file.
+    is_shortened: bool,
+    removed_bytes: u64,
+    /// Why the file is no longer written.
+    pub(crate) file_error: Option<io::Error>,
+    memory: Vec<Tail>,
+    memory_bytes: usize,
+    memory_limit: usize,
+    /// Of a flight recorder.
+    circular: Option<CircularJournal>,
+    /// Records that found no room even in memory.
+    lost: u64,
+}
+
+impl Journal {
+    /// In memory only, up to `limit` bytes.
+    pub(crate) fn in_memory(limit: usize) -> Self {
+        Self {
+            file: None,
+            file_bytes: 0,
+            state: 0,
+            limit: DiskLimit::new(u64::MAX, Some(0), AtLimit::Stop),
+            parts: VecDeque::new(),
+            prelude: Prelude::default(),
+            reached: None,
+            is_stopped: false,
+            events: 0,
+            is_shortened: false,
+            removed_bytes: 0,
+            file_error: None,
+            memory: Vec::new(),
+            memory_bytes: 0,
+            memory_limit: limit,
+            circular: None,
+            lost: 0,
+        }
+    }
+
+    /// In a new file, within `disk`; in memory, up to `limit` bytes, when that fails.
+    pub(crate) fn in_file(state: u32, file: File, disk: DiskLimit, limit: usize) -> Self {
+        let first = FilePart {
+            from: 0,
+            ticks: clock::ticks(state),
+            events_before: 0,
+        };
+        Self {
+            file: Some(file),
+            state,
+            limit: disk,
+            parts: VecDeque::from([first]),
+            ..Self::in_memory(limit)
+        }
+    }
+
+    /// A thread has ended, and everything of it is written.
+    pub(crate) fn forget_thread(&mut self, serial: u32) {
+        self.prelude.forget_thread(serial);
+        if let Some(circular) = &mut self.circular {
+            circular.forget_thread(serial);
+        }
+    }
+
+    /// The last of it only.
+    pub(crate) fn in_circular(circular: CircularJournal) -> Self {
+        Self {
+            circular: Some(circular),
+            ..Self::in_memory(0)
+        }
+    }
+
+    /// Appends one small block.
+    pub(crate) fn put(&mut self, mut head: BlockHead, content: &[u8]) {
+        head.len = u32::try_from(content.len()).unwrap_or(u32::MAX);
+        let encoded = head.encode();
+        self.write(&mut [IoSlice::new(&encoded), IoSlice::new(content)]);
+    }
+
+    /// Whether somebody has shortened the file since the last call. The facts are appended again.
+    pub(crate) fn was_shortened(&mut self) -> bool {
+        self.look_at_length();
+        if !std::mem::take(&mut self.is_shortened) {
+            return false;
+        }
+        self.append_prelude();
+        true
+    }
+
+    /// The next write fills the place of what was taken away with zeros.
+    fn look_at_length(&mut self) {
+        let there = self.file.as_ref().and_then(|file| file.metadata().ok());
+        let there = there.map_or(self.file_bytes, |there| there.len());
+        if there < self.file_bytes && !self.is_shortened {
+            self.is_shortened = true;
+            self.removed_bytes += self.file_bytes - there.max(self.live_from());
+        }
+    }
+
+    /// Bytes that somebody else removed from the file.
+    pub(crate) fn removed_bytes(&self) -> u64 {
+        self.removed_bytes
+    }
+
+    /// Where in the file what is kept begins.
+    pub(crate) fn live_from(&self) -> u64 {
+        self.parts.front().map_or(0, |part| part.from)
+    }
+
+    /// What happened before these ticks may have been removed; 0: nothing has.
+    pub(crate) fn first_ticks(&self) -> u64 {
+        match self.parts.front() {
+            Some(part) if part.from > 0 => part.ticks,
+            _ => 0,
+        }
+    }
+
+    /// Events so far, with those that found no room.
+    pub(crate) fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Events that were removed to stay within the limit on the disk.
+    pub(crate) fn removed_events(&self) -> u64 {
+        self.parts.front().map_or(0, |part| part.events_before)
+    }
+
+    /// The limit that was reached first.
+    pub(crate) fn limit_reached(&self) -> Option<LimitReached> {
+        self.reached
+    }
+
+    /// There is no room for another part: recording is to stop.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
+    /// Appends what a part begins with.
+    fn append_prelude(&mut self) {
+        let mut all = self.prelude.facts().map(Vec::as_slice).concat();
+        let lines = [
+            ("removed_events", self.removed_events()),
+            ("first_ticks", self.first_ticks()),
+            ("removed_bytes", self.removed_bytes),
+        ];
+        let mut meta = Vec::new();
+        for (key, number) in lines {
+            if number > 0 {
+                meta.push(format!("{key}={number}"));
+            }
+        }
+        if let Some(reached) = self.reached {
+            meta.push(format!("limit_reached={reached}"));
+        }
+        if self.is_stopped {
+            meta.push("recording_stopped=1".to_owned());
+        }
+        if !meta.is_empty() {
+            let head = BlockHead {
+                kind: BLOCK_META,
+                ..BlockHead::default()
+            };
+            block(head, meta.join("\n").as_bytes(), &mut all);
+        }
+        all.extend(self.prelude.threads().flatten());
+        self.append(&mut [IoSlice::new(&all)]);
+    }
+
+    /// Ends a part that is full, and begins another one within the limits.
+    fn begin_part(&mut self) {
+        let Some(fd) = self.file.as_ref().map(File::as_raw_fd) else {
+            return;
+        };
+        let kept = self.still_needed();
+        if !self.make_room(fd) {
+            self.is_stopped = true;
+            return self.append_prelude();
+        }
+        let filler = self.file_bytes.next_multiple_of(PAGE) - self.file_bytes;
+        let filler = if filler < BLOCK_HEAD as u64 {
+            filler + PAGE
+        } else {
+            filler
+        };
+        let mut border = Vec::new();
+        let head = BlockHead {
+            kind: BLOCK_FILLER,
+            ..BlockHead::default()
+        };
+        let zeros = vec![0; usize::try_from(filler).unwrap_or(0) - BLOCK_HEAD];
+        block(head, &zeros, &mut border);
+        self.append(&mut [IoSlice::new(&border)]);
+        self.parts.push_back(FilePart {
+            from: self.file_bytes,
+            ticks: clock::ticks(self.state),
+            events_before: self.events,
+        });
+        self.append_prelude();
+        if !kept.is_empty() {
+            self.append(&mut [IoSlice::new(&kept)]);
+        }
+    }
+
+    /// Removes what has to go before another part. `false` when that cannot be, or is not wanted.
+    fn make_room(&mut self, fd: RawFd) -> bool {
+        // Space that was given back need not show at once, and others may take it: no more than two parts go
+        // for one that comes.
+        let mut for_others = 2;
+        while let Some(reached) = self.limit.reached(self.file_bytes - self.live_from(), fd) {
+            self.reached.get_or_insert(reached);
+            if self.limit.at_limit == AtLimit::Stop {
+                return false;
+            }
+            if matches!(reached, LimitReached::Free(_)) {
+                // The latest part is kept, on a full disk, too.
+                if for_others == 0 || self.parts.len() < 2 {
+                    return true;
+                }
+                for_others -= 1;
+            }
+            if !self.remove_oldest(fd) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Arguments in the last part that belong to what is open or still in the rings.
+    fn still_needed(&self) -> Vec<u8> {
+        let needed = retained_args::of_now(self.state);
+        let (Some(file), Some(part), false) = (&self.file, self.parts.back(), needed.is_empty())
+        else {
+            return Vec::new();
+        };
+        let mut content = vec![0; usize::try_from(self.file_bytes - part.from).unwrap_or(0)];
+        if file.read_exact_at(&mut content, part.from).is_err() {
+            return Vec::new();
+        }
+        let most = usize::try_from(self.limit.part_bytes() / 4).unwrap_or(0);
+        retained_args::copy_retained(&content, &needed, most)
+    }
+
+    /// Gives the space of the oldest part back. `false` when there is only one, or the file system cannot.
+    fn remove_oldest(&mut self, fd: RawFd) -> bool {
+        let (Some(oldest), Some(next)) = (self.parts.front(), self.parts.get(1)) else {
+            return false;
+        };
+        if !os::give_back(fd, oldest.from, next.from - oldest.from) {
+            return false;
+        }
+        self.parts.pop_front();
+        true
+    }
+
+    /// Appends whole blocks (heads and contents alternate), in as few writes as the kernel takes.
+    pub(crate) fn write(&mut self, parts: &mut [IoSlice<'_>]) {
+        if let Some(circular) = &mut self.circular {
+            self.events += events_in(parts);
+            return circular.write(parts);
+        }
+        if self.file.is_none() {
+            self.events += events_in(parts);
+            return self.append(parts);
+        }
+        self.look_at_length();
+        let mut rest = parts;
+        let mut is_fresh = false;
+        while !rest.is_empty() {
+            // What was in the rings when the recording stopped is written all the same.
+            let count = if self.is_stopped {
+                rest.len()
+            } else {
+                self.fitting(rest)
+            };
+            if count == 0 && !is_fresh && !self.is_stopped {
+                self.begin_part();
+                is_fresh = true;
+                continue;
+            }
+            is_fresh = false;
+            // A block that is larger than a part is written all the same.
+            let (now, later) = rest.split_at_mut(count.max(2).min(rest.len()));
+            now.chunks(2).for_each(|pair| self.prelude.remember(pair));
+            self.events += events_in(now);
+            self.append(now);
+            rest = later;
+        }
+    }
+
+    /// How many of these, heads and contents, fit into the part that is being written.
+    fn fitting(&self, parts: &[IoSlice<'_>]) -> usize {
+        let end = self.parts.back().map_or(0, |part| part.from) + self.limit.part_bytes();
+        let mut room = end.saturating_sub(self.file_bytes);
+        let mut count = 0;
+        for pair in parts.chunks(2) {
+            let bytes: usize = pair.iter().map(|part| part.len()).sum();
+            let Some(left) = room.checked_sub(bytes as u64) else {
+                break;
+            };
+            room = left;
+            count += pair.len();
+        }
+        count
+    }
+
+    /// Appends to the file, or to memory when it cannot grow.
+    fn append(&mut self, parts: &mut [IoSlice<'_>]) {
+        if let Some(file) = &mut self.file {
+            let Err(error) = write_all(file, parts) else {
+                let bytes: usize = parts.iter().map(|part| part.len()).sum();
+                self.file_bytes += bytes as u64;
+                return;
+            };
+            // Cut off the half that got through; what a kill would leave is passed over anyway.
+            let _ = file.set_len(self.file_bytes);
+            self.file = None;
+            self.file_error = Some(error);
+        }
+        for pair in parts.chunks(2) {
+            if !self.keep(pair) {
+                self.lost += lost_records(pair);
+            }
+        }
+    }
+
+    /// Keeps a block in memory; `false` when there is no room.
+    fn keep(&mut self, pair: &[IoSlice<'_>]) -> bool {
+        let bytes: usize = pair.iter().map(|part| part.len()).sum();
+        if self.memory_bytes + bytes > self.memory_limit {
+            return false;
+        }
+        self.memory_bytes += bytes;
+        if self.memory.last_mut().is_some_and(|last| last.append(pair)) {
+            return true;
+        }
+        let Ok(mut next) = Tail::in_memory(SEGMENT_BYTES) else {
+            return false;
+        };
+        let fits = next.append(pair);
+        self.memory.push(next);
+        fits
+    }
+
+    /// The file, if there is one or was one, and its whole blocks' bytes.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// Bytes of all blocks.
+    pub(crate) fn bytes(&self) -> u64 {
+        let circular = self.circular.as_ref().map_or(0, CircularJournal::bytes);
+        self.file_bytes + (self.memory_bytes + circular) as u64
+    }
+
+    /// Records that found no room.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost + self.circular.as_ref().map_or(0, |circular| circular.lost)
+    }
+
+    /// What is in memory.
+    pub(crate) fn memory(&self) -> impl Iterator<Item = &[u8]> {
+        let tails = self.memory.iter();
+        tails.map(|tail| tail.segment().blocks(tail.used()))
+    }
+
+    /// The circular of a flight recorder.
+    pub(crate) fn circular(&mut self) -> Option<&mut CircularJournal> {
+        self.circular.as_mut()
+    }
+}
+
+/// Events in blocks: heads and contents alternate.
+fn events_in(parts: &[IoSlice<'_>]) -> u64 {
+    let pairs = parts.chunks(2).filter_map(|pair| match pair {
+        [head, content] => Some((BlockHead::decode(head)?, content)),
+        _ => None,
+    });
+    let data = pairs.filter(|(head, _)| head.kind == BLOCK_DATA);
+    data.map(|(_, content)| count_events(content)).sum()
+}
+
+/// Writes everything, or leaves `parts` as they were and says why not.
+fn write_all(file: &mut File, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
+    // The kernel takes at most 1,024 pieces at once.
+    for batch in parts.chunks(1_000) {
+        let mut batch = batch.to_vec();
+        let mut left = batch.as_mut_slice();
+        while !left.is_empty() {
+            match file.write_vectored(left) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => IoSlice::advance_slices(&mut left, written),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Zeros of this length are a hole in the file, not damage.
+const HOLE: usize = 4096;
+
+/// Calls `found` for each sound block of a stretch of blocks. Garbage is passed over: the number
+/// of bytes that were no part of a sound block is returned.
+pub(crate) fn blocks<'a>(bytes: &'a [u8], mut found: impl FnMut(BlockHead, &'a [u8])) -> u64 {
+    let mut at = 0;
+    let mut garbage = 0;
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        if let Some(head) = BlockHead::decode(rest) {
+            let content = &rest[BLOCK_HEAD..];
+            let len = head.len as usize;
+            if len > content.len() {
+                // The last write did not get through: the records that did are whole.
+                if head.kind == BLOCK_DATA {
+                    let whole = content.len() / RECORD_BYTES * RECORD_BYTES;
+                    found(head, &content[..whole]);
+                }
+                return garbage + (content.len() % RECORD_BYTES) as u64;
+            }
+            found(head, &content[..len]);
+            at += BLOCK_HEAD + len;
+        } else if rest.len() > HOLE && rest[..HOLE].iter().all(|byte| *byte == 0) {
+            // Removed on purpose, or by somebody else, who is counted elsewhere.
+            at += HOLE;
+        } else {
+            at += 1;
+            garbage += 1;
+        }
+    }
+    garbage
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(serial: u32) -> BlockHead {
+        BlockHead {
+            kind: BLOCK_DATA,
+            serial,
+            ..BlockHead::default()
+        }
+    }
+
+    #[test]
+    fn what_memory_cannot_hold_is_counted() {
+        let mut journal = Journal::in_memory(200);
+        journal.put(data(1), &[1; 96]);
+        journal.put(data(2), &[2; 96]);
+        assert_eq!(journal.lost(), 4);
+        let all: Vec<u8> = journal.memory().flatten().copied().collect();
+        let mut seen = Vec::new();
+        assert_eq!(
+            blocks(&all, |head, bytes| seen.push((head.serial, bytes.len()))),
+            0
+        );
+        assert_eq!(seen, [(1, 96)]);
+    }
+
+    #[test]
+    fn damage_costs_only_the_damaged_block() {
+        let mut journal = Journal::in_memory(1 << 20);
+        for serial in 1..=3 {
+            journal.put(data(serial), &[0; 48]);
+        }
+        let mut all: Vec<u8> = journal.memory().flatten().copied().collect();
+        all[80 + 4] ^= 1;
+        let mut seen = Vec::new();
+        let garbage = blocks(&all, |head, _| seen.push(head.serial));
+        assert_eq!((seen, garbage), (vec![1, 3], 80));
+        all.truncate(all.len() - 20);
+        let mut last = 0;
+        blocks(&all, |_, bytes| last = bytes.len());
+        assert_eq!(last, 24);
+    }
+
+    /// A journal in a file, with one argument of a span that never ends in it, and so many blocks of events.
+    fn fill(disk: DiskLimit, blocks: u64) -> (Journal, File) {
+        let file = tempfile::tempfile().unwrap();
+        let copy = file.try_clone().unwrap();
+        let mut journal = Journal::in_file(clock::choose(), file, disk, 1 << 20);
+        let head = |kind, serial| BlockHead {
+            kind,
+            serial,
+            ..BlockHead::default()
+        };
+        journal.put(head(BLOCK_META, 0), b"host=here");
+        journal.put(head(crate::ring::layout::BLOCK_CLOCK, 0), &[1; 24]);
+        journal.put(
+            head(crate::ring::layout::BLOCK_THREAD, 7),
+            b"\x05\0\0\0\0\0\0\0worker",
+        );
+        for n in 0..blocks {
+            let mut content = vec![1; 24_000];
+            content[..8].copy_from_slice(&n.to_le_bytes());
+            journal.put(data(7), &content);
+        }
+        (journal, copy)
+    }
+
+    /// Numbers of the blocks of events that are still there.
+    fn numbers(journal: &Journal, file: &File) -> Vec<u64> {
+        let mut all = vec![0; usize::try_from(journal.file_bytes()).unwrap()];
+        file.read_exact_at(&mut all, 0).unwrap();
+        let mut index = crate::journal::index::Index::default();
+        index.add(&all);
+        assert_eq!(index.garbage, 0);
+        assert_eq!(index.facts["host"], "here");
+        assert_eq!(index.threads[&7].name, "worker");
+        let number = |data: &crate::journal::index::Data<'_>| {
+            crate::journal::record_iter::word(data.bytes, 0)
+        };
+        index.data.iter().map(number).collect()
+    }
+
+    const SPACIOUS: crate::journal::disk_limit::AskSpace = |_| {
+        Some(crate::journal::disk_limit::DiskSpace {
+            free: 1 << 50,
+            total: 1 << 50,
+        })
+    };
+
+    fn limit(at_limit: AtLimit) -> DiskLimit {
+        DiskLimit {
+            ask_space: SPACIOUS,
+            ..DiskLimit::new(1 << 20, None, at_limit)
+        }
+    }
+
+    #[test]
+    fn a_journal_at_its_size_limit_keeps_the_latest_part() {
+        use std::os::unix::fs::MetadataExt;
+        let (journal, file) = fill(limit(AtLimit::KeepLatest), 1_000);
+        let numbers = numbers(&journal, &file);
+        assert_eq!(*numbers.last().unwrap(), 999);
+        let expected: Vec<_> = (numbers[0]..1_000).collect();
+        assert_eq!(numbers, expected, "one stretch up to the end");
+        assert!(numbers.len() > 25, "{}", numbers.len());
+        assert_eq!(journal.removed_events(), numbers[0] * 1_000);
+        assert!(journal.first_ticks() > 0 && !journal.is_stopped() && journal.lost() == 0);
+        assert_eq!(journal.limit_reached(), Some(LimitReached::Size(1 << 20)));
+        let on_disk = file.metadata().unwrap().blocks() * 512;
+        assert!(on_disk <= (1 << 20) + 8 * PAGE, "{on_disk}");
+    }
+
+    #[test]
+    fn a_journal_that_stops_at_its_size_limit_keeps_what_it_has() {
+        let (journal, file) = fill(limit(AtLimit::Stop), 40);
+        assert!(
+            !journal.is_stopped() && journal.limit_reached().is_none(),
+            "not yet"
+        );
+        assert_eq!(numbers(&journal, &file), (0..40).collect::<Vec<_>>());
+        let (journal, file) = fill(limit(AtLimit::Stop), 50);
+        assert!(journal.is_stopped());
+        assert_eq!(journal.limit_reached(), Some(LimitReached::Size(1 << 20)));
+        assert_eq!(numbers(&journal, &file), (0..50).collect::<Vec<_>>());
+        assert_eq!((journal.removed_events(), journal.lost()), (0, 0));
+    }
+
+    #[test]
+    fn a_journal_on_a_full_disk_does_not_grow() {
+        let full: crate::journal::disk_limit::AskSpace = |_| {
+            Some(crate::journal::disk_limit::DiskSpace {
+                free: 5 << 20,
+                total: 1 << 40,
+            })
+        };
+        let disk = |at_limit| DiskLimit {
+            ask_space: full,
+            ..limit(at_limit)
+        };
+        let (journal, file) = fill(disk(AtLimit::KeepLatest), 100);
+        assert_eq!(numbers(&journal, &file).last(), Some(&99));
+        assert!(journal.file_bytes() - journal.live_from() <= 3 * (64 << 10));
+        assert!(matches!(
+            journal.limit_reached(),
+            Some(LimitReached::Free(_))
+        ));
+        let (journal, file) = fill(disk(AtLimit::Stop), 3);
+        assert_eq!(numbers(&journal, &file), [0, 1, 2]);
+        assert!(journal.is_stopped(), "after the first part");
+    }
+
+    #[test]
+    fn a_file_that_cannot_grow_continues_in_memory() {
+        let read_only = File::open("/dev/null").unwrap();
+        let disk = DiskLimit::new(1 << 20, None, AtLimit::Stop);
+        let mut journal = Journal::in_file(clock::choose(), read_only, disk, 1 << 20);
+        journal.put(data(5), &[0; 24]);
+        assert!(journal.file_error.is_some());
+        assert_eq!(journal.memory().map(<[u8]>::len).sum::<usize>(), 56);
+    }
+}

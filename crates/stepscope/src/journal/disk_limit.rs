@@ -1,0 +1,153 @@
+//! How much of the disk a journal may take.
+
+use std::fmt;
+use std::os::fd::RawFd;
+
+use crate::platform::os;
+
+/// What happens when a recording has reached its limit on the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AtLimit {
+    /// The oldest part is removed, again and again: the recording keeps its latest part.
+    #[default]
+    KeepLatest,
+    /// Recording stops; what there is waits for `stop_trace`.
+    Stop,
+}
+
+/// Bytes of a file system: free for this user, and in all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DiskSpace {
+    pub(crate) free: u64,
+    pub(crate) total: u64,
+}
+
+/// Asks the file system of an open file.
+pub(crate) type AskSpace = fn(RawFd) -> Option<DiskSpace>;
+
+/// Smallest share of a file system that stays free, unless the options say otherwise.
+const FREE_PERCENT: u64 = 5;
+/// And not less than this.
+const LEAST_FREE: u64 = 1 << 30;
+/// Smallest limit on a journal, bytes.
+pub(crate) const LEAST_BYTES: u64 = 1 << 20;
+/// Parts that a limit is divided into: so much of it is removed at once.
+const PARTS: u64 = 16;
+const LEAST_PART: u64 = 64 << 10;
+const LARGEST_PART: u64 = 64 << 20;
+
+/// Limits of a journal's file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DiskLimit {
+    /// Bytes of the journal, at most.
+    pub(crate) max_bytes: u64,
+    /// Bytes of the file system that stay free; `None`: 5 %, at least 1 GiB.
+    pub(crate) keep_free_bytes: Option<u64>,
+    pub(crate) at_limit: AtLimit,
+    pub(crate) ask_space: AskSpace,
+}
+
+impl DiskLimit {
+    pub(crate) fn new(max_bytes: u64, keep_free_bytes: Option<u64>, at_limit: AtLimit) -> Self {
+        Self {
+            max_bytes: max_bytes.max(LEAST_BYTES),
+            keep_free_bytes,
+            at_limit,
+            ask_space: os::disk_space,
+        }
+    }
+
+    /// Bytes of a part.
+    pub(crate) fn part_bytes(&self) -> u64 {
+        (self.max_bytes / PARTS).clamp(LEAST_PART, LARGEST_PART)
+    }
+
+    /// Why there is no room for one more part, if there is none: `held` bytes are in the file.
+    pub(crate) fn reached(&self, held: u64, fd: RawFd) -> Option<LimitReached> {
+        let part = self.part_bytes();
+        if held + part > self.max_bytes {
+            return Some(LimitReached::Size(self.max_bytes));
+        }
+        // A file system that does not say is not asked again and again for nothing.
+        let space = (self.ask_space)(fd)?;
+        let share = || (space.total / 100 * FREE_PERCENT).max(LEAST_FREE);
+        let floor = self.keep_free_bytes.unwrap_or_else(share);
+        (space.free < floor.saturating_add(part)).then_some(LimitReached::Free(floor))
+    }
+}
+
+/// Which limit was reached; its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LimitReached {
+    Size(u64),
+    Free(u64),
+}
+
+impl fmt::Display for LimitReached {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        #[allow(clippy::cast_precision_loss, reason = "one decimal is shown")]
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        match *self {
+            Self::Size(bytes) => write!(
+                out,
+                "the recording reached its limit of {:.0} MiB (max_bytes)",
+                mib(bytes)
+            ),
+            Self::Free(bytes) => write!(
+                out,
+                "less than {:.0} MiB of the disk are free (keep_free_bytes)",
+                mib(bytes)
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(keep_free_bytes: Option<u64>, ask_space: AskSpace) -> DiskLimit {
+        DiskLimit {
+            ask_space,
+            ..DiskLimit::new(16 << 30, keep_free_bytes, AtLimit::KeepLatest)
+        }
+    }
+
+    #[test]
+    fn five_percent_and_at_least_one_gibibyte_stay_free() {
+        let small = limit(None, |_| {
+            Some(DiskSpace {
+                free: 1 << 30,
+                total: 8 << 30,
+            })
+        });
+        assert_eq!(small.reached(0, 0), Some(LimitReached::Free(1 << 30)));
+        let large = limit(None, |_| {
+            Some(DiskSpace {
+                free: 40 << 30,
+                total: 1_000 << 30,
+            })
+        });
+        assert!(matches!(large.reached(0, 0), Some(LimitReached::Free(bytes)) if bytes > 49 << 30));
+        let roomy = limit(None, |_| {
+            Some(DiskSpace {
+                free: 60 << 30,
+                total: 1_000 << 30,
+            })
+        });
+        assert_eq!(roomy.reached(0, 0), None);
+        let asked = limit(Some(100), |_| {
+            Some(DiskSpace {
+                free: 1 << 30,
+                total: 8 << 30,
+            })
+        });
+        assert_eq!(asked.reached(0, 0), None);
+        assert_eq!(
+            asked.reached(16 << 30, 0),
+            Some(LimitReached::Size(16 << 30))
+        );
+        assert_eq!(limit(None, |_| None).reached(0, 0), None);
+    }
+}

@@ -1,0 +1,183 @@
+//! Files of a journal, read where they lie.
+//!
+//! The mapping of a file that somebody shortens would end the program. While it is mapped we hold a
+//! lease ([`crate::journal::lease`]): when somebody wants the file, its mapping is replaced by a copy in memory
+//! first. A file for which there is no lease is read into memory at once.
+#![allow(unsafe_code, reason = "mappings; each block says why it is sound")]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::journal::lease::{self, Lease};
+use crate::platform::os;
+
+/// How often the lease is looked at: much less than the kernel lets others wait (45 s).
+const PERIOD: Duration = Duration::from_millis(20);
+
+/// Mappings begin at multiples of this, whatever the machine's pages are.
+const BORDER: u64 = 64 << 10;
+
+/// The content of a file, read-only, which stays readable whatever others do to the file.
+pub(crate) struct MappedFile {
+    at: *const u8,
+    /// Bytes at its beginning that were not asked for.
+    skip: usize,
+    len: usize,
+    watch: Option<Watch>,
+}
+
+// SAFETY: the mapping is read-only and owned by this value.
+unsafe impl Send for MappedFile {}
+// SAFETY: as above.
+unsafe impl Sync for MappedFile {}
+
+struct Watch {
+    file: Arc<File>,
+    done: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl MappedFile {
+    /// Maps the bytes `from..to` of a file, or reads them.
+    ///
+    /// # Errors
+    /// No memory, or no address space.
+    pub(crate) fn map(file: &File, from: u64, to: u64) -> io::Result<Self> {
+        let offset = from / BORDER * BORDER;
+        let len = usize::try_from(to.saturating_sub(offset)).map_err(io::Error::other)?;
+        let mut mapped = Self {
+            at: std::ptr::NonNull::dangling().as_ptr(),
+            skip: 0,
+            len: 0,
+            watch: None,
+        };
+        if to <= from {
+            return Ok(mapped);
+        }
+        let file = Arc::new(file.try_clone()?);
+        let at = os::reserve(len).ok_or(io::ErrorKind::OutOfMemory)?;
+        mapped.at = at;
+        mapped.len = len;
+        mapped.skip = usize::try_from(from - offset).map_err(io::Error::other)?;
+        if let Ok(lease) = Lease::take(file.as_fd()) {
+            // The size may have changed before the lease.
+            let there = file.metadata()?.len() >= to;
+            // SAFETY: just reserved.
+            if there && unsafe { os::map_file_to_read(at, len, file.as_raw_fd(), offset) } {
+                let watch = Watch::start(
+                    lease,
+                    Arc::clone(&file),
+                    (at.expose_provenance(), len),
+                    offset,
+                );
+                if let Ok(watch) = watch {
+                    mapped.watch = Some(watch);
+                    return Ok(mapped);
+                }
+            }
+            lease::release(file.as_raw_fd());
+        }
+        // SAFETY: just reserved, and nobody else knows of it.
+        if unsafe { os::map_copy(at, len, &file, offset) } {
+            Ok(mapped)
+        } else {
+            Err(io::ErrorKind::OutOfMemory.into())
+        }
+    }
+
+    /// The content.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: mapped for `len` bytes (or dangling with length 0) as long as `self` lives, and the
+        // file does not shrink as long as it is mapped.
+        let all = unsafe { std::slice::from_raw_parts(self.at, self.len) };
+        &all[self.skip..]
+    }
+}
+
+impl Watch {
+    fn start(
+        lease: Lease,
+        file: Arc<File>,
+        (at, len): (usize, usize),
+        offset: u64,
+    ) -> io::Result<Self> {
+        let done = Arc::new(AtomicBool::new(false));
+        let body = {
+            let (file, done) = (Arc::clone(&file), Arc::clone(&done));
+            move || {
+                os::hold_all_signals();
+                while !done.load(Ordering::Acquire) {
+                    if lease.is_breaking(file.as_raw_fd()) {
+                        let at: *mut u8 = std::ptr::with_exposed_provenance_mut(at);
+                        // SAFETY: the owner unmaps the range only after this thread has ended; it
+                        // shows this file, which has not changed.
+                        if unsafe { os::map_copy(at, len, &file, offset) } {
+                            lease::release(file.as_raw_fd());
+                        }
+                        return;
+                    }
+                    std::thread::park_timeout(PERIOD);
+                }
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("stepscope-lease".to_owned())
+            .spawn(body)?;
+        Ok(Self { file, done, thread })
+    }
+}
+
+impl Drop for MappedFile {
+    fn drop(&mut self) {
+        let watch = self.watch.take().map(|watch| {
+            watch.done.store(true, Ordering::Release);
+            watch.thread.thread().unpark();
+            let _ = watch.thread.join();
+            watch.file
+        });
+        if self.len > 0 {
+            // SAFETY: reserved by `map`, unmapped once.
+            unsafe { os::unmap(self.at.cast_mut(), self.len) };
+        }
+        if let Some(file) = watch {
+            lease::release(file.as_raw_fd());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_keeps_its_content_when_the_file_is_shortened() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let content: Vec<u8> = (0..9_000_001_u32).map(|n| (n % 251) as u8).collect();
+        std::fs::write(file.path(), &content).unwrap();
+        let mapped = MappedFile::map(file.as_file(), 70_000, content.len() as u64).unwrap();
+        assert!(mapped.watch.is_some());
+        std::fs::write(file.path(), "short").unwrap();
+        assert!(mapped.bytes() == &content[70_000..]);
+        drop(mapped);
+        let again = MappedFile::map(file.as_file(), 0, 5).unwrap();
+        assert_eq!(again.bytes(), b"short");
+    }
+
+    #[test]
+    fn a_file_that_somebody_else_writes_is_read_into_memory() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "content").unwrap();
+        let other = File::options().write(true).open(file.path()).unwrap();
+        let mapped = MappedFile::map(file.as_file(), 0, 7).unwrap();
+        assert!(mapped.watch.is_none());
+        other.set_len(0).unwrap();
+        assert_eq!(mapped.bytes(), b"content");
+        let short = MappedFile::map(file.as_file(), 0, 7).unwrap();
+        assert_eq!(short.bytes(), [0; 7]);
+    }
+}

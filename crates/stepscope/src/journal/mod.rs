@@ -1,0 +1,13 @@
+//! The files of a recording while it runs: blocks, appended or in a circle, and what they are read by.
+
+pub(crate) mod append;
+pub(crate) mod circular;
+pub(crate) mod disk_limit;
+pub(crate) mod index;
+pub(crate) mod lease;
+pub(crate) mod leased_file;
+pub(crate) mod mapped_file;
+pub(crate) mod prelude;
+pub(crate) mod record_iter;
+pub(crate) mod retained_args;
+pub(crate) mod segment;

@@ -1,0 +1,4 @@
+//! The operating system, and its clocks.
+
+pub(crate) mod clock;
+pub(crate) mod os;

@@ -1,0 +1,325 @@
+//! The bytes that the recorder's threads, its drain thread and the recovery share.
+//!
+//! Everything here may outlive the process that wrote it, so a change of any number or any order
+//! needs a new [`VERSION`]. `docs/reference/journal.md` tells the same for readers of the files.
+//!
+//! # Records
+//!
+//! A record is three little-endian words, 24 bytes:
+//!
+//! ```text
+//! word 0   key: clock ticks at the begin of the span, at the instant, at the sample
+//! word 1   value: clock ticks at the end, bits of a number, length of a text
+//! word 2   meta: name id (bits 0..32) | kind (32..40) | flags (40..48) | extra (48..64)
+//! ```
+//!
+//! A text (an argument's value, or a name that is not interned) is a record of kind
+//! [`KIND_TEXT`] followed by `extra` records that hold nothing but its bytes, padded with zeros.
+//! The `extra` of a span, step or instant is its row: 0 is the thread's own, others hold what the thread
+//! does in turns (tasks of an event loop), which would not nest on one row.
+//! Arguments come before the span, step or instant they belong to and carry its key.
+//!
+//! # A thread's region
+//!
+//! ```text
+//! 0        RegionHead: who owns it, which chunks hold what
+//! 4096     open spans: OPEN_SPANS slots of one record each (word 1 is the `tracing` id, or
+//!          the function of a call);
+//!          a slot whose word 2 is 0 is free
+//! 16384    chunk 0, chunk 1, ... of CHUNK_BYTES each
+//! ```
+//!
+//! The owning thread fills one chunk after the other and always takes the lowest free one, so a
+//! thread whose chunks are drained in time touches the same few pages again and again; only
+//! bursts reach further.
+
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::ring::chunk::{ChunkHead, Record};
+
+/// Version of everything in this module. 2: flight recordings, whose events file consists of segments;
+/// all else is as in version 1.
+pub(crate) const VERSION: u32 = 2;
+/// Versions that can be recovered.
+pub(crate) const KNOWN_VERSIONS: [u32; 2] = [1, 2];
+
+/// Bytes of one record.
+pub(crate) const RECORD_BYTES: usize = 24;
+/// Bytes of one chunk of a region.
+pub(crate) const CHUNK_BYTES: usize = 64 << 10;
+/// Bytes of a chunk that records use.
+pub(crate) const CHUNK_USABLE: usize = CHUNK_BYTES / RECORD_BYTES * RECORD_BYTES;
+/// Most chunks of a region.
+pub(crate) const MAX_CHUNKS: usize = 128;
+/// Slots for open spans; deeper spans are recorded when they end, but are lost if the program is
+/// killed while they are open.
+pub(crate) const OPEN_SPANS: usize = 512;
+/// Where the open spans begin.
+pub(crate) const OPEN_OFFSET: usize = 4096;
+/// Where the chunks begin.
+pub(crate) const CHUNKS_OFFSET: usize = OPEN_OFFSET + OPEN_SPANS * RECORD_BYTES;
+/// Bytes of a whole region.
+pub(crate) const REGION_BYTES: usize = CHUNKS_OFFSET + MAX_CHUNKS * CHUNK_BYTES;
+/// Most pieces of the rings file that one region is made of.
+pub(crate) const MAX_EXTENTS: usize = 8;
+/// Bytes kept of a thread's name.
+pub(crate) const THREAD_NAME_BYTES: usize = 64;
+/// Longest text that is recorded, in bytes; longer ones are cut and counted.
+pub(crate) const MAX_TEXT_BYTES: usize = 16 << 10;
+
+/// A finished span.
+pub(crate) const KIND_SPAN: u8 = 1;
+/// A finished step; its number is an argument named `step_num`.
+pub(crate) const KIND_STEP: u8 = 2;
+/// A point in time.
+pub(crate) const KIND_INSTANT: u8 = 3;
+/// A sample of a counter; word 1 is an `f64`.
+pub(crate) const KIND_COUNTER: u8 = 4;
+/// An argument that is a number or an interned text; the flags tell which.
+pub(crate) const KIND_ARG: u8 = 5;
+/// A text; name id 0 means that it is the name of what follows.
+pub(crate) const KIND_TEXT: u8 = 6;
+/// Says under which shared key (word 1) the arguments of the span with this key (word 0) are.
+pub(crate) const KIND_LINK: u8 = 7;
+
+/// Span, step or instant: arguments with the same key came before it.
+pub(crate) const FLAG_ARGS: u8 = 1;
+/// Span, step, instant or counter: its name is a text with the same key, not a name id.
+pub(crate) const FLAG_NAMED_BY_TEXT: u8 = 2;
+/// Span: a link with the same key came before it.
+pub(crate) const FLAG_LINK: u8 = 4;
+/// Span: it came from `tracing`, and word 1 of its open slot is its id.
+#[cfg(feature = "tracing")]
+pub(crate) const FLAG_TRACED: u8 = 8;
+/// Span: it is a function's call, and word 1 of its open slot tells the function.
+pub(crate) const FLAG_CALLED: u8 = 16;
+
+/// Argument: word 1 is an `i64`.
+pub(crate) const ARG_INT: u8 = 0;
+/// Argument: word 1 is a `u64`.
+pub(crate) const ARG_UINT: u8 = 1;
+/// Argument: word 1 is an `f64`.
+pub(crate) const ARG_DOUBLE: u8 = 2;
+/// Argument: word 1 is 0 or 1.
+pub(crate) const ARG_BOOL: u8 = 3;
+/// Mask of the types above.
+pub(crate) const ARG_TYPE_MASK: u8 = 0x0f;
+/// Argument or text: the key is shared by all threads and may be used by several spans.
+pub(crate) const ARG_SHARED: u8 = 0x80;
+
+/// Makes word 2.
+#[inline]
+pub(crate) const fn meta(name: u32, kind: u8, flags: u8, extra: u16) -> u64 {
+    name as u64 | (kind as u64) << 32 | (flags as u64) << 40 | (extra as u64) << 48
+}
+
+/// Name id of word 2.
+#[allow(clippy::cast_possible_truncation, reason = "the field's width")]
+pub(crate) const fn meta_name(meta: u64) -> u32 {
+    meta as u32
+}
+
+/// Kind of word 2.
+#[allow(clippy::cast_possible_truncation, reason = "the field's width")]
+pub(crate) const fn meta_kind(meta: u64) -> u8 {
+    (meta >> 32) as u8
+}
+
+/// Flags of word 2.
+#[allow(clippy::cast_possible_truncation, reason = "the field's width")]
+pub(crate) const fn meta_flags(meta: u64) -> u8 {
+    (meta >> 40) as u8
+}
+
+/// Extra of word 2.
+#[allow(clippy::cast_possible_truncation, reason = "the field's width")]
+pub(crate) const fn meta_extra(meta: u64) -> u16 {
+    (meta >> 48) as u16
+}
+
+/// A piece of the rings file that is mapped into a region.
+#[repr(C)]
+pub(crate) struct Extent {
+    /// Where in the file it begins, bytes.
+    pub(crate) file_offset: AtomicU64,
+    /// Chunks in it; the first extent holds the head and the open spans before them. 0: unused.
+    pub(crate) chunks: AtomicU64,
+}
+
+/// Head of a region, on a page of its own.
+#[repr(C)]
+pub(crate) struct RegionHead {
+    /// Nonce of the session, so that no data can be mistaken for a head.
+    pub(crate) nonce: AtomicU64,
+    /// This head's own place in the rings file, bytes; `u64::MAX` in memory.
+    pub(crate) file_offset: AtomicU64,
+    /// Number of the owning thread within the session; 0: no owner, nothing to read.
+    pub(crate) serial: AtomicU32,
+    /// The owner's id in the operating system.
+    pub(crate) tid: AtomicU32,
+    /// 1 when the program gave the name: the operating system is not asked for it.
+    pub(crate) name_given: AtomicU32,
+    /// Chunks that may be used.
+    pub(crate) chunk_limit: AtomicU32,
+    /// Records that found no room.
+    pub(crate) dropped: AtomicU64,
+    /// Texts that were cut.
+    pub(crate) cut: AtomicU64,
+    /// Bytes of the name.
+    pub(crate) name_len: AtomicU32,
+    /// Unused.
+    pub(crate) reserved_too: AtomicU32,
+    /// The thread's name as words of bytes.
+    pub(crate) name: [AtomicU64; THREAD_NAME_BYTES / 8],
+    /// Pieces of the file, in order of chunks.
+    pub(crate) extents: [Extent; MAX_EXTENTS],
+    /// The chunks.
+    pub(crate) chunks: [ChunkHead; MAX_CHUNKS],
+}
+
+const _: () = assert!(size_of::<RegionHead>() <= OPEN_OFFSET);
+const _: () = assert!(size_of::<Record>() == RECORD_BYTES && size_of::<ChunkHead>() == 8);
+const _: () = assert!(CHUNKS_OFFSET.is_multiple_of(4096));
+
+/// Bytes of the region's first extent with this many chunks.
+pub(crate) const fn first_extent_bytes(chunks: usize) -> usize {
+    CHUNKS_OFFSET + chunks * CHUNK_BYTES
+}
+
+/// Bytes at the beginning of the rings file that hold names.
+pub(crate) const NAMES_BYTES: usize = 4 << 20;
+/// Bytes before the first name: nonce, then the number of bytes used by names.
+pub(crate) const NAMES_HEAD: usize = 16;
+
+/// First word of every segment of a flight recording.
+pub(crate) const SEGMENT_MAGIC: u64 = u64::from_le_bytes(*b"SSFLIGHT");
+/// Bytes of a segment before its blocks.
+pub(crate) const SEGMENT_HEAD: usize = 64;
+
+/// First word of every block of the events file: `SSB` and the version of blocks.
+pub(crate) const BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"SSB\x01");
+/// Bytes of a block's head.
+pub(crate) const BLOCK_HEAD: usize = 32;
+
+/// Facts of the session, lines of `key=value`.
+pub(crate) const BLOCK_META: u32 = 1;
+/// Clock readings: ticks, monotonic nanoseconds, Unix nanoseconds.
+pub(crate) const BLOCK_CLOCK: u32 = 2;
+/// A thread: its id in the operating system (8 bytes), then its name.
+pub(crate) const BLOCK_THREAD: u32 = 3;
+/// Records of a chunk.
+pub(crate) const BLOCK_DATA: u32 = 4;
+/// Spans that were open: ticks of the moment (8 bytes), then one record each.
+pub(crate) const BLOCK_OPEN: u32 = 5;
+/// What was lost: dropped records and cut texts of a thread so far (8 bytes each).
+pub(crate) const BLOCK_LOST: u32 = 6;
+/// The recording was written to this file (a path) of this many bytes (8 bytes, before the path).
+pub(crate) const BLOCK_WRITTEN: u32 = 7;
+/// Arguments from a segment that was written over; serial 0: those that threads share.
+pub(crate) const BLOCK_KEPT: u32 = 8;
+/// Fills up to a page border.
+pub(crate) const BLOCK_FILLER: u32 = 9;
+
+/// Head of a block of the events file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BlockHead {
+    /// One of `BLOCK_*`.
+    pub(crate) kind: u32,
+    /// Thread, 0 if the block belongs to none.
+    pub(crate) serial: u32,
+    /// Sequence of the chunk that the records come from.
+    pub(crate) sequence: u32,
+    /// Where in that chunk they began, bytes.
+    pub(crate) from: u32,
+    /// Bytes that follow this head.
+    pub(crate) len: u32,
+}
+
+impl BlockHead {
+    /// The head's bytes.
+    pub(crate) fn encode(self) -> [u8; BLOCK_HEAD] {
+        let mut bytes = [0; BLOCK_HEAD];
+        let words = [
+            BLOCK_MAGIC,
+            self.kind,
+            self.serial,
+            self.sequence,
+            self.from,
+            self.len,
+            self.check(),
+            0,
+        ];
+        for (at, word) in bytes.chunks_exact_mut(4).zip(words) {
+            at.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// The head at the beginning of `bytes`, if there is a sound one.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut words = [0_u32; BLOCK_HEAD / 4];
+        for (word, at) in words
+            .iter_mut()
+            .zip(bytes.get(..BLOCK_HEAD)?.chunks_exact(4))
+        {
+            *word = u32::from_le_bytes(at.try_into().ok()?);
+        }
+        let head = Self {
+            kind: words[1],
+            serial: words[2],
+            sequence: words[3],
+            from: words[4],
+            len: words[5],
+        };
+        (words[0] == BLOCK_MAGIC && words[6] == head.check()).then_some(head)
+    }
+
+    /// A small check, so that garbage does not pass for a length.
+    fn check(self) -> u32 {
+        [self.kind, self.serial, self.sequence, self.from, self.len]
+            .into_iter()
+            .fold(0x9e37_79b9, |sum, word| {
+                (sum ^ word).wrapping_mul(0x85eb_ca6b).rotate_left(13)
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_head_survives_and_damage_is_seen() {
+        let head = BlockHead {
+            kind: BLOCK_DATA,
+            serial: 7,
+            sequence: 9,
+            from: 48,
+            len: 4_800,
+        };
+        let bytes = head.encode();
+        assert_eq!(BlockHead::decode(&bytes), Some(head));
+        for at in 0..28 {
+            let mut damaged = bytes;
+            damaged[at] ^= 0x10;
+            assert_eq!(BlockHead::decode(&damaged), None, "byte {at}");
+        }
+        assert_eq!(BlockHead::decode(&bytes[..31]), None);
+    }
+
+    #[test]
+    fn meta_fields_do_not_overlap() {
+        let made = meta(u32::MAX, 0, 0, 0) ^ meta(0, u8::MAX, 0, 0);
+        assert_eq!(made ^ meta(0, 0, u8::MAX, u16::MAX), u64::MAX);
+        let made = meta(5, KIND_STEP, FLAG_ARGS, 300);
+        assert_eq!(
+            (
+                meta_name(made),
+                meta_kind(made),
+                meta_flags(made),
+                meta_extra(made)
+            ),
+            (5, KIND_STEP, FLAG_ARGS, 300)
+        );
+    }
+}

@@ -1,4 +1,0 @@
-//! The atomics that the recorder's threads share; [`chunk`](crate::chunk) names them by this module, so that
-//! it can be compiled against a model checker's.
-
-pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
