@@ -15,11 +15,11 @@ use stepscope_model::{
 
 fn main() -> io::Result<()> {
     let mut xspace = XSpaceSink::new();
-    pour(&mut xspace);
+    emit(&mut xspace);
     let mut chrome = ChromeSink::new(Vec::new());
-    pour(&mut chrome);
+    emit(&mut chrome);
     let mut perfetto = PerfettoSink::new(Vec::new());
-    pour(&mut perfetto);
+    emit(&mut perfetto);
     let files = [
         ("xspace", xspace.finish(Vec::new())?),
         ("chrome", chrome.finish()?),
@@ -99,7 +99,7 @@ fn stored(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A little of everything.
-fn pour<S: EventSink>(sink: &mut S) {
+fn emit<S: EventSink>(sink: &mut S) {
     sink.epoch(Epoch {
         origin_ns: 1_000_000,
         unix_ns: Some(1_700_000_000_000_000_000),

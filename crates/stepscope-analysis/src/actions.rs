@@ -136,13 +136,13 @@ fn seconds(ps: i128) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use stepscope_store::drawing;
+    use stepscope_store::ascii_trace;
 
     use super::*;
 
     #[test]
     fn labels_are_summed_and_device_rows_are_not() {
-        let trace = drawing::trace(
+        let trace = ascii_trace::trace(
             "main | [pl][profile]run_training_batch--- [pl][profile]run_training_batch--------\n\
                   | [pl][profile]training_step\n\
              gpu #device | [pl][profile]training_step----\n\
@@ -177,12 +177,12 @@ mod tests {
 
     #[test]
     fn without_labels_the_trainers_own_names_are_taken() {
-        let trace = drawing::trace(
+        let trace = ascii_trace::trace(
             "main | [Strategy]x.test_step-- other--- [LightningModule]N.on_test_end",
         );
         let found = profile(&trace, None, &Cancel::default()).unwrap().unwrap();
         assert_eq!((found.rows.len(), found.stage.as_str()), (2, "TEST"));
-        let none = drawing::trace("main | work----");
+        let none = ascii_trace::trace("main | work----");
         assert!(profile(&none, None, &Cancel::default()).unwrap().is_none());
     }
 }

@@ -350,7 +350,7 @@ impl<'a> Devices<'a> {
             &(*first..*last),
             cancel,
             |window| Sums::new(&cuts, window.start),
-            |sums, stretch| sums.add(&cuts, stretch),
+            |sums, segment| sums.add(&cuts, segment),
         )?;
         // Running sums: what ran before each cut.
         let mut before = vec![[0_i64; SETS]; cuts.0.len()];
@@ -437,9 +437,9 @@ impl<'a> Devices<'a> {
             range,
             cancel,
             |_| Vec::new(),
-            |gaps, stretch| {
-                if stretch.work == 0 {
-                    add(gaps, stretch.start..stretch.end);
+            |gaps, segment| {
+                if segment.work == 0 {
+                    add(gaps, segment.start..segment.end);
                 }
             },
         )?;
@@ -452,7 +452,7 @@ impl<'a> Devices<'a> {
 
     /// What runs on the device within `range`: stretches of time in order, each with the set of kinds of
     /// work (bits as [`Work::bit`]), empty where the device is idle.
-    pub(crate) fn stretches(
+    pub(crate) fn segments(
         &self,
         device: &Device,
         range: &Range<Time>,
@@ -472,7 +472,9 @@ impl<'a> Devices<'a> {
             range,
             cancel,
             |_| Vec::new(),
-            |all, stretch| add(all, (stretch.start..stretch.end, stretch.work & !AWAITS)),
+            |all, segment| {
+                add(all, (segment.start..segment.end, segment.work & !AWAITS));
+            },
         )?;
         let mut all = Vec::new();
         for next in parts.into_iter().flatten() {
@@ -498,9 +500,9 @@ impl<'a> Devices<'a> {
             &device.span,
             cancel,
             |_| Vec::new(),
-            |parts, stretch| {
-                if stretch.work & Work::Compute.bit() != 0 {
-                    extend(parts, (stretch.start, stretch.end));
+            |parts, segment| {
+                if segment.work & Work::Compute.bit() != 0 {
+                    extend(parts, (segment.start, segment.end));
                 }
             },
         )?;
@@ -590,16 +592,16 @@ impl Sums {
         }
     }
 
-    fn add(&mut self, cuts: &Cuts, stretch: sweep::Stretch) {
-        let mut start = stretch.start;
-        while start < stretch.end {
+    fn add(&mut self, cuts: &Cuts, segment: sweep::WorkSegment) {
+        let mut start = segment.start;
+        while start < segment.end {
             let here = self.first + self.by_cut.len() - 1;
             let until = cuts.0.get(here + 1).copied().unwrap_or(Time::MAX);
-            let end = stretch.end.min(until);
-            if stretch.work != 0
+            let end = segment.end.min(until);
+            if segment.work != 0
                 && let Some(by_set) = self.by_cut.last_mut()
             {
-                let sum = &mut by_set[usize::from(stretch.work)];
+                let sum = &mut by_set[usize::from(segment.work)];
                 *sum = sum.saturating_add(end.since(start).ps());
             }
             start = end;

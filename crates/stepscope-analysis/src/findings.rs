@@ -44,7 +44,7 @@ pub use cause::{Cause, Confidence};
 
 use crate::memory::Memory;
 use crate::parallel::Cancel;
-use crate::survey::Survey;
+use crate::run_profile::RunProfile;
 
 /// Findings that take at least this part of the steps come before everything that costs less.
 pub const LEADS: f64 = 0.1;
@@ -203,12 +203,12 @@ pub const MOST: usize = 5;
 /// Cost: one walk over sampled steps, at most some ten thousand slices of device queues, and over what the
 /// host did in the gaps between them; the links of all kernels where ranks are compared.
 pub fn diagnose(
-    survey: &Survey<'_>,
+    run_profile: &RunProfile<'_>,
     memory: &Memory,
     cancel: &Cancel,
 ) -> Result<Diagnosis, Cancelled> {
-    let windows = windows::Windows::new(survey);
-    let mut findings = assemble::findings(survey, &windows, memory, cancel)?;
+    let windows = windows::Windows::new(run_profile);
+    let mut findings = assemble::findings(run_profile, &windows, memory, cancel)?;
     rank(&mut findings);
     Ok(Diagnosis {
         findings,

@@ -5,7 +5,7 @@
 
 use stepscope_store::Trace;
 
-use crate::writer::is_of;
+use crate::producer::is_of;
 
 /// What a run can lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -313,12 +313,12 @@ fn union(intervals: &mut [(Time, Time)]) -> Dur {
 
 #[cfg(test)]
 mod tests {
-    use stepscope_store::drawing;
+    use stepscope_store::ascii_trace;
 
     use super::*;
 
     fn found(drawing: &str) -> Idle {
-        let trace = drawing::trace(drawing);
+        let trace = ascii_trace::trace(drawing);
         let cancel = Cancel::default();
         let devices = Devices::of(&trace, &cancel).unwrap();
         let launches = Launches::of(&trace, &devices, &cancel).unwrap();

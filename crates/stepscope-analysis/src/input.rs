@@ -29,10 +29,10 @@ use stepscope_model::{Cancelled, Dur, NameId, SliceKind, TrackId, TrackKind};
 use stepscope_store::{EventId, Trace};
 
 use crate::device::Times;
-use crate::intervals::Moments;
+use crate::intervals::IntervalSet;
 use crate::parallel::{self, Cancel};
+use crate::run_profile::{Iteration, RunProfile};
 use crate::steps::ThreadRows;
-use crate::survey::{Iteration, Survey};
 
 /// The answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub struct Stage {
 pub struct InputReport {
     /// See [`Verdict`].
     pub verdict: Verdict,
-    /// Part of the [iterations that count](crate::survey::Survey::counted).
+    /// Part of the [iterations that count](crate::run_profile::RunProfile::counted).
     pub share: f64,
     /// Mean time per iteration, nanoseconds.
     pub per_step_ns: f64,
@@ -210,16 +210,16 @@ fn is_compiler_pass(name: &str) -> bool {
 }
 
 /// Looks for input stages, and judges.
-pub fn input(survey: &Survey<'_>, cancel: &Cancel) -> Result<InputReport, Cancelled> {
-    let stages = stages(survey, cancel)?;
-    let sum = survey.sum();
+pub fn input(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<InputReport, Cancelled> {
+    let stages = stages(run_profile, cancel)?;
+    let sum = run_profile.sum();
     let all = sum.sum().as_ns_f64();
     let share = if all > 0.0 {
         sum.input.as_ns_f64() / all
     } else {
         0.0
     };
-    let idle = survey.device_share(Times::idle).unwrap_or(1.0);
+    let idle = run_profile.device_share(Times::idle).unwrap_or(1.0);
     let verdict = match share {
         _ if stages.is_empty() && idle <= 0.2 => Verdict::NotBound,
         _ if stages.is_empty() => Verdict::CannotTell,
@@ -230,8 +230,12 @@ pub fn input(survey: &Survey<'_>, cancel: &Cancel) -> Result<InputReport, Cancel
     Ok(InputReport {
         verdict,
         share,
-        per_step_ns: sum.input.as_ns_f64() / survey.count(),
-        inferred: survey.has_steps() && survey.stretches.iter().all(|own| own.thread.is_none()),
+        per_step_ns: sum.input.as_ns_f64() / run_profile.count(),
+        inferred: run_profile.has_steps()
+            && run_profile
+                .analysis_windows
+                .iter()
+                .all(|own| own.thread.is_none()),
         stages,
     })
 }
@@ -244,14 +248,17 @@ struct Sum {
     longest: (Dur, EventId),
 }
 
-fn stages(survey: &Survey<'_>, cancel: &Cancel) -> Result<Vec<Stage>, Cancelled> {
-    let trace = survey.trace;
-    let steps: Vec<Moments> = (0..trace.files().len())
+fn stages(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Vec<Stage>, Cancelled> {
+    let trace = run_profile.trace;
+    let steps: Vec<IntervalSet> = (0..trace.files().len())
         .map(|file| {
-            let all = survey.stretches.iter().zip(&survey.iterations);
+            let all = run_profile
+                .analysis_windows
+                .iter()
+                .zip(&run_profile.iterations);
             let own = all.filter(|(own, _)| own.file == file);
             let range = |whole: &Iteration| (whole.range.start, whole.range.end);
-            Moments::of(own.map(|(_, whole)| range(whole)).collect())
+            IntervalSet::of(own.map(|(_, whole)| range(whole)).collect())
         })
         .collect();
     let threads = trace
@@ -259,8 +266,8 @@ fn stages(survey: &Survey<'_>, cancel: &Cancel) -> Result<Vec<Stage>, Cancelled>
         .iter()
         .filter(|track| track.kind == TrackKind::Thread && !track.derived && track.slices > 0);
     let rows = ThreadRows::new(trace);
-    let marking: FxHashSet<TrackId> = survey
-        .stretches
+    let marking: FxHashSet<TrackId> = run_profile
+        .analysis_windows
         .iter()
         .filter_map(|own| own.thread)
         .collect();
@@ -370,15 +377,15 @@ fn longer(a: (Dur, EventId), b: (Dur, EventId)) -> (Dur, EventId) {
 
 #[cfg(test)]
 mod tests {
-    use stepscope_store::drawing;
+    use stepscope_store::ascii_trace;
 
     use super::*;
     use crate::reports::Options;
 
     fn verdict(drawing: &str) -> (Verdict, Vec<String>) {
-        let trace = drawing::trace(drawing);
-        let survey = Survey::of(&trace, &Options::default(), &Cancel::default()).unwrap();
-        let found = input(&survey, &Cancel::default()).unwrap();
+        let trace = ascii_trace::trace(drawing);
+        let run_profile = RunProfile::of(&trace, &Options::default(), &Cancel::default()).unwrap();
+        let found = input(&run_profile, &Cancel::default()).unwrap();
         let stages = found.stages.iter().map(|stage| {
             let place = if stage.on_step_thread {
                 "step"
@@ -438,9 +445,9 @@ mod tests {
                  |  data_prep------------------  data_pr
             ";
         // 28 + 7 of 60 us in all, of the later steps 7 of 27 us.
-        let trace = drawing::trace(steps);
-        let survey = Survey::of(&trace, &Options::default(), &Cancel::default()).unwrap();
-        let found = input(&survey, &Cancel::default()).unwrap();
+        let trace = ascii_trace::trace(steps);
+        let run_profile = RunProfile::of(&trace, &Options::default(), &Cancel::default()).unwrap();
+        let found = input(&run_profile, &Cancel::default()).unwrap();
         assert!(found.share > 0.2 && found.share < 0.35, "{found:?}");
         assert!(!found.inferred);
     }
@@ -450,9 +457,9 @@ mod tests {
         let steps = "
             main | load--------step0--load--------step1--load--------step2--load--------step3--
             ";
-        let trace = drawing::trace(steps);
-        let survey = Survey::of(&trace, &Options::default(), &Cancel::default()).unwrap();
-        let found = input(&survey, &Cancel::default()).unwrap();
+        let trace = ascii_trace::trace(steps);
+        let run_profile = RunProfile::of(&trace, &Options::default(), &Cancel::default()).unwrap();
+        let found = input(&run_profile, &Cancel::default()).unwrap();
         assert_eq!(found.verdict, Verdict::Bound);
         // 3 x 12 of 3 x 19 + 7 us: nothing follows the last step.
         assert!((found.share - 36.0 / 64.0).abs() < 1e-9, "{found:?}");
@@ -460,15 +467,15 @@ mod tests {
 
     #[test]
     fn steps_and_pauses_on_several_rows_are_all_counted() {
-        let trace = drawing::trace(
+        let trace = ascii_trace::trace(
             "
             a #pid=1 #tid=1 | data_load-----step0-----data_load-----step1-----data_load-----step2-----
                             |                work                    work                    work
             b #pid=1 #tid=1 |                  more                    more                    more
             ",
         );
-        let survey = Survey::of(&trace, &Options::default(), &Cancel::default()).unwrap();
-        let sum = survey.sum();
+        let run_profile = RunProfile::of(&trace, &Options::default(), &Cancel::default()).unwrap();
+        let sum = run_profile.sum();
         let us = |dur: Dur| dur.ps() / 1_000_000;
         assert_eq!(
             (us(sum.input), us(sum.host), us(sum.idle)),

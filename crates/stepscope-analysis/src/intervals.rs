@@ -9,14 +9,14 @@ use stepscope_model::{Dur, Time};
 
 /// A set of moments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Moments {
+pub(crate) struct IntervalSet {
     /// Begin and end of each interval, in order.
     parts: Vec<(Time, Time)>,
     /// Picoseconds in all intervals before each.
     before: Vec<i64>,
 }
 
-impl Moments {
+impl IntervalSet {
     /// The union of these intervals; those without length are nothing.
     pub(crate) fn of(mut intervals: Vec<(Time, Time)>) -> Self {
         // Stable: it finds the stretches that are in order already.
@@ -136,11 +136,11 @@ mod tests {
 
     use super::*;
 
-    fn set(intervals: &[(i64, i64)]) -> Moments {
+    fn set(intervals: &[(i64, i64)]) -> IntervalSet {
         let times = intervals
             .iter()
             .map(|(start, end)| (Time::from_ps(*start), Time::from_ps(*end)));
-        Moments::of(times.collect())
+        IntervalSet::of(times.collect())
     }
 
     proptest! {

@@ -1,6 +1,6 @@
 //! Where the time went: pure functions from a trace to plain data.
 //!
-//! Reading order: [`steps`] and [`ops`], [`survey`] and [`findings`] above them, then [`names`] and
+//! Reading order: [`steps`] and [`ops`], [`run_profile`] and [`findings`] above them, then [`names`] and
 //! [`parallel`] (what scans of a range share), [`aggregate`], [`histogram`], [`search`], [`flame`]; [`report`] is the shape in which analyses
 //! are shown, [`reports`] the list of them by name.
 //!
@@ -28,12 +28,12 @@ pub mod mfu;
 pub mod names;
 pub mod ops;
 pub mod parallel;
+mod producer;
 pub mod profile_text;
 pub mod ranks;
 pub mod report;
 pub mod reports;
+pub mod run_profile;
 pub mod search;
 pub mod steps;
-pub mod survey;
 pub mod torch;
-mod writer;

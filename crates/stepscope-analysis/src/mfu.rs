@@ -27,11 +27,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{ArgValue, Cancelled, Dur, Time, TrackId, TrackKind};
 use stepscope_store::{EventId, FactValue, Trace, Track};
 
-use crate::intervals::Moments;
+use crate::intervals::IntervalSet;
 use crate::ops::rates;
 use crate::parallel::{self, Cancel};
+use crate::run_profile::RunProfile;
 use crate::steps::{FusedFiles, StepRank};
-use crate::survey::Survey;
 use crate::torch::is_dims;
 
 pub use shapes::flops_of_call;
@@ -141,40 +141,44 @@ const PEAKS: &[(&str, f64)] = &[
 ];
 
 /// Counts operations, and looks for the peaks.
-pub fn mfu(survey: &Survey<'_>, cancel: &Cancel) -> Result<Mfu, Cancelled> {
-    let trace = survey.trace;
+pub fn mfu(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Mfu, Cancelled> {
+    let trace = run_profile.trace;
     let mut found = Mfu {
-        time: survey
-            .stretches
+        time: run_profile
+            .analysis_windows
             .iter()
-            .map(|stretch| stretch.range.end.since(stretch.range.start))
+            .map(|analysis_window| analysis_window.range.end.since(analysis_window.range.start))
             .fold(Dur::ZERO, Dur::saturating_add),
         ..Mfu::default()
     };
-    if let Some(flops) = by_xla(survey, cancel)? {
+    if let Some(flops) = by_xla(run_profile, cancel)? {
         (found.flops, found.counted) = (flops, Some(Counted::ByXla));
         found.covered = 1.0;
-    } else if let Some(calls) = from_shapes(survey, cancel)? {
+    } else if let Some(calls) = from_shapes(run_profile, cancel)? {
         (found.flops, found.counted) = (calls.flops, Some(Counted::FromShapes));
         found.products = calls.products;
         found.uncounted = calls.unknown.len() as u64;
-        found.covered = coverage::covered(survey, &calls, cancel)?;
+        found.covered = coverage::covered(run_profile, &calls, cancel)?;
     }
     let mut seconds: BTreeMap<StepRank, f64> = BTreeMap::new();
-    for stretch in &survey.stretches {
-        let length = stretch.range.end.since(stretch.range.start).as_ns_f64();
-        *seconds.entry(stretch.rank()).or_default() += length * 1e-9;
+    for analysis_window in &run_profile.analysis_windows {
+        let length = analysis_window
+            .range
+            .end
+            .since(analysis_window.range.start)
+            .as_ns_f64();
+        *seconds.entry(analysis_window.rank()).or_default() += length * 1e-9;
     }
     let mut possible = Some(0.0);
     let mut listed = FxHashSet::default();
     for (rank, seconds) in seconds {
-        let own = survey.ranks.devices(rank);
+        let own = run_profile.ranks.devices(rank);
         found.device_seconds += seconds * own.len().max(1) as f64;
         if own.is_empty() {
             possible = None;
         }
         for device in own {
-            let peak = peak(trace, rank.file, survey.devices.list[*device].ordinal);
+            let peak = peak(trace, rank.file, run_profile.devices.list[*device].ordinal);
             possible = possible
                 .zip(peak.as_ref())
                 .map(|(sum, (peak, _))| sum + peak * seconds);
@@ -193,39 +197,39 @@ pub fn mfu(survey: &Survey<'_>, cancel: &Cancel) -> Result<Mfu, Cancelled> {
 struct Stretches {
     fused: FusedFiles,
     /// In order; those of a rank may overlap where several of its threads mark steps.
-    by_rank: FxHashMap<StepRank, Moments>,
+    by_rank: FxHashMap<StepRank, IntervalSet>,
 }
 
 impl Stretches {
-    fn new(survey: &Survey<'_>) -> Self {
+    fn new(run_profile: &RunProfile<'_>) -> Self {
         let mut by_rank: FxHashMap<StepRank, Vec<(Time, Time)>> = FxHashMap::default();
-        for stretch in &survey.stretches {
-            let own = by_rank.entry(stretch.rank()).or_default();
-            own.push((stretch.range.start, stretch.range.end));
+        for analysis_window in &run_profile.analysis_windows {
+            let own = by_rank.entry(analysis_window.rank()).or_default();
+            own.push((analysis_window.range.start, analysis_window.range.end));
         }
         Self {
             fused: FusedFiles::new(by_rank.keys().copied()),
             by_rank: by_rank
                 .into_iter()
-                .map(|(rank, own)| (rank, Moments::of(own)))
+                .map(|(rank, own)| (rank, IntervalSet::of(own)))
                 .collect(),
         }
     }
 
     /// Those of the rank that a track belongs to.
-    fn within(&self, trace: &Trace, row: &Track) -> Option<&Moments> {
+    fn within(&self, trace: &Trace, row: &Track) -> Option<&IntervalSet> {
         self.by_rank.get(&self.fused.rank(trace, row))
     }
 }
 
-fn by_xla(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<f64>, Cancelled> {
-    let trace = survey.trace;
-    let stretches = Stretches::new(survey);
-    let tracks: FxHashMap<TrackId, &Moments> = trace
+fn by_xla(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Option<f64>, Cancelled> {
+    let trace = run_profile.trace;
+    let analysis_windows = Stretches::new(run_profile);
+    let tracks: FxHashMap<TrackId, &IntervalSet> = trace
         .tracks()
         .iter()
         .filter(|track| track.kind == TrackKind::DeviceQueue && !track.derived && track.slices > 0)
-        .filter_map(|track| Some((track.id, stretches.within(trace, track)?)))
+        .filter_map(|track| Some((track.id, analysis_windows.within(trace, track)?)))
         .collect();
     let ranges = tracks.keys().map(|id| (*id, 0..trace.slices(*id).len()));
     let pieces = parallel::pieces(ranges);
@@ -245,7 +249,7 @@ fn by_xla(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<f64>, Cancelled
             };
             // Loops and branches count their body. Other operations have no parts: what seems to lie inside of them
             // was moved there with the device's clock.
-            if survey.devices.work(piece.track, index).is_some() {
+            if run_profile.devices.work(piece.track, index).is_some() {
                 sum += done;
                 continue;
             }
@@ -288,8 +292,8 @@ struct Calls {
 }
 
 /// Calls of products in the stretches; `None`: nothing was counted.
-fn from_shapes(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<Calls>, Cancelled> {
-    let trace = survey.trace;
+fn from_shapes(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Option<Calls>, Cancelled> {
+    let trace = run_profile.trace;
     let mut found = Calls {
         flops: 0.0,
         products: 0,
@@ -297,7 +301,7 @@ fn from_shapes(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<Calls>, Ca
         known_time: Dur::ZERO,
         unknown_time: Dur::ZERO,
     };
-    let stretches = Stretches::new(survey);
+    let analysis_windows = Stretches::new(run_profile);
     let mut counted = FxHashMap::default();
     let (mut dims, mut concrete) = (String::new(), String::new());
     for track in trace.tracks() {
@@ -306,7 +310,7 @@ fn from_shapes(survey: &Survey<'_>, cancel: &Cancel) -> Result<Option<Calls>, Ca
         }
         cancel.check()?;
         let slices = trace.slices(track.id);
-        let Some(within) = stretches.within(trace, track) else {
+        let Some(within) = analysis_windows.within(trace, track) else {
             continue;
         };
         for index in 0..slices.len() {
@@ -395,7 +399,7 @@ pub(crate) fn is_called(name: &str, known: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use stepscope_store::drawing;
+    use stepscope_store::ascii_trace;
 
     use super::*;
     use crate::reports::Options;
@@ -423,9 +427,9 @@ mod tests {
 
     #[test]
     fn nothing_counted_is_nothing_said() {
-        let trace = drawing::trace("main | step0----");
-        let survey = Survey::of(&trace, &Options::default(), &Cancel::default()).unwrap();
-        let found = mfu(&survey, &Cancel::default()).unwrap();
+        let trace = ascii_trace::trace("main | step0----");
+        let run_profile = RunProfile::of(&trace, &Options::default(), &Cancel::default()).unwrap();
+        let found = mfu(&run_profile, &Cancel::default()).unwrap();
         assert_eq!(
             (found.counted, found.share(), found.flops),
             (None, None, 0.0)

@@ -311,7 +311,7 @@ pub fn likely(trace: &Trace) -> Vec<By> {
             .tracks()
             .iter()
             .any(|track| track.kind == TrackKind::DeviceQueue && class::is_xla_ops(track));
-    let tensorflow = crate::writer::is_of(trace, "TensorFlow");
+    let tensorflow = crate::producer::is_of(trace, "TensorFlow");
     let mut found = Vec::new();
     if operators || tensorflow {
         found.push(By::Framework);

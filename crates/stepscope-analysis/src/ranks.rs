@@ -22,7 +22,7 @@ use stepscope_store::Trace;
 use crate::device::{Devices, Times};
 use crate::memory::{Allocator, Memory};
 use crate::parallel::Cancel;
-use crate::steps::breakdown::{Stretch, breakdown};
+use crate::steps::breakdown::{AnalysisWindow, breakdown};
 use crate::steps::{RankTracks, StepRank, StepRow};
 
 /// What is measured, all of them times.
@@ -206,15 +206,15 @@ pub fn ranks(
     let allocators = by_device(&memory);
     let spans = file_spans(trace);
     let mut kept: Vec<(StepRank, Vec<&StepRow>, Range<usize>)> = Vec::new();
-    let mut stretches: Vec<Stretch> = Vec::new();
+    let mut analysis_windows: Vec<AnalysisWindow> = Vec::new();
     for (who, own) in by_rank {
         let file = who.file;
         let own: Vec<&StepRow> = own.into_iter().step_by(found.every).collect();
-        let first = stretches.len();
+        let first = analysis_windows.len();
         if own.is_empty() {
             let span = spans.get(file).cloned().flatten();
             let whole = span
-                .map(|span| Stretch {
+                .map(|span| AnalysisWindow {
                     file,
                     process: who.process,
                     range: span.start.max(range.start)..span.end.min(range.end),
@@ -222,21 +222,21 @@ pub fn ranks(
                     marker: None,
                     is_pause: false,
                 })
-                .filter(|stretch| stretch.range.start < stretch.range.end);
-            stretches.extend(whole);
+                .filter(|analysis_window| analysis_window.range.start < analysis_window.range.end);
+            analysis_windows.extend(whole);
         } else {
-            stretches.extend(own.iter().map(|step| Stretch::of_step(trace, step)));
+            analysis_windows.extend(own.iter().map(|step| AnalysisWindow::of_step(trace, step)));
         }
-        if first < stretches.len() {
-            kept.push((who, own, first..stretches.len()));
+        if first < analysis_windows.len() {
+            kept.push((who, own, first..analysis_windows.len()));
         }
     }
-    let breakdown = breakdown(trace, devices, &stretches, cancel)?;
+    let breakdown = breakdown(trace, devices, &analysis_windows, cancel)?;
     for (who, own, places) in kept {
         let file = who.file;
-        let ranges: Vec<Range<Time>> = stretches[places.clone()]
+        let ranges: Vec<Range<Time>> = analysis_windows[places.clone()]
             .iter()
-            .map(|stretch| stretch.range.clone())
+            .map(|analysis_window| analysis_window.range.clone())
             .collect();
         let number = |place: usize| own.get(place).map(|step| step.number);
         let used = used.devices(who);
@@ -252,13 +252,13 @@ pub fn ranks(
             let own = |device| allocators.get(&(file, device)).map(Vec::as_slice);
             let allocators = own(ordinal).or_else(|| own(None)).unwrap_or_default();
             for (place, range) in ranges.iter().enumerate() {
-                let stretch = places.start + place;
-                let of_devices = &breakdown.devices[stretch];
+                let analysis_window = places.start + place;
+                let of_devices = &breakdown.devices[analysis_window];
                 let own = device.and_then(|device| {
                     let at = of_devices.binary_search_by_key(&device, |own| own.device);
                     of_devices.get(at.ok()?)
                 });
-                let parts = own.map_or(&breakdown.parts[stretch], |own| &own.parts);
+                let parts = own.map_or(&breakdown.parts[analysis_window], |own| &own.parts);
                 let length = range.end.since(range.start);
                 let values = match times.and_then(|times| times.get(place)) {
                     Some(times) => [

@@ -411,7 +411,7 @@ fn how_to_mark(trace: &Trace) -> Vec<String> {
 mod tests {
     use proptest::prelude::*;
     use stepscope_model::{Epoch, EventSink, SliceIn, TrackPatch};
-    use stepscope_store::{FileSpec, TraceBuilder, drawing};
+    use stepscope_store::{FileSpec, TraceBuilder, ascii_trace};
 
     use super::*;
 
@@ -461,7 +461,7 @@ mod tests {
 
     #[test]
     fn labels_of_a_range_are_those_of_its_steps() {
-        let trace = drawing::trace(
+        let trace = ascii_trace::trace(
             "
             main | step0-----  step1---------  step2---
                  |   load--      work--load-     load--
@@ -495,7 +495,7 @@ mod tests {
 
     #[test]
     fn labels_are_cut_to_the_steps_and_recursion_counts_once() {
-        let trace = drawing::trace(
+        let trace = ascii_trace::trace(
             "
             main   | epoch----------------------------
                    |  step0-----  step1---------
@@ -583,7 +583,7 @@ mod tests {
 
     #[test]
     fn the_first_and_the_last_step_count_and_percentiles_interpolate() {
-        let trace = drawing::trace("main | step0-step1---step2-----step3-------");
+        let trace = ascii_trace::trace("main | step0-step1---step2-----step3-------");
         let found = steps(&trace);
         let times = found.times;
         assert_eq!((times.count, found.count()), (4, 4));
@@ -604,7 +604,7 @@ mod tests {
 
     #[test]
     fn steps_that_several_tracks_mark_count_once() {
-        let trace = drawing::trace(
+        let trace = ascii_trace::trace(
             "
             main          | step0--- step1--- step2---
             gpu/s #steps  |   step1-----
@@ -618,7 +618,7 @@ mod tests {
 
     #[test]
     fn processes_that_mark_the_same_numbers_are_ranks() {
-        let trace = drawing::trace(
+        let trace = ascii_trace::trace(
             "
             a #pid=1          | step0--- step1---
             b #pid=2          | step0----- step1-----
@@ -641,7 +641,7 @@ mod tests {
 
     #[test]
     fn processes_that_mark_different_numbers_are_one_rank() {
-        let trace = drawing::trace(
+        let trace = ascii_trace::trace(
             "
             a #pid=1          | step0---
             b #pid=2          |          step1---
@@ -653,7 +653,7 @@ mod tests {
 
     #[test]
     fn a_run_of_an_unknown_framework_is_told_no_marker_of_another_one() {
-        let report = step_report(&drawing::trace("main | work----"), ALL);
+        let report = step_report(&ascii_trace::trace("main | work----"), ALL);
         assert!(report.steps.is_empty() && report.labels.is_empty());
         assert_eq!(report.notes, ["No steps are marked in this run."]);
         assert_eq!(report.times, StepTimes::default());

@@ -19,11 +19,11 @@
 mod averages;
 mod device;
 mod flops;
-mod lane;
 mod merge;
 mod read;
 mod table;
 mod texts;
+mod thread_events;
 mod tree;
 mod what;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
-use stepscope_remote::handover::{
+use stepscope_remote::perfetto_link::{
     HandOver, HandOverOptions, HandOverStop, HandedOver, hand_over, perfetto_path, write_perfetto,
 };
 use stepscope_remote::{
@@ -291,7 +291,7 @@ fn first_file(perfetto: &[PerfettoFile]) -> Option<&Path> {
         .find_map(|written| written.as_deref().ok())
 }
 
-type Link = Result<HandOver, stepscope_remote::handover::HandOverError>;
+type Link = Result<HandOver, stepscope_remote::perfetto_link::HandOverError>;
 
 fn print_text(
     report: &CaptureReport,

@@ -28,7 +28,7 @@ use stepscope_store::{FileSink, FileSpec, Trace, TraceBuilder};
 /// Rows of a table, as the command line shows them.
 const TOP: usize = 25;
 
-/// A sink for one more copy of a trace that was poured already.
+/// A sink for one more copy of a trace that was emitted already.
 struct Copy {
     sink: FileSink,
     number: u64,
@@ -192,7 +192,7 @@ fn repeated(files: &[PathBuf], slices: u64) -> Result<Trace, Box<dyn std::error:
         for number in 0..slices.div_ceil(all.max(1)) {
             copy.number = number;
             copy.next_source = 0;
-            trace.pour(&mut copy);
+            trace.replay_into(&mut copy);
         }
         builder.add(copy.sink);
     }

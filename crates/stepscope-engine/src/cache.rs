@@ -39,8 +39,8 @@ use crate::files::private::{
     create_private, create_private_folder, is_own_file, is_own_folder, private_options,
 };
 use crate::files::{Stamp, TraceFile};
-use crate::kept_reports::KeptReports;
 use crate::open::{self, Imported, ImportedFile};
+use crate::report_cache::ReportCache;
 use crate::scan::FoundRun;
 use crate::source::{LazySource, NoSource, SourceSpec};
 
@@ -148,9 +148,9 @@ impl Cache {
     }
 
     /// Where reports of this run are kept.
-    pub(crate) fn reports(&self, run: &FoundRun, limits: &Limits) -> KeptReports {
+    pub(crate) fn reports(&self, run: &FoundRun, limits: &Limits) -> ReportCache {
         let files = run.files.iter();
-        KeptReports::new(
+        ReportCache::new(
             self.dir.join("reports"),
             key(run, limits),
             files.map(|file| (file.path.clone(), file.stamp)).collect(),

@@ -218,7 +218,7 @@ fn write(trace: &Trace, format: OutputFormat, file: File, most: u64) -> io::Resu
     let out = match format {
         OutputFormat::XSpace => {
             let mut sink = XSpaceSink::new();
-            trace.pour(&mut sink);
+            trace.replay_into(&mut sink);
             sink.finish(out)?
         }
         OutputFormat::ChromeJson => chrome(trace, out)?,
@@ -229,7 +229,7 @@ fn write(trace: &Trace, format: OutputFormat, file: File, most: u64) -> io::Resu
         }
         OutputFormat::Perfetto => {
             let mut sink = PerfettoSink::new(out);
-            trace.pour(&mut sink);
+            trace.replay_into(&mut sink);
             sink.finish()?
         }
         OutputFormat::Csv => write_rows(trace, None, RowFormat::Csv, out)?,
@@ -243,7 +243,7 @@ fn write(trace: &Trace, format: OutputFormat, file: File, most: u64) -> io::Resu
 
 fn chrome<W: Write + Send>(trace: &Trace, out: W) -> io::Result<W> {
     let mut sink = ChromeSink::new(out);
-    trace.pour(&mut sink);
+    trace.replay_into(&mut sink);
     sink.finish()
 }
 

@@ -119,7 +119,7 @@ fn spec_of(file: &FoundFile) -> FileSpec {
     }
 }
 
-/// One file, poured.
+/// One file, emitted.
 struct Part {
     sink: Watched,
     stamp: Stamp,
@@ -280,7 +280,7 @@ enum Early {
 }
 
 /// Reads a compressed file while it is being inflated, where the format can be read so. Unless it was
-/// read, nothing was poured.
+/// read, nothing was emitted.
 fn read_early(name: &str, compressed: &[u8], context: &ReadContext, part: &mut Part) -> Early {
     let room = gzip::room_for(compressed, &context.limits).unwrap_or(0);
     if context.threads < 2 || room < EARLY_FROM_BYTES {

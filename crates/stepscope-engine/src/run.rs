@@ -14,7 +14,7 @@ use stepscope_model::Severity;
 use stepscope_store::Trace;
 
 use crate::error::{EngineError, RunProblem};
-use crate::kept_reports::KeptReports;
+use crate::report_cache::ReportCache;
 use crate::scan::FoundRun;
 
 /// How far a run has come.
@@ -96,7 +96,7 @@ pub struct Run {
     /// Reports that were made of it.
     pub(crate) reports: Made,
     /// Where they are kept for other programs and for later, if the run itself is.
-    pub(crate) kept_reports: Option<KeptReports>,
+    pub(crate) kept_reports: Option<ReportCache>,
 }
 
 /// Reports by what was asked, the last asked one at the end.
@@ -129,7 +129,7 @@ impl Run {
             companions: Vec::new(),
             steps: OnceLock::new(),
             reports: Made::default(),
-            kept_reports: Some(KeptReports::new(keep_in, name.to_owned(), Vec::new())),
+            kept_reports: Some(ReportCache::new(keep_in, name.to_owned(), Vec::new())),
         }
     }
 

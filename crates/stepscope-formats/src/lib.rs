@@ -1,6 +1,6 @@
 //! Readers and writers of trace files.
 //!
-//! A reader takes bytes and pours into an [`EventSink`]; a writer *is* an
+//! A reader takes bytes and emits into an [`EventSink`]; a writer *is* an
 //! [`EventSink`]. Neither opens a file: the engine maps, inflates and
 //! writes. Each format is a folder and a cargo feature.
 //!
@@ -36,7 +36,7 @@ use stepscope_model::{ArgSource, EventSink, ReadContext, SharedBytes};
 
 /// Reads a whole uncompressed file of a known format into `sink`.
 ///
-/// Never panics and never stops at the first bad entry: what is readable is poured, the rest is
+/// Never panics and never stops at the first bad entry: what is readable is emitted, the rest is
 /// counted as diagnostics. An error means that nothing could be read at all, or that the reading
 /// was cancelled.
 pub fn read<S: EventSink>(

@@ -99,9 +99,9 @@ pub struct Probe {
     pub names: Vec<String>,
     /// Tracks in order of making.
     pub tracks: Vec<ProbeTrack>,
-    /// Slices in order of pouring.
+    /// Slices in order of emitting.
     pub slices: Vec<ProbeSlice>,
-    /// Instants in order of pouring.
+    /// Instants in order of emitting.
     pub instants: Vec<ProbeInstant>,
     /// Counter samples: track key, time in picoseconds, value.
     pub samples: Vec<(String, i64, f64)>,

@@ -1,7 +1,7 @@
 //! Arguments, decoded late.
 //!
 //! Most slices are never looked at one by one, so a reader does not decode their arguments. It
-//! pours an [`ArgRef`] (a position that the reader understands) and registers an [`ArgSource`]
+//! emits an [`ArgRef`] (a position that the reader understands) and registers an [`ArgSource`]
 //! that can read the arguments at that position whenever somebody asks.
 
 use std::sync::Arc;

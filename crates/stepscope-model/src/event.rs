@@ -39,7 +39,7 @@ impl std::ops::BitOr for SliceFlags {
 
 /// One complete interval on a track.
 ///
-/// Readers pair begins with ends themselves; a begin without an end is poured with
+/// Readers pair begins with ends themselves; a begin without an end is emitted with
 /// [`SliceFlags::UNFINISHED`] and the end of what is known. Slices of one track may come in any
 /// order and may overlap: the store sorts and nests them.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,6 +1,6 @@
 //! The words of stepscope.
 //!
-//! Readers and the store never meet: a reader pours what it finds into an [`EventSink`], and the
+//! Readers and the store never meet: a reader emits what it finds into an [`EventSink`], and the
 //! store (or a writer, or a test probe) implements it. Everything both sides must agree on lives
 //! here: time, names, tracks, what a slice is, how arguments are fetched late, and what may be
 //! reported as a [`Diagnostic`].

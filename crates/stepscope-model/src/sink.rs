@@ -1,4 +1,4 @@
-//! Where every reader pours what it finds.
+//! Where every reader emits what it finds.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::track::{TrackId, TrackPatch};
 /// used. Only two things come first: [`epoch`](Self::epoch) before any time, and
 /// [`source`](Self::source) before any [`ArgRef`](crate::ArgRef) that names it.
 ///
-/// Readers that work in parallel [`fork`](Self::fork) the sink, pour into the forks on several
+/// Readers that work in parallel [`fork`](Self::fork) the sink, emit into the forks on several
 /// threads, and [`merge`](Self::merge) them in a fixed order, so that the result does not depend
 /// on timing.
 pub trait EventSink: Send + Sized {
@@ -84,6 +84,6 @@ pub trait EventSink: Send + Sized {
     #[must_use]
     fn fork(&self) -> Self;
 
-    /// Takes over all that was poured into a fork of this sink.
+    /// Takes over all that was emitted into a fork of this sink.
     fn merge(&mut self, fork: Self);
 }

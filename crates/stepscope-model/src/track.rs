@@ -37,7 +37,7 @@ pub enum TrackKind {
 /// What is known about a track; fields that are `None` leave what was said before.
 ///
 /// Tracks are made by key with [`EventSink::track`](crate::EventSink::track) and described at any
-/// time, before or after events are poured into them.
+/// time, before or after events are emitted into them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TrackPatch<'a> {
     /// What users read, e.g. `python` or `stream 7`. Falls back to the key.

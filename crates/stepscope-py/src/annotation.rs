@@ -22,7 +22,7 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use stepscope::manual_span::{ManualSpan, NamedArg, SpanKind};
 
 use crate::label_log::{self, Begun};
-use crate::{tasks, texts, threads, values};
+use crate::{docstrings, tasks, threads, values};
 
 /// An object of `Trace`, `StepTrace` or a subclass.
 #[repr(C)]
@@ -50,9 +50,15 @@ pub(crate) static LEAVES_LABELS_OUT: AtomicBool = AtomicBool::new(false);
 /// Adds the two types to the module.
 pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
-    let trace = make_type(py, c"stepscope._core.Trace", texts::TRACE, new_span, &[])?;
+    let trace = make_type(
+        py,
+        c"stepscope._core.Trace",
+        docstrings::TRACE,
+        new_span,
+        &[],
+    )?;
     let name = c"stepscope._core.StepTrace";
-    let step = make_type(py, name, texts::STEP_TRACE, new_step, &[&trace])?;
+    let step = make_type(py, name, docstrings::STEP_TRACE, new_step, &[&trace])?;
     module.add("Trace", trace)?;
     module.add("StepTrace", step)
 }
@@ -154,14 +160,14 @@ impl IsEnabled {
                 let function = ffi::PyMethodDefPointer {
                     PyCFunction: function,
                 };
-                (function, ffi::METH_NOARGS, texts::IS_ENABLED)
+                (function, ffi::METH_NOARGS, docstrings::IS_ENABLED)
             }
             Self::OfLevel(function) => {
                 let function = ffi::PyMethodDefPointer {
                     PyCFunctionWithKeywords: function,
                 };
                 let flags = ffi::METH_VARARGS | ffi::METH_KEYWORDS;
-                (function, flags, texts::IS_ENABLED_OF_LEVEL)
+                (function, flags, docstrings::IS_ENABLED_OF_LEVEL)
             }
         };
         ffi::PyMethodDef {
@@ -199,7 +205,7 @@ impl Methods {
                     PyCFunctionWithKeywords: self.set_metadata,
                 },
                 ml_flags: ffi::METH_VARARGS | ffi::METH_KEYWORDS,
-                ml_doc: texts::SET_METADATA.as_ptr(),
+                ml_doc: docstrings::SET_METADATA.as_ptr(),
             },
             self.is_enabled.definition(),
             ffi::PyMethodDef::zeroed(),
@@ -214,14 +220,14 @@ fn getters() -> [ffi::PyGetSetDef; 4] {
             name: c"name".as_ptr(),
             get: Some(name),
             set: None,
-            doc: texts::NAME.as_ptr(),
+            doc: docstrings::NAME.as_ptr(),
             closure: ptr::null_mut(),
         },
         ffi::PyGetSetDef {
             name: c"metadata".as_ptr(),
             get: Some(metadata),
             set: None,
-            doc: texts::METADATA.as_ptr(),
+            doc: docstrings::METADATA.as_ptr(),
             closure: ptr::null_mut(),
         },
         ffi::PyGetSetDef {

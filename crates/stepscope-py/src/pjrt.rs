@@ -23,7 +23,7 @@ use stepscope::{
 };
 use stepscope_formats::xplane::{Graft, HOST_PLANE, XSpaceWriter, write_planes};
 
-use crate::mirror;
+use crate::jax_annotation;
 
 /// The plane of our threads in captures of others. `XProf` shows planes that begin like this, and
 /// `/host:CPU` is taken.
@@ -262,7 +262,7 @@ unsafe extern "C" fn start(args: *mut CollectorArgs) -> *mut Failure {
         // SAFETY: one that `create` made; jaxlib calls from one thread at a time.
         let collector = unsafe { &mut *(*args).collector };
         if !WANTED.load(Ordering::Relaxed)
-            || mirror::is_ours()
+            || jax_annotation::is_ours()
             || collector.level == HostTracerLevel::Off
         {
             return;

@@ -5,12 +5,12 @@
 
 pub mod address;
 pub mod client;
-pub mod handover;
+pub mod perfetto_link;
 pub mod proto;
 pub mod server;
 
+mod atomic_file;
 mod headers;
-mod whole_file;
 
 pub use address::Address;
 pub use client::{

@@ -54,7 +54,7 @@ fn median(mut run: impl FnMut() -> usize) -> (f64, usize) {
 }
 
 /// Nested slices in time order: each level splits its parent in `fan` children.
-fn pour(builder: &mut TraceBuilder, slices: usize, tracks: usize, depth: usize, shuffled: bool) {
+fn emit(builder: &mut TraceBuilder, slices: usize, tracks: usize, depth: usize, shuffled: bool) {
     let mut sink = builder.file(FileSpec::default());
     let names: Vec<NameId> = (0..500).map(|i| sink.name(&format!("name {i}"))).collect();
     let ids: Vec<_> = (0..tracks).map(|i| sink.track(&format!("1/{i}"))).collect();
@@ -67,17 +67,17 @@ fn pour(builder: &mut TraceBuilder, slices: usize, tracks: usize, depth: usize, 
                 .wrapping_add(1);
             (state >> 33) % below
         };
-        let mut poured = 0;
+        let mut emitted = 0;
         let mut now = 0_i64;
-        while poured < each {
+        while emitted < each {
             // One stack of `depth` slices with three leaves.
             let length = 4_000_000 + random(1_000_000) as i64;
-            let stack = depth.min(each - poured);
+            let stack = depth.min(each - emitted);
             for level in 0..stack {
                 let inset = level as i64 * 100_000;
                 let leaf = level + 1 == depth;
                 let dur = if leaf { 800_000 } else { length - 2 * inset };
-                let count = if leaf { 3.min(each - poured) } else { 1 };
+                let count = if leaf { 3.min(each - emitted) } else { 1 };
                 for leaf in 0..count as i64 {
                     let start = now + inset + leaf * 1_000_000;
                     let start = if shuffled { start ^ 0x40_0000 } else { start };
@@ -87,11 +87,11 @@ fn pour(builder: &mut TraceBuilder, slices: usize, tracks: usize, depth: usize, 
                             start: Time::from_ps(start),
                             dur: Dur::from_ps(dur),
                             name: names[random(500) as usize],
-                            args: ArgRef::new(SourceId(0), poured as u64 * 17),
+                            args: ArgRef::new(SourceId(0), emitted as u64 * 17),
                             ..SliceIn::default()
                         },
                     );
-                    poured += 1;
+                    emitted += 1;
                 }
             }
             now += length + random(300_000) as i64;
@@ -136,9 +136,9 @@ fn main() {
 
     let begin = thread_time();
     let mut builder = TraceBuilder::new();
-    pour(&mut builder, slices, tracks, depth, shuffled);
-    let poured = thread_time().saturating_sub(begin);
-    let at_pour = memory_mib();
+    emit(&mut builder, slices, tracks, depth, shuffled);
+    let emitted = thread_time().saturating_sub(begin);
+    let at_emit = memory_mib();
     let begin = Instant::now();
     let trace = builder.finish();
     let finished = begin.elapsed();
@@ -147,9 +147,9 @@ fn main() {
     let per = |mib: u64| (mib - before) as f64 * 1_048_576.0 / count as f64;
     println!("{count} slices, {tracks} tracks, depth {depth}");
     println!(
-        "pour   {:9.1} ms  ({:.1} ns a slice)",
-        ms(poured),
-        poured.as_nanos() as f64 / count as f64
+        "emit   {:9.1} ms  ({:.1} ns a slice)",
+        ms(emitted),
+        emitted.as_nanos() as f64 / count as f64
     );
     println!(
         "finish {:9.1} ms  ({:.1} ns a slice)",
@@ -157,8 +157,8 @@ fn main() {
         finished.as_nanos() as f64 / count as f64
     );
     println!(
-        "memory, bytes a slice: poured {:.1}, peak {:.1}, finished {:.1} resident, {:.1} counted",
-        per(at_pour.0),
+        "memory, bytes a slice: emitted {:.1}, peak {:.1}, finished {:.1} resident, {:.1} counted",
+        per(at_emit.0),
         per(peak),
         per(now),
         trace.heap_bytes() as f64 / count as f64

@@ -1,9 +1,9 @@
-//! What has been poured into one track and is not sorted yet.
+//! What has been emitted into one track and is not sorted yet.
 //!
 //! Where a reader has said how many slices are coming, room for all of them is made at once, and
-//! what forks pour is copied there as they are merged, while it is still in the processor's cache:
+//! what forks emit is copied there as they are merged, while it is still in the processor's cache:
 //! the columns of the finished track are these very columns. Where nothing is known, a track's
-//! slices lie in pieces, one per fork that poured into it: merging moves pieces and copies nothing
+//! slices lie in pieces, one per fork that emitted into it: merging moves pieces and copies nothing
 //! (small ones are joined, so that a thousand forks do not leave a thousand crumbs). Names of such
 //! a piece are translated when the track is finished, on the thread that finishes it.
 //!
@@ -78,7 +78,7 @@ impl LaterMap {
     }
 }
 
-/// Slices in the order in which they were poured.
+/// Slices in the order in which they were emitted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SliceBuf {
     pub(crate) start: Vec<Time>,
@@ -218,7 +218,7 @@ fn position(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
-/// Instants in the order in which they were poured.
+/// Instants in the order in which they were emitted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InstantBuf {
     pub(crate) at: Vec<Time>,
@@ -252,7 +252,7 @@ impl InstantBuf {
     }
 }
 
-/// Samples of a counter in the order in which they were poured.
+/// Samples of a counter in the order in which they were emitted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SampleBuf {
     pub(crate) at: Vec<Time>,
@@ -294,10 +294,10 @@ impl Spare {
 /// Below this, a merged piece is joined to the one before it.
 const SMALL_PIECE: usize = 4_096;
 
-/// All that was poured into one track.
+/// All that was emitted into one track.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventBuf {
-    /// In pour order; the last one is poured into.
+    /// In emit order; the last one is emitted into.
     pub(crate) slices: Vec<SliceBuf>,
     pub(crate) instants: Option<Box<InstantBuf>>,
     pub(crate) samples: Option<Box<SampleBuf>>,
@@ -305,7 +305,7 @@ pub(crate) struct EventBuf {
 }
 
 impl EventBuf {
-    /// The piece that is poured into.
+    /// The piece that is emitted into.
     fn piece(&mut self) -> &mut SliceBuf {
         if self
             .slices
@@ -361,7 +361,7 @@ impl EventBuf {
         slices.chain(instants).chain(samples).min().copied()
     }
 
-    /// Takes over what a fork poured, after what is here.
+    /// Takes over what a fork emitted, after what is here.
     pub(crate) fn merge(
         &mut self,
         fork: Self,
@@ -446,7 +446,7 @@ impl EventBuf {
         }
     }
 
-    /// All slices in pour order, translated: one buffer. Times are joined on one thread, all
+    /// All slices in emit order, translated: one buffer. Times are joined on one thread, all
     /// else on another; pieces are freed as they are copied.
     pub(crate) fn take_slices(&mut self) -> SliceBuf {
         let mut pieces = std::mem::take(&mut self.slices);

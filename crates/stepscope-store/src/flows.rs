@@ -20,7 +20,7 @@ use stepscope_model::{FlowBind, FlowDirection, FlowKey, NameId, Time, TrackId};
 
 use crate::buffer::OwnFlow;
 use crate::column::Column;
-use crate::leap::leap;
+use crate::galloping_search::galloping_search;
 use crate::nest::TOP;
 use crate::table::{BoundFlow, TrackTable};
 use crate::trace::{EventId, FlowEdge};
@@ -382,7 +382,7 @@ impl FlowTable {
     ) -> impl Iterator<Item = EventId> + use<'_> {
         let to = |link: &u32| self.to.get(*link as usize).copied().unwrap_or(u32::MAX);
         let is_before = |at: usize| self.by_to.get(at).is_some_and(|link| to(link) < slice.0);
-        let first = leap(self.by_to.len(), *near, is_before);
+        let first = galloping_search(self.by_to.len(), *near, is_before);
         *near = first;
         let arriving = self.by_to.get(first..).unwrap_or_default().iter();
         arriving

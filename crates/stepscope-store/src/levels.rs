@@ -17,7 +17,7 @@ use rayon::slice::ParallelSlice;
 use stepscope_model::{Dur, Time};
 
 use crate::column::Column;
-use crate::gather::{Cell, Gatherer, bin_end};
+use crate::merge_bins::{Cell, Gatherer, bin_end};
 use crate::pages;
 
 /// Smaller tracks are gathered from slices always.

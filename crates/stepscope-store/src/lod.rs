@@ -15,9 +15,9 @@ use std::ops::Range;
 
 use stepscope_model::{Dur, NameId, SliceKind, Time, TrackId};
 
-use crate::gather::{Cell, Gatherer, bin_begin, bin_end, share};
 use crate::kinds;
 use crate::levels;
+use crate::merge_bins::{Cell, Gatherer, bin_begin, bin_end, share};
 use crate::query::{begun_before, tolerance};
 use crate::table::SliceTable;
 use crate::trace::{Categories, EventId, Trace};

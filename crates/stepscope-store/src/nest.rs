@@ -3,9 +3,9 @@
 //! Why here and not in the readers: formats disagree on whether nesting is stored (begin/end
 //! pairs) or implied (lines of intervals). Doing it once keeps `depth` comparable.
 //!
-//! Slices come sorted by (start, longest first, pour order), so a slice's parent is the innermost
+//! Slices come sorted by (start, longest first, emit order), so a slice's parent is the innermost
 //! slice that is still open. Intervals are half-open: a slice that begins where another ends is
-//! its neighbour. Of equal slices the first poured holds the others, zero-length ones too, so each
+//! its neighbour. Of equal slices the first emitted holds the others, zero-length ones too, so each
 //! has a row of its own.
 //!
 //! A slice that outlasts the open one cannot nest. It goes to the first *overflow lane* in which
@@ -29,8 +29,8 @@ use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use stepscope_model::limits::MAX_DEPTH;
 use stepscope_model::{Dur, Time};
 
-use crate::cuts::Cut;
 use crate::pages;
+use crate::split_points::Cut;
 
 /// How far a child may stick out of its parent and still be drawn within it.
 pub(crate) const TOLERANCE: Dur = Dur::from_ps(1_000);
@@ -78,7 +78,7 @@ impl Open {
     }
 }
 
-/// Nests slices sorted by (start, longest first, pour order); a long track in pieces, on several
+/// Nests slices sorted by (start, longest first, emit order); a long track in pieces, on several
 /// threads. `max_end` is found in the walk before (see `cuts`).
 pub(crate) fn nest(start: &[Time], dur: &[Dur], pieces: &[Cut]) -> Nest {
     let count = start.len().min(dur.len());
@@ -374,8 +374,8 @@ impl Lanes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cuts::walk_for_pieces;
-    use crate::maxend;
+    use crate::max_end_index;
+    use crate::split_points::walk_for_pieces;
 
     const US: i64 = 1_000_000;
 
@@ -462,7 +462,7 @@ mod tests {
         let dur: Vec<_> = slices.iter().map(|s| Dur::from_ps(s.1)).collect();
         let walk = walk_for_pieces(&start, &dur, 1);
         assert!(walk.in_order);
-        assert_eq!(walk.max_end, maxend::tree(&start, &dur));
+        assert_eq!(walk.max_end, max_end_index::tree(&start, &dur));
         let whole = nest(&start, &dur, &[]);
         let pieces = nest(&start, &dur, &walk.cuts);
         assert_eq!(pieces.depth, whole.depth);

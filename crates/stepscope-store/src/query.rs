@@ -9,8 +9,8 @@ use stepscope_model::{
 };
 
 use crate::facts::{DiagnosticCount, FileFacts};
+use crate::galloping_search::galloping_search;
 use crate::kinds;
-use crate::leap::leap;
 use crate::nest::{TOLERANCE, TOP};
 use crate::table::{SliceTable, TrackTable};
 use crate::trace::{
@@ -358,7 +358,7 @@ impl Trace {
         near: &mut usize,
     ) -> impl Iterator<Item = usize> + use<'a> {
         let slices = self.slices(track);
-        let begun = leap(slices.len(), *near, |index| slices.start[index] <= at);
+        let begun = galloping_search(slices.len(), *near, |index| slices.start[index] <= at);
         *near = begun;
         Around::new(slices, begun, at, others)
     }
@@ -469,7 +469,7 @@ impl Trace {
         })
     }
 
-    /// Sources are numbered per file while pouring, and through all files afterwards.
+    /// Sources are numbered per file while emitting, and through all files afterwards.
     pub(crate) fn arg_ref(&self, track: TrackId, bits: u64) -> ArgRef {
         let Some((source, token)) = ArgRef::from_bits(bits).get() else {
             return ArgRef::NONE;

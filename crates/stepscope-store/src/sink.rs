@@ -1,4 +1,4 @@
-//! [`FileSink`]: where a reader pours one file.
+//! [`FileSink`]: where a reader emits one file.
 //!
 //! A fork shares the parent's texts and track keys and starts with no buffers, so forking costs
 //! the same with two tracks and with two hundred thousand. Ids go on numbering where the parent's
@@ -93,7 +93,7 @@ pub struct FileSink {
     pub(crate) keys: Interner,
     pub(crate) touched: Vec<TouchedTrack>,
     slot_of: HashMap<u32, u32, FxBuildHasher>,
-    /// The track poured into last and its place in `touched`.
+    /// The track emitted into last and its place in `touched`.
     last: (u32, u32),
     pub(crate) spare: Spare,
     shared_sources: usize,
@@ -126,7 +126,7 @@ impl FileSink {
         }
     }
 
-    /// The reader failed: what was poured stays, and the reason is kept as
+    /// The reader failed: what was emitted stays, and the reason is kept as
     /// [`Diagnostic::FileUnreadable`].
     pub fn fail(&mut self, reason: &str) {
         self.diagnose(Diagnostic::FileUnreadable, 1, reason);
@@ -137,12 +137,12 @@ impl FileSink {
         &mut self.spec
     }
 
-    /// Facts poured so far, in the order of their first mention.
+    /// Facts emitted so far, in the order of their first mention.
     pub fn facts(&self) -> &[(String, FactValue)] {
         &self.facts
     }
 
-    /// Whether anything was poured that can be drawn.
+    /// Whether anything was emitted that can be drawn.
     pub fn has_events(&self) -> bool {
         self.touched.iter().any(|track| !track.events.is_empty())
     }

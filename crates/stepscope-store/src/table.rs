@@ -1,7 +1,7 @@
-//! Finished columns of one track, and how they are made of what was poured.
+//! Finished columns of one track, and how they are made of what was emitted.
 //!
 //! A track whose slices came in order is not sorted again: its columns are moved. Else an index
-//! is sorted by (start, longest first, pour order) and each column is rearranged by it, one after
+//! is sorted by (start, longest first, emit order) and each column is rearranged by it, one after
 //! the other, so that no more than one column exists twice. Memory while doing so: 8 bytes a slice
 //! for the index, then 4 and the widest column.
 
@@ -14,11 +14,11 @@ use crate::buffer::{
     ArgBuf, EventBuf, InstantBuf, LooseFlow, OwnFlow, SampleBuf, SliceBuf, UniformBuf,
 };
 use crate::column::{ArgColumn, Column, Uniform};
-use crate::cuts;
 use crate::levels::{self, Level};
 use crate::mapped::Plain;
-use crate::maxend::MaxEnd;
+use crate::max_end_index::MaxEnd;
 use crate::nest::{self, Nest};
+use crate::split_points;
 
 /// From here on both cores sort one track together.
 const PARALLEL_SORT: usize = 1 << 17;
@@ -270,10 +270,10 @@ pub(crate) fn enclosing(table: &SliceTable, at: Time) -> Option<usize> {
 }
 
 fn finish_slices(mut slices: SliceBuf) -> (SliceTable, Vec<OwnFlow>, Nest) {
-    let mut walk = cuts::walk(&slices.start, &slices.dur);
+    let mut walk = split_points::walk(&slices.start, &slices.dur);
     if !walk.in_order {
         sort(&mut slices);
-        walk = cuts::walk(&slices.start, &slices.dur);
+        walk = split_points::walk(&slices.start, &slices.dur);
     }
     let mut nest = nest::nest(&slices.start, &slices.dur, &walk.cuts);
     slices.steps.sort_unstable_by_key(|step| step.0);

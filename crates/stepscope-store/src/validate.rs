@@ -329,7 +329,7 @@ fn check_rows(track: &Track, table: &SliceTable, findings: &mut Findings) {
 }
 
 fn check_max_end(track: &Track, table: &SliceTable, findings: &mut Findings) {
-    let tree = crate::maxend::tree(&table.start, &table.dur);
+    let tree = crate::max_end_index::tree(&table.start, &table.dur);
     findings.check(*table.max_end == *tree, || {
         format!("track {}: the tree of latest ends is wrong", track.key)
     });

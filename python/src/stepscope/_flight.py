@@ -181,7 +181,7 @@ def start_flight(
         _session.begin_flight_python(options, notes)
         return notes
 
-    for note in _session.alone(start):
+    for note in _session.exclusive(start):
         warn(note)
 
 
@@ -205,7 +205,7 @@ def stop_flight() -> None:
         _core.stop_flight()
         _session.end_flight_python()
 
-    _session.alone(stop)
+    _session.exclusive(stop)
 
 
 def save_last(last_s: float | None = None) -> StopReport:

@@ -141,7 +141,7 @@ _Result = TypeVar("_Result")
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 
 
-def alone(work: Callable[[], _Result]) -> _Result:
+def exclusive(work: Callable[[], _Result]) -> _Result:
     """Do one thing at a time. A signal's handler that interrupts it on its own thread cannot wait."""
     global _busy
     with _lock:
@@ -247,7 +247,7 @@ def start_trace(
         _after_stop.told = frozenset(found)
         return found
 
-    for note in alone(start):
+    for note in exclusive(start):
         warn(note)
 
 
@@ -382,7 +382,7 @@ def begin_worker(run: WorkerRun, name: str, host_name: str) -> None:
             install_handlers()
             _start_python(options, [])
 
-    alone(begin)
+    exclusive(begin)
 
 
 def end_worker() -> None:
@@ -398,7 +398,7 @@ def program_ended_worker() -> None:
     """Stop the tracers of a worker whose recording ended with its program's. Called by the native half."""
     # One that starts or ends a recording at this moment stops them itself.
     with contextlib.suppress(SessionError):
-        alone(end_worker)
+        exclusive(end_worker)
 
 
 def _start_python(options: ProfileOptions, notes: list[str]) -> tuple[bool, bool]:
@@ -533,7 +533,7 @@ def stop_trace() -> StopReport:
     >>> stepscope.stop_trace().path
     PosixPath('logs/plugins/profile/2026_11_21_08_30_00/HOST.xplane.pb')
     """
-    fields = alone(_stop)
+    fields = exclusive(_stop)
     if isinstance(fields, str):
         return StopReport.of_nothing(fields)
     if _after_stop.perfetto_trace and fields["trace_json"] is not None:
@@ -583,7 +583,7 @@ def stop_and_take() -> Gathered:
         gathered, _after_stop.gathered = _after_stop.gathered or [], None
         return [*gathered, *_after_stop.sources.stop()]
 
-    return alone(take)
+    return exclusive(take)
 
 
 def flush_trace() -> bool:
@@ -750,7 +750,7 @@ def begin_sampling(hz: int) -> str | None:
         _sampling_of_capture = reason is None
         return reason
 
-    return alone(begin)
+    return exclusive(begin)
 
 
 def end_sampling(notes: list[str]) -> None:
@@ -762,7 +762,7 @@ def end_sampling(notes: list[str]) -> None:
             _sampling_of_capture = False
             _stop_sampling(notes)
 
-    alone(end)
+    exclusive(end)
 
 
 def begin_calls() -> str | None:
@@ -776,7 +776,7 @@ def begin_calls() -> str | None:
         _calls_of_capture = reason is None
         return reason
 
-    return alone(begin)
+    return exclusive(begin)
 
 
 def end_calls(notes: list[str]) -> None:
@@ -788,7 +788,7 @@ def end_calls(notes: list[str]) -> None:
             _calls_of_capture = False
             _stop_calls(notes)
 
-    alone(end)
+    exclusive(end)
 
 
 def _after_fork_in_child() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepscope._actions import LABEL, STEP_FUNCTIONS, Profiler, misconfiguration
 from stepscope._errors import StepscopeWarning
-from stepscope._needs import needed
+from stepscope._optional_import import needed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -28,7 +28,7 @@ from stepscope._core import (
 )
 from stepscope._decorate import decorate
 from stepscope._errors import SessionError, StepscopeError
-from stepscope._needs import needed
+from stepscope._optional_import import needed
 from stepscope._options import ProfileOptions, of_jax
 from stepscope._remote import ProfilerServer, stop_server
 from stepscope._session import stop_trace

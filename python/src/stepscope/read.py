@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from stepscope import _core
 from stepscope._errors import QueryError
-from stepscope._nearest import nearest
+from stepscope._suggest import nearest
 from stepscope._progress import Progress
 from stepscope._report import Report, Table
 from stepscope._tracks import (

@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from stepscope._needs import needed
+from stepscope._optional_import import needed
 from stepscope._torch_table import EventList, FunctionEventAvg, TorchTrace
 
 if TYPE_CHECKING:

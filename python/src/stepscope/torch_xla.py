@@ -29,7 +29,7 @@ from stepscope._errors import StepscopeWarning
 from stepscope._options import ProfileOptions
 from stepscope._remote import CaptureReport, ProfilerServer, capture
 from stepscope._session import stop_trace
-from stepscope._under import Under, look, place
+from stepscope._framework_scopes import Under, look, place
 
 if TYPE_CHECKING:
     import os

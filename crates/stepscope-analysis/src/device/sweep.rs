@@ -81,7 +81,7 @@ fn name(slices: &Slices<'_>, index: usize) -> NameId {
 
 /// A stretch of time in which the same kinds of work ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stretch {
+pub(super) struct WorkSegment {
     pub(super) start: Time,
     pub(super) end: Time,
     /// Bits of [`Work`], and [`AWAITS`]; none: the device was idle.
@@ -120,7 +120,7 @@ pub(super) fn sweep(
     classes: &Classes<'_>,
     device: &Device,
     window: Range<Time>,
-    visit: &mut impl FnMut(Stretch),
+    visit: &mut impl FnMut(WorkSegment),
 ) {
     let mut ends = NO_ENDS;
     let mut heads: Vec<Head<'_>> = device
@@ -143,7 +143,7 @@ pub(super) fn sweep(
                     next = next.min(*end);
                 }
             }
-            visit(Stretch {
+            visit(WorkSegment {
                 start: now,
                 end: next,
                 work: works(active, device.counters),
@@ -263,7 +263,7 @@ pub(super) fn sweep_all<A: Send>(
     range: &Range<Time>,
     cancel: &Cancel,
     make: impl Fn(&Range<Time>) -> A + Sync,
-    add: impl Fn(&mut A, Stretch) + Sync,
+    add: impl Fn(&mut A, WorkSegment) + Sync,
 ) -> Result<Vec<A>, Cancelled> {
     let windows: Vec<_> = windows(trace, device, range)
         .into_iter()
@@ -277,8 +277,8 @@ pub(super) fn sweep_all<A: Send>(
         Vec::new,
         |out, (place, window)| {
             let mut accumulator = make(window);
-            sweep(trace, classes, device, window.clone(), &mut |stretch| {
-                add(&mut accumulator, stretch);
+            sweep(trace, classes, device, window.clone(), &mut |segment| {
+                add(&mut accumulator, segment);
             });
             out.push((*place, accumulator));
         },

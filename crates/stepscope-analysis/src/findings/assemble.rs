@@ -15,8 +15,8 @@ use super::{Cause, Confidence, Detail, Finding, LISTED, cpu, memory, outliers, r
 use crate::collectives::Participant;
 use crate::memory::Memory;
 use crate::parallel::Cancel;
+use crate::run_profile::RunProfile;
 use crate::steps::StepRank;
-use crate::survey::Survey;
 
 /// Part of a rank's waits that one other rank must cause to be the straggler.
 const STRAGGLES: f64 = 0.65;
@@ -24,16 +24,16 @@ const STRAGGLES: f64 = 0.65;
 const HIDEABLE: f64 = 0.9;
 
 pub(super) fn findings(
-    survey: &Survey<'_>,
+    run_profile: &RunProfile<'_>,
     windows: &Windows,
     memory: &Memory,
     cancel: &Cancel,
 ) -> Result<Vec<Finding>, Cancelled> {
-    let mut launch_of = LaunchOf::new(survey.trace, &survey.devices, cancel)?;
-    let mut times = device_time(survey, windows, &mut launch_of, cancel)?;
+    let mut launch_of = LaunchOf::new(run_profile.trace, &run_profile.devices, cancel)?;
+    let mut times = device_time(run_profile, windows, &mut launch_of, cancel)?;
     let on_device = !times.is_empty();
     if !on_device {
-        times = cpu::cpu_time(survey, windows, cancel)?;
+        times = cpu::cpu_time(run_profile, windows, cancel)?;
     }
     let mut whole = Account::default();
     for time in &times {
@@ -41,7 +41,7 @@ pub(super) fn findings(
     }
     let waits = synchronization(&mut whole, &times);
     let mut found = Assembly {
-        survey,
+        run_profile,
         windows,
         steady_ns: steady_ns(windows, times.len()),
         total_ns: windows.total() / times.len().max(1) as f64,
@@ -49,7 +49,7 @@ pub(super) fn findings(
     };
     found.exchange(&whole, &times, cancel)?;
     if on_device {
-        let kernels = kernels(survey, &times, &mut launch_of, cancel)?;
+        let kernels = kernels(run_profile, &times, &mut launch_of, cancel)?;
         found.losses(&whole, waits, &kernels, memory, &times);
         found.kernels(&whole, &kernels);
     } else {
@@ -58,14 +58,14 @@ pub(super) fn findings(
     let mut all = found.found;
     add_outliers(
         &mut all,
-        outliers::outliers(survey.trace, windows, &times, memory),
+        outliers::outliers(run_profile.trace, windows, &times, memory),
     );
-    all.extend(outliers::warm_up(survey, windows));
-    all.extend(memory::risks(survey.trace, windows, memory));
+    all.extend(outliers::warm_up(run_profile, windows));
+    all.extend(memory::risks(run_profile.trace, windows, memory));
     limit_savings(&mut all);
     for finding in &mut all {
         if finding.cause == Cause::Compilation {
-            finding.shapes = recompiled::shapes(survey.trace, &finding.subjects);
+            finding.shapes = recompiled::shapes(run_profile.trace, &finding.subjects);
         }
     }
     Ok(all)
@@ -241,7 +241,7 @@ fn events(names: &[(NameId, Named)]) -> Vec<EventId> {
 }
 
 struct Assembly<'a, 'b> {
-    survey: &'a Survey<'b>,
+    run_profile: &'a RunProfile<'b>,
     windows: &'a Windows,
     steady_ns: f64,
     total_ns: f64,
@@ -274,11 +274,11 @@ impl Assembly<'_, '_> {
         cancel: &Cancel,
     ) -> Result<(), Cancelled> {
         let part = whole.share(Loss::Communication) + whole.share(Loss::HostCollective);
-        let ranks = self.survey.trace.files().len();
+        let ranks = self.run_profile.trace.files().len();
         if part < LISTED && ranks < 2 {
             return Ok(());
         }
-        let exchange = Exchange::new(self.survey, self.windows, cancel)?;
+        let exchange = Exchange::new(self.run_profile, self.windows, cancel)?;
         self.clocks(&exchange);
         if part < LISTED {
             return Ok(());
@@ -300,7 +300,7 @@ impl Assembly<'_, '_> {
             names = whole.names_of(Loss::HostCollective);
         }
         let mut subjects: Vec<String> = kind.iter().map(|(kind, _)| (*kind).to_owned()).collect();
-        subjects.extend(words(self.survey.trace, &names));
+        subjects.extend(words(self.run_profile.trace, &names));
         let mut evidence = events(&names);
         if evidence.is_empty() {
             evidence.extend(kind.map(|(_, event)| event));
@@ -400,7 +400,7 @@ impl Assembly<'_, '_> {
     }
 
     fn name_of(&self, who: Participant) -> String {
-        let files = self.survey.trace.files();
+        let files = self.run_profile.trace.files();
         let spec = files.get(who.file).map(|file| &file.spec);
         match spec {
             Some(spec) if files.len() > 1 => match spec.rank {
@@ -420,7 +420,7 @@ impl Assembly<'_, '_> {
         memory: &Memory,
         times: &[RankTime],
     ) {
-        let trace = self.survey.trace;
+        let trace = self.run_profile.trace;
         let steps = (whole.length_ps / (self.windows.mean_ns() * 1_000.0).max(1.0)).max(1.0);
         for loss in [
             Loss::Input,
@@ -485,7 +485,7 @@ impl Assembly<'_, '_> {
 
     /// Launching: one part of the program made of tiny kernels, or all of it.
     fn launches(&mut self, whole: &Account, kernels: &Kernels, steps: f64) {
-        let trace = self.survey.trace;
+        let trace = self.run_profile.trace;
         let (launch, dispatch) = (whole.share(Loss::Launch), whole.share(Loss::Dispatch));
         let mostly_small = kernels.small * 2 >= kernels.count && kernels.small > 0;
         let names = whole.names_of(Loss::Launch);
@@ -530,7 +530,7 @@ impl Assembly<'_, '_> {
 
     /// What computing could save, and what it consists of.
     fn kernels(&mut self, whole: &Account, kernels: &Kernels) {
-        let trace = self.survey.trace;
+        let trace = self.run_profile.trace;
         let length = kernels.length_ps.max(1.0);
         let name = |sums: &[(NameId, super::kernels::Heavy)]| -> Vec<String> {
             sums.iter()
@@ -593,7 +593,7 @@ impl Assembly<'_, '_> {
 
     /// A program without a device.
     fn cpu(&mut self, whole: &Account) {
-        let trace = self.survey.trace;
+        let trace = self.run_profile.trace;
         for loss in [Loss::Input, Loss::Compile, Loss::Collector, Loss::Overhead] {
             let Some(cause) = cause_of(loss) else {
                 continue;

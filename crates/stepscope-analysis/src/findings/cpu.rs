@@ -7,16 +7,16 @@ use super::host::{Host, HostClass};
 use super::losses::{Account, Loss};
 use super::windows::{Role, Windows, sample};
 use crate::parallel::Cancel;
+use crate::run_profile::RunProfile;
 use crate::steps::{StepRank, ThreadRows};
-use crate::survey::Survey;
 
 /// Breaks down the time of ranks without a device: buckets of the steps, named by what the step's thread did.
 pub(super) fn cpu_time(
-    survey: &Survey<'_>,
+    run_profile: &RunProfile<'_>,
     windows: &Windows,
     cancel: &Cancel,
 ) -> Result<Vec<RankTime>, Cancelled> {
-    let trace = survey.trace;
+    let trace = run_profile.trace;
     let thread_rows = ThreadRows::new(trace);
     let mut host = Host::new(trace);
     let mut found = Vec::new();
@@ -24,7 +24,7 @@ pub(super) fn cpu_time(
     ranks.dedup();
     for rank in &ranks {
         cancel.check()?;
-        let ids = survey.ranks.threads(*rank);
+        let ids = run_profile.ranks.threads(*rank);
         let threads = ids.iter().filter_map(|id| trace.tracks().get(id.index()));
         let busiest = threads.max_by_key(|track| (track.busy, std::cmp::Reverse(track.id)));
         let sampled = sample(trace, windows.of_rank(*rank), ids, ranks.len());
@@ -49,7 +49,7 @@ pub(super) fn cpu_time(
                 name_operations(&mut host, *thread, window, account);
             }
         }
-        add_buckets(survey, windows, &mut time);
+        add_buckets(run_profile, windows, &mut time);
         time.steady.seal(&mut host);
         time.outlying.seal(&mut host);
         found.push(time);
@@ -127,7 +127,7 @@ fn name_collectives(
 }
 
 /// Takes the times of the steps from their buckets, which know all threads of the file.
-fn add_buckets(survey: &Survey<'_>, windows: &Windows, time: &mut RankTime) {
+fn add_buckets(run_profile: &RunProfile<'_>, windows: &Windows, time: &mut RankTime) {
     for role in [Role::Steady, Role::Outlier] {
         let account = match role {
             Role::Outlier => &mut time.outlying,
@@ -144,7 +144,7 @@ fn add_buckets(survey: &Survey<'_>, windows: &Windows, time: &mut RankTime) {
         // The buckets are of all windows, the names of those that were sampled.
         let scale = account.length_ps / length;
         for window in all {
-            let parts = survey.parts(window.stretch);
+            let parts = run_profile.parts(window.iteration);
             for (loss, dur) in [
                 (Loss::Compile, parts.compile),
                 (Loss::Input, parts.input),

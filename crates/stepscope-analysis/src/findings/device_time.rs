@@ -25,10 +25,10 @@ use super::losses::{AFTER_DRAIN, Account, Loss};
 use super::windows::{Role, Window, Windows, sample};
 use crate::device::{Device, Devices, Work};
 use crate::idle::IN_A_ROW;
-use crate::intervals::Moments;
+use crate::intervals::IntervalSet;
 use crate::parallel::Cancel;
+use crate::run_profile::{RunProfile, is_of_program};
 use crate::steps::StepRank;
-use crate::survey::{Survey, is_of_program};
 
 /// From a launch to the begin of its work on an idle device, at most; longer ones have another cause.
 const LAUNCH_LATENCY: Dur = Dur::from_ps(50_000_000);
@@ -76,23 +76,25 @@ impl RankTime {
 
 /// Breaks down the time of all devices, rank by rank.
 pub(super) fn device_time<'a>(
-    survey: &Survey<'a>,
+    run_profile: &RunProfile<'a>,
     windows: &Windows,
     launch_of: &mut LaunchOf<'a>,
     cancel: &Cancel,
 ) -> Result<Vec<RankTime>, Cancelled> {
-    let trace = survey.trace;
+    let trace = run_profile.trace;
     let mut ranks: Vec<StepRank> = windows.list.iter().map(|window| window.rank).collect();
     ranks.dedup();
-    ranks.retain(|rank| !survey.ranks.devices(*rank).is_empty());
+    ranks.retain(|rank| !run_profile.ranks.devices(*rank).is_empty());
     let mut host = Host::new(trace);
     let count = ranks.len();
     let mut found = Vec::new();
-    let mut of_file: Option<(usize, Moments)> = None;
+    let mut of_file: Option<(usize, IntervalSet)> = None;
     for rank in ranks {
         cancel.check()?;
-        let own = survey.ranks.devices(rank).iter();
-        let own: Vec<&Device> = own.map(|device| &survey.devices.list[*device]).collect();
+        let own = run_profile.ranks.devices(rank).iter();
+        let own: Vec<&Device> = own
+            .map(|device| &run_profile.devices.list[*device])
+            .collect();
         let queues: Vec<TrackId> = own
             .iter()
             .flat_map(|device| device.queues.iter().map(|queue| queue.track))
@@ -106,9 +108,9 @@ pub(super) fn device_time<'a>(
             _ => overhead(trace, rank.file),
         };
         let (_, overhead) = of_file.insert((rank.file, overhead));
-        let threads = survey.ranks.threads(rank);
-        let mut reader = Reader::new(survey, threads, overhead, &mut host, launch_of);
-        let devices = taking_part(&survey.devices, &own, &sampled, cancel)?;
+        let threads = run_profile.ranks.threads(rank);
+        let mut reader = Reader::new(run_profile, threads, overhead, &mut host, launch_of);
+        let devices = taking_part(&run_profile.devices, &own, &sampled, cancel)?;
         let mut time = RankTime::new(rank, devices, sampled);
         let sampled = std::mem::take(&mut time.sampled);
         for run in sampled.chunk_by(|a, b| a.range.end == b.range.start) {
@@ -160,7 +162,7 @@ struct Reader<'a, 'b> {
     host: &'b mut Host<'a>,
     launch_of: &'b mut LaunchOf<'a>,
     /// When the profiler itself worked.
-    overhead: &'b Moments,
+    overhead: &'b IntervalSet,
     has_host: bool,
     /// The busiest thread.
     main: Option<TrackId>,
@@ -173,20 +175,20 @@ struct Gap<'a> {
     /// What of it lies in the window that is looked at.
     part: Range<Time>,
     /// When devices of the rank worked: in a gap of this one, others.
-    working: &'a Moments,
+    working: &'a IntervalSet,
     /// The thread that marks the steps, or the busiest one.
     main: Option<TrackId>,
 }
 
 impl<'a, 'b> Reader<'a, 'b> {
     fn new(
-        survey: &'b Survey<'a>,
+        run_profile: &'b RunProfile<'a>,
         threads: &[TrackId],
-        overhead: &'b Moments,
+        overhead: &'b IntervalSet,
         host: &'b mut Host<'a>,
         launch_of: &'b mut LaunchOf<'a>,
     ) -> Self {
-        let trace = survey.trace;
+        let trace = run_profile.trace;
         let threads = threads
             .iter()
             .filter_map(|track| trace.tracks().get(track.index()))
@@ -196,7 +198,7 @@ impl<'a, 'b> Reader<'a, 'b> {
             .max_by_key(|track| (track.busy, std::cmp::Reverse(track.id)));
         Self {
             trace,
-            devices: &survey.devices,
+            devices: &run_profile.devices,
             host,
             launch_of,
             overhead,
@@ -222,33 +224,33 @@ impl<'a, 'b> Reader<'a, 'b> {
         let devices = time.devices.clone();
         let mut works = Vec::with_capacity(devices.len());
         for device in &devices {
-            works.push(self.devices.stretches(device, &range, cancel)?);
+            works.push(self.devices.segments(device, &range, cancel)?);
         }
         let busy = works.iter().flatten().filter(|(_, set)| *set != 0);
-        let working = Moments::of(busy.map(|(range, _)| (range.start, range.end)).collect());
+        let working = IntervalSet::of(busy.map(|(range, _)| (range.start, range.end)).collect());
         let mut launching: Vec<TrackId> = run.iter().filter_map(|window| window.thread).collect();
         for (place, device) in devices.iter().enumerate() {
             cancel.check()?;
             let infeed = self.infeed(device, &range);
             let mut next = 0;
-            for (stretch, set) in &works[place] {
+            for (segment, set) in &works[place] {
                 while run
                     .get(next)
-                    .is_some_and(|window| window.range.end <= stretch.start)
+                    .is_some_and(|window| window.range.end <= segment.start)
                 {
                     next += 1;
                 }
                 let touched = run[next..]
                     .iter()
-                    .take_while(|window| window.range.start < stretch.end);
+                    .take_while(|window| window.range.start < segment.end);
                 for window in touched {
                     let part =
-                        stretch.start.max(window.range.start)..stretch.end.min(window.range.end);
+                        segment.start.max(window.range.start)..segment.end.min(window.range.end);
                     let account = account_of(time, window);
                     if *set == 0 {
                         let gap = Gap {
                             device,
-                            whole: stretch.clone(),
+                            whole: segment.clone(),
                             part,
                             working: &working,
                             main: window.thread.or(self.main),
@@ -423,7 +425,7 @@ impl<'a, 'b> Reader<'a, 'b> {
     }
 
     /// When the device waits for its infeed, as TPUs record it.
-    fn infeed(&mut self, device: &Device, range: &Range<Time>) -> Moments {
+    fn infeed(&mut self, device: &Device, range: &Range<Time>) -> IntervalSet {
         let mut found = Vec::new();
         for queue in &device.queues {
             let slices = self.trace.slices(queue.track);
@@ -435,7 +437,7 @@ impl<'a, 'b> Reader<'a, 'b> {
                 }
             }
         }
-        Moments::of(found)
+        IntervalSet::of(found)
     }
 
     /// Notes the names of copies and collectives while they are exposed, and of infeeds.
@@ -443,7 +445,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         &mut self,
         device: &Device,
         work: &[(Range<Time>, u8)],
-        infeed: &Moments,
+        infeed: &IntervalSet,
         range: &Range<Time>,
         account: &mut Account,
     ) {
@@ -487,14 +489,14 @@ impl<'a, 'b> Reader<'a, 'b> {
                 }
             }
         }
-        Moments::of(waits).within(range).ps() as f64
+        IntervalSet::of(waits).within(range).ps() as f64
     }
 }
 
 /// Consecutive segments of a gap in which the host does the same one thing.
 struct Run<'a> {
     /// When devices of the rank worked: other ones, since the gap is this one's.
-    others: &'a Moments,
+    others: &'a IntervalSet,
     /// Whether the gap began while the host waited for the device.
     drained: bool,
     /// Thread and innermost slice; `None` inside: nothing is open.
@@ -506,7 +508,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    const fn new(others: &'a Moments, drained: bool) -> Self {
+    const fn new(others: &'a IntervalSet, drained: bool) -> Self {
         Self {
             others,
             drained,
@@ -522,7 +524,7 @@ impl<'a> Run<'a> {
         host: &mut Host<'_>,
         thread: TrackId,
         segment: &Segment<'_>,
-        overhead: &Moments,
+        overhead: &IntervalSet,
         account: &mut Account,
     ) {
         let whole = segment.range.end.since(segment.range.start);
@@ -585,7 +587,7 @@ const fn loss_of(class: HostClass, is_long: bool) -> Loss {
 }
 
 /// Time in which a device does something.
-fn busy_part(part: &Range<Time>, set: u8, infeed: &Moments, account: &mut Account) {
+fn busy_part(part: &Range<Time>, set: u8, infeed: &IntervalSet, account: &mut Account) {
     let waiting = infeed.within(part).ps() as f64;
     account.add(Loss::Input, waiting);
     let left = (length(part) - waiting).max(0.0);
@@ -614,19 +616,19 @@ fn length(range: &Range<Time>) -> f64 {
     range.end.since(range.start).ps().max(0) as f64
 }
 
-fn moments(work: &[(Range<Time>, u8)], wanted: impl Fn(u8) -> bool) -> Moments {
+fn moments(work: &[(Range<Time>, u8)], wanted: impl Fn(u8) -> bool) -> IntervalSet {
     let parts = work.iter().filter(|(_, set)| wanted(*set));
-    Moments::of(parts.map(|(range, _)| (range.start, range.end)).collect())
+    IntervalSet::of(parts.map(|(range, _)| (range.start, range.end)).collect())
 }
 
 /// When the profiler itself worked, as kineto records it in the category `overhead`.
-fn overhead(trace: &Trace, file: usize) -> Moments {
+fn overhead(trace: &Trace, file: usize) -> IntervalSet {
     let categories = trace.by_category();
     let mut known = categories.iter().filter(|(_, count)| *count > 0);
     let Some((overhead, _)) =
         known.find(|(category, _)| trace.name(*category).eq_ignore_ascii_case("overhead"))
     else {
-        return Moments::default();
+        return IntervalSet::default();
     };
     let mut found = Vec::new();
     for track in trace
@@ -639,5 +641,5 @@ fn overhead(trace: &Trace, file: usize) -> Moments {
             (0..slices.len()).filter(|index| slices.category.get(*index) == *overhead);
         found.extend(of_profiler.map(|index| (slices.start[index], slices.end(index))));
     }
-    Moments::of(found)
+    IntervalSet::of(found)
 }

@@ -19,8 +19,8 @@ use super::windows::Windows;
 use crate::collectives::{Collectives, Participant, collectives};
 use crate::launch::Launches;
 use crate::parallel::Cancel;
+use crate::run_profile::RunProfile;
 use crate::steps::StepRank;
-use crate::survey::Survey;
 
 /// What one participant spent in collectives while it computed nothing, picoseconds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,12 +49,12 @@ pub(super) struct Exchange {
 
 impl Exchange {
     pub(super) fn new(
-        survey: &Survey<'_>,
+        run_profile: &RunProfile<'_>,
         windows: &Windows,
         cancel: &Cancel,
     ) -> Result<Self, Cancelled> {
-        let launches = Launches::of(survey.trace, &survey.devices, cancel)?;
-        let found = collectives(survey.trace, &survey.devices, &launches, cancel)?;
+        let launches = Launches::of(run_profile.trace, &run_profile.devices, cancel)?;
+        let found = collectives(run_profile.trace, &run_profile.devices, &launches, cancel)?;
         let mut exchange = Self::default();
         for window in windows.list.iter().filter(|window| window.is_steady()) {
             *exchange.steps.entry(window.rank).or_default() += 1.0;

@@ -13,8 +13,8 @@ use super::windows::Windows;
 use crate::mfu::mfu;
 use crate::parallel::Cancel;
 use crate::reports::Options;
+use crate::run_profile::RunProfile;
 use crate::steps::{Place, StepOptions, step_report};
-use crate::survey::Survey;
 
 const US: i64 = 1_000_000;
 const STEPS: i64 = 3;
@@ -89,8 +89,8 @@ fn fused(ranks: u32) -> Trace {
     builder.finish()
 }
 
-fn survey(trace: &Trace) -> Survey<'_> {
-    Survey::of(trace, &Options::default(), &Cancel::default()).unwrap()
+fn run_profile(trace: &Trace) -> RunProfile<'_> {
+    RunProfile::of(trace, &Options::default(), &Cancel::default()).unwrap()
 }
 
 #[test]
@@ -98,10 +98,10 @@ fn findings_read_only_the_devices_of_each_rank() {
     let cancel = Cancel::default();
     for ranks in [2, 50, 100] {
         let trace = fused(ranks);
-        let survey = survey(&trace);
-        let windows = Windows::new(&survey);
-        let mut launch_of = LaunchOf::new(&trace, &survey.devices, &cancel).unwrap();
-        let times = device_time(&survey, &windows, &mut launch_of, &cancel).unwrap();
+        let run_profile = run_profile(&trace);
+        let windows = Windows::new(&run_profile);
+        let mut launch_of = LaunchOf::new(&trace, &run_profile.devices, &cancel).unwrap();
+        let times = device_time(&run_profile, &windows, &mut launch_of, &cancel).unwrap();
         assert_eq!(times.len(), ranks as usize);
         for time in &times {
             assert_eq!((time.devices.len(), time.sampled.len()), (1, 3));
@@ -115,7 +115,7 @@ fn findings_read_only_the_devices_of_each_rank() {
 #[test]
 fn utilisation_counts_each_step_against_its_own_device() {
     let trace = fused(4);
-    let found = mfu(&survey(&trace), &Cancel::default()).unwrap();
+    let found = mfu(&run_profile(&trace), &Cancel::default()).unwrap();
     // Four ranks with three steps of 100 us and one device each.
     assert!((found.device_seconds - 1_200e-6).abs() < 1e-12, "{found:?}");
     let possible = found.possible.unwrap();

@@ -11,7 +11,7 @@ use crate::device::Work;
 use crate::launch::operation;
 use crate::mfu::is_called;
 use crate::parallel::Cancel;
-use crate::survey::Survey;
+use crate::run_profile::RunProfile;
 
 /// A kernel below this is small: launching it takes as long.
 const SMALL: Dur = Dur::from_ps(5_000_000);
@@ -65,12 +65,12 @@ struct Link {
 
 /// Reads the kernels of the sampled steady windows.
 pub(super) fn kernels<'a>(
-    survey: &Survey<'a>,
+    run_profile: &RunProfile<'a>,
     times: &[RankTime],
     launch_of: &mut LaunchOf<'a>,
     cancel: &Cancel,
 ) -> Result<Kernels, Cancelled> {
-    let trace = survey.trace;
+    let trace = run_profile.trace;
     let mut found = Kernels::default();
     for time in times {
         for device in &time.devices {
@@ -96,7 +96,7 @@ pub(super) fn kernels<'a>(
                         .partition_point(|start| *start < window.range.end);
                     let mut before = None;
                     for index in from..to {
-                        if survey.devices.work(queue.track, index) == Some(Work::Compute) {
+                        if run_profile.devices.work(queue.track, index) == Some(Work::Compute) {
                             let gap = before.map(|end| slices.start[index].since(end));
                             reader.kernel(queue.track, index, gap);
                             before = Some(slices.end(index));

@@ -10,8 +10,8 @@ use super::memory::is_fragmented;
 use super::windows::{Role, Window, Windows};
 use super::{Cause, Confidence, Detail, Finding};
 use crate::memory::Memory;
+use crate::run_profile::{RunProfile, median};
 use crate::steps::STEP_MARKER;
-use crate::survey::{Survey, median};
 
 /// Losses that may make a step long.
 const LOSSES: [Loss; 11] = [
@@ -193,7 +193,7 @@ fn is_periodic(long: &[&Window]) -> bool {
 }
 
 /// Tells that the first steps are slow, where they are.
-pub(super) fn warm_up(survey: &Survey<'_>, windows: &Windows) -> Option<Finding> {
+pub(super) fn warm_up(run_profile: &RunProfile<'_>, windows: &Windows) -> Option<Finding> {
     let slow: Vec<&Window> = windows
         .list
         .iter()
@@ -213,8 +213,8 @@ pub(super) fn warm_up(survey: &Survey<'_>, windows: &Windows) -> Option<Finding>
         .collect();
     let compiles = of_rank_slow
         .iter()
-        .map(|window| survey.parts(window.stretch).compile.as_ns_f64());
-    let loading_ns = loading_ns(survey.trace, of_rank, &of_rank_slow);
+        .map(|window| run_profile.parts(window.iteration).compile.as_ns_f64());
+    let loading_ns = loading_ns(run_profile.trace, of_rank, &of_rank_slow);
     let lost = of_rank_slow
         .iter()
         .map(|window| (window.dur().ps() - usual.ps()).max(0));

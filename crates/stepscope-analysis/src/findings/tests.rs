@@ -1,7 +1,7 @@
 //! Small programs drawn as text, and what they are diagnosed with.
 
 use stepscope_model::{Dur, EventSink, SliceIn, Time};
-use stepscope_store::{FileSpec, Trace, TraceBuilder, drawing};
+use stepscope_store::{FileSpec, Trace, TraceBuilder, ascii_trace};
 
 use super::windows::{Role, Windows};
 use super::*;
@@ -9,9 +9,9 @@ use crate::reports::Options;
 
 fn diagnosed(trace: &Trace) -> Diagnosis {
     let cancel = Cancel::default();
-    let survey = Survey::of(trace, &Options::default(), &cancel).unwrap();
+    let run_profile = RunProfile::of(trace, &Options::default(), &cancel).unwrap();
     let memory = Memory::read(trace, &cancel).unwrap();
-    diagnose(&survey, &memory, &cancel).unwrap()
+    diagnose(&run_profile, &memory, &cancel).unwrap()
 }
 
 fn kinds(trace: &Trace) -> Vec<Cause> {
@@ -52,8 +52,8 @@ fn steps(lengths: &[i64]) -> Trace {
 
 fn roles(lengths: &[i64]) -> Vec<Role> {
     let trace = steps(lengths);
-    let survey = Survey::of(&trace, &Options::default(), &Cancel::default()).unwrap();
-    Windows::new(&survey)
+    let run_profile = RunProfile::of(&trace, &Options::default(), &Cancel::default()).unwrap();
+    Windows::new(&run_profile)
         .list
         .iter()
         .map(|window| window.role)
@@ -91,13 +91,13 @@ fn a_single_long_step_is_spread_over_all() {
 
 #[test]
 fn idle_without_host_events_is_unknown() {
-    let trace = drawing::trace("gpu/7 #device | a--        b--        c--");
+    let trace = ascii_trace::trace("gpu/7 #device | a--        b--        c--");
     assert_eq!(kinds(&trace), [Cause::IdleUnknown]);
 }
 
 #[test]
 fn kernels_that_nobody_launches_in_the_recording_are_backlog() {
-    let trace = drawing::trace(
+    let trace = ascii_trace::trace(
         "host          | step0- step1-
          gpu/7 #device |                     a--------------",
     );
@@ -122,7 +122,7 @@ fn first(trace: &Trace) -> Finding {
 
 #[test]
 fn what_encloses_the_steps_is_no_place() {
-    let trace = drawing::trace(
+    let trace = ascii_trace::trace(
         "
         main | train--------------------------------
              |  step0----- step1----- step2-----
@@ -136,7 +136,7 @@ fn what_encloses_the_steps_is_no_place() {
 
 #[test]
 fn waits_for_input_in_every_second_step_are_input_and_no_outliers() {
-    let trace = drawing::trace(
+    let trace = ascii_trace::trace(
         "
         main | step0-step1-step2----------------step3-step4----------------step5-step6----------------step7-
              |                  data_load-----              data_load-----              data_load-----
@@ -147,7 +147,7 @@ fn waits_for_input_in_every_second_step_are_input_and_no_outliers() {
 
 #[test]
 fn operations_that_compute_are_named_not_what_waits_for_them() {
-    let trace = drawing::trace(
+    let trace = ascii_trace::trace(
         "
         main   | step0------------ step1------------ step2------------
                |  wait_for_it----   wait_for_it----   wait_for_it----
@@ -161,7 +161,7 @@ fn operations_that_compute_are_named_not_what_waits_for_them() {
 
 #[test]
 fn warm_up_says_how_long_it_compiles() {
-    let trace = drawing::trace(
+    let trace = ascii_trace::trace(
         "
         main | step0------------------------- step1--- step2--- step3--- step4---
              |  XlaCompile-------------------  work---  work---  work---  work---
@@ -182,7 +182,7 @@ fn warm_up_says_how_long_it_compiles() {
 
 #[test]
 fn a_first_step_marker_compiles_and_loads() {
-    let trace = drawing::trace(
+    let trace = ascii_trace::trace(
         "
         main | build--StepMarker------------------build--StepMarker--build--StepMarker--build--StepMarker--
         ",

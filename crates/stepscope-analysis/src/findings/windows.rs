@@ -6,9 +6,9 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{Dur, Time, TrackId};
 use stepscope_store::{EventId, Trace};
 
+pub(super) use crate::run_profile::Role;
+use crate::run_profile::{RunProfile, median};
 use crate::steps::StepRank;
-pub(super) use crate::survey::Role;
-use crate::survey::{Survey, median};
 
 /// One step, or a part of the recording where there are no steps.
 #[derive(Clone, Debug)]
@@ -20,8 +20,8 @@ pub(super) struct Window {
     /// Number and marker of the step.
     pub(super) step: Option<(i64, EventId)>,
     pub(super) role: Role,
-    /// Index into [`Survey::stretches`].
-    pub(super) stretch: usize,
+    /// Index into [`RunProfile::iterations`].
+    pub(super) iteration: usize,
 }
 
 impl Window {
@@ -47,25 +47,28 @@ pub(super) struct Windows {
 
 impl Windows {
     /// Lists the steps of a run, or its recordings where it has none.
-    pub(super) fn new(survey: &Survey<'_>) -> Self {
-        let steps: FxHashMap<(StepRank, Time), (i64, EventId)> = survey
+    pub(super) fn new(run_profile: &RunProfile<'_>) -> Self {
+        let steps: FxHashMap<(StepRank, Time), (i64, EventId)> = run_profile
             .steps
             .steps
             .iter()
             .filter(|step| !step.unfinished)
             .map(|step| ((step.rank(), step.start), (step.number, step.event)))
             .collect();
-        let are_steps = survey.has_steps();
-        let stretches = survey.stretches.iter().zip(&survey.iterations);
-        let mut list: Vec<Window> = stretches
+        let are_steps = run_profile.has_steps();
+        let analysis_windows = run_profile
+            .analysis_windows
+            .iter()
+            .zip(&run_profile.iterations);
+        let mut list: Vec<Window> = analysis_windows
             .enumerate()
-            .map(|(stretch, (span, whole))| Window {
+            .map(|(iteration, (span, whole))| Window {
                 rank: span.rank(),
                 range: whole.range.clone(),
                 thread: span.thread,
                 step: steps.get(&(span.rank(), span.range.start)).copied(),
                 role: whole.role,
-                stretch,
+                iteration,
             })
             .collect();
         list.sort_by_key(|window| (window.rank, window.thread, window.range.start));
@@ -74,8 +77,8 @@ impl Windows {
             let Some(process) = ranks[0].rank.process else {
                 continue;
             };
-            for device in survey.ranks.devices(ranks[0].rank) {
-                let device = &survey.devices.list[*device];
+            for device in run_profile.ranks.devices(ranks[0].rank) {
+                let device = &run_profile.devices.list[*device];
                 processes.insert((device.file, device.ordinal), process);
             }
         }

@@ -17,7 +17,7 @@ use stepscope_store::Trace;
 
 use super::Stream;
 use crate::device::{Devices, Work};
-use crate::intervals::Moments;
+use crate::intervals::IntervalSet;
 use crate::parallel::Cancel;
 
 /// One engine of one device.
@@ -213,7 +213,7 @@ fn copies(
             name: name.to_owned(),
             queues: tracks.len() as u64,
             count: times.len() as u64,
-            busy: Moments::of(times).within(range),
+            busy: IntervalSet::of(times).within(range),
         })
         .collect()
 }

@@ -1,12 +1,12 @@
 //! Rows, on a device that was drawn.
 
-use stepscope_store::drawing;
+use stepscope_store::ascii_trace;
 
 use super::*;
 
 /// Name, count, total, p50 and p95 in microseconds.
 fn rows(drawn: &str, by: By) -> Vec<(String, u64, i128, f64, f64)> {
-    let trace = drawing::trace(drawn);
+    let trace = ascii_trace::trace(drawn);
     let cancel = Cancel::default();
     let devices = Devices::of(&trace, &cancel).unwrap();
     let launches = Launches::of(&trace, &devices, &cancel).unwrap();

@@ -14,26 +14,26 @@ use super::{Calls, Stretches, shapes};
 use crate::device::{Device, Work};
 use crate::launch::Launches;
 use crate::parallel::Cancel;
-use crate::survey::Survey;
+use crate::run_profile::RunProfile;
 
 /// Kernels of products for each call: a backward pass runs two, and more are split.
 const KERNELS_A_CALL: u64 = 4;
 
 /// See [`Mfu::covered`](super::Mfu::covered).
 pub(super) fn covered(
-    survey: &Survey<'_>,
+    run_profile: &RunProfile<'_>,
     calls: &Calls,
     cancel: &Cancel,
 ) -> Result<f64, Cancelled> {
-    let devices = &survey.devices.list;
+    let devices = &run_profile.devices.list;
     if devices.is_empty() {
         let known = calls.known_time.as_ns_f64();
         return Ok(part(known, known + calls.unknown_time.as_ns_f64()));
     }
-    let stretches = Stretches::new(survey);
+    let analysis_windows = Stretches::new(run_profile);
     let mut kernels = 0_u64;
     for device in devices {
-        every_kernel(survey, &stretches, device, |_, is_product| {
+        every_kernel(run_profile, &analysis_windows, device, |_, is_product| {
             kernels += u64::from(is_product);
         });
         cancel.check()?;
@@ -42,22 +42,27 @@ pub(super) fn covered(
     if calls.unknown.is_empty() && kernels <= calls_known.saturating_mul(KERNELS_A_CALL) {
         return Ok(1.0);
     }
-    let launches = Launches::of(survey.trace, &survey.devices, cancel)?;
+    let launches = Launches::of(run_profile.trace, &run_profile.devices, cancel)?;
     let mut products = Products::default();
     let (mut known, mut all) = (0.0, 0.0);
     for device in devices {
-        every_kernel(survey, &stretches, device, |(track, index), is_product| {
-            let launch = launches.get(track, index);
-            let call = launch.and_then(|launch| products.around(survey.trace, launch));
-            let counted = call.is_some_and(|call| !calls.unknown.contains(&call));
-            let dur = survey.trace.slices(track).dur[index].as_ns_f64();
-            if counted {
-                known += dur;
-            }
-            if call.is_some() || is_product {
-                all += dur;
-            }
-        });
+        every_kernel(
+            run_profile,
+            &analysis_windows,
+            device,
+            |(track, index), is_product| {
+                let launch = launches.get(track, index);
+                let call = launch.and_then(|launch| products.around(run_profile.trace, launch));
+                let counted = call.is_some_and(|call| !calls.unknown.contains(&call));
+                let dur = run_profile.trace.slices(track).dur[index].as_ns_f64();
+                if counted {
+                    known += dur;
+                }
+                if call.is_some() || is_product {
+                    all += dur;
+                }
+            },
+        );
         cancel.check()?;
     }
     Ok(part(known, all))
@@ -73,21 +78,21 @@ type Place = (stepscope_model::TrackId, usize);
 /// Visits the computation of a device that begins in the stretches of its rank, and whether its name is
 /// that of a product.
 fn every_kernel(
-    survey: &Survey<'_>,
-    stretches: &Stretches,
+    run_profile: &RunProfile<'_>,
+    analysis_windows: &Stretches,
     device: &Device,
     mut visit: impl FnMut(Place, bool),
 ) {
-    let trace = survey.trace;
+    let trace = run_profile.trace;
     let mut kinds: FxHashMap<(NameId, NameId), bool> = FxHashMap::default();
     for queue in &device.queues {
         let row = trace.tracks().get(queue.track.index());
-        let Some(within) = row.and_then(|row| stretches.within(trace, row)) else {
+        let Some(within) = row.and_then(|row| analysis_windows.within(trace, row)) else {
             continue;
         };
         let slices = trace.slices(queue.track);
         for index in 0..slices.len() {
-            let computes = survey.devices.work(queue.track, index) == Some(Work::Compute);
+            let computes = run_profile.devices.work(queue.track, index) == Some(Work::Compute);
             if !computes || slices.dur[index] <= Dur::ZERO || !within.contains(slices.start[index])
             {
                 continue;

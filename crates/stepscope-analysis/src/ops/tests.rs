@@ -1,12 +1,12 @@
 //! Operations of drawn traces.
 
 use stepscope_model::{Dur, Epoch, EventSink, SliceIn, TrackPatch};
-use stepscope_store::{FileSpec, TraceBuilder, drawing};
+use stepscope_store::{FileSpec, TraceBuilder, ascii_trace};
 
 use super::*;
 
 fn shown(drawing: &str, by: By) -> Vec<String> {
-    let trace = drawing::trace(drawing);
+    let trace = ascii_trace::trace(drawing);
     let query = OpsQuery {
         by,
         split: Split::None,
@@ -32,7 +32,7 @@ fn shown(drawing: &str, by: By) -> Vec<String> {
 
 #[test]
 fn nested_calls_of_one_name_count_once_in_the_outermost_total() {
-    let trace = drawing::trace(
+    let trace = ascii_trace::trace(
         "
         main | f-----------------  f---
              |  f--- g------
@@ -167,7 +167,7 @@ fn operations_belong_to_the_program_that_runs_and_loops_to_what_they_repeat() {
 #[test]
 fn nothing_is_nothing() {
     assert!(shown("main | Step", By::Framework).is_empty());
-    let trace = drawing::trace("main | Step");
+    let trace = ascii_trace::trace("main | Step");
     let (_, found) = first_look(&trace, Split::None, None, &Cancel::default()).unwrap();
     assert_eq!((found.rows.len(), found.self_ps), (0, 0));
 }

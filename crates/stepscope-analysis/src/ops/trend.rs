@@ -139,7 +139,7 @@ pub fn trend(
 
 #[cfg(test)]
 mod tests {
-    use stepscope_store::drawing;
+    use stepscope_store::ascii_trace;
 
     use super::*;
 
@@ -150,7 +150,7 @@ mod tests {
             ..Which::default()
         };
         let found = trend(
-            &drawing::trace(drawn),
+            &ascii_trace::trace(drawn),
             By::Label,
             &which,
             most,
@@ -192,7 +192,7 @@ mod tests {
             ..Which::default()
         };
         let cancel = Cancel::default();
-        let ask = |drawn: &str| trend(&drawing::trace(drawn), By::Label, &which, 9, &cancel);
+        let ask = |drawn: &str| trend(&ascii_trace::trace(drawn), By::Label, &which, 9, &cancel);
         let found = ask(DRAWN).unwrap();
         assert!(
             found

@@ -12,36 +12,36 @@ use crate::memory::Memory;
 use crate::parallel::{self, Cancel};
 use crate::report::{Cell, Column, Report, Table, Unit};
 use crate::reports::Options;
-use crate::survey::Survey;
+use crate::run_profile::RunProfile;
 use platform::Platform;
 
 const KIND: &str = "findings";
 
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
-    let (survey, memory) = parallel::both(
-        || Survey::of(trace, options, cancel),
+    let (run_profile, memory) = parallel::both(
+        || RunProfile::of(trace, options, cancel),
         || Memory::read(trace, cancel),
     )?;
-    if survey.stretches.is_empty() {
+    if run_profile.analysis_windows.is_empty() {
         return Ok(Report::missing(
             KIND,
             "nothing was recorded that findings could be made of",
         ));
     }
-    let found = diagnose(&survey, &memory, cancel)?;
+    let found = diagnose(&run_profile, &memory, cancel)?;
     let mut report = Report::new(KIND);
     report.sentence = sentence(trace, &found);
     report.scalar("findings", "Findings", Unit::Count, found.findings.len());
     report.table = table(trace, &found);
     report.table.cut(options.top.min(MOST));
-    if !survey.has_steps() {
-        let what = match (survey.steps.outside, &options.range) {
+    if !run_profile.has_steps() {
+        let what = match (run_profile.steps.outside, &options.range) {
             (0, None) => "No steps are marked: times are those of the whole recording",
             (0, Some(_)) => "No steps are marked: times are those of the range",
             _ => "No whole step lies in the range: times are those of the range",
         };
         report.notes.push(what.to_owned());
-    } else if survey.steps.derived.is_some() {
+    } else if run_profile.steps.derived.is_some() {
         report
             .notes
             .push("No steps are marked: times are those of derived steps".to_owned());

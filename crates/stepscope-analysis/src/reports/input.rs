@@ -8,18 +8,18 @@ use crate::input::{Verdict, input};
 use crate::parallel::Cancel;
 use crate::report::{Column, Report, Table, Unit, duration, run_start, share, since_start_ns};
 use crate::reports::Options;
-use crate::survey::Survey;
+use crate::run_profile::RunProfile;
 
 const KIND: &str = "input";
 
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
-    let survey = Survey::of(trace, options, cancel)?;
-    if survey.stretches.is_empty() {
+    let run_profile = RunProfile::of(trace, options, cancel)?;
+    if run_profile.analysis_windows.is_empty() {
         return Ok(Report::missing(KIND, "nothing was recorded in this run"));
     }
-    let found = input(&survey, cancel)?;
-    let sum = survey.sum();
-    let count = survey.count();
+    let found = input(&run_profile, cancel)?;
+    let sum = run_profile.sum();
+    let count = run_profile.count();
     let mut report = Report::new(KIND);
     report.sentence = match found.verdict {
         Verdict::CannotTell => {
@@ -35,7 +35,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
             if found.inferred { "may be" } else { "is" },
             verdict.as_str(),
             duration(found.per_step_ns),
-            if survey.has_steps() {
+            if run_profile.has_steps() {
                 "each step"
             } else {
                 "the recording"
@@ -60,7 +60,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         "device_busy_share",
         "Device busy",
         Unit::Share,
-        survey.device_busy(),
+        run_profile.device_busy(),
     );
     let mut table = Table::new(vec![
         Column::new("name", "Stage", Unit::Text),
@@ -93,8 +93,8 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     }
     table.cut(options.top);
     report.table = table;
-    if survey.has_steps() && found.verdict != Verdict::CannotTell {
-        let mut steps = by_step(&survey);
+    if run_profile.has_steps() && found.verdict != Verdict::CannotTell {
+        let mut steps = by_step(&run_profile);
         steps.cut(options.top);
         report.section("steps", "Waiting for input, by step", steps);
     }
@@ -111,12 +111,12 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
                 .to_owned(),
         );
     }
-    report.notes.extend(survey.steps.notes.iter().cloned());
+    report.notes.extend(run_profile.steps.notes.iter().cloned());
     Ok(report)
 }
 
-fn by_step(survey: &Survey<'_>) -> Table {
-    let start = run_start(survey.trace);
+fn by_step(run_profile: &RunProfile<'_>) -> Table {
+    let start = run_start(run_profile.trace);
     let mut table = Table::new(vec![
         Column::new("step", "Step", Unit::Number),
         Column::new("host", "Host", Unit::Text),
@@ -126,8 +126,12 @@ fn by_step(survey: &Survey<'_>) -> Table {
         Column::new("share", "Share", Unit::Share),
         Column::new("event", "Marker", Unit::Event),
     ]);
-    let finished = survey.steps.steps.iter().filter(|step| !step.unfinished);
-    for (step, parts) in finished.zip(&survey.breakdown.parts) {
+    let finished = run_profile
+        .steps
+        .steps
+        .iter()
+        .filter(|step| !step.unfinished);
+    for (step, parts) in finished.zip(&run_profile.breakdown.parts) {
         table.push([
             step.number.into(),
             step.host.as_str().into(),

@@ -7,13 +7,13 @@ use crate::mfu::{Counted, Mfu, mfu};
 use crate::parallel::Cancel;
 use crate::report::{Report, Unit, duration, grouped, share, significant};
 use crate::reports::Options;
-use crate::survey::Survey;
+use crate::run_profile::RunProfile;
 
 const KIND: &str = "mfu";
 
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
-    let survey = Survey::of(trace, options, cancel)?;
-    let found = mfu(&survey, cancel)?;
+    let run_profile = RunProfile::of(trace, options, cancel)?;
+    let found = mfu(&run_profile, cancel)?;
     let Some(counted) = found.counted else {
         return Ok(Report::missing(
             KIND,
@@ -23,12 +23,12 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     let seconds = found.time.as_ns_f64() * 1e-9;
     let rate = found.flops / seconds;
     let mut report = Report::new(KIND);
-    let per = if survey.has_steps() {
+    let per = if run_profile.has_steps() {
         "step"
     } else {
         "recording"
     };
-    let stretches = survey.stretches.len().max(1) as f64;
+    let analysis_windows = run_profile.analysis_windows.len().max(1) as f64;
     let headline = found.is_covered();
     report.sentence = match found.counted_share() {
         Some(part) => {
@@ -51,8 +51,8 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         "{}: {}/s, {} in a {per} of {}, {}.",
         report.sentence,
         operations(rate),
-        operations(found.flops / stretches),
-        duration(found.time.as_ns_f64() / stretches),
+        operations(found.flops / analysis_windows),
+        duration(found.time.as_ns_f64() / analysis_windows),
         counted.as_str(),
     );
     if !headline {
@@ -75,7 +75,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         "teraflop_per_step",
         "TFLOP per step",
         Unit::Number,
-        (headline && survey.has_steps()).then(|| found.flops / stretches / 1e12),
+        (headline && run_profile.has_steps()).then(|| found.flops / analysis_windows / 1e12),
     );
     // Devices that work side by side: the mean over the stretches.
     let devices = found.device_seconds / seconds;

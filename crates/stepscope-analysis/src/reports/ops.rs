@@ -347,7 +347,7 @@ fn missing(by: Option<By>) -> Report {
 
 #[cfg(test)]
 mod tests {
-    use stepscope_store::drawing;
+    use stepscope_store::ascii_trace;
 
     use super::*;
 
@@ -356,7 +356,7 @@ mod tests {
             by: Some(by.to_owned()),
             ..Options::default()
         };
-        make(&drawing::trace(drawing), &options, &Cancel::default()).unwrap()
+        make(&ascii_trace::trace(drawing), &options, &Cancel::default()).unwrap()
     }
 
     #[test]

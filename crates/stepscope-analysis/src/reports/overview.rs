@@ -15,8 +15,8 @@ use crate::ops::{Split, first_look};
 use crate::parallel::{self, Cancel};
 use crate::report::{Column, Report, Table, Unit, duration, grouped, share};
 use crate::reports::Options;
+use crate::run_profile::RunProfile;
 use crate::steps::breakdown::StepParts;
-use crate::survey::Survey;
 
 const KIND: &str = "overview";
 
@@ -27,47 +27,47 @@ const MOST_STEPS: usize = 20_000;
 
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
     let range = options.range.as_ref();
-    let (survey, (memory, (by, operations))) = parallel::both(
-        || Survey::of(trace, options, cancel),
+    let (run_profile, (memory, (by, operations))) = parallel::both(
+        || RunProfile::of(trace, options, cancel),
         || {
             let memory = Memory::read(trace, cancel)?;
             Ok((memory, first_look(trace, Split::None, range, cancel)?))
         },
     )?;
-    let is_bare = survey.devices.list.is_empty() && survey.steps.steps.is_empty();
+    let is_bare = run_profile.devices.list.is_empty() && run_profile.steps.steps.is_empty();
     let is_generic = is_bare && is_of_no_framework(trace);
-    if (survey.stretches.is_empty() || is_generic) && trace.event_count() > 0 {
+    if (run_profile.analysis_windows.is_empty() || is_generic) && trace.event_count() > 0 {
         return unrecognised(trace, options, cancel);
     }
-    if survey.stretches.is_empty() {
+    if run_profile.analysis_windows.is_empty() {
         let mut report = Report::missing(KIND, "nothing was recorded in this run");
         report.section("environment", "Environment", environment::table(trace));
         return Ok(report);
     }
-    let found = diagnose(&survey, &memory, cancel)?;
-    let sum = survey.sum();
+    let found = diagnose(&run_profile, &memory, cancel)?;
+    let sum = run_profile.sum();
     let all = sum.sum().as_ns_f64();
-    let times = &survey.steps.times;
+    let times = &run_profile.steps.times;
     let mut report = Report::new(KIND);
-    report.sentence = sentence(&survey, &found);
-    report.scalar("steps", "Steps", Unit::Count, survey.steps.count());
+    report.sentence = sentence(&run_profile, &found);
+    report.scalar("steps", "Steps", Unit::Count, run_profile.steps.count());
     report.scalar(
         "ranks",
         "Ranks",
         Unit::Count,
-        Some(survey.steps.ranks()).filter(|ranks| *ranks > 1),
+        Some(run_profile.steps.ranks()).filter(|ranks| *ranks > 1),
     );
     report.scalar(
         "derived_from",
         "Derived from",
         Unit::Text,
-        survey.steps.derived.clone(),
+        run_profile.steps.derived.clone(),
     );
     report.scalar(
         "pattern",
         "Repeats",
         Unit::Text,
-        survey.steps.pattern.clone(),
+        run_profile.steps.pattern.clone(),
     );
     report.scalar("step_p50_ns", "Step time", Unit::Ns, times.p50_ns);
     report.scalar("step_p90_ns", "p90", Unit::Ns, times.p90_ns);
@@ -76,7 +76,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         "device_busy_share",
         "Device busy",
         Unit::Share,
-        survey.device_busy(),
+        run_profile.device_busy(),
     );
     report.scalar(
         "exposed_communication_share",
@@ -121,17 +121,17 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     );
     report.table = findings_report::table(trace, &found);
     report.table.cut(options.top.min(MOST));
-    if !survey.steps.steps.is_empty() {
-        let mut series = steps_report::by_step(&survey, cancel)?;
+    if !run_profile.steps.steps.is_empty() {
+        let mut series = steps_report::by_step(&run_profile, cancel)?;
         series.cut(MOST_STEPS);
         report.section("steps", "Step times", series);
     }
-    report.section("time", "Where the time goes", time(&survey, &sum));
+    report.section("time", "Where the time goes", time(&run_profile, &sum));
     let costliest = ops_report::costliest(&operations);
     let top = ops_report::rows(costliest.into_iter(), options.top.min(TOP_OPS));
     report.section("ops", format!("Top {}", by.title()), top);
     report.section("environment", "Environment", environment::table(trace));
-    report.notes.clone_from(&survey.steps.notes);
+    report.notes.clone_from(&run_profile.steps.notes);
     Ok(report)
 }
 
@@ -204,20 +204,20 @@ fn unrecognised(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Rep
     Ok(report)
 }
 
-fn sentence(survey: &Survey<'_>, found: &Diagnosis) -> String {
-    let times = &survey.steps.times;
+fn sentence(run_profile: &RunProfile<'_>, found: &Diagnosis) -> String {
+    let times = &run_profile.steps.times;
     let mut text = match times.p50_ns {
         Some(p50) => {
-            let what = if survey.steps.derived.is_some() {
+            let what = if run_profile.steps.derived.is_some() {
                 "Derived steps"
             } else {
                 "Steps"
             };
-            let tail = steps_report::tail(survey);
+            let tail = steps_report::tail(run_profile);
             format!("{what} take {}{tail}.", duration(p50))
         }
-        None => match survey.steps.steps.len() {
-            0 if survey.steps.outside > 0 => "No whole step lies in this range.".to_owned(),
+        None => match run_profile.steps.steps.len() {
+            0 if run_profile.steps.outside > 0 => "No whole step lies in this range.".to_owned(),
             0 => "No steps are marked.".to_owned(),
             1 => "The recording is shorter than a step: the one that began did not end.".to_owned(),
             began => {
@@ -227,26 +227,26 @@ fn sentence(survey: &Survey<'_>, found: &Diagnosis) -> String {
             }
         },
     };
-    if let Some(busy) = survey.device_busy() {
-        let whole = if survey.has_steps() {
+    if let Some(busy) = run_profile.device_busy() {
+        let whole = if run_profile.has_steps() {
             "that"
         } else {
             "the recording"
         };
         let busy = share(busy);
-        let _ = match survey.times.len() {
+        let _ = match run_profile.times.len() {
             0 | 1 => write!(text, " The device is busy {busy} of {whole}"),
             count => write!(
                 text,
                 " The {count} devices are busy {busy} of {whole} on average"
             ),
         };
-        let waits = if survey.times.len() > 1 {
+        let waits = if run_profile.times.len() > 1 {
             "wait"
         } else {
             "waits"
         };
-        match survey.device_share(Times::awaiting) {
+        match run_profile.device_share(Times::awaiting) {
             Some(awaiting) if awaiting >= 0.01 => {
                 let awaiting = share(awaiting);
                 let _ = write!(
@@ -257,14 +257,18 @@ fn sentence(survey: &Survey<'_>, found: &Diagnosis) -> String {
             _ => text.push('.'),
         }
     }
-    if survey.has_steps() || !found.findings.is_empty() {
-        let _ = write!(text, " {}", findings_report::sentence(survey.trace, found));
+    if run_profile.has_steps() || !found.findings.is_empty() {
+        let _ = write!(
+            text,
+            " {}",
+            findings_report::sentence(run_profile.trace, found)
+        );
     }
     text
 }
 
 /// One row for each bucket, of all stretches together.
-fn time(survey: &Survey<'_>, sum: &StepParts) -> Table {
+fn time(run_profile: &RunProfile<'_>, sum: &StepParts) -> Table {
     let mut table = Table::new(vec![
         Column::new("bucket", "Bucket", Unit::Text),
         Column::new("total_ns", "Total", Unit::Ns),
@@ -277,7 +281,10 @@ fn time(survey: &Survey<'_>, sum: &StepParts) -> Table {
         table.push([
             name.into(),
             ns.into(),
-            survey.has_steps().then(|| ns / survey.count()).into(),
+            run_profile
+                .has_steps()
+                .then(|| ns / run_profile.count())
+                .into(),
             (ns / all).into(),
         ]);
     }

@@ -8,15 +8,15 @@ use crate::report::{
     Cell, Column, Report, Table, Unit, duration, run_start, share, since_start_ns,
 };
 use crate::reports::Options;
+use crate::run_profile::{Iteration, RunProfile};
 use crate::steps::{StepOptions, StepReport, step_report, xprof};
-use crate::survey::{Iteration, Survey};
 
 const KIND: &str = "steps";
 
 pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
     cancel.check()?;
-    let survey = Survey::of(trace, options, cancel)?;
-    let found = &survey.steps;
+    let run_profile = RunProfile::of(trace, options, cancel)?;
+    let found = &run_profile.steps;
     if found.steps.is_empty() && found.outside > 0 {
         return Ok(Report::missing(
             KIND,
@@ -36,7 +36,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     let times = &found.times;
     report.sentence = match times.p50_ns {
         Some(p50) => {
-            let sum = survey.sum();
+            let sum = run_profile.sum();
             let buckets = sum.buckets();
             let most = buckets.iter().max_by_key(|(_, dur)| *dur);
             let all = sum.sum().as_ns_f64();
@@ -54,7 +54,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
                     "Steps"
                 },
                 duration(p50),
-                tail(&survey),
+                tail(&run_profile),
                 most.unwrap_or_default()
             )
         }
@@ -76,9 +76,14 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
     }
     report.scalar("outliers", "Outliers", Unit::Count, outliers(found));
     report.scalar("trend_share", "Trend", Unit::Share, times.trend);
-    for ((key, title), (_, dur)) in BUCKETS.iter().zip(survey.sum().buckets()) {
-        let per_step = dur.as_ns_f64() / survey.count();
-        report.scalar(key, title, Unit::Ns, survey.has_steps().then_some(per_step));
+    for ((key, title), (_, dur)) in BUCKETS.iter().zip(run_profile.sum().buckets()) {
+        let per_step = dur.as_ns_f64() / run_profile.count();
+        report.scalar(
+            key,
+            title,
+            Unit::Ns,
+            run_profile.has_steps().then_some(per_step),
+        );
     }
     report.scalar(
         "derived_from",
@@ -87,7 +92,7 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
         found.derived.clone(),
     );
     if options.by.as_deref() == Some("step") {
-        report.table = by_step(&survey, cancel)?;
+        report.table = by_step(&run_profile, cancel)?;
         report.table.cut(options.top);
         report.notes.clone_from(&found.notes);
     } else {
@@ -121,18 +126,20 @@ pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<
 
 /// What the median step does not tell, ` (mean 957 us, p90 12 ms)`: the mean of the iterations that
 /// count, to which all shares relate, and the 90th percentile where there are steps enough for it.
-pub(super) fn tail(survey: &Survey<'_>) -> String {
-    let times = &survey.steps.times;
-    let mean = survey.mean_ns();
-    let pauses = survey.counted().map(|place| survey.pauses[place].sum());
-    let pause = pauses.map(Dur::as_ns_f64).sum::<f64>() / survey.count();
+pub(super) fn tail(run_profile: &RunProfile<'_>) -> String {
+    let times = &run_profile.steps.times;
+    let mean = run_profile.mean_ns();
+    let pauses = run_profile
+        .counted()
+        .map(|place| run_profile.pauses[place].sum());
+    let pause = pauses.map(Dur::as_ns_f64).sum::<f64>() / run_profile.count();
     let p50 = times.p50_ns.unwrap_or(mean);
     let mut told = Vec::new();
     if (mean - p50).abs() > 0.05 * p50 {
-        let is_warm = survey.iterations.iter().all(Iteration::counts);
+        let is_warm = run_profile.iterations.iter().all(Iteration::counts);
         let after = if is_warm { "" } else { " after warm-up" };
         let mean = duration(mean);
-        told.push(if pause > 0.01 * survey.mean_ns() {
+        told.push(if pause > 0.01 * run_profile.mean_ns() {
             format!("one begins every {mean}{after}")
         } else {
             format!("mean{after} {mean}")
@@ -189,10 +196,10 @@ fn by_label(found: &StepReport) -> Table {
 }
 
 /// One row for each step, with what its time went into.
-pub(super) fn by_step(survey: &Survey<'_>, cancel: &Cancel) -> Result<Table, Cancelled> {
-    let found = &survey.steps;
-    let theirs = xprof::lengths(survey.trace, &survey.devices, found, cancel)?;
-    let start = run_start(survey.trace);
+pub(super) fn by_step(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Table, Cancelled> {
+    let found = &run_profile.steps;
+    let theirs = xprof::lengths(run_profile.trace, &run_profile.devices, found, cancel)?;
+    let start = run_start(run_profile.trace);
     let mut columns = vec![
         Column::new("step", "Step", Unit::Number),
         Column::new("host", "Host", Unit::Text),
@@ -211,7 +218,7 @@ pub(super) fn by_step(survey: &Survey<'_>, cancel: &Cancel) -> Result<Table, Can
         Column::new("event", "Marker", Unit::Event),
     ]);
     let mut table = Table::new(columns);
-    let mut parts = survey.breakdown.parts.iter();
+    let mut parts = run_profile.breakdown.parts.iter();
     for (step, xprof) in found.steps.iter().zip(theirs) {
         // Unfinished steps were not broken down.
         let parts = if step.unfinished { None } else { parts.next() };

@@ -42,7 +42,7 @@ use stepscope_store::{Trace, Track};
 
 use crate::device::{Devices, Work};
 use crate::input::is_input;
-use crate::intervals::{Moments, extend};
+use crate::intervals::{IntervalSet, extend};
 use crate::ops::is_operator;
 use crate::parallel::{self, Cancel};
 use crate::steps::{RankTracks, StepRank, StepRow, ThreadRows};
@@ -112,7 +112,7 @@ impl StepParts {
 
 /// A stretch of one file's time that is broken down: a step, or the whole recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct AnalysisWindow {
     /// Index into [`Trace::files`].
     pub file: usize,
     /// The process whose devices and threads count, in a file of several ranks.
@@ -127,7 +127,7 @@ pub struct Stretch {
     pub is_pause: bool,
 }
 
-impl Stretch {
+impl AnalysisWindow {
     /// Whose time it is.
     pub const fn rank(&self) -> StepRank {
         StepRank {
@@ -219,13 +219,13 @@ type Lists = [Vec<(Time, Time)>; CLASSES];
 /// Moments of one rank: of a file, or of a process in a file of several ranks.
 struct RankMoments {
     /// By device (index into [`Devices::list`]): computation, communication, copies.
-    devices: Vec<(usize, [Moments; 3])>,
+    devices: Vec<(usize, [IntervalSet; 3])>,
     /// By [`Class`], of all threads.
-    host: [Moments; CLASSES],
+    host: [IntervalSet; CLASSES],
 }
 
 impl RankMoments {
-    fn host(&self, class: Class) -> &Moments {
+    fn host(&self, class: Class) -> &IntervalSet {
         &self.host[class as usize]
     }
 }
@@ -234,17 +234,17 @@ impl RankMoments {
 pub fn breakdown(
     trace: &Trace,
     devices: &Devices<'_>,
-    stretches: &[Stretch],
+    analysis_windows: &[AnalysisWindow],
     cancel: &Cancel,
 ) -> Result<Breakdown, Cancelled> {
     let mut found = Breakdown {
-        parts: vec![StepParts::default(); stretches.len()],
-        devices: vec![Vec::new(); stretches.len()],
+        parts: vec![StepParts::default(); analysis_windows.len()],
+        devices: vec![Vec::new(); analysis_windows.len()],
         on_device: false,
     };
     let mut by_place: FxHashMap<(StepRank, Option<TrackId>), Vec<usize>> = FxHashMap::default();
-    for (index, stretch) in stretches.iter().enumerate() {
-        let place = (stretch.rank(), stretch.thread);
+    for (index, analysis_window) in analysis_windows.iter().enumerate() {
+        let place = (analysis_window.rank(), analysis_window.thread);
         by_place.entry(place).or_default().push(index);
     }
     let mut places: Vec<_> = by_place.into_iter().collect();
@@ -270,7 +270,7 @@ pub fn breakdown(
                 let marks = marks.get(&row).map_or(&[][..], Vec::as_slice);
                 (row, marks)
             });
-            own(trace, rows, stretches, &indexes)
+            own(trace, rows, analysis_windows, &indexes)
         });
         let (input, host) = match &own {
             Some((input, host)) => (input, host),
@@ -279,14 +279,14 @@ pub fn breakdown(
         if shared.devices.is_empty() {
             let charged = charge_host(shared, input, host);
             for index in indexes {
-                found.parts[index] = charged.within(&stretches[index].range);
+                found.parts[index] = charged.within(&analysis_windows[index].range);
             }
             continue;
         }
         found.on_device = true;
         // A device that the others leave out waits for nothing.
-        let works = |moments: &[Moments; 3]| {
-            let own = indexes.iter().map(|index| &stretches[*index].range);
+        let works = |moments: &[IntervalSet; 3]| {
+            let own = indexes.iter().map(|index| &analysis_windows[*index].range);
             own.clone()
                 .any(|range| moments.iter().any(|one| one.within(range) > Dur::ZERO))
         };
@@ -304,7 +304,7 @@ pub fn breakdown(
             for index in &indexes {
                 found.devices[*index].push(DeviceStep {
                     device: *device,
-                    parts: charged.within(&stretches[*index].range),
+                    parts: charged.within(&analysis_windows[*index].range),
                 });
             }
         }
@@ -318,9 +318,9 @@ pub fn breakdown(
 /// Moments by the bucket to which they are charged, and communication and copies as a whole.
 struct Charged<'a> {
     /// Computation, communication, copies, input, compilation, host.
-    buckets: [Moments; 6],
-    communication: &'a Moments,
-    copy: &'a Moments,
+    buckets: [IntervalSet; 6],
+    communication: &'a IntervalSet,
+    copy: &'a IntervalSet,
 }
 
 impl Charged<'_> {
@@ -355,7 +355,7 @@ impl Charged<'_> {
 
 /// Charges each moment to what the device does, else to what the host does: compilation, input and
 /// other work, of which no two share a moment.
-fn charge_device<'a>(device: &'a [Moments; 3], host: [&Moments; 3]) -> Charged<'a> {
+fn charge_device<'a>(device: &'a [IntervalSet; 3], host: [&IntervalSet; 3]) -> Charged<'a> {
     let [compute, communication, copy] = device;
     let engines = compute.union(communication);
     let busy = engines.union(copy);
@@ -375,7 +375,7 @@ fn charge_device<'a>(device: &'a [Moments; 3], host: [&Moments; 3]) -> Charged<'
 }
 
 /// Charges each moment of a file without devices to what the host does.
-fn charge_host<'a>(file: &'a RankMoments, input: &Moments, host: &Moments) -> Charged<'a> {
+fn charge_host<'a>(file: &'a RankMoments, input: &IntervalSet, host: &IntervalSet) -> Charged<'a> {
     let communication = file.host(Class::HostCommunication);
     let copy = file.host(Class::HostCopy);
     let order = [
@@ -386,7 +386,7 @@ fn charge_host<'a>(file: &'a RankMoments, input: &Moments, host: &Moments) -> Ch
         copy,
         host,
     ];
-    let mut taken = Moments::default();
+    let mut taken = IntervalSet::default();
     let [
         compile,
         input,
@@ -512,14 +512,14 @@ fn shared(
         let computing = devices.computing(&devices.list[device], cancel)?;
         lists[Class::DeviceCompute as usize].extend(computing);
         let [compute, communication, copy, ..] = lists;
-        let moments = [compute, communication, copy].map(Moments::of);
+        let moments = [compute, communication, copy].map(IntervalSet::of);
         if moments.iter().any(|moments| !moments.is_empty()) {
             found.push((device, moments));
         }
     }
     Ok(RankMoments {
         devices: found,
-        host: host.map(Moments::of),
+        host: host.map(IntervalSet::of),
     })
 }
 
@@ -598,13 +598,15 @@ fn host_classes(
 fn own<'a>(
     trace: &Trace,
     rows: impl Iterator<Item = (TrackId, &'a [usize])>,
-    stretches: &[Stretch],
+    analysis_windows: &[AnalysisWindow],
     indexes: &[usize],
-) -> (Moments, Moments) {
+) -> (IntervalSet, IntervalSet) {
     let (mut all_input, mut all_host) = (Vec::new(), Vec::new());
-    let own = indexes.iter().filter_map(|index| stretches.get(*index));
-    let mut own: Vec<&Stretch> = own.collect();
-    own.sort_by_key(|stretch| (stretch.range.start, stretch.marker));
+    let own = indexes
+        .iter()
+        .filter_map(|index| analysis_windows.get(*index));
+    let mut own: Vec<&AnalysisWindow> = own.collect();
+    own.sort_by_key(|analysis_window| (analysis_window.range.start, analysis_window.marker));
     for (place, (on, marks)) in rows.enumerate() {
         let slices = trace.slices(on);
         let is_marked = place == 0;
@@ -614,22 +616,22 @@ fn own<'a>(
         // Whether slices of a name and category fetch input: mostly as the slice before.
         let mut last = (None, false);
         // What lies inside a marker that lies inside another one was seen with the outer one.
-        let mut outer: Option<&Stretch> = None;
-        for stretch in &own {
-            let Range { start, end } = stretch.range;
-            let is_inside = |outer: &Stretch| {
-                let both = outer.marker.is_some() && stretch.marker.is_some();
+        let mut outer: Option<&AnalysisWindow> = None;
+        for analysis_window in &own {
+            let Range { start, end } = analysis_window.range;
+            let is_inside = |outer: &AnalysisWindow| {
+                let both = outer.marker.is_some() && analysis_window.marker.is_some();
                 both && outer.range.start <= start && end <= outer.range.end
             };
             if start >= end || outer.is_some_and(is_inside) {
                 continue;
             }
-            if stretch.marker.is_some() {
-                outer = Some(stretch);
+            if analysis_window.marker.is_some() {
+                outer = Some(analysis_window);
             }
             // What encloses the marker comes before it in the track's order. A slice around the whole
             // recording costs no more than any other.
-            let (open, first) = match stretch.marker {
+            let (open, first) = match analysis_window.marker {
                 Some(marker) if is_marked => (Vec::new(), marker + 1),
                 _ => (
                     trace.around(on, start, overlapping.as_ref()).collect(),
@@ -640,7 +642,8 @@ fn own<'a>(
             for index in open.into_iter().chain(first..until.max(first)) {
                 let (begin, until) = (slices.start[index], slices.end(index));
                 let is_other = marks.binary_search(&index).is_ok() || until <= start;
-                let encloses = (!is_marked || stretch.is_pause) && !stretch.holds(begin, until);
+                let encloses = (!is_marked || analysis_window.is_pause)
+                    && !analysis_window.holds(begin, until);
                 if is_other || encloses {
                     continue;
                 }
@@ -660,7 +663,7 @@ fn own<'a>(
         all_host.append(&mut host);
     }
     // Other rows show the same moments; sorting is cheap where there are none.
-    (Moments::of(all_input), Moments::of(all_host))
+    (IntervalSet::of(all_input), IntervalSet::of(all_host))
 }
 
 #[cfg(test)]

@@ -348,7 +348,7 @@ fn unevenness(gaps: &[Dur]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use stepscope_store::drawing;
+    use stepscope_store::ascii_trace;
 
     use super::*;
 
@@ -365,14 +365,14 @@ mod tests {
             assert_eq!(is_wait(name), expected, "{name}");
         }
         let trace =
-            drawing::trace("main | block_until_ready- block_until_ready- block_until_ready-");
+            ascii_trace::trace("main | block_until_ready- block_until_ready- block_until_ready-");
         assert!(derive(&trace).is_none());
     }
 
     #[test]
     fn executions_of_the_dominant_program_are_steps_until_the_next() {
         let found = |drawing: &str| {
-            let derived = derive(&drawing::trace(drawing))?;
+            let derived = derive(&ascii_trace::trace(drawing))?;
             let us = |marker: &Marker| marker.end.since(marker.start).ps() / 1_000_000;
             Some((
                 derived.name,

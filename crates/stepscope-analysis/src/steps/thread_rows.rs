@@ -74,13 +74,13 @@ impl ThreadRows {
 
 #[cfg(test)]
 mod tests {
-    use stepscope_store::drawing;
+    use stepscope_store::ascii_trace;
 
     use super::*;
 
     #[test]
     fn rows_of_one_thread_are_known_by_number_or_name() {
-        let trace = drawing::trace(
+        let trace = ascii_trace::trace(
             "
             python #pid=7 #tid=7   | a
             kineto #pid=7 #tid=7   | a

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use stepscope_model::Time;
 use stepscope_store::Trace;
 
-use super::lane::{Lane, recorded};
+use super::thread_events::{ThreadEvents, recorded};
 
 /// Where an event stands in torch's list: by begin, the longest first; then by the recorder's order.
 #[derive(Clone, Copy)]
@@ -19,15 +19,15 @@ pub(super) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// Of the event at a position of a lane.
-    pub(super) fn of(trace: &'a Trace, lane: &Lane<'_>, at: usize) -> Self {
-        let (start, end) = lane.times(at);
+    /// Of the event at a position of a thread.
+    pub(super) fn of(trace: &'a Trace, thread_events: &ThreadEvents<'_>, at: usize) -> Self {
+        let (start, end) = thread_events.times(at);
         Self {
             trace,
             start,
             end,
-            is_memory: lane.what[at].is_memory(),
-            id: lane.ids[at],
+            is_memory: thread_events.what[at].is_memory(),
+            id: thread_events.ids[at],
         }
     }
 
@@ -49,10 +49,10 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The next event of a lane.
+/// The next event of a thread.
 struct Head<'a> {
     place: Place<'a>,
-    lane: usize,
+    thread_events: usize,
     at: usize,
 }
 
@@ -79,50 +79,50 @@ impl Ord for Head<'_> {
 /// The next event at or behind `at` that is wanted.
 fn head<'a>(
     trace: &'a Trace,
-    lane: &Lane<'_>,
+    thread_events: &ThreadEvents<'_>,
     number: usize,
     at: usize,
-    wanted: impl Fn(&Lane<'_>, usize) -> bool,
+    wanted: impl Fn(&ThreadEvents<'_>, usize) -> bool,
 ) -> Option<Head<'a>> {
-    let at = (at..lane.len()).find(|at| wanted(lane, *at))?;
+    let at = (at..thread_events.len()).find(|at| wanted(thread_events, *at))?;
     Some(Head {
-        place: Place::of(trace, lane, at),
-        lane: number,
+        place: Place::of(trace, thread_events, at),
+        thread_events: number,
         at,
     })
 }
 
-/// Gives the wanted events of all lanes in torch's order: the lane, the position there, begin and end.
-/// `wanted` is asked with the lane and the position there.
+/// Gives the wanted events of all threads in torch's order: the thread, the position there, begin and end.
+/// `wanted` is asked with the thread and the position there.
 pub(super) fn merged(
     trace: &Trace,
-    lanes: &[Lane<'_>],
-    wanted: impl Fn(&Lane<'_>, usize) -> bool + Copy,
+    threads: &[ThreadEvents<'_>],
+    wanted: impl Fn(&ThreadEvents<'_>, usize) -> bool + Copy,
     mut each: impl FnMut(usize, usize, (Time, Time)),
 ) {
-    let mut heads: BinaryHeap<Reverse<Head<'_>>> = lanes
+    let mut heads: BinaryHeap<Reverse<Head<'_>>> = threads
         .iter()
         .enumerate()
-        .filter_map(|(number, lane)| head(trace, lane, number, 0, wanted))
+        .filter_map(|(number, thread_events)| head(trace, thread_events, number, 0, wanted))
         .map(Reverse)
         .collect();
     while let Some(Reverse(first)) = heads.pop() {
-        let (number, mut at) = (first.lane, first.at);
+        let (number, mut at) = (first.thread_events, first.at);
         let mut times = (first.place.start, first.place.end);
-        let lane = &lanes[number];
-        // All of this lane that comes before the next of any other.
+        let thread_events = &threads[number];
+        // All of this thread that comes before the next of any other.
         let next = heads.peek().map(|Reverse(next)| next.place);
         let until = next.map_or(Time::MAX, |next| next.start);
         loop {
             each(number, at, times);
-            let behind = (at + 1..lane.len()).find(|at| wanted(lane, *at));
+            let behind = (at + 1..thread_events.len()).find(|at| wanted(thread_events, *at));
             let Some(following) = behind else { break };
             at = following;
-            times = lane.times(at);
+            times = thread_events.times(at);
             if times.0 < until {
                 continue;
             }
-            let Some(here) = head(trace, lane, number, at, wanted) else {
+            let Some(here) = head(trace, thread_events, number, at, wanted) else {
                 break;
             };
             if next.is_some_and(|next| next.compare(&here.place).is_lt()) {

@@ -16,8 +16,8 @@ use stepscope_store::{FactValue, Trace};
 use self::links::{Links, Position, Work};
 use super::averages::{Grouping, KeyAverages, Sums};
 use super::device::Device;
-use super::lane::{self, Collected, Lane};
 use super::texts::{Lists, Texts};
+use super::thread_events::{self, Collected, ThreadEvents};
 use super::what::Words;
 use super::{flops, merge, tree};
 use crate::parallel::{self, Cancel};
@@ -102,7 +102,7 @@ struct Shared {
 struct Events<'a> {
     trace: &'a Trace,
     words: &'a Words,
-    lanes: Vec<Lane<'a>>,
+    threads: Vec<ThreadEvents<'a>>,
     shared: Shared,
     zero: Time,
 }
@@ -124,26 +124,34 @@ impl<'a> Events<'a> {
                 Some(FactValue::Int(1) | FactValue::Bool(true))
             )
         };
-        let mut collected = lane::collect(trace, file, words, cancel)?;
-        let Collected { lanes, lane_of } = &mut collected;
+        let mut collected = thread_events::collect(trace, file, words, cancel)?;
+        let Collected { threads, thread_of } = &mut collected;
         // Much of what the one does has to be done by one thread.
         let (instants, mut work) = parallel::both(
-            || memory::read(trace, file, words, lane_of, cancel),
+            || memory::read(trace, file, words, thread_of, cancel),
             || {
-                lane::order_ties(trace, lanes, cancel)?;
-                if lanes.iter().any(|lane| lane.has_device) {
-                    Work::read(trace, lanes, cancel).map(Some)
+                thread_events::order_ties(trace, threads, cancel)?;
+                if threads.iter().any(|thread_events| thread_events.has_device) {
+                    Work::read(trace, threads, cancel).map(Some)
                 } else {
                     Ok(None)
                 }
             },
         )?;
         let records = instants.records;
-        if records.is_empty() && collected.lanes.iter().all(|lane| lane.len() == 0) {
+        if records.is_empty()
+            && collected
+                .threads
+                .iter()
+                .all(|thread_events| thread_events.len() == 0)
+        {
             return Ok(None);
         }
-        let starts = collected.lanes.iter().filter(|lane| lane.len() > 0);
-        let earliest = starts.map(|lane| lane.start(0)).min();
+        let starts = collected
+            .threads
+            .iter()
+            .filter(|thread_events| thread_events.len() > 0);
+        let earliest = starts.map(|thread_events| thread_events.start(0)).min();
         let zero = instants
             .begin
             .or(earliest)
@@ -158,19 +166,22 @@ impl<'a> Events<'a> {
         if work.as_ref().is_some_and(|work| work.named) {
             move_strays(trace, &mut collected, cancel)?;
         }
-        let Collected { mut lanes, lane_of } = collected;
+        let Collected {
+            mut threads,
+            thread_of,
+        } = collected;
         if !records.is_empty() {
-            records.attribute(of_file, &mut lanes, cancel)?;
+            records.attribute(of_file, &mut threads, cancel)?;
         }
         drop(records);
         if let Some(work) = &mut work {
-            work.follow(&lanes);
+            work.follow(&threads);
         }
-        nest(&mut lanes, cancel)?;
+        nest(&mut threads, cancel)?;
         let mut events = Self {
             trace,
             words,
-            lanes,
+            threads,
             shared: Shared::default(),
             zero,
         };
@@ -178,7 +189,7 @@ impl<'a> Events<'a> {
             by,
             facts.with_flops,
             work.as_ref(),
-            &lane_of,
+            &thread_of,
             &mut facts.notes,
             cancel,
         )?;
@@ -191,29 +202,29 @@ impl<'a> Events<'a> {
         by: Grouping,
         with_flops: bool,
         work: Option<&Work>,
-        lane_of: &[u32],
+        thread_of: &[u32],
         notes: &mut Vec<String>,
         cancel: &Cancel,
     ) -> Result<(), Cancelled> {
         let (trace, words) = (self.trace, self.words);
-        let lanes = &self.lanes;
+        let threads = &self.threads;
         // Functions of one thread are walked by one thread.
         let (open, args) = parallel::both(
-            || stacks::open(trace, words, lanes, by, cancel),
-            || args::read(trace, by, with_flops, lanes, cancel),
+            || stacks::open(trace, words, threads, by, cancel),
+            || args::read(trace, by, with_flops, threads, cancel),
         )?;
-        args.put(by, &mut self.lanes, &mut self.shared, cancel)?;
+        args.put(by, &mut self.threads, &mut self.shared, cancel)?;
         if by.stack > 0 {
-            stacks::fill(trace, open, &mut self.lanes, &mut self.shared);
+            stacks::fill(trace, open, &mut self.threads, &mut self.shared);
         }
-        let with_stacks = by.stack > 0 && stacks::any(&self.lanes);
+        let with_stacks = by.stack > 0 && stacks::any(&self.threads);
         if !with_stacks {
-            for lane in &mut self.lanes {
-                (lane.stack, lane.sequence) = (Vec::new(), Vec::new());
+            for thread_events in &mut self.threads {
+                (thread_events.stack, thread_events.sequence) = (Vec::new(), Vec::new());
             }
         }
         if let Some(work) = work {
-            let links: Links = links::find(trace, &self.lanes, lane_of, work, cancel)?;
+            let links: Links = links::find(trace, &self.threads, thread_of, work, cancel)?;
             if links.unlinked > 0 {
                 notes.push(format!(
                     "{} device events name no operator and no call that launched them; they count in their own rows only",
@@ -222,49 +233,54 @@ impl<'a> Events<'a> {
             }
             if with_stacks {
                 let calls = if work.named {
-                    links::operators(trace, &self.lanes, cancel)?
+                    links::operators(trace, &self.threads, cancel)?
                 } else {
                     Vec::new()
                 };
-                stacks::of_operators(&mut self.lanes, &calls, &links);
+                stacks::of_operators(&mut self.threads, &calls, &links);
             }
-            for lane in &mut self.lanes {
-                lane.external = Vec::new();
+            for thread_events in &mut self.threads {
+                thread_events.external = Vec::new();
             }
             let zero = self.zero;
-            links::add(trace, &mut self.lanes, &links, |time| {
+            links::add(trace, &mut self.threads, &links, |time| {
                 microseconds(time, zero)
             });
         }
         cancel.check()?;
         self.figures(cancel)?;
         if with_stacks {
-            stacks::of_backward(trace, words, &mut self.lanes);
+            stacks::of_backward(trace, words, &mut self.threads);
         }
         Ok(())
     }
 
     fn figures(&mut self, cancel: &Cancel) -> Result<(), Cancelled> {
         let kernels: Vec<_> = self
-            .lanes
+            .threads
             .iter_mut()
-            .map(|lane| std::sync::Mutex::new(std::mem::take(&mut lane.device_us)))
+            .map(|thread_events| {
+                std::sync::Mutex::new(std::mem::take(&mut thread_events.device_us))
+            })
             .collect();
         let (words, zero) = (self.words, self.zero);
-        let figures = lane::each(&self.lanes, cancel, |number, lane| {
+        let figures = thread_events::each(&self.threads, cancel, |number, thread_events| {
             let kernels = kernels[number].lock();
             let kernels = kernels.map_or_else(|_| Vec::new(), |mut all| std::mem::take(&mut *all));
-            lane.has_host
-                .then(|| tree::figures(lane, kernels, words, |time| microseconds(time, zero)))
+            thread_events.has_host.then(|| {
+                tree::figures(thread_events, kernels, words, |time| {
+                    microseconds(time, zero)
+                })
+            })
         })?;
-        for (lane, figures) in self.lanes.iter_mut().zip(figures) {
+        for (thread_events, figures) in self.threads.iter_mut().zip(figures) {
             let Some(figures) = figures else { continue };
-            lane.device_us = figures.device_us;
-            lane.self_cpu_us = figures.self_cpu_us;
-            lane.self_device_us = figures.self_device_us;
-            lane.self_memory = figures.self_memory;
+            thread_events.device_us = figures.device_us;
+            thread_events.self_cpu_us = figures.self_cpu_us;
+            thread_events.self_device_us = figures.self_device_us;
+            thread_events.self_memory = figures.self_memory;
             for at in figures.gone {
-                lane.what[at as usize] = lane.what[at as usize].gone();
+                thread_events.what[at as usize] = thread_events.what[at as usize].gone();
             }
         }
         Ok(())
@@ -272,15 +288,16 @@ impl<'a> Events<'a> {
 
     fn stacks(&self, device: bool) -> String {
         let mut out = String::new();
-        let wanted = |lane: &Lane<'_>, at: usize| !lane.what[at].is_gone();
-        merge::merged(self.trace, &self.lanes, wanted, |number, at, times| {
-            let lane = &self.lanes[number];
+        let wanted =
+            |thread_events: &ThreadEvents<'_>, at: usize| !thread_events.what[at].is_gone();
+        merge::merged(self.trace, &self.threads, wanted, |number, at, times| {
+            let thread_events = &self.threads[number];
             let column = if device {
-                &lane.self_device_us
+                &thread_events.self_device_us
             } else {
-                &lane.self_cpu_us
+                &thread_events.self_cpu_us
             };
-            let value = if !lane.what[at].on_device() {
+            let value = if !thread_events.what[at].on_device() {
                 column.get(at).copied().unwrap_or_default()
             } else if device {
                 self.length(times)
@@ -290,7 +307,7 @@ impl<'a> Events<'a> {
             let frames = self
                 .shared
                 .lists
-                .get(lane.stack.get(at).copied().unwrap_or(0));
+                .get(thread_events.stack.get(at).copied().unwrap_or(0));
             // Whole microseconds, as Python's `int`.
             let whole = value.trunc();
             if frames.is_empty() || whole < 1.0 {
@@ -320,26 +337,31 @@ impl<'a> Events<'a> {
 }
 
 fn use_device(collected: &Collected<'_>, of_memory: Option<Device>) -> Option<&'static str> {
-    let lanes = collected.lanes.iter().filter(|lane| lane.has_device);
-    let mut devices = lanes.flat_map(|lane| lane.what.iter().map(|what| what.device()));
+    let threads = collected
+        .threads
+        .iter()
+        .filter(|thread_events| thread_events.has_device);
+    let mut devices =
+        threads.flat_map(|thread_events| thread_events.what.iter().map(|what| what.device()));
     let device = devices.find(|device| *device != Device::Cpu);
     device.or(of_memory).and_then(Device::use_device)
 }
 
-/// Builds the trees of lanes that have none; gives the calls of the runtime, by lane, that no operator
+/// Builds the trees of threads that have none; gives the calls of the runtime, by thread, that no operator
 /// is around.
-fn nest(lanes: &mut [Lane<'_>], cancel: &Cancel) -> Result<Vec<Vec<u32>>, Cancelled> {
-    let found = lane::each(lanes, cancel, |_, lane| {
-        (lane.has_host && lane.parent.is_empty()).then(|| tree::nest(lane))
+fn nest(threads: &mut [ThreadEvents<'_>], cancel: &Cancel) -> Result<Vec<Vec<u32>>, Cancelled> {
+    let found = thread_events::each(threads, cancel, |_, thread_events| {
+        (thread_events.has_host && thread_events.parent.is_empty())
+            .then(|| tree::nest(thread_events))
     })?;
-    let mut loose = vec![Vec::new(); lanes.len()];
-    for ((lane, calls), nested) in lanes.iter_mut().zip(&mut loose).zip(found) {
+    let mut unlinked = vec![Vec::new(); threads.len()];
+    for ((thread_events, calls), nested) in threads.iter_mut().zip(&mut unlinked).zip(found) {
         if let Some(nested) = nested {
-            lane.parent = nested.parent;
-            *calls = nested.loose;
+            thread_events.parent = nested.parent;
+            *calls = nested.unlinked;
         }
     }
-    Ok(loose)
+    Ok(unlinked)
 }
 
 /// Calls of the runtime stand on the thread of the operator that they belong to.
@@ -348,39 +370,40 @@ fn move_strays(
     collected: &mut Collected<'_>,
     cancel: &Cancel,
 ) -> Result<(), Cancelled> {
-    let lanes = &mut collected.lanes;
-    let loose = nest(lanes, cancel)?;
-    let strays = links::strays(trace, lanes, &loose, cancel)?;
-    let foreign = |(from, to): &(Position, Position)| from.lane != to.lane;
-    let strays: Vec<_> = strays.into_iter().filter(foreign).collect();
+    let threads = &mut collected.threads;
+    let unlinked = nest(threads, cancel)?;
+    let cross_thread_calls = links::cross_thread_calls(trace, threads, &unlinked, cancel)?;
+    let foreign = |(from, to): &(Position, Position)| from.thread_events != to.thread_events;
+    let cross_thread_calls: Vec<_> = cross_thread_calls.into_iter().filter(foreign).collect();
     let mut arriving: FxHashMap<u32, Vec<_>> = FxHashMap::default();
-    for (from, to) in &strays {
-        let lane = &lanes[from.lane as usize];
+    for (from, to) in &cross_thread_calls {
+        let thread_events = &threads[from.thread_events as usize];
         let at = from.at as usize;
-        let event = (lane.ids[at], lane.what[at]);
+        let event = (thread_events.ids[at], thread_events.what[at]);
         arriving
-            .entry(to.lane)
+            .entry(to.thread_events)
             .or_default()
-            .push((event, from.lane));
+            .push((event, from.thread_events));
     }
-    for of_lane in strays.chunk_by(|(a, _), (b, _)| a.lane == b.lane) {
+    for of_lane in cross_thread_calls.chunk_by(|(a, _), (b, _)| a.thread_events == b.thread_events)
+    {
         let positions: Vec<u32> = of_lane.iter().map(|(from, _)| from.at).collect();
         if let Some((from, _)) = of_lane.first() {
-            lanes[from.lane as usize].remove(&positions);
+            threads[from.thread_events as usize].remove(&positions);
         }
     }
     let mut arriving: Vec<_> = arriving.into_iter().collect();
-    arriving.sort_unstable_by_key(|(lane, _)| *lane);
+    arriving.sort_unstable_by_key(|(thread_events, _)| *thread_events);
     for (to, events) in arriving {
-        let mut parts = lanes[to as usize].parts.clone();
+        let mut parts = threads[to as usize].parts.clone();
         for (_, from) in &events {
-            parts.extend(lanes[*from as usize].parts.iter().copied());
+            parts.extend(threads[*from as usize].parts.iter().copied());
         }
         parts.sort_unstable_by_key(|(_, slices)| slices.first_id);
         parts.dedup_by_key(|(track, _)| *track);
-        let lane = &mut lanes[to as usize];
-        lane.foreign = parts;
-        lane.insert(events.into_iter().map(|(event, _)| event).collect());
+        let thread_events = &mut threads[to as usize];
+        thread_events.foreign = parts;
+        thread_events.insert(events.into_iter().map(|(event, _)| event).collect());
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use stepscope_model::Time;
 
-use super::lane::{Lane, NO_EVENT};
+use super::thread_events::{NO_EVENT, ThreadEvents};
 use super::what::Words;
 
 /// What [`nest`] finds.
@@ -10,27 +10,27 @@ pub(super) struct Nested {
     /// Position of the event around each.
     pub(super) parent: Vec<u32>,
     /// Calls of the runtime that no operator is around.
-    pub(super) loose: Vec<u32>,
+    pub(super) unlinked: Vec<u32>,
 }
 
 /// Gives each event of the host its parent: the innermost event of its thread that contains it. A
 /// partial overlap is no containment, and it closes the event that is overlapped.
-pub(super) fn nest(lane: &Lane<'_>) -> Nested {
+pub(super) fn nest(thread_events: &ThreadEvents<'_>) -> Nested {
     struct Open {
         at: u32,
         end: Time,
         in_operator: bool,
     }
     let mut nested = Nested {
-        parent: vec![NO_EVENT; lane.len()],
-        loose: Vec::new(),
+        parent: vec![NO_EVENT; thread_events.len()],
+        unlinked: Vec::new(),
     };
     let mut open: Vec<Open> = Vec::new();
-    for (at, what) in lane.what.iter().enumerate() {
+    for (at, what) in thread_events.what.iter().enumerate() {
         if !what.nests() {
             continue;
         }
-        let (start, end) = lane.times(at);
+        let (start, end) = thread_events.times(at);
         while open
             .last()
             .is_some_and(|top| start >= top.end || end > top.end)
@@ -44,7 +44,7 @@ pub(super) fn nest(lane: &Lane<'_>) -> Nested {
             in_operator = top.in_operator;
         }
         if what.is_call() && !in_operator {
-            nested.loose.push(number);
+            nested.unlinked.push(number);
         }
         open.push(Open {
             at: number,
@@ -55,7 +55,7 @@ pub(super) fn nest(lane: &Lane<'_>) -> Nested {
     nested
 }
 
-/// Figures of one thread: see the columns of [`Lane`].
+/// Figures of one thread: see the columns of [`ThreadEvents`].
 #[derive(Default)]
 pub(super) struct Figures {
     pub(super) device_us: Vec<f64>,
@@ -97,14 +97,18 @@ struct Open {
 /// Only children that bear their parent's name are merged into the parent, until there are none. As in
 /// torch, the parent takes over the child's kernels in place of its own.
 pub(super) fn figures(
-    lane: &Lane<'_>,
+    thread_events: &ThreadEvents<'_>,
     kernels_us: Vec<f64>,
     words: &Words,
     microseconds: impl Fn(Time) -> f64,
 ) -> Figures {
-    let count = lane.len();
+    let count = thread_events.len();
     let with_device = !kernels_us.is_empty();
-    let of_memory = if lane.memory.is_empty() { 0 } else { count };
+    let of_memory = if thread_events.memory.is_empty() {
+        0
+    } else {
+        count
+    };
     let mut found = Figures {
         device_us: kernels_us,
         self_cpu_us: vec![0.0; count],
@@ -130,7 +134,7 @@ pub(super) fn figures(
         }
         let mut memory = [0; 2];
         if let Some(own) = found.self_memory.get_mut(at) {
-            memory = lane.memory[at];
+            memory = thread_events.memory[at];
             *own = [
                 memory[0].saturating_sub(top.below.memory[0]),
                 memory[1].saturating_sub(top.below.memory[1]),
@@ -151,16 +155,16 @@ pub(super) fn figures(
             };
         }
     };
-    for (at, what) in lane.what.iter().enumerate() {
+    for (at, what) in thread_events.what.iter().enumerate() {
         if !what.nests() {
             continue;
         }
-        let parent = lane.parent[at];
+        let parent = thread_events.parent[at];
         while open.last().is_some_and(|top| top.at != parent) {
             close(&mut open, &mut found);
         }
-        let (start, end) = lane.times(at);
-        let name = words.shown(lane.name(at));
+        let (start, end) = thread_events.times(at);
+        let name = words.shown(thread_events.name(at));
         open.push(Open {
             at: u32::try_from(at).unwrap_or(NO_EVENT),
             name,

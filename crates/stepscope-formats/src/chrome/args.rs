@@ -15,8 +15,8 @@ use stepscope_model::{
 };
 
 use super::event::{entry, is_standard, members};
-use super::own;
-use super::scan::{Sort, Stop, Value};
+use super::extension;
+use super::scan::{JsonType, ScanError, Value};
 use super::some_args;
 use super::text::{lossy, unescape};
 
@@ -114,13 +114,13 @@ pub(super) fn visit_event(
         return Err(ArgError::Damaged);
     }
     let found = entry(bytes, at).map_err(|_stop| ArgError::Damaged)?;
-    let types = if found.own.sort == Sort::Object {
-        own::disguises_of_event(bytes, found.own.span.start)
+    let types = if found.own.sort == JsonType::Object {
+        extension::disguises_of_event(bytes, found.own.span.start)
     } else {
         Vec::new()
     };
     match found.args.sort {
-        Sort::Object => {
+        JsonType::Object => {
             visit_members(bytes, found.args.span.start, &mut |key, value| {
                 undisguised(&types, key, value, visit);
             })
@@ -144,7 +144,7 @@ pub(super) fn visit_members(
     bytes: &[u8],
     at: usize,
     visit: &mut dyn FnMut(&str, ArgValue<'_>),
-) -> Result<usize, Stop> {
+) -> Result<usize, ScanError> {
     members(bytes, at, |key, value| {
         with_value(bytes, &value, |value| visit(&key_of(key), value));
     })
@@ -194,13 +194,13 @@ fn key_of(raw: &[u8]) -> Cow<'_, str> {
 pub(super) fn with_value(bytes: &[u8], value: &Value, then: impl FnOnce(ArgValue<'_>)) {
     let raw = value.span.of(bytes);
     match value.sort {
-        Sort::Str { escaped } => then(ArgValue::Str(&unescape(raw, escaped).text)),
-        Sort::Scalar => match digits(raw) {
+        JsonType::Str { escaped } => then(ArgValue::Str(&unescape(raw, escaped).text)),
+        JsonType::Scalar => match digits(raw) {
             Some(whole) => then(ArgValue::Int(whole)),
             None => then(scalar(&lossy(raw))),
         },
-        Sort::Object | Sort::Array => then(ArgValue::Json(&lossy(raw))),
-        Sort::Missing => {}
+        JsonType::Object | JsonType::Array => then(ArgValue::Json(&lossy(raw))),
+        JsonType::Missing => {}
     }
 }
 

@@ -1,8 +1,8 @@
 //! Reading a text that is still being inflated.
 //!
 //! ```text
-//! filling thread:  inflate ───────────────────────▸ pour the second half of what is left
-//! this thread:       outline ▸ pour what is there ▸ pour the first half of it ▸ chain, finish
+//! filling thread:  inflate ───────────────────────▸ emit the second half of what is left
+//! this thread:       outline ▸ emit what is there ▸ emit the first half of it ▸ chain, finish
 //! ```
 //! Nothing is decided on a text that is not whole: an element that does not plainly end is left
 //! alone until it is, and what was read of the head is compared with what the whole text says. If
@@ -15,8 +15,8 @@ use std::sync::{Arc, OnceLock};
 use stepscope_model::{Cancelled, EventSink, ReadContext, SharedBytes, SourceId};
 
 use super::args::Source;
+use super::emit::{Ended, EventEmitter, Plan, Steps};
 use super::event::find_entry;
-use super::pour::{Ended, Plan, Pourer, Steps};
 use super::reader::{Origin, Outline, Part, read_from, steps_of};
 use crate::FormatError;
 use crate::arriving::Arriving;
@@ -134,7 +134,7 @@ pub(super) fn read<S: EventSink, T: Arriving + 'static>(
         let first = match Head::wait(&**text) {
             Some(found) => {
                 let _ = head.set(found);
-                pour_behind(&**text, into, found, place, &said, first_fork)
+                emit_behind(&**text, into, found, place, &said, first_fork)
             }
             None => Ok(None),
         };
@@ -176,7 +176,7 @@ fn split(bytes: &[u8], place: usize) -> usize {
 }
 
 /// Reads behind the filling thread; `None` when the text does not become whole.
-fn pour_behind<S: EventSink>(
+fn emit_behind<S: EventSink>(
     text: &dyn Arriving,
     into: Early<'_>,
     head: Head,
@@ -185,7 +185,7 @@ fn pour_behind<S: EventSink>(
     mut fork: S,
 ) -> Result<Option<Part<S>>, Cancelled> {
     let bytes: &[u8] = text.as_ref();
-    let mut behind = Pourer::new(into.plan(bytes, head), &mut fork);
+    let mut behind = EventEmitter::new(into.plan(bytes, head), &mut fork);
     let mut at = head.list;
     let early = loop {
         place.store(at, Ordering::Relaxed);
@@ -219,12 +219,12 @@ fn pour_behind<S: EventSink>(
         Some(ended) => ended,
         None => behind.run(at, limit)?,
     };
-    let poured = behind.poured;
+    let emitted = behind.emitted;
     Ok(Some(Part {
         from: head.list,
         limit,
         fork,
-        poured,
+        emitted,
         ended,
     }))
 }

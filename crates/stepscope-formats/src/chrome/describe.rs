@@ -4,9 +4,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{ArgValue, Diagnostic, EventSink, TrackKind, TrackPatch};
 
 use super::args;
+use super::emit::process_text;
 use super::event::{Entry, entry, key_text};
-use super::pour::process_text;
-use super::scan::Sort;
+use super::scan::JsonType;
 use super::torch::Executor;
 use super::tracks::{Row, RowSort, Rows, device_key};
 
@@ -457,7 +457,7 @@ fn stream_of_name(name: &str) -> Option<i64> {
 }
 
 fn each_arg(bytes: &[u8], entry: &Entry, visit: &mut dyn FnMut(&str, ArgValue<'_>)) {
-    if entry.args.sort == Sort::Object {
+    if entry.args.sort == JsonType::Object {
         let _ = args::visit_members(bytes, entry.args.span.start, visit);
     }
 }

@@ -1,6 +1,6 @@
 //! One entry of `traceEvents`: where each of its fields stands.
 
-use super::scan::{self, Sort, Span, Stop, Value, byte_at, skip_space};
+use super::scan::{self, ByteRange, JsonType, ScanError, Value, byte_at, skip_space};
 
 /// The fields of one entry, not yet understood.
 #[allow(
@@ -55,14 +55,14 @@ pub(super) fn is_standard(key: &[u8]) -> bool {
 }
 
 /// Reads the entry whose brace opens at `at`.
-pub(super) fn entry(bytes: &[u8], at: usize) -> Result<Entry, Stop> {
+pub(super) fn entry(bytes: &[u8], at: usize) -> Result<Entry, ScanError> {
     let mut found = Entry::default();
     read_entry(bytes, at, &mut found)?;
     Ok(found)
 }
 
 /// Reads the entry whose brace opens at `at` into `found`, whatever was in it.
-pub(super) fn read_entry(bytes: &[u8], at: usize, found: &mut Entry) -> Result<(), Stop> {
+pub(super) fn read_entry(bytes: &[u8], at: usize, found: &mut Entry) -> Result<(), ScanError> {
     *found = Entry {
         at,
         ..Entry::default()
@@ -74,7 +74,7 @@ pub(super) fn read_entry(bytes: &[u8], at: usize, found: &mut Entry) -> Result<(
         found.non_ascii |= value.non_ascii;
         match key.of(bytes) {
             b"ph" => match (value.sort, value.span.of(bytes)) {
-                (Sort::Str { .. }, [phase]) => found.phase = *phase,
+                (JsonType::Str { .. }, [phase]) => found.phase = *phase,
                 _ => found.odd_phase = true,
             },
             b"name" => found.name = value,
@@ -90,7 +90,7 @@ pub(super) fn read_entry(bytes: &[u8], at: usize, found: &mut Entry) -> Result<(
     }
     found.end = fields.at;
     // Our own writer keeps every argument in `args`.
-    found.extra &= found.own.sort == Sort::Missing;
+    found.extra &= found.own.sort == JsonType::Missing;
     Ok(())
 }
 
@@ -126,9 +126,9 @@ impl<'a> Members<'a> {
         reason = "measured: a call per field costs a fifth of the reading"
     )]
     #[inline(always)]
-    pub(super) fn open(bytes: &'a [u8], at: usize) -> Result<Self, Stop> {
+    pub(super) fn open(bytes: &'a [u8], at: usize) -> Result<Self, ScanError> {
         if byte_at(bytes, at)? != b'{' {
-            return Err(Stop::Damaged(at));
+            return Err(ScanError::Damaged(at));
         }
         Ok(Self {
             bytes,
@@ -147,7 +147,7 @@ impl<'a> Members<'a> {
         clippy::should_implement_trait,
         reason = "an iterator would end at the first error; here the error is the result"
     )]
-    pub(super) fn next(&mut self) -> Result<Option<(Span, Value)>, Stop> {
+    pub(super) fn next(&mut self) -> Result<Option<(ByteRange, Value)>, ScanError> {
         if self.closed {
             return Ok(None);
         }
@@ -159,12 +159,12 @@ impl<'a> Members<'a> {
                 self.closed = true;
                 return Ok(None);
             }
-            _ => return Err(Stop::Damaged(self.at)),
+            _ => return Err(ScanError::Damaged(self.at)),
         }
         let (key, _) = scan::string(bytes, self.at + 1)?;
         let colon = skip_space(bytes, key.end + 1);
         if byte_at(bytes, colon)? != b':' {
-            return Err(Stop::Damaged(colon));
+            return Err(ScanError::Damaged(colon));
         }
         let (value, next) = scan::value(bytes, skip_space(bytes, colon + 1))?;
         let after = skip_space(bytes, next);
@@ -174,7 +174,7 @@ impl<'a> Members<'a> {
                 self.at = after + 1;
                 self.closed = true;
             }
-            _ => return Err(Stop::Damaged(after)),
+            _ => return Err(ScanError::Damaged(after)),
         }
         Ok(Some((key, value)))
     }
@@ -185,7 +185,7 @@ pub(super) fn members<'a>(
     bytes: &'a [u8],
     at: usize,
     mut visit: impl FnMut(&'a [u8], Value),
-) -> Result<usize, Stop> {
+) -> Result<usize, ScanError> {
     let mut members = Members::open(bytes, at)?;
     while let Some((key, value)) = members.next()? {
         visit(key.of(bytes), value);
@@ -203,7 +203,7 @@ pub(super) enum Next {
 }
 
 /// Looks past the comma after an element that ended before `at`.
-pub(super) fn next_element(bytes: &[u8], at: usize) -> Result<Next, Stop> {
+pub(super) fn next_element(bytes: &[u8], at: usize) -> Result<Next, ScanError> {
     let mut here = skip_space(bytes, at);
     match byte_at(bytes, here)? {
         b']' => Ok(Next::Closed(here + 1)),
@@ -219,7 +219,7 @@ pub(super) fn next_element(bytes: &[u8], at: usize) -> Result<Next, Stop> {
         }
         // JSON lines glued together: no comma, but plainly the next entry.
         b'{' => Ok(Next::Element(here)),
-        _ => Err(Stop::Damaged(here)),
+        _ => Err(ScanError::Damaged(here)),
     }
 }
 
@@ -247,15 +247,15 @@ pub(super) fn find_entry(
         }
         let (looked_at, next) = match entry(bytes, here) {
             Ok(found) => {
-                let sound = matches!(next_element(bytes, found.end), Ok(_) | Err(Stop::End));
+                let sound = matches!(next_element(bytes, found.end), Ok(_) | Err(ScanError::End));
                 if sound && found.phase != 0 {
                     return Some(Found { at: here, broken });
                 }
                 let next = if sound { found.end } else { here + 1 };
                 (found.end - here, next)
             }
-            Err(Stop::Damaged(at)) => (at.saturating_sub(here), here + 1),
-            Err(Stop::End) => (bytes.len() - here, here + 1),
+            Err(ScanError::Damaged(at)) => (at.saturating_sub(here), here + 1),
+            Err(ScanError::End) => (bytes.len() - here, here + 1),
         };
         broken += u64::from(alike.is_some() && next == here + 1 && first_key(bytes, here) == alike);
         *budget = budget.saturating_sub(looked_at);
@@ -300,11 +300,11 @@ fn follows_separator(bytes: &[u8], at: usize) -> bool {
 /// The text of a value as a track key wants it: strings unescaped, numbers as they stand.
 pub(super) fn key_text<'a>(bytes: &'a [u8], value: &Value) -> Option<super::text::Text<'a>> {
     let raw = value.raw(bytes)?;
-    let escaped = value.sort == Sort::Str { escaped: true };
+    let escaped = value.sort == JsonType::Str { escaped: true };
     Some(super::text::unescape(raw, escaped))
 }
 
 /// Where a value stands, for comparing two of them by their bytes.
-pub(super) fn same_bytes(bytes: &[u8], a: Span, b: Span) -> bool {
+pub(super) fn same_bytes(bytes: &[u8], a: ByteRange, b: ByteRange) -> bool {
     a.of(bytes) == b.of(bytes)
 }

@@ -3,10 +3,10 @@
 use rustc_hash::FxHashSet;
 use stepscope_model::{EventSink, FlowBind, FlowDirection, FlowKey, SliceFlow, Time};
 
+use super::emit::Emitted;
 use super::event::{Entry, entry, key_text};
-use super::own::Own;
-use super::pour::Poured;
-use super::scan::{Sort, Value};
+use super::extension::Own;
+use super::scan::{JsonType, Value};
 use super::tracks::device_key;
 
 /// Flow ends that stand in the event itself: `bind_id`, and what our own writer adds.
@@ -17,7 +17,7 @@ pub(super) fn attached_flows<S: EventSink>(
     own: &Own,
     flows: &mut Vec<SliceFlow>,
 ) {
-    if entry.bind_id.sort != Sort::Missing && (entry.flow_in || entry.flow_out) {
+    if entry.bind_id.sort != JsonType::Missing && (entry.flow_in || entry.flow_out) {
         let direction = match (entry.flow_in, entry.flow_out) {
             (true, true) => FlowDirection::Through,
             (true, false) => FlowDirection::In,
@@ -88,19 +88,19 @@ fn whole_number(text: &str) -> Option<u64> {
 ///
 /// An end belongs to the device's row where an event of the device begins at its time, as kineto
 /// writes them; else to the host's.
-pub(super) fn emit_waiting<S: EventSink>(bytes: &[u8], poured: &mut Poured, sink: &mut S) {
-    let starts: FxHashSet<(u32, i64)> = poured.device_starts.drain(..).collect();
-    for mark in std::mem::take(&mut poured.flows) {
+pub(super) fn emit_waiting<S: EventSink>(bytes: &[u8], emitted: &mut Emitted, sink: &mut S) {
+    let starts: FxHashSet<(u32, i64)> = emitted.device_starts.drain(..).collect();
+    for mark in std::mem::take(&mut emitted.flows) {
         let at = usize::try_from(mark.at).unwrap_or(usize::MAX);
-        let (Ok(entry), Some(host)) = (entry(bytes, at), poured.rows.all.get(mark.row as usize))
+        let (Ok(entry), Some(host)) = (entry(bytes, at), emitted.rows.all.get(mark.row as usize))
         else {
             continue;
         };
-        let device = poured.rows.find(&device_key(&host.key)).filter(|device| {
+        let device = emitted.rows.find(&device_key(&host.key)).filter(|device| {
             let device = u32::try_from(*device).unwrap_or(u32::MAX);
             starts.contains(&(device, mark.time_ps))
         });
-        let track = poured.rows.id(device.unwrap_or(mark.row as usize));
+        let track = emitted.rows.id(device.unwrap_or(mark.row as usize));
         let text = key_text(bytes, &entry.category).or_else(|| key_text(bytes, &entry.name));
         let key = FlowKey {
             category: sink.name(&text.map(|text| text.text).unwrap_or_default()),

@@ -4,7 +4,7 @@
 //! phase `ph`. How each field becomes ours stands in `docs/formats/chrome-json.md`. Seen: kineto
 //! from 2020 to 2026 (NVIDIA, AMD, MTIA, CPU), XLA's export, `DevTools`.
 //!
-//! Reading order: [`read`], then `reader` (outline and parts), `pour` (entry to sink), `pairs`
+//! Reading order: [`read`], then `reader` (outline and parts), `emit` (entry to sink), `pairs`
 //! (begins and ends), `describe` and `torch` (names and facts), `args`; below them `event`, `scan`,
 //! `number`, `text`. The way back is `writer`; `mend` repairs files for other readers.
 
@@ -12,22 +12,22 @@ mod args;
 mod arriving;
 mod describe;
 mod described;
+mod emit;
 mod event;
+mod extension;
+mod extension_out;
 mod flat;
 mod flows;
 mod mask;
-mod mend;
 mod names;
 mod number;
-mod own;
-mod own_out;
 mod pairs;
-mod pour;
 mod print;
+mod read_issues;
 mod reader;
+mod repair;
 pub(crate) mod scan;
 mod some_args;
-mod tally;
 pub(crate) mod text;
 mod texts;
 mod torch;
@@ -36,7 +36,7 @@ mod writer;
 
 use std::sync::Arc;
 
-pub use mend::{Mended, mend};
+pub use repair::{Mended, mend};
 pub use writer::ChromeSink;
 
 use stepscope_model::{ArgSource, EventSink, ReadContext, SharedBytes};
@@ -59,7 +59,7 @@ pub fn read<S: EventSink>(
 }
 
 /// Reads a text while `fill` makes it on another thread; `fill` returns whether the text is whole and
-/// sound. What is poured is what [`read`] pours for the same text.
+/// sound. What is emitted is what [`read`] emits for the same text.
 ///
 /// `Ok(false)` when the text could not be read early (it did not become whole, or its beginning is
 /// unusual): `sink` is of no use then, and the text that there is can be read by [`read`].

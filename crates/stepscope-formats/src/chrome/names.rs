@@ -6,8 +6,8 @@
 
 use stepscope_model::{EventSink, NameId};
 
-use super::pour::Hints;
-use super::scan::{Sort, Span, Value};
+use super::emit::Hints;
+use super::scan::{ByteRange, JsonType, Value};
 use super::text::unescape;
 use super::torch::{self, Executor};
 
@@ -27,8 +27,8 @@ pub(super) struct Name {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
-    span: Span,
-    sort: Sort,
+    span: ByteRange,
+    sort: JsonType,
     name: Name,
 }
 
@@ -81,8 +81,8 @@ impl<'a> Names<'a> {
     }
 }
 
-fn intern<S: EventSink>(sink: &mut S, raw: &[u8], sort: Sort, hints: &mut Hints) -> Name {
-    let text = unescape(raw, sort == Sort::Str { escaped: true });
+fn intern<S: EventSink>(sink: &mut S, raw: &[u8], sort: JsonType, hints: &mut Hints) -> Name {
+    let text = unescape(raw, sort == JsonType::Str { escaped: true });
     hints.look_at(&text.text);
     Name {
         id: sink.name(&text.text),

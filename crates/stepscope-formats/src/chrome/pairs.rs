@@ -18,12 +18,12 @@ use stepscope_model::{
     TrackPatch,
 };
 
+use super::emit::{Mark, Steps, process_text};
 use super::event::{Entry, entry, key_text, members};
+use super::extension::{self, Own};
 use super::flows::attached_flows;
-use super::own::{self, Own};
-use super::pour::{Mark, Steps, process_text};
-use super::scan::{Sort, Span};
-use super::tally::{Note, Tally};
+use super::read_issues::{Note, Tally};
+use super::scan::{ByteRange, JsonType};
 use super::torch;
 use super::tracks::{Row, RowSort, Rows};
 
@@ -59,7 +59,7 @@ impl Pairing<'_> {
         entry(self.bytes, at).unwrap_or_default()
     }
 
-    fn name_of(&self, mark: &Mark) -> Span {
+    fn name_of(&self, mark: &Mark) -> ByteRange {
         self.entry(mark).name.span
     }
 
@@ -164,7 +164,7 @@ impl Pairing<'_> {
     }
 
     /// Pours slices of begins and ends (`B`, `E`).
-    pub(super) fn pour_threads<S: EventSink>(
+    pub(super) fn emit_threads<S: EventSink>(
         &mut self,
         sink: &mut S,
         rows: &Rows,
@@ -184,7 +184,7 @@ impl Pairing<'_> {
     }
 
     /// Pours async events (`b`, `n`, `e` and the older `S`, `T`, `p`, `F`).
-    pub(super) fn pour_asyncs<S: EventSink>(
+    pub(super) fn emit_asyncs<S: EventSink>(
         &mut self,
         sink: &mut S,
         rows: &mut Rows,
@@ -354,8 +354,8 @@ impl Lanes {
 }
 
 fn own_of(bytes: &[u8], entry: &Entry) -> Own {
-    if entry.own.sort == Sort::Object {
-        own::read(bytes, entry.own.span.start)
+    if entry.own.sort == JsonType::Object {
+        extension::read(bytes, entry.own.span.start)
     } else {
         Own::default()
     }
@@ -384,7 +384,7 @@ fn identity(bytes: &[u8], entry: &Entry) -> Vec<u8> {
         push(b"legacy");
         push(entry.name.span.of(bytes));
     }
-    if entry.id2.sort == Sort::Object {
+    if entry.id2.sort == JsonType::Object {
         let mut local = false;
         let _ = members(bytes, entry.id2.span.start, |key, value| {
             local |= key == b"local";

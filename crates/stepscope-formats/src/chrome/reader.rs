@@ -15,15 +15,15 @@ use stepscope_model::{ArgValue, Cancelled, Epoch, EventSink, ReadContext, Shared
 
 use super::args::{Nowhere, Source};
 use super::describe::Metadata;
+use super::emit::{Emitted, Ended, EventEmitter, Mark, Plan, Steps};
 use super::event::{Next, find_entry, next_element};
 use super::number::ps_from_us_text;
 use super::pairs::Pairing;
-use super::pour::{Ended, Mark, Plan, Poured, Pourer, Steps};
-use super::scan::{self, Stop, skip_space};
-use super::tally::{Cut, Note};
+use super::read_issues::{Cut, Note};
+use super::scan::{self, ScanError, skip_space};
 use super::torch::{self, TopLevel};
 use super::tracks::{Row, Rows};
-use super::{event, flows, own};
+use super::{event, extension, flows};
 use crate::FormatError;
 
 /// Lists shorter than this are read by one thread.
@@ -70,7 +70,7 @@ pub(super) fn read_from<S: EventSink>(
     sink.epoch(origin.epoch);
     context.advance(first_list.min(bytes.len()) as u64)?;
 
-    let mut poured = Poured::default();
+    let mut emitted = Emitted::default();
     let mut list = Some(first_list);
     let mut parts = Some(parts).filter(|parts| !parts.is_empty());
     while let Some(at) = list {
@@ -86,27 +86,27 @@ pub(super) fn read_from<S: EventSink>(
                 read_list(&mut plan, sink, at)?
             }
         };
-        poured.append(sink, part);
-        list = outline.go_on(bytes, ended, &mut poured);
+        emitted.append(sink, part);
+        list = outline.go_on(bytes, ended, &mut emitted);
     }
-    if poured.entries == 0 && poured.tally.unreadable() > 0 {
+    if emitted.entries == 0 && emitted.tally.unreadable() > 0 {
         return Err(FormatError::Malformed {
             reason: "no trace events in the list".to_owned(),
             offset: first_list as u64,
         });
     }
-    if poured.entries == 0 && outline.is_bare && first_list >= bytes.len() {
+    if emitted.entries == 0 && outline.is_bare && first_list >= bytes.len() {
         return Err(FormatError::Malformed {
             reason: "the text ends before the first entry".to_owned(),
             offset: first_list as u64,
         });
     }
-    finish(plan, sink, &outline, &origin, poured, source);
+    finish(plan, sink, &outline, &origin, emitted, source);
     Ok(())
 }
 
 pub(super) fn steps_of(bytes: &[u8], top: &TopLevel) -> Steps {
-    if own::is_ours(bytes, top) {
+    if extension::is_ours(bytes, top) {
         Steps::OwnOnly
     } else if torch::is_torch(bytes, top) {
         Steps::Names
@@ -129,14 +129,14 @@ pub(super) fn ends_of(shared: &SharedBytes) -> Result<Vec<(u64, u64)>, FormatErr
         splits_rows: false,
     };
     let mut sink = Nowhere;
-    let mut poured = Poured::default();
+    let mut emitted = Emitted::default();
     let mut list = Some(outline.list);
     while let Some(at) = list {
         let (part, ended) = read_list(&mut plan, &mut sink, at)?;
-        poured.append(&mut sink, part);
-        list = outline.go_on(bytes, ended, &mut poured);
+        emitted.append(&mut sink, part);
+        list = outline.go_on(bytes, ended, &mut emitted);
     }
-    Ok(pour_pairs(plan, &mut sink, &mut poured))
+    Ok(emit_pairs(plan, &mut sink, &mut emitted))
 }
 
 /// What is known of a file before and after its list of events.
@@ -162,10 +162,10 @@ enum After {
 }
 
 /// Notes text behind the end of the trace.
-fn note_rest(bytes: &[u8], behind: usize, poured: &mut Poured) {
+fn note_rest(bytes: &[u8], behind: usize, emitted: &mut Emitted) {
     let at = skip_space(bytes, behind);
     if at < bytes.len() {
-        poured.tally.note(Note::Rest, at);
+        emitted.tally.note(Note::Rest, at);
     }
 }
 
@@ -217,8 +217,8 @@ impl Outline {
                         let found = list_by_name(bytes, start);
                         outline.list = found.ok_or_else(|| stop_error(stop, bytes))?;
                         outline.damaged_head = Some(match stop {
-                            Stop::Damaged(at) => at,
-                            Stop::End => start,
+                            ScanError::Damaged(at) => at,
+                            ScanError::End => start,
                         });
                     }
                 }
@@ -235,17 +235,17 @@ impl Outline {
         bytes: &[u8],
         mut at: usize,
         not_a_list: &mut dyn FnMut(usize),
-    ) -> Result<After, Stop> {
+    ) -> Result<After, ScanError> {
         loop {
             match scan::byte_at(bytes, at)? {
                 b'"' => {}
                 b'}' => return Ok(After::Closed(at + 1)),
-                _ => return Err(Stop::Damaged(at)),
+                _ => return Err(ScanError::Damaged(at)),
             }
             let (key, _) = scan::string(bytes, at + 1)?;
             at = skip_space(bytes, key.end + 1);
             if scan::byte_at(bytes, at)? != b':' {
-                return Err(Stop::Damaged(at));
+                return Err(ScanError::Damaged(at));
             }
             at = skip_space(bytes, at + 1);
             let is_events = key.of(bytes) == b"traceEvents";
@@ -262,13 +262,13 @@ impl Outline {
             match scan::byte_at(bytes, at)? {
                 b',' => at = skip_space(bytes, at + 1),
                 b'}' => return Ok(After::Closed(at + 1)),
-                _ => return Err(Stop::Damaged(at)),
+                _ => return Err(ScanError::Damaged(at)),
             }
         }
     }
 
     /// Looks at what follows a list that has been read; the next list, if there is another.
-    fn go_on(&mut self, bytes: &[u8], ended: Ended, poured: &mut Poured) -> Option<usize> {
+    fn go_on(&mut self, bytes: &[u8], ended: Ended, emitted: &mut Emitted) -> Option<usize> {
         let behind = match ended {
             Ended::Closed(behind) => behind,
             Ended::CutInside(at) => {
@@ -285,13 +285,13 @@ impl Outline {
             Ended::Lost(_) | Ended::Unclear(_) => return None,
         };
         if self.is_bare {
-            note_rest(bytes, behind, poured);
+            note_rest(bytes, behind, emitted);
             return None;
         }
         let at = skip_space(bytes, behind);
         match bytes.get(at) {
             Some(b'}') => {
-                note_rest(bytes, at + 1, poured);
+                note_rest(bytes, at + 1, emitted);
                 return None;
             }
             Some(b',') => {}
@@ -300,39 +300,39 @@ impl Outline {
                 return None;
             }
             Some(_) => {
-                poured.tally.note(Note::DamagedToTheEnd, at);
+                emitted.tally.note(Note::DamagedToTheEnd, at);
                 return None;
             }
         }
-        let tally = &mut poured.tally;
+        let tally = &mut emitted.tally;
         let found = self.members(bytes, skip_space(bytes, at + 1), &mut |at| {
             tally.note(Note::NotAList, at);
         });
         match found {
             Ok(After::List(list)) => {
-                poured.tally.note(Note::ListTwice, list);
+                emitted.tally.note(Note::ListTwice, list);
                 Some(list)
             }
             Ok(After::Closed(behind)) => {
-                note_rest(bytes, behind, poured);
+                note_rest(bytes, behind, emitted);
                 None
             }
-            Err(Stop::End) => {
+            Err(ScanError::End) => {
                 self.cut = Some((Cut::AfterTheList, bytes.len()));
                 None
             }
-            Err(Stop::Damaged(at)) => {
-                poured.tally.note(Note::DamagedToTheEnd, at);
+            Err(ScanError::Damaged(at)) => {
+                emitted.tally.note(Note::DamagedToTheEnd, at);
                 None
             }
         }
     }
 }
 
-fn stop_error(stop: Stop, bytes: &[u8]) -> FormatError {
+fn stop_error(stop: ScanError, bytes: &[u8]) -> FormatError {
     match stop {
-        Stop::End => malformed("the text ends before any trace event", bytes.len()),
-        Stop::Damaged(at) => malformed("not JSON, and no traceEvents behind it", at),
+        ScanError::End => malformed("the text ends before any trace event", bytes.len()),
+        ScanError::Damaged(at) => malformed("not JSON, and no traceEvents behind it", at),
     }
 }
 
@@ -358,7 +358,7 @@ impl Origin {
     }
 
     pub(super) fn find(bytes: &[u8], outline: &Outline) -> Self {
-        if let Some(epoch) = own::epoch(bytes, &outline.top) {
+        if let Some(epoch) = extension::epoch(bytes, &outline.top) {
             return Self { epoch };
         }
         let origin_ns = first_time_ns(bytes, outline.list).unwrap_or(0);
@@ -463,7 +463,7 @@ fn closes_the_file(bytes: &[u8], mut at: usize, found: &mut TopLevel) -> bool {
 /// What came of reading a list into forks.
 enum Reading {
     /// All of it is in the sink.
-    Whole(Box<(Poured, Ended)>),
+    Whole(Box<(Emitted, Ended)>),
     /// The result would depend on where the parts begin; nothing is in the sink.
     ByParts,
     /// Host and device share a row; nothing is in the sink.
@@ -476,20 +476,20 @@ fn read_list<S: EventSink>(
     plan: &mut Plan<'_>,
     sink: &mut S,
     at: usize,
-) -> Result<(Poured, Ended), Cancelled> {
+) -> Result<(Emitted, Ended), Cancelled> {
     if plan.bytes.get(at) == Some(&b']') {
-        return Ok((Poured::default(), Ended::Closed(at + 1)));
+        return Ok((Emitted::default(), Ended::Closed(at + 1)));
     }
     if at >= plan.bytes.len() {
-        return Ok((Poured::default(), Ended::CutBetween(at)));
+        return Ok((Emitted::default(), Ended::CutBetween(at)));
     }
     let region = plan.bytes.len() - at;
     let threads = plan.context.threads.min(region / MIN_PART_BYTES);
     if threads > 1 {
-        let reading = match pour_parts(*plan, sink, at, threads)? {
+        let reading = match emit_parts(*plan, sink, at, threads)? {
             Reading::SharedRows => {
                 plan.splits_rows = true;
-                pour_parts(*plan, sink, at, threads)?
+                emit_parts(*plan, sink, at, threads)?
             }
             reading => reading,
         };
@@ -498,14 +498,14 @@ fn read_list<S: EventSink>(
         }
     }
     let mut part = Part::read(*plan, (at, usize::MAX), sink.fork())?;
-    if plan.must_split(&part.poured.rows) {
+    if plan.must_split(&part.emitted.rows) {
         plan.splits_rows = true;
         drop(part);
         part = Part::read(*plan, (at, usize::MAX), sink.fork())?;
     }
     sink.merge(part.fork);
-    let mut all = Poured::default();
-    all.append(sink, part.poured);
+    let mut all = Emitted::default();
+    all.append(sink, part.emitted);
     Ok((all, part.ended))
 }
 
@@ -523,7 +523,7 @@ pub(super) struct Part<S> {
     /// The next part was begun here.
     pub(super) limit: usize,
     pub(super) fork: S,
-    pub(super) poured: Poured,
+    pub(super) emitted: Emitted,
     pub(super) ended: Ended,
 }
 
@@ -534,21 +534,21 @@ impl<S: EventSink> Part<S> {
         (from, limit): (usize, usize),
         mut fork: S,
     ) -> Result<Self, Cancelled> {
-        let mut part = Pourer::new(plan, &mut fork);
+        let mut part = EventEmitter::new(plan, &mut fork);
         let ended = part.run(from, limit)?;
-        let poured = part.poured;
+        let emitted = part.emitted;
         Ok(Self {
             from,
             limit,
             fork,
-            poured,
+            emitted,
             ended,
         })
     }
 }
 
 /// Reads parts in parallel.
-fn pour_parts<S: EventSink>(
+fn emit_parts<S: EventSink>(
     plan: Plan<'_>,
     sink: &mut S,
     at: usize,
@@ -621,7 +621,7 @@ fn chain<S: EventSink>(
         chain.push(part);
     }
     let mut executors: FxHashMap<&str, (bool, bool)> = FxHashMap::default();
-    for row in chain.iter().flat_map(|part| &part.poured.rows.all) {
+    for row in chain.iter().flat_map(|part| &part.emitted.rows.all) {
         let (host, device) = executors.entry(&row.key).or_default();
         *host |= row.has_host_event;
         *device |= row.device_event.is_some();
@@ -631,19 +631,19 @@ fn chain<S: EventSink>(
     if is_shared && !plan.splits_rows && plan.steps != Steps::OwnOnly {
         return Ok(Reading::SharedRows);
     }
-    if too_many || chain.iter().any(|part| part.poured.gave_up) {
+    if too_many || chain.iter().any(|part| part.emitted.gave_up) {
         return Ok(Reading::ByParts);
     }
     drop(executors);
-    let mut all = Poured::default();
+    let mut all = Emitted::default();
     for part in chain {
         sink.merge(part.fork);
-        all.append(sink, part.poured);
+        all.append(sink, part.emitted);
     }
     Ok(Reading::Whole(Box::new((all, ended))))
 }
 
-impl Poured {
+impl Emitted {
     /// Takes over what a later part left behind; its fork has been merged.
     fn append<S: EventSink>(&mut self, sink: &mut S, part: Self) {
         self.tally.append(&part.tally);
@@ -678,19 +678,23 @@ impl Poured {
 }
 
 /// Pours what waited for the whole list; returns begin and end of pairs whose end has arguments.
-fn pour_pairs<S: EventSink>(plan: Plan<'_>, sink: &mut S, poured: &mut Poured) -> Vec<(u64, u64)> {
+fn emit_pairs<S: EventSink>(
+    plan: Plan<'_>,
+    sink: &mut S,
+    emitted: &mut Emitted,
+) -> Vec<(u64, u64)> {
     let mut pairing = Pairing {
         bytes: plan.bytes,
         source: plan.source,
-        last_ps: poured.last_ps.unwrap_or(0),
+        last_ps: emitted.last_ps.unwrap_or(0),
         max_tracks: plan.context.limits.max_tracks,
         steps: plan.steps,
         ends: Vec::new(),
     };
-    let threads = std::mem::take(&mut poured.begins_and_ends);
-    pairing.pour_threads(sink, &poured.rows, threads, &mut poured.tally);
-    let asyncs = std::mem::take(&mut poured.asyncs);
-    pairing.pour_asyncs(sink, &mut poured.rows, asyncs, &mut poured.tally);
+    let threads = std::mem::take(&mut emitted.begins_and_ends);
+    pairing.emit_threads(sink, &emitted.rows, threads, &mut emitted.tally);
+    let asyncs = std::mem::take(&mut emitted.asyncs);
+    pairing.emit_asyncs(sink, &mut emitted.rows, asyncs, &mut emitted.tally);
     pairing.ends
 }
 
@@ -699,25 +703,25 @@ fn finish<S: EventSink>(
     sink: &mut S,
     outline: &Outline,
     origin: &Origin,
-    mut poured: Poured,
+    mut emitted: Emitted,
     source: &Source,
 ) {
     let bytes = plan.bytes;
-    let ends = pour_pairs(plan, sink, &mut poured);
+    let ends = emit_pairs(plan, sink, &mut emitted);
     source.set_ends(ends);
-    flows::emit_waiting(bytes, &mut poured, sink);
-    let metadata = Metadata::read(bytes, &poured.metadata, sink);
-    metadata.describe(bytes, &poured.rows, sink);
+    flows::emit_waiting(bytes, &mut emitted, sink);
+    let metadata = Metadata::read(bytes, &emitted.metadata, sink);
+    metadata.describe(bytes, &emitted.rows, sink);
 
-    let is_ours = own::is_ours(bytes, &outline.top);
+    let is_ours = extension::is_ours(bytes, &outline.top);
     if is_ours {
-        own::pour_end(bytes, &outline.top, sink);
+        extension::emit_end(bytes, &outline.top, sink);
     } else {
-        torch::pour_facts(bytes, &outline.top, sink);
+        torch::emit_facts(bytes, &outline.top, sink);
         let is_xla = metadata
             .any_process_named(|name| name.starts_with("/host:") || name.starts_with("/device:"));
-        torch::pour_badges(bytes, &outline.top, poured.hints, is_xla, sink);
-        if let Some(pid) = metadata.host_pid(&poured.rows) {
+        torch::emit_badges(bytes, &outline.top, emitted.hints, is_xla, sink);
+        if let Some(pid) = metadata.host_pid(&emitted.rows) {
             sink.fact("pid", ArgValue::Int(pid));
         }
         if let Some(unix_ns) = origin.epoch.unix_ns {
@@ -726,20 +730,20 @@ fn finish<S: EventSink>(
     }
 
     if let Some(at) = outline.damaged_head {
-        poured.tally.note(Note::DamagedHead, at);
+        emitted.tally.note(Note::DamagedHead, at);
     }
     if let Some((cut, at)) = outline.cut {
-        poured.tally.note(Note::Top(cut), at);
+        emitted.tally.note(Note::Top(cut), at);
     }
-    let whole = poured.entries;
+    let whole = emitted.entries;
     let missing = outline
         .cut
         .map_or(0, |(_, at)| bytes.len() - at.min(bytes.len()));
     let tail = format!(
         "{whole} whole entries came before, {missing} bytes behind them were left out, and what was never written is missing"
     );
-    poured.tally.pour(sink, &tail);
-    if poured.rows.len() == 0 {
+    emitted.tally.emit(sink, &tail);
+    if emitted.rows.len() == 0 {
         let detail = format!("{whole} entries, none of them an event");
         sink.diagnose(stepscope_model::Diagnostic::EmptyTrace, 1, &detail);
     }

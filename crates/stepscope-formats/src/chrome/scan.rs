@@ -7,7 +7,7 @@
 //!
 //! Text that is not JSON is noticed where it would make the masks lie: a backslash outside a
 //! string, or a closing quote with a letter behind it, means that quotes no longer pair up
-//! ([`Stop::Damaged`]). Everything else is taken leniently (raw control characters, `NaN`, a
+//! ([`ScanError::Damaged`]). Everything else is taken leniently (raw control characters, `NaN`, a
 //! comma before a closing bracket).
 #![allow(
     unsafe_code,
@@ -18,7 +18,7 @@ use super::mask::{self, Masks};
 
 /// Why scanning could not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum ScanError {
     /// The text ended first.
     End,
     /// Something at this byte is not JSON.
@@ -27,12 +27,12 @@ pub(crate) enum Stop {
 
 /// Bytes `start..end` of the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct ByteRange {
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
 
-impl Span {
+impl ByteRange {
     pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
         bytes.get(self.start..self.end).unwrap_or_default()
     }
@@ -44,7 +44,7 @@ impl Span {
 
 /// What sort of value was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Sort {
+pub(crate) enum JsonType {
     /// There is none.
     #[default]
     Missing,
@@ -64,8 +64,8 @@ pub(crate) enum Sort {
 /// A value and where it stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Value {
-    pub(crate) sort: Sort,
-    pub(crate) span: Span,
+    pub(crate) sort: JsonType,
+    pub(crate) span: ByteRange,
     /// Deepest nesting within: 0 for strings and scalars, 1 for a list of scalars.
     pub(crate) depth: u32,
     /// Whether a container holds bytes above 127.
@@ -76,8 +76,8 @@ impl Value {
     /// Whether there is no value, or it says `null`.
     pub(crate) fn is_null(&self, bytes: &[u8]) -> bool {
         match self.sort {
-            Sort::Missing => true,
-            Sort::Scalar => self.span.of(bytes) == b"null",
+            JsonType::Missing => true,
+            JsonType::Scalar => self.span.of(bytes) == b"null",
             _ => false,
         }
     }
@@ -85,14 +85,14 @@ impl Value {
     /// The text of a string or scalar as it stands, quotes taken off.
     pub(crate) fn raw<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         match self.sort {
-            Sort::Str { .. } | Sort::Scalar => Some(self.span.of(bytes)),
+            JsonType::Str { .. } | JsonType::Scalar => Some(self.span.of(bytes)),
             _ => None,
         }
     }
 
     /// Whether a container has nothing in it.
     pub(crate) fn is_empty_container(&self, bytes: &[u8]) -> bool {
-        matches!(self.sort, Sort::Object | Sort::Array)
+        matches!(self.sort, JsonType::Object | JsonType::Array)
             && skip_space(bytes, self.span.start + 1) + 1 == self.span.end
     }
 }
@@ -113,10 +113,10 @@ pub(crate) fn skip_space(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The byte at `at`, or [`Stop::End`].
+/// The byte at `at`, or [`ScanError::End`].
 #[inline]
-pub(crate) fn byte_at(bytes: &[u8], at: usize) -> Result<u8, Stop> {
-    bytes.get(at).copied().ok_or(Stop::End)
+pub(crate) fn byte_at(bytes: &[u8], at: usize) -> Result<u8, ScanError> {
+    bytes.get(at).copied().ok_or(ScanError::End)
 }
 
 /// A string whose opening quote stands before `at`: its span, whether it has escapes; the closing
@@ -126,7 +126,7 @@ pub(crate) fn byte_at(bytes: &[u8], at: usize) -> Result<u8, Stop> {
     reason = "measured: a call per field costs a fifth of the reading"
 )]
 #[inline(always)]
-pub(crate) fn string(bytes: &[u8], at: usize) -> Result<(Span, bool), Stop> {
+pub(crate) fn string(bytes: &[u8], at: usize) -> Result<(ByteRange, bool), ScanError> {
     let mut escaped = false;
     let mut here = at;
     while let Some(block) = bytes.get(here..).and_then(<[u8]>::first_chunk::<16>) {
@@ -138,7 +138,7 @@ pub(crate) fn string(bytes: &[u8], at: usize) -> Result<(Span, bool), Stop> {
         here += found.trailing_zeros() as usize;
         if bytes.get(here) == Some(&b'"') {
             return Ok((
-                Span {
+                ByteRange {
                     start: at,
                     end: here,
                 },
@@ -152,7 +152,7 @@ pub(crate) fn string(bytes: &[u8], at: usize) -> Result<(Span, bool), Stop> {
         match byte {
             b'"' => {
                 return Ok((
-                    Span {
+                    ByteRange {
                         start: at,
                         end: here,
                     },
@@ -166,7 +166,7 @@ pub(crate) fn string(bytes: &[u8], at: usize) -> Result<(Span, bool), Stop> {
             _ => here += 1,
         }
     }
-    Err(Stop::End)
+    Err(ScanError::End)
 }
 
 /// A whole value that begins at `at` (no white space before it): the value and the byte after it.
@@ -175,11 +175,11 @@ pub(crate) fn string(bytes: &[u8], at: usize) -> Result<(Span, bool), Stop> {
     reason = "measured: a call per field costs a fifth of the reading"
 )]
 #[inline(always)]
-pub(crate) fn value(bytes: &[u8], at: usize) -> Result<(Value, usize), Stop> {
+pub(crate) fn value(bytes: &[u8], at: usize) -> Result<(Value, usize), ScanError> {
     match byte_at(bytes, at)? {
         b'"' => {
             let (span, escaped) = string(bytes, at + 1)?;
-            let sort = Sort::Str { escaped };
+            let sort = JsonType::Str { escaped };
             Ok((
                 Value {
                     sort,
@@ -192,11 +192,11 @@ pub(crate) fn value(bytes: &[u8], at: usize) -> Result<(Value, usize), Stop> {
         first @ (b'{' | b'[') => {
             let passed = container(bytes, at)?;
             let sort = if first == b'{' {
-                Sort::Object
+                JsonType::Object
             } else {
-                Sort::Array
+                JsonType::Array
             };
-            let span = Span {
+            let span = ByteRange {
                 start: at,
                 end: passed.end,
             };
@@ -213,15 +213,15 @@ pub(crate) fn value(bytes: &[u8], at: usize) -> Result<(Value, usize), Stop> {
         _ => {
             let end = scalar_end(bytes, at);
             if end == at {
-                return Err(Stop::Damaged(at));
+                return Err(ScanError::Damaged(at));
             }
             if end >= bytes.len() {
-                return Err(Stop::End);
+                return Err(ScanError::End);
             }
-            let span = Span { start: at, end };
+            let span = ByteRange { start: at, end };
             Ok((
                 Value {
-                    sort: Sort::Scalar,
+                    sort: JsonType::Scalar,
                     span,
                     ..Value::default()
                 },
@@ -278,7 +278,7 @@ pub(super) fn block_at<'b>(
 
 /// Passes over the container that opens at `at`.
 #[inline(never)]
-fn container(bytes: &[u8], at: usize) -> Result<Passed, Stop> {
+fn container(bytes: &[u8], at: usize) -> Result<Passed, ScanError> {
     #[cfg(target_arch = "x86_64")]
     {
         if mask::avx512::is_here() {
@@ -296,7 +296,7 @@ fn container(bytes: &[u8], at: usize) -> Result<Passed, Stop> {
 /// Wider registers, and counting of bits in one instruction: half the time.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,popcnt,pclmulqdq")]
-fn container_by_avx2(bytes: &[u8], at: usize) -> Result<Passed, Stop> {
+fn container_by_avx2(bytes: &[u8], at: usize) -> Result<Passed, ScanError> {
     let masks = |block: &[u8; 64]| mask::avx2::masks(block);
     container_by(bytes, at, masks, |bits| mask::avx2::prefix_xor(bits))
 }
@@ -304,7 +304,7 @@ fn container_by_avx2(bytes: &[u8], at: usize) -> Result<Passed, Stop> {
 /// A block is one register here.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512bw,avx2,bmi1,popcnt,pclmulqdq")]
-fn container_by_avx512(bytes: &[u8], at: usize) -> Result<Passed, Stop> {
+fn container_by_avx512(bytes: &[u8], at: usize) -> Result<Passed, ScanError> {
     let masks = |block: &[u8; 64]| mask::avx512::masks(block);
     container_by(bytes, at, masks, |bits| mask::avx2::prefix_xor(bits))
 }
@@ -319,7 +319,7 @@ fn container_by(
     at: usize,
     masks_of: impl Fn(&[u8; 64]) -> Masks,
     prefix_xor: impl Fn(u64) -> u64,
-) -> Result<Passed, Stop> {
+) -> Result<Passed, ScanError> {
     let mut here = at;
     let mut depth: u32 = 0;
     let mut deepest: u32 = 0;
@@ -329,7 +329,7 @@ fn container_by(
     let mut high = 0;
     loop {
         let mut padded = [b' '; 64];
-        let block = block_at(bytes, here, &mut padded).ok_or(Stop::End)?;
+        let block = block_at(bytes, here, &mut padded).ok_or(ScanError::End)?;
         let masks = masks_of(block);
         let escaped = if masks.backslash | escape_carry == 0 {
             0
@@ -362,7 +362,7 @@ fn container_by(
                 if depth == 0 {
                     let before = damage & ((1 << bit) - 1);
                     if before != 0 {
-                        return Err(Stop::Damaged(here + before.trailing_zeros() as usize));
+                        return Err(ScanError::Damaged(here + before.trailing_zeros() as usize));
                     }
                     let end = here + bit as usize + 1;
                     let non_ascii = (high | masks.high & ((1 << bit) - 1)) != 0;
@@ -378,7 +378,7 @@ fn container_by(
             depth = depth + opened - closed;
         }
         if damage != 0 {
-            return Err(Stop::Damaged(here + damage.trailing_zeros() as usize));
+            return Err(ScanError::Damaged(here + damage.trailing_zeros() as usize));
         }
         high |= masks.high;
         here += 64;
@@ -394,7 +394,7 @@ const LONG_BYTES: usize = 64 << 10;
 
 /// Whether the container that opens at `at` keeps to the grammar: keys, colons, commas, and each
 /// bracket closed by its own kind.
-fn grammar(bytes: &[u8], at: usize) -> Result<(), Stop> {
+fn grammar(bytes: &[u8], at: usize) -> Result<(), ScanError> {
     let mut open = vec![byte_at(bytes, at)?];
     let mut here = skip_space(bytes, at + 1);
     // Whether a comma or a bracket has just been passed, so that a value or key must follow.
@@ -410,7 +410,7 @@ fn grammar(bytes: &[u8], at: usize) -> Result<(), Stop> {
         }
         if !fresh {
             if byte != b',' {
-                return Err(Stop::Damaged(here));
+                return Err(ScanError::Damaged(here));
             }
             fresh = true;
             here = skip_space(bytes, here + 1);
@@ -418,12 +418,12 @@ fn grammar(bytes: &[u8], at: usize) -> Result<(), Stop> {
         }
         if kind == b'{' {
             if byte != b'"' {
-                return Err(Stop::Damaged(here));
+                return Err(ScanError::Damaged(here));
             }
             let (key, _) = string(bytes, here + 1)?;
             here = skip_space(bytes, key.end + 1);
             if byte_at(bytes, here)? != b':' {
-                return Err(Stop::Damaged(here));
+                return Err(ScanError::Damaged(here));
             }
             here = skip_space(bytes, here + 1);
         }
@@ -437,7 +437,7 @@ fn grammar(bytes: &[u8], at: usize) -> Result<(), Stop> {
             _ => {
                 let end = scalar_end(bytes, here);
                 if end == here {
-                    return Err(Stop::Damaged(here));
+                    return Err(ScanError::Damaged(here));
                 }
                 here = end;
             }
@@ -537,7 +537,7 @@ mod tests {
     }
 
     /// On this processor, and on one that has less.
-    fn end_of(text: &str) -> Result<usize, Stop> {
+    fn end_of(text: &str) -> Result<usize, ScanError> {
         let found = value(text.as_bytes(), 0).map(|(_, end)| end);
         let plainly = container_by(text.as_bytes(), 0, Masks::of, mask::prefix_xor);
         assert_eq!(found, plainly.map(|passed| passed.end), "{text}");
@@ -560,7 +560,12 @@ mod tests {
             let text = format!("{{{inner}}},");
             assert_eq!(end_of(&text), Ok(text.len() - 1), "{text}");
             for cut in 1..text.len() - 1 {
-                assert_eq!(end_of(&text[..cut]), Err(Stop::End), "{}", &text[..cut]);
+                assert_eq!(
+                    end_of(&text[..cut]),
+                    Err(ScanError::End),
+                    "{}",
+                    &text[..cut]
+                );
             }
         }
     }
@@ -569,12 +574,12 @@ mod tests {
     fn quotes_that_do_not_pair_up_are_noticed() {
         // A Windows path that ends in a backslash swallows its closing quote.
         let one = r#"{"path":"C:\dir\","x":1}"#;
-        assert!(matches!(end_of(one), Err(Stop::Damaged(_))));
+        assert!(matches!(end_of(one), Err(ScanError::Damaged(_))));
         let two = format!("{one},{one} ");
-        assert!(matches!(end_of(&two), Err(Stop::Damaged(_))));
+        assert!(matches!(end_of(&two), Err(ScanError::Damaged(_))));
         assert!(matches!(
             end_of(r#"{"a":"5" disk","x":{}} "#),
-            Err(Stop::Damaged(_))
+            Err(ScanError::Damaged(_))
         ));
     }
 
@@ -584,7 +589,7 @@ mod tests {
         for broken in ["{\"a\":[1,2}", "{\"a\":{\"b\":1}", "[1,{\"a\":2]"] {
             let text = format!("{broken}{rest}");
             match end_of(&text) {
-                Err(Stop::Damaged(at)) => assert!(at <= broken.len() + 2, "{broken} at {at}"),
+                Err(ScanError::Damaged(at)) => assert!(at <= broken.len() + 2, "{broken} at {at}"),
                 other => panic!("{broken}: {other:?}"),
             }
         }
@@ -597,6 +602,6 @@ mod tests {
         let deep = format!("{}{}", "[".repeat(1_000_000), "]".repeat(1_000_000));
         let (found, end) = value(deep.as_bytes(), 0).unwrap();
         assert_eq!((found.depth, end), (1_000_000, 2_000_000));
-        assert_eq!(end_of(&deep[..1_500_000]), Err(Stop::End));
+        assert_eq!(end_of(&deep[..1_500_000]), Err(ScanError::End));
     }
 }

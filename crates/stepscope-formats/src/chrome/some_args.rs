@@ -11,7 +11,7 @@ use stepscope_model::ArgKeys;
 
 use super::event::OWN;
 use super::flat;
-use super::scan::{self, Sort, Span, Stop, Value, byte_at, skip_space};
+use super::scan::{self, ByteRange, JsonType, ScanError, Value, byte_at, skip_space};
 
 /// Wanted arguments that most entries have at most.
 const FEW: usize = 4;
@@ -26,14 +26,14 @@ struct Place {
     end: u32,
     /// Its number among those that are wanted.
     key: u8,
-    sort: Sort,
+    sort: JsonType,
 }
 
 const NO_PLACE: Place = Place {
     start: 0,
     end: 0,
     key: 0,
-    sort: Sort::Missing,
+    sort: JsonType::Missing,
 };
 
 /// Where the wanted arguments of one entry stand, in its order.
@@ -92,7 +92,7 @@ impl Wanted {
     pub(super) fn iter(&self) -> impl Iterator<Item = (usize, Value)> {
         let more = self.more.iter().flatten();
         self.few.iter().chain(more).take(self.count).map(|place| {
-            let span = Span {
+            let span = ByteRange {
                 start: self.at + place.start as usize,
                 end: self.at + place.end as usize,
             };
@@ -117,19 +117,19 @@ impl Wanted {
 fn walk(
     bytes: &[u8],
     mut here: usize,
-    mut each: impl FnMut(Span, bool, usize) -> Result<Option<usize>, Stop>,
-) -> Result<Option<usize>, Stop> {
+    mut each: impl FnMut(ByteRange, bool, usize) -> Result<Option<usize>, ScanError>,
+) -> Result<Option<usize>, ScanError> {
     loop {
         here = skip_space(bytes, here);
         match byte_at(bytes, here)? {
             b'"' => {}
             b'}' => return Ok(Some(here + 1)),
-            _ => return Err(Stop::Damaged(here)),
+            _ => return Err(ScanError::Damaged(here)),
         }
         let (key, escaped) = scan::string(bytes, here + 1)?;
         let colon = skip_space(bytes, key.end + 1);
         if byte_at(bytes, colon)? != b':' {
-            return Err(Stop::Damaged(colon));
+            return Err(ScanError::Damaged(colon));
         }
         let Some(next) = each(key, escaped, skip_space(bytes, colon + 1))? else {
             return Ok(None);
@@ -138,7 +138,7 @@ fn walk(
         match byte_at(bytes, after)? {
             b',' => here = after + 1,
             b'}' => return Ok(Some(after + 1)),
-            _ => return Err(Stop::Damaged(after)),
+            _ => return Err(ScanError::Damaged(after)),
         }
     }
 }
@@ -226,7 +226,7 @@ pub(super) fn find(
     at: usize,
     keys: ArgKeys,
     wanted: &mut Wanted,
-) -> Result<bool, Stop> {
+) -> Result<bool, ScanError> {
     if byte_at(bytes, at)? != b'{' {
         return Ok(false);
     }

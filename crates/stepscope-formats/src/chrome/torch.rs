@@ -3,9 +3,9 @@
 use stepscope_model::{ArgValue, Diagnostic, EventSink};
 
 use super::args::{visit_members, with_value};
+use super::emit::Hints;
 use super::event::{key_text, members};
-use super::pour::Hints;
-use super::scan::{Sort, Span, Value, skip_space, value};
+use super::scan::{ByteRange, JsonType, Value, skip_space, value};
 
 /// The number in `ProfilerStep#7`.
 pub(super) fn step_of_name(name: &str) -> Option<i64> {
@@ -81,7 +81,7 @@ pub(super) fn may_mark_steps(category: &str) -> bool {
 }
 
 /// The members of the outermost object that are no lists of events, in the file's order.
-pub(super) type TopLevel = Vec<(Span, Value)>;
+pub(super) type TopLevel = Vec<(ByteRange, Value)>;
 
 /// Finds a member of the outermost object.
 pub(super) fn find(bytes: &[u8], top: &TopLevel, wanted: &[u8]) -> Option<Value> {
@@ -117,13 +117,13 @@ pub(super) fn is_torch(bytes: &[u8], top: &TopLevel) -> bool {
 const MAX_FACT_BYTES: usize = 64 << 10;
 
 /// Tells the sink what stands beside the events.
-pub(super) fn pour_facts<S: EventSink>(bytes: &[u8], top: &TopLevel, sink: &mut S) {
+pub(super) fn emit_facts<S: EventSink>(bytes: &[u8], top: &TopLevel, sink: &mut S) {
     for (key, value) in top {
         let name = String::from_utf8_lossy(key.of(bytes));
         match (&*name, value.sort) {
             // Each device's facts say all of it.
-            ("deviceProperties", Sort::Array) if devices(bytes, value, sink) > 0 => continue,
-            ("distributedInfo", Sort::Object) => {
+            ("deviceProperties", JsonType::Array) if devices(bytes, value, sink) > 0 => continue,
+            ("distributedInfo", JsonType::Object) => {
                 let _ = visit_members(bytes, value.span.start, &mut |key, value| {
                     if matches!(key, "rank" | "world_size" | "backend") {
                         sink.fact(key, value);
@@ -140,7 +140,7 @@ pub(super) fn pour_facts<S: EventSink>(bytes: &[u8], top: &TopLevel, sink: &mut 
                     }
                 });
             }
-            ("ERROR", Sort::Array) => writer_errors(bytes, value, sink),
+            ("ERROR", JsonType::Array) => writer_errors(bytes, value, sink),
             _ => {}
         }
         if value.span.len() > MAX_FACT_BYTES {
@@ -160,7 +160,7 @@ fn badge<S: EventSink>(sink: &mut S, word: &str) {
 }
 
 /// Facts `kind` and `kind.…`: who wrote the file.
-pub(super) fn pour_badges<S: EventSink>(
+pub(super) fn emit_badges<S: EventSink>(
     bytes: &[u8],
     top: &TopLevel,
     hints: Hints,
@@ -198,7 +198,7 @@ pub(super) fn pour_badges<S: EventSink>(
 
 /// Each element of the list `list`.
 pub(super) fn elements(bytes: &[u8], list: &Value, mut visit: impl FnMut(&Value)) {
-    if list.sort != Sort::Array {
+    if list.sort != JsonType::Array {
         return;
     }
     let mut at = skip_space(bytes, list.span.start + 1);
@@ -219,7 +219,7 @@ pub(super) fn elements(bytes: &[u8], list: &Value, mut visit: impl FnMut(&Value)
 fn devices<S: EventSink>(bytes: &[u8], list: &Value, sink: &mut S) -> i64 {
     let mut position = 0;
     elements(bytes, list, |device| {
-        if device.sort != Sort::Object {
+        if device.sort != JsonType::Object {
             return;
         }
         let mut ordinal = position;

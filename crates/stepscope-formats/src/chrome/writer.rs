@@ -1,4 +1,4 @@
-//! Writing Chrome JSON: a sink that prints events as they are poured.
+//! Writing Chrome JSON: a sink that prints events as they are emitted.
 //!
 //! Slices are `X`, instants `i`, counters `C`, flows `s`/`t`/`f`, slices of async tracks `b`/`e`;
 //! times are microseconds with up to six decimals, so that no picosecond is lost. A track's key
@@ -6,7 +6,7 @@
 //! has no word for stands in fields named `stepscope`; see `docs/formats/chrome-json.md`.
 //!
 //! One thread writes as it goes, with a megabyte of buffer. Forks keep their text in memory until
-//! they are merged, so a reader that pours into this sink should be given one thread.
+//! they are merged, so a reader that emits into this sink should be given one thread.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use stepscope_model::{
 };
 
 use super::described::{self, Described};
-use super::own_out::{Extra, print_types};
+use super::extension_out::{Extra, print_types};
 use super::print::{self, Disguise};
 use super::texts::Texts;
 

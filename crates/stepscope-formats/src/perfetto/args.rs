@@ -15,7 +15,7 @@ use stepscope_model::{
     NameId, ReadContext, SharedBytes, SliceFlow, SliceIn, SourceId, Time, TrackId, TrackPatch,
 };
 
-use super::own;
+use super::extension;
 use super::pairing::PAIR_TOKEN;
 use super::reader::{self, Tables};
 use super::schema::{annotation, event, interned, legacy, location, nested, packet};
@@ -244,7 +244,7 @@ impl<'a> Decoder<'a> {
         let mut fields = Fields::new(entry);
         let mut marked = false;
         while let Some(field) = fields.next_lenient() {
-            marked |= field.number == own::FIELD;
+            marked |= field.number == extension::FIELD;
         }
         (self.text(scope, field, iid), marked)
     }
@@ -281,7 +281,7 @@ fn is_plain(number: u32) -> bool {
             | event::EXTRA_DOUBLE_COUNTER_VALUES
             | event::FLOW_IDS
             | event::TERMINATING_FLOW_IDS
-            | own::FIELD
+            | extension::FIELD
     )
 }
 
@@ -407,7 +407,7 @@ fn take_apart<'a>(entry: &'a [u8], lookup: &Lookup<'_>, json: &mut String) -> (S
                 annotation::DICT_ENTRIES | annotation::ARRAY_VALUES | annotation::NESTED,
                 Value::Bytes(_),
             ) => is_nested = true,
-            (own::FIELD, Value::Bytes(bytes)) => {
+            (extension::FIELD, Value::Bytes(bytes)) => {
                 // Bytes of our writer; the text beside them is for others.
                 return (name_of(entry, lookup), Known::Value(ArgValue::Bytes(bytes)));
             }

@@ -1,6 +1,6 @@
 //! One track event: its fields, as far as they are not arguments.
 
-use super::own;
+use super::extension;
 use super::schema::{event, legacy};
 use super::sequence::{fixed_numbers, numbers};
 use crate::proto_wire::{Fields, Value};
@@ -139,7 +139,7 @@ impl<'a> Parts<'a> {
                     self.legacy = Some(parsed);
                     self.has_args |= args;
                 }
-                (own::FIELD, Value::Bytes(message)) => self.own(message),
+                (extension::FIELD, Value::Bytes(message)) => self.own(message),
                 // Annotations, locations, logs, and everything that programs add of their own.
                 _ => self.has_args = true,
             }
@@ -150,11 +150,11 @@ impl<'a> Parts<'a> {
         let mut fields = Fields::new(message);
         while let Some(field) = fields.next_lenient() {
             match (field.number, field.value) {
-                (own::event::STEP, value) => self.step = value.sint(),
-                (own::event::FLAGS, Value::Varint(flags)) => {
+                (extension::event::STEP, value) => self.step = value.sint(),
+                (extension::event::FLAGS, Value::Varint(flags)) => {
                     self.flags = u8::try_from(flags).unwrap_or(0);
                 }
-                (own::event::FLOW_BIND, Value::Varint(bind)) => self.flow_bind = bind,
+                (extension::event::FLOW_BIND, Value::Varint(bind)) => self.flow_bind = bind,
                 _ => {}
             }
         }

@@ -20,7 +20,7 @@
 mod args;
 mod clocks;
 mod event;
-mod own;
+mod extension;
 mod pairing;
 mod reader;
 mod schema;
@@ -35,7 +35,7 @@ pub use writer::PerfettoSink;
 
 use crate::FormatError;
 
-/// Reads a whole file. What is readable is poured, the rest counted; an error means that not one
+/// Reads a whole file. What is readable is emitted, the rest counted; an error means that not one
 /// packet could be read, or that the reading was cancelled.
 pub fn read<S: EventSink>(
     bytes: &SharedBytes,

@@ -100,7 +100,7 @@ struct Pour<'a, S> {
 impl Pending {
     /// Pours everything, times counted from `origin_ns`. Gives the pairs of addresses that
     /// tokens with [`PAIR_TOKEN`] stand for.
-    pub(super) fn pour<S: EventSink>(
+    pub(super) fn emit<S: EventSink>(
         mut self,
         placed: &Placed,
         source: SourceId,
@@ -113,7 +113,7 @@ impl Pending {
         }
         self.give_directions(&events);
         let last_ns = events.last().map_or(origin_ns, |event| event.ns);
-        let mut pour = Pour {
+        let mut emit = Pour {
             sink,
             source,
             origin_ns,
@@ -148,20 +148,20 @@ impl Pending {
                     };
                     for open in stack.drain(at + 1..).rev() {
                         unfinished += 1;
-                        pour.slice(track, &open, event.ns, None, SliceFlags::UNFINISHED);
+                        emit.slice(track, &open, event.ns, None, SliceFlags::UNFINISHED);
                     }
                     if let Some(begin) = stack.pop() {
-                        pour.slice(track, &begin, event.ns, Some(event), SliceFlags::NONE);
+                        emit.slice(track, &begin, event.ns, Some(event), SliceFlags::NONE);
                     }
                 }
                 Act::Complete => {
-                    let length = pour.extra(event).duration_ns;
+                    let length = emit.extra(event).duration_ns;
                     let end = event.ns.saturating_add(length);
-                    pour.slice(track, event, end, None, SliceFlags::NONE);
+                    emit.slice(track, event, end, None, SliceFlags::NONE);
                 }
-                Act::Instant => pour.instant(track, event),
-                Act::Sample => pour.sample(track, event),
-                Act::Flow => pour.flows_by_time(track, event, None),
+                Act::Instant => emit.instant(track, event),
+                Act::Sample => emit.sample(track, event),
+                Act::Flow => emit.flows_by_time(track, event, None),
             }
         }
         for (slot, stack) in stacks.into_iter().enumerate() {
@@ -170,7 +170,7 @@ impl Pending {
             };
             for open in stack.into_iter().rev() {
                 unfinished += 1;
-                pour.slice(track, &open, last_ns, None, SliceFlags::UNFINISHED);
+                emit.slice(track, &open, last_ns, None, SliceFlags::UNFINISHED);
             }
         }
         let Pour {
@@ -179,7 +179,7 @@ impl Pending {
             bad_times,
             negative,
             ..
-        } = pour;
+        } = emit;
         for (what, count, detail) in [
             (Diagnostic::UnmatchedEnd, unmatched, "ends without a begin"),
             (
@@ -385,7 +385,7 @@ pub(super) struct FlowNames {
 impl FlowNames {
     /// Gives every flow end that our writer numbered its category and id.
     pub(super) fn restore(&self, flows: &mut [FlowEnd]) {
-        use super::own::{FLOW_SHIFT, WIDE_FLOW};
+        use super::extension::{FLOW_SHIFT, WIDE_FLOW};
         if self.known.is_empty() {
             return;
         }

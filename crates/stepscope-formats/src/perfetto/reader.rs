@@ -11,7 +11,7 @@ use stepscope_model::{Diagnostic, EventSink, ReadContext, SourceId};
 
 use super::clocks::{ClockKey, Clocks, Moment};
 use super::event::Parts;
-use super::own;
+use super::extension;
 use super::pairing::{FlowNames, Pending};
 use super::schema::{self, packet};
 use super::sequence::{LateTexts, Sequence, TextCount};
@@ -363,7 +363,7 @@ impl<'a> Packet<'a> {
                 (packet::CLOCK_ID, Value::Varint(value)) => found.clock_id = Some(value),
                 (packet::INTERNED_DATA, Value::Bytes(content)) => found.interned = Some(content),
                 (packet::DEFAULTS, Value::Bytes(content)) => found.defaults = Some(content),
-                (own::FIELD, Value::Bytes(content)) => found.own = Some(content),
+                (extension::FIELD, Value::Bytes(content)) => found.own = Some(content),
                 (packet::TRACK_EVENT, Value::Bytes(content)) => {
                     found.kind = packet::TRACK_EVENT;
                     found.content = content;

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{Diagnostic, EventSink, NameId, TrackId, TrackKind, TrackPatch};
 
-use super::own;
+use super::extension;
 use super::schema::{counter, process, track, tree};
 use super::sequence::TextCount;
 use crate::proto_wire::{Fields, Value};
@@ -163,7 +163,7 @@ impl Tracks {
                 (track::CHILD_ORDERING, Value::Varint(order)) => {
                     found.explicit_children = order == track::ORDERING_EXPLICIT;
                 }
-                (own::FIELD, Value::Bytes(message)) => {
+                (extension::FIELD, Value::Bytes(message)) => {
                     found.own = Some(own_track(message, texts));
                 }
                 _ => {}
@@ -641,21 +641,21 @@ fn own_track(message: &[u8], texts: &mut TextCount) -> Own {
     let mut fields = Fields::new(message);
     while let Some(field) = fields.next_lenient() {
         match (field.number, field.value) {
-            (own::track::KEY, Value::Bytes(key)) => found.key = texts.owned(key),
-            (own::track::KIND, Value::Varint(kind)) => found.kind = kind,
-            (own::track::PID, value) => found.pid = value.sint(),
-            (own::track::TID, value) => found.tid = value.sint(),
-            (own::track::DEVICE, Value::Varint(device)) => {
+            (extension::track::KEY, Value::Bytes(key)) => found.key = texts.owned(key),
+            (extension::track::KIND, Value::Varint(kind)) => found.kind = kind,
+            (extension::track::PID, value) => found.pid = value.sint(),
+            (extension::track::TID, value) => found.tid = value.sint(),
+            (extension::track::DEVICE, Value::Varint(device)) => {
                 found.device = u32::try_from(device).ok();
             }
-            (own::track::STREAM, value) => found.stream = value.sint(),
-            (own::track::SORT_INDEX, value) => found.sort_index = value.sint(),
-            (own::track::DERIVED, Value::Varint(flag)) => found.derived = flag != 0,
-            (own::track::CATEGORY, Value::Bytes(text)) => found.category = texts.owned(text),
-            (own::track::ROW_OF, Value::Varint(uuid)) => found.row_of = Some(uuid),
-            (own::track::PARENT, Value::Varint(uuid)) => found.parent = Some(uuid),
-            (own::track::UNNAMED, Value::Varint(flag)) => found.unnamed = flag != 0,
-            (own::track::UNIT, Value::Bytes(text)) => found.unit = texts.owned(text),
+            (extension::track::STREAM, value) => found.stream = value.sint(),
+            (extension::track::SORT_INDEX, value) => found.sort_index = value.sint(),
+            (extension::track::DERIVED, Value::Varint(flag)) => found.derived = flag != 0,
+            (extension::track::CATEGORY, Value::Bytes(text)) => found.category = texts.owned(text),
+            (extension::track::ROW_OF, Value::Varint(uuid)) => found.row_of = Some(uuid),
+            (extension::track::PARENT, Value::Varint(uuid)) => found.parent = Some(uuid),
+            (extension::track::UNNAMED, Value::Varint(flag)) => found.unnamed = flag != 0,
+            (extension::track::UNIT, Value::Bytes(text)) => found.unit = texts.owned(text),
             _ => {}
         }
     }

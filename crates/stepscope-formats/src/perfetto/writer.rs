@@ -1,7 +1,7 @@
 //! Writes Perfetto traces: a sink whose file `ui.perfetto.dev` and `trace_processor` open.
 //!
 //! Events are written as they come; only what is open on each track is held. Slices of one track
-//! should come in order of time, enclosing ones first, as a finished trace pours them: each is a
+//! should come in order of time, enclosing ones first, as a finished trace emits them: each is a
 //! begin now and an end as soon as a later slice shows that it is over. A slice that overlaps
 //! what is open without nesting, or that comes too late, goes to a *row*: a child track of its
 //! own, which our reader folds back. So any order is right, and the usual one is small.
@@ -24,7 +24,7 @@ use stepscope_model::{
 
 use self::intern::Interner;
 use self::tracks::{Shared, TrackState};
-use super::own;
+use super::extension;
 use super::schema::{clock, counter, event, packet, track};
 use crate::proto_wire::{
     put_bytes, put_double, put_fixed64, put_int, put_message, put_sint, put_uint,
@@ -36,7 +36,7 @@ const BASE_NS: i64 = 1 << 48;
 /// Bytes that are gathered before they are written.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Writes what is poured into it as a Perfetto trace. [`finish`](Self::finish) completes the file.
+/// Writes what is emitted into it as a Perfetto trace. [`finish`](Self::finish) completes the file.
 ///
 /// ```
 /// use stepscope_formats::perfetto::PerfettoSink;
@@ -69,7 +69,7 @@ pub struct PerfettoSink<W: Write + Send> {
     interner: Interner,
     /// Category numbers of flows, by name.
     flow_categories: FxHashMap<NameId, u64>,
-    /// Facts, modules and diagnostics: fields of [`own::run`].
+    /// Facts, modules and diagnostics: fields of [`extension::run`].
     run: Vec<u8>,
     /// The event that is being built.
     scratch: Vec<u8>,
@@ -117,10 +117,10 @@ impl<W: Write + Send> PerfettoSink<W> {
     pub fn finish(mut self) -> io::Result<W> {
         self.close();
         let mut run = Vec::new();
-        put_sint(&mut run, own::run::ORIGIN_NS, self.epoch.origin_ns);
-        put_int(&mut run, own::run::BASE_NS, BASE_NS);
+        put_sint(&mut run, extension::run::ORIGIN_NS, self.epoch.origin_ns);
+        put_int(&mut run, extension::run::BASE_NS, BASE_NS);
         if let Some(unix_ns) = self.epoch.unix_ns {
-            put_sint(&mut run, own::run::UNIX_NS, unix_ns);
+            put_sint(&mut run, extension::run::UNIX_NS, unix_ns);
         }
         self.lock().put_flows(&mut run);
         if self.moved_times > 0 {
@@ -132,7 +132,7 @@ impl<W: Write + Send> PerfettoSink<W> {
             );
         }
         run.append(&mut self.run);
-        self.packet(None, |message| put_bytes(message, own::FIELD, &run));
+        self.packet(None, |message| put_bytes(message, extension::FIELD, &run));
         self.write();
         match (self.out, self.error) {
             (_, Some(error)) => Err(error),
@@ -294,8 +294,8 @@ impl<W: Write + Send> PerfettoSink<W> {
                         put_uint(row, track::UUID, uuid);
                         put_uint(row, track::PARENT_UUID, track_uuid);
                         put_bytes(row, track::NAME, name.as_bytes());
-                        put_message(row, own::FIELD, |own| {
-                            put_uint(own, own::track::ROW_OF, track_uuid);
+                        put_message(row, extension::FIELD, |own| {
+                            put_uint(own, extension::track::ROW_OF, track_uuid);
                         });
                     });
                 });
@@ -461,12 +461,12 @@ impl<W: Write + Send> EventSink for PerfettoSink<W> {
             self.put_flow(*flow);
         }
         if slice.step.is_some() || slice.flags.0 != 0 {
-            put_message(&mut self.scratch, own::FIELD, |own| {
+            put_message(&mut self.scratch, extension::FIELD, |own| {
                 if let Some(step) = slice.step {
-                    put_sint(own, own::event::STEP, step);
+                    put_sint(own, extension::event::STEP, step);
                 }
                 if slice.flags.0 != 0 {
-                    put_uint(own, own::event::FLAGS, u64::from(slice.flags.0));
+                    put_uint(own, extension::event::FLAGS, u64::from(slice.flags.0));
                 }
             });
         }
@@ -511,32 +511,32 @@ impl<W: Write + Send> EventSink for PerfettoSink<W> {
             FlowBind::Enclosing => 1,
             FlowBind::Next => 2,
         };
-        put_message(&mut self.scratch, own::FIELD, |own| {
-            put_uint(own, own::event::FLOW_BIND, bind);
+        put_message(&mut self.scratch, extension::FIELD, |own| {
+            put_uint(own, extension::event::FLOW_BIND, bind);
         });
         self.write_event(at_ns);
     }
 
     fn module(&mut self, name: &str, program_id: Option<u64>) {
-        put_message(&mut self.run, own::run::MODULE, |module| {
-            put_bytes(module, own::module::NAME, name.as_bytes());
+        put_message(&mut self.run, extension::run::MODULE, |module| {
+            put_bytes(module, extension::module::NAME, name.as_bytes());
             if let Some(id) = program_id {
-                put_uint(module, own::module::PROGRAM_ID, id);
+                put_uint(module, extension::module::PROGRAM_ID, id);
             }
         });
     }
 
     fn fact(&mut self, key: &str, value: ArgValue<'_>) {
-        put_message(&mut self.run, own::run::FACT, |fact| {
+        put_message(&mut self.run, extension::run::FACT, |fact| {
             intern::plain_annotation(fact, key, value);
         });
     }
 
     fn diagnose(&mut self, what: Diagnostic, count: u64, detail: &str) {
-        put_message(&mut self.run, own::run::DIAGNOSTIC, |entry| {
-            put_bytes(entry, own::diagnostic::CODE, what.code().as_bytes());
-            put_uint(entry, own::diagnostic::COUNT, count);
-            put_bytes(entry, own::diagnostic::DETAIL, detail.as_bytes());
+        put_message(&mut self.run, extension::run::DIAGNOSTIC, |entry| {
+            put_bytes(entry, extension::diagnostic::CODE, what.code().as_bytes());
+            put_uint(entry, extension::diagnostic::COUNT, count);
+            put_bytes(entry, extension::diagnostic::DETAIL, detail.as_bytes());
         });
     }
 

@@ -1,6 +1,6 @@
 //! Profiles without a timeline: `cProfile` statistics and the report texts of Lightning's profilers.
 //!
-//! Both pour [`Profile`](stepscope_model::Profile)s and no events. Pages: `docs/formats/cprofile.md`,
+//! Both emit [`Profile`](stepscope_model::Profile)s and no events. Pages: `docs/formats/cprofile.md`,
 //! `docs/formats/lightning.md`.
 
 mod marshal;

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{ArgError, ArgSource, ArgValue, SharedBytes};
 
 use super::{facts, walk};
-use crate::chrome::scan::{Sort, Value};
+use crate::chrome::scan::{JsonType, Value};
 
 pub(super) struct Source {
     bytes: SharedBytes,
@@ -89,28 +89,28 @@ fn number(
 fn plain(bytes: &[u8], key: &[u8], value: &Value, visit: &mut dyn FnMut(&str, ArgValue<'_>)) {
     let key = String::from_utf8_lossy(key);
     match value.sort {
-        Sort::Str { .. } => {
+        JsonType::Str { .. } => {
             if let Some(text) = walk::text(bytes, value) {
                 visit(&key, ArgValue::Str(&text));
             }
         }
-        Sort::Scalar => {
+        JsonType::Scalar => {
             let text = String::from_utf8_lossy(value.span.of(bytes));
             let read = text.parse().map(whole).ok();
             visit(&key, read.unwrap_or(ArgValue::Str(&text)));
         }
-        Sort::Object => match walk::inner(bytes, value, b"handle") {
+        JsonType::Object => match walk::inner(bytes, value, b"handle") {
             Some(handle) => visit(&key, whole(handle)),
             None => visit(
                 &key,
                 ArgValue::Json(&String::from_utf8_lossy(value.span.of(bytes))),
             ),
         },
-        Sort::Array => visit(
+        JsonType::Array => visit(
             &key,
             ArgValue::Json(&String::from_utf8_lossy(value.span.of(bytes))),
         ),
-        Sort::Missing => {}
+        JsonType::Missing => {}
     }
 }
 

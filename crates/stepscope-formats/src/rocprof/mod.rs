@@ -4,12 +4,12 @@
 //! `agents`, `strings` and `kernel_symbols` say what the numbers in `buffer_records` mean. What
 //! becomes of each record stands in `docs/formats/rocprofv3.md`.
 //!
-//! Reading order: [`read`], then `facts` (first pass: everything but the records), `pour` (second
+//! Reading order: [`read`], then `facts` (first pass: everything but the records), `emit` (second
 //! pass: the records), `args`; below them `walk`.
 
 mod args;
+mod emit;
 mod facts;
-mod pour;
 mod walk;
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use walk::Fault;
 /// # Errors
 ///
 /// When no process is in it, or the reading was cancelled. Of a text that ends early, or is damaged
-/// further in, what came before is poured, and a diagnostic says so.
+/// further in, what came before is emitted, and a diagnostic says so.
 pub fn read<S: EventSink>(
     bytes: &SharedBytes,
     context: &ReadContext,
@@ -35,21 +35,21 @@ pub fn read<S: EventSink>(
     let stopped = match (outcome, processes.is_empty()) {
         (Ok(()), false) => None,
         (Ok(()), true) => return Err(malformed("no process in rocprofiler-sdk-tool", 0)),
-        (Err(Fault::Stop(stop)), _) => Some(stop),
+        (Err(Fault::ScanError(stop)), _) => Some(stop),
         (Err(Fault::Cancelled), _) => return Err(FormatError::Cancelled),
     };
     let source = sink.source(arg_source(bytes));
-    match pour::pour(text, &processes, source, context, sink) {
+    match emit::emit(text, &processes, source, context, sink) {
         Err(Fault::Cancelled) => return Err(FormatError::Cancelled),
         Ok(0) if stopped.is_some() => {
             return Err(malformed("no records", walk::place(stopped, text)));
         }
-        Ok(_) | Err(Fault::Stop(_)) => {}
+        Ok(_) | Err(Fault::ScanError(_)) => {}
     }
     if let Some(stop) = stopped {
         let what = match stop {
-            crate::chrome::scan::Stop::End => Diagnostic::Truncated,
-            crate::chrome::scan::Stop::Damaged(_) => Diagnostic::Unreadable,
+            crate::chrome::scan::ScanError::End => Diagnostic::Truncated,
+            crate::chrome::scan::ScanError::Damaged(_) => Diagnostic::Unreadable,
         };
         let at = walk::place(stopped, text);
         sink.diagnose(what, 1, &format!("reading ended at byte {at}"));

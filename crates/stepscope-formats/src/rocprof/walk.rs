@@ -2,21 +2,21 @@
 
 use stepscope_model::Cancelled;
 
-use crate::chrome::scan::{self, Sort, Stop, Value, byte_at, skip_space};
+use crate::chrome::scan::{self, JsonType, ScanError, Value, byte_at, skip_space};
 use crate::chrome::text::unescape;
 
 /// Why walking ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// The text.
-    Stop(Stop),
+    ScanError(ScanError),
     /// The user.
     Cancelled,
 }
 
-impl From<Stop> for Fault {
-    fn from(stop: Stop) -> Self {
-        Self::Stop(stop)
+impl From<ScanError> for Fault {
+    fn from(stop: ScanError) -> Self {
+        Self::ScanError(stop)
     }
 }
 
@@ -27,9 +27,9 @@ impl From<Cancelled> for Fault {
 }
 
 /// Where reading ended.
-pub(super) fn place(stop: Option<Stop>, bytes: &[u8]) -> u64 {
+pub(super) fn place(stop: Option<ScanError>, bytes: &[u8]) -> u64 {
     match stop {
-        Some(Stop::Damaged(at)) => at as u64,
+        Some(ScanError::Damaged(at)) => at as u64,
         _ => bytes.len() as u64,
     }
 }
@@ -41,7 +41,7 @@ pub(super) type End = Result<usize, Fault>;
 /// `visit` returns where the value ends, and so does this.
 pub(super) fn object(bytes: &[u8], at: usize, visit: &mut dyn FnMut(&[u8], usize) -> End) -> End {
     if byte_at(bytes, at)? != b'{' {
-        return Err(Stop::Damaged(at).into());
+        return Err(ScanError::Damaged(at).into());
     }
     let mut here = skip_space(bytes, at + 1);
     loop {
@@ -52,12 +52,12 @@ pub(super) fn object(bytes: &[u8], at: usize, visit: &mut dyn FnMut(&[u8], usize
                 let (key, _) = scan::string(bytes, here + 1)?;
                 let colon = skip_space(bytes, key.end + 1);
                 if byte_at(bytes, colon)? != b':' {
-                    return Err(Stop::Damaged(colon).into());
+                    return Err(ScanError::Damaged(colon).into());
                 }
                 let end = visit(key.of(bytes), skip_space(bytes, colon + 1))?;
                 here = skip_space(bytes, end);
             }
-            _ => return Err(Stop::Damaged(here).into()),
+            _ => return Err(ScanError::Damaged(here).into()),
         }
     }
 }
@@ -108,14 +108,16 @@ pub(super) fn whole(bytes: &[u8], value: &Value) -> Option<u64> {
 /// A text.
 pub(super) fn text(bytes: &[u8], value: &Value) -> Option<String> {
     match value.sort {
-        Sort::Str { escaped } => Some(unescape(value.span.of(bytes), escaped).text.into_owned()),
+        JsonType::Str { escaped } => {
+            Some(unescape(value.span.of(bytes), escaped).text.into_owned())
+        }
         _ => None,
     }
 }
 
 /// The number under `key` in an object, as `handle` in `{"handle":16}`.
 pub(super) fn inner(bytes: &[u8], value: &Value, key: &[u8]) -> Option<u64> {
-    if value.sort != Sort::Object {
+    if value.sort != JsonType::Object {
         return None;
     }
     let mut found = None;

@@ -9,7 +9,7 @@ use stepscope_model::{ArgError, ArgKeys, ArgSource, ArgValue, Instruction, Share
 
 use super::facts::module_name;
 use super::index::{EventMetadata, PlaneIndex, Span, StatMetadata, frame};
-use super::marks::{EventKind, Form, Role};
+use super::well_known_stats::{EventKind, Form, Role};
 use super::wire::{self, StatValue, event, line};
 use crate::proto_wire::{Fields, Value};
 

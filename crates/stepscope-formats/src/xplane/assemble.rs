@@ -14,13 +14,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{ArgValue, SliceFlags, TrackKind};
 
 use super::facts::plane_name;
-use super::marks::{
-    COUNTERS_LINE, EventKind, FlowCategory, HOST_PLANE, METADATA_PLANE, MarkValue, Marks, Place,
-    Role, TASK_ENVIRONMENT, pack_flow, wide_flow_text,
-};
 use super::record::TrackRecord;
 use super::rows::{Row, RowFlow, RowKind, RowValue, Rows};
 use super::sink::{FactValue, Shared, TrackState, XSpaceSink};
+use super::well_known_stats::{
+    COUNTERS_LINE, EventKind, FlowCategory, HOST_PLANE, METADATA_PLANE, MarkValue, Marks, Place,
+    Role, TASK_ENVIRONMENT, pack_flow, wide_flow_text,
+};
 use super::writer::{
     EventId, LineWriter, PlaneWriter, Stat, StatId, StatValue, TextId, XSpaceWriter,
 };

@@ -83,7 +83,7 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// Takes a slice; a full batch is poured first.
+    /// Takes a slice; a full batch is emitted first.
     #[inline]
     pub(super) fn push<S: EventSink>(
         &mut self,
@@ -94,7 +94,7 @@ impl Batch {
         sink: &mut S,
     ) {
         if self.len >= ROWS {
-            self.pour(track, sink);
+            self.emit(track, sink);
         }
         let at = self.len % ROWS;
         self.start[at] = start;
@@ -106,7 +106,7 @@ impl Batch {
     }
 
     /// Pours what waits.
-    pub(super) fn pour<S: EventSink>(&mut self, track: TrackId, sink: &mut S) {
+    pub(super) fn emit<S: EventSink>(&mut self, track: TrackId, sink: &mut S) {
         let len = std::mem::take(&mut self.len).min(ROWS);
         if len == 0 {
             return;

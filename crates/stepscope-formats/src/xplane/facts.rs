@@ -3,7 +3,7 @@
 use stepscope_model::{ArgValue, EventSink};
 
 use super::index::{PlaneFrame, PlaneIndex, Span};
-use super::marks::{METADATA_PLANE, Role, TASK_ENVIRONMENT};
+use super::well_known_stats::{METADATA_PLANE, Role, TASK_ENVIRONMENT};
 use super::wire;
 
 /// Plane stats longer than this are no facts that anyone reads.

@@ -11,7 +11,7 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 use stepscope_model::Diagnostic;
 
-use super::marks::{Meaning, Role};
+use super::well_known_stats::{Meaning, Role};
 use super::wire::{entry, metadata, plane, space};
 use crate::proto_wire::{Fault, Fields, Value, offset_in};
 
@@ -283,7 +283,7 @@ impl Space {
         if self.take_room() {
             frame.lines.push(line);
         } else {
-            *self.left_out.get_or_insert(0) += super::heads::scan(file, line).events;
+            *self.left_out.get_or_insert(0) += super::line_header::scan(file, line).events;
         }
     }
 
@@ -293,7 +293,7 @@ impl Space {
         let mut fields = Fields::new(message);
         while let Some(field) = fields.next_lenient() {
             if let (plane::LINES, Value::Bytes(line)) = (field.number, field.value) {
-                events += super::heads::scan(file, Span::of(file, line)).events;
+                events += super::line_header::scan(file, Span::of(file, line)).events;
             }
         }
         *self.left_out.get_or_insert(0) += events;

@@ -1,4 +1,4 @@
-//! The events of lines: [`pour`] decodes one stretch of a line; see `heads` for what comes before.
+//! The events of lines: [`emit`] decodes one stretch of a line; see `heads` for what comes before.
 //! It runs on several threads; the stretches are cut by the file alone, so that the result does not
 //! depend on how many threads there are.
 //!
@@ -15,9 +15,9 @@ use stepscope_model::{
 };
 
 use super::batch::{self, Batch, Numbers};
-use super::heads::LineHead;
 use super::index::{PlaneIndex, Span};
-use super::marks::{EventKind, FlowCategory, MarkValue, Marks, Place};
+use super::line_header::LineHead;
+use super::well_known_stats::{EventKind, FlowCategory, MarkValue, Marks, Place};
 use super::wire::{self, StatValue, event, line};
 use crate::proto_wire::{Fault, Fields, Value, varint};
 
@@ -25,7 +25,7 @@ use crate::proto_wire::{Fault, Fields, Value, varint};
 /// overflowed put such numbers, and one of them would stretch the view to months.
 const ABSURD_PS: u64 = 1 << 62;
 
-/// An event metadata, ready to be poured.
+/// An event metadata, ready to be emitted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReadyMetadata {
     pub(super) name: NameId,
@@ -39,7 +39,7 @@ pub(super) struct ReadyMetadata {
     pub(super) step: Option<StepNumber>,
 }
 
-/// A plane, ready to be poured.
+/// A plane, ready to be emitted.
 #[derive(Debug)]
 pub(super) struct ReadyPlane<'a> {
     pub(super) index: &'a PlaneIndex,
@@ -107,7 +107,7 @@ impl<'a> ReadyPlane<'a> {
     }
 }
 
-/// A line, ready to be poured.
+/// A line, ready to be emitted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadyLine {
     pub(super) track: TrackId,
@@ -207,7 +207,7 @@ pub(super) struct Scratch {
 }
 
 /// Decodes one stretch of a line into `sink`.
-pub(super) fn pour<S: EventSink>(
+pub(super) fn emit<S: EventSink>(
     file: &[u8],
     stretch: Span,
     plane: &ReadyPlane<'_>,
@@ -335,7 +335,7 @@ pub(super) fn pour<S: EventSink>(
                 if !has_end {
                     flags = flags | SliceFlags::IMPOSSIBLE;
                 }
-                scratch.batch.pour(line.track, sink);
+                scratch.batch.emit(line.track, sink);
                 sink.slice(
                     line.track,
                     SliceIn {
@@ -371,7 +371,7 @@ pub(super) fn pour<S: EventSink>(
             }
         }
     }
-    scratch.batch.pour(line.track, sink);
+    scratch.batch.emit(line.track, sink);
     tally
 }
 

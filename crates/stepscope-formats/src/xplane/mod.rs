@@ -9,39 +9,39 @@
 //! Reading order: `wire` (field numbers), `marks` (stats with a meaning), `index` (where
 //! everything lies), `heads` and `lines` (the hot path, with `batch`), `reader`, `facts`, `args`; then
 //! `writer`, `graft` (other recorders' planes), `sink`, `rows`, `assemble`; `census` counts without
-//! reading, and [`written`] is the file as it stands.
+//! reading, and [`raw`] is the file as it stands.
 
 mod args;
 mod assemble;
 mod batch;
-mod census;
+mod count_events;
 mod facts;
-mod graft;
-mod heads;
 mod index;
+mod line_header;
 mod lines;
-mod marks;
+mod merge_planes;
 #[cfg(feature = "neuron")]
 pub mod neuron;
 mod problems;
+pub mod raw;
 mod reader;
 mod record;
 mod rows;
 mod sink;
 mod tracks;
+mod well_known_stats;
 mod wire;
 mod writer;
-pub mod written;
 
 use std::sync::Arc;
 
-pub use census::{Census, census, messages};
-pub use graft::{Graft, GraftPlane, write_planes};
-pub use marks::{COUNTERS_LINE, EventKind, HOST_PLANE, pack_flow};
+pub use count_events::{Census, census, messages};
+pub use merge_planes::{Graft, GraftPlane, write_planes};
 pub use reader::read;
 pub use record::TrackRecord;
 pub use sink::XSpaceSink;
 use stepscope_model::{ArgSource, ReadContext, SharedBytes};
+pub use well_known_stats::{COUNTERS_LINE, EventKind, HOST_PLANE, pack_flow};
 
 pub use writer::{EventId, LineWriter, PlaneWriter, Stat, StatId, StatValue, TextId, XSpaceWriter};
 

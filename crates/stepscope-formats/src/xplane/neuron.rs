@@ -16,8 +16,8 @@ use serde_json::{Map, Value as Json, json};
 use stepscope_model::ArgValue;
 
 use super::index::{PlaneFrame, PlaneIndex, Space, Span, frame};
-use super::marks::{Role, TASK_ENVIRONMENT};
 use super::reader::ABSOLUTE_NS;
+use super::well_known_stats::{Role, TASK_ENVIRONMENT};
 use super::wire::{self, StatValue, event, line};
 use crate::FormatError;
 use crate::proto_wire::{Fields, Value};

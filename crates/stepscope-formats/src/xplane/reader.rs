@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! frame (planes, metadata, lines)  ->  scan (heads of lines)  ->  epoch, tracks, names
-//!   ->  pour (stretches of lines, in batches)  ->  facts, modules, diagnostics
+//!   ->  emit (stretches of lines, in batches)  ->  facts, modules, diagnostics
 //! ```
 //!
-//! Lines are scanned and poured on several threads. A batch is a number of stretches that lie in
+//! Lines are scanned and emitted on several threads. A batch is a number of stretches that lie in
 //! a row; batches are cut by bytes, not by the number of threads, each goes into a fork of
 //! the sink, and the forks are merged in the order of the file.
 
@@ -17,11 +17,11 @@ use stepscope_model::{ArgValue, Cancelled, Epoch, EventSink, ReadContext, Shared
 
 use super::args::XSpaceArgs;
 use super::facts::{Origin, module_name, text};
-use super::heads::{self, LineHead, STRETCH_BYTES};
 use super::index::{PlaneFrame, PlaneIndex, Space, Span, frame};
+use super::line_header::{self, LineHead, STRETCH_BYTES};
 use super::lines::{self, ReadyLine, ReadyPlane, Scratch, Tally};
-use super::marks::{METADATA_PLANE, Role, TASK_ENVIRONMENT};
 use super::problems::framing_fault;
+use super::well_known_stats::{METADATA_PLANE, Role, TASK_ENVIRONMENT};
 use super::wire::StatValue;
 use crate::FormatError;
 
@@ -78,7 +78,7 @@ pub fn read<S: EventSink>(
     let source = sink.source(args.clone());
     reading.facts(clock.epoch, sink);
     let (planes, lines) = reading.tracks(&clock, context, sink);
-    let tally = pour_all(file, &heads, &planes, &lines, source, context, sink)?;
+    let tally = emit_all(file, &heads, &planes, &lines, source, context, sink)?;
     reading.origin.conclude(sink);
     reading.problems(&clock, &tally, sink);
     Ok(())
@@ -95,19 +95,19 @@ fn scan_all(
     for (_, line) in jobs {
         let before = parts.len();
         if context.threads > 1 {
-            parts.extend(heads::parts(file, *line));
+            parts.extend(line_header::parts(file, *line));
         } else {
-            parts.push(heads::whole(*line));
+            parts.push(line_header::whole(*line));
         }
         counts.push(parts.len() - before);
     }
     let total: usize = parts.iter().map(|part| part.len()).sum();
     let groups = batches(parts.iter().map(|part| part.len()), total);
-    let walk = |group: Range<usize>| -> Result<Vec<heads::Walked>, Cancelled> {
+    let walk = |group: Range<usize>| -> Result<Vec<line_header::Walked>, Cancelled> {
         let parts = parts.get(group).unwrap_or_default();
         let walked = parts.iter().map(|part| {
             context.advance(0)?;
-            Ok(heads::walk(file, *part))
+            Ok(line_header::walk(file, *part))
         });
         walked.collect()
     };
@@ -118,7 +118,7 @@ fn scan_all(
     let mut walked = parts.into_iter().zip(walked);
     let heads = counts
         .into_iter()
-        .map(|count| heads::join(file, walked.by_ref().take(count)));
+        .map(|count| line_header::join(file, walked.by_ref().take(count)));
     Ok(heads.collect())
 }
 
@@ -213,7 +213,7 @@ fn take_ready<I, R>(slots: &[Slot<I, R>], place: &mut usize, take: &mut impl FnM
 }
 
 /// Pours all events.
-fn pour_all<S: EventSink>(
+fn emit_all<S: EventSink>(
     file: &[u8],
     heads: &[LineHead],
     planes: &[Option<ReadyPlane<'_>>],
@@ -236,13 +236,13 @@ fn pour_all<S: EventSink>(
     }
     let sizes = || stretches.iter().map(|(_, _, stretch)| stretch.span.len());
     let groups = batches(sizes(), sizes().sum());
-    let pour = |group: Range<usize>, sink: &mut S| -> Result<Tally, Cancelled> {
+    let emit = |group: Range<usize>, sink: &mut S| -> Result<Tally, Cancelled> {
         let mut tally = Tally::default();
         let mut scratch = Scratch::default();
         for (plane, line, stretch) in stretches.get(group).unwrap_or_default() {
             let span = stretch.span;
             context.advance(span.len() as u64)?;
-            tally.add(&lines::pour(
+            tally.add(&lines::emit(
                 file,
                 span,
                 plane,
@@ -257,7 +257,7 @@ fn pour_all<S: EventSink>(
     if context.threads <= 1 || groups.len() <= 1 {
         let mut tally = Tally::default();
         for group in groups {
-            tally.add(&pour(group, sink)?);
+            tally.add(&emit(group, sink)?);
         }
         return Ok(tally);
     }
@@ -275,7 +275,7 @@ fn pour_all<S: EventSink>(
                 fork.expect_slices(line.track, events);
             }
         }
-        let tally = pour(group, &mut fork);
+        let tally = emit(group, &mut fork);
         (fork, tally)
     };
     in_order(context.threads, forks, &work, |(fork, tally)| match tally {

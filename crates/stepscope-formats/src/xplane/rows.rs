@@ -1,7 +1,7 @@
-//! Events between pouring and writing, in a compact form of our own.
+//! Events between emitting and writing, in a compact form of our own.
 //!
 //! Which plane a track belongs to, and with it the ids of names and the time zero of its line, is
-//! known only when everything has been poured. Until then an event is a few bytes, all numbers
+//! known only when everything has been emitted. Until then an event is a few bytes, all numbers
 //! varints:
 //!
 //! ```text
@@ -11,7 +11,7 @@
 
 use stepscope_model::{ArgValue, FlowDirection, StepNumber};
 
-use super::marks::EventKind;
+use super::well_known_stats::EventKind;
 use crate::proto_wire::{put_varint, varint};
 
 /// What a row is.
@@ -32,7 +32,7 @@ pub(super) struct RowFlow {
     pub(super) direction: FlowDirection,
 }
 
-/// Value of an argument: as poured, or an interned text.
+/// Value of an argument: as emitted, or an interned text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum RowValue<'a> {
     Inline(ArgValue<'a>),
@@ -145,7 +145,7 @@ impl Rows {
         out.extend_from_slice(args);
     }
 
-    /// All rows, in the order of pouring.
+    /// All rows, in the order of emitting.
     pub(super) fn walk(&self) -> RowWalk<'_> {
         RowWalk {
             bytes: &self.bytes,

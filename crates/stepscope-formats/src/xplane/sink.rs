@@ -1,6 +1,6 @@
-//! The sink that becomes an `XSpace`: `stepscope convert` pours into it.
+//! The sink that becomes an `XSpace`: `stepscope convert` emits into it.
 //!
-//! What is poured is kept as rows until the end, since a track may be described after its events.
+//! What is emitted is kept as rows until the end, since a track may be described after its events.
 //! Forks share the tables of texts, tracks and argument sources behind one lock, so their ids
 //! mean the same everywhere; only the rows are a fork's own. The numbering of texts and tracks
 //! therefore depends on timing, but nothing that is written does: planes and lines are sorted and
@@ -17,8 +17,8 @@ use stepscope_model::{
 };
 
 use super::assemble;
-use super::marks::EventKind;
 use super::rows::{Row, RowFlow, RowKind, RowValue, Rows, put_arg};
+use super::well_known_stats::EventKind;
 
 /// Texts of arguments up to this length are interned; longer ones are rarely said twice.
 const MAX_INTERNED_BYTES: usize = 128;

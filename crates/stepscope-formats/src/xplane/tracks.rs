@@ -8,16 +8,16 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{Diagnostic, EventSink, NameId, ReadContext, TrackId, TrackKind, TrackPatch};
 
 use super::facts::{neuron_core, plane_name, stream_number};
-use super::heads::LineHead;
 use super::index::{PlaneFrame, PlaneIndex};
+use super::line_header::LineHead;
 use super::lines::{self, ReadyLine, ReadyMetadata, ReadyPlane};
-use super::marks::{COUNTERS_LINE, Place, Role, number_in_name};
 use super::reader::{ABSOLUTE_NS, Clock, Reading};
 use super::record::TrackRecord;
+use super::well_known_stats::{COUNTERS_LINE, Place, Role, number_in_name};
 use super::wire;
 
 impl<'a> Reading<'a> {
-    /// Makes the tracks, and readies planes and lines for pouring.
+    /// Makes the tracks, and readies planes and lines for emitting.
     #[allow(clippy::type_complexity, reason = "two columns, used in one place")]
     pub(super) fn tracks<S: EventSink>(
         &mut self,

@@ -17,8 +17,8 @@ use std::io::{self, Write};
 use hashbrown::{HashMap, HashSet};
 use rustc_hash::FxBuildHasher;
 
-use super::marks::{EventKind, Form, Meaning, Role, TASK_ENVIRONMENT};
 use super::record::TrackRecord;
+use super::well_known_stats::{EventKind, Form, Meaning, Role, TASK_ENVIRONMENT};
 use super::wire::{entry, event, line, metadata, plane, space, stat};
 use crate::proto_wire::{
     put_bytes, put_double, put_int, put_length, put_message, put_uint, put_varint, varint_len,

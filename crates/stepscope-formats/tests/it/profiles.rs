@@ -10,7 +10,7 @@ use stepscope_model::{Diagnostic, Limits, Profile, ProfileKind, ReadContext, Sha
 
 use crate::traces;
 
-fn poured(format: Format, bytes: &[u8]) -> Result<Probe, FormatError> {
+fn emitted(format: Format, bytes: &[u8]) -> Result<Probe, FormatError> {
     let bytes: SharedBytes = Arc::new(bytes.to_vec());
     let mut probe = Probe::new();
     let context = ReadContext::new(Limits::default());
@@ -23,7 +23,7 @@ fn of_file(path: &Path) -> Probe {
     let bytes = traces::bytes(path);
     let name = path.file_name().unwrap().to_str().unwrap();
     let found = detect::detect(&bytes, name).unwrap();
-    poured(found.format, &bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    emitted(found.format, &bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 fn raw(folder: &Path, run: &str) -> serde_json::Value {
@@ -238,7 +238,7 @@ const REPORT: &str = "FIT Profiler Report\n\n------------\n|  Action\t|  Mean du
 
 #[test]
 fn made_statistics_are_read() {
-    let probe = poured(Format::Pstats, &made()).unwrap();
+    let probe = emitted(Format::Pstats, &made()).unwrap();
     let profile = &probe.profiles[0];
     assert_eq!(
         (profile.calls, profile.primitive_calls, profile.total_s),
@@ -288,7 +288,7 @@ fn functions_keep_the_order_of_the_file_when_callers_are_named_first() {
         b"{00",
     ]
     .concat();
-    let probe = poured(Format::Pstats, &bytes).unwrap();
+    let probe = emitted(Format::Pstats, &bytes).unwrap();
     let rows = &probe.profiles[0].rows;
     let names: Vec<&str> = rows.iter().map(|row| &*row.name).collect();
     assert_eq!(names, ["b", "c", "a"]);
@@ -297,7 +297,7 @@ fn functions_keep_the_order_of_the_file_when_callers_are_named_first() {
 
 #[test]
 fn made_reports_are_read() {
-    let probe = poured(Format::LightningReport, REPORT.as_bytes()).unwrap();
+    let probe = emitted(Format::LightningReport, REPORT.as_bytes()).unwrap();
     assert_eq!(probe.diagnostics, []);
     let [fit, test, validate] = &probe.profiles[..] else {
         panic!("three profiles");
@@ -335,10 +335,10 @@ fn a_file_cut_anywhere_gives_what_came_before() {
         (Format::Pstats, made()),
         (Format::LightningReport, REPORT.into()),
     ] {
-        let whole = rows(&poured(format, &bytes).unwrap().profiles);
+        let whole = rows(&emitted(format, &bytes).unwrap().profiles);
         let mut most = 0;
         for at in 0..bytes.len() {
-            match poured(format, &bytes[..at]) {
+            match emitted(format, &bytes[..at]) {
                 Ok(probe) => {
                     let found = rows(&probe.profiles);
                     assert!(found <= whole);
@@ -367,7 +367,7 @@ fn nonsense_costs_nothing() {
         b"",
         b"{0",
     ] {
-        match poured(Format::Pstats, bytes) {
+        match emitted(Format::Pstats, bytes) {
             Ok(probe) => assert_eq!(rows(&probe.profiles), 0),
             Err(FormatError::Malformed { .. }) => {}
             Err(other) => panic!("{other}"),
@@ -380,7 +380,7 @@ fn nonsense_costs_nothing() {
         .position(|window| window == 0.25_f64.to_le_bytes())
         .unwrap();
     odd[at..at + 8].copy_from_slice(&f64::NAN.to_le_bytes());
-    let probe = poured(Format::Pstats, &odd).unwrap();
+    let probe = emitted(Format::Pstats, &odd).unwrap();
     assert_eq!(probe.count(Diagnostic::BadTime), 1);
     assert_eq!(probe.profiles[0].rows[0].self_s, Some(0.0));
 }
@@ -395,7 +395,7 @@ proptest! {
         };
         let at = at % bytes.len();
         bytes[at] ^= 1 << bit;
-        if let Ok(probe) = poured(format, &bytes) {
+        if let Ok(probe) = emitted(format, &bytes) {
             for row in probe.profiles.iter().flat_map(|profile| &profile.rows) {
                 for value in [row.total_s, row.self_s, row.mean_s, row.percent].into_iter().flatten() {
                     prop_assert!(value.is_finite());

@@ -35,7 +35,7 @@ const SMALL: &str = r#"{"rocprofiler-sdk-tool":[{
    "src_agent_id":{"handle":1},"dst_agent_id":{"handle":2},"bytes":4096}]
 }}]}"#;
 
-fn poured(text: &[u8]) -> Result<Probe, FormatError> {
+fn emitted(text: &[u8]) -> Result<Probe, FormatError> {
     let bytes: SharedBytes = Arc::new(text.to_vec());
     let mut probe = Probe::new();
     read(
@@ -49,7 +49,7 @@ fn poured(text: &[u8]) -> Result<Probe, FormatError> {
 
 #[test]
 fn every_record_becomes_a_slice() {
-    let probe = poured(SMALL.as_bytes()).unwrap();
+    let probe = emitted(SMALL.as_bytes()).unwrap();
     assert_eq!(probe.epoch.unwrap().origin_ns, 1_000);
     let slices: Vec<_> = probe
         .slices
@@ -120,7 +120,7 @@ fn every_record_becomes_a_slice() {
 
 #[test]
 fn arguments_say_how_a_kernel_was_launched() {
-    let probe = poured(SMALL.as_bytes()).unwrap();
+    let probe = emitted(SMALL.as_bytes()).unwrap();
     let bytes: SharedBytes = Arc::new(SMALL.as_bytes().to_vec());
     let again = arg_source(Format::RocprofJson, &bytes, &ReadContext::default()).unwrap();
     let args = |at: usize| {
@@ -161,10 +161,10 @@ fn arguments_say_how_a_kernel_was_launched() {
 
 #[test]
 fn a_text_cut_anywhere_keeps_what_came_before() {
-    let all = poured(SMALL.as_bytes()).unwrap().slices.len();
+    let all = emitted(SMALL.as_bytes()).unwrap().slices.len();
     let mut most = 0;
     for end in 0..SMALL.len() {
-        if let Ok(probe) = poured(&SMALL.as_bytes()[..end]) {
+        if let Ok(probe) = emitted(&SMALL.as_bytes()[..end]) {
             assert!(probe.slices.len() >= most, "at {end}");
             most = probe.slices.len();
             assert!(probe.count(Diagnostic::Truncated) + probe.count(Diagnostic::Unreadable) > 0);
@@ -180,7 +180,7 @@ fn no_damage_makes_it_panic() {
         for bit in [0, 1, 4, 5] {
             let mut damaged = text.to_vec();
             damaged[at] ^= 1 << bit;
-            let _ = poured(&damaged);
+            let _ = emitted(&damaged);
         }
     }
     for text in [
@@ -194,7 +194,7 @@ fn no_damage_makes_it_panic() {
         "{\"rocprofiler-sdk-tool\":[{\"buffer_records\":{\"kernel_dispatch\":{\"a\":1},\"x\":[[[[1]]],{}]}}]}",
         "{\"rocprofiler-sdk-tool\":[{\"buffer_records\":{\"hip_api\":[{\"start_timestamp\":18446744073709551615,\"end_timestamp\":1}]}}]}",
     ] {
-        let _ = poured(text.as_bytes());
+        let _ = emitted(text.as_bytes());
     }
 }
 
@@ -235,7 +235,7 @@ fn the_real_one_is_whole() {
     let packed = traces::bytes(&folder.join("torch_gpu/rocprofv3_kernels.json.gz"));
     let mut text = Vec::new();
     std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&*packed), &mut text).unwrap();
-    let probe = poured(&text).unwrap();
+    let probe = emitted(&text).unwrap();
     assert_eq!(probe.slices.len(), 43_915);
     let sum: i64 = probe.slices.iter().map(|slice| slice.dur_ps).sum();
     let nccl = probe

@@ -19,7 +19,7 @@ use pyo3::types::PyTuple;
 
 use super::arrow::{self, Field, Keep, Texts};
 use crate::calls::Locked;
-use crate::texts;
+use crate::docstrings;
 
 /// What the numbers are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,7 +187,10 @@ fn make_type(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let methods = Box::leak(Box::new(methods()));
     let getters = Box::leak(Box::new(getters()));
     let mut slots = [
-        slot(ffi::Py_tp_doc, texts::COLUMN.as_ptr().cast_mut().cast()),
+        slot(
+            ffi::Py_tp_doc,
+            docstrings::COLUMN.as_ptr().cast_mut().cast(),
+        ),
         slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
         slot(ffi::Py_tp_repr, repr as *mut c_void),
         slot(ffi::Py_tp_iter, iter as *mut c_void),
@@ -232,7 +235,7 @@ fn methods() -> [ffi::PyMethodDef; 4] {
                 PyCFunction: to_list,
             },
             ml_flags: ffi::METH_NOARGS,
-            ml_doc: texts::TOLIST.as_ptr(),
+            ml_doc: docstrings::TOLIST.as_ptr(),
         },
         keywords(c"__arrow_c_array__", ptr::null(), arrow_array),
         ffi::PyMethodDef {
@@ -253,7 +256,7 @@ fn getters() -> [ffi::PyGetSetDef; 2] {
             name: c"format".as_ptr(),
             get: Some(format),
             set: None,
-            doc: texts::FORMAT.as_ptr(),
+            doc: docstrings::FORMAT.as_ptr(),
             closure: ptr::null_mut(),
         },
         ffi::PyGetSetDef::default(),

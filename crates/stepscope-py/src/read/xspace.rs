@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PyList, PyTuple, PyType};
-use stepscope_formats::xplane::written::{self, Event, Line, Plane, Stat, Written};
+use stepscope_formats::xplane::raw::{self, Event, Line, Plane, Stat, Written};
 
 use crate::session::exception;
 
@@ -60,7 +60,7 @@ pub(crate) struct ProfileData {
 impl ProfileData {
     fn of(py: Python<'_>, bytes: Bytes, path: Option<&std::path::Path>) -> PyResult<Self> {
         let bytes = Arc::new(bytes);
-        let planes = written::planes(bytes.get(py)).map_err(|error| {
+        let planes = raw::planes(bytes.get(py)).map_err(|error| {
             let place = path.map_or_else(String::new, |path| format!("{}: ", path.display()));
             exception(
                 py,

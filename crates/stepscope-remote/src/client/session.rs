@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use super::request::CaptureError;
-use crate::whole_file;
+use crate::atomic_file;
 
 /// How the names of files end.
 const SUFFIX: &str = ".xplane.pb";
@@ -75,7 +75,7 @@ impl SessionFolder {
             taken: Mutex::new(taken),
             made,
         };
-        if let Err(error) = whole_file::prove(&folder.place("probe")) {
+        if let Err(error) = atomic_file::prove(&folder.place("probe")) {
             folder.remove_unused();
             return Err(refusal(&folder.path, &error));
         }
@@ -134,7 +134,7 @@ impl SessionFolder {
     /// Writes the file of a host. It appears when it is whole, and replaces nothing.
     pub(super) fn save(&self, stem: &str, content: &[u8]) -> io::Result<PathBuf> {
         let place = self.place(stem);
-        whole_file::write(&place, |mut file| {
+        atomic_file::write(&place, |mut file| {
             for chunk in content.chunks(CHUNK_BYTES) {
                 file.write_all(chunk)?;
             }

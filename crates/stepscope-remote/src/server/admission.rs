@@ -20,7 +20,7 @@ use tonic::codegen::http::{HeaderMap, HeaderValue, Request, Response};
 use tonic::codegen::{BoxFuture, Bytes, Service};
 use tonic::{Code, Status};
 
-use super::connections::{Busy, Place};
+use super::connections::{Busy, ConnectionState};
 use crate::headers::SERVER_VERSION;
 
 /// Most requests at once, health checks and reflection aside.
@@ -34,7 +34,7 @@ const MAX_OF_ADDRESS: usize = 48;
 
 /// Bounds the requests of all connections together, and how long each may take to arrive.
 #[derive(Clone, Debug)]
-pub(super) struct Admission {
+pub(super) struct ConcurrencyLimit {
     places: Arc<Semaphore>,
     by_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
     /// How long a request may take to arrive.
@@ -46,7 +46,7 @@ pub(super) struct Admission {
 struct RequestPlace {
     _permit: OwnedSemaphorePermit,
     /// Whose it is; `None` where there is no connection, as in tests.
-    client: Option<Arc<Place>>,
+    client: Option<Arc<ConnectionState>>,
     by_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
@@ -69,7 +69,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Admission {
+impl ConcurrencyLimit {
     pub(super) fn new(arriving: Duration) -> Self {
         Self {
             places: Arc::new(Semaphore::new(MAX_REQUESTS)),
@@ -79,7 +79,7 @@ impl Admission {
     }
 
     /// A place for a request of this client; an error when there is none, or none for it.
-    fn admit(&self, client: Option<Arc<Place>>) -> Result<RequestPlace, Status> {
+    fn admit(&self, client: Option<Arc<ConnectionState>>) -> Result<RequestPlace, Status> {
         let permit = Arc::clone(&self.places)
             .try_acquire_owned()
             .ok()
@@ -110,7 +110,7 @@ impl Admission {
     }
 }
 
-impl<S> tower::Layer<S> for Admission {
+impl<S> tower::Layer<S> for ConcurrencyLimit {
     type Service = Admitted<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
@@ -121,11 +121,11 @@ impl<S> tower::Layer<S> for Admission {
     }
 }
 
-/// A service behind [`Admission`].
+/// A service behind [`ConcurrencyLimit`].
 #[derive(Clone, Debug)]
 pub(super) struct Admitted<S> {
     inner: S,
-    admission: Admission,
+    admission: ConcurrencyLimit,
 }
 
 impl<S> Service<Request<Body>> for Admitted<S>
@@ -142,7 +142,7 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let client = request.extensions().get::<Arc<Place>>().cloned();
+        let client = request.extensions().get::<Arc<ConnectionState>>().cloned();
         let busy = client.clone().map(Busy::new);
         // Reflection and the watching of health are conversations without an end, and hold no place.
         let (permit, request) = if request.uri().path().starts_with("/tensorflow.") {

@@ -43,12 +43,12 @@ struct Taken {
 
 /// The right to record; given back when dropped.
 #[derive(Debug)]
-struct Turn {
+struct CaptureLock {
     state: Arc<State>,
     end: Arc<Notify>,
 }
 
-impl Drop for Turn {
+impl Drop for CaptureLock {
     fn drop(&mut self) {
         *self.state.slot.lock() = None;
     }
@@ -83,7 +83,7 @@ impl Taken {
     }
 }
 
-fn take_turn(state: &Arc<State>, wanted: &Wanted, peer: String) -> Result<Turn, Status> {
+fn take_turn(state: &Arc<State>, wanted: &Wanted, peer: String) -> Result<CaptureLock, Status> {
     let mut taken = state.slot.lock();
     if let Some(taken) = &*taken {
         let left = taken.until.saturating_duration_since(Instant::now());
@@ -100,7 +100,7 @@ fn take_turn(state: &Arc<State>, wanted: &Wanted, peer: String) -> Result<Turn, 
         until: Instant::now() + wait(wanted) + wanted.duration,
         end: Arc::clone(&end),
     });
-    Ok(Turn {
+    Ok(CaptureLock {
         state: Arc::clone(state),
         end,
     })
@@ -125,12 +125,12 @@ pub(super) struct Recorded {
 }
 
 /// What goes along with a capture has begun; it ends when this is dropped.
-struct GoesAlong {
+struct CompanionRecorder {
     along: Option<Along>,
     paused: bool,
 }
 
-impl GoesAlong {
+impl CompanionRecorder {
     /// Prepares it for a capture that is about to start.
     fn prepare(along: Option<Along>, asked: &Asked) -> Self {
         if let Some(along) = along {
@@ -167,7 +167,7 @@ impl GoesAlong {
     }
 }
 
-impl Drop for GoesAlong {
+impl Drop for CompanionRecorder {
     fn drop(&mut self) {
         self.pause();
         if let Some(along) = self.along.take() {
@@ -177,7 +177,7 @@ impl Drop for GoesAlong {
 }
 
 /// A running capture. Dropped on a helper thread, because ending one waits for another thread.
-struct Running(Option<(GoesAlong, Capture, Turn)>);
+struct Running(Option<(CompanionRecorder, Capture, CaptureLock)>);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -216,7 +216,7 @@ pub(super) async fn record(
     };
     let mut running = on_helper(move || -> Result<Running, SessionError> {
         // In this order: where the request is dropped meanwhile, the turn ends after the capture.
-        let along = GoesAlong::prepare(along, &asked);
+        let along = CompanionRecorder::prepare(along, &asked);
         let capture = start_capture(&options)?;
         along.begin(&asked);
         Ok(Running(Some((along, capture, turn))))

@@ -36,12 +36,12 @@ const PAUSE: Duration = Duration::from_millis(100);
 struct Table {
     /// Counts what happens, so that the longest silent is known without a clock.
     moment: AtomicU64,
-    places: Mutex<Vec<Arc<Place>>>,
+    places: Mutex<Vec<Arc<ConnectionState>>>,
 }
 
 /// One connection, as requests and the door see it.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ConnectionState {
     /// Who is at the other end.
     pub(super) peer: SocketAddr,
     /// When bytes last went either way.
@@ -56,10 +56,10 @@ pub(super) struct Place {
 
 /// Keeps a connection from being closed for a newcomer.
 #[derive(Debug)]
-pub(super) struct Busy(Arc<Place>);
+pub(super) struct Busy(Arc<ConnectionState>);
 
 impl Busy {
-    pub(super) fn new(place: Arc<Place>) -> Self {
+    pub(super) fn new(place: Arc<ConnectionState>) -> Self {
         place.busy.fetch_add(1, Ordering::Relaxed);
         Self(place)
     }
@@ -74,9 +74,9 @@ impl Drop for Busy {
 impl Table {
     /// A place for a newcomer, if need be by closing the connection that has been silent for
     /// longest. `None` when all of them are serving requests.
-    fn admit(&self, peer: SocketAddr) -> Option<Arc<Place>> {
+    fn admit(&self, peer: SocketAddr) -> Option<Arc<ConnectionState>> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let closing = |place: &Arc<Place>| place.closing.load(Ordering::Relaxed);
+        let closing = |place: &Arc<ConnectionState>| place.closing.load(Ordering::Relaxed);
         let leaving = places.iter().filter(|place| closing(place)).count();
         if places.len() - leaving >= MAX_CONNECTIONS {
             if leaving >= MAX_CLOSING {
@@ -88,7 +88,7 @@ impl Table {
                 .min_by_key(|place| place.last.load(Ordering::Relaxed))?;
             silent.close();
         }
-        let place = Arc::new(Place {
+        let place = Arc::new(ConnectionState {
             peer,
             last: AtomicU64::new(self.now()),
             busy: AtomicU32::new(0),
@@ -110,13 +110,13 @@ impl Table {
         self.moment.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn leave(&self, place: &Arc<Place>) {
+    fn leave(&self, place: &Arc<ConnectionState>) {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         places.retain(|other| !Arc::ptr_eq(other, place));
     }
 }
 
-impl Place {
+impl ConnectionState {
     fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
         let reader = self
@@ -204,12 +204,12 @@ pub(super) struct Connection {
     /// Of the stream; dropped before it.
     _parents_only: ParentsOnly,
     stream: TcpStream,
-    place: Arc<Place>,
+    place: Arc<ConnectionState>,
     table: Arc<Table>,
 }
 
 impl Connected for Connection {
-    type ConnectInfo = Arc<Place>;
+    type ConnectInfo = Arc<ConnectionState>;
 
     fn connect_info(&self) -> Self::ConnectInfo {
         Arc::clone(&self.place)

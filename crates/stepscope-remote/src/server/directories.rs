@@ -9,7 +9,7 @@ use std::io::{self, Write as _};
 use std::path::{Component, Path, PathBuf};
 
 use super::ServerError;
-use crate::whole_file;
+use crate::atomic_file;
 
 /// Directories that the program allowed, links resolved.
 #[derive(Clone, Debug, Default)]
@@ -94,7 +94,7 @@ pub(super) fn write(folder: &Path, host: &str, bytes: &[u8]) -> io::Result<PathB
         })
     });
     let fill = |mut file: File| file.write_all(bytes).map(|()| file);
-    whole_file::write_first_free(places, fill).map(|(path, _)| path)
+    atomic_file::write_first_free(places, fill).map(|(path, _)| path)
 }
 
 #[cfg(test)]

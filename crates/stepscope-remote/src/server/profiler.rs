@@ -9,7 +9,7 @@ use tonic::{Request, Response, Status, async_trait};
 use super::admission::Payload;
 use super::advanced::cut;
 use super::capture::{self, Recorded, on_helper};
-use super::connections::Place;
+use super::connections::ConnectionState;
 use super::request::{self, Wanted};
 use super::{State, directories, flight, monitor};
 use crate::proto::profiler_service_server::ProfilerService;
@@ -103,7 +103,7 @@ impl ProfilerService for Profiler {
 
 /// Who asks.
 fn peer<T>(request: &Request<T>) -> String {
-    match request.extensions().get::<Arc<Place>>() {
+    match request.extensions().get::<Arc<ConnectionState>>() {
         Some(place) => place.peer.to_string(),
         None => "an unknown client".to_owned(),
     }

@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tonic::transport::Server;
 
-use super::admission::Admission;
+use super::admission::ConcurrencyLimit;
 use super::analysis::Analysis;
 use super::connections::Incoming;
 use super::profiler::Profiler;
@@ -117,7 +117,7 @@ fn run(runtime: Runtime, listener: tokio::net::TcpListener, state: &Arc<State>) 
 }
 
 async fn serve(listener: tokio::net::TcpListener, state: &Arc<State>) {
-    let admission = Admission::new(state.options.request_timeout);
+    let admission = ConcurrencyLimit::new(state.options.request_timeout);
     let profiler = ProfilerServiceServer::new(Profiler {
         state: Arc::clone(state),
     })
@@ -167,7 +167,7 @@ async fn serve(listener: tokio::net::TcpListener, state: &Arc<State>) {
 }
 
 /// Until every answer has left, or the time is over.
-async fn wait_for_answers(admission: &Admission, at_most: Duration) {
+async fn wait_for_answers(admission: &ConcurrencyLimit, at_most: Duration) {
     let quiet = async {
         let mut ticks = tokio::time::interval(Duration::from_millis(5));
         while !admission.is_quiet() {

@@ -1,7 +1,7 @@
 //! A run, or a range of it, as a file to download.
 //!
-//! The file is written while it is sent: a thread pours the trace into a writer, the writer's
-//! bytes go through a short queue to the connection. A client that goes away stops the pouring;
+//! The file is written while it is sent: a thread emits the trace into a writer, the writer's
+//! bytes go through a short queue to the connection. A client that goes away stops the emitting;
 //! a write that fails cuts the connection, so that no file looks whole that is not.
 
 use std::io::{self, Write};
@@ -184,12 +184,12 @@ fn write(
     let written = match format {
         Format::Chrome => {
             let mut sink = Part::new(ChromeSink::new(out), window, gone);
-            trace.pour(&mut sink);
+            trace.replay_into(&mut sink);
             sink.into.finish().map(drop)
         }
         Format::Perfetto => {
             let mut sink = Part::new(PerfettoSink::new(out), window, gone);
-            trace.pour(&mut sink);
+            trace.replay_into(&mut sink);
             sink.into.finish().map(drop)
         }
         Format::Rows(rows) => write_rows(trace, window.as_ref(), rows, out).map(drop),

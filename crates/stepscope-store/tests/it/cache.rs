@@ -59,7 +59,7 @@ fn use_it_all(trace: &Trace) {
     }
     let mut builder = stepscope_store::TraceBuilder::new();
     let mut sink = builder.file(stepscope_store::FileSpec::default());
-    trace.pour(&mut sink);
+    trace.replay_into(&mut sink);
     builder.add(sink);
     let _ = builder.finish();
 }
@@ -228,7 +228,7 @@ fn profiles_are_kept_and_poured_on() {
     let loaded = Trace::load(shared(&image), Vec::new()).unwrap();
     let mut builder = TraceBuilder::new();
     let mut sink = builder.file(FileSpec::default());
-    loaded.pour(&mut sink);
+    loaded.replay_into(&mut sink);
     builder.add(sink);
     for trace in [loaded, builder.finish()] {
         let found: Vec<_> = trace.profiles().map(|(_, one)| one.clone()).collect();

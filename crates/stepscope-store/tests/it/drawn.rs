@@ -2,12 +2,12 @@
 
 use expect_test::{Expect, expect};
 use stepscope_model::{Diagnostic, Time};
-use stepscope_store::drawing;
+use stepscope_store::ascii_trace;
 
 fn check(drawn: &str, expected: &Expect) {
-    let trace = drawing::trace(drawn);
+    let trace = ascii_trace::trace(drawn);
     trace.debug_validate().expect("every invariant holds");
-    expected.assert_eq(&drawing::listing(&trace));
+    expected.assert_eq(&ascii_trace::listing(&trace));
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn overlapping_kernels_get_rows_of_their_own() {
               third 13..21 row 0 self 8
         "]],
     );
-    let trace = drawing::trace("gpu #device | a---\n |  b---");
+    let trace = ascii_trace::trace("gpu #device | a---\n |  b---");
     let overlaps: Vec<_> = trace
         .diagnostics()
         .iter()
@@ -58,7 +58,7 @@ fn overlapping_kernels_get_rows_of_their_own() {
 #[test]
 fn what_is_around_a_moment_is_found_on_every_row() {
     let names = |drawn: &str, at: i64| {
-        let trace = drawing::trace(drawn);
+        let trace = ascii_trace::trace(drawn);
         let track = trace.track_by_key("main").unwrap();
         let slices = trace.slices(track);
         let others = trace.overlapping(track);
@@ -95,7 +95,7 @@ fn what_is_around_a_moment_is_found_on_every_row() {
 
 #[test]
 fn flows_link_in_time_order() {
-    let trace = drawing::trace(
+    let trace = ascii_trace::trace(
         "
         host        | a>1--   b>1--
         gpu #device |     x<1    y<1 z<1
@@ -117,7 +117,7 @@ fn flows_link_in_time_order() {
 
 #[test]
 fn an_early_end_links_to_the_only_start_and_a_lone_end_is_open() {
-    let trace = drawing::trace(
+    let trace = ascii_trace::trace(
         "
         gpu #device | x<1
         host        |    a>1
@@ -137,7 +137,7 @@ fn an_early_end_links_to_the_only_start_and_a_lone_end_is_open() {
 
 #[test]
 fn steps_and_self_times() {
-    let trace = drawing::trace(
+    let trace = ascii_trace::trace(
         "
         main | step7------ step8-------
              |  fwd--- bwd--

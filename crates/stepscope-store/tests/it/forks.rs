@@ -1,4 +1,4 @@
-//! The result does not depend on the order of pouring, nor on forks.
+//! The result does not depend on the order of emitting, nor on forks.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use stepscope_model::EventSink;
 use stepscope_store::{FileSpec, Trace, TraceBuilder};
 
-use crate::random::{Poured, build, describe, events, everything, pour};
+use crate::random::{Emitted, build, describe, emit, events, everything};
 
 /// Slices as a set of texts without ids: what is left when the order is taken away.
 fn slices(trace: &Trace) -> Vec<String> {
@@ -36,13 +36,13 @@ fn slices(trace: &Trace) -> Vec<String> {
 }
 
 /// Keeps the first of slices that begin and end together on one track: only these have an order
-/// that pouring decides.
-fn distinct(events: Vec<Poured>) -> Vec<Poured> {
+/// that emitting decides.
+fn distinct(events: Vec<Emitted>) -> Vec<Emitted> {
     let mut seen = BTreeSet::new();
     events
         .into_iter()
         .filter(|event| match event {
-            Poured::Slice {
+            Emitted::Slice {
                 track, start, dur, ..
             } => seen.insert((*track, *start, *dur)),
             _ => true,
@@ -52,7 +52,7 @@ fn distinct(events: Vec<Poured>) -> Vec<Poured> {
 
 /// Pours through forks: `plan` says for each event which of four forks takes it (0: the parent,
 /// before forking; 3: a fork of fork 2).
-fn build_forked(events: &[Poured], plan: &[u8]) -> Trace {
+fn build_forked(events: &[Emitted], plan: &[u8]) -> Trace {
     let mut builder = TraceBuilder::new();
     let mut parent = builder.file(FileSpec::default());
     describe(&mut parent);
@@ -65,19 +65,19 @@ fn build_forked(events: &[Poured], plan: &[u8]) -> Trace {
             .map(|(event, _)| event)
     };
     for event in of(0) {
-        pour(event, &mut parent);
+        emit(event, &mut parent);
     }
     let mut first = parent.fork();
     let mut second = parent.fork();
     for event in of(2) {
-        pour(event, &mut second);
+        emit(event, &mut second);
     }
     let mut third = second.fork();
     for event in of(3) {
-        pour(event, &mut third);
+        emit(event, &mut third);
     }
     for event in of(1) {
-        pour(event, &mut first);
+        emit(event, &mut first);
     }
     second.merge(third);
     parent.merge(first);
@@ -87,7 +87,7 @@ fn build_forked(events: &[Poured], plan: &[u8]) -> Trace {
 }
 
 /// As [`build_forked`], without forks: in the order in which the forks are merged.
-fn build_in_merge_order(events: &[Poured], plan: &[u8]) -> Trace {
+fn build_in_merge_order(events: &[Emitted], plan: &[u8]) -> Trace {
     let ordered: Vec<_> = (0..4)
         .flat_map(|fork| {
             events
@@ -107,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn pour_order_does_not_matter(events in events(), seed in any::<u64>()) {
+    fn emit_order_does_not_matter(events in events(), seed in any::<u64>()) {
         let events = distinct(events);
         let mut shuffled = events.clone();
         // A cheap shuffle that the seed decides.
@@ -134,11 +134,11 @@ proptest! {
     }
 
     #[test]
-    fn pouring_a_trace_again_keeps_it(events in events()) {
+    fn replaying_a_trace_keeps_it(events in events()) {
         let trace = build(&events);
         let mut builder = TraceBuilder::new();
         let mut sink = builder.file(FileSpec::default());
-        trace.pour(&mut sink);
+        trace.replay_into(&mut sink);
         builder.add(sink);
         let again = builder.finish();
         again.debug_validate().map_err(|found| TestCaseError::fail(found.join("\n")))?;

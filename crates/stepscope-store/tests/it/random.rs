@@ -16,9 +16,9 @@ impl ArgSource for Nothing {
     }
 }
 
-/// Something to pour.
+/// Something to emit.
 #[derive(Clone, Debug)]
-pub(crate) enum Poured {
+pub(crate) enum Emitted {
     Slice {
         track: u8,
         start: i64,
@@ -56,7 +56,7 @@ pub(crate) fn direction(number: u8) -> FlowDirection {
     ][usize::from(number % 3)]
 }
 
-fn slice() -> impl Strategy<Value = Poured> {
+fn slice() -> impl Strategy<Value = Emitted> {
     let place = (
         0_u8..4,
         0_i64..200,
@@ -72,7 +72,7 @@ fn slice() -> impl Strategy<Value = Poured> {
     );
     (place, more).prop_map(
         |((track, start, dur), (name, category, args, step, flags, flow))| {
-            Poured::Slice {
+            Emitted::Slice {
                 track,
                 // Close to one another, so that they nest, overlap and coincide; some by a nanosecond.
                 start: start * 1_000,
@@ -88,16 +88,16 @@ fn slice() -> impl Strategy<Value = Poured> {
     )
 }
 
-fn other() -> impl Strategy<Value = Poured> {
+fn other() -> impl Strategy<Value = Emitted> {
     prop_oneof![
-        (0_u8..4, 0_i64..200_000, 0_u8..6).prop_map(|(track, at, name)| Poured::Instant {
+        (0_u8..4, 0_i64..200_000, 0_u8..6).prop_map(|(track, at, name)| Emitted::Instant {
             track,
             at,
             name
         }),
-        (0_i64..200_000, -9.0..9.0).prop_map(|(at, value)| Poured::Sample { at, value }),
+        (0_i64..200_000, -9.0..9.0).prop_map(|(at, value)| Emitted::Sample { at, value }),
         (0_u8..4, 0_i64..200_000, 0_u64..6, 0_u8..3, any::<bool>()).prop_map(
-            |(track, at, id, direction, next)| Poured::Flow {
+            |(track, at, id, direction, next)| Emitted::Flow {
                 track,
                 at,
                 id,
@@ -108,14 +108,14 @@ fn other() -> impl Strategy<Value = Poured> {
     ]
 }
 
-pub(crate) fn events() -> impl Strategy<Value = Vec<Poured>> {
+pub(crate) fn events() -> impl Strategy<Value = Vec<Emitted>> {
     prop::collection::vec(prop_oneof![8 => slice(), 2 => other()], 0..120)
 }
 
 /// Pours one event, by key and name, as a reader would.
-pub(crate) fn pour(event: &Poured, sink: &mut FileSink) {
+pub(crate) fn emit(event: &Emitted, sink: &mut FileSink) {
     match event {
-        Poured::Slice {
+        Emitted::Slice {
             track,
             start,
             dur,
@@ -157,7 +157,7 @@ pub(crate) fn pour(event: &Poured, sink: &mut FileSink) {
                 },
             );
         }
-        Poured::Instant { track, at, name } => {
+        Emitted::Instant { track, at, name } => {
             let track = sink.track(&format!("p/{track}"));
             let name = sink.name(&format!("name {name}"));
             sink.instant(
@@ -169,11 +169,11 @@ pub(crate) fn pour(event: &Poured, sink: &mut FileSink) {
                 },
             );
         }
-        Poured::Sample { at, value } => {
+        Emitted::Sample { at, value } => {
             let track = sink.track("p/counter");
             sink.counter(track, Time::from_ps(*at), *value);
         }
-        Poured::Flow {
+        Emitted::Flow {
             track,
             at,
             id,
@@ -196,7 +196,7 @@ pub(crate) fn pour(event: &Poured, sink: &mut FileSink) {
     }
 }
 
-/// Describes the tracks that [`pour`] uses.
+/// Describes the tracks that [`emit`] uses.
 pub(crate) fn describe(sink: &mut FileSink) {
     sink.epoch(Epoch::default());
     sink.source(std::sync::Arc::new(Nothing));
@@ -226,12 +226,12 @@ pub(crate) fn describe(sink: &mut FileSink) {
     }
 }
 
-pub(crate) fn build(events: &[Poured]) -> Trace {
+pub(crate) fn build(events: &[Emitted]) -> Trace {
     let mut builder = TraceBuilder::new();
     let mut sink = builder.file(FileSpec::default());
     describe(&mut sink);
     for event in events {
-        pour(event, &mut sink);
+        emit(event, &mut sink);
     }
     builder.add(sink);
     builder.finish()

@@ -4,7 +4,7 @@ use stepscope_model::NameId;
 use stepscope_store::Trace;
 
 use crate::launch::launches_graph;
-use crate::writer::is_of;
+use crate::producer::is_of;
 
 /// What a program is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,20 +1,20 @@
 //! Where steps' time goes, in drawn traces.
 
-use stepscope_store::drawing;
+use stepscope_store::ascii_trace;
 
 use super::*;
 use crate::steps::steps;
 
 fn shown(drawing: &str) -> Vec<String> {
-    let trace = drawing::trace(drawing);
+    let trace = ascii_trace::trace(drawing);
     let devices = Devices::of(&trace, &Cancel::default()).unwrap();
     let found = steps(&trace);
-    let stretches: Vec<Stretch> = found
+    let analysis_windows: Vec<AnalysisWindow> = found
         .steps
         .iter()
-        .map(|step| Stretch::of_step(&trace, step))
+        .map(|step| AnalysisWindow::of_step(&trace, step))
         .collect();
-    let parts = breakdown(&trace, &devices, &stretches, &Cancel::default()).unwrap();
+    let parts = breakdown(&trace, &devices, &analysis_windows, &Cancel::default()).unwrap();
     found
         .steps
         .iter()

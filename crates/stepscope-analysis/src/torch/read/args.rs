@@ -12,8 +12,8 @@ use super::{Shared, whole};
 use crate::parallel::{self, Cancel, PIECE};
 use crate::torch::averages::Grouping;
 use crate::torch::flops;
-use crate::torch::lane::Lane;
 use crate::torch::texts::Texts;
+use crate::torch::thread_events::ThreadEvents;
 use crate::torch::{DIMS, is_dims};
 
 const SHAPES: ArgKeys = ArgKeys::new(&["External id", "external id", DIMS[0], DIMS[1]]);
@@ -102,11 +102,11 @@ struct Reading {
     concrete: String,
     /// Operations by name and shapes, where nothing else decides.
     flops: FxHashMap<(NameId, u32), u64>,
-    /// Operations of events: the lane, the position there.
+    /// Operations of events: the thread, the position there.
     counted: Vec<(u32, u32, u64)>,
 }
 
-/// The columns of a lane; those that are not wanted are empty.
+/// The columns of a thread; those that are not wanted are empty.
 #[derive(Default)]
 struct Columns {
     dims: Vec<u32>,
@@ -118,7 +118,7 @@ struct Columns {
 
 /// A part of them, which one thread at a time fills.
 struct Part<'c> {
-    lane: usize,
+    thread_events: usize,
     events: Range<usize>,
     dims: &'c mut [u32],
     overload: &'c mut [u32],
@@ -127,10 +127,10 @@ struct Part<'c> {
     external: &'c mut [i64],
 }
 
-/// Cuts columns of lanes into parts.
+/// Cuts columns of threads into parts.
 fn parts<'c>(columns: &'c mut [Columns], lens: &[usize]) -> Vec<Mutex<Part<'c>>> {
     let mut parts = Vec::new();
-    for (lane, (columns, len)) in columns.iter_mut().zip(lens).enumerate() {
+    for (thread_events, (columns, len)) in columns.iter_mut().zip(lens).enumerate() {
         let mut dims = columns.dims.chunks_mut(PIECE);
         let mut overload = columns.overload.chunks_mut(PIECE);
         let mut stack = columns.stack.chunks_mut(PIECE);
@@ -138,7 +138,7 @@ fn parts<'c>(columns: &'c mut [Columns], lens: &[usize]) -> Vec<Mutex<Part<'c>>>
         let mut external = columns.external.chunks_mut(PIECE);
         parts.extend((0..*len).step_by(PIECE).map(|from| {
             Mutex::new(Part {
-                lane,
+                thread_events,
                 events: from..(from + PIECE).min(*len),
                 dims: dims.next().unwrap_or_default(),
                 overload: overload.next().unwrap_or_default(),
@@ -162,7 +162,7 @@ fn set<T>(column: &mut [T], at: usize, value: T) {
 /// What was read: columns with the numbers of the threads that read them.
 pub(super) struct Read {
     columns: Vec<Columns>,
-    /// Events in each lane of which there are columns.
+    /// Events in each thread of which there are columns.
     lens: Vec<usize>,
     readings: Vec<Reading>,
 }
@@ -172,7 +172,7 @@ pub(super) fn read(
     trace: &Trace,
     wanted: Grouping,
     with_flops: bool,
-    lanes: &[Lane<'_>],
+    threads: &[ThreadEvents<'_>],
     cancel: &Cancel,
 ) -> Result<Read, Cancelled> {
     if !(wanted.needs_args() || with_flops) {
@@ -183,9 +183,16 @@ pub(super) fn read(
         });
     }
     // Asked for when work of devices is linked, of many operators more than once.
-    let with_external = wanted.needs_args() && lanes.iter().any(|lane| lane.has_device);
-    let of_host = |lane: &Lane<'_>| if lane.has_host { lane.len() } else { 0 };
-    let lens: Vec<usize> = lanes.iter().map(of_host).collect();
+    let with_external =
+        wanted.needs_args() && threads.iter().any(|thread_events| thread_events.has_device);
+    let of_host = |thread_events: &ThreadEvents<'_>| {
+        if thread_events.has_host {
+            thread_events.len()
+        } else {
+            0
+        }
+    };
+    let lens: Vec<usize> = threads.iter().map(of_host).collect();
     let columns = lens.iter().map(|len| {
         let len = |is_wanted: bool| if is_wanted { *len } else { 0 };
         Columns {
@@ -203,19 +210,26 @@ pub(super) fn read(
     let readings = parallel::scan_items(&jobs, size, cancel, Reading::default, |reading, job| {
         reading.parts.push(job.0);
         let Ok(mut part) = job.1.lock() else { return };
-        let lane = &lanes[part.lane];
+        let thread_events = &threads[part.thread_events];
         for at in part.events.clone() {
-            let what = lane.what[at];
+            let what = thread_events.what[at];
             if !what.is_frontend() {
                 continue;
             }
-            let name = lane.name(at);
+            let name = thread_events.name(at);
             let counted = with_flops && flops::counts(trace.name(name));
             if !(wanted.needs_args() || counted) {
                 continue;
             }
             let concrete = counted && flops::needs_values(trace.name(name));
-            let args = args(trace, lane, at, wanted, (counted, concrete), reading);
+            let args = args(
+                trace,
+                thread_events,
+                at,
+                wanted,
+                (counted, concrete),
+                reading,
+            );
             let place = at - part.events.start;
             set(part.dims, place, args.dims);
             set(part.overload, place, args.overload);
@@ -232,7 +246,9 @@ pub(super) fn read(
                 };
                 if flops > 0 {
                     let number = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
-                    reading.counted.push((number(part.lane), number(at), flops));
+                    reading
+                        .counted
+                        .push((number(part.thread_events), number(at), flops));
                 }
             }
         }
@@ -245,11 +261,11 @@ pub(super) fn read(
 }
 
 impl Read {
-    /// Puts the columns into the lanes. That of stacks gets those that the file spells out.
+    /// Puts the columns into the threads. That of stacks gets those that the file spells out.
     pub(super) fn put(
         mut self,
         wanted: Grouping,
-        lanes: &mut [Lane<'_>],
+        threads: &mut [ThreadEvents<'_>],
         shared: &mut Shared,
         cancel: &Cancel,
     ) -> Result<(), Cancelled> {
@@ -306,12 +322,12 @@ impl Read {
             },
         )?;
         drop(parts);
-        for (lane, columns) in lanes.iter_mut().zip(self.columns) {
-            lane.shapes = columns.dims;
-            lane.overload = columns.overload;
-            lane.stack = columns.stack;
-            lane.sequence = columns.sequence;
-            lane.external = columns.external;
+        for (thread_events, columns) in threads.iter_mut().zip(self.columns) {
+            thread_events.shapes = columns.dims;
+            thread_events.overload = columns.overload;
+            thread_events.stack = columns.stack;
+            thread_events.sequence = columns.sequence;
+            thread_events.external = columns.external;
         }
         let mut counted: Vec<_> = self
             .readings
@@ -319,8 +335,8 @@ impl Read {
             .flat_map(|reading| reading.counted)
             .collect();
         counted.sort_unstable();
-        for (lane, at, flops) in counted {
-            lanes[lane as usize].flops.push((at, flops));
+        for (thread_events, at, flops) in counted {
+            threads[thread_events as usize].flops.push((at, flops));
         }
         Ok(())
     }
@@ -328,7 +344,7 @@ impl Read {
 
 fn args(
     trace: &Trace,
-    lane: &Lane<'_>,
+    thread_events: &ThreadEvents<'_>,
     at: usize,
     wanted: Grouping,
     (flops, concrete): (bool, bool),
@@ -352,7 +368,7 @@ fn args(
         ..
     } = reading;
     values.clear();
-    lane.args(trace, at, keys, &mut |key, value| match key {
+    thread_events.args(trace, at, keys, &mut |key, value| match key {
         "External id" | "external id" => args.external = whole(value).unwrap_or(NO_ID),
         "Sequence number" => args.sequence[0] = whole(value).map_or(NO_SEQUENCE, sequence),
         "Fwd thread id" => args.sequence[1] = whole(value).map_or(0, low),

@@ -11,8 +11,8 @@ use stepscope_store::{EventId, Trace};
 
 use super::whole;
 use crate::parallel::{self, Cancel};
-use crate::torch::lane::{self, Lane, NO_EVENT};
 use crate::torch::merge;
+use crate::torch::thread_events::{self, NO_EVENT, ThreadEvents};
 
 const NUMBERS: ArgKeys = ArgKeys::new(&["External id", "external id", "correlation"]);
 const EXTERNAL: ArgKeys = ArgKeys::new(&["External id", "external id"]);
@@ -36,10 +36,10 @@ const NO_NUMBERS: Numbers = Numbers {
     correlation: NO_ID,
 };
 
-fn numbers(trace: &Trace, lane: &Lane<'_>, at: usize, keys: ArgKeys) -> Numbers {
+fn numbers(trace: &Trace, thread_events: &ThreadEvents<'_>, at: usize, keys: ArgKeys) -> Numbers {
     let mut found = NO_NUMBERS;
     // What cannot be read has no number.
-    lane.args(trace, at, keys, &mut |key, value| {
+    thread_events.args(trace, at, keys, &mut |key, value| {
         let number = whole(value).unwrap_or(NO_ID);
         if key == "correlation" {
             found.correlation = number;
@@ -50,49 +50,49 @@ fn numbers(trace: &Trace, lane: &Lane<'_>, at: usize, keys: ArgKeys) -> Numbers 
     found
 }
 
-/// Position of an event: its lane, and the place there.
+/// Position of an event: its thread, and the place there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position {
-    pub(super) lane: u32,
+    pub(super) thread_events: u32,
     pub(super) at: u32,
 }
 
 pub(super) const NOWHERE: Position = Position {
-    lane: NO_EVENT,
+    thread_events: NO_EVENT,
     at: NO_EVENT,
 };
 
 /// Kineto's number of an operator.
-fn external(trace: &Trace, lane: &Lane<'_>, at: usize) -> i64 {
-    match lane.external.get(at) {
+fn external(trace: &Trace, thread_events: &ThreadEvents<'_>, at: usize) -> i64 {
+    match thread_events.external.get(at) {
         Some(number) => *number,
-        None => numbers(trace, lane, at, EXTERNAL).external,
+        None => numbers(trace, thread_events, at, EXTERNAL).external,
     }
 }
 
-fn position(lane: usize, at: usize) -> Position {
+fn position(thread_events: usize, at: usize) -> Position {
     Position {
-        lane: u32::try_from(lane).unwrap_or(NO_EVENT),
+        thread_events: u32::try_from(thread_events).unwrap_or(NO_EVENT),
         at: u32::try_from(at).unwrap_or(NO_EVENT),
     }
 }
 
-/// Columns of lanes, joined from what pieces of them gave.
-fn joined<T>(lanes: &[Lane<'_>], found: Vec<Vec<(usize, usize, Vec<T>)>>) -> Vec<Vec<T>> {
+/// Columns of threads, joined from what pieces of them gave.
+fn joined<T>(threads: &[ThreadEvents<'_>], found: Vec<Vec<(usize, usize, Vec<T>)>>) -> Vec<Vec<T>> {
     let mut parts: Vec<_> = found.into_iter().flatten().collect();
-    parts.sort_unstable_by_key(|(lane, from, _)| (*lane, *from));
-    let mut columns: Vec<Vec<T>> = lanes.iter().map(|_| Vec::new()).collect();
-    for (lane, _, part) in parts {
-        columns[lane].extend(part);
+    parts.sort_unstable_by_key(|(thread_events, from, _)| (*thread_events, *from));
+    let mut columns: Vec<Vec<T>> = threads.iter().map(|_| Vec::new()).collect();
+    for (thread_events, _, part) in parts {
+        columns[thread_events].extend(part);
     }
     columns
 }
 
 /// The numbers of device work.
 pub(super) struct Work {
-    /// Of each lane with such work.
+    /// Of each thread with such work.
     numbers: Vec<Vec<Numbers>>,
-    /// The events of those lanes, when they were read.
+    /// The events of those threads, when they were read.
     ids: Vec<Vec<u32>>,
     /// Whether the file says the numbers of operators; old and some newer files repeat the
     /// correlation in their place.
@@ -102,15 +102,15 @@ pub(super) struct Work {
 impl Work {
     pub(super) fn read(
         trace: &Trace,
-        lanes: &[Lane<'_>],
+        threads: &[ThreadEvents<'_>],
         cancel: &Cancel,
     ) -> Result<Self, Cancelled> {
-        let pieces = lane::pieces(lanes, |lane| lane.has_device);
+        let pieces = thread_events::pieces(threads, |thread_events| thread_events.has_device);
         let found = parallel::scan(&pieces, cancel, Vec::new, |out, piece| {
-            let lane = &lanes[piece.track.index()];
+            let thread_events = &threads[piece.track.index()];
             let part = piece.indexes.clone().map(|at| {
-                if lane.what[at].on_device() {
-                    numbers(trace, lane, at, NUMBERS)
+                if thread_events.what[at].on_device() {
+                    numbers(trace, thread_events, at, NUMBERS)
                 } else {
                     NO_NUMBERS
                 }
@@ -118,17 +118,17 @@ impl Work {
             let part: Vec<Numbers> = part.collect();
             out.push((piece.track.index(), piece.indexes.start, part));
         })?;
-        let numbers = joined(lanes, found);
+        let numbers = joined(threads, found);
         let named = numbers
             .iter()
             .flatten()
             .any(|own| own.external != NO_ID && own.external != own.correlation);
-        let ids = lanes.iter().zip(&numbers);
-        let ids = ids.map(|(lane, numbers)| {
+        let ids = threads.iter().zip(&numbers);
+        let ids = ids.map(|(thread_events, numbers)| {
             if numbers.is_empty() {
                 Vec::new()
             } else {
-                lane.ids.clone()
+                thread_events.ids.clone()
             }
         });
         Ok(Self {
@@ -139,20 +139,22 @@ impl Work {
     }
 
     /// Puts the numbers where their events are after events were moved and moments placed among them.
-    pub(super) fn follow(&mut self, lanes: &[Lane<'_>]) {
-        let is_moved = |(lane, ids): (&Lane<'_>, &Vec<u32>)| lane.has_device && lane.ids != *ids;
-        if self.ids.len() == lanes.len() && !lanes.iter().zip(&self.ids).any(is_moved) {
+    pub(super) fn follow(&mut self, threads: &[ThreadEvents<'_>]) {
+        let is_moved = |(thread_events, ids): (&ThreadEvents<'_>, &Vec<u32>)| {
+            thread_events.has_device && thread_events.ids != *ids
+        };
+        if self.ids.len() == threads.len() && !threads.iter().zip(&self.ids).any(is_moved) {
             return;
         }
         let ids = self.ids.iter().flatten().copied();
         let of_event: FxHashMap<u32, Numbers> =
             ids.zip(self.numbers.iter().flatten().copied()).collect();
         let numbers = |id: &u32| of_event.get(id).copied().unwrap_or(NO_NUMBERS);
-        self.numbers = lanes
+        self.numbers = threads
             .iter()
-            .map(|lane| {
-                if lane.has_device {
-                    lane.ids.iter().map(numbers).collect()
+            .map(|thread_events| {
+                if thread_events.has_device {
+                    thread_events.ids.iter().map(numbers).collect()
                 } else {
                     Vec::new()
                 }
@@ -165,7 +167,7 @@ impl Work {
 /// The last event, in torch's order, that bears each of the wanted numbers.
 fn bearers(
     trace: &Trace,
-    lanes: &[Lane<'_>],
+    threads: &[ThreadEvents<'_>],
     wanted: &FxHashSet<i64>,
     by_operator: bool,
     cancel: &Cancel,
@@ -173,22 +175,23 @@ fn bearers(
     if wanted.is_empty() {
         return Ok(FxHashMap::default());
     }
-    let place = |of: Position| merge::Place::of(trace, &lanes[of.lane as usize], of.at as usize);
+    let place =
+        |of: Position| merge::Place::of(trace, &threads[of.thread_events as usize], of.at as usize);
     let put = |found: &mut FxHashMap<i64, Position>, number: i64, here: Position| {
         let last = found.entry(number).or_insert(here);
         if place(*last).compare(&place(here)).is_lt() {
             *last = here;
         }
     };
-    let pieces = lane::pieces(lanes, |lane| lane.has_host);
+    let pieces = thread_events::pieces(threads, |thread_events| thread_events.has_host);
     let parts = parallel::scan(&pieces, cancel, FxHashMap::default, |found, piece| {
-        let lane = &lanes[piece.track.index()];
+        let thread_events = &threads[piece.track.index()];
         for at in piece.indexes.clone() {
-            let what = lane.what[at];
+            let what = thread_events.what[at];
             let number = if by_operator && what.is_frontend() {
-                external(trace, lane, at)
+                external(trace, thread_events, at)
             } else if !by_operator && what.is_call() {
-                numbers(trace, lane, at, CORRELATION).correlation
+                numbers(trace, thread_events, at, CORRELATION).correlation
             } else {
                 continue;
             };
@@ -205,16 +208,20 @@ fn bearers(
 
 /// Calls that no operator of their thread is around, and that the file says belong to one of another
 /// thread: where each stands, and where the operator is.
-pub(super) fn strays(
+pub(super) fn cross_thread_calls(
     trace: &Trace,
-    lanes: &[Lane<'_>],
-    loose: &[Vec<u32>],
+    threads: &[ThreadEvents<'_>],
+    unlinked: &[Vec<u32>],
     cancel: &Cancel,
 ) -> Result<Vec<(Position, Position)>, Cancelled> {
-    let calls: Vec<Position> = loose
+    let calls: Vec<Position> = unlinked
         .iter()
         .enumerate()
-        .flat_map(|(lane, calls)| calls.iter().map(move |at| position(lane, *at as usize)))
+        .flat_map(|(thread_events, calls)| {
+            calls
+                .iter()
+                .map(move |at| position(thread_events, *at as usize))
+        })
         .collect();
     let pieces = parallel::pieces(std::iter::once((
         stepscope_model::TrackId(0),
@@ -222,8 +229,8 @@ pub(super) fn strays(
     )));
     let read = parallel::scan(&pieces, cancel, Vec::new, |out, piece| {
         for call in &calls[piece.indexes.clone()] {
-            let lane = &lanes[call.lane as usize];
-            let own = numbers(trace, lane, call.at as usize, NUMBERS);
+            let thread_events = &threads[call.thread_events as usize];
+            let own = numbers(trace, thread_events, call.at as usize, NUMBERS);
             // Where it belongs to none, the correlation stands in the operator's place.
             if own.external > 0 && own.external != own.correlation {
                 out.push((*call, own.external));
@@ -232,38 +239,38 @@ pub(super) fn strays(
     })?;
     let read: Vec<(Position, i64)> = read.into_iter().flatten().collect();
     let wanted = read.iter().map(|(_, number)| *number).collect();
-    let operators = bearers(trace, lanes, &wanted, true, cancel)?;
-    let mut strays: Vec<(Position, Position)> = read
+    let operators = bearers(trace, threads, &wanted, true, cancel)?;
+    let mut cross_thread_calls: Vec<(Position, Position)> = read
         .into_iter()
         .filter_map(|(call, number)| Some((call, *operators.get(&number)?)))
         .collect();
-    strays.sort_unstable_by_key(|(call, _)| (call.lane, call.at));
-    Ok(strays)
+    cross_thread_calls.sort_unstable_by_key(|(call, _)| (call.thread_events, call.at));
+    Ok(cross_thread_calls)
 }
 
 /// Calls that belong to operators, and those: where each stands.
 pub(super) fn operators(
     trace: &Trace,
-    lanes: &[Lane<'_>],
+    threads: &[ThreadEvents<'_>],
     cancel: &Cancel,
 ) -> Result<Vec<(Position, Position)>, Cancelled> {
-    let pieces = lane::pieces(lanes, |lane| lane.has_host);
+    let pieces = thread_events::pieces(threads, |thread_events| thread_events.has_host);
     let found = parallel::scan(
         &pieces,
         cancel,
         || (Search::new(0), Vec::new(), Vec::new()),
         |(search, found, unproved), piece| {
             let number = piece.track.index();
-            let lane = &lanes[number];
+            let thread_events = &threads[number];
             for at in piece.indexes.clone() {
-                if !lane.what[at].is_call() {
+                if !thread_events.what[at].is_call() {
                     continue;
                 }
-                let own = numbers(trace, lane, at, NUMBERS);
+                let own = numbers(trace, thread_events, at, NUMBERS);
                 if own.external <= 0 {
                     continue;
                 }
-                match search.around(trace, lane, at, own.external) {
+                match search.around(trace, thread_events, at, own.external) {
                     Some(operator) => {
                         found.push((position(number, at), position(number, operator)));
                     }
@@ -279,7 +286,7 @@ pub(super) fn operators(
         unproved.extend(rest);
     }
     let wanted = unproved.iter().map(|(_, number)| *number).collect();
-    let named = bearers(trace, lanes, &wanted, true, cancel)?;
+    let named = bearers(trace, threads, &wanted, true, cancel)?;
     all.extend(
         unproved
             .into_iter()
@@ -290,7 +297,7 @@ pub(super) fn operators(
 
 /// What each piece of device work belongs to.
 pub(super) struct Links {
-    /// Of each lane with such work: the operator, or the call that launched it, or [`NOWHERE`].
+    /// Of each thread with such work: the operator, or the call that launched it, or [`NOWHERE`].
     pub(super) from: Vec<Vec<Position>>,
     /// Work without either.
     pub(super) unlinked: u64,
@@ -298,7 +305,7 @@ pub(super) struct Links {
 
 /// What one thread remembers.
 struct Search {
-    /// Where the last was found, by lane.
+    /// Where the last was found, by thread.
     near: Vec<usize>,
     /// The same among the links.
     near_link: usize,
@@ -319,28 +326,36 @@ enum Told {
 /// Finds what all device work belongs to.
 pub(super) fn find(
     trace: &Trace,
-    lanes: &[Lane<'_>],
-    lane_of: &[u32],
+    threads: &[ThreadEvents<'_>],
+    thread_of: &[u32],
     work: &Work,
     cancel: &Cancel,
 ) -> Result<Links, Cancelled> {
-    let pieces = lane::pieces(lanes, |lane| lane.has_device);
+    let pieces = thread_events::pieces(threads, |thread_events| thread_events.has_device);
     let found = parallel::scan(
         &pieces,
         cancel,
-        || Search::new(lanes.len()),
+        || Search::new(threads.len()),
         |search, piece| {
             let number = piece.track.index();
-            let lane = &lanes[number];
+            let thread_events = &threads[number];
             let mut part = Vec::with_capacity(piece.indexes.len());
             for at in piece.indexes.clone() {
-                let what = lane.what[at];
+                let what = thread_events.what[at];
                 part.push(NOWHERE);
                 if !what.on_device() || what.is_label() {
                     continue;
                 }
                 let own = work.numbers[number][at];
-                match told(trace, lanes, lane_of, work.named, search, lane.ids[at], own) {
+                match told(
+                    trace,
+                    threads,
+                    thread_of,
+                    work.named,
+                    search,
+                    thread_events.ids[at],
+                    own,
+                ) {
                     Told::Proved(from) => part[at - piece.indexes.start] = from,
                     Told::Unproved => search.unproved.push(position(number, at)),
                 }
@@ -354,10 +369,10 @@ pub(super) fn find(
         unproved.extend(search.unproved);
     }
     let mut links = Links {
-        from: joined(lanes, parts),
+        from: joined(threads, parts),
         unlinked: 0,
     };
-    links.look_up(trace, lanes, work, &unproved, cancel)?;
+    links.look_up(trace, threads, work, &unproved, cancel)?;
     Ok(links)
 }
 
@@ -366,18 +381,18 @@ impl Links {
     fn look_up(
         &mut self,
         trace: &Trace,
-        lanes: &[Lane<'_>],
+        threads: &[ThreadEvents<'_>],
         work: &Work,
         unproved: &[Position],
         cancel: &Cancel,
     ) -> Result<(), Cancelled> {
-        let of = |here: &Position| work.numbers[here.lane as usize][here.at as usize];
+        let of = |here: &Position| work.numbers[here.thread_events as usize][here.at as usize];
         let wanted = unproved
             .iter()
             .map(|here| of(here).external)
             .filter(|number| work.named && *number > 0)
             .collect();
-        let operators = bearers(trace, lanes, &wanted, true, cancel)?;
+        let operators = bearers(trace, threads, &wanted, true, cancel)?;
         let operator = |here: &Position| operators.get(&of(here).external).copied();
         let wanted = unproved
             .iter()
@@ -385,11 +400,11 @@ impl Links {
             .map(|here| of(here).correlation)
             .filter(|number| *number != NO_ID)
             .collect();
-        let calls = bearers(trace, lanes, &wanted, false, cancel)?;
+        let calls = bearers(trace, threads, &wanted, false, cancel)?;
         for here in unproved {
             let from = operator(here).or_else(|| calls.get(&of(here).correlation).copied());
             match from {
-                Some(from) => self.from[here.lane as usize][here.at as usize] = from,
+                Some(from) => self.from[here.thread_events as usize][here.at as usize] = from,
                 None => self.unlinked += 1,
             }
         }
@@ -399,8 +414,8 @@ impl Links {
 
 fn told(
     trace: &Trace,
-    lanes: &[Lane<'_>],
-    lane_of: &[u32],
+    threads: &[ThreadEvents<'_>],
+    thread_of: &[u32],
     named: bool,
     search: &mut Search,
     id: u32,
@@ -411,16 +426,20 @@ fn told(
         let Some((on, index)) = trace.place_of_slice(source) else {
             continue;
         };
-        let number = lane_of[on.index()] as usize;
-        let Some(lane) = lanes.get(number).filter(|lane| lane.has_host) else {
+        let number = thread_of[on.index()] as usize;
+        let Some(thread_events) = threads
+            .get(number)
+            .filter(|thread_events| thread_events.has_host)
+        else {
             continue;
         };
         let start = trace.slices(on).start[index];
-        let Some(at) = lane.find(source.0, start, search.near[number]) else {
+        let Some(at) = thread_events.find(source.0, start, search.near[number]) else {
             continue;
         };
         search.near[number] = at;
-        if by_operator && let Some(operator) = search.around(trace, lane, at, own.external) {
+        if by_operator && let Some(operator) = search.around(trace, thread_events, at, own.external)
+        {
             return Told::Proved(position(number, operator));
         }
         // An operator is named that is not around the call: all are asked, unless the number is
@@ -429,12 +448,12 @@ fn told(
             continue;
         }
         // Writers with clocks of whole microseconds draw links from what begins with the call.
-        let beside = |at: &usize| lane.start(*at) == start;
+        let beside = |at: &usize| thread_events.start(*at) == start;
         let before = (at.saturating_sub(8)..at).rev().take_while(beside);
-        let behind = (at..lane.len().min(at + 8)).take_while(beside);
+        let behind = (at..thread_events.len().min(at + 8)).take_while(beside);
         for call in behind.chain(before) {
-            if lane.what[call].is_call()
-                && numbers(trace, lane, call, CORRELATION).correlation == own.correlation
+            if thread_events.what[call].is_call()
+                && numbers(trace, thread_events, call, CORRELATION).correlation == own.correlation
             {
                 return Told::Proved(position(number, call));
             }
@@ -444,9 +463,9 @@ fn told(
 }
 
 impl Search {
-    fn new(lanes: usize) -> Self {
+    fn new(threads: usize) -> Self {
         Self {
-            near: vec![0; lanes],
+            near: vec![0; threads],
             near_link: 0,
             external: vec![(NO_EVENT, NO_ID); REMEMBERED],
             parts: Vec::new(),
@@ -455,13 +474,21 @@ impl Search {
     }
 
     /// The operator with this number around an event, or the event itself.
-    fn around(&mut self, trace: &Trace, lane: &Lane<'_>, at: usize, number: i64) -> Option<usize> {
+    fn around(
+        &mut self,
+        trace: &Trace,
+        thread_events: &ThreadEvents<'_>,
+        at: usize,
+        number: i64,
+    ) -> Option<usize> {
         let mut around = at;
         for _ in 0..MOST_AROUND {
-            if lane.what[around].is_frontend() && self.external_of(trace, lane, around) == number {
+            if thread_events.what[around].is_frontend()
+                && self.external_of(trace, thread_events, around) == number
+            {
                 return Some(around);
             }
-            let parent = lane.parent[around];
+            let parent = thread_events.parent[around];
             if parent == NO_EVENT {
                 break;
             }
@@ -470,14 +497,14 @@ impl Search {
         None
     }
 
-    fn external_of(&mut self, trace: &Trace, lane: &Lane<'_>, at: usize) -> i64 {
-        if let Some(number) = lane.external.get(at) {
+    fn external_of(&mut self, trace: &Trace, thread_events: &ThreadEvents<'_>, at: usize) -> i64 {
+        if let Some(number) = thread_events.external.get(at) {
             return *number;
         }
-        let id = lane.ids[at];
+        let id = thread_events.ids[at];
         let known = &mut self.external[id as usize % REMEMBERED];
         if known.0 != id {
-            *known = (id, external(trace, lane, at));
+            *known = (id, external(trace, thread_events, at));
         }
         known.1
     }
@@ -486,41 +513,59 @@ impl Search {
 /// Adds the lengths of device work to the operators that it belongs to, in torch's order.
 pub(super) fn add(
     trace: &Trace,
-    lanes: &mut [Lane<'_>],
+    threads: &mut [ThreadEvents<'_>],
     links: &Links,
     microseconds: impl Fn(stepscope_model::Time) -> f64,
 ) {
-    let mut lengths: Vec<Vec<f64>> = lanes
+    let mut lengths: Vec<Vec<f64>> = threads
         .iter()
-        .map(|lane| vec![0.0; if lane.has_host { lane.len() } else { 0 }])
+        .map(|thread_events| {
+            vec![
+                0.0;
+                if thread_events.has_host {
+                    thread_events.len()
+                } else {
+                    0
+                }
+            ]
+        })
         .collect();
-    let read = &*lanes;
+    let read = &*threads;
     merge::merged(
         trace,
         read,
-        |lane, at| lane.what[at].on_device() && !lane.what[at].is_label(),
+        |thread_events, at| {
+            thread_events.what[at].on_device() && !thread_events.what[at].is_label()
+        },
         |number, at, (start, end)| {
             let from = links.from[number][at];
-            let Some(lane) = read.get(from.lane as usize) else {
+            let Some(thread_events) = read.get(from.thread_events as usize) else {
                 return;
             };
             // Of a call: the operator around it.
             let mut at = from.at;
-            while let Some(what) = lane.what.get(at as usize)
+            while let Some(what) = thread_events.what.get(at as usize)
                 && !what.is_frontend()
             {
-                at = lane.parent.get(at as usize).copied().unwrap_or(NO_EVENT);
+                at = thread_events
+                    .parent
+                    .get(at as usize)
+                    .copied()
+                    .unwrap_or(NO_EVENT);
             }
             // Async events launch nothing.
-            let nests = lane.what.get(at as usize).is_some_and(|what| what.nests());
-            if let Some(sum) = lengths[from.lane as usize].get_mut(at as usize)
+            let nests = thread_events
+                .what
+                .get(at as usize)
+                .is_some_and(|what| what.nests());
+            if let Some(sum) = lengths[from.thread_events as usize].get_mut(at as usize)
                 && nests
             {
                 *sum += microseconds(end) - microseconds(start);
             }
         },
     );
-    for (lane, lengths) in lanes.iter_mut().zip(lengths) {
-        lane.device_us = lengths;
+    for (thread_events, lengths) in threads.iter_mut().zip(lengths) {
+        thread_events.device_us = lengths;
     }
 }

@@ -3,18 +3,18 @@
 use std::sync::Mutex;
 
 use stepscope_model::{ArgKeys, Cancelled, NameId, Time};
-use stepscope_store::{Trace, leap};
+use stepscope_store::{Trace, galloping_search};
 
 use super::whole;
 use crate::parallel::{self, Cancel, PIECE};
 use crate::torch::device::Device;
-use crate::torch::lane::{Lane, Moment, NO_EVENT};
+use crate::torch::thread_events::{Moment, NO_EVENT, ThreadEvents};
 use crate::torch::what::Words;
 
 /// One `[memory]` or `[OutOfMemory]` instant.
 struct Record {
     id: u32,
-    lane: u32,
+    thread_events: u32,
     name: NameId,
     at: Time,
     bytes: i64,
@@ -43,11 +43,13 @@ pub(super) fn read(
     trace: &Trace,
     file: usize,
     words: &Words,
-    lane_of: &[u32],
+    thread_of: &[u32],
     cancel: &Cancel,
 ) -> Result<Instants, Cancelled> {
     const KEYS: ArgKeys = ArgKeys::new(&["Bytes", "Device Type"]);
-    let of_file = (0..).zip(lane_of).filter(|(_, lane)| **lane != NO_EVENT);
+    let of_file = (0..)
+        .zip(thread_of)
+        .filter(|(_, thread_events)| **thread_events != NO_EVENT);
     let pieces = parallel::pieces(of_file.map(|(number, _)| {
         let on = stepscope_model::TrackId(number);
         (on, 0..trace.instants(on).at.len())
@@ -77,7 +79,7 @@ pub(super) fn read(
                     });
                 list.push(Record {
                     id,
-                    lane: lane_of[piece.track.index()],
+                    thread_events: thread_of[piece.track.index()],
                     name,
                     at,
                     bytes,
@@ -176,20 +178,28 @@ impl Records {
     pub(super) fn attribute(
         &self,
         facts: &stepscope_store::FileFacts,
-        lanes: &mut [Lane<'_>],
+        threads: &mut [ThreadEvents<'_>],
         cancel: &Cancel,
     ) -> Result<(), Cancelled> {
         let clock = Clock::of(facts);
-        let read = &*lanes;
-        let of_host = |lane: &Lane<'_>| if lane.has_host { lane.len() } else { 0 };
-        let columns = read.iter().map(|lane| vec![[0_i64; 2]; of_host(lane)]);
+        let read = &*threads;
+        let of_host = |thread_events: &ThreadEvents<'_>| {
+            if thread_events.has_host {
+                thread_events.len()
+            } else {
+                0
+            }
+        };
+        let columns = read
+            .iter()
+            .map(|thread_events| vec![[0_i64; 2]; of_host(thread_events)]);
         let mut columns: Vec<Vec<[i64; 2]>> = columns.collect();
         let jobs: Vec<_> = read
             .iter()
             .zip(&mut columns)
-            .flat_map(|(lane, column)| {
+            .flat_map(|(thread_events, column)| {
                 let parts = column.chunks_mut(PIECE).zip((0..).step_by(PIECE));
-                parts.map(move |(part, from)| (lane, from, Mutex::new(part)))
+                parts.map(move |(part, from)| (thread_events, from, Mutex::new(part)))
             })
             .collect();
         let size = read.iter().map(of_host).sum();
@@ -198,19 +208,20 @@ impl Records {
             size,
             cancel,
             || vec![0_i32; self.at.len() + 1],
-            |covered, (lane, from, part)| {
+            |covered, (thread_events, from, part)| {
                 let Ok(mut part) = part.lock() else { return };
                 let mut near = 0;
                 for (at, memory) in (*from..).zip(part.iter_mut()) {
-                    if lane.what[at].on_device() {
+                    if thread_events.what[at].on_device() {
                         continue;
                     }
-                    let (start, end) = lane.times(at);
+                    let (start, end) = thread_events.times(at);
                     let (start, end) =
                         (blurred(clock.absolute(start)), blurred(clock.absolute(end)));
                     let count = self.at.len();
-                    let from = leap(count, near, |record| self.at[record] < start);
-                    let to = leap(count, from, |record| self.at[record] <= end).max(from);
+                    let from = galloping_search(count, near, |record| self.at[record] < start);
+                    let to =
+                        galloping_search(count, from, |record| self.at[record] <= end).max(from);
                     near = from;
                     let (before, after) = (self.sums[from], self.sums[to]);
                     *memory = [
@@ -229,15 +240,15 @@ impl Records {
                 *sum += by;
             }
         }
-        for (lane, memory) in lanes.iter_mut().zip(columns) {
-            lane.memory = memory;
+        for (thread_events, memory) in threads.iter_mut().zip(columns) {
+            thread_events.memory = memory;
         }
         let mut open = 0;
-        let mut alone: Vec<Vec<Moment>> = lanes.iter().map(|_| Vec::new()).collect();
+        let mut alone: Vec<Vec<Moment>> = threads.iter().map(|_| Vec::new()).collect();
         for (record, change) in self.list.iter().zip(covered) {
             open += change;
             if open == 0 || record.is_oom {
-                alone[record.lane as usize].push(Moment {
+                alone[record.thread_events as usize].push(Moment {
                     id: record.id,
                     at: record.at,
                     name: record.name,
@@ -246,9 +257,9 @@ impl Records {
                 });
             }
         }
-        for (lane, moments) in lanes.iter_mut().zip(alone) {
+        for (thread_events, moments) in threads.iter_mut().zip(alone) {
             if !moments.is_empty() {
-                lane.place_moments(moments);
+                thread_events.place_moments(moments);
             }
         }
         Ok(())

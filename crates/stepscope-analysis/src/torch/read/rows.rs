@@ -8,8 +8,8 @@ use stepscope_model::{Cancelled, Time};
 use super::Events;
 use crate::parallel::{self, Cancel};
 use crate::torch::averages::{Grouping, KeyAverage};
-use crate::torch::lane::{Lane, NO_EVENT};
 use crate::torch::merge::{self, Place};
+use crate::torch::thread_events::{NO_EVENT, ThreadEvents};
 use crate::torch::what::What;
 
 /// Parts of all names, each of which one thread adds up: more would look at each event more often.
@@ -26,7 +26,7 @@ struct Sum<'a> {
     self_memory: [i64; 2],
     flops: u64,
     name: u32,
-    lane: usize,
+    thread_events: usize,
     at: usize,
     first: Place<'a>,
 }
@@ -45,7 +45,7 @@ struct Adder<'e, 'a> {
     stacks: FxHashMap<u32, u32>,
     cut: FxHashMap<&'e [u32], u32>,
     sums: Vec<Sum<'a>>,
-    /// The next event with operations, by lane.
+    /// The next event with operations, by thread.
     next_flops: Vec<usize>,
 }
 
@@ -63,10 +63,10 @@ impl Adder<'_, '_> {
         })
     }
 
-    /// Operations of the event at a position of a lane; positions ascend.
+    /// Operations of the event at a position of a thread; positions ascend.
     #[inline]
     fn flops(&mut self, number: usize, at: usize) -> u64 {
-        let flops = &self.events.lanes[number].flops;
+        let flops = &self.events.threads[number].flops;
         let next = &mut self.next_flops[number];
         while let Some((position, of)) = flops.get(*next)
             && *position as usize <= at
@@ -81,18 +81,18 @@ impl Adder<'_, '_> {
 
     #[inline]
     fn add(&mut self, number: usize, at: usize, times: (Time, Time)) {
-        let lane = &self.events.lanes[number];
-        let what = lane.what[at];
+        let thread_events = &self.events.threads[number];
+        let what = thread_events.what[at];
         let flops = self.flops(number, at);
         if self.range.is_some_and(|range| !range.contains(&times.0)) {
             return;
         }
-        let name = self.events.words.shown(lane.name(at));
+        let name = self.events.words.shown(thread_events.name(at));
         let column = |column: &[u32]| column.get(at).copied().unwrap_or(0);
         let extra = (
-            column(&lane.shapes),
-            column(&lane.overload),
-            self.stack(column(&lane.stack)),
+            column(&thread_events.shapes),
+            column(&thread_events.overload),
+            self.stack(column(&thread_events.stack)),
         );
         let next = u32::try_from(self.sums.len()).unwrap_or(NO_EVENT);
         let sum: &mut u32 = if extra == (0, 0, 0) {
@@ -118,9 +118,9 @@ impl Adder<'_, '_> {
                 self_memory: [0; 2],
                 flops: 0,
                 name,
-                lane: number,
+                thread_events: number,
                 at,
-                first: Place::of(self.events.trace, lane, at),
+                first: Place::of(self.events.trace, thread_events, at),
             });
         }
         let length_us = self.events.length(times);
@@ -134,11 +134,14 @@ impl Adder<'_, '_> {
         // Those of asynchronous events are zero.
         let figure = |column: &[f64]| column.get(at).copied().unwrap_or_default();
         sum.cpu_us += length_us;
-        sum.self_cpu_us += figure(&lane.self_cpu_us);
-        sum.device_us += figure(&lane.device_us);
-        sum.self_device_us += figure(&lane.self_device_us);
+        sum.self_cpu_us += figure(&thread_events.self_cpu_us);
+        sum.device_us += figure(&thread_events.device_us);
+        sum.self_device_us += figure(&thread_events.self_device_us);
         sum.flops = sum.flops.saturating_add(flops);
-        if let (Some(memory), Some(own)) = (lane.memory.get(at), lane.self_memory.get(at)) {
+        if let (Some(memory), Some(own)) = (
+            thread_events.memory.get(at),
+            thread_events.self_memory.get(at),
+        ) {
             for (sum, bytes) in sum.memory.iter_mut().zip(memory) {
                 *sum = sum.saturating_add(*bytes);
             }
@@ -160,7 +163,7 @@ impl<'a> Events<'a> {
             stacks: FxHashMap::default(),
             cut: FxHashMap::default(),
             sums: Vec::new(),
-            next_flops: vec![0; self.lanes.len()],
+            next_flops: vec![0; self.threads.len()],
         }
     }
 
@@ -179,16 +182,21 @@ impl<'a> Events<'a> {
             SHARES
         };
         let shares: Vec<u32> = (0..count).collect();
-        let size = self.lanes.iter().map(Lane::len).sum();
+        let size = self.threads.iter().map(ThreadEvents::len).sum();
         let found = parallel::scan_items(&shares, size, cancel, Vec::new, |out, share| {
             let mut adder = self.adder(by, range);
-            let wanted = |lane: &Lane<'_>, at: usize| {
-                !lane.what[at].is_gone()
-                    && (count == 1 || self.words.shown(lane.name(at)) % SHARES == *share)
+            let wanted = |thread_events: &ThreadEvents<'_>, at: usize| {
+                !thread_events.what[at].is_gone()
+                    && (count == 1 || self.words.shown(thread_events.name(at)) % SHARES == *share)
             };
-            merge::merged(self.trace, &self.lanes, wanted, |lane, at, times| {
-                adder.add(lane, at, times);
-            });
+            merge::merged(
+                self.trace,
+                &self.threads,
+                wanted,
+                |thread_events, at, times| {
+                    adder.add(thread_events, at, times);
+                },
+            );
             out.extend(adder.sums);
         })?;
         let mut all: Vec<Sum<'_>> = found.into_iter().flatten().collect();
@@ -198,22 +206,26 @@ impl<'a> Events<'a> {
 
     /// A row with all that is no sum.
     fn row(&self, sum: &Sum<'_>, by: Grouping) -> KeyAverage {
-        let (lane, at) = (&self.lanes[sum.lane], sum.at);
-        let what = lane.what[at];
+        let (thread_events, at) = (&self.threads[sum.thread_events], sum.at);
+        let what = thread_events.what[at];
         let column = |column: &[u32]| column.get(at).copied().unwrap_or(0);
-        let input_shapes = match column(&lane.shapes) {
+        let input_shapes = match column(&thread_events.shapes) {
             _ if !by.input_shape => "",
             0 => "[]",
             shapes => self.shared.shapes.get(shapes),
         };
-        let frames = self.shared.lists.get(column(&lane.stack));
+        let frames = self.shared.lists.get(column(&thread_events.stack));
         KeyAverage {
             key: self.words.text(self.trace, sum.name).to_owned(),
             is_async: what.is_async(),
             is_user_annotation: what.is_label(),
             device: what.device(),
             input_shapes: input_shapes.to_owned(),
-            overload_name: self.shared.texts.get(column(&lane.overload)).to_owned(),
+            overload_name: self
+                .shared
+                .texts
+                .get(column(&thread_events.overload))
+                .to_owned(),
             stack: frames
                 .iter()
                 .take(by.stack)
@@ -229,7 +241,11 @@ impl<'a> Events<'a> {
             device_memory_usage: sum.memory[1],
             self_device_memory_usage: sum.self_memory[1],
             flops: sum.flops,
-            has_parent: what.nests() && lane.parent.get(at).is_some_and(|at| *at != NO_EVENT),
+            has_parent: what.nests()
+                && thread_events
+                    .parent
+                    .get(at)
+                    .is_some_and(|at| *at != NO_EVENT),
         }
     }
 }

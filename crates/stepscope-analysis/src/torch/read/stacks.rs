@@ -9,7 +9,7 @@ use super::args::{NO_SEQUENCE, NO_STACK};
 use super::links::{Links, Position};
 use crate::parallel::Cancel;
 use crate::torch::averages::Grouping;
-use crate::torch::lane::{self, Lane, NO_EVENT};
+use crate::torch::thread_events::{self, NO_EVENT, ThreadEvents};
 use crate::torch::what::{What, Words};
 
 /// Python functions that torch leaves out of stacks: parts of an entry that occur together.
@@ -37,14 +37,14 @@ pub(super) struct Open {
     chains: Vec<(u32, u32)>,
 }
 
-fn open_functions(trace: &Trace, words: &Words, lane: &Lane<'_>) -> Open {
+fn open_functions(trace: &Trace, words: &Words, thread_events: &ThreadEvents<'_>) -> Open {
     let mut found = Open {
-        of: vec![0; lane.len()],
+        of: vec![0; thread_events.len()],
         chains: vec![(0, 0)],
     };
     let mut numbers: FxHashMap<(u32, u32), u32> = FxHashMap::default();
     let mut shown: FxHashMap<u32, bool> = FxHashMap::default();
-    let mut frames = lane
+    let mut frames = thread_events
         .parts
         .iter()
         .flat_map(|(_, slices)| (0..slices.len()).map(move |index| (slices, index)))
@@ -53,12 +53,12 @@ fn open_functions(trace: &Trace, words: &Words, lane: &Lane<'_>) -> Open {
         })
         .peekable();
     let mut open: Vec<(Time, u32)> = Vec::new();
-    for at in 0..lane.len() {
-        let what = lane.what[at];
+    for at in 0..thread_events.len() {
+        let what = thread_events.what[at];
         if what.on_device() || what.is_memory() {
             continue;
         }
-        let now = lane.start(at);
+        let now = thread_events.start(at);
         while let Some((slices, index)) =
             frames.next_if(|(slices, index)| slices.start[*index] <= now)
         {
@@ -86,19 +86,21 @@ fn open_functions(trace: &Trace, words: &Words, lane: &Lane<'_>) -> Open {
     found
 }
 
-/// The functions that were open on each lane with such, where stacks are wanted.
+/// The functions that were open on each thread with such, where stacks are wanted.
 pub(super) fn open(
     trace: &Trace,
     words: &Words,
-    lanes: &[Lane<'_>],
+    threads: &[ThreadEvents<'_>],
     by: Grouping,
     cancel: &Cancel,
 ) -> Result<Vec<Option<Open>>, Cancelled> {
     if by.stack == 0 {
         return Ok(Vec::new());
     }
-    lane::each(lanes, cancel, |_, lane| {
-        lane.has_python.then(|| open_functions(trace, words, lane))
+    thread_events::each(threads, cancel, |_, thread_events| {
+        thread_events
+            .has_python
+            .then(|| open_functions(trace, words, thread_events))
     })
 }
 
@@ -106,11 +108,11 @@ pub(super) fn open(
 pub(super) fn fill(
     trace: &Trace,
     open: Vec<Option<Open>>,
-    lanes: &mut [Lane<'_>],
+    threads: &mut [ThreadEvents<'_>],
     shared: &mut Shared,
 ) {
     let mut spelled: FxHashMap<u32, u32> = FxHashMap::default();
-    for (lane, open) in lanes.iter_mut().zip(open) {
+    for (thread_events, open) in threads.iter_mut().zip(open) {
         let lists: Vec<u32> = open
             .as_ref()
             .map(|open| {
@@ -130,11 +132,11 @@ pub(super) fn fill(
                     .collect()
             })
             .unwrap_or_default();
-        lane.stack.resize(lane.len(), NO_STACK);
-        for at in 0..lane.len() {
-            let what = lane.what[at];
-            let text = lane.stack[at];
-            lane.stack[at] = if what.on_device() || what.is_memory() {
+        thread_events.stack.resize(thread_events.len(), NO_STACK);
+        for at in 0..thread_events.len() {
+            let what = thread_events.what[at];
+            let text = thread_events.stack[at];
+            thread_events.stack[at] = if what.on_device() || what.is_memory() {
                 0
             } else if text == NO_STACK {
                 let chain = open.as_ref().map_or(0, |open| open.of[at]);
@@ -155,27 +157,34 @@ pub(super) fn fill(
 }
 
 /// Whether any event has a stack.
-pub(super) fn any(lanes: &[Lane<'_>]) -> bool {
-    let mut stacks = lanes.iter().flat_map(|lane| &lane.stack);
+pub(super) fn any(threads: &[ThreadEvents<'_>]) -> bool {
+    let mut stacks = threads
+        .iter()
+        .flat_map(|thread_events| &thread_events.stack);
     stacks.any(|stack| *stack != 0)
 }
 
 /// Gives calls the stacks of their operators, and device work those of what it belongs to.
-pub(super) fn of_operators(lanes: &mut [Lane<'_>], calls: &[(Position, Position)], links: &Links) {
-    let stack = |lanes: &[Lane<'_>], of: Position| {
-        let lane = lanes.get(of.lane as usize);
-        lane.and_then(|lane| lane.stack.get(of.at as usize).copied())
+pub(super) fn of_operators(
+    threads: &mut [ThreadEvents<'_>],
+    calls: &[(Position, Position)],
+    links: &Links,
+) {
+    let stack = |threads: &[ThreadEvents<'_>], of: Position| {
+        let thread_events = threads.get(of.thread_events as usize);
+        thread_events
+            .and_then(|thread_events| thread_events.stack.get(of.at as usize).copied())
             .unwrap_or(0)
     };
     for (call, operator) in calls {
-        let stack = stack(lanes, *operator);
-        lanes[call.lane as usize].stack[call.at as usize] = stack;
+        let stack = stack(threads, *operator);
+        threads[call.thread_events as usize].stack[call.at as usize] = stack;
     }
     for (number, from) in links.from.iter().enumerate() {
         for (at, from) in from.iter().enumerate() {
-            if lanes[number].what[at].on_device() && !lanes[number].what[at].is_label() {
-                let stack = stack(lanes, *from);
-                lanes[number].stack[at] = stack;
+            if threads[number].what[at].on_device() && !threads[number].what[at].is_label() {
+                let stack = stack(threads, *from);
+                threads[number].stack[at] = stack;
             }
         }
     }
@@ -218,18 +227,22 @@ impl Backward {
 
     /// Whether the event is a backward function: the engine's evaluation of it bears its name, or it
     /// knows the thread of its forward operator.
-    fn is_function(&self, words: &Words, lane: &Lane<'_>, at: usize) -> bool {
-        let forward_thread = lane.sequence.get(at).map_or(0, |sequence| sequence[1]);
-        let parent = lane.parent[at];
+    fn is_function(&self, words: &Words, thread_events: &ThreadEvents<'_>, at: usize) -> bool {
+        let forward_thread = thread_events
+            .sequence
+            .get(at)
+            .map_or(0, |sequence| sequence[1]);
+        let parent = thread_events.parent[at];
         if forward_thread == 0 && parent == NO_EVENT {
             return false;
         }
-        let name = words.shown(lane.name(at));
+        let name = words.shown(thread_events.name(at));
         let evaluates = |name: u32| self.evaluates.get(name as usize).copied();
         if evaluates(name) != Some(ITSELF) {
             return false;
         }
-        forward_thread > 0 || evaluates(words.shown(lane.name(parent as usize))) == Some(name)
+        forward_thread > 0
+            || evaluates(words.shown(thread_events.name(parent as usize))) == Some(name)
     }
 }
 
@@ -238,27 +251,27 @@ impl Backward {
 ///
 /// torch numbers threads in its own way; the thread of the file that a number stands for is the one
 /// with most forward operators of the sequence numbers that backward functions name with it.
-pub(super) fn of_backward(trace: &Trace, words: &Words, lanes: &mut [Lane<'_>]) {
+pub(super) fn of_backward(trace: &Trace, words: &Words, threads: &mut [ThreadEvents<'_>]) {
     let backward = Backward::of(trace, words);
-    // Of each lane: the backward function that each event runs in. Parents stand before children.
-    let functions: Vec<Vec<u32>> = lanes
+    // Of each thread: the backward function that each event runs in. Parents stand before children.
+    let functions: Vec<Vec<u32>> = threads
         .iter_mut()
-        .map(|lane| {
-            if !lane.has_host {
+        .map(|thread_events| {
+            if !thread_events.has_host {
                 return Vec::new();
             }
-            let mut function = vec![NO_EVENT; lane.len()];
-            for at in 0..lane.len() {
-                if lane.what[at].on_device() {
+            let mut function = vec![NO_EVENT; thread_events.len()];
+            for at in 0..thread_events.len() {
+                if thread_events.what[at].on_device() {
                     continue;
                 }
                 // Of what was merged into its parent, the parent is left.
-                let mut parent = lane.parent[at];
-                while parent != NO_EVENT && lane.what[parent as usize].is_gone() {
-                    parent = lane.parent[parent as usize];
+                let mut parent = thread_events.parent[at];
+                while parent != NO_EVENT && thread_events.what[parent as usize].is_gone() {
+                    parent = thread_events.parent[parent as usize];
                 }
-                lane.parent[at] = parent;
-                function[at] = if backward.is_function(words, lane, at) {
+                thread_events.parent[at] = parent;
+                function[at] = if backward.is_function(words, thread_events, at) {
                     u32::try_from(at).unwrap_or(NO_EVENT)
                 } else if parent == NO_EVENT {
                     NO_EVENT
@@ -272,18 +285,25 @@ pub(super) fn of_backward(trace: &Trace, words: &Words, lanes: &mut [Lane<'_>]) 
     if functions.iter().flatten().all(|at| *at == NO_EVENT) {
         return;
     }
-    let sequence =
-        |lane: &Lane<'_>, at: usize| lane.sequence.get(at).copied().unwrap_or([NO_SEQUENCE, 0]);
+    let sequence = |thread_events: &ThreadEvents<'_>, at: usize| {
+        thread_events
+            .sequence
+            .get(at)
+            .copied()
+            .unwrap_or([NO_SEQUENCE, 0])
+    };
     let mut forward: FxHashMap<(u32, u32), u32> = FxHashMap::default();
     let mut candidates: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
-    for (thread, (lane, functions)) in (0_u32..).zip(lanes.iter().zip(&functions)) {
+    for (thread, (thread_events, functions)) in (0_u32..).zip(threads.iter().zip(&functions)) {
         for (at, function) in functions.iter().enumerate() {
-            let what = lane.what[at];
+            let what = thread_events.what[at];
             if *function != NO_EVENT || what.on_device() || what.is_gone() {
                 continue;
             }
-            let [number, forward_thread] = sequence(lane, at);
-            forward.entry((number, thread)).or_insert(lane.stack[at]);
+            let [number, forward_thread] = sequence(thread_events, at);
+            forward
+                .entry((number, thread))
+                .or_insert(thread_events.stack[at]);
             if number != NO_SEQUENCE && forward_thread == 0 {
                 let threads = candidates.entry(number).or_default();
                 if !threads.contains(&thread) {
@@ -293,9 +313,9 @@ pub(super) fn of_backward(trace: &Trace, words: &Words, lanes: &mut [Lane<'_>]) 
         }
     }
     let mut votes: FxHashMap<u32, FxHashMap<u32, u32>> = FxHashMap::default();
-    for lane in &*lanes {
-        for (at, [number, forward_thread]) in lane.sequence.iter().enumerate() {
-            if *forward_thread == 0 || lane.what[at].is_gone() {
+    for thread_events in &*threads {
+        for (at, [number, forward_thread]) in thread_events.sequence.iter().enumerate() {
+            if *forward_thread == 0 || thread_events.what[at].is_gone() {
                 continue;
             }
             for thread in candidates.get(number).into_iter().flatten() {
@@ -316,16 +336,16 @@ pub(super) fn of_backward(trace: &Trace, words: &Words, lanes: &mut [Lane<'_>]) 
             Some((number, best.0))
         })
         .collect();
-    for (lane, functions) in lanes.iter_mut().zip(functions) {
+    for (thread_events, functions) in threads.iter_mut().zip(functions) {
         for (at, function) in functions.into_iter().enumerate() {
             if function == NO_EVENT {
                 continue;
             }
-            let [number, forward_thread] = sequence(lane, function as usize);
+            let [number, forward_thread] = sequence(thread_events, function as usize);
             let stack = thread_of
                 .get(&forward_thread)
                 .and_then(|thread| forward.get(&(number, *thread)));
-            lane.stack[at] = stack.copied().unwrap_or(0);
+            thread_events.stack[at] = stack.copied().unwrap_or(0);
         }
     }
 }

@@ -170,7 +170,7 @@ fn hidden(case: &Case<'_>, ours: &Collectives, found: &mut Found) {
             let first = ids.first_id.0;
             let own = first..first + ids.len() as u32;
             for part in ours.parts.iter().filter(|part| own.contains(&part.event.0)) {
-                let cut = plain::stretches(&(part.start.ps()..part.end.ps()), &[&compute]);
+                let cut = plain::segments(&(part.start.ps()..part.end.ps()), &[&compute]);
                 let hidden = plain::time(&cut, |bits| bits != 0);
                 found.same("hidden", part.hidden.map(Dur::ps), Some(hidden), || {
                     format!("{} {part:?}", case.what)

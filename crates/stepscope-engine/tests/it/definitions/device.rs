@@ -107,12 +107,12 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
             .devices()
             .times_in(device, device.span.clone(), &case.cancel)
             .unwrap();
-        let parts = plain::stretches(&range, &sets.each_ref().map(Vec::as_slice));
+        let parts = plain::segments(&range, &sets.each_ref().map(Vec::as_slice));
         let (c, m, y) = (1, 2, 4 | 8);
         let plainly = |such: &dyn Fn(u32) -> bool| Dur::from_ps(plain::time(&parts, such));
         let [compute, rest @ ..] = &sets;
         let works = [&compute[..], &rest.concat(), &awaited(case, &device.queues)];
-        let busy = plain::time(&plain::stretches(&range, &works), is_busy);
+        let busy = plain::time(&plain::segments(&range, &works), is_busy);
         for (rule, ours, own) in [
             ("busy", times.busy(), Dur::from_ps(busy)),
             ("idle", times.idle(), plainly(&|bits| bits == 0)),

@@ -5,9 +5,9 @@ use stepscope_analysis::findings::{Cause, LEADS, LISTED, diagnose};
 use super::{Case, Found, judge};
 
 pub(super) fn check(case: &Case<'_>, found: &mut Found) {
-    let survey = &case.survey;
+    let run_profile = &case.run_profile;
     let what = || case.what.clone();
-    let ours = diagnose(survey, &case.memory, &case.cancel).unwrap();
+    let ours = diagnose(run_profile, &case.memory, &case.cancel).unwrap();
     let saved: f64 = ours
         .findings
         .iter()
@@ -42,7 +42,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
         for event in &one.evidence {
             found.holds(
                 "evidence is an event of the run",
-                survey.trace.event(*event).is_some(),
+                run_profile.trace.event(*event).is_some(),
                 what,
             );
         }

@@ -88,7 +88,7 @@ fn causes(case: &Case<'_>, gap: &Gap, threads: &mut BTreeMap<TrackId, Waits>, fo
                 plainly[1] = end - called;
                 let waits = threads.entry(track).or_insert_with(|| waits(case, track));
                 let sets = waits.each_ref().map(Vec::as_slice);
-                let cut = plain::stretches(&(start..called), &sets);
+                let cut = plain::segments(&(start..called), &sets);
                 plainly[2] = plain::time(&cut, |bits| bits & 1 != 0);
                 plainly[3] = plain::time(&cut, |bits| bits & 3 == 2);
                 plainly[4] = plain::time(&cut, |bits| bits == 4);

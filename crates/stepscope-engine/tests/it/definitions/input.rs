@@ -14,12 +14,12 @@ type Sum = (u64, i64, i64, i64);
 
 pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     let what = || case.what.clone();
-    let survey = &case.survey;
-    let ours = input(survey, &case.cancel).unwrap();
+    let run_profile = &case.run_profile;
+    let ours = input(run_profile, &case.cancel).unwrap();
     let (mut waits, mut all) = (0, 0);
-    for place in survey.counted() {
-        let step = &survey.breakdown.parts[place];
-        let pause = &survey.pauses[place];
+    for place in run_profile.counted() {
+        let step = &run_profile.breakdown.parts[place];
+        let pause = &run_profile.pauses[place];
         waits += step.input.ps() + pause.input.ps();
         all += step.sum().ps() + pause.sum().ps();
     }
@@ -29,26 +29,30 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
         0.0
     };
     found.near("share = input / iterations", ours.share, share, what);
-    for (place, whole) in survey.iterations.iter().enumerate() {
-        let stretch = &survey.stretches[place];
-        let begins_there = survey.stretches.iter().any(|next| {
-            (next.rank(), next.thread) == (stretch.rank(), stretch.thread)
+    for (place, whole) in run_profile.iterations.iter().enumerate() {
+        let analysis_window = &run_profile.analysis_windows[place];
+        let begins_there = run_profile.analysis_windows.iter().any(|next| {
+            (next.rank(), next.thread) == (analysis_window.rank(), analysis_window.thread)
                 && next.range.start == whole.range.end
         });
-        let parts = survey.breakdown.parts[place].sum().ps() + survey.pauses[place].sum().ps();
+        let parts =
+            run_profile.breakdown.parts[place].sum().ps() + run_profile.pauses[place].sum().ps();
         found.same(
             "an iteration is a step and the pause until the next begins",
             (whole.range.start, parts),
-            (stretch.range.start, whole.dur().ps()),
+            (analysis_window.range.start, whole.dur().ps()),
             what,
         );
-        let ends = whole.range.end == stretch.range.end || begins_there;
+        let ends = whole.range.end == analysis_window.range.end || begins_there;
         found.holds("an iteration ends where the next begins", ends, what);
     }
     let trace = case.trace;
     let mut plainly: BTreeMap<(&str, bool), Sum> = BTreeMap::new();
     for file in 0..trace.files().len() {
-        let own = survey.stretches.iter().zip(&survey.iterations);
+        let own = run_profile
+            .analysis_windows
+            .iter()
+            .zip(&run_profile.iterations);
         let own: Vec<Span> = own
             .filter(|(own, _)| own.file == file)
             .map(|(_, whole)| (whole.range.start.ps(), whole.range.end.ps()))
@@ -56,7 +60,12 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
         for track in steps::threads(case, file) {
             let slices = trace.slices(track);
             let of_thread = case.same_thread(track);
-            let is_marked = |track| survey.stretches.iter().any(|own| own.thread == Some(track));
+            let is_marked = |track| {
+                run_profile
+                    .analysis_windows
+                    .iter()
+                    .any(|own| own.thread == Some(track))
+            };
             let marks = of_thread.into_iter().any(is_marked);
             for index in 0..slices.len() {
                 let name = trace.name(slices.name[index]);
@@ -73,7 +82,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
                 }
                 let (start, end) = plain::span(&slices, index);
                 let inside =
-                    plain::time(&plain::stretches(&(start..end), &[&own]), |bits| bits != 0);
+                    plain::time(&plain::segments(&(start..end), &[&own]), |bits| bits != 0);
                 let sum = plainly.entry((name, marks)).or_default();
                 *sum = (
                     sum.0 + 1,
@@ -99,7 +108,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
         .collect();
     found.same("stages", stages, plainly.clone(), what);
     let (mut idle, mut looked_at) = (0.0, 0.0);
-    for times in &survey.times {
+    for times in &run_profile.times {
         idle += times.idle().as_ns_f64();
         looked_at += times.range.as_ns_f64();
     }

@@ -10,8 +10,8 @@ use super::{Case, Found, device, judge};
 
 pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     let what = || case.what.clone();
-    let survey = &case.survey;
-    let ours = mfu(survey, &case.cancel).unwrap();
+    let run_profile = &case.run_profile;
+    let ours = mfu(run_profile, &case.cancel).unwrap();
     let told = told(case);
     let (shapes, unknown) = from_shapes(case);
     let (flops, counted) = match (told > 0.0, shapes > 0.0) {
@@ -33,9 +33,14 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     };
     found.same("calls not counted", ours.uncounted, unknown, what);
     let (mut possible, mut seconds) = (Some(0.0), 0.0);
-    for stretch in &survey.stretches {
-        let length = stretch.range.end.since(stretch.range.start).as_ns_f64() * 1e-9;
-        let own: Vec<u32> = device::of_file(case, stretch.file)
+    for analysis_window in &run_profile.analysis_windows {
+        let length = analysis_window
+            .range
+            .end
+            .since(analysis_window.range.start)
+            .as_ns_f64()
+            * 1e-9;
+        let own: Vec<u32> = device::of_file(case, analysis_window.file)
             .map(|device| device.ordinal)
             .collect();
         seconds += length * own.len().max(1) as f64;
@@ -43,13 +48,13 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
             possible = None;
         }
         for ordinal in own {
-            let fact = case.trace.files()[stretch.file]
+            let fact = case.trace.files()[analysis_window.file]
                 .fact(&format!("device.{ordinal}.peak_teraflops_per_second"));
             let peak = match fact {
                 Some(FactValue::Double(tera)) => Some(tera * 1e12),
                 Some(FactValue::Int(tera)) => Some(*tera as f64 * 1e12),
                 Some(FactValue::Uint(tera)) => Some(*tera as f64 * 1e12),
-                _ => by_name(case, stretch.file, ordinal),
+                _ => by_name(case, analysis_window.file, ordinal),
             };
             possible = possible.zip(peak).map(|(sum, peak)| sum + peak * length);
         }
@@ -93,7 +98,11 @@ fn by_name(case: &Case<'_>, file: usize, ordinal: u32) -> Option<f64> {
 }
 
 fn in_steps(case: &Case<'_>, file: usize, start: i64) -> bool {
-    let own = case.survey.stretches.iter().filter(|own| own.file == file);
+    let own = case
+        .run_profile
+        .analysis_windows
+        .iter()
+        .filter(|own| own.file == file);
     own.map(|own| plain::range(&own.range))
         .any(|range| range.contains(&start))
 }

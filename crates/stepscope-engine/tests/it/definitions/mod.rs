@@ -39,8 +39,8 @@ use stepscope_analysis::launch::Launches;
 use stepscope_analysis::memory::Memory;
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::reports::{self, Options};
+use stepscope_analysis::run_profile::RunProfile;
 use stepscope_analysis::steps::ThreadRows;
-use stepscope_analysis::survey::Survey;
 use stepscope_model::TrackId;
 use stepscope_store::Trace;
 
@@ -52,7 +52,7 @@ struct Case<'a> {
     /// Where it is from.
     what: String,
     trace: &'a Trace,
-    survey: Survey<'a>,
+    run_profile: RunProfile<'a>,
     launches: Launches,
     memory: Memory,
     cancel: Cancel,
@@ -61,13 +61,13 @@ struct Case<'a> {
 impl<'a> Case<'a> {
     fn of(what: String, trace: &'a Trace) -> Self {
         let cancel = Cancel::default();
-        let survey = Survey::of(trace, &Options::default(), &cancel).unwrap();
-        let launches = Launches::of(trace, &survey.devices, &cancel).unwrap();
+        let run_profile = RunProfile::of(trace, &Options::default(), &cancel).unwrap();
+        let launches = Launches::of(trace, &run_profile.devices, &cancel).unwrap();
         let memory = Memory::read(trace, &cancel).unwrap();
         Self {
             what,
             trace,
-            survey,
+            run_profile,
             launches,
             memory,
             cancel,
@@ -80,7 +80,7 @@ impl<'a> Case<'a> {
     }
 
     fn devices(&self) -> &Devices<'a> {
-        &self.survey.devices
+        &self.run_profile.devices
     }
 
     /// A report as its readers get it.

@@ -521,7 +521,7 @@ fn of_a_step(case: &Case<'_>, by: By, name: &str, found: &mut Found) {
         name: name.to_owned(),
         ..trend::Which::default()
     };
-    if case.survey.steps.steps.is_empty() || case.trace.slice_count() > 30_000 {
+    if case.run_profile.steps.steps.is_empty() || case.trace.slice_count() > 30_000 {
         return;
     }
     let trend = trend::trend(case.trace, by, &which, usize::MAX, &cancel).unwrap();
@@ -543,7 +543,7 @@ fn of_a_step(case: &Case<'_>, by: By, name: &str, found: &mut Found) {
             sum,
             what,
         );
-        let steps = case.survey.steps.steps.iter();
+        let steps = case.run_profile.steps.steps.iter();
         let own = steps.filter(|step| step.number == bar.numbers.0 && !step.unfinished);
         let spans: Vec<Span> = own
             .map(|step| (step.start.ps(), step.start.ps() + step.dur.ps()))

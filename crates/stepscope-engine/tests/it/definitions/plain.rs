@@ -10,7 +10,7 @@ pub(super) type Span = (i64, i64);
 
 /// Cuts a range wherever one of the sets begins or ends: the stretches, with a bit for each set that
 /// is open.
-pub(super) fn stretches(range: &Range<i64>, sets: &[&[Span]]) -> Vec<(i64, i64, u32)> {
+pub(super) fn segments(range: &Range<i64>, sets: &[&[Span]]) -> Vec<(i64, i64, u32)> {
     let mut ends: Vec<(i64, usize, i32)> = Vec::new();
     for (set, spans) in sets.iter().enumerate() {
         for (start, end) in *spans {
@@ -41,15 +41,15 @@ pub(super) fn stretches(range: &Range<i64>, sets: &[&[Span]]) -> Vec<(i64, i64, 
 }
 
 /// How long in a range the open sets are such.
-pub(super) fn time(stretches: &[(i64, i64, u32)], such: impl Fn(u32) -> bool) -> i64 {
-    let wanted = stretches.iter().filter(|(_, _, bits)| such(*bits));
+pub(super) fn time(analysis_windows: &[(i64, i64, u32)], such: impl Fn(u32) -> bool) -> i64 {
+    let wanted = analysis_windows.iter().filter(|(_, _, bits)| such(*bits));
     wanted.map(|(start, end, _)| end - start).sum()
 }
 
 /// When in a range the open sets are such.
 pub(super) fn when(range: &Range<i64>, sets: &[&[Span]], such: impl Fn(u32) -> bool) -> Vec<Span> {
     let mut found: Vec<Span> = Vec::new();
-    for (start, end, bits) in stretches(range, sets) {
+    for (start, end, bits) in segments(range, sets) {
         if !such(bits) {
             continue;
         }
@@ -63,7 +63,7 @@ pub(super) fn when(range: &Range<i64>, sets: &[&[Span]], such: impl Fn(u32) -> b
 
 /// Length of a union.
 pub(super) fn union(spans: &[Span]) -> i64 {
-    time(&stretches(&all(spans), &[spans]), |bits| bits != 0)
+    time(&segments(&all(spans), &[spans]), |bits| bits != 0)
 }
 
 /// From the first begin to the last end.

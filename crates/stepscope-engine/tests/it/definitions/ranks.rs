@@ -9,7 +9,7 @@ use super::plain;
 use super::{Case, Found, device, judge};
 
 pub(super) fn check(case: &Case<'_>, found: &mut Found) {
-    let steps = &case.survey.steps.steps;
+    let steps = &case.run_profile.steps.steps;
     let span = case.trace.span();
     let ours = ranks(case.trace, case.devices(), steps, &span, &case.cancel).unwrap();
     for cell in &ours.cells {
@@ -28,7 +28,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
             device::of_file(case, rank.file).find(|device| Some(device.ordinal) == rank.device);
         if let Some(device) = own {
             let sets = device::sets(case, device);
-            let cut = plain::stretches(&range, &sets.each_ref().map(Vec::as_slice));
+            let cut = plain::segments(&range, &sets.each_ref().map(Vec::as_slice));
             let time = |such: &dyn Fn(u32) -> bool| Dur::from_ps(plain::time(&cut, such));
             found.same(
                 "measures of a device",
@@ -43,17 +43,19 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
             );
         }
         // What the steps' own section says of the same stretch.
-        let survey = &case.survey;
-        let same = survey
-            .stretches
+        let run_profile = &case.run_profile;
+        let same = run_profile
+            .analysis_windows
             .iter()
-            .position(|stretch| stretch.file == rank.file && plain::range(&stretch.range) == range);
+            .position(|analysis_window| {
+                analysis_window.file == rank.file && plain::range(&analysis_window.range) == range
+            });
         if let Some(place) = same.filter(|_| cell.step.is_some()) {
             let ordinal = |device: usize| case.devices().list[device].ordinal;
-            let own = survey.breakdown.devices[place]
+            let own = run_profile.breakdown.devices[place]
                 .iter()
                 .find(|own| Some(ordinal(own.device)) == rank.device);
-            let parts = own.map_or(&survey.breakdown.parts[place], |own| &own.parts);
+            let parts = own.map_or(&run_profile.breakdown.parts[place], |own| &own.parts);
             found.same(
                 "input of a rank",
                 cell.values[Measure::Input as usize],

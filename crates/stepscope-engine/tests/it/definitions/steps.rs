@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use stepscope_analysis::input::is_input;
 use stepscope_analysis::steps::StepRow;
-use stepscope_analysis::steps::breakdown::{StepParts, Stretch};
+use stepscope_analysis::steps::breakdown::{AnalysisWindow, StepParts};
 use stepscope_model::{SliceKind, TrackId, TrackKind};
 use stepscope_store::EventId;
 
@@ -17,13 +17,13 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
     derived(case, found);
     figures(case, found);
     let mut files: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for (place, stretch) in case.survey.stretches.iter().enumerate() {
-        files.entry(stretch.file).or_default().push(place);
+    for (place, analysis_window) in case.run_profile.analysis_windows.iter().enumerate() {
+        files.entry(analysis_window.file).or_default().push(place);
     }
     for (file, places) in files {
         let mut of_file = OfFile::of(case, file);
         // A device that does nothing in any of the steps takes no part.
-        let iterations = &case.survey.iterations;
+        let iterations = &case.run_profile.iterations;
         let ranges = places
             .iter()
             .map(|place| plain::range(&iterations[*place].range));
@@ -31,7 +31,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
         let all = plain::all(&steps);
         let works = |sets: &[Vec<Span>; 3]| {
             let work = sets.concat();
-            plain::time(&plain::stretches(&all, &[&work, &steps]), |bits| bits == 3) > 0
+            plain::time(&plain::segments(&all, &[&work, &steps]), |bits| bits == 3) > 0
         };
         if of_file.devices.iter().any(|(_, sets)| works(sets)) {
             of_file.devices.retain(|(_, sets)| works(sets));
@@ -45,7 +45,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
 /// Marks of one number on several tracks of a file are one step, that of the track with the most marks.
 fn marks(case: &Case<'_>, found: &mut Found) {
     let trace = case.trace;
-    let steps = &case.survey.steps;
+    let steps = &case.run_profile.steps;
     let mut by_number: BTreeMap<(usize, i64), Vec<TrackId>> = BTreeMap::new();
     let mut by_track: BTreeMap<TrackId, usize> = BTreeMap::new();
     let mut events: BTreeSet<EventId> = BTreeSet::new();
@@ -101,7 +101,7 @@ fn marks(case: &Case<'_>, found: &mut Found) {
 
 /// What stands for steps that nobody marked.
 fn derived(case: &Case<'_>, found: &mut Found) {
-    let steps = &case.survey.steps;
+    let steps = &case.run_profile.steps;
     let Some(name) = &steps.derived else { return };
     let trace = case.trace;
     let what = || format!("{}: {name}", case.what);
@@ -217,7 +217,7 @@ fn span(step: &StepRow) -> Span {
 /// Lengths of the finished steps of each file, nanoseconds, in their order.
 pub(super) fn by_rank(case: &Case<'_>) -> BTreeMap<usize, Vec<f64>> {
     let mut ranks: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
-    let steps = case.survey.steps.steps.iter();
+    let steps = case.run_profile.steps.steps.iter();
     for step in steps.filter(|step| !step.unfinished) {
         let lengths = ranks.entry(step.file).or_default();
         lengths.push(step.dur.ps() as f64 / 1e3);
@@ -245,7 +245,7 @@ fn trend(lengths: &[f64]) -> Option<f64> {
 
 /// The table of figures.
 fn figures(case: &Case<'_>, found: &mut Found) {
-    let steps = &case.survey.steps;
+    let steps = &case.run_profile.steps;
     let what = || case.what.clone();
     let finished = steps.steps.iter().filter(|step| !step.unfinished);
     let lengths: Vec<f64> = finished.map(|step| step.dur.ps() as f64 / 1e3).collect();
@@ -415,10 +415,14 @@ fn kind_of(case: &Case<'_>, track: TrackId, index: usize) -> (Option<SliceKind>,
 }
 
 /// Input, and anything, of the step's own thread inside the marker, on all rows about that thread.
-fn inside(case: &Case<'_>, stretch: &Stretch, track: TrackId) -> (Vec<Span>, Vec<Span>) {
+fn inside(
+    case: &Case<'_>,
+    analysis_window: &AnalysisWindow,
+    track: TrackId,
+) -> (Vec<Span>, Vec<Span>) {
     let (mut input, mut open) = (Vec::new(), Vec::new());
     for row in case.same_thread(track) {
-        let (more_input, more_open) = inside_row(case, stretch, row, row == track);
+        let (more_input, more_open) = inside_row(case, analysis_window, row, row == track);
         input.extend(more_input);
         open.extend(more_open);
     }
@@ -427,7 +431,7 @@ fn inside(case: &Case<'_>, stretch: &Stretch, track: TrackId) -> (Vec<Span>, Vec
 
 fn inside_row(
     case: &Case<'_>,
-    stretch: &Stretch,
+    analysis_window: &AnalysisWindow,
     track: TrackId,
     is_marked: bool,
 ) -> (Vec<Span>, Vec<Span>) {
@@ -439,16 +443,19 @@ fn inside_row(
         .map(|mark| mark.event)
         .collect();
     let (mut input, mut open) = (Vec::new(), Vec::new());
-    let marker = stretch.marker.filter(|_| is_marked);
+    let marker = analysis_window.marker.filter(|_| is_marked);
     let first = marker.map_or(0, |marker| marker + 1);
-    let whole = (stretch.range.start.ps(), stretch.range.end.ps());
+    let whole = (
+        analysis_window.range.start.ps(),
+        analysis_window.range.end.ps(),
+    );
     for index in first..slices.len() {
         let span = plain::span(&slices, index);
-        if span.0 >= stretch.range.end.ps() {
+        if span.0 >= analysis_window.range.end.ps() {
             break;
         }
         let encloses = span.0 <= whole.0 && span.1 >= whole.1 && span != whole;
-        if encloses && !is_marked && stretch.marker.is_some() {
+        if encloses && !is_marked && analysis_window.marker.is_some() {
             continue;
         }
         if marks.contains(&slices.id(index)) {
@@ -470,7 +477,7 @@ fn in_buckets(
     names: [&'static str; 6],
     whole: [usize; 2],
 ) -> (BTreeMap<&'static str, i64>, [i64; 2]) {
-    let cut = plain::stretches(range, &sets);
+    let cut = plain::segments(range, &sets);
     let mut plainly: BTreeMap<&str, i64> = names
         .into_iter()
         .enumerate()
@@ -490,18 +497,20 @@ fn named(parts: &StepParts) -> BTreeMap<&'static str, i64> {
 }
 
 fn buckets(case: &Case<'_>, file: &OfFile, place: usize, found: &mut Found) {
-    let stretch = &case.survey.stretches[place];
-    let breakdown = &case.survey.breakdown;
+    let analysis_window = &case.run_profile.analysis_windows[place];
+    let breakdown = &case.run_profile.breakdown;
     let parts = breakdown.parts[place];
-    let what = || format!("{} stretch {place}", case.what);
-    let range: Range<i64> = plain::range(&stretch.range);
+    let what = || format!("{} analysis_window {place}", case.what);
+    let range: Range<i64> = plain::range(&analysis_window.range);
     found.same(
         "buckets are the step",
         parts.sum().ps(),
         range.end - range.start,
         what,
     );
-    let own = stretch.thread.map(|track| inside(case, stretch, track));
+    let own = analysis_window
+        .thread
+        .map(|track| inside(case, analysis_window, track));
     let (input, open) = match &own {
         Some((input, open)) => (input, open),
         None => (&file.input, &file.open),

@@ -171,7 +171,7 @@ fn rows(trace: &Trace) {
 
 fn chrome(trace: &Trace) {
     let mut sink = ChromeSink::new(Vec::new());
-    trace.pour(&mut sink);
+    trace.replay_into(&mut sink);
     again(
         Format::ChromeJson,
         sink.finish().expect("memory is written"),
@@ -180,13 +180,13 @@ fn chrome(trace: &Trace) {
 
 fn perfetto(trace: &Trace) {
     let mut sink = PerfettoSink::new(Vec::new());
-    trace.pour(&mut sink);
+    trace.replay_into(&mut sink);
     again(Format::Perfetto, sink.finish().expect("memory is written"));
 }
 
 fn xspace(trace: &Trace) {
     let mut sink = XSpaceSink::new();
-    trace.pour(&mut sink);
+    trace.replay_into(&mut sink);
     again(
         Format::XSpace,
         sink.finish(Vec::new()).expect("memory is written"),

@@ -1,11 +1,11 @@
 //! Everything that is not an event: what the file says about the run, and what is reported and
-//! poured at the end.
+//! emitted at the end.
 
 use stepscope_model::{ArgValue, Diagnostic, Epoch, EventSink, NameId, SourceId};
 
 use super::{Reader, Tables};
 use crate::FormatError;
-use crate::perfetto::{args, own, schema};
+use crate::perfetto::{args, extension, schema};
 use crate::proto_wire::{Fields, Value};
 
 impl<S: EventSink> Reader<'_, '_, S> {
@@ -76,29 +76,29 @@ impl<S: EventSink> Reader<'_, '_, S> {
         let mut fields = Fields::new(message);
         while let Some(field) = fields.next_lenient() {
             match (field.number, field.value) {
-                (own::run::ORIGIN_NS, value) => origin = value.sint(),
-                (own::run::BASE_NS, value) => base = value.int(),
-                (own::run::UNIX_NS, value) => unix = value.sint(),
-                (own::run::FACT, Value::Bytes(fact)) => {
+                (extension::run::ORIGIN_NS, value) => origin = value.sint(),
+                (extension::run::BASE_NS, value) => base = value.int(),
+                (extension::run::UNIX_NS, value) => unix = value.sint(),
+                (extension::run::FACT, Value::Bytes(fact)) => {
                     let sink = &mut *self.sink;
                     args::plain_annotation(fact, |key, value| sink.fact(key, value));
                 }
-                (own::run::FLOW, Value::Bytes(flow)) => self.own_flow(flow),
-                (own::run::MODULE, Value::Bytes(module)) => {
+                (extension::run::FLOW, Value::Bytes(flow)) => self.own_flow(flow),
+                (extension::run::MODULE, Value::Bytes(module)) => {
                     let (mut name, mut id) = (String::new(), None);
                     let mut fields = Fields::new(module);
                     while let Some(field) = fields.next_lenient() {
                         match (field.number, field.value) {
-                            (own::module::NAME, Value::Bytes(text)) => {
+                            (extension::module::NAME, Value::Bytes(text)) => {
                                 name = self.texts.owned(text);
                             }
-                            (own::module::PROGRAM_ID, value) => id = value.uint(),
+                            (extension::module::PROGRAM_ID, value) => id = value.uint(),
                             _ => {}
                         }
                     }
                     self.sink.module(&name, id);
                 }
-                (own::run::DIAGNOSTIC, Value::Bytes(entry)) => self.own_diagnostic(entry),
+                (extension::run::DIAGNOSTIC, Value::Bytes(entry)) => self.own_diagnostic(entry),
                 _ => {}
             }
         }
@@ -112,11 +112,11 @@ impl<S: EventSink> Reader<'_, '_, S> {
         let mut fields = Fields::new(message);
         while let Some(field) = fields.next_lenient() {
             match (field.number, field.value) {
-                (own::flow::NUMBER, Value::Varint(value)) => number = value,
-                (own::flow::CATEGORY, Value::Bytes(text)) => {
+                (extension::flow::NUMBER, Value::Varint(value)) => number = value,
+                (extension::flow::CATEGORY, Value::Bytes(text)) => {
                     category = self.texts.name(self.sink, text);
                 }
-                (own::flow::ID, Value::Varint(value)) => id = value,
+                (extension::flow::ID, Value::Varint(value)) => id = value,
                 _ => {}
             }
         }
@@ -128,9 +128,11 @@ impl<S: EventSink> Reader<'_, '_, S> {
         let mut fields = Fields::new(message);
         while let Some(field) = fields.next_lenient() {
             match (field.number, field.value) {
-                (own::diagnostic::CODE, Value::Bytes(text)) => code = self.texts.owned(text),
-                (own::diagnostic::COUNT, Value::Varint(value)) => count = value,
-                (own::diagnostic::DETAIL, Value::Bytes(text)) => detail = self.texts.owned(text),
+                (extension::diagnostic::CODE, Value::Bytes(text)) => code = self.texts.owned(text),
+                (extension::diagnostic::COUNT, Value::Varint(value)) => count = value,
+                (extension::diagnostic::DETAIL, Value::Bytes(text)) => {
+                    detail = self.texts.owned(text);
+                }
                 _ => {}
             }
         }
@@ -164,7 +166,7 @@ impl<S: EventSink> Reader<'_, '_, S> {
         }
         let placed = self.tracks.place(&used, &self.texts, self.sink);
         self.flow_names.restore(&mut self.pending.flows);
-        self.tables.pairs = self.pending.pour(&placed, source, origin_ns, self.sink);
+        self.tables.pairs = self.pending.emit(&placed, source, origin_ns, self.sink);
         Ok(self.tables)
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use stepscope_model::{ArgValue, NameId};
 
-use crate::perfetto::own;
+use crate::perfetto::extension;
 use crate::perfetto::schema::{annotation, interned};
 use crate::proto_wire::{put_bytes, put_double, put_int, put_message, put_uint};
 
@@ -96,7 +96,7 @@ impl Interner {
             put_uint(entry, interned::IID, iid);
             put_bytes(entry, interned::TEXT, key.as_bytes());
             if json {
-                put_uint(entry, own::FIELD, 1);
+                put_uint(entry, extension::FIELD, 1);
             }
         });
         Some(iid)
@@ -167,7 +167,7 @@ fn put_value(out: &mut Vec<u8>, value: ArgValue<'_>) {
         ArgValue::Bytes(bytes) => {
             let shown = format!("{} bytes", bytes.len());
             put_bytes(out, annotation::STRING, shown.as_bytes());
-            put_bytes(out, own::FIELD, bytes);
+            put_bytes(out, extension::FIELD, bytes);
         }
     }
 }

@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{NameId, TrackId, TrackKind, TrackPatch};
 
 use super::put_counter;
-use crate::perfetto::own;
+use crate::perfetto::extension;
 use crate::perfetto::schema::{process, track};
 use crate::proto_wire::{put_bytes, put_int, put_message, put_sint, put_uint};
 
@@ -54,14 +54,14 @@ impl Shared {
         *self.first_rows.entry(uuid).or_insert(sequence) == sequence
     }
 
-    /// Number of a flow category; [`own::WIDE_FLOW`] when there are too many.
+    /// Number of a flow category; [`extension::WIDE_FLOW`] when there are too many.
     pub(super) fn flow_category(&mut self, text: &str) -> u64 {
         if let Some(number) = self.flow_numbers.get(text) {
             return *number;
         }
         let number = self.flow_categories.len() as u64 + 1;
-        if number >= own::WIDE_FLOW {
-            return own::WIDE_FLOW;
+        if number >= extension::WIDE_FLOW {
+            return extension::WIDE_FLOW;
         }
         self.flow_categories.push(text.to_owned());
         self.flow_numbers.insert(text.to_owned(), number);
@@ -70,8 +70,8 @@ impl Shared {
 
     /// The 64 bits that stand for a flow.
     pub(super) fn flow_id(&mut self, category: u64, text: &str, id: u64) -> u64 {
-        if category < own::WIDE_FLOW && id >> own::FLOW_SHIFT == 0 {
-            return category << own::FLOW_SHIFT | id;
+        if category < extension::WIDE_FLOW && id >> extension::FLOW_SHIFT == 0 {
+            return category << extension::FLOW_SHIFT | id;
         }
         let next = self.wide.len() as u64;
         let number = *self
@@ -81,23 +81,23 @@ impl Shared {
         if number == next {
             self.wide.push((text.to_owned(), id));
         }
-        own::WIDE_FLOW << own::FLOW_SHIFT | number
+        extension::WIDE_FLOW << extension::FLOW_SHIFT | number
     }
 
     /// Puts what the flow ids stand for.
     pub(super) fn put_flows(&self, out: &mut Vec<u8>) {
         for (number, text) in (1_u64..).zip(&self.flow_categories) {
-            put_message(out, own::run::FLOW, |flow| {
-                put_uint(flow, own::flow::NUMBER, number);
-                put_bytes(flow, own::flow::CATEGORY, text.as_bytes());
+            put_message(out, extension::run::FLOW, |flow| {
+                put_uint(flow, extension::flow::NUMBER, number);
+                put_bytes(flow, extension::flow::CATEGORY, text.as_bytes());
             });
         }
         for (number, (text, id)) in (0_u64..).zip(&self.wide) {
-            put_message(out, own::run::FLOW, |flow| {
-                let number = own::WIDE_FLOW << own::FLOW_SHIFT | number;
-                put_uint(flow, own::flow::NUMBER, number);
-                put_bytes(flow, own::flow::CATEGORY, text.as_bytes());
-                put_uint(flow, own::flow::ID, *id);
+            put_message(out, extension::run::FLOW, |flow| {
+                let number = extension::WIDE_FLOW << extension::FLOW_SHIFT | number;
+                put_uint(flow, extension::flow::NUMBER, number);
+                put_bytes(flow, extension::flow::CATEGORY, text.as_bytes());
+                put_uint(flow, extension::flow::ID, *id);
             });
         }
     }
@@ -292,36 +292,36 @@ impl TrackState {
         if let Some(rank) = self.sort_index.filter(|rank| i32::try_from(*rank).is_ok()) {
             put_int(out, track::SIBLING_ORDER_RANK, rank);
         }
-        put_message(out, own::FIELD, |own| {
-            put_bytes(own, own::track::KEY, self.key.as_bytes());
-            put_uint(own, own::track::KIND, self.kind as u64);
+        put_message(out, extension::FIELD, |own| {
+            put_bytes(own, extension::track::KEY, self.key.as_bytes());
+            put_uint(own, extension::track::KIND, self.kind as u64);
             if self.name.is_empty() {
-                put_uint(own, own::track::UNNAMED, 1);
+                put_uint(own, extension::track::UNNAMED, 1);
             }
             if parent != 0 {
-                put_uint(own, own::track::PARENT, parent);
+                put_uint(own, extension::track::PARENT, parent);
             }
             for (field, value) in [
-                (own::track::PID, self.pid),
-                (own::track::TID, self.tid),
-                (own::track::STREAM, self.stream),
-                (own::track::SORT_INDEX, self.sort_index),
+                (extension::track::PID, self.pid),
+                (extension::track::TID, self.tid),
+                (extension::track::STREAM, self.stream),
+                (extension::track::SORT_INDEX, self.sort_index),
             ] {
                 if let Some(value) = value {
                     put_sint(own, field, value);
                 }
             }
             if let Some(device) = self.device {
-                put_uint(own, own::track::DEVICE, u64::from(device));
+                put_uint(own, extension::track::DEVICE, u64::from(device));
             }
             if self.derived {
-                put_uint(own, own::track::DERIVED, 1);
+                put_uint(own, extension::track::DERIVED, 1);
             }
             if !category.is_empty() {
-                put_bytes(own, own::track::CATEGORY, category.as_bytes());
+                put_bytes(own, extension::track::CATEGORY, category.as_bytes());
             }
             if !self.unit.is_empty() {
-                put_bytes(own, own::track::UNIT, self.unit.as_bytes());
+                put_bytes(own, extension::track::UNIT, self.unit.as_bytes());
             }
         });
     }

@@ -91,7 +91,7 @@ impl ArgSource for Kept {
     }
 }
 
-fn pour<S: EventSink>(run: &Run, sink: &mut S) {
+fn emit<S: EventSink>(run: &Run, sink: &mut S) {
     sink.epoch(run.epoch);
     let lists = run.slices.iter().map(|slice| slice.args.clone());
     let lists = lists.chain(run.instants.iter().map(|instant| instant.3.clone()));
@@ -148,7 +148,7 @@ fn pour<S: EventSink>(run: &Run, sink: &mut S) {
             .collect();
         let name = sink.name(&slice.name);
         let category = sink.name(&slice.category);
-        let poured = SliceIn {
+        let emitted = SliceIn {
             start: Time::from_ps(slice.start_ps),
             dur: Dur::from_ps(slice.dur_ps),
             name,
@@ -158,7 +158,7 @@ fn pour<S: EventSink>(run: &Run, sink: &mut S) {
             flags: SliceFlags(slice.flags),
             flows: &flows,
         };
-        sink.slice(*slice.track.get(&rows), poured);
+        sink.slice(*slice.track.get(&rows), emitted);
     }
     for (token, (track, at_ps, name, args)) in run.instants.iter().enumerate() {
         let instant = InstantIn {
@@ -385,16 +385,16 @@ fn told(probe: &Probe) -> Vec<String> {
     all
 }
 
-fn write(pour: impl FnOnce(&mut ChromeSink<Vec<u8>>)) -> Vec<u8> {
+fn write(emit: impl FnOnce(&mut ChromeSink<Vec<u8>>)) -> Vec<u8> {
     let mut sink = ChromeSink::new(Vec::new());
-    pour(&mut sink);
+    emit(&mut sink);
     sink.finish().unwrap()
 }
 
 fn check(run: &Run) -> Result<(), TestCaseError> {
     let mut first = Probe::new();
-    pour(run, &mut first);
-    let written = write(|sink| pour(run, sink));
+    emit(run, &mut first);
+    let written = write(|sink| emit(run, sink));
     let text = String::from_utf8(written).unwrap();
     if let Err(error) = serde_json::from_str::<serde_json::Value>(&text) {
         prop_assert!(false, "not strict JSON: {error}\n{text}");

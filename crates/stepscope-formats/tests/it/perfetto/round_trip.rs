@@ -161,7 +161,7 @@ fn direction(number: u8) -> FlowDirection {
 }
 
 /// Pours what was made; the second half of the slices into a fork if asked to.
-fn pour<S: EventSink>(made: &Made, sink: &mut S, forked: bool) {
+fn emit<S: EventSink>(made: &Made, sink: &mut S, forked: bool) {
     sink.epoch(Epoch {
         origin_ns: made.epoch.0,
         unix_ns: made.epoch.1,
@@ -385,9 +385,9 @@ fn essence(probe: &Probe) -> BTreeMap<&'static str, Vec<String>> {
 
 fn check(made: &Made, forked: bool) {
     let mut before = Probe::new();
-    pour(made, &mut before, forked);
+    emit(made, &mut before, forked);
     let mut sink = PerfettoSink::new(Vec::new());
-    pour(made, &mut sink, forked);
+    emit(made, &mut sink, forked);
     let file = sink.finish().unwrap();
     let mut after = Probe::new();
     let bytes: SharedBytes = Arc::new(file);

@@ -1,4 +1,4 @@
-//! What is poured into the writer and read back is what was poured.
+//! What is emitted into the writer and read back is what was emitted.
 
 use std::sync::Arc;
 
@@ -295,7 +295,7 @@ fn model() -> impl Strategy<Value = Model> {
 }
 
 /// Pours a model; odd tracks go through a fork, described only afterwards.
-fn pour<S: EventSink>(model: &Model, sink: &mut S) {
+fn emit<S: EventSink>(model: &Model, sink: &mut S) {
     sink.epoch(model.epoch);
     let mut tokens = Vec::new();
     for track in &model.tracks {
@@ -487,9 +487,9 @@ fn lines(probe: &Probe) -> Vec<String> {
     found
 }
 
-fn written(pour: impl FnOnce(&mut XSpaceSink)) -> (Vec<u8>, Probe) {
+fn written(emit: impl FnOnce(&mut XSpaceSink)) -> (Vec<u8>, Probe) {
     let mut sink = XSpaceSink::new();
-    pour(&mut sink);
+    emit(&mut sink);
     let file = sink.finish(Vec::new()).unwrap();
     let bytes: SharedBytes = Arc::new(file.clone());
     let mut back = Probe::new();
@@ -503,8 +503,8 @@ proptest! {
     #[test]
     fn a_trace_comes_back(model in model()) {
         let mut probe = Probe::new();
-        pour(&model, &mut probe);
-        let (_, back) = written(|sink| pour(&model, sink));
+        emit(&model, &mut probe);
+        let (_, back) = written(|sink| emit(&model, sink));
         prop_assert_eq!(lines(&back), lines(&probe));
 
         let (ours, theirs) = (back.epoch.unwrap(), model.epoch);

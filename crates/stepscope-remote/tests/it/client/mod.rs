@@ -4,7 +4,7 @@ mod answers;
 mod control;
 mod failures;
 mod fake;
-mod handover;
+mod perfetto_link;
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;

@@ -31,14 +31,14 @@ const CAP_BYTES: u64 = 64 << 20;
 const MOST_BYTES: usize = 4 << 20;
 
 /// Where the reports of one run are kept.
-pub(crate) struct KeptReports {
+pub(crate) struct ReportCache {
     folder: PathBuf,
     run_key: String,
     /// The files of the run as they were when it was opened.
     files: Vec<(PathBuf, Stamp)>,
 }
 
-impl KeptReports {
+impl ReportCache {
     pub(crate) fn new(folder: PathBuf, run_key: String, files: Vec<(PathBuf, Stamp)>) -> Self {
         Self {
             folder,
@@ -148,16 +148,16 @@ mod tests {
     }
 
     /// A folder, a trace in it, and the reports of it.
-    fn kept() -> (tempfile::TempDir, PathBuf, KeptReports) {
+    fn kept() -> (tempfile::TempDir, PathBuf, ReportCache) {
         let dir = tempfile::tempdir().unwrap();
         let trace = dir.path().join("trace.json");
         std::fs::write(&trace, "[]").unwrap();
         let files = vec![stamped(&trace)];
-        let kept = KeptReports::new(dir.path().join("reports"), "run".to_owned(), files);
+        let kept = ReportCache::new(dir.path().join("reports"), "run".to_owned(), files);
         (dir, trace, kept)
     }
 
-    fn files(kept: &KeptReports) -> Vec<PathBuf> {
+    fn files(kept: &ReportCache) -> Vec<PathBuf> {
         let listing = std::fs::read_dir(&kept.folder).into_iter().flatten();
         listing.map(|entry| entry.unwrap().path()).collect()
     }
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(kept.load("ops", &top(7)), None);
         assert_eq!(kept.load("steps", &top(5)), None);
         let files = vec![stamped(&trace)];
-        let other = KeptReports::new(dir.path().join("reports"), "other".to_owned(), files);
+        let other = ReportCache::new(dir.path().join("reports"), "other".to_owned(), files);
         assert_eq!(
             other.load("ops", &top(5)),
             None,

@@ -44,7 +44,7 @@ const US: i64 = 1_000_000;
 pub fn trace(drawing: &str) -> Trace {
     let mut builder = TraceBuilder::new();
     let mut sink = builder.file(FileSpec::default());
-    pour(drawing, &mut sink);
+    emit(drawing, &mut sink);
     builder.add(sink);
     builder.finish()
 }
@@ -54,7 +54,7 @@ pub fn trace(drawing: &str) -> Trace {
 /// # Panics
 ///
 /// As [`trace`].
-pub fn pour<S: EventSink>(drawing: &str, sink: &mut S) {
+pub fn emit<S: EventSink>(drawing: &str, sink: &mut S) {
     sink.epoch(Epoch::default());
     let mut current = None;
     for line in drawing.lines().filter(|line| line.contains('|')) {
@@ -66,7 +66,7 @@ pub fn pour<S: EventSink>(drawing: &str, sink: &mut S) {
             current = Some(make_track(head, sink));
         }
         let (track, kind) = current.expect("the first line names its track");
-        pour_line(body, track, kind, sink);
+        emit_line(body, track, kind, sink);
     }
 }
 
@@ -131,7 +131,7 @@ fn make_track<S: EventSink>(head: &str, sink: &mut S) -> (TrackId, TrackKind) {
     (track, kind)
 }
 
-fn pour_line<S: EventSink>(body: &str, track: TrackId, kind: TrackKind, sink: &mut S) {
+fn emit_line<S: EventSink>(body: &str, track: TrackId, kind: TrackKind, sink: &mut S) {
     let letters: Vec<char> = body.chars().collect();
     let mut at = 0;
     while at < letters.len() {
@@ -162,7 +162,7 @@ fn pour_line<S: EventSink>(body: &str, track: TrackId, kind: TrackKind, sink: &m
                 },
             );
         } else {
-            pour_slice(
+            emit_slice(
                 &word,
                 start,
                 Dur::from_ps(length(at - begin) * US),
@@ -173,7 +173,7 @@ fn pour_line<S: EventSink>(body: &str, track: TrackId, kind: TrackKind, sink: &m
     }
 }
 
-fn pour_slice<S: EventSink>(word: &str, start: Time, dur: Dur, track: TrackId, sink: &mut S) {
+fn emit_slice<S: EventSink>(word: &str, start: Time, dur: Dur, track: TrackId, sink: &mut S) {
     let end = word.find(['<', '>']).unwrap_or(word.len());
     let (text, marks) = word.split_at(end);
     let mut flows = Vec::new();

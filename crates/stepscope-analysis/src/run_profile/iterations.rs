@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use stepscope_model::{Dur, Time};
 
-use crate::steps::breakdown::Stretch;
+use crate::steps::breakdown::AnalysisWindow;
 use crate::steps::times::outlier_limit;
 
 /// How a step compares with the others of its rank.
@@ -41,11 +41,16 @@ impl Iteration {
 }
 
 /// The iterations of stretches that are steps, in their order; `numbers` are those of the steps.
-pub(super) fn of_steps(stretches: &[Stretch], numbers: &[i64]) -> Vec<Iteration> {
-    let mut found = of_recordings(stretches);
-    let mut order: Vec<usize> = (0..stretches.len()).collect();
-    let key = |index: &usize| (stretches[*index].rank(), stretches[*index].thread);
-    order.sort_by_key(|index| (key(index), stretches[*index].range.start));
+pub(super) fn of_steps(analysis_windows: &[AnalysisWindow], numbers: &[i64]) -> Vec<Iteration> {
+    let mut found = of_recordings(analysis_windows);
+    let mut order: Vec<usize> = (0..analysis_windows.len()).collect();
+    let key = |index: &usize| {
+        (
+            analysis_windows[*index].rank(),
+            analysis_windows[*index].thread,
+        )
+    };
+    order.sort_by_key(|index| (key(index), analysis_windows[*index].range.start));
     for rank in order.chunk_by(|a, b| key(a) == key(b)) {
         join_neighbours(rank, numbers, &mut found);
         assign_roles(rank, &mut found);
@@ -54,12 +59,12 @@ pub(super) fn of_steps(stretches: &[Stretch], numbers: &[i64]) -> Vec<Iteration>
 }
 
 /// Stretches that are no steps: each for itself.
-pub(super) fn of_recordings(stretches: &[Stretch]) -> Vec<Iteration> {
-    let alone = |stretch: &Stretch| Iteration {
-        range: stretch.range.clone(),
+pub(super) fn of_recordings(analysis_windows: &[AnalysisWindow]) -> Vec<Iteration> {
+    let alone = |analysis_window: &AnalysisWindow| Iteration {
+        range: analysis_window.range.clone(),
         role: Role::Steady,
     };
-    stretches.iter().map(alone).collect()
+    analysis_windows.iter().map(alone).collect()
 }
 
 /// Lets each step reach to the begin of the next one, so that what a loop does between two markers

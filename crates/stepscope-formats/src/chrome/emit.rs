@@ -10,16 +10,16 @@ use stepscope_model::{
 };
 
 use super::event::{self, Entry, Next, find_entry, next_element};
+use super::extension::{self, Own};
 use super::flows::{attached_flows, flow_ends, flow_id};
 use super::names::Names;
 use super::number::{NotTime, ps_from_us_text};
-use super::own::{self, Own};
-use super::scan::{self, Sort, Span, Stop, Value};
-use super::tally::{Note, Tally};
+use super::read_issues::{Note, Tally};
+use super::scan::{self, ByteRange, JsonType, ScanError, Value};
 use super::torch::Executor;
 use super::tracks::{Row, RowSort, Rows, device_key};
 
-/// What is fixed before the first event is poured.
+/// What is fixed before the first event is emitted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan<'a> {
     pub(super) bytes: &'a [u8],
@@ -78,7 +78,7 @@ pub(super) enum Ended {
 
 /// What a part left behind, besides what is in the sink.
 #[derive(Debug, Default)]
-pub(super) struct Poured {
+pub(super) struct Emitted {
     pub(super) tally: Tally,
     pub(super) rows: Rows,
     pub(super) begins_and_ends: Vec<Mark>,
@@ -111,21 +111,21 @@ pub(super) struct Hints {
 }
 
 /// Pours entries of one part of the text into one sink.
-pub(super) struct Pourer<'a, S: EventSink> {
+pub(super) struct EventEmitter<'a, S: EventSink> {
     plan: Plan<'a>,
     sink: &'a mut S,
     names: Names<'a>,
     categories: Names<'a>,
     step_num: memmem::Finder<'static>,
-    pub(super) poured: Poured,
-    last_thread: Option<(Span, Span, bool, usize)>,
+    pub(super) emitted: Emitted,
+    last_thread: Option<(ByteRange, ByteRange, bool, usize)>,
     key: String,
     search_budget: usize,
     /// Whether there may be more text than the plan has.
     is_growing: bool,
 }
 
-impl<'a, S: EventSink> Pourer<'a, S> {
+impl<'a, S: EventSink> EventEmitter<'a, S> {
     pub(super) fn new(plan: Plan<'a>, sink: &'a mut S) -> Self {
         Self {
             plan,
@@ -133,7 +133,7 @@ impl<'a, S: EventSink> Pourer<'a, S> {
             names: Names::new(plan.bytes, 12),
             categories: Names::new(plan.bytes, 6),
             step_num: memmem::Finder::new(b"\"step_num\""),
-            poured: Poured::default(),
+            emitted: Emitted::default(),
             last_thread: None,
             key: String::new(),
             search_budget: search_budget(plan.bytes),
@@ -179,10 +179,10 @@ impl<'a, S: EventSink> Pourer<'a, S> {
             }
             if end.is_ok() {
                 if is_object {
-                    self.poured.entries += 1;
+                    self.emitted.entries += 1;
                     self.take(&entry);
                 } else {
-                    self.poured.tally.note(Note::NotObject, at);
+                    self.emitted.tally.note(Note::NotObject, at);
                 }
             }
             let stop = match next {
@@ -197,7 +197,7 @@ impl<'a, S: EventSink> Pourer<'a, S> {
                 Err(stop) => stop,
             };
             let after = end.ok();
-            if let (Stop::End, Some(end)) = (stop, after) {
+            if let (ScanError::End, Some(end)) = (stop, after) {
                 return Ok(Ended::CutBetween(end));
             }
             // An entry that swallows the rest of the text may lack a bracket: is there a whole one
@@ -205,15 +205,17 @@ impl<'a, S: EventSink> Pourer<'a, S> {
             let search_from = after.unwrap_or(at + 1);
             let found = find_entry(bytes, search_from, bytes.len(), &mut self.search_budget);
             if let Some(found) = found {
-                self.poured.tally.notes(Note::Damaged, at, 1 + found.broken);
+                self.emitted
+                    .tally
+                    .notes(Note::Damaged, at, 1 + found.broken);
                 at = found.at;
                 continue;
             }
-            self.poured.gave_up |= self.search_budget == 0;
-            if stop == Stop::End {
+            self.emitted.gave_up |= self.search_budget == 0;
+            if stop == ScanError::End {
                 return Ok(Ended::CutInside(at));
             }
-            self.poured.tally.note(Note::DamagedToTheEnd, at);
+            self.emitted.tally.note(Note::DamagedToTheEnd, at);
             return Ok(Ended::Lost(at));
         }
     }
@@ -221,10 +223,10 @@ impl<'a, S: EventSink> Pourer<'a, S> {
     fn take(&mut self, entry: &Entry) {
         let at = entry.at;
         if entry.depth > self.plan.context.limits.max_json_depth {
-            self.poured.tally.note(Note::TooDeep, at);
+            self.emitted.tally.note(Note::TooDeep, at);
         }
         if entry.non_ascii && std::str::from_utf8(entry.args.span.of(self.plan.bytes)).is_err() {
-            self.poured.tally.note(Note::BadText, at);
+            self.emitted.tally.note(Note::BadText, at);
         }
         match entry.phase {
             b'X' => self.complete(entry),
@@ -233,12 +235,12 @@ impl<'a, S: EventSink> Pourer<'a, S> {
             b'C' => self.counter(entry),
             b's' | b't' | b'f' => self.flow(entry),
             b'b' | b'n' | b'e' | b'S' | b'T' | b'p' | b'F' => self.async_event(entry),
-            b'M' => self.poured.metadata.push(at as u64),
-            0 if entry.odd_phase => self.poured.tally.note(Note::OddPhase, at),
+            b'M' => self.emitted.metadata.push(at as u64),
+            0 if entry.odd_phase => self.emitted.tally.note(Note::OddPhase, at),
             // JAX ends its list with an empty object.
             0 if entry.fields == 0 => {}
-            0 => self.poured.tally.note(Note::NoPhase, at),
-            other => self.poured.tally.note(Note::UnknownPhase(other), at),
+            0 => self.emitted.tally.note(Note::NoPhase, at),
+            other => self.emitted.tally.note(Note::UnknownPhase(other), at),
         }
     }
 
@@ -248,7 +250,7 @@ impl<'a, S: EventSink> Pourer<'a, S> {
         let note = match ps_from_us_text(text) {
             Ok(ps) => match i64::try_from(ps - self.plan.origin_ps) {
                 Ok(ps) => {
-                    self.poured.last_ps = self.poured.last_ps.max(Some(ps));
+                    self.emitted.last_ps = self.emitted.last_ps.max(Some(ps));
                     return Some(Time::from_ps(ps));
                 }
                 Err(_out_of_range) => Note::FarTime,
@@ -256,7 +258,7 @@ impl<'a, S: EventSink> Pourer<'a, S> {
             Err(NotTime::TooLarge) => Note::FarTime,
             Err(NotTime::NotNumber) => Note::OddTime,
         };
-        self.poured.tally.note(note, entry.at);
+        self.emitted.tally.note(note, entry.at);
         None
     }
 
@@ -268,17 +270,17 @@ impl<'a, S: EventSink> Pourer<'a, S> {
         odd: Note,
     ) -> Option<&'a [u8]> {
         match value.sort {
-            Sort::Scalar => Some(value.span.of(self.plan.bytes)),
-            Sort::Str { .. } => {
-                self.poured.tally.note(Note::QuotedNumber, at);
+            JsonType::Scalar => Some(value.span.of(self.plan.bytes)),
+            JsonType::Str { .. } => {
+                self.emitted.tally.note(Note::QuotedNumber, at);
                 Some(value.span.of(self.plan.bytes).trim_ascii())
             }
-            Sort::Missing => {
-                self.poured.tally.note(missing, at);
+            JsonType::Missing => {
+                self.emitted.tally.note(missing, at);
                 None
             }
-            Sort::Object | Sort::Array => {
-                self.poured.tally.note(odd, at);
+            JsonType::Object | JsonType::Array => {
+                self.emitted.tally.note(odd, at);
                 None
             }
         }
@@ -296,11 +298,11 @@ impl<'a, S: EventSink> Pourer<'a, S> {
             Err(NotTime::TooLarge) if text.starts_with(b"-") => Note::NegativeDuration,
             Err(NotTime::TooLarge) => Note::FarDuration,
             Err(NotTime::NotNumber) => {
-                self.poured.tally.note(Note::OddDuration, entry.at);
+                self.emitted.tally.note(Note::OddDuration, entry.at);
                 return None;
             }
         };
-        self.poured.tally.note(note, entry.at);
+        self.emitted.tally.note(note, entry.at);
         let flags = match note {
             Note::FarDuration => SliceFlags::IMPOSSIBLE,
             _ => SliceFlags::NONE,
@@ -310,17 +312,17 @@ impl<'a, S: EventSink> Pourer<'a, S> {
 
     fn name(&mut self, entry: &Entry) -> (NameId, Option<i64>) {
         match entry.name.sort {
-            Sort::Str { .. } | Sort::Scalar => {
+            JsonType::Str { .. } | JsonType::Scalar => {
                 let found = self
                     .names
-                    .get(self.sink, &entry.name, &mut self.poured.hints);
+                    .get(self.sink, &entry.name, &mut self.emitted.hints);
                 if found.repaired {
-                    self.poured.tally.note(Note::BadText, entry.at);
+                    self.emitted.tally.note(Note::BadText, entry.at);
                 }
                 (found.id, found.step)
             }
             _ => {
-                self.poured.tally.note(Note::NoName, entry.at);
+                self.emitted.tally.note(Note::NoName, entry.at);
                 (NameId::EMPTY, None)
             }
         }
@@ -335,9 +337,9 @@ impl<'a, S: EventSink> Pourer<'a, S> {
         }
         let found = self
             .categories
-            .get(self.sink, &entry.category, &mut self.poured.hints);
+            .get(self.sink, &entry.category, &mut self.emitted.hints);
         if found.repaired {
-            self.poured.tally.note(Note::BadText, entry.at);
+            self.emitted.tally.note(Note::BadText, entry.at);
         }
         found
     }
@@ -357,8 +359,8 @@ impl<'a, S: EventSink> Pourer<'a, S> {
     }
 
     fn own(&self, entry: &Entry) -> Own {
-        if entry.own.sort == Sort::Object {
-            own::read(self.plan.bytes, entry.own.span.start)
+        if entry.own.sort == JsonType::Object {
+            extension::read(self.plan.bytes, entry.own.span.start)
         } else {
             Own::default()
         }
@@ -385,7 +387,7 @@ impl<'a, S: EventSink> Pourer<'a, S> {
             process_text(bytes, &entry.pid),
             process_text(bytes, &entry.tid),
         ) else {
-            self.poured.tally.note(Note::OddPid, entry.at);
+            self.emitted.tally.note(Note::OddPid, entry.at);
             return None;
         };
         self.key.clear();
@@ -400,8 +402,12 @@ impl<'a, S: EventSink> Pourer<'a, S> {
             }
         }
         let row = self.row(entry.at, RowSort::Thread, &pid, &tid)?;
-        let plain =
-            |value: &Value| matches!(value.sort, Sort::Scalar | Sort::Str { escaped: false });
+        let plain = |value: &Value| {
+            matches!(
+                value.sort,
+                JsonType::Scalar | JsonType::Str { escaped: false }
+            )
+        };
         if own.key.is_none() && plain(&entry.pid) && plain(&entry.tid) {
             self.last_thread = Some((entry.pid.span, entry.tid.span, is_split, row));
         }
@@ -413,18 +419,18 @@ impl<'a, S: EventSink> Pourer<'a, S> {
         let limit = self.plan.context.limits.max_tracks;
         let key = &self.key;
         let row = self
-            .poured
+            .emitted
             .rows
             .get(self.sink, key, limit, || Row::new(key, sort, pid, label));
         if row.is_none() {
-            self.poured.gave_up = true;
-            self.poured.tally.note(Note::TooManyTracks, at);
+            self.emitted.gave_up = true;
+            self.emitted.tally.note(Note::TooManyTracks, at);
         }
         row
     }
 
     fn track(&self, row: usize) -> TrackId {
-        self.poured.rows.id(row)
+        self.emitted.rows.id(row)
     }
 
     fn complete(&mut self, entry: &Entry) {
@@ -441,7 +447,7 @@ impl<'a, S: EventSink> Pourer<'a, S> {
             return;
         };
         let end_ps = start.saturating_add(dur).ps();
-        self.poured.last_ps = self.poured.last_ps.max(Some(end_ps));
+        self.emitted.last_ps = self.emitted.last_ps.max(Some(end_ps));
         let (name, named_step) = self.name(entry);
         self.note_executor(category.executor, row, entry.at, start);
         let step = own
@@ -470,9 +476,9 @@ impl<'a, S: EventSink> Pourer<'a, S> {
         }
         if self.plan.splits_rows && executor == Executor::Device {
             let number = u32::try_from(row).unwrap_or(u32::MAX);
-            self.poured.device_starts.push((number, start.ps()));
+            self.emitted.device_starts.push((number, start.ps()));
         }
-        if let Some(row) = self.poured.rows.all.get_mut(row) {
+        if let Some(row) = self.emitted.rows.all.get_mut(row) {
             match executor {
                 Executor::Device => row.add(Some(at), false),
                 _ => row.add(None, true),
@@ -481,7 +487,7 @@ impl<'a, S: EventSink> Pourer<'a, S> {
     }
 
     fn step_from_args(&self, entry: &Entry) -> Option<i64> {
-        if self.plan.steps != Steps::NamesAndArgs || entry.args.sort != Sort::Object {
+        if self.plan.steps != Steps::NamesAndArgs || entry.args.sort != JsonType::Object {
             return None;
         }
         let args = entry.args.span.of(self.plan.bytes);
@@ -511,7 +517,7 @@ impl<'a, S: EventSink> Pourer<'a, S> {
             return;
         };
         let mark = self.mark(entry, time, row);
-        self.poured.begins_and_ends.push(mark);
+        self.emitted.begins_and_ends.push(mark);
     }
 
     fn mark(&self, entry: &Entry, time: Time, row: usize) -> Mark {
@@ -520,7 +526,7 @@ impl<'a, S: EventSink> Pourer<'a, S> {
             time_ps: time.ps(),
             row: u32::try_from(row).unwrap_or(u32::MAX),
             phase: entry.phase,
-            named: entry.name.sort != Sort::Missing,
+            named: entry.name.sort != JsonType::Missing,
             args: !self.args(entry).is_none(),
         }
     }
@@ -530,7 +536,7 @@ impl<'a, S: EventSink> Pourer<'a, S> {
             return;
         };
         let mark = self.mark(entry, time, usize::MAX);
-        self.poured.asyncs.push(mark);
+        self.emitted.asyncs.push(mark);
     }
 
     fn instant(&mut self, entry: &Entry) {
@@ -565,7 +571,7 @@ impl<'a, S: EventSink> Pourer<'a, S> {
         };
         if self.plan.splits_rows {
             let mark = self.mark(entry, at, row);
-            self.poured.flows.push(mark);
+            self.emitted.flows.push(mark);
             return;
         }
         let category = if entry.category.raw(self.plan.bytes).is_some() {
@@ -587,11 +593,11 @@ impl<'a, S: EventSink> Pourer<'a, S> {
         };
         let bytes = self.plan.bytes;
         let Some(pid) = process_text(bytes, &entry.pid) else {
-            self.poured.tally.note(Note::OddPid, entry.at);
+            self.emitted.tally.note(Note::OddPid, entry.at);
             return;
         };
-        if entry.args.sort != Sort::Object || entry.args.is_empty_container(bytes) {
-            self.poured.tally.note(Note::CounterWithoutArgs, entry.at);
+        if entry.args.sort != JsonType::Object || entry.args.is_empty_container(bytes) {
+            self.emitted.tally.note(Note::CounterWithoutArgs, entry.at);
             return;
         }
         let mut name = event::key_text(bytes, &entry.name)
@@ -611,7 +617,7 @@ impl<'a, S: EventSink> Pourer<'a, S> {
                 .and_then(|text| text.trim().parse::<f64>().ok())
                 .filter(|number| number.is_finite());
             let Some(number) = number else {
-                self.poured.tally.note(Note::BadCounterValue, entry.at);
+                self.emitted.tally.note(Note::BadCounterValue, entry.at);
                 continue;
             };
             let series = super::text::unescape(series, true).text;

@@ -12,8 +12,8 @@ use std::io::{self, Write};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-use super::marks::{Role, TASK_ENVIRONMENT};
 use super::record::TrackRecord;
+use super::well_known_stats::{Role, TASK_ENVIRONMENT};
 use super::wire::{self, StatValue, entry, event, line, metadata, plane, space, stat};
 use super::writer::{LineWriter, PlaneWriter, XSpaceWriter};
 use crate::proto_wire::{Fields, Value, put_bytes, put_int, put_length, put_message};
@@ -523,7 +523,7 @@ mod tests {
         out
     }
 
-    fn poured(bytes: Vec<u8>) -> Probe {
+    fn emitted(bytes: Vec<u8>) -> Probe {
         let bytes: SharedBytes = Arc::new(bytes);
         let mut probe = Probe::new();
         read(&bytes, &ReadContext::default(), &mut probe).unwrap();
@@ -572,7 +572,7 @@ mod tests {
         ];
         let bytes = merged(&others);
         assert_eq!(super::super::census(&bytes).planes, 3);
-        let probe = poured(bytes);
+        let probe = emitted(bytes);
         let at = |name: &str| {
             let slice = probe.slices.iter().find(|slice| slice.name == name);
             let slice = slice.unwrap_or_else(|| panic!("{name} is missing"));
@@ -605,7 +605,7 @@ mod tests {
             let found = Graft::new(&whole[..end], ZERO);
             assert!(found.events >= events || end < whole.len());
             events = events.max(found.events);
-            let probe = poured(merged(&[whole[..end].to_vec()]));
+            let probe = emitted(merged(&[whole[..end].to_vec()]));
             assert!(
                 probe.slices.iter().any(|slice| slice.name == "ours"),
                 "{end}"

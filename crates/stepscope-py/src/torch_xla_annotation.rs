@@ -21,7 +21,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::annotation::{self, Annotation, IsEnabled, Methods, make_type_with, slot};
-use crate::texts;
+use crate::docstrings;
 
 const MODULE: &str = "stepscope.torch_xla";
 
@@ -67,7 +67,7 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let trace = make_type_with(
         py,
         c"stepscope.torch_xla.Trace",
-        texts::XLA_TRACE,
+        docstrings::XLA_TRACE,
         annotation::new_span,
         &[&module.getattr("Trace")?],
         &[
@@ -78,7 +78,7 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let step = make_type_with(
         py,
         c"stepscope.torch_xla.StepTrace",
-        texts::XLA_STEP_TRACE,
+        docstrings::XLA_STEP_TRACE,
         annotation::new_step,
         &[&module.getattr("StepTrace")?, &trace],
         &[

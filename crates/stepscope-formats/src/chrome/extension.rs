@@ -5,7 +5,7 @@ use stepscope_model::{ArgValue, Diagnostic, Epoch, EventSink, FlowDirection};
 
 use super::args::{undisguised, visit_members};
 use super::event::{key_text, members};
-use super::scan::{Sort, Value};
+use super::scan::{JsonType, Value};
 use super::torch::{TopLevel, elements, find, whole};
 
 /// A flow end that belongs to the very event that holds it.
@@ -39,7 +39,7 @@ pub(super) fn read(bytes: &[u8], at: usize) -> Own {
         b"step" => own.step = number(value.span.of(bytes)),
         b"flags" => own.flags = number(value.span.of(bytes)).unwrap_or_default(),
         b"attached" => own.attached = value.span.of(bytes) == b"true",
-        b"flows" if value.sort == Sort::Array => {
+        b"flows" if value.sort == JsonType::Array => {
             own.flows = flows(bytes, value.span.start, value.span.end);
         }
         _ => {}
@@ -93,7 +93,7 @@ pub(super) fn is_ours(bytes: &[u8], top: &TopLevel) -> bool {
 }
 
 fn object(bytes: &[u8], top: &TopLevel, name: &[u8]) -> Option<Value> {
-    find(bytes, top, name).filter(|value| value.sort == Sort::Object)
+    find(bytes, top, name).filter(|value| value.sort == JsonType::Object)
 }
 
 /// The epoch that our own writer put at the head of a file.
@@ -112,18 +112,18 @@ pub(super) fn epoch(bytes: &[u8], top: &TopLevel) -> Option<Epoch> {
 }
 
 /// Pours facts, compiled programs and diagnostics that our own writer put behind the events.
-pub(super) fn pour_end<S: EventSink>(bytes: &[u8], top: &TopLevel, sink: &mut S) {
+pub(super) fn emit_end<S: EventSink>(bytes: &[u8], top: &TopLevel, sink: &mut S) {
     let Some(end) = object(bytes, top, b"stepscopeEnd") else {
         return;
     };
     let mut types = Vec::new();
     let _ = members(bytes, end.span.start, |key, value| {
-        if key == b"types" && value.sort == Sort::Object {
+        if key == b"types" && value.sort == JsonType::Object {
             types = disguises(bytes, value.span.start);
         }
     });
     let _ = members(bytes, end.span.start, |key, list| match key {
-        b"facts" if list.sort == Sort::Object => {
+        b"facts" if list.sort == JsonType::Object => {
             let _ = visit_members(bytes, list.span.start, &mut |key, value| {
                 undisguised(&types, key, value, &mut |key, value| sink.fact(key, value));
             });
@@ -156,7 +156,7 @@ pub(super) fn pour_end<S: EventSink>(bytes: &[u8], top: &TopLevel, sink: &mut S)
 }
 
 fn each(bytes: &[u8], object: &Value, mut visit: impl FnMut(&str, ArgValue<'_>)) {
-    if object.sort == Sort::Object {
+    if object.sort == JsonType::Object {
         let _ = visit_members(bytes, object.span.start, &mut visit);
     }
 }
@@ -176,7 +176,7 @@ pub(super) fn disguises(bytes: &[u8], at: usize) -> Vec<(String, String)> {
 pub(super) fn disguises_of_event(bytes: &[u8], at: usize) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let _ = members(bytes, at, |key, value| {
-        if key == b"types" && value.sort == Sort::Object {
+        if key == b"types" && value.sort == JsonType::Object {
             found = disguises(bytes, value.span.start);
         }
     });

@@ -3,7 +3,7 @@
 /// The first of `count` sorted things that is not before what is looked for, or `count`. `near` is where
 /// it may be: the search looks at as many things as the logarithm of the distance.
 #[inline]
-pub fn leap(count: usize, near: usize, is_before: impl Fn(usize) -> bool) -> usize {
+pub fn galloping_search(count: usize, near: usize, is_before: impl Fn(usize) -> bool) -> usize {
     let near = near.min(count);
     // Borders of the answer.
     let (mut from, mut to) = (near, near);
@@ -40,10 +40,10 @@ mod tests {
         for near in 0..sorted.len() + 3 {
             for value in -6..95 {
                 let expected = sorted.partition_point(|at| *at < value);
-                let found = leap(sorted.len(), near, |at| sorted[at] < value);
+                let found = galloping_search(sorted.len(), near, |at| sorted[at] < value);
                 assert_eq!(found, expected, "{near} {value}");
             }
         }
-        assert_eq!(leap(0, 0, |_| true), 0);
+        assert_eq!(galloping_search(0, 0, |_| true), 0);
     }
 }

@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::annotation::{self, Annotation, IsEnabled, Methods, make_type_with};
-use crate::{pjrt, texts};
+use crate::{docstrings, pjrt};
 
 /// jaxlib's annotation type, once it was found; never given back.
 static TRACE_ME: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
@@ -40,7 +40,7 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let trace = make_type_with(
         py,
         c"stepscope._core.TraceAnnotation",
-        texts::TRACE_ANNOTATION,
+        docstrings::TRACE_ANNOTATION,
         annotation::new_span,
         &[&base],
         &[methods.slot()],
@@ -48,7 +48,7 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let step = make_type_with(
         py,
         c"stepscope._core.StepTraceAnnotation",
-        texts::STEP_TRACE_ANNOTATION,
+        docstrings::STEP_TRACE_ANNOTATION,
         annotation::new_step,
         &[&trace],
         &[],

@@ -163,7 +163,7 @@ impl Tally {
     }
 
     /// Tells the sink. `tail` is added to what is said of a text that ends early.
-    pub(super) fn pour<S: EventSink>(&self, sink: &mut S, tail: &str) {
+    pub(super) fn emit<S: EventSink>(&self, sink: &mut S, tail: &str) {
         for (note, count, at) in &self.rows {
             let detail = match note {
                 Note::Top(_) => format!("{} at byte {at}; {tail}", note.text()),

@@ -16,13 +16,13 @@ use stepscope_store::{Trace, Track};
 use crate::device::{Devices, Times};
 use crate::parallel::Cancel;
 use crate::reports::Options;
-use crate::steps::breakdown::{Breakdown, StepParts, Stretch, breakdown};
+use crate::steps::breakdown::{AnalysisWindow, Breakdown, StepParts, breakdown};
 use crate::steps::{RankTracks, StepRank, StepReport, steps_of};
 pub(crate) use iterations::median;
 pub use iterations::{Iteration, Role};
 
 /// A first look at a run.
-pub struct Survey<'a> {
+pub struct RunProfile<'a> {
     /// The run.
     pub trace: &'a Trace,
     /// Its devices.
@@ -30,7 +30,7 @@ pub struct Survey<'a> {
     /// Marked or derived steps.
     pub steps: StepReport,
     /// What was broken down: the finished steps; where there is none, each file's recording.
-    pub stretches: Vec<Stretch>,
+    pub analysis_windows: Vec<AnalysisWindow>,
     /// What their time went into, in their order.
     pub breakdown: Breakdown,
     /// The iterations of the loop that the stretches begin, in their order.
@@ -44,7 +44,7 @@ pub struct Survey<'a> {
     pub ranks: RankTracks,
 }
 
-impl<'a> Survey<'a> {
+impl<'a> RunProfile<'a> {
     /// Looks at what the options ask for.
     pub fn of(trace: &'a Trace, options: &Options, cancel: &Cancel) -> Result<Self, Cancelled> {
         let range = options.range.as_ref();
@@ -55,34 +55,36 @@ impl<'a> Survey<'a> {
         }
         cancel.check()?;
         let finished: Vec<_> = steps.steps.iter().filter(|step| !step.unfinished).collect();
-        let mut stretches: Vec<Stretch> = finished
+        let mut analysis_windows: Vec<AnalysisWindow> = finished
             .iter()
-            .map(|step| Stretch::of_step(trace, step))
+            .map(|step| AnalysisWindow::of_step(trace, step))
             .collect();
-        let iterations = if stretches.is_empty() {
-            stretches = recordings(trace, range);
-            iterations::of_recordings(&stretches)
+        let iterations = if analysis_windows.is_empty() {
+            analysis_windows = whole_file_windows(trace, range);
+            iterations::of_recordings(&analysis_windows)
         } else {
             let numbers: Vec<i64> = finished.iter().map(|step| step.number).collect();
-            iterations::of_steps(&stretches, &numbers)
+            iterations::of_steps(&analysis_windows, &numbers)
         };
         // Most pauses are empty, and cost nothing.
-        let steps_and_pauses: Vec<Stretch> = stretches
+        let steps_and_pauses: Vec<AnalysisWindow> = analysis_windows
             .iter()
             .cloned()
             .chain(
-                stretches
+                analysis_windows
                     .iter()
                     .zip(&iterations)
-                    .map(|(stretch, whole)| stretch.pause(stretch.range.end..whole.range.end)),
+                    .map(|(analysis_window, whole)| {
+                        analysis_window.pause(analysis_window.range.end..whole.range.end)
+                    }),
             )
             .collect();
         let mut breakdown = breakdown(trace, &devices, &steps_and_pauses, cancel)?;
-        let pauses = breakdown.parts.split_off(stretches.len());
-        breakdown.devices.truncate(stretches.len());
+        let pauses = breakdown.parts.split_off(analysis_windows.len());
+        breakdown.devices.truncate(analysis_windows.len());
         let mut of_rank: BTreeMap<StepRank, Vec<Range<Time>>> = BTreeMap::new();
-        for (stretch, whole) in stretches.iter().zip(&iterations) {
-            let ranges = of_rank.entry(stretch.rank()).or_default();
+        for (analysis_window, whole) in analysis_windows.iter().zip(&iterations) {
+            let ranges = of_rank.entry(analysis_window.rank()).or_default();
             ranges.extend(whole.counts().then(|| whole.range.clone()));
         }
         let ranks = RankTracks::new(trace, &devices);
@@ -109,7 +111,7 @@ impl<'a> Survey<'a> {
             trace,
             devices,
             steps,
-            stretches,
+            analysis_windows,
             breakdown,
             iterations,
             pauses,
@@ -184,7 +186,7 @@ pub(crate) fn is_of_program(trace: &Trace, track: &Track) -> bool {
 
 /// Each file's recording as one stretch: from the first slice to the last end on threads and
 /// device queues.
-fn recordings(trace: &Trace, range: Option<&Range<Time>>) -> Vec<Stretch> {
+fn whole_file_windows(trace: &Trace, range: Option<&Range<Time>>) -> Vec<AnalysisWindow> {
     let mut found = Vec::new();
     for file in 0..trace.files().len() {
         let tracks = || {
@@ -216,7 +218,7 @@ fn recordings(trace: &Trace, range: Option<&Range<Time>>) -> Vec<Stretch> {
         let thread = tracks()
             .filter(|track| track.kind == TrackKind::Thread && is_of_program(trace, track))
             .max_by_key(|track| (track.busy, std::cmp::Reverse(track.id)));
-        found.push(Stretch {
+        found.push(AnalysisWindow {
             file,
             process: None,
             range: whole,
@@ -254,7 +256,7 @@ fn extent(trace: &Trace, track: &Track) -> Option<Range<Time>> {
 #[cfg(test)]
 mod tests {
     use stepscope_model::{EventSink, SliceIn};
-    use stepscope_store::{FileSpec, TraceBuilder, drawing};
+    use stepscope_store::{FileSpec, TraceBuilder, ascii_trace};
 
     use super::*;
     use crate::reports;
@@ -292,10 +294,10 @@ mod tests {
     #[test]
     fn what_is_still_open_reaches_as_far_as_what_it_holds() {
         let trace = begun();
-        let survey = Survey::of(&trace, &Options::default(), &Cancel::default()).unwrap();
-        assert!(!survey.has_steps());
+        let run_profile = RunProfile::of(&trace, &Options::default(), &Cancel::default()).unwrap();
+        assert!(!run_profile.has_steps());
         assert_eq!(
-            survey.stretches[0].range,
+            run_profile.analysis_windows[0].range,
             Time::ZERO..Time::from_ps(60 * US)
         );
         let overview = reports::make(&trace, "overview", &Options::default(), &Cancel::default());
@@ -324,13 +326,13 @@ mod tests {
         );
         builder.add(sink);
         let trace = builder.finish();
-        let survey = Survey::of(&trace, &Options::default(), &Cancel::default()).unwrap();
-        assert!(survey.stretches.is_empty());
+        let run_profile = RunProfile::of(&trace, &Options::default(), &Cancel::default()).unwrap();
+        assert!(run_profile.analysis_windows.is_empty());
     }
 
     #[test]
     fn what_repeats_stands_for_steps_unless_only_marked_ones_count() {
-        let trace = drawing::trace(
+        let trace = ascii_trace::trace(
             "
             main | batch-----  batch-----  batch-----  batch-----
             ",
@@ -340,11 +342,11 @@ mod tests {
                 marked_only,
                 ..Options::default()
             };
-            let survey = Survey::of(&trace, &options, &Cancel::default()).unwrap();
+            let run_profile = RunProfile::of(&trace, &options, &Cancel::default()).unwrap();
             (
-                survey.steps.steps.len(),
-                survey.steps.derived,
-                survey.steps.pattern,
+                run_profile.steps.steps.len(),
+                run_profile.steps.derived,
+                run_profile.steps.pattern,
             )
         };
         let name = || Some("batch".to_owned());
@@ -354,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_range_without_a_whole_step_says_so_and_not_that_none_is_marked() {
-        let trace = drawing::trace(
+        let trace = ascii_trace::trace(
             "
             main | step0-----  step1-----  step2-----
             ",
@@ -395,7 +397,7 @@ mod tests {
                 rank: Some(rank),
                 ..FileSpec::default()
             });
-            drawing::pour("main | step0-----  step1-----  step2-----", &mut sink);
+            ascii_trace::emit("main | step0-----  step1-----  step2-----", &mut sink);
             builder.add(sink);
         }
         let trace = builder.finish();
@@ -404,8 +406,8 @@ mod tests {
                 range,
                 ..Options::default()
             };
-            let survey = Survey::of(&trace, &options, &Cancel::default());
-            survey.unwrap().steps.notes
+            let run_profile = RunProfile::of(&trace, &options, &Cancel::default());
+            run_profile.unwrap().steps.notes
         };
         let says = |count: usize| {
             format!(

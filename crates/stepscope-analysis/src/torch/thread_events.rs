@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use rustc_hash::FxHashMap;
 use stepscope_model::{ArgKeys, ArgValue, Cancelled, NameId, Time, TrackId, TrackKind};
-use stepscope_store::{EventId, Slices, Trace, leap};
+use stepscope_store::{EventId, Slices, Trace, galloping_search};
 
 use super::what::{What, Words};
 use crate::parallel::{self, Cancel};
@@ -24,7 +24,7 @@ pub(super) struct Moment {
 
 /// The events of one thread (or of one queue of a device), by begin, the longest first. Their times
 /// and names stay in the columns of the trace; what is not needed is empty.
-pub(super) struct Lane<'a> {
+pub(super) struct ThreadEvents<'a> {
     /// The tracks that events are on, by the id of their first slice.
     pub(super) parts: Vec<(TrackId, Slices<'a>)>,
     /// The same and those of other threads, where events came from there.
@@ -71,7 +71,7 @@ fn among<'s, 'a>(parts: &'s [(TrackId, Slices<'a>)], id: u32) -> Option<(&'s Sli
     within(parts.get(after.checked_sub(1)?)?, id)
 }
 
-impl<'a> Lane<'a> {
+impl<'a> ThreadEvents<'a> {
     fn new() -> Self {
         Self {
             parts: Vec::new(),
@@ -203,7 +203,7 @@ impl<'a> Lane<'a> {
     /// Position of an event that begins at `start`; `near` is where to begin to look.
     pub(super) fn find(&self, id: u32, start: Time, near: usize) -> Option<usize> {
         let count = self.len();
-        let from = leap(count, near, |at| self.start(at) < start);
+        let from = galloping_search(count, near, |at| self.start(at) < start);
         (from..count)
             .take_while(|at| self.start(*at) == start)
             .find(|at| self.ids[*at] == id)
@@ -212,8 +212,8 @@ impl<'a> Lane<'a> {
     /// Puts events of other threads, or records of memory, between the others: behind those with the
     /// same interval.
     pub(super) fn insert(&mut self, mut events: Vec<(u32, What)>) {
-        let place = |lane: &Self, (id, what): (u32, What)| {
-            let (start, end) = lane.times_of(id);
+        let place = |thread_events: &Self, (id, what): (u32, What)| {
+            let (start, end) = thread_events.times_of(id);
             (start, Reverse(end), what.is_memory())
         };
         events.sort_by_cached_key(|event| (place(self, *event), event.0));
@@ -304,11 +304,11 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// What some lanes were made of.
+/// What some threads were made of.
 pub(super) struct Collected<'a> {
-    pub(super) lanes: Vec<Lane<'a>>,
-    /// The lane of each track of the trace.
-    pub(super) lane_of: Vec<u32>,
+    pub(super) threads: Vec<ThreadEvents<'a>>,
+    /// The thread of each track of the trace.
+    pub(super) thread_of: Vec<u32>,
 }
 
 /// The slices of one file that are events of torch, by thread.
@@ -318,23 +318,23 @@ pub(super) fn collect<'a>(
     words: &Words,
     cancel: &Cancel,
 ) -> Result<Collected<'a>, Cancelled> {
-    let mut lanes: Vec<Lane<'a>> = Vec::new();
-    let mut lane_of = vec![NO_EVENT; trace.tracks().len()];
-    let mut threads: FxHashMap<(Option<i64>, Option<i64>), u32> = FxHashMap::default();
+    let mut threads: Vec<ThreadEvents<'a>> = Vec::new();
+    let mut thread_of = vec![NO_EVENT; trace.tracks().len()];
+    let mut known: FxHashMap<(Option<i64>, Option<i64>), u32> = FxHashMap::default();
     let mut ranges = Vec::new();
     for track in trace.tracks() {
         if track.file != file || track.derived || track.kind == TrackKind::Group {
             continue;
         }
-        let next = u32::try_from(lanes.len()).unwrap_or(NO_EVENT);
-        let lane = *threads.entry((track.pid, track.tid)).or_insert(next);
-        if lane == next {
-            lanes.push(Lane::new());
+        let next = u32::try_from(threads.len()).unwrap_or(NO_EVENT);
+        let thread = *known.entry((track.pid, track.tid)).or_insert(next);
+        if thread == next {
+            threads.push(ThreadEvents::new());
         }
-        lane_of[track.id.index()] = lane;
+        thread_of[track.id.index()] = thread;
         let slices = trace.slices(track.id);
         if !slices.is_empty() {
-            lanes[lane as usize].parts.push((track.id, slices));
+            threads[thread as usize].parts.push((track.id, slices));
             ranges.push((track.id, 0..slices.len()));
         }
     }
@@ -356,55 +356,63 @@ pub(super) fn collect<'a>(
     })?;
     let mut found: Vec<_> = found.into_iter().flatten().collect();
     found.sort_unstable_by_key(|(track, from, ..)| (*track, *from));
-    let mut sizes = vec![0; lanes.len()];
+    let mut sizes = vec![0; threads.len()];
     for (track, _, ids, ..) in &found {
-        sizes[lane_of[track.index()] as usize] += ids.len();
+        sizes[thread_of[track.index()] as usize] += ids.len();
     }
-    for (lane, size) in lanes.iter_mut().zip(sizes) {
-        lane.ids.reserve_exact(size);
-        lane.what.reserve_exact(size);
+    for (thread_events, size) in threads.iter_mut().zip(sizes) {
+        thread_events.ids.reserve_exact(size);
+        thread_events.what.reserve_exact(size);
     }
     for (track, _, ids, what, has_python) in found {
-        let lane = &mut lanes[lane_of[track.index()] as usize];
-        lane.ids.extend(ids);
-        lane.what.extend(what);
-        lane.has_python |= has_python;
+        let thread_events = &mut threads[thread_of[track.index()] as usize];
+        thread_events.ids.extend(ids);
+        thread_events.what.extend(what);
+        thread_events.has_python |= has_python;
     }
-    for lane in &mut lanes {
-        if lane.parts.len() > 1 {
-            let events = lane.ids.drain(..).zip(lane.what.drain(..)).collect();
-            lane.set(events);
+    for thread_events in &mut threads {
+        if thread_events.parts.len() > 1 {
+            let events = thread_events
+                .ids
+                .drain(..)
+                .zip(thread_events.what.drain(..))
+                .collect();
+            thread_events.set(events);
         } else {
-            lane.note();
+            thread_events.note();
         }
     }
-    Ok(Collected { lanes, lane_of })
+    Ok(Collected { threads, thread_of })
 }
 
-/// Does `work` for each lane, several at a time, the longest first.
+/// Does `work` for each thread, several at a time, the longest first.
 pub(super) fn each<T: Send>(
-    lanes: &[Lane<'_>],
+    threads: &[ThreadEvents<'_>],
     cancel: &Cancel,
-    work: impl Fn(usize, &Lane<'_>) -> T + Sync,
+    work: impl Fn(usize, &ThreadEvents<'_>) -> T + Sync,
 ) -> Result<Vec<T>, Cancelled> {
-    let mut order: Vec<usize> = (0..lanes.len()).collect();
-    order.sort_by_key(|at| Reverse(lanes[*at].len()));
-    let size = lanes.iter().map(Lane::len).sum();
+    let mut order: Vec<usize> = (0..threads.len()).collect();
+    order.sort_by_key(|at| Reverse(threads[*at].len()));
+    let size = threads.iter().map(ThreadEvents::len).sum();
     let found = parallel::scan_items(&order, size, cancel, Vec::new, |out, at| {
-        out.push((*at, work(*at, &lanes[*at])));
+        out.push((*at, work(*at, &threads[*at])));
     })?;
     let mut found: Vec<_> = found.into_iter().flatten().collect();
     found.sort_unstable_by_key(|(at, _)| *at);
     Ok(found.into_iter().map(|(_, found)| found).collect())
 }
 
-/// Pieces of lanes: the number of the lane stands for the track.
+/// Pieces of threads: the number of the thread stands for the track.
 pub(super) fn pieces(
-    lanes: &[Lane<'_>],
-    wanted: impl Fn(&Lane<'_>) -> bool,
+    threads: &[ThreadEvents<'_>],
+    wanted: impl Fn(&ThreadEvents<'_>) -> bool,
 ) -> Vec<parallel::Piece> {
-    let ranges = (0..).zip(lanes).filter(|(_, lane)| wanted(lane));
-    parallel::pieces(ranges.map(|(number, lane)| (TrackId(number), 0..lane.len())))
+    let ranges = (0..)
+        .zip(threads)
+        .filter(|(_, thread_events)| wanted(thread_events));
+    parallel::pieces(
+        ranges.map(|(number, thread_events)| (TrackId(number), 0..thread_events.len())),
+    )
 }
 
 /// Where an event stands in the recorder's own order; the last without it.
@@ -425,14 +433,14 @@ fn order_of(value: ArgValue<'_>) -> u32 {
 /// Brings events with the same interval into the recorder's order.
 pub(super) fn order_ties(
     trace: &Trace,
-    lanes: &mut [Lane<'_>],
+    threads: &mut [ThreadEvents<'_>],
     cancel: &Cancel,
 ) -> Result<(), Cancelled> {
-    let read = &*lanes;
+    let read = &*threads;
     let pieces = pieces(read, |_| true);
     let found = parallel::scan(&pieces, cancel, Vec::new, |out, piece| {
-        let lane = &read[piece.track.index()];
-        let interval = |at: usize| (at < lane.len()).then(|| lane.times(at));
+        let thread_events = &read[piece.track.index()];
+        let interval = |at: usize| (at < thread_events.len()).then(|| thread_events.times(at));
         let (from, to) = (piece.indexes.start, piece.indexes.end);
         let mut before = from.checked_sub(1).and_then(interval);
         let mut here = interval(from);
@@ -441,7 +449,7 @@ pub(super) fn order_ties(
             let after = interval(at + 1);
             if here == before || here == after {
                 let mut order = u32::MAX;
-                lane.args(trace, at, INDEX, &mut |_, value| order = order_of(value));
+                thread_events.args(trace, at, INDEX, &mut |_, value| order = order_of(value));
                 ties.push((at, order));
             }
             (before, here) = (here, after);
@@ -449,12 +457,12 @@ pub(super) fn order_ties(
         out.push((piece.track, from, ties));
     })?;
     let mut found: Vec<_> = found.into_iter().flatten().collect();
-    found.sort_unstable_by_key(|(lane, from, _)| (*lane, *from));
+    found.sort_unstable_by_key(|(thread_events, from, _)| (*thread_events, *from));
     let mut run: Vec<(u32, u32, What)> = Vec::new();
     for of_lane in found.chunk_by(|a, b| a.0 == b.0) {
-        let Some(lane) = of_lane
+        let Some(thread_events) = of_lane
             .first()
-            .and_then(|(number, ..)| lanes.get_mut(number.index()))
+            .and_then(|(number, ..)| threads.get_mut(number.index()))
         else {
             continue;
         };
@@ -464,25 +472,24 @@ pub(super) fn order_ties(
             .collect();
         let mut from = 0;
         while let Some((first, _)) = ties.get(from) {
-            let interval = lane.times(*first);
+            let interval = thread_events.times(*first);
             let mut to = from;
-            while ties
-                .get(to)
-                .is_some_and(|(at, _)| *at == first + (to - from) && lane.times(*at) == interval)
-            {
+            while ties.get(to).is_some_and(|(at, _)| {
+                *at == first + (to - from) && thread_events.times(*at) == interval
+            }) {
                 to += 1;
             }
             run.clear();
             run.extend(
                 ties[from..to]
                     .iter()
-                    .map(|(at, order)| (*order, lane.ids[*at], lane.what[*at])),
+                    .map(|(at, order)| (*order, thread_events.ids[*at], thread_events.what[*at])),
             );
             if !run.is_sorted_by_key(|(order, ..)| *order) {
                 run.sort_by_key(|(order, ..)| *order);
                 for ((at, _), (_, id, what)) in ties[from..to].iter().zip(&run) {
-                    lane.ids[*at] = *id;
-                    lane.what[*at] = *what;
+                    thread_events.ids[*at] = *id;
+                    thread_events.what[*at] = *what;
                 }
             }
             from = to;

@@ -76,14 +76,14 @@ enum Row {
 /// What went wrong, counted.
 #[derive(Default)]
 struct Tally {
-    poured: u64,
+    emitted: u64,
     no_time: u64,
     negative: u64,
     no_name: u64,
     too_many_rows: u64,
 }
 
-struct Pourer<'a, S> {
+struct EventEmitter<'a, S> {
     bytes: &'a [u8],
     process: &'a Process,
     source: SourceId,
@@ -97,7 +97,7 @@ struct Pourer<'a, S> {
 }
 
 /// Pours the records of all processes; returns how many there were.
-pub(super) fn pour<S: EventSink>(
+pub(super) fn emit<S: EventSink>(
     bytes: &[u8],
     processes: &[Process],
     source: SourceId,
@@ -120,7 +120,7 @@ pub(super) fn pour<S: EventSink>(
     for process in processes {
         facts(process, sink);
         let correlation = sink.name("correlation");
-        let mut pourer = Pourer {
+        let mut emitter = EventEmitter {
             bytes,
             process,
             source,
@@ -133,10 +133,10 @@ pub(super) fn pour<S: EventSink>(
             tally: Tally::default(),
         };
         if let Some(at) = process.records {
-            outcome = pourer.records(at).map(|_| ());
+            outcome = emitter.records(at).map(|_| ());
         }
-        count += pourer.tally.poured;
-        pourer.tally.tell(sink);
+        count += emitter.tally.emitted;
+        emitter.tally.tell(sink);
         if outcome.is_err() {
             break;
         }
@@ -205,7 +205,7 @@ impl Tally {
     }
 }
 
-impl<S: EventSink> Pourer<'_, S> {
+impl<S: EventSink> EventEmitter<'_, S> {
     fn records(&mut self, at: usize) -> Result<usize, Fault> {
         let bytes = self.bytes;
         let mut done = at;
@@ -230,7 +230,7 @@ impl<S: EventSink> Pourer<'_, S> {
                 }
                 let (record, end) = Record::read(bytes, at)?;
                 self.record(&record, at, category, category_name);
-                if self.tally.poured.is_multiple_of(OFTEN) {
+                if self.tally.emitted.is_multiple_of(OFTEN) {
                     self.context.advance((end.max(done) - done) as u64)?;
                     done = end;
                 }
@@ -307,7 +307,7 @@ impl<S: EventSink> Pourer<'_, S> {
                 ..SliceIn::default()
             },
         );
-        self.tally.poured += 1;
+        self.tally.emitted += 1;
     }
 
     fn kernel(&mut self, kernel: u64) -> NameId {

@@ -12,7 +12,7 @@ use stepscope_formats::probe::Probe;
 use stepscope_formats::xplane::{LineWriter, PlaneWriter, Stat, StatValue, XSpaceWriter};
 use stepscope_formats::{Format, read};
 use stepscope_model::{ReadContext, SharedBytes};
-use stepscope_remote::handover::{
+use stepscope_remote::perfetto_link::{
     HandOver, HandOverError, HandOverOptions, HandedOver, hand_over, write_perfetto,
 };
 

@@ -10,7 +10,7 @@ use rayon::iter::{IndexedParallelIterator, ParallelIterator};
 use rayon::slice::ParallelSlice;
 use stepscope_model::{Dur, Time};
 
-use crate::maxend;
+use crate::max_end_index;
 use crate::nest::Open;
 
 /// Where a track may be cut for nesting: at a slice before which nothing is open but slices whose
@@ -59,7 +59,7 @@ pub(crate) fn walk(start: &[Time], dur: &[Dur]) -> Walk {
 }
 
 pub(crate) fn walk_for_pieces(start: &[Time], dur: &[Dur], piece: usize) -> Walk {
-    let piece = piece.next_multiple_of(maxend::FAN);
+    let piece = piece.next_multiple_of(max_end_index::FAN);
     let span = match (start.first(), start.last()) {
         (Some(first), Some(last)) => last.since(*first).ps(),
         _ => 0,
@@ -73,7 +73,7 @@ pub(crate) fn walk_for_pieces(start: &[Time], dur: &[Dur], piece: usize) -> Walk
     let joined = |(a, b): (&Block, &Block)| comes_before(a.last, b.first);
     let in_order = blocks.iter().all(|block| block.in_order)
         && blocks.iter().zip(blocks.iter().skip(1)).all(joined);
-    let max_end = maxend::grow(blocks.iter().flat_map(|block| &block.max_end).copied());
+    let max_end = max_end_index::grow(blocks.iter().flat_map(|block| &block.max_end).copied());
     let cuts = if in_order && blocks.len() > 1 {
         cuts(start, dur, long, piece, &blocks)
     } else {
@@ -96,7 +96,7 @@ struct Block {
     in_order: bool,
     first: (Time, Dur),
     last: (Time, Dur),
-    /// Latest end of every [`maxend::FAN`] slices.
+    /// Latest end of every [`max_end_index::FAN`] slices.
     max_end: Vec<Time>,
     /// Long slices, by their position in the block, and the latest end of the short ones before.
     long: Vec<(usize, Time)>,
@@ -110,7 +110,7 @@ impl Block {
             in_order: true,
             first: (Time::MIN, Dur::ZERO),
             last: (Time::MIN, Dur::ZERO),
-            max_end: Vec::with_capacity(start.len().div_ceil(maxend::FAN)),
+            max_end: Vec::with_capacity(start.len().div_ceil(max_end_index::FAN)),
             long: Vec::new(),
             short_end: Time::MIN,
         };
@@ -119,8 +119,8 @@ impl Block {
             found.last = (*start, *dur);
         }
         for (group, (start, dur)) in start
-            .chunks(maxend::FAN)
-            .zip(dur.chunks(maxend::FAN))
+            .chunks(max_end_index::FAN)
+            .zip(dur.chunks(max_end_index::FAN))
             .enumerate()
         {
             let mut latest = Time::MIN;
@@ -130,7 +130,9 @@ impl Block {
                 found.in_order &= comes_before(found.last, (*start, *dur));
                 found.last = (*start, *dur);
                 if *dur >= long && found.long.len() < MAX_LONG {
-                    found.long.push((group * maxend::FAN + at, found.short_end));
+                    found
+                        .long
+                        .push((group * max_end_index::FAN + at, found.short_end));
                 } else {
                     found.short_end = found.short_end.max(end);
                 }

@@ -21,7 +21,7 @@ use stepscope_formats::{FormatError, xplane};
 use stepscope_model::{ReadContext, SharedBytes};
 use tokio::sync::watch;
 
-use crate::whole_file;
+use crate::atomic_file;
 
 /// How a trace is handed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ pub fn write_perfetto(xplane: &Path, out: &Path) -> Result<u64, HandOverError> {
     let mut bounds = ReadContext::default();
     bounds.threads = 1;
     let mut no_trace = None;
-    let written = whole_file::write(out, |file| {
+    let written = atomic_file::write(out, |file| {
         let mut sink = PerfettoSink::new(BufWriter::with_capacity(1 << 20, file));
         if let Err(error) = xplane::read(&content, &bounds, &mut sink) {
             no_trace = Some(error);

@@ -30,7 +30,7 @@ impl Trace {
     /// Facts of the first file keep their keys; those of the n-th further file become
     /// `file.N.KEY`. Diagnostics of reading are passed on; those that the store itself finds are
     /// not, since whoever builds again finds them again.
-    pub fn pour<S: EventSink>(&self, sink: &mut S) {
+    pub fn replay_into<S: EventSink>(&self, sink: &mut S) {
         sink.epoch(self.epoch);
         let sources: Vec<SourceId> = self
             .sources
@@ -65,8 +65,8 @@ impl Trace {
             sink.describe(*id, patch(track, &ids));
         }
         for (track, id) in self.tracks.iter().zip(&ids) {
-            self.pour_slices(track, *id, &sources, &mut names, sink);
-            self.pour_rest(track, *id, &sources, &mut names, sink);
+            self.emit_slices(track, *id, &sources, &mut names, sink);
+            self.emit_rest(track, *id, &sources, &mut names, sink);
         }
         for found in &self.diagnostics {
             if !found_by_the_store(found.what) {
@@ -76,7 +76,7 @@ impl Trace {
         }
     }
 
-    fn pour_slices<S: EventSink>(
+    fn emit_slices<S: EventSink>(
         &self,
         track: &Track,
         id: TrackId,
@@ -127,7 +127,7 @@ impl Trace {
         })
     }
 
-    fn pour_rest<S: EventSink>(
+    fn emit_rest<S: EventSink>(
         &self,
         track: &Track,
         id: TrackId,
