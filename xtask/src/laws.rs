@@ -185,9 +185,10 @@ pub(crate) fn docs() -> Result<Outcome> {
     for place in [
         "README.md",
         "ARCHITECTURE.md",
+        "CHANGELOG.md",
         "CONTRIBUTING.md",
+        "SECURITY.md",
         "docs",
-        "changes",
         "crates",
         "ui",
         "fuzz",
