@@ -44,6 +44,7 @@ pub(crate) fn run(_arguments: &[String]) -> Result<()> {
     parts.run("layers", laws::layers);
     parts.run("words", laws::words);
     parts.run("docs", laws::docs);
+    parts.run("typos", package::typos);
     parts.run("python", package::check);
     parts.run("ui", || {
         if !shell::exists("npm") {

@@ -38,8 +38,8 @@ stepscope's own commands
       installs what it needs. --quick leaves out the
       browser, the Python frameworks and the captures, and says so
   cargo xtask check
-      fmt, clippy, layers, words, docs, and lint and types of the viewer and of the
-      Python package
+      fmt, clippy, layers, words, docs, typos, and lint and types of the viewer and
+      of the Python package
   cargo xtask bench [spans|open|windows|reports|large|capture|python] ...
       ratios against peers measured in the same run; writes
       benches/RESULTS.md, where what was not measured stays

@@ -11,10 +11,15 @@ use crate::{demo, peers, shell};
 
 /// The package is installed into it.
 const PACKAGE: Environment = Environment::of("package", &["typing-extensions==4.16.0"]);
-/// What looks at the package's sources.
+/// What looks at the package's sources, and at the spelling of all.
 const LINTERS: Environment = Environment::of(
     "lint",
-    &["mypy==2.4.1", "ruff==0.17.5", "typing-extensions==4.16.0"],
+    &[
+        "mypy==2.4.1",
+        "ruff==0.17.5",
+        "typing-extensions==4.16.0",
+        "typos==1.52.0",
+    ],
 );
 
 fn no_python() -> Outcome {
@@ -332,5 +337,15 @@ pub(crate) fn check() -> Result<Outcome> {
         "python",
     ])?;
     tool(&["mypy", "--cache-dir", "/dev/null", "python/src"])?;
+    Ok(Outcome::Ok)
+}
+
+/// Spelling, in every text file of the checkout; `_typos.toml` has the words that are right here.
+pub(crate) fn typos() -> Result<Outcome> {
+    let Some(python) = LINTERS.python()? else {
+        return Ok(no_python());
+    };
+    // The wheel has a program and no module.
+    shell::run(shell::program(python.with_file_name("typos")).args(["--format", "brief"]))?;
     Ok(Outcome::Ok)
 }
