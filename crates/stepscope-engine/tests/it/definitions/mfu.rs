@@ -1,4 +1,4 @@
-//! Section "Use of arithmetic".
+//! Section "MFU".
 
 use stepscope_analysis::mfu::{Counted, flops_of_call, mfu};
 use stepscope_model::{ArgValue, TrackKind};
