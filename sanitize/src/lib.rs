@@ -69,7 +69,10 @@ impl Ring {
             thread::yield_now();
             let has_room = current.is_some_and(|(_, used)| used < RECORD * ROOM as u32);
             if !has_room {
-                let Some(free) = self.heads[..chunks].iter().position(ChunkHead::is_free) else {
+                let mut heads = self.heads[..chunks].iter().enumerate();
+                let is_current = |chunk| current.is_some_and(|(known, _)| known == chunk);
+                let free = heads.position(|(chunk, head)| !is_current(chunk) && head.is_free());
+                let Some(free) = free else {
                     self.dropped.fetch_add(1, Ordering::Relaxed);
                     continue;
                 };

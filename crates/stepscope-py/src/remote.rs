@@ -88,9 +88,6 @@ fn along_begins(asked: &Asked) {
 
 /// When a capture is about to end.
 fn along_pauses() {
-    if CAPTURES_CALLS_ALONE.swap(false, Ordering::Relaxed) {
-        LEAVES_LABELS_OUT.store(false, Ordering::Relaxed);
-    }
     call_along("pause_along", |_py, function| {
         function.call0().map(Bound::unbind)
     });
@@ -98,6 +95,9 @@ fn along_pauses() {
 
 /// When a capture has ended: what the frameworks' profilers recorded meanwhile.
 fn along_ends() -> ExternalProfiles {
+    if CAPTURES_CALLS_ALONE.swap(false, Ordering::Relaxed) {
+        LEAVES_LABELS_OUT.store(false, Ordering::Relaxed);
+    }
     let gathered = call_along("end_along", |_py, function| {
         function.call0().map(Bound::unbind)
     });

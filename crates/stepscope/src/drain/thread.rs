@@ -31,7 +31,7 @@ use crate::journal::leased_file::LeasedFile;
 use crate::journal::record_iter::records;
 use crate::platform::clock::Pair;
 use crate::platform::os;
-use crate::ring::chunk::{Record, in_order};
+use crate::ring::chunk::{ChunkHead, Record, in_order};
 use crate::ring::layout::{
     BLOCK_CLOCK, BLOCK_DATA, BLOCK_HEAD, BLOCK_LOST, BLOCK_OPEN, BLOCK_THREAD, BlockHead,
     CHUNK_BYTES, CHUNK_USABLE, KIND_SPAN, KIND_STEP, MAX_CHUNKS, NAMES_BYTES, RECORD_BYTES,
@@ -49,6 +49,22 @@ const IDLE_PERIOD: Duration = Duration::from_millis(100);
 /// Passes without a record before the longer period is used.
 const IDLE_AFTER: u32 = 200;
 const CLOCK_PERIOD: Duration = Duration::from_secs(1);
+
+/// The rings are being moved to another file, until this is dropped.
+struct Relocating;
+
+impl Relocating {
+    fn begin() -> Self {
+        RELOCATING.store(true, Ordering::SeqCst);
+        Self
+    }
+}
+
+impl Drop for Relocating {
+    fn drop(&mut self) {
+        RELOCATING.store(false, Ordering::SeqCst);
+    }
+}
 
 /// What the drain thread remembers of a region.
 #[derive(Clone)]
@@ -272,7 +288,7 @@ impl Drain {
 
     /// Moves the names and the threads' regions to another file.
     fn leave_rings(&mut self, rings: &mut LeasedFile) {
-        RELOCATING.store(true, Ordering::SeqCst);
+        let _relocating = Relocating::begin();
         let begun = Instant::now();
         while ATTACHING.load(Ordering::SeqCst) > 0 {
             // Allotting space takes long on a busy disk: the next pass tries again.
@@ -286,7 +302,6 @@ impl Drain {
             let code = error.raw_os_error().unwrap_or(libc::ENOMEM);
             ATTACH.failed.store(code.unsigned_abs(), Ordering::Relaxed);
         }
-        RELOCATING.store(false, Ordering::SeqCst);
     }
 
     fn relocate_rings(&mut self, rings: &mut LeasedFile) -> io::Result<()> {
@@ -362,15 +377,14 @@ impl Drain {
                 seen.next = piece.sequence + 1;
                 chunk.give_back();
             } else {
-                // A thread that had not seen the last of its own records went on before them.
-                let (copied, used) = old.copied(piece.chunk);
-                let from = if copied >> 1 == piece.sequence {
-                    used
-                } else {
-                    0
-                };
-                seen.carried[piece.chunk] = (piece.sequence, from);
+                // The owner goes on behind what it had published, wherever it did so.
+                seen.carried[piece.chunk] = (piece.sequence, piece.to);
             }
+        }
+        // What came before the first chunk here was in the old file, and has been carried.
+        let here = head.chunks.iter().filter_map(ChunkHead::published);
+        if let Some(first) = here.map(|published| published.sequence).min() {
+            seen.next = seen.next.max(first);
         }
         seen.late = old.late();
         self.seen[region.index as usize] = Some(seen);

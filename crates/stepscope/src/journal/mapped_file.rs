@@ -1,13 +1,18 @@
 //! Files of a journal, read where they lie.
 //!
 //! The mapping of a file that somebody shortens would end the program. While it is mapped we hold a
-//! lease ([`crate::journal::lease`]): when somebody wants the file, its mapping is replaced by a copy in memory
-//! first. A file for which there is no lease is read into memory at once.
+//! lease ([`crate::journal::lease`]): when somebody wants the file, its mapping is replaced by a copy first. A
+//! file for which there is no lease is copied at once.
 #![allow(unsafe_code, reason = "mappings; each block says why it is sound")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the recorder makes files in the session's folder"
+)]
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -83,7 +88,7 @@ impl MappedFile {
             lease::release(file.as_raw_fd());
         }
         // SAFETY: just reserved, and nobody else knows of it.
-        if unsafe { os::map_copy(at, len, &file, offset) } {
+        if unsafe { map_copy(at, len, &file, offset) } {
             Ok(mapped)
         } else {
             Err(io::ErrorKind::OutOfMemory.into())
@@ -97,6 +102,45 @@ impl MappedFile {
         let all = unsafe { std::slice::from_raw_parts(self.at, self.len) };
         &all[self.skip..]
     }
+}
+
+/// Replaces a mapping by a copy that nobody else can reach: a long one in a file without a name, whose pages
+/// the kernel can write back, else in memory.
+///
+/// # Safety
+/// As [`os::map_copy`].
+unsafe fn map_copy(at: *mut u8, len: usize, file: &File, offset: u64) -> bool {
+    const LONGEST_IN_MEMORY: usize = 64 << 20;
+    if len > LONGEST_IN_MEMORY
+        && let Ok(copy) = copy_without_a_name(file, offset, len)
+    {
+        // SAFETY: by the caller; the copy is as long as the mapping.
+        return unsafe { os::map_file_to_read(at, len, copy.as_raw_fd(), 0) };
+    }
+    // SAFETY: by the caller.
+    unsafe { os::map_copy(at, len, file, offset) }
+}
+
+/// Copies a part of a file into one without a name, in the same folder. Zeros stand past the file's end.
+fn copy_without_a_name(file: &File, offset: u64, len: usize) -> io::Result<File> {
+    let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    let folder = path.parent().ok_or(io::ErrorKind::NotFound)?;
+    let mut options = File::options();
+    options.read(true).write(true).mode(0o600);
+    let copy = options.custom_flags(libc::O_TMPFILE).open(folder)?;
+    copy.set_len(len as u64)?;
+    let mut piece = vec![0; 1 << 20];
+    let mut done = 0;
+    while done < len {
+        let wanted = piece.len().min(len - done);
+        let read = file.read_at(&mut piece[..wanted], offset + done as u64)?;
+        if read == 0 {
+            break;
+        }
+        copy.write_all_at(&piece[..read], done as u64)?;
+        done += read;
+    }
+    Ok(copy)
 }
 
 impl Watch {
@@ -116,7 +160,7 @@ impl Watch {
                         let at: *mut u8 = std::ptr::with_exposed_provenance_mut(at);
                         // SAFETY: the owner unmaps the range only after this thread has ended; it
                         // shows this file, which has not changed.
-                        if unsafe { os::map_copy(at, len, &file, offset) } {
+                        if unsafe { map_copy(at, len, &file, offset) } {
                             lease::release(file.as_raw_fd());
                         }
                         return;

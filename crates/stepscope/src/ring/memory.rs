@@ -13,7 +13,6 @@
 
 use std::fs::File;
 use std::io;
-use std::mem::offset_of;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -116,12 +115,6 @@ impl LeftRingMemory {
     fn words(&self) -> &HeadWords {
         // SAFETY: as `head`; the first extent begins with the head and the open slots.
         unsafe { &*self.at.cast::<HeadWords>() }
-    }
-
-    /// State of a chunk, and the bytes used of it, as the new file got them.
-    pub(crate) fn copied(&self, chunk: usize) -> (u32, u32) {
-        let at = (offset_of!(RegionHead, chunks) + chunk * size_of::<ChunkHead>()) / 4;
-        (self.copied[at], self.copied[at + 1])
     }
 
     /// Bytes of a chunk, not past what `used` said.

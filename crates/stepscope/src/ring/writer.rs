@@ -48,7 +48,7 @@ use super::thread_exit;
 #[cfg(feature = "tracing")]
 use crate::platform::clock::SLOW_CLOCK;
 use crate::platform::clock::ticks;
-use crate::ring::chunk::{ChunkHead, Record, publish};
+use crate::ring::chunk::{Record, publish};
 use crate::ring::layout::{CHUNK_USABLE, OPEN_SPANS, RECORD_BYTES, RegionHead, THREAD_NAME_BYTES};
 use crate::ring::memory::{ATTACH, FREE, RingMemory, regions};
 
@@ -121,9 +121,6 @@ const FULL: u32 = CHUNK_USABLE as u32;
 /// Bytes of one record.
 #[allow(clippy::cast_possible_truncation, reason = "24")]
 const ONE: u32 = RECORD_BYTES as u32;
-/// Looks like a chunk that is full; never written.
-static NO_CHUNK: AtomicU32 = AtomicU32::new(FULL);
-
 /// What a thread knows of its own region. No destructor: it works until the thread's last
 /// instruction.
 pub(crate) struct Local {
@@ -141,9 +138,12 @@ pub(crate) struct Local {
     region: Cell<Option<&'static RingMemory>>,
     head: Cell<*const RegionHead>,
     open: Cell<*const Record>,
-    /// Begin of the current chunk, and how much of it is used; [`NO_CHUNK`] before the first one.
+    /// Begin of the current chunk, and where to publish how much of it is used.
     chunk_at: Cell<*mut u8>,
     used: Cell<*const AtomicU32>,
+    /// Bytes of the current chunk that are used; `FULL` before the first one. The owner never reads what it
+    /// has published: while the drain thread moves the ring to another file, that may be an older value.
+    filled: Cell<u32>,
     /// Number of the current chunk in the region, and in the order of use.
     chunk: Cell<u32>,
     sequence: Cell<u32>,
@@ -174,7 +174,8 @@ impl Local {
             head: Cell::new(std::ptr::null()),
             open: Cell::new(std::ptr::null()),
             chunk_at: Cell::new(std::ptr::null_mut()),
-            used: Cell::new(&raw const NO_CHUNK),
+            used: Cell::new(std::ptr::null()),
+            filled: Cell::new(FULL),
             chunk: Cell::new(u32::MAX),
             sequence: Cell::new(0),
             depth: Cell::new(0),
@@ -344,13 +345,13 @@ impl Writer<'_> {
         self.enter();
         let local = self.local;
         let index = slot.0 as usize;
-        let used = self.used().load(Ordering::Relaxed);
-        if used == FULL || index >= OPEN_SPANS || slot.0 + 1 != local.depth.get() {
+        let filled = local.filled.get();
+        if filled == FULL || index >= OPEN_SPANS || slot.0 + 1 != local.depth.get() {
             return self.close_slowly(slot, key, end, meta);
         }
         // SAFETY: the chunk has room for whole records up to `FULL`.
-        unsafe { put(local.chunk_at.get().add(used as usize), [key, end, meta]) };
-        publish(self.used(), used + ONE);
+        unsafe { put(local.chunk_at.get().add(filled as usize), [key, end, meta]) };
+        self.publish(filled + ONE);
         // SAFETY: attached; the index was checked.
         let open = unsafe { &*local.open.get().add(index) };
         open.meta.store(0, Ordering::Release);
@@ -395,7 +396,7 @@ impl Writer<'_> {
                 let pad = bytes - RECORD_BYTES - tail.len();
                 text.add(tail.len()).write_bytes(0, pad);
             }
-            self.publish(bytes);
+            self.publish_more(bytes);
         }
         self.leave();
     }
@@ -456,30 +457,35 @@ impl Writer<'_> {
         OpenSlot(index)
     }
 
-    /// Bytes of the current chunk that are used.
+    /// Publishes the records below `filled` bytes of the current chunk; only with a chunk.
     #[inline]
-    fn used(self) -> &'static AtomicU32 {
-        // SAFETY: points into the head of the region, or to `NO_CHUNK`; both stay for ever.
-        unsafe { &*self.local.used.get() }
+    fn publish(self, filled: u32) {
+        self.local.filled.set(filled);
+        // SAFETY: with a chunk it points into the head of the region, which stays for ever.
+        publish(unsafe { &*self.local.used.get() }, filled);
     }
 
     /// Where the next record goes; only with room for it.
     #[inline]
     fn at(self) -> *mut u8 {
-        let used = self.used().load(Ordering::Relaxed) as usize;
         // SAFETY: within the chunk.
-        unsafe { self.local.chunk_at.get().add(used) }
+        unsafe {
+            self.local
+                .chunk_at
+                .get()
+                .add(self.local.filled.get() as usize)
+        }
     }
 
     #[inline]
     fn append(self, words: [u64; 3]) {
-        let used = self.used().load(Ordering::Relaxed);
-        if used == FULL {
+        let filled = self.local.filled.get();
+        if filled == FULL {
             return self.append_in_next_chunk(words);
         }
         // SAFETY: the chunk has room for whole records up to `FULL`.
-        unsafe { put(self.local.chunk_at.get().add(used as usize), words) };
-        publish(self.used(), used + ONE);
+        unsafe { put(self.at(), words) };
+        self.publish(filled + ONE);
     }
 
     #[cold]
@@ -488,14 +494,13 @@ impl Writer<'_> {
         if self.make_room(RECORD_BYTES) {
             // SAFETY: `make_room` says so.
             unsafe { put(self.at(), words) };
-            self.publish(RECORD_BYTES);
+            self.publish_more(RECORD_BYTES);
         }
     }
 
-    fn publish(self, bytes: usize) {
-        let used = self.used();
+    fn publish_more(self, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(0);
-        publish(used, used.load(Ordering::Relaxed) + bytes);
+        self.publish(self.local.filled.get() + bytes);
     }
 
     /// Sees to it that `bytes` fit into the current chunk; `false` (and counted) when all chunks
@@ -503,7 +508,7 @@ impl Writer<'_> {
     #[cold]
     fn make_room(self, bytes: usize) -> bool {
         let local = self.local;
-        if bytes <= (FULL - self.used().load(Ordering::Relaxed)) as usize {
+        if bytes <= (FULL - local.filled.get()) as usize {
             return true;
         }
         crate::drain::wakeup::ring_if_asleep();
@@ -513,13 +518,16 @@ impl Writer<'_> {
             return false;
         };
         let limit = head.chunk_limit.load(Ordering::Acquire) as usize;
-        let free = head.chunks.iter().take(limit).position(ChunkHead::is_free);
+        // Not the current one, whose head may be an older one while the ring moves to another file.
+        let current = local.chunk.get() as usize;
+        let mut free = head.chunks.iter().take(limit).enumerate();
+        let free = free.position(|(chunk, head)| chunk != current && head.is_free());
         let (Some(free), true) = (free, bytes <= CHUNK_USABLE) else {
             head.dropped
                 .store(head.dropped.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             return false;
         };
-        if let Some(old) = head.chunks.get(local.chunk.get() as usize) {
+        if let Some(old) = head.chunks.get(current) {
             old.leave(local.sequence.get());
         }
         let sequence = local.sequence.get() + 1;
@@ -528,6 +536,7 @@ impl Writer<'_> {
         local.sequence.set(sequence);
         local.chunk.set(u32::try_from(free).unwrap_or(u32::MAX));
         local.used.set(&raw const chunk.used);
+        local.filled.set(0);
         local.chunk_at.set(region.chunk(free));
         true
     }
@@ -611,9 +620,9 @@ fn attach(local: &Local, state: u32) -> bool {
 }
 
 /// Counts itself among those who attach, when the rings stay where they are. `false` when the drain
-/// thread, which moves them in milliseconds, does not come to its end for a second.
+/// thread, which moves them in milliseconds, does not come to its end in 20 ms: a disk is busy.
 fn begin_attaching() -> bool {
-    const SLEEPS: u32 = 10_000;
+    const SLEEPS: u32 = 200;
     const SLEEP: std::time::Duration = std::time::Duration::from_micros(100);
     for _ in 0..SLEEPS {
         ATTACHING.fetch_add(1, Ordering::SeqCst);
@@ -647,7 +656,8 @@ fn attach_counted(local: &Local, state: u32) -> bool {
     }
     local.head.set(region.head());
     local.open.set(region.open().as_ptr());
-    local.used.set(&raw const NO_CHUNK);
+    local.used.set(std::ptr::null());
+    local.filled.set(FULL);
     local.chunk_at.set(std::ptr::null_mut());
     local.chunk.set(u32::MAX);
     local.sequence.set(0);

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -327,13 +327,9 @@ pub(super) fn warn_once(warning: &str) {
     ONCE.call_once(|| say(warning));
 }
 
-/// One line on stderr.
-#[allow(
-    clippy::print_stderr,
-    reason = "the user must hear of it while the program runs"
-)]
+/// One line on stderr, for what the user must hear while the program runs. Nothing happens where nobody reads it.
 pub(crate) fn say(warning: &str) {
-    eprintln!("stepscope: {warning}");
+    let _ = writeln!(io::stderr(), "stepscope: {warning}");
 }
 
 fn meta(host: &str, options: &SessionOptions) -> String {

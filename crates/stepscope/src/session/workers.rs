@@ -77,7 +77,7 @@ pub fn start_worker(
             return Ok(false);
         };
         let ended_already = os::try_lock(program.as_fd()).unwrap_or(true);
-        if ended_already || journals(&run.folder, &run.journal).len() >= MAX_WORKERS {
+        if ended_already || journals(&run.folder, &run.journal, false).len() >= MAX_WORKERS {
             return Ok(false);
         }
         let host = recording::host(options)?;
@@ -176,15 +176,16 @@ impl Finished {
     }
 }
 
-/// Lists the journals of the workers of the program with this journal.
-fn journals(folder: &Path, program: &str) -> Vec<PathBuf> {
+/// Lists the journals of the workers of the program with this journal: those that are still being made, or all
+/// others.
+fn journals(folder: &Path, program: &str, being_made: bool) -> Vec<PathBuf> {
     let prefix = format!("{program}.worker-");
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = entries
         .filter(|entry| {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            name.starts_with(&prefix) && !name.ends_with(".new")
+            name.starts_with(&prefix) && name.ends_with(".new") == being_made
         })
         .map(|entry| entry.path())
         .collect();
@@ -197,7 +198,11 @@ fn journals(folder: &Path, program: &str) -> Vec<PathBuf> {
 pub(super) fn collect(folder: &Path, program: &str, keep: bool) -> Vec<String> {
     let mut warnings = Vec::new();
     let begun = Instant::now();
-    let found = journals(folder, program);
+    let found = journals(folder, program, false);
+    // Of workers that were killed before they recorded anything.
+    for unfinished in journals(folder, program, true) {
+        let _ = fs::remove_dir_all(unfinished);
+    }
     if found.len() >= MAX_WORKERS {
         warnings.push(format!(
             "only the first {MAX_WORKERS} worker processes were recorded"

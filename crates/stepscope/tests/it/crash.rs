@@ -170,9 +170,14 @@ fn child() {
                 drop(open);
                 assert_eq!(stop_trace().unwrap().spans, 1_002);
             }
-            "truncated" | "truncated, killed" => {
+            "truncated" | "truncated, killed" | "truncated, bursts" => {
                 start_trace(dir).unwrap();
-                record_while_told();
+                if case == "truncated, bursts" {
+                    // Several chunks each.
+                    record_while_told(12_000, std::time::Duration::from_millis(10));
+                } else {
+                    record_while_told(128, SLOWER_THAN_THE_DRAIN_THREAD);
+                }
                 let report = stop_trace().unwrap();
                 println!(
                     "\nreport {} {} {:?}",
@@ -186,7 +191,7 @@ fn child() {
                     ..stepscope::FlightOptions::default()
                 };
                 stepscope::start_flight(&options).unwrap();
-                record_while_told();
+                record_while_told(128, SLOWER_THAN_THE_DRAIN_THREAD);
                 drop(span!("last"));
                 let report = stepscope::save_last(std::time::Duration::from_hours(1)).unwrap();
                 println!(
@@ -202,6 +207,9 @@ fn child() {
     }
 }
 
+/// Between bursts of 128 spans: rings never fill up.
+const SLOWER_THAN_THE_DRAIN_THREAD: std::time::Duration = std::time::Duration::from_millis(1);
+
 /// A line for the parent.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
@@ -211,8 +219,8 @@ fn say(line: &str) {
 }
 
 /// Says "ready", records on two threads until a line is read, says how many spans they finished, and
-/// waits for another line.
-fn record_while_told() {
+/// waits for another line. `burst`: spans that a thread records before it sleeps.
+fn record_while_told(burst: u64, sleep: std::time::Duration) {
     let done = std::sync::Arc::new(AtomicU32::new(0));
     let mut workers = Vec::new();
     for _ in 0..2 {
@@ -223,12 +231,13 @@ fn record_while_told() {
                 let _outer = span!("outer", n = count);
                 drop(span!("inner"));
                 count += 2;
-                // Slower than the drain thread, so that rings never fill up.
-                if count.is_multiple_of(128) {
-                    std::thread::sleep(std::time::Duration::from_millis(1));
+                if count.is_multiple_of(burst) {
+                    std::thread::sleep(sleep);
                 }
             }
-            count
+            std::thread::sleep(sleep);
+            drop(span!("last"));
+            count + 1
         }));
     }
     let read_line = || {
@@ -532,8 +541,33 @@ fn truncated_rings_cost_neither_the_program_nor_a_span() {
     assert_eq!((spans, dropped, warnings.as_str()), (count, 0, "[]"));
     let probe = read(&files(dir.path())[0]);
     let outer = probe.slices.iter().filter(|slice| slice.name == "outer");
-    assert_eq!(outer.clone().count() as u64, count / 2);
+    assert_eq!(outer.clone().count() as u64, (count - 2) / 2);
     assert!(outer.clone().all(|slice| probe.args(slice.args).len() == 1));
+}
+
+#[test]
+fn bursts_while_rings_are_truncated_are_recorded_or_counted() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let mut victim = Victim::start("truncated, bursts", dir.path());
+    victim.truncate("rings", 10);
+    let count = victim.count();
+    let (spans, dropped, warnings) = victim.report();
+    assert!(
+        spans <= count && spans + dropped >= count,
+        "{count}: {spans}, {dropped} dropped, {warnings}"
+    );
+    let probe = read(&files(dir.path())[0]);
+    let last = probe.slices.iter().filter(|slice| slice.name == "last");
+    assert_eq!(last.count(), 2, "no ring stands still after a move");
+    let mut before = std::collections::HashMap::new();
+    for slice in probe.slices.iter().filter(|slice| slice.name == "outer") {
+        if let Some((_, value)) = probe.args(slice.args).first() {
+            let n: i64 = value[4..value.len() - 1].parse().unwrap();
+            let before = before.insert(slice.track.clone(), n).unwrap_or(-1);
+            assert!(n > before, "{n} after {before}");
+        }
+    }
 }
 
 #[test]
@@ -550,7 +584,10 @@ fn a_kill_after_truncated_rings_loses_nothing_that_was_finished() {
     assert_eq!((runs[0].spans, runs[0].dropped), (count, 0));
     let probe = read(runs[0].file.as_ref().unwrap());
     let seen: std::collections::BTreeSet<_> = names(&probe).into_iter().collect();
-    assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["inner", "outer"]);
+    assert_eq!(
+        seen.into_iter().collect::<Vec<_>>(),
+        ["inner", "last", "outer"]
+    );
 }
 
 #[test]

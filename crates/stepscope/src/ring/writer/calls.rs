@@ -52,24 +52,25 @@ impl Writer<'_> {
         }
         let key = slot.key.load(Ordering::Relaxed);
         let end = self.now();
-        let used = self.used().load(Ordering::Relaxed);
         // The span below is mostly open; `close` does the rest.
         // SAFETY: as above.
         let open_below =
             top == 0 || unsafe { &*self.local.open.get().add(top as usize - 1) }.is_taken();
-        if used == FULL || !open_below {
+        self.enter();
+        let filled = self.local.filled.get();
+        if filled == FULL || !open_below {
+            self.leave();
             self.close_in_full(OpenSlot(top), key, end, meta);
             return true;
         }
-        self.enter();
         // SAFETY: the chunk has room for whole records up to `FULL`.
         unsafe {
             put(
-                self.local.chunk_at.get().add(used as usize),
+                self.local.chunk_at.get().add(filled as usize),
                 [key, end, meta],
             );
         }
-        self.used().store(used + ONE, Ordering::Release);
+        self.publish(filled + ONE);
         slot.meta.store(0, Ordering::Release);
         self.local.depth.set(top);
         self.leave();
