@@ -4,7 +4,7 @@
 //! rate = floating-point operations that begin in the stretches / sum of the stretches' lengths
 //! MFU  = operations that begin in the stretches / sum over stretches of (length * peaks of the rank's devices)
 //! ```
-//! Stretches are the steps, and without steps each file's recording. A stretch is one rank's: it counts
+//! Windows are the steps, and without steps each file's recording. A window is one rank's: it counts
 //! what runs on the threads and devices of that rank. Operations are XLA's own count
 //! for each execution on a device (arguments `model_flops`, else `flops`; not of loops and branches with
 //! executions inside that count, so that a body counts once), and for PyTorch those of products of
@@ -194,13 +194,13 @@ pub fn mfu(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Mfu, Cancell
 }
 
 /// The stretches of each rank.
-struct Stretches {
+struct RankWindows {
     fused: FusedFiles,
     /// In order; those of a rank may overlap where several of its threads mark steps.
     by_rank: FxHashMap<StepRank, IntervalSet>,
 }
 
-impl Stretches {
+impl RankWindows {
     fn new(run_profile: &RunProfile<'_>) -> Self {
         let mut by_rank: FxHashMap<StepRank, Vec<(Time, Time)>> = FxHashMap::default();
         for analysis_window in &run_profile.analysis_windows {
@@ -208,7 +208,7 @@ impl Stretches {
             own.push((analysis_window.range.start, analysis_window.range.end));
         }
         Self {
-            fused: FusedFiles::new(by_rank.keys().copied()),
+            fused: FusedFiles::new(run_profile.trace, by_rank.keys().copied()),
             by_rank: by_rank
                 .into_iter()
                 .map(|(rank, own)| (rank, IntervalSet::of(own)))
@@ -217,19 +217,19 @@ impl Stretches {
     }
 
     /// Those of the rank that a track belongs to.
-    fn within(&self, trace: &Trace, row: &Track) -> Option<&IntervalSet> {
-        self.by_rank.get(&self.fused.rank(trace, row))
+    fn within(&self, row: &Track) -> Option<&IntervalSet> {
+        self.by_rank.get(&self.fused.rank(row))
     }
 }
 
 fn by_xla(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Option<f64>, Cancelled> {
     let trace = run_profile.trace;
-    let analysis_windows = Stretches::new(run_profile);
+    let analysis_windows = RankWindows::new(run_profile);
     let tracks: FxHashMap<TrackId, &IntervalSet> = trace
         .tracks()
         .iter()
         .filter(|track| track.kind == TrackKind::DeviceQueue && !track.derived && track.slices > 0)
-        .filter_map(|track| Some((track.id, analysis_windows.within(trace, track)?)))
+        .filter_map(|track| Some((track.id, analysis_windows.within(track)?)))
         .collect();
     let ranges = tracks.keys().map(|id| (*id, 0..trace.slices(*id).len()));
     let pieces = parallel::pieces(ranges);
@@ -301,7 +301,7 @@ fn from_shapes(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Option<C
         known_time: Dur::ZERO,
         unknown_time: Dur::ZERO,
     };
-    let analysis_windows = Stretches::new(run_profile);
+    let analysis_windows = RankWindows::new(run_profile);
     let mut counted = FxHashMap::default();
     let (mut dims, mut concrete) = (String::new(), String::new());
     for track in trace.tracks() {
@@ -310,7 +310,7 @@ fn from_shapes(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Option<C
         }
         cancel.check()?;
         let slices = trace.slices(track.id);
-        let Some(within) = analysis_windows.within(trace, track) else {
+        let Some(within) = analysis_windows.within(track) else {
             continue;
         };
         for index in 0..slices.len() {

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use stepscope_model::{Cancelled, Dur, NameId, SliceKind};
 use stepscope_store::{EventId, Trace};
 
-use super::{Calls, Stretches, shapes};
+use super::{Calls, RankWindows, shapes};
 use crate::device::{Device, Work};
 use crate::launch::Launches;
 use crate::parallel::Cancel;
@@ -30,7 +30,7 @@ pub(super) fn covered(
         let known = calls.known_time.as_ns_f64();
         return Ok(part(known, known + calls.unknown_time.as_ns_f64()));
     }
-    let analysis_windows = Stretches::new(run_profile);
+    let analysis_windows = RankWindows::new(run_profile);
     let mut kernels = 0_u64;
     for device in devices {
         every_kernel(run_profile, &analysis_windows, device, |_, is_product| {
@@ -79,7 +79,7 @@ type Place = (stepscope_model::TrackId, usize);
 /// that of a product.
 fn every_kernel(
     run_profile: &RunProfile<'_>,
-    analysis_windows: &Stretches,
+    analysis_windows: &RankWindows,
     device: &Device,
     mut visit: impl FnMut(Place, bool),
 ) {
@@ -87,7 +87,7 @@ fn every_kernel(
     let mut kinds: FxHashMap<(NameId, NameId), bool> = FxHashMap::default();
     for queue in &device.queues {
         let row = trace.tracks().get(queue.track.index());
-        let Some(within) = row.and_then(|row| analysis_windows.within(trace, row)) else {
+        let Some(within) = row.and_then(|row| analysis_windows.within(row)) else {
             continue;
         };
         let slices = trace.slices(queue.track);

@@ -184,7 +184,7 @@ pub(super) fn labels(
             .or_default()
             .push(*marker);
     }
-    let fused = FusedFiles::new(steps.keys().copied());
+    let fused = FusedFiles::new(trace, steps.keys().copied());
     let marks = Marks::of(trace);
     let mut jobs = Vec::new();
     let mut size = 0;
@@ -192,7 +192,7 @@ pub(super) fn labels(
         if track.derived || track.slices == 0 {
             continue;
         }
-        let rank = fused.rank(trace, track);
+        let rank = fused.rank(track);
         let Some(own) = steps.get(&rank) else {
             continue;
         };

@@ -87,21 +87,44 @@ fn driver(trace: &Trace, queue: TrackId) -> Option<i64> {
 
 /// The files whose processes are ranks.
 #[derive(Clone, Debug, Default)]
-pub struct FusedFiles(FxHashSet<usize>);
+pub struct FusedFiles {
+    files: FxHashSet<usize>,
+    /// The process that drives each device (file, ordinal) in them.
+    drivers: FxHashMap<(usize, u32), i64>,
+}
 
 impl FusedFiles {
     /// Finds them among the ranks of a run.
-    pub fn new(ranks: impl Iterator<Item = StepRank>) -> Self {
+    pub fn new(trace: &Trace, ranks: impl Iterator<Item = StepRank>) -> Self {
         let fused = ranks.filter(|rank| rank.process.is_some());
-        Self(fused.map(|rank| rank.file).collect())
+        let files: FxHashSet<usize> = fused.map(|rank| rank.file).collect();
+        let mut drivers = FxHashMap::default();
+        for track in trace.tracks() {
+            let is_queue = track.kind == TrackKind::DeviceQueue && files.contains(&track.file);
+            let device = (track.file, track.device.unwrap_or(0));
+            if is_queue
+                && !drivers.contains_key(&device)
+                && let Some(process) = driver(trace, track.id)
+            {
+                drivers.insert(device, process);
+            }
+        }
+        Self { files, drivers }
     }
 
-    /// The rank that a track belongs to.
-    pub fn rank(&self, trace: &Trace, track: &Track) -> StepRank {
-        let is_fused = self.0.contains(&track.file);
+    /// The rank that a track belongs to: of a queue, that of its device.
+    pub fn rank(&self, track: &Track) -> StepRank {
+        let is_fused = self.files.contains(&track.file);
+        let process = || match track.kind {
+            TrackKind::Thread => track.pid,
+            _ => self
+                .drivers
+                .get(&(track.file, track.device.unwrap_or(0)))
+                .copied(),
+        };
         StepRank {
             file: track.file,
-            process: is_fused.then(|| process(trace, track)).flatten(),
+            process: is_fused.then(process).flatten(),
         }
     }
 }

@@ -472,12 +472,17 @@ pub(crate) fn blocks<'a>(bytes: &'a [u8], mut found: impl FnMut(BlockHead, &'a [
             }
             found(head, &content[..len]);
             at += BLOCK_HEAD + len;
-        } else if rest.len() > HOLE && rest[..HOLE].iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        // No head begins with a zero.
+        let zeros = rest.iter().take(HOLE).take_while(|byte| **byte == 0);
+        match zeros.count() {
             // Removed on purpose, or by somebody else, who is counted elsewhere.
-            at += HOLE;
-        } else {
-            at += 1;
-            garbage += 1;
+            HOLE if rest.len() > HOLE => at += HOLE,
+            zeros => {
+                at += zeros.max(1);
+                garbage += zeros.max(1) as u64;
+            }
         }
     }
     garbage

@@ -100,16 +100,16 @@ impl LeasedFile {
     /// The successor takes the name and the descriptors, once nothing of this file is mapped any more; who
     /// waits for this file goes on.
     pub(crate) fn hand_over(&mut self, to: Successor, also: Option<&File>) -> io::Result<()> {
-        if let Some(path) = to.path {
-            let _ = fs::rename(path, self.folder.join(self.name));
-        }
+        let renamed = to
+            .path
+            .map_or(Ok(()), |path| fs::rename(path, self.folder.join(self.name)));
         self.release();
         replace_descriptor(self.fd, &to.file)?;
         if let Some(also) = also {
             replace_descriptor(also.as_raw_fd(), &to.file)?;
         }
         self.lease = to.lease;
-        Ok(())
+        renamed
     }
 
     /// At the end, when nothing of it is mapped any more.
