@@ -21,7 +21,7 @@ use pyo3::prelude::*;
 use stepscope::{
     Capture, ExportLimits, HostTracerLevel, SessionError, SessionOptions, start_capture,
 };
-use stepscope_formats::xplane::{Graft, HOST_PLANE, XSpaceWriter, write_planes};
+use stepscope_formats::xplane::{HOST_PLANE, MergedPlanes, XSpaceWriter, write_planes};
 
 use crate::jax_annotation;
 
@@ -326,8 +326,8 @@ fn warning(error: &SessionError) -> Vec<u8> {
 /// Our recording as a part of somebody else's: under a name that nobody else has, with Unix times,
 /// which jaxlib counts from the beginning of its session.
 fn for_others(space: &[u8]) -> Vec<u8> {
-    let mut graft = Graft::new(space, 0);
-    for plane in &mut graft.planes {
+    let mut merged = MergedPlanes::new(space, 0);
+    for plane in &mut merged.planes {
         if plane.name == HOST_PLANE {
             PLANE.clone_into(&mut plane.name);
         }
@@ -335,8 +335,8 @@ fn for_others(space: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut writer = XSpaceWriter::new(&mut out);
     // Into memory, which does not fail.
-    let _ = write_planes(&graft.planes, &mut writer);
-    for message in &graft.messages {
+    let _ = write_planes(&merged.planes, &mut writer);
+    for message in &merged.messages {
         let _ = writer.warning(message);
     }
     out

@@ -5,7 +5,7 @@ use crate::proto_wire::{Fault, Fields};
 
 /// What there is in an `XSpace`, counted by stepping over it: a few nanoseconds an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Census {
+pub struct EventCounts {
     /// Planes.
     pub planes: u64,
     /// Lines of all planes.
@@ -20,16 +20,16 @@ pub struct Census {
 /// Counts the planes, lines and events of `file`.
 ///
 /// ```
-/// use stepscope_formats::xplane::census;
+/// use stepscope_formats::xplane::counts;
 ///
 /// // A plane with one line with two events.
 /// let file = [0x0a, 6, 0x1a, 4, 0x22, 0, 0x22, 0];
-/// assert_eq!((census(&file).planes, census(&file).events), (1, 2));
-/// assert!(census(&file[..7]).fault.is_some());
-/// assert!(census(b"<html>").fault.is_some());
+/// assert_eq!((count_events(&file).planes, count_events(&file).events), (1, 2));
+/// assert!(count_events(&file[..7]).fault.is_some());
+/// assert!(count_events(b"<html>").fault.is_some());
 /// ```
-pub fn census(file: &[u8]) -> Census {
-    let mut found = Census::default();
+pub fn count_events(file: &[u8]) -> EventCounts {
+    let mut found = EventCounts::default();
     walk(
         file,
         file,
@@ -63,8 +63,8 @@ fn walk<'a>(
     file: &[u8],
     message: &'a [u8],
     number: u32,
-    visit: &mut dyn FnMut(&'a [u8], &mut Census),
-    found: &mut Census,
+    visit: &mut dyn FnMut(&'a [u8], &mut EventCounts),
+    found: &mut EventCounts,
 ) {
     let mut fields = Fields::new(message);
     let fault: Fault = loop {

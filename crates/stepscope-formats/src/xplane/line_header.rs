@@ -2,7 +2,7 @@
 //!
 //! A line's display name comes after its events in the file, so a line is walked once without
 //! decoding an event. The walk also notes where a long line may be split: it is cut into
-//! *stretches*, a new one at the first event past every [`STRETCH_BYTES`] of the line.
+//! *segments*, a new one at the first event past every [`STRETCH_BYTES`] of the line.
 //!
 //! One line may hold nearly all of a file, and where its events begin only the walk can tell. So
 //! a long line is walked in *parts*, on several threads: the walk of a part begins where a row of
@@ -26,7 +26,7 @@ const GUESS_BYTES: usize = 64 << 10;
 
 /// A part of a line that begins and ends at a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stretch {
+pub(super) struct ClockSegment {
     pub(super) span: Span,
     /// Events that begin in it.
     pub(super) events: usize,
@@ -43,7 +43,7 @@ pub(super) struct LineHead {
     /// Number of its events.
     pub(super) events: u64,
     /// Stretches of its bytes.
-    pub(super) stretches: Vec<Stretch>,
+    pub(super) segments: Vec<ClockSegment>,
     /// Where it could not be read any further, and why.
     pub(super) fault: Option<(usize, Fault)>,
 }
@@ -246,10 +246,10 @@ pub(super) fn join(file: &[u8], parts: impl IntoIterator<Item = (Part, Walked)>)
     }
     let last = (end.unwrap_or(0), head.events);
     let ends = begins.iter().skip(1).copied().chain([last]);
-    head.stretches = begins
+    head.segments = begins
         .iter()
         .zip(ends)
-        .map(|((from, before), (to, after))| Stretch {
+        .map(|((from, before), (to, after))| ClockSegment {
             span: Span::of(file, file.get(*from..to).unwrap_or_default()),
             events: usize::try_from(after - before).unwrap_or(0),
         })
@@ -323,7 +323,7 @@ mod tests {
         let one = scan(file, whole);
         let (many, parts) = in_parts(file, whole);
         assert_eq!(format!("{one:?}"), format!("{many:?}"));
-        let counted: usize = one.stretches.iter().map(|stretch| stretch.events).sum();
+        let counted: usize = one.segments.iter().map(|stretch| stretch.events).sum();
         assert_eq!(counted as u64, one.events);
         parts
     }

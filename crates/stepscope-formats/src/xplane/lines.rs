@@ -1,5 +1,5 @@
 //! The events of lines: [`emit`] decodes one stretch of a line; see `heads` for what comes before.
-//! It runs on several threads; the stretches are cut by the file alone, so that the result does not
+//! It runs on several threads; the segments are cut by the file alone, so that the result does not
 //! depend on how many threads there are.
 //!
 //! The hot path of an event: three numbers and one look-up of its metadata, gathered in columns
@@ -156,7 +156,7 @@ impl Tally {
 pub(super) fn metadata_ids(file: &[u8], head: &LineHead) -> Vec<i64> {
     let mut seen = FxHashSet::default();
     let mut ids = Vec::new();
-    for stretch in &head.stretches {
+    for stretch in &head.segments {
         let mut fields = Fields::new(stretch.span.get(file));
         while let Some(field) = fields.next_lenient() {
             let (line::EVENTS, Value::Bytes(message)) = (field.number, field.value) else {
@@ -195,7 +195,7 @@ fn first_number(message: &[u8]) -> Option<f64> {
     None
 }
 
-/// What one thread keeps between stretches.
+/// What one thread keeps between segments.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     /// Names of links, interned in the sink at hand.

@@ -26,7 +26,7 @@ type Ids = HashMap<i64, i64, FxBuildHasher>;
 
 /// A plane of another recorder.
 #[derive(Clone, Debug)]
-pub struct GraftPlane<'a> {
+pub struct MergedPlane<'a> {
     /// Its name in our file.
     pub name: String,
     /// How many planes of that name its own file has before it. Only first ones become one: a recorder
@@ -42,9 +42,9 @@ pub struct GraftPlane<'a> {
 
 /// An `XSpace` of another recorder.
 #[derive(Clone, Debug, Default)]
-pub struct Graft<'a> {
+pub struct MergedPlanes<'a> {
     /// Its planes, in their order, but for the one that says when it began.
-    pub planes: Vec<GraftPlane<'a>>,
+    pub planes: Vec<MergedPlane<'a>>,
     /// When it began, Unix nanoseconds, if it says so.
     pub start_unix_ns: Option<i64>,
     /// When it ended, Unix nanoseconds, if it says so.
@@ -57,13 +57,13 @@ pub struct Graft<'a> {
     pub fault: Option<(u64, &'static str)>,
 }
 
-impl<'a> Graft<'a> {
+impl<'a> MergedPlanes<'a> {
     /// Looks through the planes of `file`, whose zero becomes `zero_unix_ns`.
     pub fn new(file: &'a [u8], zero_unix_ns: i64) -> Self {
-        let census = super::census(file);
-        let mut graft = Self {
-            events: census.events,
-            fault: census.fault,
+        let counts = super::count_events(file);
+        let mut merged = Self {
+            events: counts.events,
+            fault: counts.fault,
             messages: super::messages(file, 16),
             ..Self::default()
         };
@@ -75,16 +75,16 @@ impl<'a> Graft<'a> {
             let name = String::from_utf8_lossy(text(content, plane::NAME)).into_owned();
             if name == TASK_ENVIRONMENT {
                 let (start, stop) = environment(content);
-                graft.start_unix_ns = start.or(graft.start_unix_ns);
-                graft.stop_unix_ns = stop.or(graft.stop_unix_ns);
+                merged.start_unix_ns = start.or(merged.start_unix_ns);
+                merged.stop_unix_ns = stop.or(merged.stop_unix_ns);
                 continue;
             }
-            let nth = graft
+            let nth = merged
                 .planes
                 .iter()
                 .filter(|plane| plane.name == name)
                 .count();
-            graft.planes.push(GraftPlane {
+            merged.planes.push(MergedPlane {
                 name,
                 nth,
                 content,
@@ -92,20 +92,20 @@ impl<'a> Graft<'a> {
                 without: &[],
             });
         }
-        for plane in &mut graft.planes {
+        for plane in &mut merged.planes {
             plane.shift_ns = if begins_at_unix_time(plane.content) {
                 zero_unix_ns.wrapping_neg()
             } else {
-                graft
+                merged
                     .start_unix_ns
                     .map_or(0, |start| start.saturating_sub(zero_unix_ns))
             };
         }
-        graft
+        merged
     }
 }
 
-impl GraftPlane<'_> {
+impl MergedPlane<'_> {
     /// Whether it may become one with a plane of that name.
     pub fn joins(&self, name: &str) -> bool {
         self.nth == 0 && self.name == name
@@ -183,7 +183,7 @@ impl GraftPlane<'_> {
 /// # Errors
 /// Those of the writer.
 pub fn write_planes<W: Write>(
-    planes: &[GraftPlane<'_>],
+    planes: &[MergedPlane<'_>],
     out: &mut XSpaceWriter<W>,
 ) -> io::Result<()> {
     for (at, first) in planes.iter().enumerate() {
@@ -191,7 +191,7 @@ pub fn write_planes<W: Write>(
             first.write_alone(out)?;
             continue;
         }
-        let joins = |plane: &GraftPlane<'_>| plane.joins(&first.name);
+        let joins = |plane: &MergedPlane<'_>| plane.joins(&first.name);
         if planes.iter().take(at).any(joins) {
             continue;
         }
@@ -200,8 +200,8 @@ pub fn write_planes<W: Write>(
             [alone] => alone.write_alone(out)?,
             several => {
                 let mut plane = PlaneWriter::new(&first.name);
-                for graft in several {
-                    plane.adopt(graft);
+                for merged in several {
+                    plane.adopt(merged);
                 }
                 out.plane(&plane)?;
             }
@@ -213,13 +213,13 @@ pub fn write_planes<W: Write>(
 impl PlaneWriter {
     /// Takes over lines, names and stats of another recorder's plane. Ids stay what they are unless
     /// they are taken.
-    pub fn adopt(&mut self, graft: &GraftPlane<'_>) {
+    pub fn adopt(&mut self, merged: &MergedPlane<'_>) {
         let mut events = Ids::default();
         let mut stats = Ids::default();
-        let mut fields = Fields::new(graft.content);
-        let mut unwanted = graft.unwanted();
+        let mut fields = Fields::new(merged.content);
+        let mut unwanted = merged.unwanted();
         if self.has_stat(Role::ProcessId.name()) {
-            unwanted.extend(graft.stat_id(Role::ProcessId.name()));
+            unwanted.extend(merged.stat_id(Role::ProcessId.name()));
         }
         while let Some(field) = fields.next_lenient() {
             let Some(message) = field.value.bytes() else {
@@ -237,7 +237,7 @@ impl PlaneWriter {
                 _ => {}
             }
         }
-        let mut fields = Fields::new(graft.content);
+        let mut fields = Fields::new(merged.content);
         while let Some(field) = fields.next_lenient() {
             let Some(message) = field.value.bytes() else {
                 continue;
@@ -246,7 +246,7 @@ impl PlaneWriter {
                 plane::LINES => {
                     self.add_line(LineWriter::adopted(
                         message,
-                        graft.shift_ns,
+                        merged.shift_ns,
                         &events,
                         &stats,
                     ));
@@ -545,7 +545,7 @@ mod tests {
         host.add_line(line);
         let mut rest = Vec::new();
         for bytes in others {
-            for plane in Graft::new(bytes, ZERO).planes {
+            for plane in MergedPlanes::new(bytes, ZERO).planes {
                 if plane.joins(HOST_PLANE) {
                     host.adopt(&plane);
                 } else {
@@ -571,7 +571,7 @@ mod tests {
             recorded("/device:GPU:0", "another", 200, Some(start)),
         ];
         let bytes = merged(&others);
-        assert_eq!(super::super::census(&bytes).planes, 3);
+        assert_eq!(super::super::count_events(&bytes).planes, 3);
         let probe = emitted(bytes);
         let at = |name: &str| {
             let slice = probe.slices.iter().find(|slice| slice.name == name);
@@ -602,7 +602,7 @@ mod tests {
         let whole = recorded(HOST_PLANE, "first", 500, Some(ZERO as u64));
         let mut events = 0;
         for end in 0..=whole.len() {
-            let found = Graft::new(&whole[..end], ZERO);
+            let found = MergedPlanes::new(&whole[..end], ZERO);
             assert!(found.events >= events || end < whole.len());
             events = events.max(found.events);
             let probe = emitted(merged(&[whole[..end].to_vec()]));
@@ -617,12 +617,12 @@ mod tests {
     #[test]
     fn a_stat_that_is_not_true_of_our_file_is_left_out() {
         let bytes = recorded("/host:other", "first", 0, Some(ZERO as u64));
-        let mut graft = Graft::new(&bytes, ZERO);
-        graft.planes[0].without = &["process_id"];
+        let mut merged = MergedPlanes::new(&bytes, ZERO);
+        merged.planes[0].without = &["process_id"];
         let mut out = Vec::new();
-        write_planes(&graft.planes, &mut XSpaceWriter::new(&mut out)).unwrap();
-        let again = Graft::new(&out, ZERO);
-        let stats = |plane: &GraftPlane<'_>| {
+        write_planes(&merged.planes, &mut XSpaceWriter::new(&mut out)).unwrap();
+        let again = MergedPlanes::new(&out, ZERO);
+        let stats = |plane: &MergedPlane<'_>| {
             let mut count = 0;
             let mut fields = Fields::new(plane.content);
             while let Some(field) = fields.next_lenient() {
@@ -630,6 +630,6 @@ mod tests {
             }
             count
         };
-        assert_eq!((stats(&graft.planes[0]), stats(&again.planes[0])), (1, 0));
+        assert_eq!((stats(&merged.planes[0]), stats(&again.planes[0])), (1, 0));
     }
 }

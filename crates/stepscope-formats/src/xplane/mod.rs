@@ -8,7 +8,7 @@
 //!
 //! Reading order: `wire` (field numbers), `marks` (stats with a meaning), `index` (where
 //! everything lies), `heads` and `lines` (the hot path, with `batch`), `reader`, `facts`, `args`; then
-//! `writer`, `graft` (other recorders' planes), `sink`, `rows`, `assemble`; `census` counts without
+//! `writer`, `merged` (other recorders' planes), `sink`, `rows`, `assemble`; `counts` counts without
 //! reading, and [`raw`] is the file as it stands.
 
 mod args;
@@ -35,8 +35,8 @@ mod writer;
 
 use std::sync::Arc;
 
-pub use count_events::{Census, census, messages};
-pub use merge_planes::{Graft, GraftPlane, write_planes};
+pub use count_events::{EventCounts, count_events, messages};
+pub use merge_planes::{MergedPlane, MergedPlanes, write_planes};
 pub use reader::read;
 pub use record::TrackRecord;
 pub use sink::XSpaceSink;

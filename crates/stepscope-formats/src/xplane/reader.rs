@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! frame (planes, metadata, lines)  ->  scan (heads of lines)  ->  epoch, tracks, names
-//!   ->  emit (stretches of lines, in batches)  ->  facts, modules, diagnostics
+//!   ->  emit (segments of lines, in batches)  ->  facts, modules, diagnostics
 //! ```
 //!
-//! Lines are scanned and emitted on several threads. A batch is a number of stretches that lie in
+//! Lines are scanned and emitted on several threads. A batch is a number of segments that lie in
 //! a row; batches are cut by bytes, not by the number of threads, each goes into a fork of
 //! the sink, and the forks are merged in the order of the file.
 
@@ -222,7 +222,7 @@ fn emit_all<S: EventSink>(
     context: &ReadContext,
     sink: &mut S,
 ) -> Result<Tally, Cancelled> {
-    let mut stretches = Vec::new();
+    let mut segments = Vec::new();
     for (line, head) in lines.iter().zip(heads) {
         let Some((plane, line)) = line else { continue };
         let Some(Some(plane)) = planes.get(*plane) else {
@@ -232,14 +232,14 @@ fn emit_all<S: EventSink>(
             let events = usize::try_from(head.events).unwrap_or(usize::MAX);
             sink.expect_slices(line.track, events);
         }
-        stretches.extend(head.stretches.iter().map(|stretch| (plane, line, *stretch)));
+        segments.extend(head.segments.iter().map(|stretch| (plane, line, *stretch)));
     }
-    let sizes = || stretches.iter().map(|(_, _, stretch)| stretch.span.len());
+    let sizes = || segments.iter().map(|(_, _, stretch)| stretch.span.len());
     let groups = batches(sizes(), sizes().sum());
     let emit = |group: Range<usize>, sink: &mut S| -> Result<Tally, Cancelled> {
         let mut tally = Tally::default();
         let mut scratch = Scratch::default();
-        for (plane, line, stretch) in stretches.get(group).unwrap_or_default() {
+        for (plane, line, stretch) in segments.get(group).unwrap_or_default() {
             let span = stretch.span;
             context.advance(span.len() as u64)?;
             tally.add(&lines::emit(
@@ -268,7 +268,7 @@ fn emit_all<S: EventSink>(
     let mut sum = Tally::default();
     let mut cancelled = Ok(());
     let work = |(group, mut fork): (Range<usize>, S)| {
-        let mine = stretches.get(group.clone()).unwrap_or_default();
+        let mine = segments.get(group.clone()).unwrap_or_default();
         for row in mine.chunk_by(|a, b| a.1.track == b.1.track) {
             if let Some((_, line, _)) = row.first().filter(|(_, line, _)| !line.counters) {
                 let events = row.iter().map(|(_, _, stretch)| stretch.events).sum();

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use stepscope_formats::xplane::{census, messages};
+use stepscope_formats::xplane::{count_events, messages};
 
 use super::ask::data_of;
 use super::connect::said;
@@ -121,7 +121,7 @@ fn written_too(
             continue;
         }
         let written = session::read(&path).unwrap_or_default();
-        if written == content || is_ours && census(&written).events >= events {
+        if written == content || is_ours && count_events(&written).events >= events {
             folder.claim(&path);
             return Some(path);
         }
@@ -191,7 +191,7 @@ fn find(folder: &SessionFolder, slot: &Slot, says_empty: bool) -> Option<PathBuf
 
 /// Events in the data, and what should be said about it.
 fn look(content: &[u8]) -> Result<(u64, Vec<String>), CaptureFailure> {
-    let found = census(content);
+    let found = count_events(content);
     let mut warnings: Vec<_> = messages(content, MAX_MESSAGES)
         .iter()
         .map(|text| format!("the program says '{}'", said(text)))

@@ -284,7 +284,7 @@ pub fn hand_over(path: &Path, options: &HandOverOptions) -> Result<HandOver, Han
     };
     let (stopped, timeout) = (stop.subscribe(), options.timeout);
     let thread = std::thread::Builder::new()
-        .name("stepscope-handover".to_owned())
+        .name("stepscope-perfetto-link".to_owned())
         .spawn(move || runtime.block_on(serve::until_fetched(listener, served, stopped, timeout)))
         .map_err(system)?;
     Ok(HandOver {

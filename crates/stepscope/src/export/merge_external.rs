@@ -3,13 +3,13 @@
 //! Frameworks have profilers of their own (`ADR 0005`). Whoever runs them beside a recording of ours
 //! hands their results to [`stop_trace_with`](crate::stop_trace_with) or
 //! [`Capture::finish_with`](crate::Capture::finish_with); all times then count from the beginning of
-//! our recording. See `stepscope_formats::xplane::Graft` for what becomes of planes that share a name.
+//! our recording. See `stepscope_formats::xplane::MergedPlanes` for what becomes of planes that share a name.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
 
 use stepscope_formats::xplane::{
-    Graft, GraftPlane, HOST_PLANE, PlaneWriter, XSpaceWriter, write_planes,
+    HOST_PLANE, MergedPlane, MergedPlanes, PlaneWriter, XSpaceWriter, write_planes,
 };
 
 /// The plane that a Chrome JSON's first process becomes: `/host:CPU` is of those who see whole threads.
@@ -93,7 +93,7 @@ pub fn advice(text: &str) -> Option<&'static str> {
 /// The additions of one file while it is written.
 #[derive(Debug, Default)]
 pub(crate) struct Grafts<'a> {
-    planes: Vec<GraftPlane<'a>>,
+    planes: Vec<MergedPlane<'a>>,
     /// The latest end, Unix nanoseconds.
     pub(crate) stop_unix_ns: i64,
     pub(crate) warnings: Vec<String>,
@@ -161,7 +161,7 @@ const OF_THE_FILE: &[&str] = &[
 ];
 
 /// Rows in which kineto tells of itself: the interval that was recorded, and its ends.
-fn is_bookkeeping(plane: &GraftPlane<'_>) -> bool {
+fn is_bookkeeping(plane: &MergedPlane<'_>) -> bool {
     plane.record().is_some_and(|record| {
         record.ungrouped || matches!(record.name.as_deref(), Some("Spans" | "Traces"))
     })
@@ -170,45 +170,47 @@ fn is_bookkeeping(plane: &GraftPlane<'_>) -> bool {
 impl<'a> Grafts<'a> {
     /// Puts the additions' planes onto the clock of a file that begins at `zero_unix_ns`.
     pub(crate) fn new(spaces: &'a [(&'a str, Cow<'a, [u8]>)], zero_unix_ns: i64) -> Self {
-        let mut grafts = Self::default();
+        let mut all_merged = Self::default();
         for (name, space) in spaces {
-            let mut graft = Graft::new(space, zero_unix_ns);
-            grafts.added.push(MergedProfile {
+            let mut merged = MergedPlanes::new(space, zero_unix_ns);
+            all_merged.added.push(MergedProfile {
                 name: (*name).to_owned(),
-                events: graft.events,
+                events: merged.events,
             });
-            graft.messages.retain(|text| !text.contains(NO_GPU));
-            let told = graft.messages.drain(..).map(|text| match advice(&text) {
+            merged.messages.retain(|text| !text.contains(NO_GPU));
+            let told = merged.messages.drain(..).map(|text| match advice(&text) {
                 Some(advice) => format!("{name}: {text} ({advice})"),
                 None => format!("{name}: {text}"),
             });
-            grafts.warnings.extend(told);
-            if let Some((at, what)) = graft.fault {
-                grafts.warnings.push(format!(
+            all_merged.warnings.extend(told);
+            if let Some((at, what)) = merged.fault {
+                all_merged.warnings.push(format!(
                     "{name}: what its profiler gave is damaged at byte {at} ({what}); what comes before is here"
                 ));
             }
-            grafts.stop_unix_ns = grafts.stop_unix_ns.max(graft.stop_unix_ns.unwrap_or(0));
+            all_merged.stop_unix_ns = all_merged
+                .stop_unix_ns
+                .max(merged.stop_unix_ns.unwrap_or(0));
             if matches!(space, Cow::Owned(_)) {
-                graft.planes.retain(|plane| !is_bookkeeping(plane));
-                for plane in &mut graft.planes {
+                merged.planes.retain(|plane| !is_bookkeeping(plane));
+                for plane in &mut merged.planes {
                     plane.without = OF_THE_FILE;
                     if plane.name == HOST_PLANE {
                         plane.name = format!("{OTHER_HOST_PLANE}{name}");
                     }
                 }
             }
-            grafts.planes.append(&mut graft.planes);
+            all_merged.planes.append(&mut merged.planes);
         }
-        grafts
+        all_merged
     }
 
     /// Takes over those of the host's threads.
     pub(crate) fn fill_host(&mut self, plane: &mut PlaneWriter) {
-        self.planes.retain(|graft| {
-            let joins = graft.joins(HOST_PLANE);
+        self.planes.retain(|merged| {
+            let joins = merged.joins(HOST_PLANE);
             if joins {
-                plane.adopt(graft);
+                plane.adopt(merged);
             }
             !joins
         });

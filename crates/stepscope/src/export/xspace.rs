@@ -99,7 +99,7 @@ pub(crate) fn write(
     }
     let mut unreadable = Vec::new();
     let spaces = spaces(additions, &mut unreadable);
-    let mut grafts = Grafts::new(&spaces, timeline.unix_ns());
+    let mut all_merged = Grafts::new(&spaces, timeline.unix_ns());
     let ids = line_ids(index);
     let mut states: HashMap<u32, ThreadState<'_>> = HashMap::new();
     let mut batch = Batch::default();
@@ -125,20 +125,20 @@ pub(crate) fn write(
         }
         filler.finish();
         if number == 0 {
-            grafts.fill_host(&mut plane);
+            all_merged.fill_host(&mut plane);
         }
         space.plane(&plane)?;
     }
-    grafts.write(&mut space)?;
+    all_merged.write(&mut space)?;
     let start = timeline.unix_ns();
     let stop = start.saturating_add(timeline.ps(last_ticks).max(0) / 1_000);
-    let stop = stop.max(grafts.stop_unix_ns);
+    let stop = stop.max(all_merged.stop_unix_ns);
     space.task_environment(start.max(0).cast_unsigned(), stop.max(0).cast_unsigned())?;
     space.hostname(&facts.host)?;
-    written.added = grafts.added;
+    written.added = all_merged.added;
     written.added_warnings.clone_from(&additions.warnings);
     written.added_warnings.append(&mut unreadable);
-    written.added_warnings.append(&mut grafts.warnings);
+    written.added_warnings.append(&mut all_merged.warnings);
     for warning in facts.warnings.iter().chain(&warnings(&written, cut)) {
         space.warning(warning)?;
     }
