@@ -65,6 +65,7 @@ class Program:
                 runs = []
             self.runs = len(runs)
             self.warnings = {warning.code for run in runs for warning in run.warnings}
+            self.messages = [str(warning) for run in runs for warning in run.warnings]
             self.reports = [{kind: run.report(kind) for kind in ("overview", "input")} for run in runs]
             written = {path: xspace.read(path) for path in files(logs)}
         self.workers = {
@@ -170,6 +171,57 @@ if __name__ == "__main__":
             self.assertEqual((program.left, program.warnings), ([], {"empty-trace", "unfinished-slice"}))
 
         self.each_method(code, check)
+
+    def test_workers_keep_the_limits_on_the_disk_of_their_program(self):
+        code = """
+def child():
+    for number in range(200):
+        with stepscope.Trace("kept", number=number):
+            for _ in range(500):
+                with stepscope.Trace("many"):
+                    pass
+        # Buffers never fill up.
+        assert stepscope.flush_trace() or LIMIT == "stop"
+
+LIMIT = sys.argv[3]
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    start(max_bytes=1 << 20, keep_free_bytes=0, at_limit=LIMIT)
+    process = CONTEXT.Process(target=child)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    (warning,) = stepscope.stop_trace().warnings
+    print(warning)
+"""
+        for limit, expected in (("keep_latest", 199), ("stop", 0)):
+            for method in METHODS:
+                with self.subTest(method=method, limit=limit):
+                    # A worker prints nothing: `Program` looks at the standard error.
+                    program = Program("import warnings\n" + code, method, limit)
+                    (worker,) = program.workers.values()
+                    numbers = [event.stats["number"] for event in worker.named("kept")]
+                    self.assertIn(expected, numbers)
+                    self.assertLess(len(numbers), 150)
+                    self.assertIn("worker", program.output)
+                    self.assertIn("(max_bytes,", program.output)
+                    self.assertIn("limit of 1 MiB (max_bytes)", str(program.messages))
+
+    def test_a_worker_that_has_ended_leaves_a_small_journal(self):
+        code = """
+def disk(path):
+    return sum(os.stat(os.path.join(path, name)).st_blocks * 512 for name in os.listdir(path))
+
+if __name__ == "__main__":
+    start()
+    process = CONTEXT.Process(target=work, args=(1,))
+    process.start()
+    process.join()
+    (worker,) = glob.glob(LOGS + "/plugins/profile/*/.*.worker-*")
+    assert disk(worker) <= 64 << 10, disk(worker)
+    stepscope.stop_trace()
+"""
+        self.each_method("import glob\n" + code, lambda program: self.assertEqual(len(program.workers), 1))
 
     def test_a_worker_that_records_nothing_leaves_no_file(self):
         code = """

@@ -50,10 +50,7 @@ pub(crate) fn start(
         buffer_bytes,
         max_bytes,
         keep_free_bytes,
-        at_limit: match at_limit {
-            "stop" => AtLimit::Stop,
-            _ => AtLimit::KeepLatest,
-        },
+        at_limit: at_limit_named(at_limit),
         memory_limit_bytes,
         session_name,
         host_name,
@@ -66,6 +63,14 @@ pub(crate) fn start(
         .map_err(|error| raised(py, &error))?;
     LEAVES_LABELS_OUT.store(!labels, Ordering::Relaxed);
     Ok(())
+}
+
+/// Returns the choice that an option names. The caller has checked the name.
+pub(crate) fn at_limit_named(name: &str) -> AtLimit {
+    match name {
+        "stop" => AtLimit::Stop,
+        _ => AtLimit::KeepLatest,
+    }
 }
 
 fn mirrors(py: Python<'_>, text: &str) -> PyResult<Mirrors> {

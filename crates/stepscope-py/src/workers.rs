@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use stepscope::{HostTracerLevel, SessionOptions, WorkerRun};
 
 use crate::annotation::LEAVES_LABELS_OUT;
-use crate::session::raised;
+use crate::session::{at_limit_named, raised};
 
 /// Returns the folder and the journal's name of the run into which workers of this program may record; `None`
 /// without one.
@@ -24,7 +24,8 @@ pub(crate) fn worker_run() -> Option<(PathBuf, String)> {
 
 /// Starts recording this worker process into the run of its program. Whether it did.
 #[pyfunction]
-#[pyo3(signature = (folder, journal, *, host_tracer_level, labels, buffer_bytes, host_name, facts))]
+#[pyo3(signature = (folder, journal, *, host_tracer_level, labels, buffer_bytes, max_bytes,
+    keep_free_bytes, at_limit, host_name, facts))]
 #[allow(
     clippy::too_many_arguments,
     reason = "keywords of a private function, called from one place"
@@ -36,6 +37,9 @@ pub(crate) fn start_worker(
     host_tracer_level: u32,
     labels: bool,
     buffer_bytes: usize,
+    max_bytes: u64,
+    keep_free_bytes: Option<u64>,
+    at_limit: &str,
     host_name: String,
     facts: Vec<(String, String)>,
 ) -> PyResult<bool> {
@@ -44,6 +48,9 @@ pub(crate) fn start_worker(
         host_tracer_level: HostTracerLevel::try_from(host_tracer_level)
             .map_err(|error| raised(py, &error))?,
         buffer_bytes,
+        max_bytes,
+        keep_free_bytes,
+        at_limit: at_limit_named(at_limit),
         host_name: Some(host_name),
         facts,
         ..SessionOptions::default()
@@ -77,10 +84,11 @@ fn program_ended_it() {
 extern "C" fn stop_tracers(_: *mut c_void) -> c_int {
     // SAFETY: the interpreter calls this with its lock.
     let py = unsafe { Python::assume_attached() };
-    let stopped = py
-        .import("stepscope._session")
-        .and_then(|session| session.call_method0("program_ended_worker"));
-    if let Err(error) = stopped {
+    // An interpreter that shuts down imports nothing, and its tracers have nothing left to trace.
+    let Ok(session) = py.import("stepscope._session") else {
+        return 0;
+    };
+    if let Err(error) = session.call_method0("program_ended_worker") {
         error.write_unraisable(py, None);
     }
     0

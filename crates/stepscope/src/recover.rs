@@ -53,6 +53,8 @@ pub struct RecoveredRun {
     pub unfinished: u64,
     /// Records that the program itself had to drop.
     pub dropped: u64,
+    /// Whether the recording is incomplete because it reached a limit on the disk.
+    pub cut_at_limit: bool,
 }
 
 /// Why a journal could not be turned into a file.
@@ -169,6 +171,7 @@ pub(crate) fn recover(journal: &Path, cache_out: Option<&Path>) -> Option<Recove
         spans: 0,
         unfinished: 0,
         dropped: 0,
+        cut_at_limit: false,
     };
     let result = match lock(journal) {
         Ok(Some(_lock)) => os::without_size_signal(|| recover_locked(journal, cache_out, &mut run)),
@@ -244,6 +247,7 @@ fn recover_locked(
     }
     index.first_ticks = index.number("first_ticks");
     run.dropped = index.threads.values().map(|thread| thread.dropped).sum();
+    run.cut_at_limit = limit_warning_of(&index).is_some();
     let facts = facts(&index, run.dropped);
     let names = Names::Table(table);
     let name = format!("{}.xplane.pb", facts.host);
@@ -295,11 +299,7 @@ fn facts(index: &Index<'_>, dropped: u64) -> Facts {
             "{dropped} records were dropped: buffers were full; raise buffer_bytes or lower the trace level"
         ));
     }
-    warnings.extend(limit_warning(
-        index.facts.get("limit_reached").map(String::as_str),
-        index.number("removed_events"),
-        index.number("recording_stopped") == 1,
-    ));
+    warnings.extend(limit_warning_of(index));
     let damaged = index.garbage + index.number("removed_bytes");
     if damaged > 0 {
         warnings.push(format!(
@@ -315,6 +315,14 @@ fn facts(index: &Index<'_>, dropped: u64) -> Facts {
         warnings,
         recovered: !worker,
     }
+}
+
+fn limit_warning_of(index: &Index<'_>) -> Option<String> {
+    limit_warning(
+        index.facts.get("limit_reached").map(String::as_str),
+        index.number("removed_events"),
+        index.number("recording_stopped") == 1,
+    )
 }
 
 fn is_worker(index: &Index<'_>) -> bool {

@@ -290,6 +290,9 @@ def start_worker(
     host_tracer_level: int,
     labels: bool,
     buffer_bytes: int,
+    max_bytes: int,
+    keep_free_bytes: int | None,
+    at_limit: str,
     host_name: str,
     facts: Sequence[tuple[str, str]],
 ) -> bool: ...

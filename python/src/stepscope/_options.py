@@ -206,7 +206,8 @@ class ProfileOptions:
         what comes while a buffer is full is dropped and counted.
     max_bytes
         Bytes of the disk for the recording while it runs, at least 1 MiB. Default: 8 GiB. The file that
-        `stop_trace` writes comes on top.
+        `stop_trace` writes comes on top. Each recorded worker process takes up to a sixteenth of this in
+        addition, at least 1 MiB.
     keep_free_bytes
         Bytes of the file system that the recording leaves free. Default: -1, which means 5 % of the file
         system and at least 1 GiB.

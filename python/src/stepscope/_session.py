@@ -105,6 +105,9 @@ class WorkerRun(NamedTuple):
     calls: bool
     sampling_hz: int
     buffer_bytes: int
+    max_bytes: int
+    keep_free_bytes: int | None
+    at_limit: str
 
 
 # Samples that are missed now and then change no picture.
@@ -131,6 +134,8 @@ _looks_for_multiprocessing = False
 _is_worker = False
 # The most that a worker's buffers begin with, bytes: they grow, and there may be many workers.
 _WORKER_BUFFER_BYTES = 512 << 10
+# A worker's limit on the disk is the program's divided by this; the recorder raises less than 1 MiB to that.
+_WORKER_DISK_DIVISOR = 16
 # Recording and the tracing of calls start and stop together.
 _lock = _thread.RLock()
 _busy = False
@@ -281,7 +286,7 @@ def _start(
             crash_safe=options.crash_safe,
             buffer_bytes=options.buffer_bytes,
             max_bytes=options.max_bytes,
-            keep_free_bytes=None if options.keep_free_bytes < 0 else options.keep_free_bytes,
+            keep_free_bytes=_keep_free_bytes(options),
             at_limit=options.at_limit,
             memory_limit_bytes=options.memory_limit_bytes,
             session_name=session or None,
@@ -312,6 +317,10 @@ def _start(
     return group
 
 
+def _keep_free_bytes(options: ProfileOptions) -> int | None:
+    return None if options.keep_free_bytes < 0 else options.keep_free_bytes
+
+
 def _share(options: ProfileOptions, host: str) -> None:
     """Have worker processes that start from now on record into the run of the session that records."""
     global _shared, _looks_for_multiprocessing
@@ -327,6 +336,9 @@ def _share(options: ProfileOptions, host: str) -> None:
         calls=options.traces_calls,
         sampling_hz=options.python_sampling_hz,
         buffer_bytes=min(options.buffer_bytes, _WORKER_BUFFER_BYTES),
+        max_bytes=options.max_bytes // _WORKER_DISK_DIVISOR,
+        keep_free_bytes=_keep_free_bytes(options),
+        at_limit=options.at_limit,
     )
     if not _looks_for_multiprocessing:
         _looks_for_multiprocessing = True
@@ -375,6 +387,9 @@ def begin_worker(run: WorkerRun, name: str, host_name: str) -> None:
             host_tracer_level=max(run.host_tracer_level, int(run.calls)),
             labels=run.host_tracer_level > 0,
             buffer_bytes=run.buffer_bytes,
+            max_bytes=run.max_bytes,
+            keep_free_bytes=run.keep_free_bytes,
+            at_limit=run.at_limit,
             host_name=host_name,
             facts=facts,
         )

@@ -121,6 +121,8 @@ pub(crate) struct Drain {
     open: Vec<(u32, Vec<[u64; 3]>)>,
     /// What was said about a limit on the disk.
     limit_said: Option<AtLimit>,
+    /// Prints nothing: the program's stop reports for its workers.
+    quiet: bool,
     /// The journal's files, if there are some.
     files: Option<LeasedFiles>,
 }
@@ -139,6 +141,7 @@ impl Drain {
             flight: None,
             open: Vec::new(),
             limit_said: None,
+            quiet: false,
             files,
         }
     }
@@ -146,6 +149,12 @@ impl Drain {
     /// For a flight recorder.
     pub(crate) fn looking_for(mut self, triggers: Option<Triggers>) -> Self {
         self.flight = triggers;
+        self
+    }
+
+    /// For a worker process.
+    pub(crate) fn quiet(mut self, quiet: bool) -> Self {
+        self.quiet = quiet;
         self
     }
 
@@ -398,12 +407,18 @@ impl Drain {
         if self.journal.is_stopped() && self.limit_said != Some(AtLimit::Stop) {
             self.limit_said = Some(AtLimit::Stop);
             set_state(0);
-            say(&format!(
+            self.say(&format!(
                 "{reached}: recording has stopped; stop_trace writes what there is"
             ));
         } else if self.limit_said.is_none() {
             self.limit_said = Some(AtLimit::KeepLatest);
-            say(&format!("{reached}: it goes on, and keeps its latest part"));
+            self.say(&format!("{reached}: it goes on, and keeps its latest part"));
+        }
+    }
+
+    fn say(&self, warning: &str) {
+        if !self.quiet {
+            say(warning);
         }
     }
 

@@ -208,7 +208,9 @@ pub(super) fn start(
     let control = Arc::new(Control::new(state));
     let triggers = circular.and_then(|circular| (circular.triggers)(state));
     let leased = files.as_mut().and_then(JournalFiles::take_leased);
-    let drain = Drain::new(state, journal, leased).looking_for(triggers);
+    let drain = Drain::new(state, journal, leased)
+        .looking_for(triggers)
+        .quiet(matches!(owner, Owner::Worker { .. }));
     let spawned = {
         let control = Arc::clone(&control);
         std::thread::Builder::new()

@@ -208,11 +208,12 @@ pub(super) fn collect(folder: &Path, program: &str, keep: bool) -> Vec<String> {
             "only the first {MAX_WORKERS} worker processes were recorded"
         ));
     }
-    let mut late = 0;
+    let (mut late, mut cut) = (0, 0);
     for journal in found {
         loop {
             if keep {
                 if let Some(run) = recover::recover(&journal, None) {
+                    cut += usize::from(run.cut_at_limit);
                     if let Err(error) = run.file {
                         warnings.push(format!(
                             "the recording of a worker process is lost: {error}"
@@ -233,6 +234,11 @@ pub(super) fn collect(folder: &Path, program: &str, keep: bool) -> Vec<String> {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+    if cut > 0 {
+        warnings.push(format!(
+            "recordings of worker processes reached their limit on the disk, and their files are incomplete: {cut} (max_bytes, keep_free_bytes)"
+        ));
     }
     if late > 0 {
         warnings.push(format!(
