@@ -223,6 +223,43 @@ if __name__ == "__main__":
 """
         self.each_method("import glob\n" + code, lambda program: self.assertEqual(len(program.workers), 1))
 
+    def test_a_spawned_worker_without_the_package_does_its_work(self):
+        code = """
+if __name__ == "__mp_main__":
+    # As under an interpreter that has no stepscope.
+    for name in [name for name in sys.modules if name.partition(".")[0] == "stepscope"]:
+        sys.modules[name] = None
+if __name__ == "__main__":
+    start()
+    process = CONTEXT.Process(target=print, args=("done",))
+    process.start()
+    process.join()
+    assert process.exitcode == 0, process.exitcode
+    stepscope.stop_trace()
+"""
+
+        for method in ("spawn", "forkserver"):
+            with self.subTest(method=method):
+                program = Program(code, method)
+                self.assertEqual((program.output, program.workers), (["done"], {}))
+
+    def test_a_spawned_worker_whose_program_imports_the_package_late_is_recorded(self):
+        code = """
+if __name__ == "__mp_main__":
+    for name in [name for name in sys.modules if name.partition(".")[0] == "stepscope"]:
+        del sys.modules[name]
+
+if __name__ == "__main__":
+    start(python_tracer_level=1)
+    process = CONTEXT.Process(target=until, args=(os.getpid,))
+    process.start()
+    process.join()
+    stepscope.stop_trace()
+"""
+        program = Program(code, "spawn")
+        (worker,) = program.workers.values()
+        self.assertTrue(any(name.endswith(" until") for name in worker.names()))
+
     def test_a_worker_that_records_nothing_leaves_no_file(self):
         code = """
 if __name__ == "__main__":

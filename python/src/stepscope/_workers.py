@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 # The key in the configuration that process objects inherit and carry to spawned workers.
 _KEY = "stepscope"
 _MAX_NAME = 60
+# Runs in a spawned worker, whose interpreter may have no stepscope, or another version of it: unpickling a
+# function of this module would end such a worker.
+_BEGIN_IF_INSTALLED = """\
+try:
+    from stepscope._workers import begin_in_spawned
+
+    begin_in_spawned(run)
+except Exception:
+    pass
+"""
 
 
 class Shared:
@@ -33,7 +43,7 @@ class Shared:
         util.register_after_fork(self, _begin)
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return (_in_spawned, (tuple(self.run),))
+        return (exec, (_BEGIN_IF_INSTALLED, {"run": tuple(self.run)}))
 
 
 def share(run: _session.WorkerRun | None) -> None:
@@ -45,15 +55,9 @@ def share(run: _session.WorkerRun | None) -> None:
         config[_KEY] = Shared(run)
 
 
-def _in_spawned(run: tuple[Any, ...]) -> Shared | None:
-    """Share in a worker that got it with its process object, which is not complete yet."""
-    try:
-        shared = Shared(_session.WorkerRun(*run))
-        _after_spawn(shared)
-    except Exception:
-        # What another version of this package has sent must not end the worker.
-        return None
-    return shared
+def begin_in_spawned(run: tuple[Any, ...]) -> None:
+    """Have a worker begin that receives its process object, which is not complete yet."""
+    _after_spawn(Shared(_session.WorkerRun(*run)))
 
 
 def _after_spawn(shared: Shared) -> None:
@@ -78,6 +82,8 @@ def _begin(shared: Shared) -> None:
     name = _name(worker)
     file = re.sub(r"[^\w.-]+", "-", name)[:_MAX_NAME]
     _session.begin_worker(shared.run, name, f"{shared.run.host}_{file}_{os.getpid()}")
+    # Its own workers get it too. Unpickling has left nothing in the configuration of a spawned worker.
+    worker._config[_KEY] = shared  # type: ignore[attr-defined]
 
 
 def _name(worker: Any) -> str:
