@@ -21,8 +21,8 @@ use crate::ring::layout::{
 /// Records of one part.
 const PART_RECORDS: usize = 3 << 20;
 
-/// So many arguments of other events are looked through for those of one that is on its thread's own row.
-const FEW_WAITING: usize = 64;
+/// Most waiting arguments that are compared one by one for an event.
+const MAX_RECENT: usize = 64;
 
 /// Value of an argument.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,10 +102,53 @@ enum Waiting<'a> {
     Link(u64),
 }
 
+/// Arguments and links of a thread whose events have not come yet.
+#[derive(Default)]
+struct WaitingArgs<'a> {
+    /// The latest ones in their order: most events take the last of them.
+    recent: Vec<(u64, Waiting<'a>)>,
+    /// Those before, by key. Arguments whose event was dropped stay here, and cost later events nothing.
+    older: HashMap<u64, Vec<Waiting<'a>>>,
+    /// Comparisons so far.
+    #[cfg(test)]
+    compared: usize,
+}
+
+impl<'a> WaitingArgs<'a> {
+    fn push(&mut self, key: u64, waiting: Waiting<'a>) {
+        if self.recent.len() == MAX_RECENT {
+            for (key, waiting) in self.recent.drain(..MAX_RECENT / 2) {
+                self.older.entry(key).or_default().push(waiting);
+            }
+        }
+        self.recent.push((key, waiting));
+    }
+
+    /// Hands on those with this key, in their order. Returns whether there are any.
+    fn take(&mut self, key: u64, mut each: impl FnMut(Waiting<'a>)) -> bool {
+        let mut found = false;
+        if !self.older.is_empty()
+            && let Some(older) = self.older.remove(&key)
+        {
+            found = true;
+            older.into_iter().for_each(&mut each);
+        }
+        #[cfg(test)]
+        {
+            self.compared += self.recent.len();
+        }
+        for (_, waiting) in self.recent.extract_if(.., |waiting| waiting.0 == key) {
+            found = true;
+            each(waiting);
+        }
+        found
+    }
+}
+
 /// What decoding a thread carries from part to part.
 #[derive(Default)]
 pub(crate) struct ThreadState<'a> {
-    waiting: Vec<(u64, Waiting<'a>)>,
+    waiting: WaitingArgs<'a>,
     /// The last spans that ended: key and meta.
     ended: [(u64, u64); 4],
     ended_at: usize,
@@ -244,12 +287,12 @@ impl<'i, 'a> Decoder<'i, 'a> {
                     if meta_flags(meta) & ARG_SHARED == 0
                         && let Some(arg) = arg_of(words, tail)
                     {
-                        state.waiting.push((key, Waiting::Arg(arg)));
+                        state.waiting.push(key, Waiting::Arg(arg));
                     }
                     continue;
                 }
                 KIND_LINK => {
-                    state.waiting.push((key, Waiting::Link(value)));
+                    state.waiting.push(key, Waiting::Link(value));
                     continue;
                 }
                 _ => continue,
@@ -286,8 +329,7 @@ impl<'i, 'a> Decoder<'i, 'a> {
         if meta_flags(meta) & (FLAG_ARGS | FLAG_NAMED_BY_TEXT | FLAG_LINK) != 0 {
             let before = batch.args.len();
             let complete;
-            (event.args, complete) =
-                self.take_args(state, &mut batch.args, (event.begin, event.row));
+            (event.args, complete) = self.take_args(state, &mut batch.args, event.begin);
             if kept != Verdict::Kept {
                 batch.args.truncate(before);
             } else if !complete || (event.args.1 == 0 && event.begin < self.index.first_ticks) {
@@ -348,33 +390,14 @@ impl<'i, 'a> Decoder<'i, 'a> {
         &self,
         state: &mut ThreadState<'a>,
         into: &mut Vec<Arg<'a>>,
-        (key, row): (u64, u16),
+        key: u64,
     ) -> ((u32, u32), bool) {
         let first = into.len();
         let mut complete = true;
-        // They were written one after the other, so they are together, near the end; those that were added
-        // later are apart where spans of other rows began meanwhile.
-        if let Some(last) = state.waiting.iter().rposition(|waiting| waiting.0 == key) {
-            let mut begin = state.waiting[..last]
-                .iter()
-                .rposition(|waiting| waiting.0 != key)
-                .map_or(0, |before| before + 1);
-            let (mut from, mut to) = (begin, begin);
-            if row != 0 || begin <= FEW_WAITING {
-                while let Some(end) = state.waiting[..from]
-                    .iter()
-                    .rposition(|waiting| waiting.0 == key)
-                {
-                    from = end;
-                    to -= 1;
-                    state.waiting[end..=to].rotate_left(1);
-                }
-            }
-            begin = to;
-            for (_, waiting) in state.waiting.drain(begin..=last) {
-                complete &= self.put_args(&waiting, into);
-            }
-        } else if let Some(kept) = self.kept.get(&(state.serial, key)) {
+        let found = state
+            .waiting
+            .take(key, |waiting| complete &= self.put_args(&waiting, into));
+        if !found && let Some(kept) = self.kept.get(&(state.serial, key)) {
             for waiting in kept {
                 complete &= self.put_args(waiting, into);
             }
@@ -491,6 +514,56 @@ mod tests {
         let inner = batch.args(&events[1]);
         assert_eq!(inner.len(), 2);
         assert_eq!(inner[1].value, Value::Text("hi".into()));
+    }
+
+    #[test]
+    fn arguments_without_an_event_cost_later_events_nothing() {
+        const ORPHANS: u64 = 20_000;
+        const EVENTS: u64 = 1_000;
+        let argument = meta(50, KIND_ARG, ARG_INT, 0);
+        let outer = ORPHANS + 1;
+        let mut content = Vec::new();
+        record(&mut content, [outer, 1, argument]);
+        for key in 1..=ORPHANS {
+            record(&mut content, [key, 7, argument]);
+        }
+        for event in 0..EVENTS {
+            // Every second event has lost its arguments.
+            let begin = outer + 1 + event;
+            if event % 2 == 0 {
+                record(&mut content, [begin, event, argument]);
+            }
+            let row = u16::try_from(event % 3).unwrap();
+            record(
+                &mut content,
+                [begin, begin, meta(1, KIND_SPAN, FLAG_ARGS, row)],
+            );
+        }
+        record(&mut content, [outer, 2, argument]);
+        record(&mut content, [outer, u64::MAX >> 1, span(2, FLAG_ARGS)]);
+        let all = block(BLOCK_DATA, 1, &content);
+        let mut index = Index::default();
+        index.add(&all);
+        let decoder = Decoder::new(&index, &ExportLimits::default());
+        let parts = decoder.parts();
+        let (mut state, mut batch) = (ThreadState::default(), Batch::default());
+        decoder.batch(&parts[0], 1, &mut state, &mut batch);
+        let values = |event: &Event| -> Vec<_> {
+            let args = batch.args(event).iter();
+            args.map(|arg| arg.value.clone()).collect()
+        };
+        assert_eq!(
+            values(&batch.events[0]),
+            [Value::Int(1), Value::Int(2)],
+            "those that waited longest come first"
+        );
+        for (event, number) in batch.events[1..].iter().zip(0..) {
+            let expected = (number % 2 == 0).then_some(Value::Int(number));
+            assert_eq!(values(event), Vec::from_iter(expected));
+        }
+        assert_eq!(batch.events.len() as u64, EVENTS + 1);
+        let most = MAX_RECENT * batch.events.len();
+        assert!(state.waiting.compared <= most, "{}", state.waiting.compared);
     }
 
     #[test]
