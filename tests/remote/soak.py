@@ -7,7 +7,8 @@ Optional: STEPSCOPE_CHROMIUM (a browser), STEPSCOPE_PACKAGE_PYTHON (an interpret
 missing is reported as not run.
 
 Workers share one log directory, which `stepscope view` serves. Faults: killed clients and programs, stalled
-bodies, garbage on both ports, truncated and replaced files, stopped processes, a full cache folder. At regular
+bodies, garbage on both ports, truncated and replaced files, truncated journals of programs that record, stopped
+processes, a full cache folder. Faults write to files of the soak's own folder only, never through links. At regular
 intervals the table gets a row. At the end of the warm-up and at the end all workers rest until handles and
 threads have come down. The soak fails when handles or threads are more at the end than after the warm-up, when
 memory grew by more than GROWTH_MIB, when a request failed that no fault explains, or when something panicked.
@@ -27,6 +28,7 @@ import re
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -57,8 +59,8 @@ class Soak:
     """What the workers share."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        self.folder = folder
-        self.logs = folder / "logs"
+        self.folder = folder.resolve(strict=True)
+        self.logs = self.folder / "logs"
         self.files = self.logs / "files"
         self.files.mkdir(parents=True)
         self.seed = seed
@@ -70,6 +72,13 @@ class Soak:
         self.working.set()
         self.busy: Counter[str] = Counter()
         self.lock = threading.Lock()
+
+    def inside(self, path: Path) -> Path:
+        """Returns the path of a file that a fault may write to; refuses links and what lies elsewhere."""
+        if path.is_symlink() or not path.resolve().is_relative_to(self.folder):
+            message = f"cannot write to {path}: it is a link or not below {self.folder}"
+            raise AssertionError(message)
+        return path
 
     def count(self, what: str, number: int = 1) -> None:
         with self.lock:
@@ -340,6 +349,7 @@ def file_faults(soak: Soak) -> Callable[[random.Random], None]:
             # Nothing is ever written through a link: it may lead out of the soak's folder.
             if path.is_symlink():
                 path.unlink()
+            soak.inside(path)
             if kind == "write":
                 path.write_text(trace_text(noise, noise.randrange(1, 3_000)))
             elif kind == "truncate":
@@ -349,7 +359,7 @@ def file_faults(soak: Soak) -> Callable[[random.Random], None]:
                     file.seek(noise.randrange(path.stat().st_size + 1))
                     file.write(noise.randbytes(200))
             elif kind == "replace":
-                aside = path.with_suffix(".tmp")
+                aside = soak.inside(path.with_suffix(".tmp"))
                 aside.write_text(trace_text(noise, 500))
                 aside.replace(path)
             elif kind == "remove":
@@ -365,6 +375,35 @@ def file_faults(soak: Soak) -> Callable[[random.Random], None]:
                     file.write(b" " * 4_096)
         soak.count(f"fault: {kind} file")
         soak.sleep(noise.random())
+
+    return fault
+
+
+def journal_faults(soak: Soak) -> Callable[[random.Random], None]:
+    """Opens and truncates files of journals while their programs record: the recorder moves its rings."""
+
+    def fault(noise: random.Random) -> None:
+        # Journals end with their programs, also while they are looked for.
+        with contextlib.suppress(FileNotFoundError):
+            name = noise.choice(["rings", "events"])
+            found = list(soak.logs.glob(f"plugins/profile/*/.stepscope-journal-*/{name}"))
+            if found:
+                path = soak.inside(noise.choice(found))
+                truncates = noise.random() < 0.5
+                descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+                try:
+                    # The path may have been replaced meanwhile: what was opened counts.
+                    opened = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+                    status = os.fstat(descriptor)
+                    if not opened.is_relative_to(soak.folder) or not stat.S_ISREG(status.st_mode):
+                        message = f"cannot truncate {opened}: it is no file below {soak.folder}"
+                        raise AssertionError(message)
+                    if truncates:
+                        os.ftruncate(descriptor, noise.choice([0, noise.randrange(status.st_size + 1)]))
+                finally:
+                    os.close(descriptor)
+                soak.count(f"fault: {'truncated' if truncates else 'opened'} {path.name}")
+        soak.sleep(noise.random() * 0.5)
 
     return fault
 
@@ -387,7 +426,7 @@ def cache_faults(soak: Soak, cache: Path) -> Callable[[random.Random], None]:
     """Fills the file system of the cache, and removes entries."""
 
     def fault(noise: random.Random) -> None:
-        filler = cache / "filler"
+        filler = soak.inside(cache / "filler")
         with contextlib.suppress(OSError), filler.open("wb") as file:
             while True:
                 file.write(bytes(1 << 20))
@@ -395,8 +434,8 @@ def cache_faults(soak: Soak, cache: Path) -> Callable[[random.Random], None]:
         soak.sleep(noise.random() * 5)
         filler.unlink(missing_ok=True)
         if noise.random() < 0.3:
-            shutil.rmtree(cache / "stepscope", ignore_errors=True)
-        (soak.logs / "large.trace.json").write_text(trace_text(noise, 90_000 + noise.randrange(1_000)))
+            shutil.rmtree(soak.inside(cache / "stepscope"), ignore_errors=True)
+        soak.inside(soak.logs / "large.trace.json").write_text(trace_text(noise, 90_000 + noise.randrange(1_000)))
         soak.sleep(noise.random() * 20)
 
     return fault
@@ -447,9 +486,12 @@ class Table:
         columns = "".join(f" | {name:>8} MiB handles threads" for name in subjects)
         print(f"{'minute':>7} {'':<9}{columns} | requests captures recordings failures lost", flush=True)
 
-    def row(self, label: str = "") -> dict[str, tuple[float, int, int]]:
+    def row(
+        self, label: str = "", settled: dict[str, tuple[int, int]] | None = None
+    ) -> dict[str, tuple[float, int, int]]:
+        """Prints a row and returns its values: `settled` handles and threads, or those of this moment."""
         values = {
-            name: (program.rss_mib(), program.descriptors(), program.threads())
+            name: (program.rss_mib(), *(settled[name] if settled else (program.descriptors(), program.threads())))
             for name, program in self.subjects.items()
         }
         columns = "".join(f" | {rss:>12.1f} {handles:>7} {threads:>7}" for rss, handles, threads in values.values())
@@ -479,7 +521,8 @@ class Table:
             return time.monotonic() - since > 45
 
         wait_for("quiet", settled, 10 * WAIT_S)
-        return self.row(label)
+        # Of this moment, one that is open for a moment would count against one that was not.
+        return self.row(label, lowest)
 
 
 @contextlib.contextmanager
@@ -503,6 +546,7 @@ def small_cache(folder: Path, soak: Soak) -> Iterator[Path]:
 
 def soak_for(minutes: float, seed: int, folder: Path) -> int:
     soak = Soak(folder, seed)
+    folder = soak.folder
     noise = random.Random(seed)
     for number in range(12):
         (soak.files / f"f{number}.trace.json").write_text(trace_text(noise, 1_000))
@@ -524,6 +568,7 @@ def soak_for(minutes: float, seed: int, folder: Path) -> int:
             "recorder": recorder_worker(soak),
             "network faults": network_faults(soak, [port, grpc_port]),
             "file faults": file_faults(soak),
+            "journal faults": journal_faults(soak),
             "stalls": stall_faults(soak, list(subjects.values())),
             "events": event_worker(soak, port),
         }

@@ -88,6 +88,11 @@ pub(crate) const CAPTURE_TESTS: &[CaptureTest] = &[
         script: "tests/remote/flight_recorder.py",
         torch_xla: false,
     },
+    CaptureTest {
+        name: "rules of the soak",
+        script: "tests/remote/soak_rules.py",
+        torch_xla: false,
+    },
 ];
 
 /// A Python with JAX, XProf and gRPC, and with the frameworks where there are wheels; `None` when
