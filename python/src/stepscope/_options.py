@@ -212,9 +212,9 @@ class ProfileOptions:
         Bytes of the file system that the recording leaves free. Default: -1, which means 5 % of the file
         system and at least 1 GiB.
     at_limit
-        What happens when the recording has reached one of these limits: ``"keep_latest"`` (default) removes its
-        oldest part, again and again; ``"stop"`` ends it, and `stop_trace` writes what there is. It is said once
-        on stderr, and in the file.
+        What happens when the recording has reached one of these limits: ``"keep_latest"`` (default)
+        removes its oldest part, again and again; ``"stop"`` ends it, and `stop_trace` writes what there
+        is. One line on stderr says so once, and the file says so.
     memory_limit_bytes
         Bytes of memory for a recording that is not kept in files. Default: 1 GiB.
     session_id

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 from stepscope import _core
 from stepscope._errors import QueryError
-from stepscope._suggest import nearest
 from stepscope._progress import Progress
 from stepscope._report import Report, Table
+from stepscope._suggest import nearest
 from stepscope._tracks import (
     Content,
     Instant,

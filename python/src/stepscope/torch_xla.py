@@ -26,10 +26,10 @@ from stepscope import _core, _decorate, _remote, _session, _sources
 from stepscope._core import XlaStepTrace as StepTrace
 from stepscope._core import XlaTrace as Trace
 from stepscope._errors import StepscopeWarning
+from stepscope._framework_scopes import Under, look, place
 from stepscope._options import ProfileOptions
 from stepscope._remote import CaptureReport, ProfilerServer, capture
 from stepscope._session import stop_trace
-from stepscope._framework_scopes import Under, look, place
 
 if TYPE_CHECKING:
     import os
