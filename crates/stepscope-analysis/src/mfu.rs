@@ -1,8 +1,8 @@
 //! Model FLOPs utilisation: what part of its devices' arithmetic a program uses.
 //!
 //! ```text
-//! rate = floating-point operations that begin in the stretches / sum of the stretches' lengths
-//! MFU  = operations that begin in the stretches / sum over stretches of (length * peaks of the rank's devices)
+//! rate = floating-point operations that begin in the windows / sum of the windows' lengths
+//! MFU  = operations that begin in the windows / sum over windows of (length * peaks of the rank's devices)
 //! ```
 //! Windows are the steps, and without steps each file's recording. A window is one rank's: it counts
 //! what runs on the threads and devices of that rank. Operations are XLA's own count
