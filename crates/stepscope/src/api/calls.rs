@@ -17,7 +17,7 @@ pub enum CallBegun {
     /// So too, and [`thread_is_told`] has not been called for this thread in this recording.
     OnUntoldThread,
     /// More spans are open than the recorder has places for (512): the tracer may keep an
-    /// [`ManualSpan`](crate::manual_span::OpenSpan).
+    /// [`ManualSpan`](crate::manual_span::ManualSpan).
     TooDeep,
 }
 
