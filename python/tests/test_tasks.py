@@ -1,4 +1,4 @@
-"""Labels of asyncio's tasks: each task's on a row of its own, whoever else runs meanwhile."""
+"""Labels of asyncio's tasks: each task's on a row of its own, whatever other tasks run meanwhile."""
 
 import asyncio
 import contextlib

@@ -193,7 +193,7 @@ pub fn mfu(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Mfu, Cancell
     Ok(found)
 }
 
-/// The stretches of each rank.
+/// The analysis windows of each rank.
 struct RankWindows {
     fused: FusedFiles,
     /// In order; those of a rank may overlap where several of its threads mark steps.
@@ -224,12 +224,12 @@ impl RankWindows {
 
 fn by_xla(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Option<f64>, Cancelled> {
     let trace = run_profile.trace;
-    let analysis_windows = RankWindows::new(run_profile);
+    let rank_windows = RankWindows::new(run_profile);
     let tracks: FxHashMap<TrackId, &IntervalSet> = trace
         .tracks()
         .iter()
         .filter(|track| track.kind == TrackKind::DeviceQueue && !track.derived && track.slices > 0)
-        .filter_map(|track| Some((track.id, analysis_windows.within(track)?)))
+        .filter_map(|track| Some((track.id, rank_windows.within(track)?)))
         .collect();
     let ranges = tracks.keys().map(|id| (*id, 0..trace.slices(*id).len()));
     let pieces = parallel::pieces(ranges);
@@ -301,7 +301,7 @@ fn from_shapes(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Option<C
         known_time: Dur::ZERO,
         unknown_time: Dur::ZERO,
     };
-    let analysis_windows = RankWindows::new(run_profile);
+    let rank_windows = RankWindows::new(run_profile);
     let mut counted = FxHashMap::default();
     let (mut dims, mut concrete) = (String::new(), String::new());
     for track in trace.tracks() {
@@ -310,7 +310,7 @@ fn from_shapes(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Option<C
         }
         cancel.check()?;
         let slices = trace.slices(track.id);
-        let Some(within) = analysis_windows.within(track) else {
+        let Some(within) = rank_windows.within(track) else {
             continue;
         };
         for index in 0..slices.len() {

@@ -28,7 +28,7 @@ use stepscope_store::{FileSink, FileSpec, Trace, TraceBuilder};
 /// Rows of a table, as the command line shows them.
 const TOP: usize = 25;
 
-/// A sink for one more copy of a trace that was emitted already.
+/// A sink for one more copy of a trace.
 struct Copy {
     sink: FileSink,
     number: u64,

@@ -1,9 +1,9 @@
-//! What has been emitted into one track and is not sorted yet.
+//! Events of one track that are not sorted yet.
 //!
 //! Where a reader has said how many slices are coming, room for all of them is made at once, and
 //! what forks emit is copied there as they are merged, while it is still in the processor's cache:
 //! the columns of the finished track are these very columns. Where nothing is known, a track's
-//! slices lie in pieces, one per fork that emitted into it: merging moves pieces and copies nothing
+//! slices lie in pieces, one per fork that has events of it: merging moves pieces and copies nothing
 //! (small ones are joined, so that a thousand forks do not leave a thousand crumbs). Names of such
 //! a piece are translated when the track is finished, on the thread that finishes it.
 //!
@@ -294,10 +294,10 @@ impl Spare {
 /// Below this, a merged piece is joined to the one before it.
 const SMALL_PIECE: usize = 4_096;
 
-/// All that was emitted into one track.
+/// All events of one track.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventBuf {
-    /// In emit order; the last one is emitted into.
+    /// In the order of arrival; events go into the last one.
     pub(crate) slices: Vec<SliceBuf>,
     pub(crate) instants: Option<Box<InstantBuf>>,
     pub(crate) samples: Option<Box<SampleBuf>>,
@@ -305,7 +305,7 @@ pub(crate) struct EventBuf {
 }
 
 impl EventBuf {
-    /// The piece that is emitted into.
+    /// The piece that takes the next events.
     fn piece(&mut self) -> &mut SliceBuf {
         if self
             .slices

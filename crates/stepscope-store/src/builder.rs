@@ -54,7 +54,7 @@ impl TraceBuilder {
         Self::default()
     }
 
-    /// A sink for one file; sinks of several files may be emitted into on several threads.
+    /// A sink for one file; readers may fill the sinks of several files on several threads.
     #[allow(
         clippy::unused_self,
         reason = "a sink belongs to the builder that it is handed back to"

@@ -2,7 +2,7 @@
 
 use stepscope_model::{ArgValue, Diagnostic, Dur, Epoch, Profile};
 
-/// One file that is emitted into a trace (one host or one rank).
+/// One file of a trace (one host or one rank).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileSpec {
     /// Path as shown to users.

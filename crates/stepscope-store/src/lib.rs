@@ -1,6 +1,6 @@
 //! The immutable columnar trace: built once, read forever.
 //!
-//! A reader emits a file into a [`FileSink`]; a [`TraceBuilder`] puts the files of a run together,
+//! A reader emits a file's events to a [`FileSink`]; a [`TraceBuilder`] puts the files of a run together,
 //! sorts, nests and links them, and seals a [`Trace`]. Reading order of the modules: `sink` and
 //! its parts (`names`, `buffer`), `builder` and its phases (`order`, `table`, `nest`, `flows`),
 //! then the trace itself: `trace`, `query`, `lod`.

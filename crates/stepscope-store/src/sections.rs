@@ -3,7 +3,7 @@
 //! A section is one column. Its checksum is compared when the column is first used, so opening reads
 //! no column. A section that differs is taken from a trace that is built anew from the run's files,
 //! provided that its checksum is the expected one there. Otherwise the image counts as damaged
-//! ([`Trace::is_damaged`]), and whoever answers from it has to fail.
+//! ([`Trace::is_damaged`]), and every answer from it must be an error.
 
 use std::hash::Hasher;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -93,7 +93,7 @@ pub struct FileSink {
     pub(crate) keys: Interner,
     pub(crate) touched: Vec<TouchedTrack>,
     slot_of: HashMap<u32, u32, FxBuildHasher>,
-    /// The track emitted into last and its place in `touched`.
+    /// The track of the last event, and its place in `touched`.
     last: (u32, u32),
     pub(crate) spare: Spare,
     shared_sources: usize,

@@ -30,10 +30,10 @@ pub(super) fn covered(
         let known = calls.known_time.as_ns_f64();
         return Ok(part(known, known + calls.unknown_time.as_ns_f64()));
     }
-    let analysis_windows = RankWindows::new(run_profile);
+    let rank_windows = RankWindows::new(run_profile);
     let mut kernels = 0_u64;
     for device in devices {
-        every_kernel(run_profile, &analysis_windows, device, |_, is_product| {
+        every_kernel(run_profile, &rank_windows, device, |_, is_product| {
             kernels += u64::from(is_product);
         });
         cancel.check()?;
@@ -48,7 +48,7 @@ pub(super) fn covered(
     for device in devices {
         every_kernel(
             run_profile,
-            &analysis_windows,
+            &rank_windows,
             device,
             |(track, index), is_product| {
                 let launch = launches.get(track, index);
@@ -75,11 +75,11 @@ fn part(of: f64, whole: f64) -> f64 {
 /// A slice: its track, and its index there.
 type Place = (stepscope_model::TrackId, usize);
 
-/// Visits the computation of a device that begins in the stretches of its rank, and whether its name is
+/// Visits the computation of a device that begins in the windows of its rank, and whether its name is
 /// that of a product.
 fn every_kernel(
     run_profile: &RunProfile<'_>,
-    analysis_windows: &RankWindows,
+    rank_windows: &RankWindows,
     device: &Device,
     mut visit: impl FnMut(Place, bool),
 ) {
@@ -87,7 +87,7 @@ fn every_kernel(
     let mut kinds: FxHashMap<(NameId, NameId), bool> = FxHashMap::default();
     for queue in &device.queues {
         let row = trace.tracks().get(queue.track.index());
-        let Some(within) = row.and_then(|row| analysis_windows.within(row)) else {
+        let Some(within) = row.and_then(|row| rank_windows.within(row)) else {
             continue;
         };
         let slices = trace.slices(queue.track);

@@ -258,7 +258,7 @@ pub(super) async fn record(
 }
 
 fn session_options(state: &State, wanted: &Wanted) -> SessionOptions {
-    // Calls are recorded without labels as well, as JAX records them: whoever traces calls leaves the
+    // Calls are recorded without labels as well, as JAX records them: the tracer of calls leaves the
     // labels out.
     let calls = wanted.python_calls && state.options.along.is_some();
     let lowest = if calls {

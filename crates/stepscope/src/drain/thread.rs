@@ -334,7 +334,7 @@ impl Drain {
         };
         let mut result = relocate_names(&to.file);
         for region in shown {
-            // SAFETY: this is the drain thread, and whoever wants to attach waits.
+            // SAFETY: this is the drain thread, and threads that want to attach wait.
             match unsafe { region.relocate(rings.fd(), &to.file) } {
                 Ok(old) => self.carry_old(region, &old),
                 Err(error) => {

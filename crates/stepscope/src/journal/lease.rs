@@ -1,6 +1,6 @@
 //! Leases: the kernel tells before somebody else opens or shortens a file, and lets them wait.
 //!
-//! A mapping of a file that shrinks ends the program with `SIGBUS`. Whoever truncates a file, or opens
+//! A mapping of a file that shrinks ends the program with `SIGBUS`. A process that truncates a file, or opens
 //! it for that, breaks the lease on it: the kernel keeps them waiting until the lease is released, or
 //! for `/proc/sys/fs/lease-break-time` (45 s). The holder asks from time to time ([`Lease::is_breaking`]),
 //! replaces its mappings, and releases the lease. No signal is sent.
@@ -29,7 +29,7 @@ impl Lease {
     pub(crate) fn take(file: BorrowedFd<'_>) -> io::Result<Self> {
         let fd = file.as_raw_fd();
         // Between the lease and the next call, somebody may break it: a signal that programs ignore
-        // unless they say otherwise. After that nobody is told; we ask.
+        // unless they say otherwise. After that no signal is sent; the holder asks.
         set(fd, F_SETSIG, libc::SIGURG)?;
         let kinds = [libc::F_WRLCK, libc::F_RDLCK];
         let mut result = Err(io::ErrorKind::Unsupported.into());

@@ -214,7 +214,7 @@ impl RingMemory {
         }
     }
 
-    /// Replaces whatever file is mapped by private memory. Whoever still writes there is not
+    /// Replaces whatever file is mapped by private memory. A thread that still writes there is not
     /// harmed, and not heard.
     pub(crate) fn unmap_file(&self) {
         if self.mapped_for.swap(0, Ordering::Relaxed) == 0 {

@@ -226,7 +226,7 @@ impl JournalFiles {
     }
 }
 
-/// Without a lease, whoever shortened the file would end the program.
+/// Without a lease, a process that shortened the file would end the program.
 fn lease(file: &File) -> io::Result<Lease> {
     Lease::take(file.as_fd()).map_err(|error| {
         let text = format!("the file system gives no lease on them: {error}");

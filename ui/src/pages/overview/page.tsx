@@ -121,6 +121,8 @@ export default function OverviewPage(page: PageProps): JSX.Element {
             const steps = sectionOf(found, 'steps');
             const slices = sectionOf(found, 'slices');
             const markers = markersOf(found.notes);
+            // Hosts without steps, as worker processes, are no ranks.
+            const ranks = scalarOf(found, 'ranks');
             return (
               <>
                 {cardsOf(found.summary).length === 0 ? undefined : (
@@ -131,8 +133,8 @@ export default function OverviewPage(page: PageProps): JSX.Element {
                         {...card}
                         // Each rank's steps are counted on their own.
                         beside={
-                          card.scalar.key === 'steps' && run.hosts.length > 1
-                            ? `of ${formatCount(run.hosts.length)} ranks`
+                          card.scalar.key === 'steps' && typeof ranks === 'number'
+                            ? `of ${formatCount(ranks)} ranks`
                             : card.beside
                         }
                         page={page}
