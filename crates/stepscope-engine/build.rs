@@ -16,8 +16,12 @@ const SOURCES: [&str; 6] = [
     "src/names.rs",
 ];
 
-/// What decides, beside those, which reports a trace gives.
-const ANALYSES: [&str; 1] = ["../stepscope-analysis/src"];
+/// Sources that decide, together with those above, which reports a trace gives.
+const ANALYSES: [&str; 3] = [
+    "../stepscope-analysis/src",
+    "../stepscope-compat/src",
+    "../stepscope-report/src",
+];
 
 fn main() {
     let mut hash = Fnv::new();

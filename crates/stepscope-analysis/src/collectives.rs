@@ -82,7 +82,7 @@ impl Kind {
     }
 
     /// Reads a name: of a kernel, of an instruction, or of what torch calls the collective.
-    pub fn of(name: &str) -> Self {
+    pub fn from_name(name: &str) -> Self {
         const PARTS: &[(&str, Kind)] = &[
             ("allreduce", Kind::AllReduce),
             ("crossdevicereduce", Kind::AllReduce),
@@ -158,7 +158,7 @@ pub struct Participant {
 
 /// One participant's part of one collective.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Part {
+pub struct CollectiveCall {
     /// Who.
     pub who: Participant,
     /// The slice.
@@ -183,7 +183,7 @@ pub struct Part {
     pub hidden: Option<Dur>,
 }
 
-impl Part {
+impl CollectiveCall {
     /// How long it took.
     pub fn dur(&self) -> Dur {
         self.end.since(self.start)
@@ -207,7 +207,7 @@ pub struct Collective {
 #[derive(Clone, Debug, Default)]
 pub struct Collectives {
     /// Everything that was recorded, in the order of participants, then of time.
-    pub parts: Vec<Part>,
+    pub parts: Vec<CollectiveCall>,
     /// Put together across participants, in order of time.
     pub collectives: Vec<Collective>,
     /// Who takes part.
@@ -222,7 +222,7 @@ pub struct Collectives {
 impl Collectives {
     /// Size of the group that a part belongs to: what the file says, else the participants. Of one rank's
     /// file alone nobody knows.
-    pub fn group_size(&self, part: &Part) -> Option<u32> {
+    pub fn group_size(&self, part: &CollectiveCall) -> Option<u32> {
         let seen = u32::try_from(self.participants.len()).unwrap_or(u32::MAX);
         part.group_size.or_else(|| (seen > 1).then_some(seen))
     }

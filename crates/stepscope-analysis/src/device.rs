@@ -20,7 +20,7 @@
 //! their name says so ([`communicates`]). Labels on device rows, waits and host calls are no work.
 //! A loop or a branch of a compiled program counts as computation where nothing inside it is
 //! recorded; an instruction communicates when its opcode says so, whatever its name. Peers differ: `TraceLens` counts memset as computation
-//! and leaves out kernels without a CPU operator; HTA leaves out the last of several steps ([`hta`](crate::hta)).
+//! and leaves out kernels without a CPU operator; HTA leaves out the last of several steps (`stepscope_compat::hta`).
 //!
 //! Everything follows from [`Times`]: for each set of kinds of work, how long exactly that set ran. One pass over the slices, in parallel, nothing allocated per slice.
 
@@ -189,11 +189,11 @@ impl Times {
 
 impl<'a> Devices<'a> {
     /// Finds the devices: one pass over their rows.
-    pub fn of(trace: &'a Trace, cancel: &Cancel) -> Result<Self, Cancelled> {
+    pub fn from_trace(trace: &'a Trace, cancel: &Cancel) -> Result<Self, Cancelled> {
         let candidates: Vec<(&Track, Row)> = trace
             .tracks()
             .iter()
-            .map(|track| (track, Row::of(track)))
+            .map(|track| (track, Row::from_track(track)))
             .filter(|(track, row)| *row != Row::NoWork && track.slices > 0)
             .collect();
         let classes = Classes::new(trace, &candidates);
@@ -201,7 +201,7 @@ impl<'a> Devices<'a> {
         for (track, row) in &candidates {
             rows[track.id.index()] = Some(*row);
         }
-        let pieces = parallel::pieces(
+        let pieces = parallel::track_chunks(
             candidates
                 .iter()
                 .map(|(track, _)| (track.id, 0..track.slices as usize)),
@@ -211,7 +211,7 @@ impl<'a> Devices<'a> {
                 return;
             };
             let slices = trace.slices(piece.track);
-            let read = sweep::Piece::read(&slices, row, &classes, piece.indexes.clone());
+            let read = sweep::TrackChunk::read(&slices, row, &classes, piece.indexes.clone());
             found.push((piece.track, piece.indexes.start, read));
         })?;
         let mut parts: Vec<_> = parts.into_iter().flatten().collect();
@@ -324,7 +324,7 @@ impl<'a> Devices<'a> {
         let row = self.rows.get(track.index()).copied().flatten()?;
         let slices = self.trace.slices(track);
         let name = *slices.name.get(index)?;
-        match self.classes.of(row, slices.category.get(index), name) {
+        match self.classes.class(row, slices.category.get(index), name) {
             Class::Work(work) | Class::Await(work) => Some(work),
             Class::Counters => self.counters.get(track.index())?.then_some(Work::Compute),
             Class::Around | Class::None => None,
@@ -339,7 +339,7 @@ impl<'a> Devices<'a> {
         ranges: &[Range<Time>],
         cancel: &Cancel,
     ) -> Result<Vec<Times>, Cancelled> {
-        let cuts = Cuts::of(ranges);
+        let cuts = Cuts::from_ranges(ranges);
         let (Some(first), Some(last)) = (cuts.0.first(), cuts.0.last()) else {
             return Ok(ranges.iter().map(|_| Times::default()).collect());
         };
@@ -558,7 +558,7 @@ fn add_sets(sums: &mut [i64; SETS], others: &[i64; SETS]) {
 struct Cuts(Vec<Time>);
 
 impl Cuts {
-    fn of(ranges: &[Range<Time>]) -> Self {
+    fn from_ranges(ranges: &[Range<Time>]) -> Self {
         let mut cuts: Vec<Time> = ranges
             .iter()
             .filter(|range| range.start < range.end)

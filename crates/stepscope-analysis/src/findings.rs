@@ -89,6 +89,19 @@ impl Finding {
     }
 }
 
+/// Work of which one rank does more than the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExtraWork {
+    /// Computation on its device.
+    Compute,
+    /// Fetching input.
+    Input,
+    /// Work of its host threads.
+    Host,
+    /// Copies.
+    Copy,
+}
+
 /// Figures that one cause alone has.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Detail {
@@ -109,10 +122,10 @@ pub enum Detail {
     Rank {
         /// `rank 2`, or the host.
         who: String,
-        /// What it does more of than the others: `computes`, `fetches input`.
-        does: Option<&'static str>,
+        /// The kind of work that it does more of than the others.
+        extra_work: Option<ExtraWork>,
         /// How much more per step, nanoseconds.
-        more_ns: f64,
+        extra_ns: f64,
     },
     /// Which steps are long.
     Steps {

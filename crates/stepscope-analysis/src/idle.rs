@@ -20,7 +20,7 @@
 //! (*synchronisation*), fetching *input*, *communication*, and otherwise *host too slow* (whatever it
 //! did, it had not called yet). Of slices inside one another, the first of these that is open counts.
 //! Thirty microseconds is HTA's limit for the delay between two kernels in a row.
-//! Its own breakdown is in [`hta`](crate::hta).
+//! Its own breakdown is in `stepscope_compat::hta`.
 
 #![allow(clippy::similar_names, reason = "tracks of a trace")]
 
@@ -320,8 +320,8 @@ mod tests {
     fn found(drawing: &str) -> Idle {
         let trace = ascii_trace::trace(drawing);
         let cancel = Cancel::default();
-        let devices = Devices::of(&trace, &cancel).unwrap();
-        let launches = Launches::of(&trace, &devices, &cancel).unwrap();
+        let devices = Devices::from_trace(&trace, &cancel).unwrap();
+        let launches = Launches::from_trace(&trace, &devices, &cancel).unwrap();
         let found = idle(&trace, &devices, &launches, None, &cancel).unwrap();
         let whole: i64 = found.causes().iter().map(|dur| dur.ps()).sum();
         let gaps: i64 = found.gaps.iter().map(|gap| gap.dur().ps()).sum();

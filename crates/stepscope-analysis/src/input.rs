@@ -258,7 +258,7 @@ fn stages(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Vec<Stage>, C
                 .zip(&run_profile.iterations);
             let own = all.filter(|(own, _)| own.file == file);
             let range = |whole: &Iteration| (whole.range.start, whole.range.end);
-            IntervalSet::of(own.map(|(_, whole)| range(whole)).collect())
+            IntervalSet::from_intervals(own.map(|(_, whole)| range(whole)).collect())
         })
         .collect();
     let threads = trace
@@ -271,7 +271,7 @@ fn stages(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Vec<Stage>, C
         .iter()
         .filter_map(|own| own.thread)
         .collect();
-    let pieces = parallel::pieces(threads.map(|track| (track.id, 0..track.slices as usize)));
+    let pieces = parallel::track_chunks(threads.map(|track| (track.id, 0..track.slices as usize)));
     let parts = parallel::scan(
         &pieces,
         cancel,
@@ -281,7 +281,7 @@ fn stages(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Vec<Stage>, C
                 return;
             };
             let slices = trace.slices(piece.track);
-            let marks_steps = rows.of(piece.track).any(|row| marking.contains(&row));
+            let marks_steps = rows.rows_of(piece.track).any(|row| marking.contains(&row));
             let mut last = (None, false);
             for index in piece.indexes.clone() {
                 let key = (slices.name[index], slices.category.get(index));
@@ -380,11 +380,12 @@ mod tests {
     use stepscope_store::ascii_trace;
 
     use super::*;
-    use crate::reports::Options;
+    use crate::run_profile::AnalysisScope;
 
     fn verdict(drawing: &str) -> (Verdict, Vec<String>) {
         let trace = ascii_trace::trace(drawing);
-        let run_profile = RunProfile::of(&trace, &Options::default(), &Cancel::default()).unwrap();
+        let run_profile =
+            RunProfile::compute(&trace, &AnalysisScope::default(), &Cancel::default()).unwrap();
         let found = input(&run_profile, &Cancel::default()).unwrap();
         let stages = found.stages.iter().map(|stage| {
             let place = if stage.on_step_thread {
@@ -446,7 +447,8 @@ mod tests {
             ";
         // 28 + 7 of 60 us in all, of the later steps 7 of 27 us.
         let trace = ascii_trace::trace(steps);
-        let run_profile = RunProfile::of(&trace, &Options::default(), &Cancel::default()).unwrap();
+        let run_profile =
+            RunProfile::compute(&trace, &AnalysisScope::default(), &Cancel::default()).unwrap();
         let found = input(&run_profile, &Cancel::default()).unwrap();
         assert!(found.share > 0.2 && found.share < 0.35, "{found:?}");
         assert!(!found.inferred);
@@ -458,7 +460,8 @@ mod tests {
             main | load--------step0--load--------step1--load--------step2--load--------step3--
             ";
         let trace = ascii_trace::trace(steps);
-        let run_profile = RunProfile::of(&trace, &Options::default(), &Cancel::default()).unwrap();
+        let run_profile =
+            RunProfile::compute(&trace, &AnalysisScope::default(), &Cancel::default()).unwrap();
         let found = input(&run_profile, &Cancel::default()).unwrap();
         assert_eq!(found.verdict, Verdict::Bound);
         // 3 x 12 of 3 x 19 + 7 us: nothing follows the last step.
@@ -474,7 +477,8 @@ mod tests {
             b #pid=1 #tid=1 |                  more                    more                    more
             ",
         );
-        let run_profile = RunProfile::of(&trace, &Options::default(), &Cancel::default()).unwrap();
+        let run_profile =
+            RunProfile::compute(&trace, &AnalysisScope::default(), &Cancel::default()).unwrap();
         let sum = run_profile.sum();
         let us = |dur: Dur| dur.ps() / 1_000_000;
         assert_eq!(

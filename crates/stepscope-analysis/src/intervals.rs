@@ -9,7 +9,7 @@ use stepscope_model::{Dur, Time};
 
 /// A set of moments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct IntervalSet {
+pub struct IntervalSet {
     /// Begin and end of each interval, in order.
     parts: Vec<(Time, Time)>,
     /// Picoseconds in all intervals before each.
@@ -18,7 +18,7 @@ pub(crate) struct IntervalSet {
 
 impl IntervalSet {
     /// The union of these intervals; those without length are nothing.
-    pub(crate) fn of(mut intervals: Vec<(Time, Time)>) -> Self {
+    pub fn from_intervals(mut intervals: Vec<(Time, Time)>) -> Self {
         // Stable: it finds the stretches that are in order already.
         intervals.sort_by_key(|interval| interval.0);
         let mut parts = Vec::new();
@@ -42,12 +42,13 @@ impl IntervalSet {
     }
 
     /// Whether there is no moment in it.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
     /// Moments of this set or the other.
-    pub(crate) fn union(&self, other: &Self) -> Self {
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
         let (mut a, mut b) = (self.parts.iter().peekable(), other.parts.iter().peekable());
         let mut parts = Vec::with_capacity(self.parts.len().max(other.parts.len()));
         loop {
@@ -65,7 +66,8 @@ impl IntervalSet {
     }
 
     /// Moments of this set that are not in the other.
-    pub(crate) fn without(&self, other: &Self) -> Self {
+    #[must_use]
+    pub fn without(&self, other: &Self) -> Self {
         let mut parts = Vec::new();
         // A few moments against all of a long recording's: what lies before them is not walked over.
         let mut at = self.parts.first().map_or(0, |first| {
@@ -92,7 +94,7 @@ impl IntervalSet {
     }
 
     /// How much of the range is in the set.
-    pub(crate) fn within(&self, range: &Range<Time>) -> Dur {
+    pub fn within(&self, range: &Range<Time>) -> Dur {
         if range.start >= range.end {
             return Dur::ZERO;
         }
@@ -103,7 +105,7 @@ impl IntervalSet {
     }
 
     /// Whether a moment is in the set.
-    pub(crate) fn contains(&self, moment: Time) -> bool {
+    pub fn contains(&self, moment: Time) -> bool {
         let begun = self.parts.partition_point(|part| part.0 <= moment);
         begun > 0 && moment < self.parts[begun - 1].1
     }
@@ -120,7 +122,7 @@ impl IntervalSet {
 }
 
 /// Adds an interval that does not begin before the last one.
-pub(crate) fn extend(parts: &mut Vec<(Time, Time)>, interval: (Time, Time)) {
+pub fn extend(parts: &mut Vec<(Time, Time)>, interval: (Time, Time)) {
     if interval.1 <= interval.0 {
         return;
     }
@@ -140,7 +142,7 @@ mod tests {
         let times = intervals
             .iter()
             .map(|(start, end)| (Time::from_ps(*start), Time::from_ps(*end)));
-        IntervalSet::of(times.collect())
+        IntervalSet::from_intervals(times.collect())
     }
 
     proptest! {

@@ -266,13 +266,13 @@ pub fn kernels(
         .enumerate()
         .flat_map(|(place, device)| device.queues.iter().map(move |queue| (place, queue.track)))
         .collect();
-    let pieces = parallel::pieces(
+    let pieces = parallel::track_chunks(
         queues
             .iter()
             .map(|(_, track)| (*track, trace.candidates(*track, range.clone()))),
     );
     let catalogue = if by == By::Operation {
-        Catalogue::of(trace)
+        Catalogue::from_trace(trace)
     } else {
         Catalogue::default()
     };
@@ -294,12 +294,12 @@ pub fn kernels(
             .filter(|name| launches_graph(trace.name(*name)))
             .collect(),
     };
-    let parts = parallel::scan(&pieces, cancel, Part::default, |part, piece| {
+    let parts = parallel::scan(&pieces, cancel, ThreadSums::default, |part, piece| {
         for index in piece.indexes.clone() {
             scan.take(part, piece.track, index);
         }
     })?;
-    let mut sums = Part::default();
+    let mut sums = ThreadSums::default();
     for part in parts {
         sums.merge(part);
     }
@@ -398,7 +398,7 @@ struct Scan<'a> {
 
 /// What one thread has seen.
 #[derive(Default)]
-struct Part {
+struct ThreadSums {
     rows: FxHashMap<Key, Row>,
     /// Every time of a row, nanoseconds.
     times: FxHashMap<Key, Vec<f32>>,
@@ -410,7 +410,7 @@ struct Part {
     delays: Vec<Dur>,
 }
 
-impl Part {
+impl ThreadSums {
     /// The number of an operation's name.
     fn op(&mut self, name: String) -> u32 {
         if let Some(number) = self.op_numbers.get(&name) {
@@ -456,7 +456,7 @@ impl Part {
 }
 
 impl Scan<'_> {
-    fn take(&self, part: &mut Part, track: TrackId, index: usize) {
+    fn take(&self, part: &mut ThreadSums, track: TrackId, index: usize) {
         let slices = self.trace.slices(track);
         let Some(work) = self.devices.work(track, index) else {
             return;
@@ -485,7 +485,7 @@ impl Scan<'_> {
         });
         let delay = call.map(|(call, _)| Dur::from_ps(start.since(call).ps().max(0)));
         let is_copy = matches!(work, Work::Memcpy | Work::Memset);
-        let config = (is_copy || self.by == By::Shape).then(|| Config::of(self.trace, id));
+        let config = (is_copy || self.by == By::Shape).then(|| Config::from_event(self.trace, id));
         let mut key = self.key(work, name, track, launch, config.as_ref());
         if let Some(op) = self.compiled_operation(track, id) {
             key = Key {

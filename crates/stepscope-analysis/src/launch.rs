@@ -31,9 +31,13 @@ pub struct Launches {
 
 impl Launches {
     /// Finds the launches of all work of these devices.
-    pub fn of(trace: &Trace, devices: &Devices<'_>, cancel: &Cancel) -> Result<Self, Cancelled> {
+    pub fn from_trace(
+        trace: &Trace,
+        devices: &Devices<'_>,
+        cancel: &Cancel,
+    ) -> Result<Self, Cancelled> {
         let queues = || devices.list.iter().flat_map(|device| &device.queues);
-        let pieces = parallel::pieces(
+        let pieces = parallel::track_chunks(
             queues().map(|queue| (queue.track, 0..trace.slices(queue.track).len())),
         );
         let found = parallel::scan(&pieces, cancel, Vec::new, |out, piece| {
@@ -159,7 +163,7 @@ impl Launches {
                 |out: &mut Vec<(TrackId, usize, u32)>, job| {
                     for (track, index) in *job {
                         let id = trace.slices(*track).id(*index);
-                        let call = Config::of(trace, id).correlation;
+                        let call = Config::from_event(trace, id).correlation;
                         if let Some(call) = call.and_then(|number| calls.get(&number)) {
                             out.push((*track, *index, call.0));
                         }
@@ -192,7 +196,7 @@ fn launch_calls(
     let names: Vec<bool> = (0..trace.name_count())
         .map(|name| launches_work(trace.name(NameId(u32::try_from(name).unwrap_or(u32::MAX)))))
         .collect();
-    let pieces = parallel::pieces(
+    let pieces = parallel::track_chunks(
         trace
             .tracks()
             .iter()
@@ -208,7 +212,7 @@ fn launch_calls(
         for index in piece.indexes.clone() {
             let launches = slices.name.get(index).map(|name| names.get(name.index()));
             if launches.flatten() == Some(&true)
-                && let Some(number) = Config::of(trace, slices.id(index)).correlation
+                && let Some(number) = Config::from_event(trace, slices.id(index)).correlation
             {
                 out.push((file.unwrap_or(0), number, slices.id(index)));
             }
@@ -301,7 +305,7 @@ const CONFIG: ArgKeys = ArgKeys::new(&[
 
 impl Config {
     /// Reads the arguments of one event; about a microsecond. What cannot be read is not known.
-    pub fn of(trace: &Trace, id: EventId) -> Self {
+    pub fn from_event(trace: &Trace, id: EventId) -> Self {
         let mut found = Self::default();
         let read = trace.args_of(id, CONFIG, &mut |key, value| found.take(key, value));
         if read.is_err() {

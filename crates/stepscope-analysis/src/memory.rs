@@ -95,8 +95,8 @@ pub struct Memory {
     pub ops: Vec<String>,
     /// Whether the file spells out the stack of any record.
     pub spells_stacks: bool,
-    /// What overlaps on tracks with records.
-    pub(crate) overlapping: FxHashMap<TrackId, Overlapping>,
+    /// Overlapping slices of the tracks with records, for [`Trace::around_near`].
+    pub overlapping: FxHashMap<TrackId, Overlapping>,
 }
 
 /// What an allocator held at one moment, as a curve: columns of equal length.
@@ -154,7 +154,7 @@ impl Memory {
     }
 
     /// Records of one allocator, by time.
-    pub fn of<'a>(&'a self, allocator: &'a Allocator) -> impl Iterator<Item = &'a Record> {
+    pub fn records_of<'a>(&'a self, allocator: &'a Allocator) -> impl Iterator<Item = &'a Record> {
         allocator
             .records
             .iter()
@@ -228,7 +228,9 @@ impl Memory {
 
     /// What an allocator had set aside for running programs at `at`, bytes.
     pub fn stack_at(&self, allocator: &Allocator, at: Time) -> i64 {
-        let records = self.of(allocator).take_while(|record| record.at <= at);
+        let records = self
+            .records_of(allocator)
+            .take_while(|record| record.at <= at);
         records.last().map_or(0, |record| record.stack)
     }
 
@@ -237,7 +239,7 @@ impl Memory {
     pub fn alive<'a>(&'a self, allocator: &'a Allocator, at: Time) -> (Vec<&'a Record>, i64) {
         let mut alive = Vec::new();
         let (mut in_use, mut before) = (None, 0_i64);
-        for record in self.of(allocator) {
+        for record in self.records_of(allocator) {
             if record.at > at {
                 // What it was before the first record.
                 in_use.get_or_insert(record.in_use.saturating_sub(record.bytes));
@@ -270,7 +272,7 @@ impl Memory {
         // Of the bin at hand: its number, the highest record, the last one.
         let mut open: Option<(i128, &Record, &Record)> = None;
         let mut began = false;
-        for record in self.of(allocator) {
+        for record in self.records_of(allocator) {
             if record.at < range.start {
                 before = Some(record);
                 continue;

@@ -32,7 +32,7 @@ use crate::ops::rates;
 use crate::parallel::{self, Cancel};
 use crate::run_profile::RunProfile;
 use crate::steps::{FusedFiles, StepRank};
-use crate::torch::is_dims;
+use crate::torch_args::is_dims;
 
 pub use shapes::flops_of_call;
 
@@ -55,6 +55,26 @@ impl Counted {
     }
 }
 
+/// Where a peak comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeakSource {
+    /// The trace file states it.
+    File,
+    /// The maker's data sheet, for dense products in 16 bits: `docs/reference/peaks.md`.
+    DataSheet,
+}
+
+/// The highest rate of a device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DevicePeak {
+    /// The device's name.
+    pub device: String,
+    /// Floating-point operations per second.
+    pub flops_per_second: f64,
+    /// See [`PeakSource`].
+    pub source: PeakSource,
+}
+
 /// What [`mfu`] found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Mfu {
@@ -69,8 +89,8 @@ pub struct Mfu {
     /// The same times the peak of each device: what could have been done. `None` where the peak of
     /// some device is not known.
     pub possible: Option<f64>,
-    /// Names of the devices and where their peaks are from, each once.
-    pub peaks: Vec<String>,
+    /// The peaks that were used, each once.
+    pub peaks: Vec<DevicePeak>,
     /// Calls of operators that count: products of matrices, convolutions, attention.
     pub products: u64,
     /// Part of the time of all products that those which were counted hold: device time, or the calls'
@@ -170,7 +190,6 @@ pub fn mfu(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Mfu, Cancell
         *seconds.entry(analysis_window.rank()).or_default() += length * 1e-9;
     }
     let mut possible = Some(0.0);
-    let mut listed = FxHashSet::default();
     for (rank, seconds) in seconds {
         let own = run_profile.ranks.devices(rank);
         found.device_seconds += seconds * own.len().max(1) as f64;
@@ -181,11 +200,11 @@ pub fn mfu(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Mfu, Cancell
             let peak = peak(trace, rank.file, run_profile.devices.list[*device].ordinal);
             possible = possible
                 .zip(peak.as_ref())
-                .map(|(sum, (peak, _))| sum + peak * seconds);
-            if let Some((_, from)) = peak
-                && listed.insert(from.clone())
+                .map(|(sum, peak)| sum + peak.flops_per_second * seconds);
+            if let Some(peak) = peak
+                && !found.peaks.contains(&peak)
             {
-                found.peaks.push(from);
+                found.peaks.push(peak);
             }
         }
     }
@@ -211,7 +230,7 @@ impl RankWindows {
             fused: FusedFiles::new(run_profile.trace, by_rank.keys().copied()),
             by_rank: by_rank
                 .into_iter()
-                .map(|(rank, own)| (rank, IntervalSet::of(own)))
+                .map(|(rank, own)| (rank, IntervalSet::from_intervals(own)))
                 .collect(),
         }
     }
@@ -232,7 +251,7 @@ fn by_xla(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Option<f64>, 
         .filter_map(|track| Some((track.id, rank_windows.within(track)?)))
         .collect();
     let ranges = tracks.keys().map(|id| (*id, 0..trace.slices(*id).len()));
-    let pieces = parallel::pieces(ranges);
+    let pieces = parallel::track_chunks(ranges);
     // Each execution is asked: programs have instructions of one name that do unlike much.
     let found = parallel::scan(&pieces, cancel, Vec::new, |sums, piece| {
         let slices = trace.slices(piece.track);
@@ -364,30 +383,31 @@ fn from_shapes(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Option<C
     Ok((found.flops > 0.0).then_some(found))
 }
 
-/// Operations per second of a device, and the words for where that is from.
-fn peak(trace: &Trace, file: usize, ordinal: u32) -> Option<(f64, String)> {
+/// Returns the peak of a device, from the file or from the table of data sheets.
+fn peak(trace: &Trace, file: usize, ordinal: u32) -> Option<DevicePeak> {
     let file = trace.files().get(file)?;
     let fact = |name: &str| file.fact(&format!("device.{ordinal}.{name}"));
     let name = fact("name").map(ToString::to_string).unwrap_or_default();
-    let told = match fact("peak_teraflops_per_second") {
+    let recorded = match fact("peak_teraflops_per_second") {
         Some(FactValue::Int(value)) => Some(*value as f64),
         Some(FactValue::Uint(value)) => Some(*value as f64),
         Some(FactValue::Double(value)) => Some(*value),
         Some(FactValue::Text(text)) => text.parse().ok(),
         _ => None,
     };
-    if let Some(told) = told.filter(|told| *told > 0.0) {
-        return Some((
-            told * 1e12,
-            format!("{name}: {told} TFLOP/s, as the file says"),
-        ));
+    if let Some(teraflops) = recorded.filter(|teraflops| *teraflops > 0.0) {
+        return Some(DevicePeak {
+            device: name,
+            flops_per_second: teraflops * 1e12,
+            source: PeakSource::File,
+        });
     }
     let (_, peak) = PEAKS.iter().find(|(known, _)| is_called(&name, known))?;
-    let said = peak / 1e12;
-    Some((
-        *peak,
-        format!("{name}: {said} TFLOP/s, as its maker states for dense products in 16 bits"),
-    ))
+    Some(DevicePeak {
+        device: name,
+        flops_per_second: *peak,
+        source: PeakSource::DataSheet,
+    })
 }
 
 /// Whether all words of `known` are in the name, in their order and whole: `L4` is no `L40S`.
@@ -402,7 +422,7 @@ mod tests {
     use stepscope_store::ascii_trace;
 
     use super::*;
-    use crate::reports::Options;
+    use crate::run_profile::AnalysisScope;
 
     #[test]
     fn names_of_devices_are_told_apart() {
@@ -428,7 +448,8 @@ mod tests {
     #[test]
     fn nothing_counted_is_nothing_said() {
         let trace = ascii_trace::trace("main | step0----");
-        let run_profile = RunProfile::of(&trace, &Options::default(), &Cancel::default()).unwrap();
+        let run_profile =
+            RunProfile::compute(&trace, &AnalysisScope::default(), &Cancel::default()).unwrap();
         let found = mfu(&run_profile, &Cancel::default()).unwrap();
         assert_eq!(
             (found.counted, found.share(), found.flops),

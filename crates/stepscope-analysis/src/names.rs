@@ -3,6 +3,8 @@
 //! A name is tested once however many slices bear it; scanning millions of slices is then a
 //! lookup of one bit each.
 
+use std::borrow::Cow;
+
 use stepscope_model::NameId;
 use stepscope_store::Trace;
 
@@ -16,7 +18,7 @@ pub struct NameSet {
 impl NameSet {
     /// The names for which `matches` is true.
     pub fn matching(trace: &Trace, mut matches: impl FnMut(&str) -> bool) -> Self {
-        Self::of(trace, &trace.find_names(&mut matches))
+        Self::from_ids(trace, &trace.find_names(&mut matches))
     }
 
     /// Every name of the trace.
@@ -25,7 +27,7 @@ impl NameSet {
     }
 
     /// Exactly these names.
-    pub fn of(trace: &Trace, ids: &[NameId]) -> Self {
+    pub fn from_ids(trace: &Trace, ids: &[NameId]) -> Self {
         let mut bits = vec![0_u64; trace.name_count().div_ceil(64)];
         for id in ids {
             if let Some(word) = bits.get_mut(id.index() / 64) {
@@ -84,10 +86,34 @@ pub fn folded(text: &str) -> String {
 }
 
 /// What holds of each text of the trace, by its number.
-pub(crate) fn by_text(trace: &Trace, holds: impl Fn(&str) -> bool) -> Vec<bool> {
+pub fn by_text(trace: &Trace, holds: impl Fn(&str) -> bool) -> Vec<bool> {
     (0..trace.name_count())
         .map(|name| holds(trace.name(NameId(u32::try_from(name).unwrap_or(u32::MAX)))))
         .collect()
+}
+
+/// Puts JSON that a writer spread over several lines on one line: `[[16, 3], []]`. Other text stays as it is.
+pub fn json_on_one_line(text: &str) -> Cow<'_, str> {
+    if !text.starts_with(['[', '{']) || !text.contains('\n') {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() / 2);
+    let (mut in_string, mut escaped) = (false, false);
+    for letter in text.chars() {
+        if in_string {
+            out.push(letter);
+            in_string = escaped || letter != '"';
+            escaped = !escaped && letter == '\\';
+            continue;
+        }
+        in_string = letter == '"';
+        match letter {
+            ' ' | '\t' | '\r' | '\n' => {}
+            ',' | ':' => out.extend([letter, ' ']),
+            _ => out.push(letter),
+        }
+    }
+    Cow::Owned(out)
 }
 
 #[cfg(test)]
@@ -108,6 +134,19 @@ mod tests {
                 expected,
                 "{text} {wanted}"
             );
+        }
+    }
+
+    #[test]
+    fn json_of_several_lines_becomes_one_line() {
+        for (text, expected) in [
+            ("[\n  [\n    16,\n    3\n  ],\n  []\n]", "[[16, 3], []]"),
+            ("{\n  \"a \\\" : \": 1\n}", "{\"a \\\" : \": 1}"),
+            ("[[16,3],[]]", "[[16,3],[]]"),
+            ("two\nlines", "two\nlines"),
+            ("[\n\"\\", "[\"\\"),
+        ] {
+            assert_eq!(json_on_one_line(text), expected);
         }
     }
 }

@@ -47,7 +47,8 @@ use stepscope_store::{EventId, Trace};
 use crate::parallel::Cancel;
 
 pub(crate) use class::{is_label, is_operator};
-pub(crate) use rows::{framework_op_of, percentile};
+pub use rows::framework_op_of;
+pub(crate) use rows::percentile;
 
 /// What the operations are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -126,7 +127,7 @@ impl By {
     }
 
     /// The class of this word.
-    pub fn of(word: &str) -> Option<Self> {
+    pub fn from_name(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|by| by.as_str() == word)
     }
 
@@ -246,7 +247,7 @@ pub struct OpReport {
 /// Sums the operations of one class.
 pub fn ops(trace: &Trace, query: &OpsQuery, cancel: &Cancel) -> Result<OpReport, Cancelled> {
     let catalogue = if query.by.of_programs() {
-        hlo::Catalogue::of(trace)
+        hlo::Catalogue::from_trace(trace)
     } else {
         hlo::Catalogue::default()
     };

@@ -1,7 +1,6 @@
 //! Spreads a scan of many tracks over a few threads, and lets it be stopped.
 //!
-//! The unit of work is a piece of one track, so that one track with all the events keeps every
-//! thread busy. Results are merged in the order of the threads, and every merge here is a sum or a
+//! The unit of work is a range of one track, so that a single long track keeps every thread busy. Results are merged in the order of the threads, and every merge here is a sum or a
 //! maximum with a tie-break by id: the answer does not depend on timing.
 
 use std::ops::Range;
@@ -12,14 +11,14 @@ use stepscope_model::{Cancelled, TrackId};
 
 /// Slices that one thread looks at before it asks for more work (and whether to stop): a millisecond
 /// or so, many times what it takes to start a thread.
-pub(crate) const PIECE: usize = 1 << 15;
+pub const CHUNK_LEN: usize = 1 << 15;
 
-/// Told to a running analysis when nobody waits for its answer any more.
+/// A flag that stops a running analysis whose answer nobody awaits any more.
 #[derive(Debug, Default)]
 pub struct Cancel(AtomicBool);
 
 impl Cancel {
-    /// Makes the analysis stop at its next piece of work.
+    /// Makes the analysis stop at its next chunk of work.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -34,21 +33,23 @@ impl Cancel {
     }
 }
 
-/// A piece of one track: indexes into its slices.
+/// A range of slices of one track: the unit of work of a scan.
 #[derive(Clone, Debug)]
-pub(crate) struct Piece {
-    pub(crate) track: TrackId,
-    pub(crate) indexes: Range<usize>,
+pub struct TrackChunk {
+    /// The track.
+    pub track: TrackId,
+    /// Indexes into its slices.
+    pub indexes: Range<usize>,
 }
 
-/// Cuts the index ranges of tracks into pieces.
-pub(crate) fn pieces(ranges: impl Iterator<Item = (TrackId, Range<usize>)>) -> Vec<Piece> {
+/// Cuts the index ranges of tracks into chunks of at most [`CHUNK_LEN`] slices.
+pub fn track_chunks(ranges: impl Iterator<Item = (TrackId, Range<usize>)>) -> Vec<TrackChunk> {
     let mut out = Vec::new();
     for (track, range) in ranges {
         let mut from = range.start;
         while from < range.end {
-            let to = range.end.min(from + PIECE);
-            out.push(Piece {
+            let to = range.end.min(from + CHUNK_LEN);
+            out.push(TrackChunk {
                 track,
                 indexes: from..to,
             });
@@ -64,22 +65,27 @@ fn processors() -> usize {
     *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// Runs `work` on every piece, with one accumulator a thread, and returns the accumulators.
-///
+/// Runs `work` on every chunk, with one accumulator for each thread, and returns the accumulators.
 /// Small jobs stay on the calling thread.
-pub(crate) fn scan<A: Send>(
-    pieces: &[Piece],
+///
+/// # Errors
+/// [`Cancelled`] once `cancel` is set.
+pub fn scan<A: Send>(
+    chunks: &[TrackChunk],
     cancel: &Cancel,
     make: impl Fn() -> A + Sync,
-    work: impl Fn(&mut A, &Piece) + Sync,
+    work: impl Fn(&mut A, &TrackChunk) + Sync,
 ) -> Result<Vec<A>, Cancelled> {
-    let size = pieces.iter().map(|piece| piece.indexes.len()).sum();
-    scan_items(pieces, size, cancel, make, work)
+    let size = chunks.iter().map(|chunk| chunk.indexes.len()).sum();
+    scan_items(chunks, size, cancel, make, work)
 }
 
-/// The same for work of any shape; `size` is the number of slices that all of it looks at.
-pub(crate) fn scan_items<T: Sync, A: Send>(
-    pieces: &[T],
+/// Runs `work` on every item as [`scan`] does on chunks; `size` is the number of slices in all items.
+///
+/// # Errors
+/// [`Cancelled`] once `cancel` is set.
+pub fn scan_items<T: Sync, A: Send>(
+    chunks: &[T],
     size: usize,
     cancel: &Cancel,
     make: impl Fn() -> A + Sync,
@@ -88,16 +94,16 @@ pub(crate) fn scan_items<T: Sync, A: Send>(
     let next = AtomicUsize::new(0);
     let run = || {
         let mut accumulator = make();
-        while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while let Some(chunk) = chunks.get(next.fetch_add(1, Ordering::Relaxed)) {
             cancel.check()?;
-            work(&mut accumulator, piece);
+            work(&mut accumulator, chunk);
         }
         Ok(accumulator)
     };
-    let threads = if size < PIECE {
+    let threads = if size < CHUNK_LEN {
         1
     } else {
-        processors().min(pieces.len())
+        processors().min(chunks.len())
     };
     let mut results = Vec::with_capacity(threads);
     std::thread::scope(|scope| {
@@ -120,8 +126,11 @@ pub(crate) fn scan_items<T: Sync, A: Send>(
     results.into_iter().collect()
 }
 
-/// Two analyses at once, each of which may spread itself over threads where it can.
-pub(crate) fn both<A, B: Send>(
+/// Runs two analyses at once; each may use further threads.
+///
+/// # Errors
+/// [`Cancelled`] when one of the two is cancelled.
+pub fn both<A, B: Send>(
     one: impl FnOnce() -> Result<A, Cancelled>,
     other: impl FnOnce() -> Result<B, Cancelled> + Send,
 ) -> Result<(A, B), Cancelled> {
@@ -151,15 +160,15 @@ mod tests {
     fn every_index_is_seen_once() {
         let ranges = [
             (TrackId(0), 3..3),
-            (TrackId(1), 5..PIECE * 3 + 7),
+            (TrackId(1), 5..CHUNK_LEN * 3 + 7),
             (TrackId(2), 0..2),
         ];
-        let pieces = pieces(ranges.iter().cloned());
+        let chunks = track_chunks(ranges.iter().cloned());
         let sums = scan(
-            &pieces,
+            &chunks,
             &Cancel::default(),
             || 0_usize,
-            |sum, piece| *sum += piece.indexes.clone().sum::<usize>(),
+            |sum, chunk| *sum += chunk.indexes.clone().sum::<usize>(),
         );
         let expected: usize = ranges.into_iter().flat_map(|(_, range)| range).sum();
         assert_eq!(sums.map(|sums| sums.iter().sum()), Ok(expected));
@@ -169,7 +178,7 @@ mod tests {
     fn a_cancelled_scan_says_so() {
         let cancel = Cancel::default();
         cancel.cancel();
-        let pieces = pieces([(TrackId(0), 0..10)].into_iter());
-        assert_eq!(scan(&pieces, &cancel, || (), |(), _| ()), Err(Cancelled));
+        let chunks = track_chunks([(TrackId(0), 0..10)].into_iter());
+        assert_eq!(scan(&chunks, &cancel, || (), |(), _| ()), Err(Cancelled));
     }
 }

@@ -3,7 +3,7 @@
 use stepscope_store::{FactValue, Trace};
 
 /// Whether a file of the run is of this kind: `JAX`, `PyTorch`, `XLA`, `TensorFlow`, `NEURON`, `Rust`.
-pub(crate) fn is_of(trace: &Trace, kind: &str) -> bool {
+pub fn is_of(trace: &Trace, kind: &str) -> bool {
     let mut facts = trace.files().iter().flat_map(|file| &file.facts);
     facts.any(|(key, value)| {
         let named = key == "kind" && *value == FactValue::Text(kind.to_owned());

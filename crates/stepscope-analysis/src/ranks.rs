@@ -392,10 +392,10 @@ fn mark_outliers(cells: &mut [Cell]) {
     }
 }
 
-/// Of an even number of values, the middle between the two in the middle, as for [`percentile`].
+/// Returns the median; of an even number of values the mean of the middle two, as for [`percentile`].
 ///
 /// [`percentile`]: crate::steps::times::percentile
-pub(crate) fn median(values: impl Iterator<Item = Dur>) -> Option<Dur> {
+pub fn median(values: impl Iterator<Item = Dur>) -> Option<Dur> {
     let mut values: Vec<Dur> = values.collect();
     values.sort_unstable();
     let below = *values.get(values.len().checked_sub(1)? / 2)?;
@@ -469,7 +469,7 @@ mod tests {
         let cancel = Cancel::default();
         for devices in [200, 400, 800] {
             let trace = many_devices(devices);
-            let of_devices = Devices::of(&trace, &cancel).unwrap();
+            let of_devices = Devices::from_trace(&trace, &cancel).unwrap();
             let steps = crate::steps::steps_of(&trace, false).steps;
             let range = Time::MIN..Time::MAX;
             let found = ranks(&trace, &of_devices, &steps, &range, &cancel).unwrap();

@@ -15,13 +15,22 @@ use stepscope_store::{Trace, Track};
 
 use crate::device::{Devices, Times};
 use crate::parallel::Cancel;
-use crate::reports::Options;
 use crate::steps::breakdown::{AnalysisWindow, Breakdown, StepParts, breakdown};
 use crate::steps::{RankTracks, StepRank, StepReport, steps_of};
 pub(crate) use iterations::median;
 pub use iterations::{Iteration, Role};
 
-/// A first look at a run.
+/// The part of a run that an analysis looks at. Default: the whole run, with derived steps where none
+/// are marked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AnalysisScope {
+    /// Only events in this range, cut to it.
+    pub range: Option<Range<Time>>,
+    /// Only steps that the program marked, no derived ones.
+    pub marked_only: bool,
+}
+
+/// Devices and steps of a run, and the buckets of the steps' time.
 pub struct RunProfile<'a> {
     /// The run.
     pub trace: &'a Trace,
@@ -45,11 +54,15 @@ pub struct RunProfile<'a> {
 }
 
 impl<'a> RunProfile<'a> {
-    /// Looks at what the options ask for.
-    pub fn of(trace: &'a Trace, options: &Options, cancel: &Cancel) -> Result<Self, Cancelled> {
-        let range = options.range.as_ref();
-        let devices = Devices::of(trace, cancel)?;
-        let mut steps = steps_of(trace, options.marked_only);
+    /// Computes the profile of a part of a run.
+    pub fn compute(
+        trace: &'a Trace,
+        scope: &AnalysisScope,
+        cancel: &Cancel,
+    ) -> Result<Self, Cancelled> {
+        let range = scope.range.as_ref();
+        let devices = Devices::from_trace(trace, cancel)?;
+        let mut steps = steps_of(trace, scope.marked_only);
         if let Some(range) = range {
             steps.cut(range);
         }
@@ -259,7 +272,7 @@ mod tests {
     use stepscope_store::{FileSpec, TraceBuilder, ascii_trace};
 
     use super::*;
-    use crate::reports;
+    use crate::steps::StepNote;
 
     const US: i64 = 1_000_000;
 
@@ -294,17 +307,12 @@ mod tests {
     #[test]
     fn what_is_still_open_reaches_as_far_as_what_it_holds() {
         let trace = begun();
-        let run_profile = RunProfile::of(&trace, &Options::default(), &Cancel::default()).unwrap();
+        let run_profile =
+            RunProfile::compute(&trace, &AnalysisScope::default(), &Cancel::default()).unwrap();
         assert!(!run_profile.has_steps());
         assert_eq!(
             run_profile.analysis_windows[0].range,
             Time::ZERO..Time::from_ps(60 * US)
-        );
-        let overview = reports::make(&trace, "overview", &Options::default(), &Cancel::default());
-        let sentence = overview.unwrap().sentence;
-        assert!(
-            sentence.starts_with("The recording is shorter than a step: the one that began"),
-            "{sentence}"
         );
     }
 
@@ -326,7 +334,8 @@ mod tests {
         );
         builder.add(sink);
         let trace = builder.finish();
-        let run_profile = RunProfile::of(&trace, &Options::default(), &Cancel::default()).unwrap();
+        let run_profile =
+            RunProfile::compute(&trace, &AnalysisScope::default(), &Cancel::default()).unwrap();
         assert!(run_profile.analysis_windows.is_empty());
     }
 
@@ -338,11 +347,11 @@ mod tests {
             ",
         );
         let asked = |marked_only| {
-            let options = Options {
+            let scope = AnalysisScope {
                 marked_only,
-                ..Options::default()
+                ..AnalysisScope::default()
             };
-            let run_profile = RunProfile::of(&trace, &options, &Cancel::default()).unwrap();
+            let run_profile = RunProfile::compute(&trace, &scope, &Cancel::default()).unwrap();
             (
                 run_profile.steps.steps.len(),
                 run_profile.steps.derived,
@@ -352,41 +361,6 @@ mod tests {
         let name = || Some("batch".to_owned());
         assert_eq!(asked(false), (4, name(), None));
         assert_eq!(asked(true), (0, None, name()));
-    }
-
-    #[test]
-    fn a_range_without_a_whole_step_says_so_and_not_that_none_is_marked() {
-        let trace = ascii_trace::trace(
-            "
-            main | step0-----  step1-----  step2-----
-            ",
-        );
-        let asked = |kind: &str, from: i64, to: i64| {
-            let options = Options {
-                range: Some(Time::from_ps(from * US)..Time::from_ps(to * US)),
-                ..Options::default()
-            };
-            reports::make(&trace, kind, &options, &Cancel::default()).unwrap()
-        };
-        let steps = asked("steps", 2, 8);
-        assert_eq!(
-            steps.sentence,
-            "Not recorded: no whole step lies in this range, and parts of steps are not counted."
-        );
-        assert!(steps.notes.is_empty(), "{:?}", steps.notes);
-        let overview = asked("overview", 2, 8);
-        assert_eq!(overview.sentence, "No whole step lies in this range.");
-        assert_eq!(
-            asked("findings", 2, 8).notes,
-            ["No whole step lies in the range: times are those of the range"]
-        );
-        // One that is cut does not hide one that is whole.
-        let overview = asked("overview", 2, 23);
-        assert!(
-            overview.sentence.starts_with("Steps take "),
-            "{}",
-            overview.sentence
-        );
     }
 
     #[test]
@@ -402,20 +376,16 @@ mod tests {
         }
         let trace = builder.finish();
         let notes = |range| {
-            let options = Options {
+            let scope = AnalysisScope {
                 range,
-                ..Options::default()
+                ..AnalysisScope::default()
             };
-            let run_profile = RunProfile::of(&trace, &options, &Cancel::default());
+            let run_profile = RunProfile::compute(&trace, &scope, &Cancel::default());
             run_profile.unwrap().steps.notes
         };
-        let says = |count: usize| {
-            format!(
-                "The figures are of {count} steps: those of 2 ranks or hosts, each with steps of its own."
-            )
-        };
-        assert_eq!(notes(None), [says(6)]);
+        let expected = |steps| StepNote::SeveralRanks { steps, ranks: 2 };
+        assert_eq!(notes(None), [expected(6)]);
         let range = Time::from_ps(5 * US)..Time::from_ps(23 * US);
-        assert_eq!(notes(Some(range)), [says(2)]);
+        assert_eq!(notes(Some(range)), [expected(2)]);
     }
 }

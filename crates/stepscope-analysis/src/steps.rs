@@ -31,7 +31,7 @@
 //! How many steps a run has is [`StepReport::count`], wherever it is shown: the finished steps of the
 //! rank that has the most.
 //! What a step's time went into is [`breakdown`]; figures of their lengths are [`times`]; what XProf
-//! takes for their lengths is [`xprof`].
+//! takes for their lengths is `stepscope_compat::xprof_steps`.
 //!
 //! Cost: one pass over the slices, `log(steps)` each.
 
@@ -45,7 +45,6 @@ mod roots;
 mod step_markers;
 mod thread_rows;
 pub mod times;
-pub mod xprof;
 
 use std::collections::BTreeMap;
 
@@ -53,7 +52,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stepscope_model::{Dur, Time, TrackKind};
 use stepscope_store::{EventId, Trace};
 
-use crate::hints::{Lack, hints};
 use labels::labels;
 use marks::{Marker, markers};
 pub use processes::{FusedFiles, RankTracks};
@@ -109,7 +107,7 @@ impl StepRow {
 
 /// Where a label was seen, relative to the thread that marks the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
+pub enum LabelThread {
     /// On the thread (or device queue) that marks the steps, inside the marker.
     StepThread,
     /// On another thread of the same rank.
@@ -121,7 +119,7 @@ pub enum Place {
     StepThreadElsewhere,
 }
 
-impl Place {
+impl LabelThread {
     /// The word used in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -139,7 +137,7 @@ pub struct LabelRow {
     /// Name of the slices.
     pub label: String,
     /// Where they were.
-    pub place: Place,
+    pub place: LabelThread,
     /// Slices that lie in a step, wholly or in part. One that crosses two steps counts in both.
     pub count: u64,
     /// Union per track and step, summed.
@@ -148,6 +146,44 @@ pub struct LabelRow {
     pub self_time: Dur,
     /// `total` over the length of all steps.
     pub share: f64,
+}
+
+/// A fact that qualifies the figures of a [`StepReport`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StepNote {
+    /// No steps are marked, and none are derived.
+    NotMarked,
+    /// No steps are marked; every run of the slices of this name counts as one.
+    Derived {
+        /// The name that repeats most regularly.
+        name: String,
+    },
+    /// The figures are those of several ranks or hosts, each with steps of its own.
+    SeveralRanks {
+        /// Steps of all ranks.
+        steps: usize,
+        /// Ranks or hosts.
+        ranks: usize,
+    },
+    /// Some steps were open when the recording ended; no figure uses them.
+    Unfinished {
+        /// Steps without an end.
+        unfinished: usize,
+        /// All steps.
+        steps: usize,
+    },
+    /// A further track marks steps of the same numbers, which count once.
+    AlsoMarkedOn {
+        /// The name of the track.
+        track: String,
+        /// The name of the track's group.
+        group: Option<String>,
+    },
+    /// Python functions are left out of the labels.
+    FunctionsLeftOut {
+        /// Rows that were left out.
+        functions: usize,
+    },
 }
 
 /// What [`step_report`] found.
@@ -167,8 +203,8 @@ pub struct StepReport {
     pub labels: Vec<LabelRow>,
     /// Labels beyond the number that was asked for.
     pub labels_left_out: usize,
-    /// What a reader of the figures must know, one sentence each.
-    pub notes: Vec<String>,
+    /// Facts that qualify the figures.
+    pub notes: Vec<StepNote>,
     /// Steps that a range cut or left out.
     pub outside: usize,
 }
@@ -207,22 +243,23 @@ impl StepReport {
         !step.unfinished && limit.is_some_and(|limit| step.dur.as_ns_f64() >= limit)
     }
 
-    /// Notes on how many steps there are of what.
-    fn counted(&self) -> Vec<String> {
+    /// Notes that count steps and ranks.
+    fn counted(&self) -> Vec<StepNote> {
         let mut notes = Vec::new();
         let count = self.steps.len();
         let ranks: FxHashSet<StepRank> = self.steps.iter().map(StepRow::rank).collect();
         if ranks.len() > 1 {
-            notes.push(format!(
-                "The figures are of {count} steps: those of {} ranks or hosts, each with steps of its own.",
-                ranks.len()
-            ));
+            notes.push(StepNote::SeveralRanks {
+                steps: count,
+                ranks: ranks.len(),
+            });
         }
         let unfinished = self.steps.iter().filter(|step| step.unfinished).count();
         if unfinished > 0 {
-            notes.push(format!(
-                "{unfinished} of {count} steps were still open when the recording ended; they are listed, but no figure uses them."
-            ));
+            notes.push(StepNote::Unfinished {
+                unfinished,
+                steps: count,
+            });
         }
         notes
     }
@@ -328,17 +365,11 @@ fn report_of(trace: &Trace, found: &Found) -> StepReport {
         ..StepReport::default()
     };
     if markers.is_empty() {
-        report.notes = how_to_mark(trace);
+        report.notes.push(StepNote::NotMarked);
         return report;
     }
     if let Some(name) = &found.derived {
-        report.notes.push(format!(
-            "No steps are marked in this run; these are derived: each run of {name:?}, which repeats most regularly."
-        ));
-        let lines = hints(trace, Lack::Steps).into_iter();
-        report.notes.extend(lines.map(|(framework, line)| {
-            format!("{framework}: this line, around the body of the loop, marks steps: {line}")
-        }));
+        report.notes.push(StepNote::Derived { name: name.clone() });
     }
     let counted = report.counted();
     report.notes.extend(counted);
@@ -347,12 +378,10 @@ fn report_of(trace: &Trace, found: &Found) -> StepReport {
             let group = track
                 .parent
                 .and_then(|group| trace.tracks().get(group.index()));
-            let of = group.map(|group| format!(" of {:?}", group.name));
-            report.notes.push(format!(
-                "Steps of the same numbers are also marked on the track {:?}{}; they count once.",
-                track.name,
-                of.unwrap_or_default()
-            ));
+            report.notes.push(StepNote::AlsoMarkedOn {
+                track: track.name.clone(),
+                group: group.map(|group| group.name.clone()),
+            });
         }
     }
     report
@@ -391,20 +420,6 @@ fn on_devices(trace: &Trace) -> FxHashMap<(usize, i64), Dur> {
         *longest = (*longest).max(dur.unwrap_or_default());
     }
     found
-}
-
-/// Says that no steps are marked, and which line of code of the run's framework would mark them.
-fn how_to_mark(trace: &Trace) -> Vec<String> {
-    let lines = hints(trace, Lack::Steps);
-    if lines.is_empty() {
-        return vec!["No steps are marked in this run.".to_owned()];
-    }
-    let first =
-        "No steps are marked in this run; this line, around the body of the loop, marks them:";
-    let lines = lines
-        .into_iter()
-        .map(|(framework, line)| format!("{framework}: {line}"));
-    std::iter::once(first.to_owned()).chain(lines).collect()
 }
 
 #[cfg(test)]
@@ -447,7 +462,7 @@ mod tests {
         let labels: i64 = report
             .labels
             .iter()
-            .filter(|row| row.place == Place::StepThread)
+            .filter(|row| row.place == LabelThread::StepThread)
             .map(|row| row.self_time.ps())
             .sum();
         let marks = trace
@@ -597,7 +612,7 @@ mod tests {
         );
         assert_eq!((times.p90_ns, times.p99_ns), (None, None), "four steps");
         let ten: Vec<Dur> = (1..=10).map(|us| Dur::from_ps(us * 1_000_000)).collect();
-        let p90 = StepTimes::of(&ten).p90_ns.unwrap_or_default();
+        let p90 = StepTimes::from_durations(&ten).p90_ns.unwrap_or_default();
         assert!((p90 - 9_100.0).abs() < 1e-6, "{p90}");
         assert_eq!(percentile(&[], 0.5), None);
     }
@@ -612,8 +627,11 @@ mod tests {
         );
         let report = step_report(&trace, ALL);
         assert_eq!(report.times.count, 3);
-        let told = report.notes.iter().any(|note| note.contains("count once"));
-        assert!(told, "{:?}", report.notes);
+        assert!(
+            matches!(report.notes[..], [StepNote::AlsoMarkedOn { .. }]),
+            "{:?}",
+            report.notes
+        );
     }
 
     #[test]
@@ -652,10 +670,10 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_an_unknown_framework_is_told_no_marker_of_another_one() {
+    fn run_without_steps_has_the_note_that_none_are_marked() {
         let report = step_report(&ascii_trace::trace("main | work----"), ALL);
         assert!(report.steps.is_empty() && report.labels.is_empty());
-        assert_eq!(report.notes, ["No steps are marked in this run."]);
+        assert_eq!(report.notes, [StepNote::NotMarked]);
         assert_eq!(report.times, StepTimes::default());
     }
 

@@ -8,9 +8,9 @@ use std::mem::ManuallyDrop;
 use std::ops::Range;
 
 use stepscope_engine::analysis::parallel::Cancel;
-use stepscope_engine::analysis::report::{Report, run_start};
-use stepscope_engine::analysis::reports::{self, Options, ReportError};
 use stepscope_engine::analysis::steps::range_of;
+use stepscope_engine::report::report::{Report, run_start};
+use stepscope_engine::report::reports::{self, Options, ReportError};
 use stepscope_engine::{Engine, EngineError, EngineOptions, Run, RunSummary};
 use stepscope_model::{Dur, Time};
 

@@ -10,8 +10,8 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
-use stepscope_engine::analysis::report;
-pub use stepscope_engine::analysis::report::{
+use stepscope_engine::report::report;
+pub use stepscope_engine::report::report::{
     brief, bytes as size, duration, grouped as count, plain, share, significant,
 };
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use stepscope_engine::analysis::parallel::Cancel;
-use stepscope_engine::analysis::reports::{self, Options};
+use stepscope_engine::report::reports::{self, Options};
 use stepscope_engine::{Engine, EngineOptions, Run};
 use stepscope_model::{
     ArgSource, ArgValue, Diagnostic, Dur, Epoch, EventSink, FlowBind, FlowKey, InstantIn, NameId,

@@ -559,7 +559,7 @@ fn safe_name(sent: &str) -> String {
 #[cfg(test)]
 mod tests {
     use stepscope_analysis::parallel::Cancel;
-    use stepscope_analysis::reports::{self, Options};
+    use stepscope_report::reports::{self, Options};
 
     use super::*;
     use crate::scan::{Sniffed, scan};

@@ -41,4 +41,6 @@ pub use rows::{RowFormat, write_rows};
 pub use run::{Run, RunState, RunSummary};
 pub use stepscope::recover::RecoveredRun;
 pub use stepscope_analysis as analysis;
+pub use stepscope_compat as compat;
 pub use stepscope_formats::Format as TraceFormat;
+pub use stepscope_report as report;

@@ -14,8 +14,8 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use stepscope_analysis::report::{Report, image};
-use stepscope_analysis::reports::Options;
+use stepscope_report::report::{Report, image};
+use stepscope_report::reports::Options;
 
 use crate::cache;
 use crate::files::{Stamp, TraceFile};

@@ -6,9 +6,9 @@
 use std::io::{self, Write};
 use std::ops::Range;
 
-use stepscope_analysis::report::run_start;
 use stepscope_formats::parquet::{Field, Kind, ParquetWriter, Value};
 use stepscope_model::{Time, TrackId};
+use stepscope_report::report::run_start;
 use stepscope_store::Trace;
 
 /// How rows are written.

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use stepscope_analysis::parallel::Cancel;
-use stepscope_analysis::report::html::{self, Head, Part};
-use stepscope_analysis::report::{self, Report};
-use stepscope_analysis::reports::{self, Kind, Options, ReportError};
 use stepscope_analysis::steps::StepReport;
 use stepscope_model::Severity;
+use stepscope_report::report::html::{self, Head, HtmlReport};
+use stepscope_report::report::{self, Report};
+use stepscope_report::reports::{self, Kind, Options, ReportError};
 use stepscope_store::Trace;
 
 use crate::error::{EngineError, RunProblem};
@@ -217,9 +217,9 @@ impl Run {
         for kind in chosen {
             made.push((kind, self.report(kind.name, options, cancel)?));
         }
-        let parts: Vec<Part<'_>> = made
+        let parts: Vec<HtmlReport<'_>> = made
             .iter()
-            .map(|(kind, report)| Part {
+            .map(|(kind, report)| HtmlReport {
                 title: kind.title,
                 question: kind.question,
                 report,

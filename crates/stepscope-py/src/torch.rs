@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use stepscope_engine::Run;
 use stepscope_engine::analysis::parallel::Cancel;
-use stepscope_engine::analysis::torch::{
+use stepscope_engine::compat::torch::{
     self, Grouping, KeyAverage, KeyAverages, TableOptions, TimeUnit,
 };
 use stepscope_formats::chrome;

@@ -4,10 +4,10 @@
 //! that turns out to be empty says so itself, with the reason its report gives.
 
 use serde::Serialize;
-use stepscope_analysis::calls::tree;
 use stepscope_analysis::device::communicates;
-use stepscope_analysis::hints::{Lack, hint};
+use stepscope_analysis::timeline_query::statistics_tree as tree;
 use stepscope_model::TrackKind;
+use stepscope_report::hints::{Lack, hint};
 
 use crate::view::RunView;
 

@@ -4,16 +4,16 @@ use rustc_hash::FxHashSet;
 use stepscope_model::{ArgKeys, ArgValue, Cancelled, Dur, NameId, Time, TrackId, TrackKind};
 use stepscope_store::{EventId, Trace};
 
-use super::{Kind, Part, Participant};
+use super::{CollectiveCall, Kind, Participant};
 use crate::device::{Devices, Work, is_collective};
 use crate::launch::Launches;
 use crate::ops::hlo::{Catalogue, Known};
 use crate::parallel::{self, Cancel};
-use crate::torch::{DIMS, is_dims};
+use crate::torch_args::{DIMS, is_dims};
 
 /// What the arguments of a collective say, as torch writes them.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Said {
+struct CollectiveArgs {
     name: String,
     group: String,
     group_size: Option<u32>,
@@ -26,8 +26,8 @@ struct Said {
     device: Option<u32>,
 }
 
-/// What [`Said`] takes from the arguments.
-const SAID: ArgKeys = ArgKeys::new(&[
+/// What [`CollectiveArgs`] takes from the arguments.
+const COLLECTIVE_ARGS: ArgKeys = ArgKeys::new(&[
     "Collective name",
     "In msg nelems",
     "Out msg nelems",
@@ -41,11 +41,11 @@ const SAID: ArgKeys = ArgKeys::new(&[
     "device_ordinal",
 ]);
 
-impl Said {
+impl CollectiveArgs {
     fn read(trace: &Trace, id: EventId) -> Self {
         let mut said = Self::default();
         if trace
-            .args_of(id, SAID, &mut |key, value| said.take(key, value))
+            .args_of(id, COLLECTIVE_ARGS, &mut |key, value| said.take(key, value))
             .is_err()
         {
             return Self::default();
@@ -153,7 +153,7 @@ pub(super) fn on_devices(
     devices: &Devices<'_>,
     launches: &Launches,
     cancel: &Cancel,
-) -> Result<Vec<Part>, Cancelled> {
+) -> Result<Vec<CollectiveCall>, Cancelled> {
     let mut parts = Vec::new();
     for device in &devices.list {
         if device.counts[Work::Communication as usize] == 0 {
@@ -191,16 +191,21 @@ pub(super) fn on_devices(
     Ok(parts)
 }
 
-fn part(trace: &Trace, who: Participant, (track, index): (TrackId, usize), around: Said) -> Part {
+fn part(
+    trace: &Trace,
+    who: Participant,
+    (track, index): (TrackId, usize),
+    around: CollectiveArgs,
+) -> CollectiveCall {
     let slices = trace.slices(track);
     let event = slices.id(index);
     let name = slices.name.get(index).map_or("", |name| trace.name(*name));
-    let said = Said::read(trace, event).or(around);
-    let kind = match Kind::of(&said.name) {
-        Kind::Other => Kind::of(name),
+    let said = CollectiveArgs::read(trace, event).or(around);
+    let kind = match Kind::from_name(&said.name) {
+        Kind::Other => Kind::from_name(name),
         kind => kind,
     };
-    Part {
+    CollectiveCall {
         who: Participant {
             device: said.device.unwrap_or(who.device),
             ..who
@@ -219,8 +224,8 @@ fn part(trace: &Trace, who: Participant, (track, index): (TrackId, usize), aroun
 }
 
 /// What the slices around the launch say: `nccl:all_reduce`, `record_param_comms`.
-fn around(trace: &Trace, launch: Option<EventId>) -> Said {
-    let mut said = Said::default();
+fn around(trace: &Trace, launch: Option<EventId>) -> CollectiveArgs {
+    let mut said = CollectiveArgs::default();
     let mut at = launch.and_then(|launch| trace.place_of_slice(launch));
     for _ in 0..4 {
         let Some((track, index)) = at else {
@@ -229,8 +234,8 @@ fn around(trace: &Trace, launch: Option<EventId>) -> Said {
         let slices = trace.slices(track);
         let name = slices.name.get(index).map_or("", |name| trace.name(*name));
         if name == "record_param_comms" || is_host_collective(name) {
-            let mut more = Said::read(trace, slices.id(index));
-            if more.name.is_empty() && Kind::of(name) != Kind::Other {
+            let mut more = CollectiveArgs::read(trace, slices.id(index));
+            if more.name.is_empty() && Kind::from_name(name) != Kind::Other {
                 name.clone_into(&mut more.name);
             }
             said = said.or(more);
@@ -266,13 +271,13 @@ fn instruction<'a>(catalogue: &'a Catalogue, file: usize, name: &str) -> Option<
 }
 
 /// What an instruction that XLA's CPU threads run says: its kind, and how much comes out of it.
-fn compiled(known: &Known) -> Said {
+fn compiled(known: &Known) -> CollectiveArgs {
     let (dtype, _) = known.shape.split_once('[').unwrap_or_default();
-    Said {
+    CollectiveArgs {
         name: known.category.clone(),
         dtype: dtype.trim_start_matches('(').to_owned(),
         result_bytes: shape_bytes(&known.shape),
-        ..Said::default()
+        ..CollectiveArgs::default()
     }
 }
 
@@ -304,7 +309,7 @@ pub(super) fn on_hosts(
     trace: &Trace,
     devices: &Devices<'_>,
     cancel: &Cancel,
-) -> Result<Vec<Part>, Cancelled> {
+) -> Result<Vec<CollectiveCall>, Cancelled> {
     let shown: FxHashSet<usize> = devices
         .list
         .iter()
@@ -312,7 +317,7 @@ pub(super) fn on_hosts(
         .map(|device| device.file)
         .collect();
     let mut any = false;
-    let catalogue = Catalogue::of(trace);
+    let catalogue = Catalogue::from_trace(trace);
     let files = 0..trace.files().len();
     let names: Vec<bool> = (0..trace.name_count())
         .map(|name| {
@@ -327,7 +332,7 @@ pub(super) fn on_hosts(
     if !any {
         return Ok(Vec::new());
     }
-    let pieces = parallel::pieces(
+    let pieces = parallel::track_chunks(
         trace
             .tracks()
             .iter()
@@ -360,13 +365,13 @@ pub(super) fn on_hosts(
             }
         }
     })?;
-    let mut found: Vec<(Part, bool)> = found.into_iter().flatten().collect();
+    let mut found: Vec<(CollectiveCall, bool)> = found.into_iter().flatten().collect();
     scattered(&mut found);
     Ok(found.into_iter().map(|(part, _)| part).collect())
 }
 
 /// What is scattered is counted by what goes in: as often what comes out as there are participants.
-fn scattered(parts: &mut [(Part, bool)]) {
+fn scattered(parts: &mut [(CollectiveCall, bool)]) {
     let everybody: FxHashSet<Participant> = parts.iter().map(|(part, _)| part.who).collect();
     for (part, compiled) in parts {
         if *compiled && part.kind == Kind::ReduceScatter {
@@ -424,7 +429,7 @@ mod tests {
 
     #[test]
     fn what_is_scattered_is_counted_by_what_goes_in() {
-        let part = |device| Part {
+        let part = |device| CollectiveCall {
             who: Participant { file: 0, device },
             event: EventId(device),
             start: Time::ZERO,
@@ -452,8 +457,12 @@ mod tests {
     #[test]
     fn shapes_are_read_in_both_spellings() {
         for key in ["Input Dims", "Input dims"] {
-            assert_eq!(SAID.find(key.as_bytes()), Some(key), "is asked for");
-            let mut said = Said::default();
+            assert_eq!(
+                COLLECTIVE_ARGS.find(key.as_bytes()),
+                Some(key),
+                "is asked for"
+            );
+            let mut said = CollectiveArgs::default();
             said.take(key, ArgValue::Json("[[4, 8], []]"));
             assert_eq!(said.dims, Some(32), "{key}");
         }

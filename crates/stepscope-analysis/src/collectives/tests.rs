@@ -4,7 +4,6 @@ use stepscope_model::{Epoch, EventSink as _, SliceIn, TrackKind, TrackPatch};
 use stepscope_store::{FileSpec, TraceBuilder};
 
 use super::*;
-use crate::report::Cell;
 
 /// One run of two ranks: begins and ends of the all-reduces of each, microseconds.
 fn run(ranks: &[&[(i64, i64)]]) -> Trace {
@@ -60,8 +59,8 @@ fn found(ranks: &[&[(i64, i64)]]) -> Collectives {
 
 fn found_in(trace: &Trace) -> Collectives {
     let cancel = Cancel::default();
-    let devices = Devices::of(trace, &cancel).unwrap();
-    let launches = Launches::of(trace, &devices, &cancel).unwrap();
+    let devices = Devices::from_trace(trace, &cancel).unwrap();
+    let launches = Launches::from_trace(trace, &devices, &cancel).unwrap();
     collectives(trace, &devices, &launches, &cancel).unwrap()
 }
 
@@ -165,71 +164,14 @@ fn kinds_are_read_off_names() {
         ),
         ("gloo:barrier", Kind::Barrier),
     ] {
-        assert_eq!(Kind::of(name), kind, "{name}");
+        assert_eq!(Kind::from_name(name), kind, "{name}");
     }
 }
 
 /// Rank 1 begins 2 us after rank 0, and nothing says by less than 8 us how far the clocks are apart.
 #[test]
 fn arrivals_within_the_error_of_the_clocks_are_not_compared() {
-    let (trace, options) = (
-        run(&[&[(0, 10), (100, 110)], &[(2, 10), (102, 110)]]),
-        crate::reports::Options::default(),
-    );
-    let found = found_in(&trace);
+    let found = found(&[&[(0, 10), (100, 110)], &[(2, 10), (102, 110)]]);
     assert_eq!(found.clocks[0].arrival_error(), Some(Dur::from_ps(8 * US)));
     assert!(!found.comparable(&found.collectives[0]));
-    let cancel = Cancel::default();
-    let report = crate::reports::make(&trace, "collectives", &options, &cancel).unwrap();
-    let section = |name: &str| {
-        let found = report.sections.iter().find(|section| section.name == name);
-        &found.unwrap().table
-    };
-    assert_eq!(
-        section("participants").rows[1][1..3],
-        [Cell::Int(0), Cell::Empty]
-    );
-    let note = &report.notes[0];
-    assert!(note.ends_with("who came last cannot be told."), "{note}");
-    assert!(!report.sentence.contains("caused"), "{}", report.sentence);
-}
-
-/// A walk for each rank over all the others would take minutes here.
-#[test]
-fn thousands_of_ranks_are_compared_in_one_walk() {
-    const RANKS: i64 = 1500;
-    let times: Vec<Vec<(i64, i64)>> = (0..RANKS)
-        .map(|rank| {
-            let late = if rank == 700 { 15 } else { 0 };
-            vec![(late, 20), (100 + late, 130)]
-        })
-        .collect();
-    let ranks: Vec<&[(i64, i64)]> = times.iter().map(Vec::as_slice).collect();
-    let trace = run(&ranks);
-    let cancel = Cancel::default();
-    let options = crate::reports::Options {
-        by: Some("collective".to_owned()),
-        ..crate::reports::Options::default()
-    };
-    let report = crate::reports::make(&trace, "collectives", &options, &cancel).unwrap();
-    let section = |name: &str| {
-        let found = report.sections.iter().find(|section| section.name == name);
-        &found.unwrap().table
-    };
-    let late = section("participants");
-    assert_eq!(late.rows.len(), 1500);
-    // 15 µs late in each of two, all others waiting for it; the clocks are off by 5 µs at most.
-    let row = |count: i64, late: f64, kept: f64, waited: f64| {
-        [
-            Cell::Int(2),
-            Cell::Int(count),
-            Cell::Number(late),
-            Cell::Number(kept),
-            Cell::Number(waited),
-        ]
-    };
-    assert_eq!(late.rows[700][1..], row(2, 15000.0, 30000.0, 0.0));
-    assert_eq!(late.rows[701][1..], row(0, 0.0, 0.0, 30000.0));
-    assert_eq!(section("clocks").rows.len(), 1499);
-    assert_eq!(report.table.rows.len(), 2);
 }

@@ -7,7 +7,7 @@ use stepscope_store::{Slices, Trace};
 
 use super::work::{AROUND, AWAIT_COMMUNICATION, AWAIT_COPY, CLASSES, COUNTERS, Classes, Row, Work};
 use super::{Device, Queue};
-use crate::parallel::{self, Cancel, PIECE};
+use crate::parallel::{self, CHUNK_LEN, Cancel};
 
 /// Slices of one queue of which the ends are known together.
 pub(super) const BLOCK: usize = 1 << 13;
@@ -36,14 +36,14 @@ pub(super) fn later(ends: &mut Ends, others: &Ends) {
 
 /// What the first pass finds out about one piece of one queue.
 #[derive(Clone, Debug)]
-pub(super) struct Piece {
+pub(super) struct TrackChunk {
     pub(super) counts: [u64; CLASSES],
     pub(super) starts: Starts,
     /// Of each [`BLOCK`].
     pub(super) ends: Vec<Ends>,
 }
 
-impl Piece {
+impl TrackChunk {
     pub(super) fn read(
         slices: &Slices<'_>,
         row: Row,
@@ -60,7 +60,7 @@ impl Piece {
             let to = indexes.end.min(from + BLOCK);
             let mut ends = NO_ENDS;
             for index in from..to {
-                let class = classes.of(row, slices.category.get(index), name(slices, index));
+                let class = classes.class(row, slices.category.get(index), name(slices, index));
                 if let Some(class) = class.index() {
                     piece.counts[class] += 1;
                     piece.starts[class] = piece.starts[class].min(slices.start[index]);
@@ -160,7 +160,7 @@ pub(super) fn sweep(
                 break;
             }
             let category = head.slices.category.get(index);
-            let class = classes.of(head.row, category, name(&head.slices, index));
+            let class = classes.class(head.row, category, name(&head.slices, index));
             if let Some(class) = class.index() {
                 advance(&ends, start);
                 ends[class] = ends[class].max(head.slices.end(index));
@@ -216,7 +216,7 @@ impl<'a> Head<'a> {
             .copied()
             .unwrap_or(NO_ENDS);
         for index in whole * BLOCK..next {
-            let class = classes.of(queue.row, slices.category.get(index), name(&slices, index));
+            let class = classes.class(queue.row, slices.category.get(index), name(&slices, index));
             if let Some(class) = class.index() {
                 before[class] = before[class].max(slices.end(index));
             }
@@ -244,7 +244,7 @@ pub(super) fn windows(trace: &Trace, device: &Device, range: &Range<Time>) -> Ve
     let mut out = Vec::new();
     let mut start = range.start;
     if let Some(slices) = longest {
-        for cut in slices.start.iter().step_by(PIECE) {
+        for cut in slices.start.iter().step_by(CHUNK_LEN) {
             if *cut > start && *cut < range.end {
                 out.push(start..*cut);
                 start = *cut;
@@ -269,7 +269,7 @@ pub(super) fn sweep_all<A: Send>(
         .into_iter()
         .enumerate()
         .collect();
-    let size = windows.len() * PIECE;
+    let size = windows.len() * CHUNK_LEN;
     let parts = parallel::scan_items(
         &windows,
         if windows.len() > 1 { size } else { 0 },

@@ -114,7 +114,7 @@ proptest! {
         ranges in prop::collection::vec((-5..90_i64, -3..40_i64), 1..6),
     ) {
         let trace = trace_of(&slices, 3);
-        let devices = Devices::of(&trace, &Cancel::default()).unwrap();
+        let devices = Devices::from_trace(&trace, &Cancel::default()).unwrap();
         prop_assert!(devices.list.len() <= 1);
         let ranges: Vec<_> = ranges
             .into_iter()
@@ -152,7 +152,7 @@ fn large_devices_are_cut_into_windows_without_a_trace() {
     }
     let trace = trace_of(&slices, 3);
     let cancel = Cancel::default();
-    let devices = Devices::of(&trace, &cancel).unwrap();
+    let devices = Devices::from_trace(&trace, &cancel).unwrap();
     let device = &devices.list[0];
     assert_eq!(device.counts, [300_000, 1, 60_000, 0]);
     assert_eq!(device.span, Time::ZERO..Time::from_ps((count - 1) * 10 + 7));
@@ -186,7 +186,7 @@ fn counters_stand_in_for_kernels_that_were_not_recorded() {
     ];
     for (slices, begin) in [(&only[..], 0), (&both[..], 10)] {
         let trace = trace_of(slices, 1);
-        let devices = Devices::of(&trace, &Cancel::default()).unwrap();
+        let devices = Devices::from_trace(&trace, &Cancel::default()).unwrap();
         let device = &devices.list[0];
         let span = Time::from_ps(begin)..Time::from_ps(begin + 5);
         assert_eq!(device.span, span);
@@ -230,7 +230,7 @@ fn rows_that_repeat_others_are_no_work() {
     }
     builder.add(sink);
     let trace = builder.finish();
-    let devices = Devices::of(&trace, &Cancel::default()).unwrap();
+    let devices = Devices::from_trace(&trace, &Cancel::default()).unwrap();
     let device = &devices.list[0];
     assert_eq!(device.queues.len(), 2);
     let times = devices
@@ -245,10 +245,10 @@ fn rows_that_repeat_others_are_no_work() {
 #[test]
 fn nothing_asked_is_nothing_answered() {
     let trace = trace_of(&[(0, 0, 5, "kernel", "gemm")], 1);
-    let devices = Devices::of(&trace, &Cancel::default()).unwrap();
+    let devices = Devices::from_trace(&trace, &Cancel::default()).unwrap();
     let none = devices.times(&devices.list[0], &[], &Cancel::default());
     assert_eq!(none, Ok(Vec::new()));
     let cancel = Cancel::default();
     cancel.cancel();
-    assert!(Devices::of(&trace, &cancel).is_err());
+    assert!(Devices::from_trace(&trace, &cancel).is_err());
 }

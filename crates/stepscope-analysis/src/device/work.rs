@@ -128,7 +128,7 @@ enum Family {
 
 impl Family {
     /// PyTorch's categories since 2020, in letters of either case, and those of writers like it.
-    fn of(category: &str) -> Self {
+    fn from_category(category: &str) -> Self {
         const KNOWN: &[(&str, Family)] = &[
             ("kernel", Family::Kernel),
             ("xpu_kernel", Family::Kernel),
@@ -160,7 +160,7 @@ pub(super) enum Row {
 }
 
 impl Row {
-    pub(super) fn of(track: &Track) -> Self {
+    pub(super) fn from_track(track: &Track) -> Self {
         const NO_WORK: &[&str] = &[
             "XLA Modules",
             "XLA TraceMe",
@@ -207,7 +207,7 @@ impl<'a> Classes<'a> {
         let mut families = vec![Family::None; names];
         for (category, _) in trace.by_category() {
             if let Some(slot) = families.get_mut(category.index()) {
-                *slot = Family::of(trace.name(category));
+                *slot = Family::from_category(trace.name(category));
             }
         }
         let any_async = rows.iter().any(|(_, row)| *row == Row::Async);
@@ -233,7 +233,7 @@ impl<'a> Classes<'a> {
     }
 
     #[inline]
-    pub(super) fn of(&self, row: Row, category: NameId, name: NameId) -> Class {
+    pub(super) fn class(&self, row: Row, category: NameId, name: NameId) -> Class {
         let family = self
             .families
             .get(category.index())
@@ -481,7 +481,7 @@ mod tests {
             ("gpu_user_annotation", Family::None),
             ("python_function", Family::None),
         ] {
-            assert_eq!(Family::of(category), family, "{category}");
+            assert_eq!(Family::from_category(category), family, "{category}");
         }
     }
 

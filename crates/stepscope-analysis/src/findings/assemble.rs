@@ -11,7 +11,9 @@ use super::kernels::{Kernels, heaviest, kernels};
 use super::launched::LaunchOf;
 use super::losses::{AFTER_DRAIN, Account, Loss, Named};
 use super::windows::Windows;
-use super::{Cause, Confidence, Detail, Finding, LISTED, cpu, memory, outliers, recompiled};
+use super::{
+    Cause, Confidence, Detail, ExtraWork, Finding, LISTED, cpu, memory, outliers, recompiled,
+};
 use crate::collectives::Participant;
 use crate::memory::Memory;
 use crate::parallel::Cancel;
@@ -372,9 +374,9 @@ impl Assembly<'_, '_> {
         } else {
             (mean_wait, Cause::LoadImbalance)
         };
-        let (does, more_ns) = extra_work(self.rank_of(*late), times);
+        let (extra_work, extra_ns) = extra_work(self.rank_of(*late), times);
         // What explains little of the wait is not its reason.
-        let does = does.filter(|_| more_ns * 1_000.0 >= 0.5 * typical_ps);
+        let extra_work = extra_work.filter(|_| extra_ns * 1_000.0 >= 0.5 * typical_ps);
         let mut subjects = Vec::new();
         if straggles {
             subjects.push(who.clone());
@@ -389,7 +391,11 @@ impl Assembly<'_, '_> {
                     .map(|(_, event)| event)
                     .into_iter()
                     .collect(),
-                detail: Detail::Rank { who, does, more_ns },
+                detail: Detail::Rank {
+                    who,
+                    extra_work,
+                    extra_ns,
+                },
                 ..Finding::new(cause, Confidence::High)
             },
         );
@@ -708,10 +714,10 @@ fn remaining_bubble(whole: &Account, times: &[RankTime]) -> f64 {
 }
 
 /// What a rank may do more of, and how much of it an account has.
-type Kind<'a> = (&'static str, &'a dyn Fn(&Account) -> f64);
+type Kind<'a> = (ExtraWork, &'a dyn Fn(&Account) -> f64);
 
 /// What a rank does more of than the median rank, and how much per step.
-fn extra_work(rank: StepRank, times: &[RankTime]) -> (Option<&'static str>, f64) {
+fn extra_work(rank: StepRank, times: &[RankTime]) -> (Option<ExtraWork>, f64) {
     let step = |time: &RankTime| {
         let steady = time
             .sampled
@@ -724,13 +730,13 @@ fn extra_work(rank: StepRank, times: &[RankTime]) -> (Option<&'static str>, f64)
         return (None, 0.0);
     };
     let kinds: [Kind<'_>; 4] = [
-        ("computes", &|account| account.busy_ps),
-        ("fetches input", &|account| account.get(Loss::Input)),
-        ("works on its host", &|account| account.get(Loss::Host)),
-        ("copies", &|account| account.get(Loss::Copy)),
+        (ExtraWork::Compute, &|account| account.busy_ps),
+        (ExtraWork::Input, &|account| account.get(Loss::Input)),
+        (ExtraWork::Host, &|account| account.get(Loss::Host)),
+        (ExtraWork::Copy, &|account| account.get(Loss::Copy)),
     ];
-    let mut most: (Option<&'static str>, f64) = (None, 0.0);
-    for (does, of) in kinds {
+    let mut most: (Option<ExtraWork>, f64) = (None, 0.0);
+    for (kind, of) in kinds {
         let mut others: Vec<f64> = times
             .iter()
             .filter(|time| time.rank != rank)
@@ -742,7 +748,7 @@ fn extra_work(rank: StepRank, times: &[RankTime]) -> (Option<&'static str>, f64)
         };
         let more = (of(&late.steady) / step(late) - median) / 1_000.0;
         if more > most.1 {
-            most = (Some(does), more);
+            most = (Some(kind), more);
         }
     }
     most

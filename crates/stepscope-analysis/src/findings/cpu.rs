@@ -38,7 +38,7 @@ pub(super) fn cpu_time(
             let Some(thread) = window.thread.or(busiest.map(|track| track.id)) else {
                 continue;
             };
-            let rows: Vec<TrackId> = thread_rows.of(thread).collect();
+            let rows: Vec<TrackId> = thread_rows.rows_of(thread).collect();
             for row in &rows {
                 walk(&mut host, *row, window, account);
             }

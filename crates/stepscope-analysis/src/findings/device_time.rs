@@ -227,7 +227,8 @@ impl<'a, 'b> Reader<'a, 'b> {
             works.push(self.devices.segments(device, &range, cancel)?);
         }
         let busy = works.iter().flatten().filter(|(_, set)| *set != 0);
-        let working = IntervalSet::of(busy.map(|(range, _)| (range.start, range.end)).collect());
+        let working =
+            IntervalSet::from_intervals(busy.map(|(range, _)| (range.start, range.end)).collect());
         let mut launching: Vec<TrackId> = run.iter().filter_map(|window| window.thread).collect();
         for (place, device) in devices.iter().enumerate() {
             cancel.check()?;
@@ -437,7 +438,7 @@ impl<'a, 'b> Reader<'a, 'b> {
                 }
             }
         }
-        IntervalSet::of(found)
+        IntervalSet::from_intervals(found)
     }
 
     /// Notes the names of copies and collectives while they are exposed, and of infeeds.
@@ -489,7 +490,7 @@ impl<'a, 'b> Reader<'a, 'b> {
                 }
             }
         }
-        IntervalSet::of(waits).within(range).ps() as f64
+        IntervalSet::from_intervals(waits).within(range).ps() as f64
     }
 }
 
@@ -618,7 +619,7 @@ fn length(range: &Range<Time>) -> f64 {
 
 fn moments(work: &[(Range<Time>, u8)], wanted: impl Fn(u8) -> bool) -> IntervalSet {
     let parts = work.iter().filter(|(_, set)| wanted(*set));
-    IntervalSet::of(parts.map(|(range, _)| (range.start, range.end)).collect())
+    IntervalSet::from_intervals(parts.map(|(range, _)| (range.start, range.end)).collect())
 }
 
 /// When the profiler itself worked, as kineto records it in the category `overhead`.
@@ -641,5 +642,5 @@ fn overhead(trace: &Trace, file: usize) -> IntervalSet {
             (0..slices.len()).filter(|index| slices.category.get(*index) == *overhead);
         found.extend(of_profiler.map(|index| (slices.start[index], slices.end(index))));
     }
-    IntervalSet::of(found)
+    IntervalSet::from_intervals(found)
 }

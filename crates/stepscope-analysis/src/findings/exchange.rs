@@ -53,7 +53,7 @@ impl Exchange {
         windows: &Windows,
         cancel: &Cancel,
     ) -> Result<Self, Cancelled> {
-        let launches = Launches::of(run_profile.trace, &run_profile.devices, cancel)?;
+        let launches = Launches::from_trace(run_profile.trace, &run_profile.devices, cancel)?;
         let found = collectives(run_profile.trace, &run_profile.devices, &launches, cancel)?;
         let mut exchange = Self::default();
         for window in windows.list.iter().filter(|window| window.is_steady()) {

@@ -12,9 +12,9 @@ use super::launched::LaunchOf;
 use super::windows::Windows;
 use crate::mfu::mfu;
 use crate::parallel::Cancel;
-use crate::reports::Options;
+use crate::run_profile::AnalysisScope;
 use crate::run_profile::RunProfile;
-use crate::steps::{Place, StepOptions, step_report};
+use crate::steps::{LabelThread, StepOptions, step_report};
 
 const US: i64 = 1_000_000;
 const STEPS: i64 = 3;
@@ -90,7 +90,7 @@ fn fused(ranks: u32) -> Trace {
 }
 
 fn run_profile(trace: &Trace) -> RunProfile<'_> {
-    RunProfile::of(trace, &Options::default(), &Cancel::default()).unwrap()
+    RunProfile::compute(trace, &AnalysisScope::default(), &Cancel::default()).unwrap()
 }
 
 #[test]
@@ -141,9 +141,9 @@ fn labels_count_only_in_steps_of_their_own_rank() {
     assert_eq!(
         labels,
         [
-            ("kernel", Place::Device, 6),
-            ("label of 0", Place::StepThread, 3),
-            ("label of 1", Place::StepThread, 3),
+            ("kernel", LabelThread::Device, 6),
+            ("label of 0", LabelThread::StepThread, 3),
+            ("label of 1", LabelThread::StepThread, 3),
         ]
     );
 }

@@ -29,7 +29,7 @@ impl<'a> LaunchOf<'a> {
         cancel: &Cancel,
     ) -> Result<Self, Cancelled> {
         let all = if trace.flow_edge_count() == 0 && !devices.list.is_empty() {
-            Some(Launches::of(trace, devices, cancel)?)
+            Some(Launches::from_trace(trace, devices, cancel)?)
         } else {
             None
         };
@@ -61,7 +61,7 @@ impl<'a> LaunchOf<'a> {
         }
         let file = trace.tracks().get(track.index())?.file;
         self.graphs
-            .get(&(file, Config::of(trace, id).correlation?))
+            .get(&(file, Config::from_event(trace, id).correlation?))
             .copied()
     }
 }
@@ -90,7 +90,7 @@ fn graph_launches(trace: &Trace) -> FxHashMap<(usize, i64), EventId> {
         let slices = trace.slices(track.id);
         for (index, name) in slices.name.iter().enumerate() {
             if is_graph.get(name.index()) == Some(&true)
-                && let Some(number) = Config::of(trace, slices.id(index)).correlation
+                && let Some(number) = Config::from_event(trace, slices.id(index)).correlation
             {
                 found.insert((track.file, number), slices.id(index));
             }

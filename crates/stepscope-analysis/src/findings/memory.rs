@@ -62,7 +62,7 @@ fn growth(
         .iter()
         .filter(|window| window.role != Role::WarmUp)
         .collect();
-    let records: Vec<_> = memory.of(allocator).collect();
+    let records: Vec<_> = memory.records_of(allocator).collect();
     // At the end of each step: what lives only within a step is gone.
     let held: Vec<i64> = steps
         .iter()
@@ -110,7 +110,7 @@ fn sites(
     range: &std::ops::Range<Time>,
 ) -> (Vec<String>, Vec<EventId>) {
     let mut sums: BTreeMap<u32, (i64, EventId)> = BTreeMap::new();
-    for record in memory.of(allocator) {
+    for record in memory.records_of(allocator) {
         let kept = record.bytes > 0 && record.freed.is_none() && range.contains(&record.at);
         if kept {
             let sum = sums.entry(record.op).or_insert((0, record.event));
@@ -191,7 +191,7 @@ pub(super) fn is_fragmented(memory: &Memory, file: usize) -> bool {
         .iter()
         .filter(|allocator| allocator.file == file);
     of_file.any(|allocator| {
-        let unused = memory.of(allocator).filter_map(|record| {
+        let unused = memory.records_of(allocator).filter_map(|record| {
             let reserved = record.reserved?;
             Some(reserved.saturating_sub(record.in_use))
         });

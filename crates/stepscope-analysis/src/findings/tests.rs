@@ -5,11 +5,11 @@ use stepscope_store::{FileSpec, Trace, TraceBuilder, ascii_trace};
 
 use super::windows::{Role, Windows};
 use super::*;
-use crate::reports::Options;
+use crate::run_profile::AnalysisScope;
 
 fn diagnosed(trace: &Trace) -> Diagnosis {
     let cancel = Cancel::default();
-    let run_profile = RunProfile::of(trace, &Options::default(), &cancel).unwrap();
+    let run_profile = RunProfile::compute(trace, &AnalysisScope::default(), &cancel).unwrap();
     let memory = Memory::read(trace, &cancel).unwrap();
     diagnose(&run_profile, &memory, &cancel).unwrap()
 }
@@ -52,7 +52,8 @@ fn steps(lengths: &[i64]) -> Trace {
 
 fn roles(lengths: &[i64]) -> Vec<Role> {
     let trace = steps(lengths);
-    let run_profile = RunProfile::of(&trace, &Options::default(), &Cancel::default()).unwrap();
+    let run_profile =
+        RunProfile::compute(&trace, &AnalysisScope::default(), &Cancel::default()).unwrap();
     Windows::new(&run_profile)
         .list
         .iter()

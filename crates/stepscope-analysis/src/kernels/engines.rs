@@ -179,7 +179,7 @@ pub(super) fn engines(
 
 /// Copies of one direction: on which queues, and when.
 #[derive(Default)]
-struct Way {
+struct CopyDirection {
     tracks: Vec<TrackId>,
     times: Vec<(Time, Time)>,
 }
@@ -193,7 +193,7 @@ fn copies(
     range: &Range<Time>,
 ) -> Vec<Engine> {
     let mut ways: FxHashMap<NameId, &'static str> = FxHashMap::default();
-    let mut found: BTreeMap<&'static str, Way> = BTreeMap::new();
+    let mut found: BTreeMap<&'static str, CopyDirection> = BTreeMap::new();
     for track in queues {
         for (name, time) in seen.copies.get(track).into_iter().flatten() {
             let way = *ways
@@ -208,12 +208,12 @@ fn copies(
     }
     found
         .into_iter()
-        .map(|(name, Way { tracks, times })| Engine {
+        .map(|(name, CopyDirection { tracks, times })| Engine {
             device,
             name: name.to_owned(),
             queues: tracks.len() as u64,
             count: times.len() as u64,
-            busy: IntervalSet::of(times).within(range),
+            busy: IntervalSet::from_intervals(times).within(range),
         })
         .collect()
 }

@@ -8,8 +8,8 @@ use super::*;
 fn rows(drawn: &str, by: By) -> Vec<(String, u64, i128, f64, f64)> {
     let trace = ascii_trace::trace(drawn);
     let cancel = Cancel::default();
-    let devices = Devices::of(&trace, &cancel).unwrap();
-    let launches = Launches::of(&trace, &devices, &cancel).unwrap();
+    let devices = Devices::from_trace(&trace, &cancel).unwrap();
+    let launches = Launches::from_trace(&trace, &devices, &cancel).unwrap();
     let span = trace.span();
     let found = kernels(&trace, &devices, &launches, by, &span, &cancel).unwrap();
     let name = |row: &Row| {

@@ -120,7 +120,7 @@ pub fn fragmentation(
     // Reserved and in use after the record before, also of one before the range.
     let mut before: Option<(i64, i64)> = None;
     let mut peak = i64::MIN;
-    for record in memory.of(allocator) {
+    for record in memory.records_of(allocator) {
         let inside = range.is_none_or(|range| range.contains(&record.at));
         if let Some(reserved) = record.reserved {
             let now = (reserved, record.in_use);
@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    fn of(records: Vec<Record>, range: Option<&Range<Time>>) -> Fragmentation {
+    fn computed(records: Vec<Record>, range: Option<&Range<Time>>) -> Fragmentation {
         let memory = Memory {
             allocators: vec![Allocator {
                 records: (0..u32::try_from(records.len()).unwrap()).collect(),
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn what_is_reserved_and_unused_is_weighed_by_time() {
-        let found = of(
+        let found = computed(
             vec![
                 record(0, 80, 80, 100, -1.0),
                 // Frees: 70 of 100 are unused for a long time.
@@ -259,7 +259,7 @@ mod tests {
             record(40, 1, 4, 0, 0.2),
         ];
         let range = Time::from_ps(5_000_000)..Time::from_ps(100_000_000);
-        let found = of(records, Some(&range)).scattered.unwrap();
+        let found = computed(records, Some(&range)).scattered.unwrap();
         assert!((found.most - 0.3).abs() < 1e-6 && found.event == EventId(20));
         let mean = found.mean.unwrap();
         assert!(
@@ -272,10 +272,10 @@ mod tests {
     #[test]
     fn nothing_recorded_is_nothing_said() {
         assert_eq!(
-            of(vec![record(0, 1, 1, 0, -1.0)], None),
+            computed(vec![record(0, 1, 1, 0, -1.0)], None),
             Fragmentation::default()
         );
-        let one = of(vec![record(0, 1, 1, 2, 0.5)], None);
+        let one = computed(vec![record(0, 1, 1, 2, 0.5)], None);
         assert_eq!(one.unused.unwrap().mean_share, None);
         assert_eq!(one.scattered.unwrap().mean, None);
     }

@@ -82,7 +82,7 @@ pub struct Owners {
 
 impl Owners {
     /// Looks for backward passes and optimiser steps.
-    pub fn of(trace: &Trace) -> Self {
+    pub fn from_trace(trace: &Trace) -> Self {
         let files = trace.files().len().max(1);
         let backward = NameSet::matching(trace, |name| {
             name.starts_with("autograd::engine::evaluate_function")

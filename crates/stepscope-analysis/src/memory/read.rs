@@ -11,7 +11,7 @@ use crate::parallel::{self, Cancel};
 
 /// What one event says.
 #[derive(Default)]
-struct Said {
+struct MemoryArgs {
     bytes: Option<i64>,
     requested: Option<i64>,
     address: Option<u64>,
@@ -53,7 +53,7 @@ impl Memory {
         reader.extras.reserve_exact(found.len());
         // What events say is read in parallel, put together in their order, a part at a time.
         for part in found.chunks(AT_ONCE) {
-            let jobs: Vec<(usize, &[Place])> = part.chunks(1 << 10).enumerate().collect();
+            let jobs: Vec<(usize, &[RecordEvent])> = part.chunks(1 << 10).enumerate().collect();
             let said = parallel::scan_items(
                 &jobs,
                 part.len().saturating_mul(16),
@@ -79,12 +79,12 @@ impl Memory {
 const AT_ONCE: usize = 1 << 18;
 
 /// Where a record stands.
-struct Place {
+struct RecordEvent {
     track: TrackId,
     file: usize,
     event: EventId,
     at: Time,
-    sort: Sort,
+    sort: RecordKind,
 }
 
 struct Reader<'a> {
@@ -106,17 +106,17 @@ struct Reader<'a> {
 }
 
 /// Whether events of this name are records, and whether they free.
-fn record_name(name: &str) -> Option<Sort> {
+fn record_name(name: &str) -> Option<RecordKind> {
     match name {
-        "[memory]" => Some(Sort::Torch),
-        "MemoryAllocation" => Some(Sort::Allocation),
-        "MemoryDeallocation" => Some(Sort::Free),
+        "[memory]" => Some(RecordKind::Torch),
+        "MemoryAllocation" => Some(RecordKind::Allocation),
+        "MemoryDeallocation" => Some(RecordKind::Free),
         _ => None,
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Sort {
+enum RecordKind {
     Torch,
     Allocation,
     Free,
@@ -155,10 +155,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Finds the records of one track.
-    fn find(&self, on: TrackId, file: usize, found: &mut Vec<Place>) {
+    fn find(&self, on: TrackId, file: usize, found: &mut Vec<RecordEvent>) {
         let trace = self.trace;
         let mut add = |event, at, sort| {
-            found.push(Place {
+            found.push(RecordEvent {
                 track: on,
                 file,
                 event,
@@ -189,8 +189,12 @@ impl<'a> Reader<'a> {
 
     /// What an event says, and the operator around it where it names none.
     /// `near`: where operators were found last, by track.
-    fn ask(&self, place: &Place, near: &mut FxHashMap<TrackId, usize>) -> (Said, Option<NameId>) {
-        let mut said = Said::default();
+    fn ask(
+        &self,
+        place: &RecordEvent,
+        near: &mut FxHashMap<TrackId, usize>,
+    ) -> (MemoryArgs, Option<NameId>) {
+        let mut said = MemoryArgs::default();
         // What cannot be read is not known.
         let _ = self
             .trace
@@ -206,11 +210,11 @@ impl<'a> Reader<'a> {
         (said, around)
     }
 
-    fn record(&mut self, place: &Place, said: &Said, around: Option<NameId>) {
+    fn record(&mut self, place: &RecordEvent, said: &MemoryArgs, around: Option<NameId>) {
         let bytes = match place.sort {
-            Sort::Torch => said.bytes,
-            Sort::Allocation => said.bytes.or(said.requested),
-            Sort::Free => said.bytes.or(said.requested).map(|bytes| -bytes),
+            RecordKind::Torch => said.bytes,
+            RecordKind::Allocation => said.bytes.or(said.requested),
+            RecordKind::Free => said.bytes.or(said.requested).map(|bytes| -bytes),
         };
         let allocator = self.allocator(place, said);
         self.found.spells_stacks |= said.spells;
@@ -229,7 +233,7 @@ impl<'a> Reader<'a> {
             (Some("" | "(null)") | None, Some(name)) => self.op_named(name),
             (Some(op), _) => self.op_id(op),
         };
-        let of_cpu = place.sort == Sort::Torch && matches!(said.device_type, Some(0) | None);
+        let of_cpu = place.sort == RecordKind::Torch && matches!(said.device_type, Some(0) | None);
         self.extras.push(Extra {
             address: said.address,
             empty: of_cpu && said.allocated == Some(0),
@@ -250,8 +254,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Index of the allocator that a record is of.
-    fn allocator(&mut self, place: &Place, said: &Said) -> usize {
-        let of_torch = place.sort == Sort::Torch;
+    fn allocator(&mut self, place: &RecordEvent, said: &MemoryArgs) -> usize {
+        let of_torch = place.sort == RecordKind::Torch;
         let device = (place.file, said.device_type, said.device);
         if of_torch && let Some(known) = self.by_device.get(&device) {
             return *known;
@@ -298,7 +302,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The innermost slice of the thread around a moment that is no Python function and no record.
-    fn op_around(&self, place: &Place, near: &mut usize) -> Option<NameId> {
+    fn op_around(&self, place: &RecordEvent, near: &mut usize) -> Option<NameId> {
         let slices = self.trace.slices(place.track);
         let none = |flags: &[bool], name: NameId| flags.get(name.index()) == Some(&true);
         let others = self.found.overlapping.get(&place.track);
@@ -370,8 +374,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl Sort {
-    /// What [`Said`] takes from the arguments.
+impl RecordKind {
+    /// What [`MemoryArgs`] takes from the arguments.
     const fn keys(self) -> ArgKeys {
         const TORCH: ArgKeys = ArgKeys::new(&[
             "Bytes",
@@ -407,7 +411,7 @@ impl Sort {
     }
 }
 
-impl Said {
+impl MemoryArgs {
     fn take(&mut self, key: &str, value: ArgValue<'_>) {
         if matches!(key, "Addr" | "addr") {
             // An address is a pattern of bits: those in the upper half may be written as negative.
@@ -460,17 +464,17 @@ impl Said {
     }
 
     /// What to call the allocator.
-    fn allocator(&self, sort: Sort) -> String {
+    fn allocator(&self, sort: RecordKind) -> String {
         if let Some(name) = &self.name {
             return name.clone();
         }
         let device = match (sort, self.device_type) {
-            (Sort::Torch, Some(0) | None) => return "CPU".to_owned(),
-            (Sort::Torch, Some(1)) => "CUDA",
-            (Sort::Torch, Some(6)) => "HIP",
-            (Sort::Torch, Some(12)) => "XPU",
-            (Sort::Torch, Some(19)) => "MTIA",
-            (Sort::Torch, Some(20)) => "PrivateUse1",
+            (RecordKind::Torch, Some(0) | None) => return "CPU".to_owned(),
+            (RecordKind::Torch, Some(1)) => "CUDA",
+            (RecordKind::Torch, Some(6)) => "HIP",
+            (RecordKind::Torch, Some(12)) => "XPU",
+            (RecordKind::Torch, Some(19)) => "MTIA",
+            (RecordKind::Torch, Some(20)) => "PrivateUse1",
             _ => "device",
         };
         format!("{device} {}", self.device.unwrap_or(0).max(0))

@@ -42,7 +42,7 @@ pub(super) fn covered(
     if calls.unknown.is_empty() && kernels <= calls_known.saturating_mul(KERNELS_A_CALL) {
         return Ok(1.0);
     }
-    let launches = Launches::of(run_profile.trace, &run_profile.devices, cancel)?;
+    let launches = Launches::from_trace(run_profile.trace, &run_profile.devices, cancel)?;
     let mut products = Products::default();
     let (mut known, mut all) = (0.0, 0.0);
     for device in devices {
@@ -73,7 +73,7 @@ fn part(of: f64, whole: f64) -> f64 {
 }
 
 /// A slice: its track, and its index there.
-type Place = (stepscope_model::TrackId, usize);
+type SliceIndex = (stepscope_model::TrackId, usize);
 
 /// Visits the computation of a device that begins in the windows of its rank, and whether its name is
 /// that of a product.
@@ -81,7 +81,7 @@ fn every_kernel(
     run_profile: &RunProfile<'_>,
     rank_windows: &RankWindows,
     device: &Device,
-    mut visit: impl FnMut(Place, bool),
+    mut visit: impl FnMut(SliceIndex, bool),
 ) {
     let trace = run_profile.trace;
     let mut kinds: FxHashMap<(NameId, NameId), bool> = FxHashMap::default();

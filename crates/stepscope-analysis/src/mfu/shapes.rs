@@ -16,10 +16,10 @@
 //!
 //! Peers: `FlopCounterMode` counts the weight's gradient of a convolution in groups as often as there are groups.
 //! `TraceLens` adds an operation for each element to which a bias is added, and halves attention that is causal. What
-//! torch's profiler counts with `with_flops=True` is in [`torch`](crate::torch): sums and products of elements, and no
+//! torch's profiler counts with `with_flops=True` is in [`torch`](stepscope_compat::torch): sums and products of elements, and no
 //! backward passes.
 
-use crate::torch::{flops_of, numbers_of, positions_of, shapes_of, values_of};
+use crate::torch_args::{self, elements, integers, shapes};
 
 /// Which inputs of a call are query, key and value, and how they lie.
 #[derive(Clone, Copy)]
@@ -100,7 +100,7 @@ pub(super) fn counts(name: &str) -> bool {
 /// An operator counts for all that run inside of it, so of nested ones the outermost must be asked.
 pub fn flops_of_call(name: &str, dims: &str, concrete: &str) -> u64 {
     if PRODUCTS.contains(&name) {
-        return flops_of(name, dims, concrete);
+        return torch_args::flops(name, dims, concrete);
     }
     let count = match name {
         "aten::_scaled_mm" => scaled(dims),
@@ -118,7 +118,7 @@ pub fn flops_of_call(name: &str, dims: &str, concrete: &str) -> u64 {
 
 /// Whether some input holds no element: then nothing was to be done.
 pub(super) fn is_of_nothing(dims: &str) -> bool {
-    shapes_of(dims)
+    shapes(dims)
         .iter()
         .flatten()
         .any(|shape| shape.contains(&0))
@@ -130,7 +130,7 @@ fn product(sizes: &[i64]) -> Option<i64> {
 }
 
 fn scaled(dims: &str) -> Option<i64> {
-    let shapes = shapes_of(dims);
+    let shapes = shapes(dims);
     let (left, right) = (shapes.first()?.as_ref()?, shapes.get(1)?.as_ref()?);
     let (&[rows, inner], &[_, columns]) = (&**left, &**right) else {
         return None;
@@ -140,7 +140,7 @@ fn scaled(dims: &str) -> Option<i64> {
 
 /// Stride, padding, dilation (or others) from place `from` on: one number for each dimension.
 fn along(values: &[&str], place: usize, dimensions: usize) -> Option<Vec<i64>> {
-    let list = numbers_of(values.get(place)?)?;
+    let list = integers(values.get(place)?)?;
     match list.as_slice() {
         [all] => Some(vec![*all; dimensions]),
         list if list.len() == dimensions => Some(list.to_vec()),
@@ -162,9 +162,9 @@ fn per_position(batch: i64, weight: &[i64]) -> Option<i64> {
 }
 
 fn convolution(dims: &str, concrete: &str) -> Option<i64> {
-    let shapes = shapes_of(dims);
+    let shapes = shapes(dims);
     let (input, weight) = (shapes.first()?.as_ref()?, shapes.get(1)?.as_ref()?);
-    let values = values_of(concrete);
+    let values = elements(concrete);
     let space = input.get(2..)?;
     if weight.len() != input.len() || space.is_empty() {
         return None;
@@ -177,7 +177,8 @@ fn convolution(dims: &str, concrete: &str) -> Option<i64> {
         let mut positions = 1_i64;
         for (axis, size) in space.iter().enumerate() {
             let along = [stride[axis], padding[axis], dilation[axis]];
-            positions = positions.checked_mul(positions_of(*size, weight[axis + 2], along)?)?;
+            positions =
+                positions.checked_mul(torch_args::positions(*size, weight[axis + 2], along)?)?;
         }
         positions
     };
@@ -185,10 +186,10 @@ fn convolution(dims: &str, concrete: &str) -> Option<i64> {
 }
 
 fn convolution_backward(dims: &str, concrete: &str) -> Option<i64> {
-    let shapes = shapes_of(dims);
+    let shapes = shapes(dims);
     let shape = |place: usize| shapes.get(place).and_then(Option::as_ref);
     let (gradient, input, weight) = (shape(0)?, shape(1)?, shape(2)?);
-    let values = values_of(concrete);
+    let values = elements(concrete);
     let forwards = if is_true(&values, 7).unwrap_or(false) {
         input
     } else {
@@ -209,7 +210,7 @@ fn convolution_backward(dims: &str, concrete: &str) -> Option<i64> {
 }
 
 fn attended(known: Attention, dims: &str) -> Option<i64> {
-    let shapes = shapes_of(dims);
+    let shapes = shapes(dims);
     let shape = |place: usize| shapes.get(known.query + place).and_then(Option::as_ref);
     let (query, key, value) = (shape(0)?, shape(1)?, shape(2)?);
     let read = |shape: &[i64]| -> Option<[i64; 4]> {

@@ -63,7 +63,7 @@ fn rows(
         range: None,
     };
     let catalogue = if by.of_programs() {
-        hlo::Catalogue::of(trace)
+        hlo::Catalogue::from_trace(trace)
     } else {
         hlo::Catalogue::default()
     };

@@ -26,11 +26,11 @@ use super::class::{self, Verdict};
 use super::hlo::{self, Catalogue};
 use super::launched::{Launched, LaunchedBySlice};
 use super::{By, OpsQuery, Split};
-use crate::aggregate::clip;
 use crate::device::{clip_clock, clock, is_clocked};
 use crate::input::compiles;
+use crate::names::json_on_one_line;
 use crate::parallel::{self, Cancel};
-use crate::report::one_line;
+use crate::timeline_query::aggregate::clip;
 
 /// Sums over slices, in the making.
 #[derive(Clone, Debug)]
@@ -646,7 +646,7 @@ impl<'a> Worker<'a> {
             return *number;
         }
         let number = self.number(Tag {
-            shapes: Some(one_line(&self.text).into_owned()),
+            shapes: Some(json_on_one_line(&self.text).into_owned()),
             ..Tag::default()
         });
         self.by_shapes.insert(self.text.clone(), number);

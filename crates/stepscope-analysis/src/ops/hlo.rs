@@ -59,7 +59,7 @@ pub struct Catalogue {
 
 impl Catalogue {
     /// Reads the programs of all files; those that cannot be read any more are left out.
-    pub fn of(trace: &Trace) -> Self {
+    pub fn from_trace(trace: &Trace) -> Self {
         let read = |file| {
             let mut found = Programs::default();
             let mut numbers = Numbers::default();

@@ -127,11 +127,12 @@ fn scan<A: Default + Send>(
     cancel: &Cancel,
     add: impl Fn(&mut A, i128, &[(EventId, NameId)]) + Sync,
 ) -> Result<Vec<A>, Cancelled> {
-    let devices = Devices::of(trace, cancel)?;
-    let launches = Launches::of(trace, &devices, cancel)?;
+    let devices = Devices::from_trace(trace, cancel)?;
+    let launches = Launches::from_trace(trace, &devices, cancel)?;
     let queues = devices.list.iter().flat_map(|device| &device.queues);
-    let pieces =
-        parallel::pieces(queues.map(|queue| (queue.track, 0..trace.slices(queue.track).len())));
+    let pieces = parallel::track_chunks(
+        queues.map(|queue| (queue.track, 0..trace.slices(queue.track).len())),
+    );
     parallel::scan(&pieces, cancel, A::default, |sums, piece| {
         let slices = trace.slices(piece.track);
         let mut found = Vec::new();

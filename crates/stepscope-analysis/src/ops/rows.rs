@@ -13,8 +13,8 @@ use super::collect::{Collected, Sums, Tag, operation_of, read_tag};
 use super::hlo::{self, Catalogue, Known};
 use super::rates::{self, Done};
 use super::{By, OpReport, OpRow, OpsQuery, Split, class};
-use crate::report::one_line;
-use crate::torch::DIMS;
+use crate::names::json_on_one_line;
+use crate::torch_args::DIMS;
 
 /// What the rows of one key share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -290,13 +290,9 @@ fn plain_name(trace: &Trace, by: By, sums: &Sums, text: &str) -> String {
     }
 }
 
-/// The framework operation that a slice of a device belongs to, where its arguments name an operation
-/// of a compiled program: the `op_name` of that, as [`By::Framework`] has it.
-pub(crate) fn framework_op_of(
-    trace: &Trace,
-    catalogue: &Catalogue,
-    event: EventId,
-) -> Option<String> {
+/// Returns the framework operation of a device slice whose arguments name an operation of a compiled
+/// program: that operation's `op_name`, as [`By::Framework`] has it.
+pub fn framework_op_of(trace: &Trace, catalogue: &Catalogue, event: EventId) -> Option<String> {
     let (track, index) = trace.place_of_slice(event)?;
     let (tag, _) = read_tag(trace, event);
     tag.hlo_op.as_ref()?;
@@ -479,7 +475,7 @@ fn input_shapes(trace: &Trace, event: EventId) -> Option<String> {
     let keys = ArgKeys::new(&DIMS);
     let _ = trace.args_of(event, keys, &mut |_, value| {
         if let ArgValue::Json(text) | ArgValue::Str(text) = value {
-            shapes = Some(one_line(text).into_owned());
+            shapes = Some(json_on_one_line(text).into_owned());
         }
     });
     shapes

@@ -92,7 +92,7 @@ pub fn trend(
     }
     ranges.sort_by_key(|(number, range)| (range.start, *number));
     let catalogue = if by.of_programs() {
-        hlo::Catalogue::of(trace)
+        hlo::Catalogue::from_trace(trace)
     } else {
         hlo::Catalogue::default()
     };

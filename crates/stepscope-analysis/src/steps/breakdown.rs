@@ -266,7 +266,7 @@ pub fn breakdown(
             continue;
         };
         let own = track.map(|track| {
-            let rows = rows.of(track).map(|row| {
+            let rows = rows.rows_of(track).map(|row| {
                 let marks = marks.get(&row).map_or(&[][..], Vec::as_slice);
                 (row, marks)
             });
@@ -485,7 +485,7 @@ fn shared(
     let pieces = own
         .into_iter()
         .map(|track| (track, 0..trace.slices(track).len()));
-    let pieces = parallel::pieces(pieces);
+    let pieces = parallel::track_chunks(pieces);
     let parts = parallel::scan(&pieces, cancel, Vec::new, |found, piece| {
         let Some(track) = trace.tracks().get(piece.track.index()) else {
             return;
@@ -512,14 +512,14 @@ fn shared(
         let computing = devices.computing(&devices.list[device], cancel)?;
         lists[Class::DeviceCompute as usize].extend(computing);
         let [compute, communication, copy, ..] = lists;
-        let moments = [compute, communication, copy].map(IntervalSet::of);
+        let moments = [compute, communication, copy].map(IntervalSet::from_intervals);
         if moments.iter().any(|moments| !moments.is_empty()) {
             found.push((device, moments));
         }
     }
     Ok(RankMoments {
         devices: found,
-        host: host.map(IntervalSet::of),
+        host: host.map(IntervalSet::from_intervals),
     })
 }
 
@@ -663,7 +663,10 @@ fn own<'a>(
         all_host.append(&mut host);
     }
     // Other rows show the same moments; sorting is cheap where there are none.
-    (IntervalSet::of(all_input), IntervalSet::of(all_host))
+    (
+        IntervalSet::from_intervals(all_input),
+        IntervalSet::from_intervals(all_host),
+    )
 }
 
 #[cfg(test)]

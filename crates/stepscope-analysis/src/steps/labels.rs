@@ -8,9 +8,9 @@ use stepscope_store::Trace;
 
 use super::marks::Marker;
 use super::processes::FusedFiles;
-use super::{LabelRow, Place, StepOptions, StepRank, StepReport, ThreadRows};
-use crate::calls;
+use super::{LabelRow, LabelThread, StepNote, StepOptions, StepRank, StepReport, ThreadRows};
 use crate::parallel::{self, Cancel};
+use crate::python_calls;
 
 #[derive(Clone, Copy, Default)]
 struct Sums {
@@ -34,7 +34,7 @@ const MOST_DENSE_NAMES: usize = 1 << 18;
 enum Table {
     /// By the name's number; a place each.
     Dense(Vec<[Sums; 4]>),
-    Sparse(FxHashMap<(NameId, Place), Sums>),
+    Sparse(FxHashMap<(NameId, LabelThread), Sums>),
 }
 
 impl Table {
@@ -46,7 +46,7 @@ impl Table {
         }
     }
 
-    fn of(&mut self, name: NameId, place: Place) -> &mut Sums {
+    fn entry(&mut self, name: NameId, place: LabelThread) -> &mut Sums {
         match self {
             Self::Dense(sums) => &mut sums[name.index()][place as usize],
             Self::Sparse(sums) => sums.entry((name, place)).or_default(),
@@ -64,27 +64,27 @@ impl Table {
             }
             (sums, others) => {
                 for (name, place, other) in others.entries() {
-                    sums.of(name, place).add(other);
+                    sums.entry(name, place).add(other);
                 }
             }
         }
     }
 
     /// Labels that were seen. A parent that no step counts has no row of its own.
-    fn rows(self) -> Vec<(NameId, Place, Sums)> {
+    fn rows(self) -> Vec<(NameId, LabelThread, Sums)> {
         let mut rows = self.entries();
         rows.retain(|(_, _, sums)| sums.count > 0);
         rows
     }
 
-    fn entries(self) -> Vec<(NameId, Place, Sums)> {
+    fn entries(self) -> Vec<(NameId, LabelThread, Sums)> {
         match self {
             Self::Dense(sums) => {
                 let places = [
-                    Place::StepThread,
-                    Place::OtherThread,
-                    Place::Device,
-                    Place::StepThreadElsewhere,
+                    LabelThread::StepThread,
+                    LabelThread::OtherThread,
+                    LabelThread::Device,
+                    LabelThread::StepThreadElsewhere,
                 ];
                 let of_name = |(at, sums): (usize, [Sums; 4])| {
                     let name = NameId(u32::try_from(at).unwrap_or(u32::MAX));
@@ -114,7 +114,7 @@ enum Covered {
 }
 
 impl Covered {
-    fn of(&mut self, name: NameId, step: usize) -> &mut Time {
+    fn entry(&mut self, name: NameId, step: usize) -> &mut Time {
         match self {
             Self::Once(job, moments) => {
                 let (writer, until) = &mut moments[name.index()];
@@ -149,7 +149,7 @@ const PIECES: usize = 4;
 
 /// Cuts the steps on a track into pieces with about as many slices each.
 fn pieces(start: &[Time], steps: &[Marker]) -> Vec<Range<usize>> {
-    let pieces = if start.len() < parallel::PIECE {
+    let pieces = if start.len() < parallel::CHUNK_LEN {
         1
     } else {
         PIECES
@@ -185,7 +185,7 @@ pub(super) fn labels(
             .push(*marker);
     }
     let fused = FusedFiles::new(trace, steps.keys().copied());
-    let marks = Marks::of(trace);
+    let marks = Marks::from_trace(trace);
     let mut jobs = Vec::new();
     let mut size = 0;
     for track in trace.tracks() {
@@ -260,7 +260,7 @@ pub(super) fn labels(
     // Another thread that waits a whole step long does not explain the step: such rows come last.
     rows.sort_by(|a, b| {
         let key = |row: &LabelRow| {
-            let elsewhere = row.place == Place::OtherThread;
+            let elsewhere = row.place == LabelThread::OtherThread;
             (elsewhere, std::cmp::Reverse(row.total), row.place)
         };
         key(a).cmp(&key(b)).then_with(|| a.label.cmp(&b.label))
@@ -272,17 +272,15 @@ pub(super) fn labels(
 
 /// Takes out what tracers of Python functions wrote, unless there is nothing else: hundreds of functions
 /// would hide the labels around them.
-fn without_functions(rows: &mut Vec<LabelRow>, notes: &mut Vec<String>) {
+fn without_functions(rows: &mut Vec<LabelRow>, notes: &mut Vec<StepNote>) {
     let all = rows.len();
-    if rows.iter().all(|row| calls::is_function(&row.label)) {
+    if rows.iter().all(|row| python_calls::is_function(&row.label)) {
         return;
     }
-    rows.retain(|row| !calls::is_function(&row.label));
+    rows.retain(|row| !python_calls::is_function(&row.label));
     let gone = all - rows.len();
     if gone > 0 {
-        notes.push(format!(
-            "{gone} Python functions are not among the labels: 'ops --by python' has them"
-        ));
+        notes.push(StepNote::FunctionsLeftOut { functions: gone });
     }
 }
 
@@ -301,7 +299,7 @@ struct Marks {
 }
 
 impl Marks {
-    fn of(trace: &Trace) -> Self {
+    fn from_trace(trace: &Trace) -> Self {
         let mut found = Self {
             of: FxHashMap::default(),
             names: vec![false; trace.name_count()],
@@ -401,15 +399,17 @@ fn label_track(
                 continue;
             }
             let place = match (on_step_track, job.device) {
-                (true, _) => Place::StepThread,
-                (false, true) => Place::Device,
-                (false, false) if same_thread.contains(&step.track) => Place::StepThreadElsewhere,
-                (false, false) => Place::OtherThread,
+                (true, _) => LabelThread::StepThread,
+                (false, true) => LabelThread::Device,
+                (false, false) if same_thread.contains(&step.track) => {
+                    LabelThread::StepThreadElsewhere
+                }
+                (false, false) => LabelThread::OtherThread,
             };
             let (from, to) = (start.max(step.start), end.min(step.end));
             let within_ps = i128::from(to.since(from).ps().max(0));
-            let until = covered.of(name, number);
-            let entry = sums.of(name, place);
+            let until = covered.entry(name, number);
+            let entry = sums.entry(name, place);
             entry.count += 1;
             entry.self_ps += within_ps;
             entry.total_ps += i128::from(to.since(from.max(*until)).ps().max(0));
@@ -419,7 +419,7 @@ fn label_track(
             };
             let around = slices.name[parent];
             if !is_mark(parent, around) && !outside(parent) {
-                sums.of(around, place).self_ps -= within_ps;
+                sums.entry(around, place).self_ps -= within_ps;
             }
         }
     }
@@ -433,13 +433,13 @@ mod tests {
 
     use super::*;
 
-    type Figure = (NameId, Place, u64, i128, i128);
+    type Figure = (NameId, LabelThread, u64, i128, i128);
 
     /// Figures of all labels, with either way to remember what is counted, and with the steps in
     /// pieces of so many.
     fn figures(trace: &Trace, once: bool, piece: usize) -> Vec<Figure> {
         let (markers, _) = super::super::marks::markers(trace);
-        let marks = Marks::of(trace);
+        let marks = Marks::from_trace(trace);
         let mut sums = Table::Sparse(FxHashMap::default());
         let mut moments = vec![(u32::MAX, Time::MIN); trace.name_count()];
         let mut number = 0;

@@ -67,7 +67,7 @@ impl ThreadRows {
     }
 
     /// All rows about the thread of this one, itself first.
-    pub fn of(&self, row: TrackId) -> impl Iterator<Item = TrackId> + use<'_> {
+    pub fn rows_of(&self, row: TrackId) -> impl Iterator<Item = TrackId> + use<'_> {
         std::iter::once(row).chain(self.others(row).iter().copied())
     }
 }

@@ -39,7 +39,7 @@ pub struct StepTimes {
 
 impl StepTimes {
     /// The figures of the steps of one rank: their lengths, in the order in which they began.
-    pub fn of(lengths: &[Dur]) -> Self {
+    pub fn from_durations(lengths: &[Dur]) -> Self {
         let mut sorted = lengths.to_vec();
         sorted.sort_unstable();
         let total_ps: i128 = sorted.iter().map(|dur| i128::from(dur.ps())).sum();
@@ -69,7 +69,7 @@ impl StepTimes {
     pub fn of_ranks<K: Copy + Ord>(ranks: &BTreeMap<K, Vec<Dur>>) -> (Self, BTreeMap<K, Self>) {
         let of_each: BTreeMap<K, Self> = ranks
             .iter()
-            .map(|(rank, lengths)| (*rank, Self::of(lengths)))
+            .map(|(rank, lengths)| (*rank, Self::from_durations(lengths)))
             .collect();
         if let [times] = of_each.values().collect::<Vec<_>>()[..] {
             return (*times, of_each);
@@ -81,7 +81,7 @@ impl StepTimes {
         let together = Self {
             outlier_ns: limits.reduce(f64::min),
             trend: middle(&trends),
-            ..Self::of(&all)
+            ..Self::from_durations(&all)
         };
         (together, of_each)
     }
@@ -155,11 +155,14 @@ mod tests {
 
     #[test]
     fn outliers_are_far_from_the_median() {
-        let times = StepTimes::of(&us(&[30, 10, 11, 10, 10, 9, 10]));
+        let times = StepTimes::from_durations(&us(&[30, 10, 11, 10, 10, 9, 10]));
         assert_eq!(times.outlier_ns, Some(12_000.0));
-        assert_eq!(StepTimes::of(&us(&[1, 2, 3, 4])).outlier_ns, None);
+        assert_eq!(
+            StepTimes::from_durations(&us(&[1, 2, 3, 4])).outlier_ns,
+            None
+        );
         // Evenly spread lengths have none.
-        let spread = StepTimes::of(&us(&[10, 12, 14, 16, 18, 20]));
+        let spread = StepTimes::from_durations(&us(&[10, 12, 14, 16, 18, 20]));
         assert!(spread.outlier_ns > spread.max_ns);
     }
 
@@ -202,7 +205,7 @@ mod tests {
 
     #[test]
     fn of_nothing_there_are_no_figures() {
-        assert_eq!(StepTimes::of(&[]), StepTimes::default());
+        assert_eq!(StepTimes::from_durations(&[]), StepTimes::default());
         assert_eq!(
             StepTimes::of_ranks::<usize>(&BTreeMap::new()).0,
             StepTimes::default()

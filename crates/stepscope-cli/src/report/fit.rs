@@ -5,7 +5,7 @@
 //! columns of zeros, columns for which the terminal is too narrow, rows beyond the number that was
 //! asked for. CSV, Markdown and JSON have everything.
 
-use stepscope_engine::analysis::report::{Cell, Column, Table, Unit};
+use stepscope_engine::report::report::{Cell, Column, Table, Unit};
 
 use super::print::{Page, Units, shown, side};
 use crate::text::Grid;

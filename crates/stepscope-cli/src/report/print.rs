@@ -7,8 +7,8 @@
 use std::io::Write;
 
 use serde::Serialize;
-use stepscope_engine::analysis::report::{Cell, Column, Report, Section, Table, Unit};
-use stepscope_engine::analysis::reports;
+use stepscope_engine::report::report::{Cell, Column, Report, Section, Table, Unit};
+use stepscope_engine::report::reports;
 
 use super::fit;
 use crate::error::CliError;

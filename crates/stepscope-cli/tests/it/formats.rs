@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use stepscope_cli::args::Format;
 use stepscope_engine::Run;
 use stepscope_engine::analysis::parallel::Cancel;
-use stepscope_engine::analysis::report::Report;
-use stepscope_engine::analysis::reports::{KINDS, Kind, Options};
+use stepscope_engine::report::report::Report;
+use stepscope_engine::report::reports::{KINDS, Kind, Options};
 use stepscope_model::{Dur, Time};
 
 use crate::traces::{files_below, folder, open_one};

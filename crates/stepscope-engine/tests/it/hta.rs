@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use stepscope_analysis::device::{Devices, Work};
-use stepscope_analysis::hta::{self, Kind as HtaKind};
 use stepscope_analysis::kernels::{By, kernels};
 use stepscope_analysis::launch::{Config, Launches};
 use stepscope_analysis::parallel::Cancel;
+use stepscope_compat::hta::{self, Kind as HtaKind};
 use stepscope_engine::Run;
 use stepscope_model::{ArgValue, Dur, TrackId};
 
@@ -80,8 +80,8 @@ fn launch_statistics_equal_hta() {
         let run = first(&path);
         let trace = &run.trace;
         let cancel = Cancel::default();
-        let devices = Devices::of(trace, &cancel).unwrap();
-        let launches = Launches::of(trace, &devices, &cancel).unwrap();
+        let devices = Devices::from_trace(trace, &cancel).unwrap();
+        let launches = Launches::from_trace(trace, &devices, &cancel).unwrap();
         // Length of the call and of the work, and the delay, by the number that joins them.
         let mut ours: BTreeMap<i64, Vec<[i128; 3]>> = BTreeMap::new();
         for queue in devices.list.iter().flat_map(|device| &device.queues) {
@@ -89,7 +89,7 @@ fn launch_statistics_equal_hta() {
             for index in 0..slices.len() {
                 let call = launches.get(queue.track, index);
                 let place = call.and_then(|call| trace.place_of_slice(call));
-                let joined = Config::of(trace, slices.id(index)).correlation;
+                let joined = Config::from_event(trace, slices.id(index)).correlation;
                 let (Some((track, at)), Some(joined)) = (place, joined) else {
                     continue;
                 };
@@ -131,7 +131,7 @@ fn kernel_kinds_and_their_overlaps_equal_hta() {
     };
     let run = first(&folder.join("torch_multirank/dlrm8"));
     let cancel = Cancel::default();
-    let devices = Devices::of(&run.trace, &cancel).unwrap();
+    let devices = Devices::from_trace(&run.trace, &cancel).unwrap();
     let (compute, communication) = (&[Work::Compute][..], &[Work::Communication][..]);
     let memory = &[Work::Memcpy, Work::Memset][..];
     let mut sums: BTreeMap<&str, Dur> = BTreeMap::new();
@@ -244,8 +244,8 @@ fn rates_of_copies_equal_hta() {
         )));
         let trace = &run.trace;
         let cancel = Cancel::default();
-        let devices = Devices::of(trace, &cancel).unwrap();
-        let launches = Launches::of(trace, &devices, &cancel).unwrap();
+        let devices = Devices::from_trace(trace, &cancel).unwrap();
+        let launches = Launches::from_trace(trace, &devices, &cancel).unwrap();
         let found = kernels(trace, &devices, &launches, By::Name, &trace.span(), &cancel).unwrap();
         // It puts the kinds of memory together.
         let same = |name| trace.name(name).starts_with(cells[1]);
@@ -257,7 +257,7 @@ fn rates_of_copies_equal_hta() {
         for queue in devices.list.iter().flat_map(|device| &device.queues) {
             let slices = trace.slices(queue.track);
             for index in (0..slices.len()).filter(|index| same(slices.name[*index])) {
-                let bytes = Config::of(trace, slices.id(index)).bytes.unwrap() as f64;
+                let bytes = Config::from_event(trace, slices.id(index)).bytes.unwrap() as f64;
                 let ns = slices.dur[index].as_ns_f64();
                 let mut said = 0.0;
                 let read = trace.args(slices.id(index), &mut |key, value| match (key, value) {
@@ -292,7 +292,7 @@ fn the_temporal_breakdown_equals_hta() {
     };
     let run = first(&folder.join("torch_multirank/dlrm8"));
     let cancel = Cancel::default();
-    let devices = Devices::of(&run.trace, &cancel).unwrap();
+    let devices = Devices::from_trace(&run.trace, &cancel).unwrap();
     let truth = folder.join("torch_multirank/dlrm8.truth/hta");
     let rows = traces::csv(&truth.join("hta_temporal_breakdown.csv"));
     let overlaps = traces::csv(&truth.join("hta_comm_comp_overlap.csv"));
@@ -354,8 +354,8 @@ fn with_hta(folder: &Path, table: &str) -> Vec<(PathBuf, PathBuf)> {
 /// HTA's figures by our reading of its definitions.
 fn by_hta(run: &Run) -> Vec<hta::RankTimes> {
     let cancel = Cancel::default();
-    let devices = Devices::of(&run.trace, &cancel).unwrap();
-    let launches = Launches::of(&run.trace, &devices, &cancel).unwrap();
+    let devices = Devices::from_trace(&run.trace, &cancel).unwrap();
+    let launches = Launches::from_trace(&run.trace, &devices, &cancel).unwrap();
     hta::ranks(&run.trace, &launches, &cancel)
         .unwrap()
         .unwrap_or_default()
@@ -481,8 +481,8 @@ fn idle_times_of_all_streams_equal_hta() {
 /// Whether the call of every slice of a stream is in the file.
 fn all_are_called(run: &Run, track: TrackId) -> bool {
     let cancel = Cancel::default();
-    let devices = Devices::of(&run.trace, &cancel).unwrap();
-    let launches = Launches::of(&run.trace, &devices, &cancel).unwrap();
+    let devices = Devices::from_trace(&run.trace, &cancel).unwrap();
+    let launches = Launches::from_trace(&run.trace, &devices, &cancel).unwrap();
     (0..run.trace.slices(track).len())
         .all(|index| devices.work(track, index).is_none() || launches.get(track, index).is_some())
 }
@@ -505,7 +505,7 @@ fn the_stragglers_of_one_step_equal_hta() {
 /// The ranks that HTA would name.
 fn straggling(run: &Run) -> Vec<usize> {
     let cancel = Cancel::default();
-    let devices = Devices::of(&run.trace, &cancel).unwrap();
+    let devices = Devices::from_trace(&run.trace, &cancel).unwrap();
     let found = hta::stragglers(&run.trace, &devices, &cancel).unwrap();
     let found = found.unwrap();
     let rank = |file: &usize| run.trace.files()[*file].spec.rank.unwrap() as usize;

@@ -8,10 +8,10 @@ use serde_json::Value;
 use stepscope_analysis::memory::fragmentation::fragmentation;
 use stepscope_analysis::memory::{Memory, Record};
 use stepscope_analysis::parallel::Cancel;
-use stepscope_analysis::report::Cell;
-use stepscope_analysis::reports::{self, Options};
 use stepscope_engine::Run;
 use stepscope_model::Time;
+use stepscope_report::report::Cell;
+use stepscope_report::reports::{self, Options};
 
 use crate::traces::{below, folder, open};
 
@@ -62,7 +62,7 @@ fn the_curve_is_that_of_torchs_memory_timeline() {
     // Each new height of the allocator is one of theirs, and so is nearly every level: they count a
     // tensor as gone a moment before or after its memory is.
     let (mut highest, mut same, mut all) = (0, 0, 0);
-    for record in memory.of(cpu) {
+    for record in memory.records_of(cpu) {
         let known = sums.contains(&(record.in_use + before));
         assert!(known || record.in_use <= highest, "{record:?}");
         highest = highest.max(record.in_use);
@@ -120,11 +120,13 @@ fn peaks_are_those_of_xprof() {
                     let part_of_ours = record.fragmentation.map(f64::from);
                     record.in_use == in_use && part_of_ours.is_some_and(|ours| same(ours, part))
                 };
-                assert!(memory.of(ours).any(said), "{what}: {stats}");
+                assert!(memory.records_of(ours).any(said), "{what}: {stats}");
                 most = most.max(part);
             }
             // XProf's list leaves some records out.
-            let parts = memory.of(ours).filter_map(|record| record.fragmentation);
+            let parts = memory
+                .records_of(ours)
+                .filter_map(|record| record.fragmentation);
             let highest = parts.fold(0.0, f32::max);
             let at = memory
                 .allocators
@@ -164,7 +166,7 @@ fn batches_of_workers_are_apart_and_lists_are_of_the_range() {
         .allocators
         .iter()
         .map(|allocator| {
-            let in_use = memory.of(allocator).map(|record| record.in_use);
+            let in_use = memory.records_of(allocator).map(|record| record.in_use);
             (allocator.name.as_str(), in_use.collect())
         })
         .collect();

@@ -12,7 +12,7 @@ use std::path::Path;
 use stepscope_analysis::mfu::{flops_of_call, mfu};
 use stepscope_analysis::run_profile::RunProfile;
 use stepscope_engine::analysis::parallel::Cancel;
-use stepscope_engine::analysis::reports::Options;
+use stepscope_engine::report::reports::Options;
 
 use crate::reports::{figures, number};
 use crate::traces;
@@ -127,7 +127,7 @@ fn operations_and_peak_of_a_tpu_equal_xprof() {
         ..Options::default()
     };
     let cancel = Cancel::default();
-    let run_profile = RunProfile::of(&run[0].trace, &options, &cancel).unwrap();
+    let run_profile = RunProfile::compute(&run[0].trace, &options.scope(), &cancel).unwrap();
     let ours = mfu(&run_profile, &cancel).unwrap();
     let theirs = figures(&folder.join("xplane_real/tpu_v6e_inference.truth/xprof_op_profile.json"));
     let theirs = &theirs["byProgramExcludeIdle"]["metrics"];

@@ -2,7 +2,7 @@
 
 use stepscope_engine::analysis::ops::inside::{Inside, inside};
 use stepscope_engine::analysis::parallel::Cancel;
-use stepscope_engine::analysis::reports::{self, Options};
+use stepscope_engine::report::reports::{self, Options};
 
 use crate::reports::{number, report};
 use crate::traces::{below, folder, open};

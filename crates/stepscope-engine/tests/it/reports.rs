@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use stepscope_engine::Run;
 use stepscope_engine::analysis::parallel::Cancel;
-use stepscope_engine::analysis::reports::{self, KINDS, Options};
+use stepscope_engine::report::reports::{self, KINDS, Options};
 use stepscope_model::Dur;
 
 use crate::traces::{below, folder, open};

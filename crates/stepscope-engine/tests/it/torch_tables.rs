@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use stepscope_analysis::parallel::Cancel;
-use stepscope_analysis::torch::{self, Grouping, KeyAverage, KeyAverages, SortBy, TableOptions};
+use stepscope_compat::torch::{self, Grouping, KeyAverage, KeyAverages, SortBy, TableOptions};
 use stepscope_engine::Run;
 
 /// The run in this file.

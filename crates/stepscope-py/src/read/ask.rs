@@ -5,12 +5,14 @@ use std::ops::{Range, RangeInclusive};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use stepscope_engine::Run;
-use stepscope_engine::analysis::aggregate::{AggregateQuery, GroupBy, aggregate as sums};
 use stepscope_engine::analysis::names::NameSet;
 use stepscope_engine::analysis::parallel::Cancel;
-use stepscope_engine::analysis::reports::{KINDS, Options, ReportError, names};
-use stepscope_engine::analysis::search::{Page, SearchQuery, search as find};
 use stepscope_engine::analysis::steps::range_of;
+use stepscope_engine::analysis::timeline_query::aggregate::{
+    AggregateQuery, GroupBy, aggregate as sums,
+};
+use stepscope_engine::analysis::timeline_query::search::{Page, SearchQuery, search as find};
+use stepscope_engine::report::reports::{KINDS, Options, ReportError, names};
 use stepscope_model::{Dur, SliceKind, Time, TrackId};
 use stepscope_store::Trace;
 

@@ -6,9 +6,9 @@ use axum::extract::State as Shared;
 use axum::response::Response;
 use stepscope_analysis::names::NameSet;
 use stepscope_analysis::parallel::Cancel;
-use stepscope_analysis::report::shorter;
-use stepscope_analysis::search::{self, Hit, Page, SearchQuery, listing};
+use stepscope_analysis::timeline_query::search::{self, Hit, Page, SearchQuery, listing};
 use stepscope_model::{Dur, Time};
+use stepscope_report::report::shorter;
 
 use super::stats::{MAX_HITS, Mode, names, reach, tracks_of};
 use crate::params::Params;

@@ -13,7 +13,6 @@ use axum::extract::State as Shared;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use stepscope_analysis::parallel::Cancel;
-use stepscope_analysis::reports::{Options, ReportError};
 use stepscope_engine::{BoundedWriter, RowFormat, most_exported_bytes, write_rows};
 use stepscope_formats::chrome::ChromeSink;
 use stepscope_formats::perfetto::PerfettoSink;
@@ -21,6 +20,7 @@ use stepscope_model::{
     ArgSource, ArgValue, Diagnostic, Dur, Epoch, EventSink, FlowBind, InstantIn, NameId, SliceFlow,
     SliceIn, SourceId, Time, TrackId, TrackPatch,
 };
+use stepscope_report::reports::{Options, ReportError};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use axum::response::Response;
-use stepscope_analysis::calls::tree::{self, StatisticsTree};
-use stepscope_analysis::flame::{self, Flame, FlameBy};
 use stepscope_analysis::parallel::Cancel;
+use stepscope_analysis::timeline_query::flame::{self, Flame, FlameBy};
+use stepscope_analysis::timeline_query::statistics_tree::{self as tree, StatisticsTree};
 use stepscope_model::TrackId;
 
 use super::stats::{expanded, tracks_of};

@@ -214,7 +214,7 @@ fn alive_at(
     }
     alive.sort_by_key(|record| (std::cmp::Reverse(record.bytes), record.at, record.event));
     let trace = &view.run.trace;
-    let owners = Owners::of(trace);
+    let owners = Owners::from_trace(trace);
     let known: Vec<Known<'_>> = alive
         .into_iter()
         .map(|record| {

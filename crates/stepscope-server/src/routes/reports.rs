@@ -6,8 +6,8 @@ use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
-use stepscope_analysis::report::Report;
-use stepscope_analysis::reports::{KINDS, Options, ReportError};
+use stepscope_report::report::Report;
+use stepscope_report::reports::{KINDS, Options, ReportError};
 
 use crate::params::Params;
 use crate::problem::Problem;

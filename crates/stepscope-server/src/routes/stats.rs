@@ -8,13 +8,15 @@ use axum::extract::State as Shared;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use regex::RegexBuilder;
-use stepscope_analysis::aggregate::{self, AggregateQuery, GroupBy, GroupKey, Totals};
-use stepscope_analysis::histogram::{self, Scale};
 use stepscope_analysis::names::{NameSet, contains_folded, folded};
 use stepscope_analysis::parallel::Cancel;
-use stepscope_analysis::report::shorter;
-use stepscope_analysis::search::{self, SearchQuery};
+use stepscope_analysis::timeline_query::aggregate::{
+    self, AggregateQuery, GroupBy, GroupKey, Totals,
+};
+use stepscope_analysis::timeline_query::histogram::{self, Scale};
+use stepscope_analysis::timeline_query::search::{self, SearchQuery};
 use stepscope_model::{Dur, SliceKind, Time, TrackId};
+use stepscope_report::report::shorter;
 use stepscope_store::EventId;
 
 use crate::params::{MAX_BINS, Params, window};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use axum::extract::State as Shared;
 use axum::response::Response;
 use serde::Serialize;
-use stepscope_analysis::histogram;
 use stepscope_analysis::names::NameSet;
 use stepscope_analysis::parallel::Cancel;
+use stepscope_analysis::timeline_query::histogram;
 use stepscope_model::{Diagnostic, NameId, SliceKind, Time, TrackId, TrackKind};
 use stepscope_store::{EventId, FlowEdge, Items};
 
@@ -355,7 +355,7 @@ fn among(
     cancel: &Cancel,
 ) -> Result<Option<Among>, Problem> {
     let trace = &view.run.trace;
-    let names = NameSet::of(trace, &[event.name]);
+    let names = NameSet::from_ids(trace, &[event.name]);
     let all = Time::MIN..Time::MAX;
     let durations = histogram::durations(trace, &names, view.order(), &all, cancel)?;
     let quantile = |share| durations.quantile(share).map(Ns::of);

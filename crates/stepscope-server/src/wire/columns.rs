@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use stepscope_analysis::report::shorter;
 use stepscope_model::NameId;
+use stepscope_report::report::shorter;
 
 /// First four bytes.
 pub const MAGIC: [u8; 4] = *b"SSC1";

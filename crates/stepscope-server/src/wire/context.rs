@@ -3,8 +3,8 @@
 use serde::Serialize;
 use stepscope_analysis::launch::{self, Config};
 use stepscope_analysis::memory::owners::{MODULE, is_own_line};
-use stepscope_analysis::report::shorter;
 use stepscope_model::{ArgValue, TrackKind};
+use stepscope_report::report::shorter;
 use stepscope_store::{Event, EventId, Trace};
 
 /// Slices around an event that are given.
@@ -117,7 +117,7 @@ fn launch_of(trace: &Trace, event: &Event) -> Option<EventId> {
 /// The last launch call before device work that has its correlation number. Looks at the calls
 /// before it alone, at most [`MAX_CALLS`] among [`MAX_SLICES`] slices of each thread of the file.
 fn call_by_number(trace: &Trace, event: &Event) -> Option<EventId> {
-    let number = Config::of(trace, event.id).correlation?;
+    let number = Config::from_event(trace, event.id).correlation?;
     let tracks = trace.tracks();
     let file = tracks.get(event.track.index())?.file;
     let threads = tracks
@@ -136,7 +136,7 @@ fn call_by_number(trace: &Trace, event: &Event) -> Option<EventId> {
                 })
                 .take(MAX_CALLS)
                 .map(|index| slices.id(index))
-                .find(|id| Config::of(trace, *id).correlation == Some(number))
+                .find(|id| Config::from_event(trace, *id).correlation == Some(number))
         })
         .max_by_key(|id| {
             let place = trace.place_of_slice(*id);

@@ -6,9 +6,9 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use stepscope_analysis::demangle::demangled;
-use stepscope_analysis::report::shorter;
 use stepscope_model::{ArgValue, SliceFlags};
+use stepscope_report::demangle::demangled;
+use stepscope_report::report::shorter;
 use stepscope_store::{Event, EventId};
 
 use super::context::EventContext;

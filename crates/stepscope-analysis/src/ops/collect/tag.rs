@@ -3,9 +3,9 @@
 use stepscope_model::{ArgKeys, ArgValue, NameId};
 use stepscope_store::{EventId, Trace};
 
+use crate::names::json_on_one_line;
 use crate::ops::{class, hlo};
-use crate::report::one_line;
-use crate::torch::{DIMS, is_dims};
+use crate::torch_args::{DIMS, is_dims};
 
 /// What all slices of one sum share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -64,7 +64,7 @@ pub(in crate::ops) fn read_tag(trace: &Trace, event: EventId) -> (Tag, bool) {
             ("hlo_category", ArgValue::Str(text)) => tag.category = Some(text.to_owned()),
             ("source", ArgValue::Str(text)) => tag.source = Some(text.to_owned()),
             (key, ArgValue::Json(text) | ArgValue::Str(text)) if is_dims(key) => {
-                tag.shapes = Some(one_line(text).into_owned());
+                tag.shapes = Some(json_on_one_line(text).into_owned());
             }
             ("shape_with_layout", ArgValue::Str(text)) => tag.shapes = Some(text.to_owned()),
             _ => {}

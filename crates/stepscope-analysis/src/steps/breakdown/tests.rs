@@ -7,7 +7,7 @@ use crate::steps::steps;
 
 fn shown(drawing: &str) -> Vec<String> {
     let trace = ascii_trace::trace(drawing);
-    let devices = Devices::of(&trace, &Cancel::default()).unwrap();
+    let devices = Devices::from_trace(&trace, &Cancel::default()).unwrap();
     let found = steps(&trace);
     let analysis_windows: Vec<AnalysisWindow> = found
         .steps

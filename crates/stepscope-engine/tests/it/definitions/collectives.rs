@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stepscope_analysis::collectives::{Collectives, Kind, Part, collectives};
+use stepscope_analysis::collectives::{CollectiveCall, Collectives, Kind, collectives};
 use stepscope_model::{ArgValue, Dur};
 
 use super::plain::{self, Span};
@@ -29,7 +29,7 @@ fn factor(kind: Kind, n: f64) -> f64 {
 }
 
 /// Begin and end of a part, on the clock of the first file.
-fn aligned(ours: &Collectives, part: &Part) -> Span {
+fn aligned(ours: &Collectives, part: &CollectiveCall) -> Span {
     let clock = ours.clocks.iter().find(|clock| clock.file == part.who.file);
     let shift = clock.map_or(0, |clock| clock.applied.ps());
     (part.start.ps() + shift, part.end.ps() + shift)
@@ -37,7 +37,8 @@ fn aligned(ours: &Collectives, part: &Part) -> Span {
 
 fn together(case: &Case<'_>, ours: &Collectives, found: &mut Found) {
     for one in &ours.collectives {
-        let parts: Vec<&Part> = one.parts.iter().map(|place| &ours.parts[*place]).collect();
+        let parts: Vec<&CollectiveCall> =
+            one.parts.iter().map(|place| &ours.parts[*place]).collect();
         let what = || format!("{} {:?}", case.what, parts[0]);
         let spans: Vec<Span> = parts.iter().map(|part| aligned(ours, part)).collect();
         let begins = || spans.iter().map(|span| span.0);

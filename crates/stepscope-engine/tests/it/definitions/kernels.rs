@@ -43,7 +43,7 @@ fn pieces(case: &Case<'_>) -> Vec<Piece> {
                 let span = plain::span(&slices, index);
                 let (_, _, _, clock) = super::operations::done(case, event);
                 let ps = clock.unwrap_or(span.1 - span.0);
-                let config = copies.then(|| Config::of(case.trace, event));
+                let config = copies.then(|| Config::from_event(case.trace, event));
                 found.push(Piece {
                     device,
                     track: queue.track,

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use stepscope_analysis::memory::fragmentation::fragmentation;
 use stepscope_analysis::memory::owners::{Category, Owners};
 use stepscope_analysis::memory::{Allocator, Record};
-use stepscope_analysis::reports::{self, Options};
 use stepscope_model::{ArgValue, Time};
+use stepscope_report::reports::{self, Options};
 
 use super::plain::{self, Span};
 use super::{Case, Found, judge};
@@ -78,9 +78,9 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
         );
     }
     let training = Training::of(case);
-    let owners = Owners::of(case.trace);
+    let owners = Owners::from_trace(case.trace);
     for (place, allocator) in case.memory.allocators.iter().enumerate() {
-        let records: Vec<&Record> = case.memory.of(allocator).collect();
+        let records: Vec<&Record> = case.memory.records_of(allocator).collect();
         let said: Vec<Said> = records.iter().map(|record| said(case, record)).collect();
         operators(case, allocator, &records, found);
         for record in &records {
@@ -268,7 +268,7 @@ fn second_half(case: &Case<'_>, records: &[&Record], found: &mut Found) {
         .iter()
         .filter_map(|allocator| {
             let usage = case.memory.usage(allocator, Some(&range))?;
-            let alive = case.memory.of(allocator).filter(|one| {
+            let alive = case.memory.records_of(allocator).filter(|one| {
                 let freed = one.freed.is_some_and(|freed| freed <= usage.peak_at);
                 one.bytes > 0 && one.tracked && one.at <= usage.peak_at && !freed
             });

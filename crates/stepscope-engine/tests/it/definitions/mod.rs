@@ -38,10 +38,10 @@ use stepscope_analysis::device::Devices;
 use stepscope_analysis::launch::Launches;
 use stepscope_analysis::memory::Memory;
 use stepscope_analysis::parallel::Cancel;
-use stepscope_analysis::reports::{self, Options};
-use stepscope_analysis::run_profile::RunProfile;
+use stepscope_analysis::run_profile::{AnalysisScope, RunProfile};
 use stepscope_analysis::steps::ThreadRows;
 use stepscope_model::TrackId;
+use stepscope_report::reports::{self, Options};
 use stepscope_store::Trace;
 
 use crate::reports::files;
@@ -61,8 +61,8 @@ struct Case<'a> {
 impl<'a> Case<'a> {
     fn of(what: String, trace: &'a Trace) -> Self {
         let cancel = Cancel::default();
-        let run_profile = RunProfile::of(trace, &Options::default(), &cancel).unwrap();
-        let launches = Launches::of(trace, &run_profile.devices, &cancel).unwrap();
+        let run_profile = RunProfile::compute(trace, &AnalysisScope::default(), &cancel).unwrap();
+        let launches = Launches::from_trace(trace, &run_profile.devices, &cancel).unwrap();
         let memory = Memory::read(trace, &cancel).unwrap();
         Self {
             what,
@@ -76,7 +76,7 @@ impl<'a> Case<'a> {
 
     /// The rows about the thread of a row, that row first.
     fn same_thread(&self, track: TrackId) -> Vec<TrackId> {
-        ThreadRows::new(self.trace).of(track).collect()
+        ThreadRows::new(self.trace).rows_of(track).collect()
     }
 
     fn devices(&self) -> &Devices<'a> {

@@ -387,7 +387,7 @@ fn launched(case: &Case<'_>, report: &OpReport, found: &mut Found) {
             let Some(call) = case.launches.get(queue.track, index) else {
                 continue;
             };
-            let number = |event| Config::of(trace, event).correlation;
+            let number = |event| Config::from_event(trace, event).correlation;
             if let Some((work, call)) = number(slices.id(index)).zip(number(call)) {
                 found.same("the call has the work's number", call, work, || {
                     format!("{} {:?}", case.what, slices.id(index))

@@ -88,7 +88,7 @@ pub(super) fn check(case: &Case<'_>, found: &mut Found) {
             of(rank.device)
         };
         let peaks = allocators.iter().filter_map(|allocator| {
-            let records = || case.memory.of(allocator);
+            let records = || case.memory.records_of(allocator);
             let inside = records().filter(|record| range.contains(&record.at.ps()));
             let at_begin = records()
                 .take_while(|record| record.at.ps() <= range.start)

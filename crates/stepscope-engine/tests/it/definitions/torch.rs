@@ -1,6 +1,6 @@
 //! Section "torch tables": the sum of self times, on every file that torch wrote.
 
-use stepscope_analysis::torch::{Grouping, averages};
+use stepscope_compat::torch::{Grouping, averages};
 use stepscope_model::TrackKind;
 
 use super::plain;

@@ -36,8 +36,8 @@ fn number(text: &str) -> f64 {
 fn by_name(run: &Run) -> BTreeMap<String, (u64, f64)> {
     let trace = &run.trace;
     let cancel = Cancel::default();
-    let devices = Devices::of(trace, &cancel).unwrap();
-    let launches = Launches::of(trace, &devices, &cancel).unwrap();
+    let devices = Devices::from_trace(trace, &cancel).unwrap();
+    let launches = Launches::from_trace(trace, &devices, &cancel).unwrap();
     let all = trace.span();
     let found = kernels(trace, &devices, &launches, By::Name, &all, &cancel).unwrap();
     let mut sums = BTreeMap::new();
@@ -100,7 +100,7 @@ fn kernels_of_rocprofv3_equal_tracelens() {
     let run = one(&folder.join("torch_gpu/rocprofv3_kernels.json.gz"));
     let truth = folder.join("torch_gpu/rocprofv3_kernels.truth");
     let cancel = Cancel::default();
-    let devices = Devices::of(&run.trace, &cancel).unwrap();
+    let devices = Devices::from_trace(&run.trace, &cancel).unwrap();
     let [device] = devices.list.as_slice() else {
         panic!("{} devices", devices.list.len())
     };
@@ -193,8 +193,8 @@ fn queues_and_copies_equal_hta() {
     let run = one(&folder.join("torch_multirank/dlrm8"));
     let trace = &run.trace;
     let cancel = Cancel::default();
-    let devices = Devices::of(trace, &cancel).unwrap();
-    let launches = Launches::of(trace, &devices, &cancel).unwrap();
+    let devices = Devices::from_trace(trace, &cancel).unwrap();
+    let launches = Launches::from_trace(trace, &devices, &cancel).unwrap();
     let all = trace.span();
     let found = kernels(trace, &devices, &launches, By::Name, &all, &cancel).unwrap();
     let path = folder.join("torch_multirank/dlrm8.truth/hta/hta_queue_length_summary.csv");
@@ -230,8 +230,8 @@ fn collectives_equal_tracelens() {
     for (trace, truth) in truths(&folder, "coll_analysis.csv") {
         let run = one(&trace);
         let cancel = Cancel::default();
-        let devices = Devices::of(&run.trace, &cancel).unwrap();
-        let launches = Launches::of(&run.trace, &devices, &cancel).unwrap();
+        let devices = Devices::from_trace(&run.trace, &cancel).unwrap();
+        let launches = Launches::from_trace(&run.trace, &devices, &cancel).unwrap();
         let found = collectives(&run.trace, &devices, &launches, &cancel).unwrap();
         // Group, kind, type and bytes: count and time.
         let mut ours: BTreeMap<(Kind, String, u64), (u64, f64)> = BTreeMap::new();
@@ -242,7 +242,7 @@ fn collectives_equal_tracelens() {
             sum.1 += part.dur().as_ns_f64() / 1e3;
         }
         for row in traces::csv(&truth) {
-            let kind = Kind::of(&row["Collective name"]);
+            let kind = Kind::from_name(&row["Collective name"]);
             let bytes = (number(&row["In msg size (MB)_first"]) * 1_048_576.0).round() as u64;
             let key = (kind, row["dtype"].clone(), bytes);
             let (count, total) = ours.get(&key).copied().unwrap_or_default();
@@ -271,8 +271,8 @@ fn collectives_of_every_system_are_found() {
     ] {
         let run = one(&folder.join(name));
         let cancel = Cancel::default();
-        let devices = Devices::of(&run.trace, &cancel).unwrap();
-        let launches = Launches::of(&run.trace, &devices, &cancel).unwrap();
+        let devices = Devices::from_trace(&run.trace, &cancel).unwrap();
+        let launches = Launches::from_trace(&run.trace, &devices, &cancel).unwrap();
         let found = collectives(&run.trace, &devices, &launches, &cancel).unwrap();
         assert_eq!(found.participants.len(), participants, "{name}");
         let matched = found

@@ -34,7 +34,7 @@ fn whole(path: &Path) -> Option<(Times, [u64; 4])> {
     let runs = traces::open(path);
     let run = runs.first().unwrap_or_else(|| panic!("{}", path.display()));
     let cancel = Cancel::default();
-    let devices = Devices::of(&run.trace, &cancel).unwrap();
+    let devices = Devices::from_trace(&run.trace, &cancel).unwrap();
     let device = devices.list.first()?;
     assert_eq!(devices.list.len(), 1, "{}", path.display());
     let times = devices.times_in(device, device.span.clone(), &cancel);

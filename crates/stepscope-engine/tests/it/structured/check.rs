@@ -5,23 +5,23 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use stepscope_analysis::aggregate::{AggregateQuery, GroupBy, aggregate};
-use stepscope_analysis::flame::{FlameBy, flame};
-use stepscope_analysis::histogram;
 use stepscope_analysis::memory::Memory;
 use stepscope_analysis::names::NameSet;
 use stepscope_analysis::ops::available::available;
 use stepscope_analysis::parallel::Cancel;
-use stepscope_analysis::report::html::{Head, Part, page};
-use stepscope_analysis::report::{self, Report, image};
-use stepscope_analysis::reports::{self, KINDS, Options};
-use stepscope_analysis::search::{Page, SearchQuery, listing, search};
+use stepscope_analysis::timeline_query::aggregate::{AggregateQuery, GroupBy, aggregate};
+use stepscope_analysis::timeline_query::flame::{FlameBy, flame};
+use stepscope_analysis::timeline_query::histogram;
+use stepscope_analysis::timeline_query::search::{Page, SearchQuery, listing, search};
 use stepscope_engine::{RowFormat, write_rows};
 use stepscope_formats::chrome::ChromeSink;
 use stepscope_formats::perfetto::PerfettoSink;
 use stepscope_formats::xplane::XSpaceSink;
 use stepscope_formats::{Format, read};
 use stepscope_model::{Dur, Limits, ReadContext, SharedBytes, Time, TrackId};
+use stepscope_report::report::html::{Head, HtmlReport, page};
+use stepscope_report::report::{self, Report, image};
+use stepscope_report::reports::{self, KINDS, Options};
 use stepscope_store::{FileSpec, Trace, TraceBuilder};
 
 /// Something that can be asked of a trace, with its name.
@@ -55,7 +55,7 @@ fn all_reports(trace: &Trace) {
     }
     let parts: Vec<_> = made
         .iter()
-        .map(|(kind, report)| Part {
+        .map(|(kind, report)| HtmlReport {
             title: kind.title,
             question: kind.question,
             report,

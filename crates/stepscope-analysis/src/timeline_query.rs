@@ -1,0 +1,7 @@
+//! Questions that the timeline asks of any range: sums by name, histograms, search, flame graphs.
+
+pub mod aggregate;
+pub mod flame;
+pub mod histogram;
+pub mod search;
+pub mod statistics_tree;

@@ -1,0 +1,332 @@
+//! `get_potential_stragglers`: the ranks whose last long collective of a step begins last.
+//!
+//! HTA takes the collectives whose names begin with `ncclKernel` (NCCL before 2.19) and that take at least
+//! 1 % of a mean step, the last of each (rank, stream, step, name); of those, the (stream, name) whose lengths
+//! differ most among the ranks (mean over the steps of the standard deviation). In each step the two ranks
+//! at which it begins last are potential stragglers. Those that are it at most steps are the answer.
+//!
+//! ```text
+//! mean step = (last end - first begin of what belongs to the steps) / number of steps
+//! ```
+//! A call belongs to the step in which it begins, work to that of its call. HTA leaves out the last step when
+//! there are several, step 0, and stream 0. Ranks that are as often in it are put in their order here; in HTA
+//! the order is that of a sort that is not stable.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rustc_hash::FxHashMap;
+use stepscope_model::{Cancelled, NameId, TrackKind};
+use stepscope_store::{EventId, Trace};
+
+use super::{OwnClock, Row, View, streams, whole_us};
+use stepscope_analysis::device::Devices;
+use stepscope_analysis::launch::Launches;
+use stepscope_analysis::parallel::{self, Cancel};
+
+/// How many ranks HTA names.
+const NAMED: usize = 2;
+
+/// The part of a mean step below which a collective does not count.
+const LEAST: f64 = 0.01;
+
+/// What HTA finds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stragglers {
+    /// The steps that it looks at, in order.
+    pub steps: Vec<i64>,
+    /// The collective that it judges by.
+    pub kernel: NameId,
+    /// And its stream.
+    pub stream: i64,
+    /// By file that has it: at how many steps it is among the last.
+    pub counts: Vec<(usize, u64)>,
+    /// `get_potential_stragglers()`: files, the most suspect first.
+    pub named: Vec<usize>,
+}
+
+/// The last long collective of one rank at one step.
+#[derive(Clone, Copy)]
+struct Last {
+    begin: i64,
+    length: i64,
+}
+
+/// A collective: its file, stream, step and name.
+type Long = (usize, i64, i64, NameId, Last);
+
+/// Steps of one file: number, begin, end.
+type Steps = Vec<(i64, i64, i64)>;
+
+/// HTA's stragglers; `None` where HTA finds no collective that it could judge by.
+pub fn stragglers(
+    trace: &Trace,
+    devices: &Devices<'_>,
+    cancel: &Cancel,
+) -> Result<Option<Stragglers>, Cancelled> {
+    let is_nccl = |name: NameId| trace.name(name).starts_with("ncclKernel");
+    if trace.files().len() < 2
+        || trace
+            .find_names(&mut |name| name.starts_with("ncclKernel"))
+            .is_empty()
+    {
+        return Ok(None);
+    }
+    let view = View::from_trace(trace);
+    let steps = steps_by_file(trace, &view);
+    let numbers: BTreeSet<i64> = steps.iter().flatten().map(|step| step.0).collect();
+    if numbers.is_empty() {
+        return Ok(None);
+    }
+    let launches = Launches::from_trace(trace, devices, cancel)?;
+    let called_in = |file: usize, call: Option<EventId>| -> Option<i64> {
+        let (track, index) = call.and_then(|call| trace.place_of_slice(call))?;
+        step_at(&steps[file], whole_us(trace, track, index).0)
+    };
+    let Some((first, mut last)) = host_span(trace, &steps, cancel)? else {
+        return Ok(None);
+    };
+    // Collectives in the steps, and the end of all work in them.
+    let files: Vec<usize> = (0..trace.files().len()).collect();
+    let size = trace.event_count() as usize;
+    let found = parallel::scan_items(&files, size, cancel, Vec::new, |out, file| {
+        let file = *file;
+        let mut long: Vec<Long> = Vec::new();
+        let mut last = i64::MIN;
+        let mut rows: FxHashMap<NameId, Row> = FxHashMap::default();
+        for track in streams(trace, file) {
+            let stream = trace.tracks().get(track.index()).and_then(|own| own.stream);
+            let Some(stream) = stream.filter(|stream| *stream > 0) else {
+                continue;
+            };
+            let slices = trace.slices(track);
+            for index in 0..slices.len() {
+                let category = slices.category.get(index);
+                let row = rows
+                    .entry(category)
+                    .or_insert_with(|| Row::from_category(trace.name(category)));
+                if *row == Row::None {
+                    continue;
+                }
+                let call = launches.get(track, index);
+                if !view.sees(trace, file, call) {
+                    continue;
+                }
+                let Some(step) = called_in(file, call) else {
+                    continue;
+                };
+                let (begin, end) = whole_us(trace, track, index);
+                last = last.max(end);
+                let name = slices.name[index];
+                if step > 0 && is_nccl(name) {
+                    let length = end - begin;
+                    long.push((file, stream, step, name, Last { begin, length }));
+                }
+            }
+        }
+        out.push((file, last, long));
+    })?;
+    let mut found: Vec<(usize, i64, Vec<Long>)> = found.into_iter().flatten().collect();
+    found.sort_by_key(|(file, ..)| *file);
+    let mut long: Vec<Long> = Vec::new();
+    for (_, end, own) in found {
+        last = last.max(end);
+        long.extend(own);
+    }
+    let mean_step = (last - first) as f64 / numbers.len() as f64;
+    long.retain(|one| one.4.length as f64 >= mean_step * LEAST);
+    Ok(judge(&long, &numbers))
+}
+
+/// Picks the collective, and the ranks at which it begins last.
+fn judge(long: &[Long], numbers: &BTreeSet<i64>) -> Option<Stragglers> {
+    // By (stream, name) and step: the last of each file.
+    let mut kinds: BTreeMap<(i64, NameId), BTreeMap<i64, BTreeMap<usize, Last>>> = BTreeMap::new();
+    for (file, stream, step, name, one) in long {
+        let of_step = kinds.entry((*stream, *name)).or_default();
+        let last = of_step
+            .entry(*step)
+            .or_default()
+            .entry(*file)
+            .or_insert(*one);
+        if one.begin >= last.begin {
+            *last = *one;
+        }
+    }
+    let mut best: Option<((i64, NameId), f64)> = None;
+    for (kind, steps) in &kinds {
+        let deviations: Vec<f64> = steps
+            .values()
+            .filter_map(|ranks| deviation(ranks.values().map(|one| one.length as f64)))
+            .collect();
+        if deviations.is_empty() {
+            continue;
+        }
+        let mean = deviations.iter().sum::<f64>() / deviations.len() as f64;
+        if best.is_none_or(|(_, most)| mean > most) {
+            best = Some((*kind, mean));
+        }
+    }
+    let ((stream, kernel), _) = best?;
+    let steps = kinds.get(&(stream, kernel))?;
+    let mut counts: BTreeMap<usize, u64> = BTreeMap::new();
+    for ranks in steps.values() {
+        let mut begins: Vec<i64> = ranks.values().map(|one| one.begin).collect();
+        begins.sort_unstable_by_key(|begin| std::cmp::Reverse(*begin));
+        let limit = begins.get(NAMED - 1).or(begins.last()).copied();
+        for (file, one) in ranks {
+            *counts.entry(*file).or_default() +=
+                u64::from(limit.is_some_and(|limit| one.begin >= limit));
+        }
+    }
+    let counts: Vec<(usize, u64)> = counts.into_iter().collect();
+    let mut order = counts.clone();
+    order.sort_by_key(|(file, count)| (std::cmp::Reverse(*count), *file));
+    Some(Stragglers {
+        steps: numbers.iter().copied().collect(),
+        kernel,
+        stream,
+        named: order.iter().take(NAMED).map(|(file, _)| *file).collect(),
+        counts,
+    })
+}
+
+/// The sample's standard deviation; none of fewer than two values.
+fn deviation(values: impl Iterator<Item = f64> + Clone) -> Option<f64> {
+    let count = values.clone().count();
+    if count < 2 {
+        return None;
+    }
+    let mean = values.clone().sum::<f64>() / count as f64;
+    let squares: f64 = values.map(|value| (value - mean).powi(2)).sum();
+    Some((squares / (count - 1) as f64).sqrt())
+}
+
+/// The profiler's steps of each file, in order, without what HTA leaves out.
+fn steps_by_file(trace: &Trace, view: &View) -> Vec<Steps> {
+    let mut steps: Vec<Steps> = vec![Vec::new(); trace.files().len()];
+    for mark in trace.step_marks() {
+        let Some((track, index)) = trace.place_of_slice(mark.event) else {
+            continue;
+        };
+        let slices = trace.slices(track);
+        let own = trace.tracks().get(track.index());
+        let Some(own) = own.filter(|own| own.kind == TrackKind::Thread) else {
+            continue;
+        };
+        if !trace.name(slices.name[index]).starts_with("ProfilerStep") {
+            continue;
+        }
+        let (begin, end) = whole_us(trace, track, index);
+        if view.last_step[own.file].is_none_or(|last| begin < last) {
+            steps[own.file].push((mark.number, begin, end));
+        }
+    }
+    for own in &mut steps {
+        own.sort_by_key(|step| step.1);
+    }
+    steps
+}
+
+/// The step in which this moment lies.
+fn step_at(steps: &Steps, at: i64) -> Option<i64> {
+    let after = steps.partition_point(|step| step.1 <= at);
+    let (number, _, end) = steps.get(after.checked_sub(1)?)?;
+    (at < *end).then_some(*number)
+}
+
+/// First begin and last end of what hosts began in the steps, over all files.
+fn host_span(
+    trace: &Trace,
+    steps: &[Steps],
+    cancel: &Cancel,
+) -> Result<Option<(i64, i64)>, Cancelled> {
+    let tracks = trace.tracks().iter();
+    let pieces = parallel::track_chunks(
+        tracks
+            .filter(|track| track.kind == TrackKind::Thread && !track.derived && track.slices > 0)
+            .map(|track| (track.id, 0..track.slices as usize)),
+    );
+    let found = parallel::scan(
+        &pieces,
+        cancel,
+        || None,
+        |span: &mut Option<(i64, i64)>, piece| {
+            let Some(own) = trace.tracks().get(piece.track.index()) else {
+                return;
+            };
+            let steps = &steps[own.file];
+            let slices = trace.slices(piece.track);
+            let clock = OwnClock::from_track(trace, piece.track);
+            let mut is_row = (None, false);
+            // Slices come by their begins: so do the steps that they lie in.
+            let mut at = 0;
+            for index in piece.indexes.clone() {
+                let (begin, end) = clock.whole_us(slices.start[index], slices.dur[index]);
+                while steps.get(at).is_some_and(|step| step.2 <= begin) {
+                    at += 1;
+                }
+                if steps.get(at).is_none_or(|step| begin < step.1) {
+                    continue;
+                }
+                let category = slices.category.get(index);
+                if is_row.0 != Some(category) {
+                    is_row = (
+                        Some(category),
+                        !matches!(trace.name(category), "" | "Trace"),
+                    );
+                }
+                if !is_row.1 {
+                    continue;
+                }
+                *span = Some(span.map_or((begin, end), |(first, last)| {
+                    (first.min(begin), last.max(end))
+                }));
+            }
+        },
+    )?;
+    Ok(found
+        .into_iter()
+        .flatten()
+        .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(file: usize, step: i64, begin: i64, length: i64) -> (usize, i64, i64, NameId, Last) {
+        (file, 7, step, NameId(1), Last { begin, length })
+    }
+
+    #[test]
+    fn the_two_that_come_last_most_often_are_named() {
+        let numbers = BTreeSet::from([1, 2]);
+        let long = [
+            one(0, 1, 10, 90),
+            one(1, 1, 40, 60),
+            one(2, 1, 80, 20),
+            one(0, 2, 110, 90),
+            one(1, 2, 190, 10),
+            one(2, 2, 170, 30),
+            // Not the last of its rank and step.
+            one(0, 1, 9, 99),
+        ];
+        let found = judge(&long, &numbers).unwrap();
+        assert_eq!(found.counts, [(0, 0), (1, 2), (2, 2)]);
+        assert_eq!((found.named, found.stream), (vec![1, 2], 7));
+        assert_eq!(
+            judge(&[one(0, 1, 10, 90)], &numbers),
+            None,
+            "nobody to compare with"
+        );
+    }
+
+    #[test]
+    fn a_moment_lies_in_one_step() {
+        let steps = vec![(3, 0, 10), (4, 10, 20)];
+        assert_eq!(step_at(&steps, 9), Some(3));
+        assert_eq!(step_at(&steps, 10), Some(4));
+        assert_eq!(step_at(&steps, 20), None);
+        assert_eq!(step_at(&steps, -1), None);
+    }
+}

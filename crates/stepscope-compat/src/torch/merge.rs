@@ -1,0 +1,134 @@
+//! The events of several threads in the order of torch's one list.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+use stepscope_model::Time;
+use stepscope_store::Trace;
+
+use super::thread_events::{ThreadEvents, recorded};
+
+/// Where an event stands in torch's list: by begin, the longest first; then by the recorder's order.
+#[derive(Clone, Copy)]
+pub(super) struct EventOrder<'a> {
+    trace: &'a Trace,
+    start: Time,
+    end: Time,
+    is_memory: bool,
+    id: u32,
+}
+
+impl<'a> EventOrder<'a> {
+    /// Of the event at a position of a thread.
+    pub(super) fn new(trace: &'a Trace, thread_events: &ThreadEvents<'_>, at: usize) -> Self {
+        let (start, end) = thread_events.times(at);
+        Self {
+            trace,
+            start,
+            end,
+            is_memory: thread_events.what[at].is_memory(),
+            id: thread_events.ids[at],
+        }
+    }
+
+    /// The recorder's order is asked for only where intervals are the same.
+    pub(super) fn compare(&self, other: &Self) -> Ordering {
+        let slow = || {
+            self.is_memory.cmp(&other.is_memory).then_with(|| {
+                if self.id == other.id || self.is_memory {
+                    return self.id.cmp(&other.id);
+                }
+                let order = |of: &Self| (recorded(of.trace, of.id), of.id);
+                order(self).cmp(&order(other))
+            })
+        };
+        self.start
+            .cmp(&other.start)
+            .then_with(|| other.end.cmp(&self.end))
+            .then_with(slow)
+    }
+}
+
+/// The next event of a thread.
+struct Head<'a> {
+    place: EventOrder<'a>,
+    thread_events: usize,
+    at: usize,
+}
+
+impl PartialEq for Head<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Head<'_> {}
+
+impl PartialOrd for Head<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Head<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.place.compare(&other.place)
+    }
+}
+
+/// The next event at or behind `at` that is wanted.
+fn head<'a>(
+    trace: &'a Trace,
+    thread_events: &ThreadEvents<'_>,
+    number: usize,
+    at: usize,
+    wanted: impl Fn(&ThreadEvents<'_>, usize) -> bool,
+) -> Option<Head<'a>> {
+    let at = (at..thread_events.len()).find(|at| wanted(thread_events, *at))?;
+    Some(Head {
+        place: EventOrder::new(trace, thread_events, at),
+        thread_events: number,
+        at,
+    })
+}
+
+/// Gives the wanted events of all threads in torch's order: the thread, the position there, begin and end.
+/// `wanted` is asked with the thread and the position there.
+pub(super) fn merged(
+    trace: &Trace,
+    threads: &[ThreadEvents<'_>],
+    wanted: impl Fn(&ThreadEvents<'_>, usize) -> bool + Copy,
+    mut each: impl FnMut(usize, usize, (Time, Time)),
+) {
+    let mut heads: BinaryHeap<Reverse<Head<'_>>> = threads
+        .iter()
+        .enumerate()
+        .filter_map(|(number, thread_events)| head(trace, thread_events, number, 0, wanted))
+        .map(Reverse)
+        .collect();
+    while let Some(Reverse(first)) = heads.pop() {
+        let (number, mut at) = (first.thread_events, first.at);
+        let mut times = (first.place.start, first.place.end);
+        let thread_events = &threads[number];
+        // All of this thread that comes before the next of any other.
+        let next = heads.peek().map(|Reverse(next)| next.place);
+        let until = next.map_or(Time::MAX, |next| next.start);
+        loop {
+            each(number, at, times);
+            let behind = (at + 1..thread_events.len()).find(|at| wanted(thread_events, *at));
+            let Some(following) = behind else { break };
+            at = following;
+            times = thread_events.times(at);
+            if times.0 < until {
+                continue;
+            }
+            let Some(here) = head(trace, thread_events, number, at, wanted) else {
+                break;
+            };
+            if next.is_some_and(|next| next.compare(&here.place).is_lt()) {
+                heads.push(Reverse(here));
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,453 @@
+//! From the slices of a trace to torch's averages, file by file.
+
+mod args;
+mod links;
+mod memory;
+mod rows;
+mod stacks;
+
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+use stepscope_model::{ArgValue, Cancelled, Time};
+use stepscope_store::{FactValue, Trace};
+
+use self::links::{Links, Position, Work};
+use super::averages::{Grouping, KeyAverages, Sums};
+use super::device::Device;
+use super::texts::{Lists, Texts};
+use super::thread_events::{self, Collected, ThreadEvents};
+use super::what::Words;
+use super::{merge, tree};
+use stepscope_analysis::parallel::{self, Cancel};
+use stepscope_analysis::torch_args;
+
+/// The averages of all files of the run: of all events, or of those that begin in `range`, whose
+/// figures stay what they are (children that begin elsewhere are no self time of their parents).
+pub fn averages(
+    trace: &Trace,
+    by: Grouping,
+    range: Option<&Range<Time>>,
+    cancel: &Cancel,
+) -> Result<KeyAverages, Cancelled> {
+    let mut all = KeyAverages::default();
+    let mut sums = Sums::default();
+    for found in of_files(trace, by, cancel, |events| events.rows(by, range, cancel))? {
+        let (file, facts, rows) = found;
+        let rows = rows?;
+        all.files.push(file);
+        all.use_device = all.use_device.or(facts.use_device);
+        all.profile_memory |= facts.profile_memory;
+        all.with_flops |= facts.with_flops;
+        all.notes.extend(facts.notes);
+        sums.add(rows);
+    }
+    all.rows = sums.rows();
+    Ok(all)
+}
+
+/// Whole stacks with a whole-microsecond metric as torch's `export_stacks` writes them, one line each:
+/// `outer;...;inner VALUE`. `device` asks for self time on devices instead of the host.
+pub fn stacks(trace: &Trace, device: bool, cancel: &Cancel) -> Result<String, Cancelled> {
+    let by = Grouping {
+        stack: usize::MAX,
+        ..Grouping::default()
+    };
+    let files = of_files(trace, by, cancel, |events| events.stacks(device))?;
+    Ok(files.into_iter().map(|(.., text)| text).collect())
+}
+
+/// What tables say of a file besides rows.
+struct Facts {
+    use_device: Option<&'static str>,
+    profile_memory: bool,
+    with_flops: bool,
+    notes: Vec<String>,
+}
+
+/// What `say` makes of the events of each file that has some, in the order of the files.
+fn of_files<T: Send>(
+    trace: &Trace,
+    by: Grouping,
+    cancel: &Cancel,
+    say: impl Fn(&Events<'_>) -> T + Sync,
+) -> Result<Vec<(usize, Facts, T)>, Cancelled> {
+    let words = Words::from_trace(trace);
+    let files: Vec<usize> = (0..trace.files().len()).collect();
+    let size = usize::try_from(trace.slice_count()).unwrap_or(usize::MAX);
+    let found = parallel::scan_items(&files, size, cancel, Vec::new, |out, file| {
+        let read = Events::read(trace, *file, &words, by, cancel);
+        out.push(read.map(|events| {
+            let (events, facts) = events?;
+            let said = say(&events);
+            Some((*file, facts, said))
+        }));
+    })?;
+    let found: Result<Vec<_>, Cancelled> = found.into_iter().flatten().collect();
+    let mut found: Vec<_> = found?.into_iter().flatten().collect();
+    found.sort_unstable_by_key(|(file, ..)| *file);
+    Ok(found)
+}
+
+/// Texts that many events share.
+#[derive(Default)]
+struct Shared {
+    texts: Texts,
+    /// Shapes as Python prints them, of their number; 0 is the empty list.
+    shapes: Texts,
+    lists: Lists,
+}
+
+/// The events of one file, as trees.
+struct Events<'a> {
+    trace: &'a Trace,
+    words: &'a Words,
+    threads: Vec<ThreadEvents<'a>>,
+    shared: Shared,
+    zero: Time,
+}
+
+impl<'a> Events<'a> {
+    fn read(
+        trace: &'a Trace,
+        file: usize,
+        words: &'a Words,
+        by: Grouping,
+        cancel: &Cancel,
+    ) -> Result<Option<(Self, Facts)>, Cancelled> {
+        let Some(of_file) = trace.files().get(file) else {
+            return Ok(None);
+        };
+        let flag = |name: &str| {
+            matches!(
+                of_file.fact(name),
+                Some(FactValue::Int(1) | FactValue::Bool(true))
+            )
+        };
+        let mut collected = thread_events::collect(trace, file, words, cancel)?;
+        let Collected { threads, thread_of } = &mut collected;
+        // Much of what the one does has to be done by one thread.
+        let (instants, mut work) = parallel::both(
+            || memory::read(trace, file, words, thread_of, cancel),
+            || {
+                thread_events::order_ties(trace, threads, cancel)?;
+                if threads.iter().any(|thread_events| thread_events.has_device) {
+                    Work::read(trace, threads, cancel).map(Some)
+                } else {
+                    Ok(None)
+                }
+            },
+        )?;
+        let records = instants.records;
+        if records.is_empty()
+            && collected
+                .threads
+                .iter()
+                .all(|thread_events| thread_events.len() == 0)
+        {
+            return Ok(None);
+        }
+        let starts = collected
+            .threads
+            .iter()
+            .filter(|thread_events| thread_events.len() > 0);
+        let earliest = starts.map(|thread_events| thread_events.start(0)).min();
+        let zero = instants
+            .begin
+            .or(earliest)
+            .or(records.earliest())
+            .unwrap_or_default();
+        let mut facts = Facts {
+            use_device: use_device(&collected, records.device()),
+            profile_memory: flag("profile_memory") || !records.is_empty(),
+            with_flops: flag("with_flops"),
+            notes: Vec::new(),
+        };
+        if work.as_ref().is_some_and(|work| work.named) {
+            move_strays(trace, &mut collected, cancel)?;
+        }
+        let Collected {
+            mut threads,
+            thread_of,
+        } = collected;
+        if !records.is_empty() {
+            records.attribute(of_file, &mut threads, cancel)?;
+        }
+        drop(records);
+        if let Some(work) = &mut work {
+            work.follow(&threads);
+        }
+        nest(&mut threads, cancel)?;
+        let mut events = Self {
+            trace,
+            words,
+            threads,
+            shared: Shared::default(),
+            zero,
+        };
+        events.fill(
+            by,
+            facts.with_flops,
+            work.as_ref(),
+            &thread_of,
+            &mut facts.notes,
+            cancel,
+        )?;
+        Ok(Some((events, facts)))
+    }
+
+    /// Reads what is asked for and makes the figures.
+    fn fill(
+        &mut self,
+        by: Grouping,
+        with_flops: bool,
+        work: Option<&Work>,
+        thread_of: &[u32],
+        notes: &mut Vec<String>,
+        cancel: &Cancel,
+    ) -> Result<(), Cancelled> {
+        let (trace, words) = (self.trace, self.words);
+        let threads = &self.threads;
+        // Functions of one thread are walked by one thread.
+        let (open, args) = parallel::both(
+            || stacks::open(trace, words, threads, by, cancel),
+            || args::read(trace, by, with_flops, threads, cancel),
+        )?;
+        args.put(by, &mut self.threads, &mut self.shared, cancel)?;
+        if by.stack > 0 {
+            stacks::fill(trace, open, &mut self.threads, &mut self.shared);
+        }
+        let with_stacks = by.stack > 0 && stacks::any(&self.threads);
+        if !with_stacks {
+            for thread_events in &mut self.threads {
+                (thread_events.stack, thread_events.sequence) = (Vec::new(), Vec::new());
+            }
+        }
+        if let Some(work) = work {
+            let links: Links = links::find(trace, &self.threads, thread_of, work, cancel)?;
+            if links.unlinked > 0 {
+                notes.push(format!(
+                    "{} device events name no operator and no call that launched them; they count in their own rows only",
+                    links.unlinked
+                ));
+            }
+            if with_stacks {
+                let calls = if work.named {
+                    links::operators(trace, &self.threads, cancel)?
+                } else {
+                    Vec::new()
+                };
+                stacks::of_operators(&mut self.threads, &calls, &links);
+            }
+            for thread_events in &mut self.threads {
+                thread_events.external = Vec::new();
+            }
+            let zero = self.zero;
+            links::add(trace, &mut self.threads, &links, |time| {
+                microseconds(time, zero)
+            });
+        }
+        cancel.check()?;
+        self.figures(cancel)?;
+        if with_stacks {
+            stacks::of_backward(trace, words, &mut self.threads);
+        }
+        Ok(())
+    }
+
+    fn figures(&mut self, cancel: &Cancel) -> Result<(), Cancelled> {
+        let kernels: Vec<_> = self
+            .threads
+            .iter_mut()
+            .map(|thread_events| {
+                std::sync::Mutex::new(std::mem::take(&mut thread_events.device_us))
+            })
+            .collect();
+        let (words, zero) = (self.words, self.zero);
+        let figures = thread_events::each(&self.threads, cancel, |number, thread_events| {
+            let kernels = kernels[number].lock();
+            let kernels = kernels.map_or_else(|_| Vec::new(), |mut all| std::mem::take(&mut *all));
+            thread_events.has_host.then(|| {
+                tree::figures(thread_events, kernels, words, |time| {
+                    microseconds(time, zero)
+                })
+            })
+        })?;
+        for (thread_events, figures) in self.threads.iter_mut().zip(figures) {
+            let Some(figures) = figures else { continue };
+            thread_events.device_us = figures.device_us;
+            thread_events.self_cpu_us = figures.self_cpu_us;
+            thread_events.self_device_us = figures.self_device_us;
+            thread_events.self_memory = figures.self_memory;
+            for at in figures.gone {
+                thread_events.what[at as usize] = thread_events.what[at as usize].gone();
+            }
+        }
+        Ok(())
+    }
+
+    fn stacks(&self, device: bool) -> String {
+        let mut out = String::new();
+        let wanted =
+            |thread_events: &ThreadEvents<'_>, at: usize| !thread_events.what[at].is_gone();
+        merge::merged(self.trace, &self.threads, wanted, |number, at, times| {
+            let thread_events = &self.threads[number];
+            let column = if device {
+                &thread_events.self_device_us
+            } else {
+                &thread_events.self_cpu_us
+            };
+            let value = if !thread_events.what[at].on_device() {
+                column.get(at).copied().unwrap_or_default()
+            } else if device {
+                self.length(times)
+            } else {
+                0.0
+            };
+            let frames = self
+                .shared
+                .lists
+                .get(thread_events.stack.get(at).copied().unwrap_or(0));
+            // Whole microseconds, as Python's `int`.
+            let whole = value.trunc();
+            if frames.is_empty() || whole < 1.0 {
+                return;
+            }
+            for (number, frame) in frames.iter().rev().enumerate() {
+                if number > 0 {
+                    out.push(';');
+                }
+                let text = self.shared.texts.get(*frame);
+                out.extend(text.chars().map(|letter| match letter {
+                    ' ' | ';' | '\t' | '\n' => '_',
+                    other => other,
+                }));
+            }
+            // Writing to a string does not fail.
+            let _ = writeln!(out, " {whole:.0}");
+        });
+        out
+    }
+
+    /// Length of an event, microseconds: the difference of two rounded times, as torch's.
+    #[inline]
+    fn length(&self, (start, end): (Time, Time)) -> f64 {
+        microseconds(end, self.zero) - microseconds(start, self.zero)
+    }
+}
+
+fn use_device(collected: &Collected<'_>, of_memory: Option<Device>) -> Option<&'static str> {
+    let threads = collected
+        .threads
+        .iter()
+        .filter(|thread_events| thread_events.has_device);
+    let mut devices =
+        threads.flat_map(|thread_events| thread_events.what.iter().map(|what| what.device()));
+    let device = devices.find(|device| *device != Device::Cpu);
+    device.or(of_memory).and_then(Device::use_device)
+}
+
+/// Builds the trees of threads that have none; gives the calls of the runtime, by thread, that no operator
+/// is around.
+fn nest(threads: &mut [ThreadEvents<'_>], cancel: &Cancel) -> Result<Vec<Vec<u32>>, Cancelled> {
+    let found = thread_events::each(threads, cancel, |_, thread_events| {
+        (thread_events.has_host && thread_events.parent.is_empty())
+            .then(|| tree::nest(thread_events))
+    })?;
+    let mut unlinked = vec![Vec::new(); threads.len()];
+    for ((thread_events, calls), nested) in threads.iter_mut().zip(&mut unlinked).zip(found) {
+        if let Some(nested) = nested {
+            thread_events.parent = nested.parent;
+            *calls = nested.unlinked;
+        }
+    }
+    Ok(unlinked)
+}
+
+/// Calls of the runtime stand on the thread of the operator that they belong to.
+fn move_strays(
+    trace: &Trace,
+    collected: &mut Collected<'_>,
+    cancel: &Cancel,
+) -> Result<(), Cancelled> {
+    let threads = &mut collected.threads;
+    let unlinked = nest(threads, cancel)?;
+    let cross_thread_calls = links::cross_thread_calls(trace, threads, &unlinked, cancel)?;
+    let foreign = |(from, to): &(Position, Position)| from.thread_events != to.thread_events;
+    let cross_thread_calls: Vec<_> = cross_thread_calls.into_iter().filter(foreign).collect();
+    let mut arriving: FxHashMap<u32, Vec<_>> = FxHashMap::default();
+    for (from, to) in &cross_thread_calls {
+        let thread_events = &threads[from.thread_events as usize];
+        let at = from.at as usize;
+        let event = (thread_events.ids[at], thread_events.what[at]);
+        arriving
+            .entry(to.thread_events)
+            .or_default()
+            .push((event, from.thread_events));
+    }
+    for of_lane in cross_thread_calls.chunk_by(|(a, _), (b, _)| a.thread_events == b.thread_events)
+    {
+        let positions: Vec<u32> = of_lane.iter().map(|(from, _)| from.at).collect();
+        if let Some((from, _)) = of_lane.first() {
+            threads[from.thread_events as usize].remove(&positions);
+        }
+    }
+    let mut arriving: Vec<_> = arriving.into_iter().collect();
+    arriving.sort_unstable_by_key(|(thread_events, _)| *thread_events);
+    for (to, events) in arriving {
+        let mut parts = threads[to as usize].parts.clone();
+        for (_, from) in &events {
+            parts.extend(threads[*from as usize].parts.iter().copied());
+        }
+        parts.sort_unstable_by_key(|(_, slices)| slices.first_id);
+        parts.dedup_by_key(|(track, _)| *track);
+        let thread_events = &mut threads[to as usize];
+        thread_events.foreign = parts;
+        thread_events.insert(events.into_iter().map(|(event, _)| event).collect());
+    }
+    Ok(())
+}
+
+/// Microseconds from `zero`, as torch divides them.
+fn microseconds(time: Time, zero: Time) -> f64 {
+    let ps = time.since(zero).ps();
+    if ps % 1_000 == 0 {
+        (ps / 1_000) as f64 / 1_000.0
+    } else {
+        ps as f64 / 1_000_000.0
+    }
+}
+
+pub(super) fn whole(value: ArgValue<'_>) -> Option<i64> {
+    match value {
+        ArgValue::Int(value) => Some(value),
+        ArgValue::Uint(value) => i64::try_from(value).ok(),
+        ArgValue::Str(text) => text.trim().parse().ok(),
+        _ => None,
+    }
+}
+
+/// The shapes of a call as Python prints torch's list of them: each a list of numbers, and an empty
+/// one for a list of tensors, which torch does not look into.
+fn as_python(dims: &str) -> String {
+    let mut out = String::with_capacity(dims.len());
+    out.push('[');
+    for (number, shape) in torch_args::elements(dims).into_iter().enumerate() {
+        if number > 0 {
+            out.push_str(", ");
+        }
+        if shape.get(1..).is_some_and(|inner| inner.contains('[')) {
+            out.push_str("[]");
+            continue;
+        }
+        for letter in shape.chars().filter(|letter| !letter.is_whitespace()) {
+            out.push(letter);
+            if letter == ',' {
+                out.push(' ');
+            }
+        }
+    }
+    out.push(']');
+    out
+}

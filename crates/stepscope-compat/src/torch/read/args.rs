@@ -1,0 +1,402 @@
+//! What the arguments of operators say, read on several threads.
+
+use std::ops::Range;
+use std::sync::Mutex;
+
+use rustc_hash::FxHashMap;
+use stepscope_model::{ArgKeys, ArgValue, Cancelled, NameId};
+use stepscope_store::Trace;
+
+use super::links::NO_ID;
+use super::{Shared, whole};
+use crate::torch::averages::Grouping;
+use crate::torch::texts::Texts;
+use crate::torch::thread_events::ThreadEvents;
+use stepscope_analysis::parallel::{self, CHUNK_LEN, Cancel};
+use stepscope_analysis::torch_args::{self, DIMS, is_dims};
+
+const SHAPES: ArgKeys = ArgKeys::new(&["External id", "external id", DIMS[0], DIMS[1]]);
+const WITH_FLOPS: ArgKeys = ArgKeys::new(&[
+    "External id",
+    "external id",
+    DIMS[0],
+    DIMS[1],
+    "Concrete Inputs",
+]);
+const OVERLOAD: ArgKeys = ArgKeys::new(&[
+    "External id",
+    "external id",
+    "Overload name",
+    "Overload Name",
+]);
+const STACK: ArgKeys = ArgKeys::new(&[
+    "External id",
+    "external id",
+    "Sequence number",
+    "Fwd thread id",
+    "Call stack",
+    "Call Stack",
+]);
+const ALL: ArgKeys = ArgKeys::new(&[
+    "External id",
+    "external id",
+    "Sequence number",
+    "Fwd thread id",
+    DIMS[0],
+    DIMS[1],
+    "Concrete Inputs",
+    "Overload name",
+    "Overload Name",
+    "Call stack",
+    "Call Stack",
+]);
+
+/// In place of the number of a stack that is not spelled out. Those that are count from one.
+pub(super) const NO_STACK: u32 = 0;
+
+/// In place of the sequence number of an operator that no gradient is for.
+pub(super) const NO_SEQUENCE: u32 = 0;
+
+/// A sequence number, counted from one: torch's -1 is none.
+fn sequence(number: i64) -> u32 {
+    low(number.wrapping_add(1))
+}
+
+/// The lower half of a number.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "within one recording, numbers that count are told apart by it"
+)]
+fn low(number: i64) -> u32 {
+    number as u32
+}
+
+/// What the arguments of one event say. Texts are numbers of [`Texts`], 0 for the empty one. Zeros
+/// stand for what is not said: columns of them cost nothing before they are filled.
+#[derive(Clone, Copy)]
+struct Args {
+    dims: u32,
+    overload: u32,
+    /// One more than the number of the text.
+    stack: u32,
+    sequence: [u32; 2],
+    external: i64,
+}
+
+const NOTHING: Args = Args {
+    dims: 0,
+    overload: 0,
+    stack: NO_STACK,
+    sequence: [NO_SEQUENCE, 0],
+    external: NO_ID,
+};
+
+/// What one thread has read.
+#[derive(Default)]
+struct Reading {
+    texts: Texts,
+    /// Numbers of the parts that it filled.
+    parts: Vec<usize>,
+    concrete: String,
+    /// Operations by name and shapes, where nothing else decides.
+    flops: FxHashMap<(NameId, u32), u64>,
+    /// Operations of events: the thread, the position there.
+    counted: Vec<(u32, u32, u64)>,
+}
+
+/// The columns of a thread; those that are not wanted are empty.
+#[derive(Default)]
+struct Columns {
+    dims: Vec<u32>,
+    overload: Vec<u32>,
+    stack: Vec<u32>,
+    sequence: Vec<[u32; 2]>,
+    external: Vec<i64>,
+}
+
+/// A part of them, which one thread at a time fills.
+struct ColumnsChunk<'c> {
+    thread_events: usize,
+    events: Range<usize>,
+    dims: &'c mut [u32],
+    overload: &'c mut [u32],
+    stack: &'c mut [u32],
+    sequence: &'c mut [[u32; 2]],
+    external: &'c mut [i64],
+}
+
+/// Cuts columns of threads into parts.
+fn parts<'c>(columns: &'c mut [Columns], lens: &[usize]) -> Vec<Mutex<ColumnsChunk<'c>>> {
+    let mut parts = Vec::new();
+    for (thread_events, (columns, len)) in columns.iter_mut().zip(lens).enumerate() {
+        let mut dims = columns.dims.chunks_mut(CHUNK_LEN);
+        let mut overload = columns.overload.chunks_mut(CHUNK_LEN);
+        let mut stack = columns.stack.chunks_mut(CHUNK_LEN);
+        let mut sequence = columns.sequence.chunks_mut(CHUNK_LEN);
+        let mut external = columns.external.chunks_mut(CHUNK_LEN);
+        parts.extend((0..*len).step_by(CHUNK_LEN).map(|from| {
+            Mutex::new(ColumnsChunk {
+                thread_events,
+                events: from..(from + CHUNK_LEN).min(*len),
+                dims: dims.next().unwrap_or_default(),
+                overload: overload.next().unwrap_or_default(),
+                stack: stack.next().unwrap_or_default(),
+                sequence: sequence.next().unwrap_or_default(),
+                external: external.next().unwrap_or_default(),
+            })
+        }));
+    }
+    parts
+}
+
+/// Sets the value of a column, if it is wanted.
+#[inline]
+fn set<T>(column: &mut [T], at: usize, value: T) {
+    if let Some(place) = column.get_mut(at) {
+        *place = value;
+    }
+}
+
+/// What was read: columns with the numbers of the threads that read them.
+pub(super) struct Read {
+    columns: Vec<Columns>,
+    /// Events in each thread of which there are columns.
+    lens: Vec<usize>,
+    readings: Vec<Reading>,
+}
+
+/// Reads what is grouped by, and operations where they are counted.
+pub(super) fn read(
+    trace: &Trace,
+    wanted: Grouping,
+    with_flops: bool,
+    threads: &[ThreadEvents<'_>],
+    cancel: &Cancel,
+) -> Result<Read, Cancelled> {
+    if !(wanted.needs_args() || with_flops) {
+        return Ok(Read {
+            columns: Vec::new(),
+            lens: Vec::new(),
+            readings: Vec::new(),
+        });
+    }
+    // Asked for when work of devices is linked, of many operators more than once.
+    let with_external =
+        wanted.needs_args() && threads.iter().any(|thread_events| thread_events.has_device);
+    let of_host = |thread_events: &ThreadEvents<'_>| {
+        if thread_events.has_host {
+            thread_events.len()
+        } else {
+            0
+        }
+    };
+    let lens: Vec<usize> = threads.iter().map(of_host).collect();
+    let columns = lens.iter().map(|len| {
+        let len = |is_wanted: bool| if is_wanted { *len } else { 0 };
+        Columns {
+            dims: vec![0; len(wanted.input_shape)],
+            overload: vec![0; len(wanted.overload_name)],
+            stack: vec![NO_STACK; len(wanted.stack > 0)],
+            sequence: vec![[NO_SEQUENCE, 0]; len(wanted.stack > 0)],
+            external: vec![NO_ID; len(with_external)],
+        }
+    });
+    let mut columns: Vec<Columns> = columns.collect();
+    let jobs: Vec<(usize, Mutex<ColumnsChunk<'_>>)> =
+        parts(&mut columns, &lens).into_iter().enumerate().collect();
+    let size = lens.iter().sum();
+    let readings = parallel::scan_items(&jobs, size, cancel, Reading::default, |reading, job| {
+        reading.parts.push(job.0);
+        let Ok(mut part) = job.1.lock() else { return };
+        let thread_events = &threads[part.thread_events];
+        for at in part.events.clone() {
+            let what = thread_events.what[at];
+            if !what.is_frontend() {
+                continue;
+            }
+            let name = thread_events.name(at);
+            let counted = with_flops && torch_args::is_counted(trace.name(name));
+            if !(wanted.needs_args() || counted) {
+                continue;
+            }
+            let concrete = counted && torch_args::needs_values(trace.name(name));
+            let args = args(
+                trace,
+                thread_events,
+                at,
+                wanted,
+                (counted, concrete),
+                reading,
+            );
+            let place = at - part.events.start;
+            set(part.dims, place, args.dims);
+            set(part.overload, place, args.overload);
+            set(part.stack, place, args.stack);
+            set(part.sequence, place, args.sequence);
+            set(part.external, place, args.external);
+            if counted && args.dims != 0 {
+                let dims = reading.texts.get(args.dims);
+                let count = || torch_args::flops(trace.name(name), dims, &reading.concrete);
+                let flops = if concrete {
+                    count()
+                } else {
+                    *reading.flops.entry((name, args.dims)).or_insert_with(count)
+                };
+                if flops > 0 {
+                    let number = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+                    reading
+                        .counted
+                        .push((number(part.thread_events), number(at), flops));
+                }
+            }
+        }
+    })?;
+    Ok(Read {
+        columns,
+        lens,
+        readings,
+    })
+}
+
+impl Read {
+    /// Puts the columns into the threads. That of stacks gets those that the file spells out.
+    pub(super) fn put(
+        mut self,
+        wanted: Grouping,
+        threads: &mut [ThreadEvents<'_>],
+        shared: &mut Shared,
+        cancel: &Cancel,
+    ) -> Result<(), Cancelled> {
+        // By the shapes as the file spells them.
+        let mut shapes: FxHashMap<Box<str>, u32> = FxHashMap::default();
+        let mut shown = |shared: &mut Shared, dims: &str| {
+            if let Some(shapes) = shapes.get(dims) {
+                return *shapes;
+            }
+            let text = super::as_python(dims);
+            let number = match text.as_str() {
+                "[]" => 0,
+                shapes => shared.shapes.id(shapes),
+            };
+            shapes.insert(dims.into(), number);
+            number
+        };
+        // The shared numbers of each thread's texts, and of the shapes among them.
+        let numbers = self.readings.iter().map(|reading| {
+            let texts = || reading.texts.all();
+            let own: Vec<u32> = texts().map(|text| shared.texts.id(text)).collect();
+            let shapes: Vec<u32> = if wanted.input_shape {
+                texts().map(|text| shown(shared, text)).collect()
+            } else {
+                Vec::new()
+            };
+            (own, shapes)
+        });
+        let numbers: Vec<(Vec<u32>, Vec<u32>)> = numbers.collect();
+        let parts = parts(&mut self.columns, &self.lens);
+        let of_threads = self.readings.iter().zip(&numbers);
+        let jobs: Vec<_> = of_threads
+            .flat_map(|(reading, numbers)| reading.parts.iter().map(move |part| (*part, numbers)))
+            .collect();
+        let size = self.lens.iter().sum();
+        parallel::scan_items(
+            &jobs,
+            size,
+            cancel,
+            || (),
+            |(), (part, (own, shapes))| {
+                let part = parts.get(*part).and_then(|part| part.lock().ok());
+                let Some(mut part) = part else { return };
+                let part = &mut *part;
+                for (column, numbers) in [(&mut *part.dims, shapes), (&mut *part.overload, own)] {
+                    for text in column {
+                        *text = numbers.get(*text as usize).copied().unwrap_or(*text);
+                    }
+                }
+                for text in part.stack.iter_mut().filter(|text| **text != NO_STACK) {
+                    let number = own.get(*text as usize - 1);
+                    *text = number.map_or(NO_STACK, |number| number + 1);
+                }
+            },
+        )?;
+        drop(parts);
+        for (thread_events, columns) in threads.iter_mut().zip(self.columns) {
+            thread_events.shapes = columns.dims;
+            thread_events.overload = columns.overload;
+            thread_events.stack = columns.stack;
+            thread_events.sequence = columns.sequence;
+            thread_events.external = columns.external;
+        }
+        let mut counted: Vec<_> = self
+            .readings
+            .into_iter()
+            .flat_map(|reading| reading.counted)
+            .collect();
+        counted.sort_unstable();
+        for (thread_events, at, flops) in counted {
+            threads[thread_events as usize].flops.push((at, flops));
+        }
+        Ok(())
+    }
+}
+
+fn args(
+    trace: &Trace,
+    thread_events: &ThreadEvents<'_>,
+    at: usize,
+    wanted: Grouping,
+    (flops, concrete): (bool, bool),
+    reading: &mut Reading,
+) -> Args {
+    let mut args = NOTHING;
+    let keys = match (
+        wanted.input_shape || flops,
+        wanted.overload_name,
+        wanted.stack > 0,
+    ) {
+        (true, false, false) if concrete => WITH_FLOPS,
+        (true, false, false) => SHAPES,
+        (false, true, false) => OVERLOAD,
+        (false, false, true) => STACK,
+        _ => ALL,
+    };
+    let Reading {
+        texts,
+        concrete: values,
+        ..
+    } = reading;
+    values.clear();
+    thread_events.args(trace, at, keys, &mut |key, value| match key {
+        "External id" | "external id" => args.external = whole(value).unwrap_or(NO_ID),
+        "Sequence number" => args.sequence[0] = whole(value).map_or(NO_SEQUENCE, sequence),
+        "Fwd thread id" => args.sequence[1] = whole(value).map_or(0, low),
+        key if is_dims(key) => args.dims = json(value).map_or(0, |dims| texts.id(dims)),
+        "Concrete Inputs" => {
+            values.clear();
+            values.push_str(json(value).unwrap_or_default());
+        }
+        "Overload name" | "Overload Name" => {
+            args.overload = text(value).map_or(0, |text| texts.id(text));
+        }
+        "Call stack" | "Call Stack" => {
+            args.stack = text(value).map_or(0, |text| texts.id(text)) + 1;
+        }
+        _ => {}
+    });
+    args
+}
+
+fn text(value: ArgValue<'_>) -> Option<&str> {
+    match value {
+        ArgValue::Str(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn json(value: ArgValue<'_>) -> Option<&str> {
+    match value {
+        ArgValue::Json(text) | ArgValue::Str(text) => Some(text),
+        _ => None,
+    }
+}

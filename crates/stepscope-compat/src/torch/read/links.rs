@@ -1,0 +1,572 @@
+//! Which operator launched each piece of device work.
+//!
+//! Kineto numbers operators (`External id`) and calls of the runtime (`correlation`), and device work
+//! bears both numbers. Where the file's own link leads from the work to its call, only the numbers
+//! there and of the operators around it are read; what is not proved so is looked for among the
+//! numbers of all.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use stepscope_model::{ArgKeys, Cancelled};
+use stepscope_store::{EventId, Trace};
+
+use super::whole;
+use crate::torch::merge;
+use crate::torch::thread_events::{self, NO_EVENT, ThreadEvents};
+use stepscope_analysis::parallel::{self, Cancel};
+
+const NUMBERS: ArgKeys = ArgKeys::new(&["External id", "external id", "correlation"]);
+const EXTERNAL: ArgKeys = ArgKeys::new(&["External id", "external id"]);
+const CORRELATION: ArgKeys = ArgKeys::new(&["correlation"]);
+
+/// In place of a number that an event does not have: those that count are positive.
+pub(super) const NO_ID: i64 = 0;
+
+/// Operators around a call that are asked for their numbers, at most.
+const MOST_AROUND: usize = 32;
+
+/// The numbers of one event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Numbers {
+    external: i64,
+    correlation: i64,
+}
+
+const NO_NUMBERS: Numbers = Numbers {
+    external: NO_ID,
+    correlation: NO_ID,
+};
+
+fn numbers(trace: &Trace, thread_events: &ThreadEvents<'_>, at: usize, keys: ArgKeys) -> Numbers {
+    let mut found = NO_NUMBERS;
+    // What cannot be read has no number.
+    thread_events.args(trace, at, keys, &mut |key, value| {
+        let number = whole(value).unwrap_or(NO_ID);
+        if key == "correlation" {
+            found.correlation = number;
+        } else {
+            found.external = number;
+        }
+    });
+    found
+}
+
+/// Position of an event: its thread, and the place there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Position {
+    pub(super) thread_events: u32,
+    pub(super) at: u32,
+}
+
+pub(super) const NOWHERE: Position = Position {
+    thread_events: NO_EVENT,
+    at: NO_EVENT,
+};
+
+/// Kineto's number of an operator.
+fn external(trace: &Trace, thread_events: &ThreadEvents<'_>, at: usize) -> i64 {
+    match thread_events.external.get(at) {
+        Some(number) => *number,
+        None => numbers(trace, thread_events, at, EXTERNAL).external,
+    }
+}
+
+fn position(thread_events: usize, at: usize) -> Position {
+    Position {
+        thread_events: u32::try_from(thread_events).unwrap_or(NO_EVENT),
+        at: u32::try_from(at).unwrap_or(NO_EVENT),
+    }
+}
+
+/// Columns of threads, joined from what pieces of them gave.
+fn joined<T>(threads: &[ThreadEvents<'_>], found: Vec<Vec<(usize, usize, Vec<T>)>>) -> Vec<Vec<T>> {
+    let mut parts: Vec<_> = found.into_iter().flatten().collect();
+    parts.sort_unstable_by_key(|(thread_events, from, _)| (*thread_events, *from));
+    let mut columns: Vec<Vec<T>> = threads.iter().map(|_| Vec::new()).collect();
+    for (thread_events, _, part) in parts {
+        columns[thread_events].extend(part);
+    }
+    columns
+}
+
+/// The numbers of device work.
+pub(super) struct Work {
+    /// Of each thread with such work.
+    numbers: Vec<Vec<Numbers>>,
+    /// The events of those threads, when they were read.
+    ids: Vec<Vec<u32>>,
+    /// Whether the file says the numbers of operators; old and some newer files repeat the
+    /// correlation in their place.
+    pub(super) named: bool,
+}
+
+impl Work {
+    pub(super) fn read(
+        trace: &Trace,
+        threads: &[ThreadEvents<'_>],
+        cancel: &Cancel,
+    ) -> Result<Self, Cancelled> {
+        let pieces = thread_events::pieces(threads, |thread_events| thread_events.has_device);
+        let found = parallel::scan(&pieces, cancel, Vec::new, |out, piece| {
+            let thread_events = &threads[piece.track.index()];
+            let part = piece.indexes.clone().map(|at| {
+                if thread_events.what[at].on_device() {
+                    numbers(trace, thread_events, at, NUMBERS)
+                } else {
+                    NO_NUMBERS
+                }
+            });
+            let part: Vec<Numbers> = part.collect();
+            out.push((piece.track.index(), piece.indexes.start, part));
+        })?;
+        let numbers = joined(threads, found);
+        let named = numbers
+            .iter()
+            .flatten()
+            .any(|own| own.external != NO_ID && own.external != own.correlation);
+        let ids = threads.iter().zip(&numbers);
+        let ids = ids.map(|(thread_events, numbers)| {
+            if numbers.is_empty() {
+                Vec::new()
+            } else {
+                thread_events.ids.clone()
+            }
+        });
+        Ok(Self {
+            ids: ids.collect(),
+            numbers,
+            named,
+        })
+    }
+
+    /// Puts the numbers where their events are after events were moved and moments placed among them.
+    pub(super) fn follow(&mut self, threads: &[ThreadEvents<'_>]) {
+        let is_moved = |(thread_events, ids): (&ThreadEvents<'_>, &Vec<u32>)| {
+            thread_events.has_device && thread_events.ids != *ids
+        };
+        if self.ids.len() == threads.len() && !threads.iter().zip(&self.ids).any(is_moved) {
+            return;
+        }
+        let ids = self.ids.iter().flatten().copied();
+        let of_event: FxHashMap<u32, Numbers> =
+            ids.zip(self.numbers.iter().flatten().copied()).collect();
+        let numbers = |id: &u32| of_event.get(id).copied().unwrap_or(NO_NUMBERS);
+        self.numbers = threads
+            .iter()
+            .map(|thread_events| {
+                if thread_events.has_device {
+                    thread_events.ids.iter().map(numbers).collect()
+                } else {
+                    Vec::new()
+                }
+            })
+            .collect();
+        self.ids = Vec::new();
+    }
+}
+
+/// The last event, in torch's order, that bears each of the wanted numbers.
+fn bearers(
+    trace: &Trace,
+    threads: &[ThreadEvents<'_>],
+    wanted: &FxHashSet<i64>,
+    by_operator: bool,
+    cancel: &Cancel,
+) -> Result<FxHashMap<i64, Position>, Cancelled> {
+    if wanted.is_empty() {
+        return Ok(FxHashMap::default());
+    }
+    let place = |of: Position| {
+        merge::EventOrder::new(trace, &threads[of.thread_events as usize], of.at as usize)
+    };
+    let put = |found: &mut FxHashMap<i64, Position>, number: i64, here: Position| {
+        let last = found.entry(number).or_insert(here);
+        if place(*last).compare(&place(here)).is_lt() {
+            *last = here;
+        }
+    };
+    let pieces = thread_events::pieces(threads, |thread_events| thread_events.has_host);
+    let parts = parallel::scan(&pieces, cancel, FxHashMap::default, |found, piece| {
+        let thread_events = &threads[piece.track.index()];
+        for at in piece.indexes.clone() {
+            let what = thread_events.what[at];
+            let number = if by_operator && what.is_frontend() {
+                external(trace, thread_events, at)
+            } else if !by_operator && what.is_call() {
+                numbers(trace, thread_events, at, CORRELATION).correlation
+            } else {
+                continue;
+            };
+            if wanted.contains(&number) {
+                put(found, number, position(piece.track.index(), at));
+            }
+        }
+    })?;
+    let mut found = FxHashMap::default();
+    let read = parts.into_iter().flatten();
+    read.for_each(|(number, here)| put(&mut found, number, here));
+    Ok(found)
+}
+
+/// Calls that no operator of their thread is around, and that the file says belong to one of another
+/// thread: where each stands, and where the operator is.
+pub(super) fn cross_thread_calls(
+    trace: &Trace,
+    threads: &[ThreadEvents<'_>],
+    unlinked: &[Vec<u32>],
+    cancel: &Cancel,
+) -> Result<Vec<(Position, Position)>, Cancelled> {
+    let calls: Vec<Position> = unlinked
+        .iter()
+        .enumerate()
+        .flat_map(|(thread_events, calls)| {
+            calls
+                .iter()
+                .map(move |at| position(thread_events, *at as usize))
+        })
+        .collect();
+    let pieces = parallel::track_chunks(std::iter::once((
+        stepscope_model::TrackId(0),
+        0..calls.len(),
+    )));
+    let read = parallel::scan(&pieces, cancel, Vec::new, |out, piece| {
+        for call in &calls[piece.indexes.clone()] {
+            let thread_events = &threads[call.thread_events as usize];
+            let own = numbers(trace, thread_events, call.at as usize, NUMBERS);
+            // Where it belongs to none, the correlation stands in the operator's place.
+            if own.external > 0 && own.external != own.correlation {
+                out.push((*call, own.external));
+            }
+        }
+    })?;
+    let read: Vec<(Position, i64)> = read.into_iter().flatten().collect();
+    let wanted = read.iter().map(|(_, number)| *number).collect();
+    let operators = bearers(trace, threads, &wanted, true, cancel)?;
+    let mut cross_thread_calls: Vec<(Position, Position)> = read
+        .into_iter()
+        .filter_map(|(call, number)| Some((call, *operators.get(&number)?)))
+        .collect();
+    cross_thread_calls.sort_unstable_by_key(|(call, _)| (call.thread_events, call.at));
+    Ok(cross_thread_calls)
+}
+
+/// Calls that belong to operators, and those: where each stands.
+pub(super) fn operators(
+    trace: &Trace,
+    threads: &[ThreadEvents<'_>],
+    cancel: &Cancel,
+) -> Result<Vec<(Position, Position)>, Cancelled> {
+    let pieces = thread_events::pieces(threads, |thread_events| thread_events.has_host);
+    let found = parallel::scan(
+        &pieces,
+        cancel,
+        || (Search::new(0), Vec::new(), Vec::new()),
+        |(search, found, unproved), piece| {
+            let number = piece.track.index();
+            let thread_events = &threads[number];
+            for at in piece.indexes.clone() {
+                if !thread_events.what[at].is_call() {
+                    continue;
+                }
+                let own = numbers(trace, thread_events, at, NUMBERS);
+                if own.external <= 0 {
+                    continue;
+                }
+                match search.around(trace, thread_events, at, own.external) {
+                    Some(operator) => {
+                        found.push((position(number, at), position(number, operator)));
+                    }
+                    None if own.external == own.correlation => {}
+                    None => unproved.push((position(number, at), own.external)),
+                }
+            }
+        },
+    )?;
+    let (mut all, mut unproved) = (Vec::new(), Vec::new());
+    for (_, found, rest) in found {
+        all.extend(found);
+        unproved.extend(rest);
+    }
+    let wanted = unproved.iter().map(|(_, number)| *number).collect();
+    let named = bearers(trace, threads, &wanted, true, cancel)?;
+    all.extend(
+        unproved
+            .into_iter()
+            .filter_map(|(call, number)| Some((call, *named.get(&number)?))),
+    );
+    Ok(all)
+}
+
+/// What each piece of device work belongs to.
+pub(super) struct Links {
+    /// Of each thread with such work: the operator, or the call that launched it, or [`NOWHERE`].
+    pub(super) from: Vec<Vec<Position>>,
+    /// Work without either.
+    pub(super) unlinked: u64,
+}
+
+/// What one thread remembers.
+struct Search {
+    /// Where the last was found, by thread.
+    near: Vec<usize>,
+    /// The same among the links.
+    near_link: usize,
+    /// Numbers of operators that were asked for lately.
+    external: Vec<(u32, i64)>,
+    parts: Vec<(usize, usize, Vec<Position>)>,
+    unproved: Vec<Position>,
+}
+
+const REMEMBERED: usize = 1 << 10;
+
+/// What the file's links tell of a piece of work.
+enum LinkEvidence {
+    Proved(Position),
+    Unproved,
+}
+
+/// Finds what all device work belongs to.
+pub(super) fn find(
+    trace: &Trace,
+    threads: &[ThreadEvents<'_>],
+    thread_of: &[u32],
+    work: &Work,
+    cancel: &Cancel,
+) -> Result<Links, Cancelled> {
+    let pieces = thread_events::pieces(threads, |thread_events| thread_events.has_device);
+    let found = parallel::scan(
+        &pieces,
+        cancel,
+        || Search::new(threads.len()),
+        |search, piece| {
+            let number = piece.track.index();
+            let thread_events = &threads[number];
+            let mut part = Vec::with_capacity(piece.indexes.len());
+            for at in piece.indexes.clone() {
+                let what = thread_events.what[at];
+                part.push(NOWHERE);
+                if !what.on_device() || what.is_label() {
+                    continue;
+                }
+                let own = work.numbers[number][at];
+                match told(
+                    trace,
+                    threads,
+                    thread_of,
+                    work.named,
+                    search,
+                    thread_events.ids[at],
+                    own,
+                ) {
+                    LinkEvidence::Proved(from) => part[at - piece.indexes.start] = from,
+                    LinkEvidence::Unproved => search.unproved.push(position(number, at)),
+                }
+            }
+            search.parts.push((number, piece.indexes.start, part));
+        },
+    )?;
+    let (mut parts, mut unproved) = (Vec::new(), Vec::new());
+    for search in found {
+        parts.push(search.parts);
+        unproved.extend(search.unproved);
+    }
+    let mut links = Links {
+        from: joined(threads, parts),
+        unlinked: 0,
+    };
+    links.look_up(trace, threads, work, &unproved, cancel)?;
+    Ok(links)
+}
+
+impl Links {
+    /// Looks for numbers among those of all operators and calls.
+    fn look_up(
+        &mut self,
+        trace: &Trace,
+        threads: &[ThreadEvents<'_>],
+        work: &Work,
+        unproved: &[Position],
+        cancel: &Cancel,
+    ) -> Result<(), Cancelled> {
+        let of = |here: &Position| work.numbers[here.thread_events as usize][here.at as usize];
+        let wanted = unproved
+            .iter()
+            .map(|here| of(here).external)
+            .filter(|number| work.named && *number > 0)
+            .collect();
+        let operators = bearers(trace, threads, &wanted, true, cancel)?;
+        let operator = |here: &Position| operators.get(&of(here).external).copied();
+        let wanted = unproved
+            .iter()
+            .filter(|here| operator(here).is_none())
+            .map(|here| of(here).correlation)
+            .filter(|number| *number != NO_ID)
+            .collect();
+        let calls = bearers(trace, threads, &wanted, false, cancel)?;
+        for here in unproved {
+            let from = operator(here).or_else(|| calls.get(&of(here).correlation).copied());
+            match from {
+                Some(from) => self.from[here.thread_events as usize][here.at as usize] = from,
+                None => self.unlinked += 1,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn told(
+    trace: &Trace,
+    threads: &[ThreadEvents<'_>],
+    thread_of: &[u32],
+    named: bool,
+    search: &mut Search,
+    id: u32,
+    own: Numbers,
+) -> LinkEvidence {
+    let by_operator = named && own.external > 0;
+    for source in trace.flow_sources(EventId(id), &mut search.near_link) {
+        let Some((on, index)) = trace.place_of_slice(source) else {
+            continue;
+        };
+        let number = thread_of[on.index()] as usize;
+        let Some(thread_events) = threads
+            .get(number)
+            .filter(|thread_events| thread_events.has_host)
+        else {
+            continue;
+        };
+        let start = trace.slices(on).start[index];
+        let Some(at) = thread_events.find(source.0, start, search.near[number]) else {
+            continue;
+        };
+        search.near[number] = at;
+        if by_operator && let Some(operator) = search.around(trace, thread_events, at, own.external)
+        {
+            return LinkEvidence::Proved(position(number, operator));
+        }
+        // An operator is named that is not around the call: all are asked, unless the number is
+        // only the correlation's.
+        if own.correlation == NO_ID || (by_operator && own.external != own.correlation) {
+            continue;
+        }
+        // Writers with clocks of whole microseconds draw links from what begins with the call.
+        let beside = |at: &usize| thread_events.start(*at) == start;
+        let before = (at.saturating_sub(8)..at).rev().take_while(beside);
+        let behind = (at..thread_events.len().min(at + 8)).take_while(beside);
+        for call in behind.chain(before) {
+            if thread_events.what[call].is_call()
+                && numbers(trace, thread_events, call, CORRELATION).correlation == own.correlation
+            {
+                return LinkEvidence::Proved(position(number, call));
+            }
+        }
+    }
+    LinkEvidence::Unproved
+}
+
+impl Search {
+    fn new(threads: usize) -> Self {
+        Self {
+            near: vec![0; threads],
+            near_link: 0,
+            external: vec![(NO_EVENT, NO_ID); REMEMBERED],
+            parts: Vec::new(),
+            unproved: Vec::new(),
+        }
+    }
+
+    /// The operator with this number around an event, or the event itself.
+    fn around(
+        &mut self,
+        trace: &Trace,
+        thread_events: &ThreadEvents<'_>,
+        at: usize,
+        number: i64,
+    ) -> Option<usize> {
+        let mut around = at;
+        for _ in 0..MOST_AROUND {
+            if thread_events.what[around].is_frontend()
+                && self.external_of(trace, thread_events, around) == number
+            {
+                return Some(around);
+            }
+            let parent = thread_events.parent[around];
+            if parent == NO_EVENT {
+                break;
+            }
+            around = parent as usize;
+        }
+        None
+    }
+
+    fn external_of(&mut self, trace: &Trace, thread_events: &ThreadEvents<'_>, at: usize) -> i64 {
+        if let Some(number) = thread_events.external.get(at) {
+            return *number;
+        }
+        let id = thread_events.ids[at];
+        let known = &mut self.external[id as usize % REMEMBERED];
+        if known.0 != id {
+            *known = (id, external(trace, thread_events, at));
+        }
+        known.1
+    }
+}
+
+/// Adds the lengths of device work to the operators that it belongs to, in torch's order.
+pub(super) fn add(
+    trace: &Trace,
+    threads: &mut [ThreadEvents<'_>],
+    links: &Links,
+    microseconds: impl Fn(stepscope_model::Time) -> f64,
+) {
+    let mut lengths: Vec<Vec<f64>> = threads
+        .iter()
+        .map(|thread_events| {
+            vec![
+                0.0;
+                if thread_events.has_host {
+                    thread_events.len()
+                } else {
+                    0
+                }
+            ]
+        })
+        .collect();
+    let read = &*threads;
+    merge::merged(
+        trace,
+        read,
+        |thread_events, at| {
+            thread_events.what[at].on_device() && !thread_events.what[at].is_label()
+        },
+        |number, at, (start, end)| {
+            let from = links.from[number][at];
+            let Some(thread_events) = read.get(from.thread_events as usize) else {
+                return;
+            };
+            // Of a call: the operator around it.
+            let mut at = from.at;
+            while let Some(what) = thread_events.what.get(at as usize)
+                && !what.is_frontend()
+            {
+                at = thread_events
+                    .parent
+                    .get(at as usize)
+                    .copied()
+                    .unwrap_or(NO_EVENT);
+            }
+            // Async events launch nothing.
+            let nests = thread_events
+                .what
+                .get(at as usize)
+                .is_some_and(|what| what.nests());
+            if let Some(sum) = lengths[from.thread_events as usize].get_mut(at as usize)
+                && nests
+            {
+                *sum += microseconds(end) - microseconds(start);
+            }
+        },
+    );
+    for (thread_events, lengths) in threads.iter_mut().zip(lengths) {
+        thread_events.device_us = lengths;
+    }
+}

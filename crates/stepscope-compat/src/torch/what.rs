@@ -1,0 +1,292 @@
+//! What the slices of a trace are to torch, by their names and categories.
+
+use stepscope_model::NameId;
+use stepscope_store::Trace;
+
+use super::device::Device;
+
+pub(super) const MEMORY: &str = "[memory]";
+pub(super) const OUT_OF_MEMORY: &str = "[OutOfMemory]";
+
+/// Utility operators that torch leaves out of its tables.
+const FILTERED: [&str; 8] = [
+    MEMORY,
+    OUT_OF_MEMORY,
+    "profiler::_record_function_enter",
+    "profiler::_record_function_enter_new",
+    "profiler::_record_function_exit",
+    "aten::is_leaf",
+    "aten::output_nr",
+    "aten::_version",
+];
+
+/// What an event is, in a byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct EventClass(u8);
+
+impl EventClass {
+    /// No event of torch.
+    pub(super) const NONE: Self = Self(0);
+    /// An operator: what kernels are attributed to.
+    const OPERATOR: Self = Self(1);
+    /// A call of the device's runtime, or the profiler's own work.
+    const HOST: Self = Self(2);
+    const CUDA: Self = Self(3);
+    const MTIA: Self = Self(4);
+    /// A record of memory that stands for itself.
+    pub(super) const MEMORY: Self = Self(5);
+    /// A Python function: a frame of stacks.
+    pub(super) const PYTHON: Self = Self(6);
+    /// A label of the program, on the host or mirrored on a device.
+    const LABEL: u8 = 0x10;
+    /// It began and ended on different threads: no children, no self time.
+    const ASYNC: u8 = 0x20;
+    /// Merged into the event around it.
+    const GONE: u8 = 0x40;
+
+    fn of_category(category: &str) -> Self {
+        const CATEGORIES: [(&str, EventClass); 17] = [
+            ("cpu_op", EventClass::OPERATOR),
+            ("operator", EventClass::OPERATOR),
+            (
+                "user_annotation",
+                EventClass(EventClass::OPERATOR.0 | EventClass::LABEL),
+            ),
+            ("kernel", EventClass::CUDA),
+            ("concurrent_kernel", EventClass::CUDA),
+            ("gpu_memcpy", EventClass::CUDA),
+            ("memcpy", EventClass::CUDA),
+            ("gpu_memset", EventClass::CUDA),
+            ("memset", EventClass::CUDA),
+            ("cuda_sync", EventClass::CUDA),
+            ("cuda_profiler_range", EventClass::CUDA),
+            (
+                "gpu_user_annotation",
+                EventClass(EventClass::CUDA.0 | EventClass::LABEL),
+            ),
+            ("mtia_ccp_events", EventClass::MTIA),
+            ("mtia_workloadd", EventClass::MTIA),
+            ("python_function", EventClass::PYTHON),
+            ("runtime", EventClass::HOST),
+            ("overhead", EventClass::HOST),
+        ];
+        let ends = |with: &str| {
+            let from = category.len().checked_sub(with.len());
+            let end = from.and_then(|from| category.get(from..));
+            end.is_some_and(|end| end.eq_ignore_ascii_case(with))
+        };
+        let mut known = CATEGORIES.iter();
+        match known.find(|(name, _)| name.eq_ignore_ascii_case(category)) {
+            Some((_, what)) => *what,
+            None if ends("_runtime") || ends("_driver") => Self::HOST,
+            None => Self::NONE,
+        }
+    }
+
+    const fn kind(self) -> u8 {
+        self.0 & 0x0f
+    }
+
+    /// An operator or a label of the host, and no call of a runtime.
+    pub(super) const fn is_frontend(self) -> bool {
+        self.kind() == Self::OPERATOR.0
+    }
+
+    /// A call of the runtime.
+    pub(super) const fn is_call(self) -> bool {
+        self.kind() == Self::HOST.0
+    }
+
+    pub(super) const fn is_memory(self) -> bool {
+        self.kind() == Self::MEMORY.0
+    }
+
+    pub(super) const fn is_label(self) -> bool {
+        self.0 & Self::LABEL != 0
+    }
+
+    pub(super) const fn is_async(self) -> bool {
+        self.0 & Self::ASYNC != 0
+    }
+
+    pub(super) const fn is_gone(self) -> bool {
+        self.0 & Self::GONE != 0
+    }
+
+    #[must_use]
+    pub(super) const fn gone(self) -> Self {
+        Self(self.0 | Self::GONE)
+    }
+
+    pub(super) const fn on_device(self) -> bool {
+        matches!(self.device(), Device::Cuda | Device::Mtia)
+    }
+
+    /// Whether it may lie in others and others in it.
+    pub(super) const fn nests(self) -> bool {
+        !self.on_device() && !self.is_async()
+    }
+
+    pub(super) const fn device(self) -> Device {
+        match Self(self.kind()) {
+            Self::CUDA => Device::Cuda,
+            Self::MTIA => Device::Mtia,
+            _ => Device::Cpu,
+        }
+    }
+
+    /// A number below [`EventClass::SORTS`] of what rows are told apart by besides names.
+    pub(super) const fn sort(self) -> usize {
+        let device = match Self(self.kind()) {
+            Self::CUDA => 1,
+            Self::MTIA => 2,
+            _ => 0,
+        };
+        device * 2 + self.is_label() as usize
+    }
+
+    pub(super) const SORTS: usize = 6;
+}
+
+/// The names of a trace, as torch takes them.
+pub(super) struct Words {
+    names: Vec<u8>,
+    categories: Vec<EventClass>,
+    step: u32,
+}
+
+const LEFT_OUT: u8 = 1;
+const STEP: u8 = 2;
+const WORK: u8 = 4;
+const OF_MEMORY: u8 = 8;
+const OF_NO_MEMORY: u8 = 16;
+const BEGIN: u8 = 32;
+
+/// What steps are called together.
+const STEPS: &str = "ProfilerStep*";
+
+impl Words {
+    pub(super) fn from_trace(trace: &Trace) -> Self {
+        let count = u32::try_from(trace.name_count()).unwrap_or(u32::MAX);
+        let mut words = Self {
+            names: Vec::with_capacity(trace.name_count()),
+            categories: Vec::with_capacity(trace.name_count()),
+            step: count,
+        };
+        for id in 0..count {
+            let text = trace.name(NameId(id));
+            let mut flags = 0;
+            if FILTERED.contains(&text) {
+                flags |= LEFT_OUT;
+            }
+            match text {
+                STEPS => words.step = id,
+                MEMORY => flags |= OF_MEMORY,
+                OUT_OF_MEMORY => flags |= OF_NO_MEMORY,
+                "Iteration Start: PyTorch Profiler" => flags |= BEGIN,
+                _ if text.starts_with("ProfilerStep#") => flags |= STEP,
+                _ if is_work(text) => flags |= WORK,
+                _ => {}
+            }
+            words.names.push(flags);
+            words.categories.push(EventClass::of_category(text));
+        }
+        words
+    }
+
+    fn flags(&self, name: NameId) -> u8 {
+        self.names.get(name.index()).copied().unwrap_or(0)
+    }
+
+    /// What a slice is.
+    #[inline]
+    pub(super) fn what(&self, name: NameId, category: NameId) -> EventClass {
+        let what = self.categories.get(category.index());
+        let what = what.copied().unwrap_or(EventClass::NONE);
+        if what == EventClass::NONE || what == EventClass::PYTHON {
+            return what;
+        }
+        let flags = self.flags(name);
+        if flags & LEFT_OUT != 0 {
+            EventClass::NONE
+        } else if flags & WORK != 0 && what.is_frontend() && what.is_label() {
+            EventClass(what.0 | EventClass::ASYNC)
+        } else {
+            what
+        }
+    }
+
+    /// A number of the name that tables print.
+    #[inline]
+    pub(super) fn shown(&self, name: NameId) -> u32 {
+        if self.flags(name) & STEP == 0 {
+            name.0
+        } else {
+            self.step
+        }
+    }
+
+    /// Numbers of names are below this.
+    pub(super) fn len(&self) -> usize {
+        self.names.len() + 1
+    }
+
+    /// The name that a number means.
+    pub(super) fn text<'a>(&self, trace: &'a Trace, number: u32) -> &'a str {
+        if number == self.step {
+            STEPS
+        } else {
+            trace.name(NameId(number))
+        }
+    }
+
+    /// Whether an instant of this name is a record of memory: of an allocation that failed, or not.
+    pub(super) fn memory(&self, name: NameId) -> Option<bool> {
+        let flags = self.flags(name);
+        (flags & (OF_MEMORY | OF_NO_MEMORY) != 0).then_some(flags & OF_NO_MEMORY != 0)
+    }
+
+    /// Whether an instant of this name is the profiler's begin.
+    pub(super) fn is_begin(&self, name: NameId) -> bool {
+        self.flags(name) & BEGIN != 0
+    }
+}
+
+/// Work of a process group: it begins on the thread that asks for it and ends on another.
+fn is_work(name: &str) -> bool {
+    const BACKENDS: [&str; 6] = ["gloo", "nccl", "rccl", "mpi", "ucc", "xccl"];
+    name.split_once(':')
+        .is_some_and(|(backend, rest)| BACKENDS.contains(&backend) && !rest.starts_with(':'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn categories_say_what_events_are() {
+        for (category, on, frontend, label) in [
+            ("cpu_op", Device::Cpu, true, false),
+            ("User_Annotation", Device::Cpu, true, true),
+            ("cuda_runtime", Device::Cpu, false, false),
+            ("Kernel", Device::Cuda, false, false),
+            ("gpu_user_annotation", Device::Cuda, false, true),
+            ("mtia_ccp_events", Device::Mtia, false, false),
+        ] {
+            let what = EventClass::of_category(category);
+            let seen = (what.device(), what.is_frontend(), what.is_label());
+            assert_eq!(seen, (on, frontend, label), "{category}");
+            assert_eq!(what.gone().device(), on, "{category}");
+        }
+        assert_eq!(EventClass::of_category("Trace"), EventClass::NONE);
+        assert!(EventClass::of_category("hip_driver").is_call());
+        assert!(!EventClass::of_category("user_annotation").is_call());
+    }
+
+    #[test]
+    fn work_of_process_groups_is_known_by_its_name() {
+        assert!(is_work("nccl:all_reduce"));
+        assert!(!is_work("nccl::all_reduce"));
+        assert!(!is_work("aten:add"));
+    }
+}

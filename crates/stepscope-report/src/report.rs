@@ -1,0 +1,442 @@
+//! The one shape of every report: a sentence, scalars, tables with typed columns, notes.
+//!
+//! Analyses return types of their own; [`reports`](crate::reports) turns them into this, and the
+//! command line, the HTTP interface and Python print this and nothing else. As JSON (by `serde`):
+//!
+//! ```text
+//! {"report", "sentence", "summary": {key: value}, "columns": [{"key", "title", "unit", "short_of"?}],
+//!  "rows": [{key: value}], "left_out", "sections": [{"name", "title", "columns", "rows", "left_out"}],
+//!  "text": null | "…", "notes": ["…"], "missing": null | {"reason", "fix"}}
+//! ```
+//!
+//! Keys wear their units (`total_ns`, `size_bytes`), shares are of one. Times are nanoseconds from
+//! the run start ([`run_start`]). A number that is not finite is no number: it is empty (`null`).
+
+mod brief;
+pub mod html;
+pub mod image;
+mod wire;
+mod words;
+
+pub use brief::{brief, shorter};
+pub use words::{bytes, duration, grouped, in_sentence, plain, share, significant};
+
+use std::borrow::Cow;
+
+use stepscope_model::{Dur, Time};
+use stepscope_store::{EventId, Trace};
+
+/// What a column's values are, for printing and for links. Their keys wear the same unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Words.
+    Text,
+    /// A whole number of things.
+    Count,
+    /// A number without a unit: a step's number, a ratio.
+    Number,
+    /// Nanoseconds.
+    Ns,
+    /// Microseconds, where a peer's own keys are in them.
+    Us,
+    /// Bytes.
+    Bytes,
+    /// Bytes per second.
+    BytesPerSecond,
+    /// A part of one.
+    Share,
+    /// An event of the trace, by its id: viewers link it.
+    Event,
+    /// Yes or no.
+    Flag,
+}
+
+impl Unit {
+    /// The word in JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Count => "count",
+            Self::Number => "number",
+            Self::Ns => "ns",
+            Self::Us => "us",
+            Self::Bytes => "bytes",
+            Self::BytesPerSecond => "bytes_per_second",
+            Self::Share => "share",
+            Self::Event => "event",
+            Self::Flag => "flag",
+        }
+    }
+}
+
+/// One value.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Cell {
+    /// Not known, or it does not apply.
+    #[default]
+    Empty,
+    /// Words.
+    Text(String),
+    /// A whole number.
+    Int(i64),
+    /// A finite number.
+    Number(f64),
+    /// Yes or no.
+    Flag(bool),
+    /// Several: event ids, stack frames, shapes.
+    List(Vec<Cell>),
+}
+
+impl From<f64> for Cell {
+    /// What is not finite is empty.
+    fn from(value: f64) -> Self {
+        if value.is_finite() {
+            Self::Number(value)
+        } else {
+            Self::Empty
+        }
+    }
+}
+
+impl From<i64> for Cell {
+    fn from(value: i64) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<u64> for Cell {
+    fn from(value: u64) -> Self {
+        i64::try_from(value).map_or(Self::Number(value as f64), Self::Int)
+    }
+}
+
+impl From<u32> for Cell {
+    fn from(value: u32) -> Self {
+        Self::Int(value.into())
+    }
+}
+
+impl From<usize> for Cell {
+    fn from(value: usize) -> Self {
+        Self::from(value as u64)
+    }
+}
+
+impl From<bool> for Cell {
+    fn from(value: bool) -> Self {
+        Self::Flag(value)
+    }
+}
+
+impl From<String> for Cell {
+    fn from(value: String) -> Self {
+        Self::Text(value)
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(value: &str) -> Self {
+        Self::Text(value.to_owned())
+    }
+}
+
+impl From<Dur> for Cell {
+    /// Nanoseconds.
+    fn from(value: Dur) -> Self {
+        Self::Number(value.as_ns_f64())
+    }
+}
+
+impl From<EventId> for Cell {
+    fn from(value: EventId) -> Self {
+        Self::Int(value.0.into())
+    }
+}
+
+impl<T: Into<Self>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Empty, Into::into)
+    }
+}
+
+impl<T: Into<Self>> From<Vec<T>> for Cell {
+    fn from(values: Vec<T>) -> Self {
+        Self::List(values.into_iter().map(Into::into).collect())
+    }
+}
+
+/// A column of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Name in JSON and CSV, with its unit.
+    pub key: Cow<'static, str>,
+    /// What people read above it.
+    pub title: Cow<'static, str>,
+    /// See [`Unit`].
+    pub unit: Unit,
+    /// Key of the column of whose names these are the short ones: what people read in its place.
+    pub short_of: Option<Cow<'static, str>>,
+}
+
+impl Column {
+    /// A column whose names are known beforehand.
+    pub const fn new(key: &'static str, title: &'static str, unit: Unit) -> Self {
+        Self {
+            key: Cow::Borrowed(key),
+            title: Cow::Borrowed(title),
+            unit,
+            short_of: None,
+        }
+    }
+}
+
+/// A column as people read it: see [`Table::for_people`].
+#[derive(Clone, Copy, Debug)]
+pub struct DisplayColumn<'a> {
+    /// What it is called.
+    pub column: &'a Column,
+    /// Where its values are in a row.
+    pub whole: usize,
+    /// Where their short names are; the same place where there are none.
+    pub shown: usize,
+}
+
+/// Rows of cells, one for each column.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    /// See [`Column`].
+    pub columns: Vec<Column>,
+    /// As many cells as there are columns.
+    pub rows: Vec<Vec<Cell>>,
+    /// Rows beyond the number that was asked for.
+    pub left_out: u64,
+}
+
+impl Table {
+    /// With these columns and no rows.
+    pub fn new(columns: Vec<Column>) -> Self {
+        Self {
+            columns,
+            ..Self::default()
+        }
+    }
+
+    /// Adds the short names ([`brief`]) of what is in the column `of`, as a last column.
+    pub fn add_short(&mut self, of: &str, key: &'static str, title: &'static str) {
+        let Some(at) = self.columns.iter().position(|column| column.key == of) else {
+            return;
+        };
+        self.columns.push(Column {
+            short_of: Some(self.columns[at].key.clone()),
+            ..Column::new(key, title, Unit::Text)
+        });
+        for row in &mut self.rows {
+            let short = match row.get(at) {
+                Some(Cell::Text(name)) => Cell::Text(brief(name).into_owned()),
+                _ => Cell::Empty,
+            };
+            row.push(short);
+        }
+    }
+
+    /// The columns that a table for people has: short names stand in the place of whole ones. Tables for
+    /// programs have all.
+    pub fn for_people(&self) -> impl Iterator<Item = DisplayColumn<'_>> {
+        let short = |of: &Column| {
+            let is = |column: &Column| column.short_of.as_ref() == Some(&of.key);
+            self.columns.iter().position(is)
+        };
+        let columns = self.columns.iter().enumerate();
+        columns
+            .filter(|(_, column)| column.short_of.is_none())
+            .map(move |(whole, column)| DisplayColumn {
+                column,
+                whole,
+                shown: short(column).unwrap_or(whole),
+            })
+    }
+
+    /// Adds a row.
+    pub fn push<const N: usize>(&mut self, cells: [Cell; N]) {
+        debug_assert_eq!(N, self.columns.len(), "a cell for each column");
+        self.rows.push(cells.into());
+    }
+
+    /// Keeps the first `top` rows and counts the others.
+    pub fn cut(&mut self, top: usize) {
+        self.left_out += self.rows.len().saturating_sub(top) as u64;
+        self.rows.truncate(top);
+    }
+}
+
+/// One number about the whole run, or the range that was asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scalar {
+    /// See [`Column`].
+    pub column: Column,
+    /// Its value.
+    pub value: Cell,
+}
+
+/// A further table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Section {
+    /// Name in JSON, unique within the report.
+    pub name: Cow<'static, str>,
+    /// What people read above it.
+    pub title: Cow<'static, str>,
+    /// Its content.
+    pub table: Table,
+}
+
+/// Why there is nothing to report, and how that could change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// One sentence: what was not recorded.
+    pub reason: String,
+    /// The line of code, or the option, that would record it.
+    pub fix: String,
+}
+
+/// The answer to one question about a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// The registry's name of it.
+    pub kind: &'static str,
+    /// The answer in one sentence.
+    pub sentence: String,
+    /// The figures behind the sentence.
+    pub summary: Vec<Scalar>,
+    /// The rows.
+    pub table: Table,
+    /// Further tables.
+    pub sections: Vec<Section>,
+    /// The report as another profiler prints it, where that is the point of it.
+    pub text: Option<String>,
+    /// What a reader of the figures must know, one sentence each.
+    pub notes: Vec<String>,
+    /// Set when there is nothing to report; everything else may then be empty.
+    pub missing: Option<Missing>,
+}
+
+impl Report {
+    /// Without content.
+    pub fn new(kind: &'static str) -> Self {
+        Self {
+            kind,
+            ..Self::default()
+        }
+    }
+
+    /// One that says why it is empty; [`reports::make`](crate::reports::make) adds what would record it.
+    pub fn missing(kind: &'static str, reason: impl Into<String>) -> Self {
+        let missing = Missing {
+            reason: reason.into(),
+            fix: String::new(),
+        };
+        Self {
+            sentence: format!("Not recorded: {}.", missing.reason.trim_end_matches('.')),
+            missing: Some(missing),
+            ..Self::new(kind)
+        }
+    }
+
+    /// Adds a figure.
+    pub fn scalar(
+        &mut self,
+        key: &'static str,
+        title: &'static str,
+        unit: Unit,
+        value: impl Into<Cell>,
+    ) {
+        self.summary.push(Scalar {
+            column: Column::new(key, title, unit),
+            value: value.into(),
+        });
+    }
+
+    /// Adds a table.
+    pub fn section(
+        &mut self,
+        name: &'static str,
+        title: impl Into<Cow<'static, str>>,
+        table: Table,
+    ) {
+        self.sections.push(Section {
+            name: Cow::Borrowed(name),
+            title: title.into(),
+            table,
+        });
+    }
+}
+
+/// The moment that reports count from, as the HTTP interface does: the earliest moment of the run,
+/// rounded down to a whole nanosecond.
+pub fn run_start(trace: &Trace) -> Time {
+    Time::from_ps(trace.span().start.floor_ns().saturating_mul(1_000))
+}
+
+/// Nanoseconds from `start` (a [`run_start`]) to `time`.
+pub fn since_start_ns(start: Time, time: Time) -> f64 {
+    time.since(start).as_ns_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_has_rows_as_objects_and_no_number_that_is_none() {
+        let mut report = Report::new("demo");
+        report.sentence = "Two rows.".to_owned();
+        report.scalar("mean_ns", "Mean", Unit::Ns, f64::NAN);
+        report.table = Table::new(vec![
+            Column::new("name", "Name", Unit::Text),
+            Column::new("total_ns", "Total", Unit::Ns),
+        ]);
+        report.table.push(["a\"b".into(), 1.5.into()]);
+        report.table.push(["c".into(), f64::INFINITY.into()]);
+        report.table.push(["d".into(), Cell::Empty]);
+        report.table.cut(2);
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(
+            json["rows"],
+            serde_json::json!([{"name": "a\"b", "total_ns": 1.5}, {"name": "c", "total_ns": null}])
+        );
+        assert_eq!(json["summary"], serde_json::json!({"mean_ns": null}));
+        assert_eq!(json["left_out"], 1);
+        assert_eq!(json["missing"], serde_json::Value::Null);
+    }
+
+    #[test]
+    fn people_read_short_names_in_the_place_of_whole_ones() {
+        let mut table = Table::new(vec![
+            Column::new("total_ns", "Total", Unit::Ns),
+            Column::new("name", "Name", Unit::Text),
+        ]);
+        table.push([1.0.into(), "void a::add<int>(int)".into()]);
+        table.push([1.0.into(), Cell::Empty]);
+        table.add_short("name", "short_name", "Short name");
+        table.add_short("no such column", "short", "Short");
+        let shorts: Vec<_> = table.rows.iter().map(|row| row[2].clone()).collect();
+        assert_eq!(shorts, ["add<int>".into(), Cell::Empty]);
+        let said = table.for_people();
+        let said: Vec<_> = said
+            .map(|said| (&*said.column.key, said.whole, said.shown))
+            .collect();
+        assert_eq!(said, [("total_ns", 0, 0), ("name", 1, 2)]);
+        let json = serde_json::to_value(&table.columns[2]).unwrap();
+        assert_eq!(
+            json,
+            serde_json::json!({"key": "short_name", "title": "Short name", "unit": "text", "short_of": "name"})
+        );
+    }
+
+    #[test]
+    fn what_is_missing_says_how_to_get_it() {
+        let mut report = Report::missing("memory", "no allocations.");
+        report.missing.as_mut().unwrap().fix = "profile_memory=True".to_owned();
+        assert_eq!(report.sentence, "Not recorded: no allocations.");
+        assert_eq!(report.missing.unwrap().fix, "profile_memory=True");
+    }
+}

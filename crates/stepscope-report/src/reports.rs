@@ -1,0 +1,430 @@
+//! The reports by name: what each answers, what its rows can be, and how it is made.
+//!
+//! To add one: write the analysis as a module of this crate with types of its own, turn it into a
+//! [`Report`] in a file of this folder, and give it a line in [`KINDS`].
+
+mod collectives;
+mod cprofile;
+mod environment;
+mod findings;
+mod idle;
+mod input;
+mod kernels;
+mod lightning;
+mod memory;
+mod mfu;
+mod ops;
+mod overview;
+mod ranks;
+mod steps;
+mod torch_table;
+
+use std::ops::Range;
+
+use stepscope_model::spelling::nearest;
+use stepscope_model::{Cancelled, Profile, ProfileKind, Time};
+use stepscope_store::Trace;
+
+use crate::hints::{Lack, hint};
+use crate::report::Report;
+use stepscope_analysis::parallel::Cancel;
+use stepscope_analysis::run_profile::AnalysisScope;
+
+/// What is asked of a report. Every kind understands `top`; the others where they make sense.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Options {
+    /// What the rows are: one of [`Kind::by`], whose first is the default.
+    pub by: Option<String>,
+    /// Most rows of a table; the others are counted.
+    pub top: usize,
+    /// Only what lies in this range, cut to it. `None`: the whole run.
+    pub range: Option<Range<Time>>,
+    /// Only steps that the program marked: what repeats does not stand for them.
+    pub marked_only: bool,
+}
+
+impl Options {
+    /// The part of the run that the report is about.
+    pub fn scope(&self) -> AnalysisScope {
+        AnalysisScope {
+            range: self.range.clone(),
+            marked_only: self.marked_only,
+        }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            by: None,
+            top: usize::MAX,
+            range: None,
+            marked_only: false,
+        }
+    }
+}
+
+/// A report that can be made.
+pub struct Kind {
+    /// What users type.
+    pub name: &'static str,
+    /// What people read above it.
+    pub title: &'static str,
+    /// The question that it answers.
+    pub question: &'static str,
+    /// What its rows can be; empty when there is no choice.
+    pub by: &'static [&'static str],
+    make: fn(&Trace, &Options, &Cancel) -> Result<Report, Cancelled>,
+}
+
+impl Kind {
+    /// Fails when the options do not fit this kind.
+    pub fn check(&self, options: &Options) -> Result<(), ReportError> {
+        match &options.by {
+            Some(by) if !self.by.contains(&by.as_str()) => Err(ReportError::UnknownBy {
+                asked: by.clone(),
+                kind: self.name,
+                known: self.by,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Every report, in the order in which lists show them.
+pub const KINDS: &[Kind] = &[
+    Kind {
+        name: "overview",
+        title: "Overview",
+        question: "How fast is it, where does the time go, and what should be looked at first?",
+        by: &[],
+        make: overview::make,
+    },
+    Kind {
+        name: "findings",
+        title: "Findings",
+        question: "What should be done first?",
+        by: &[],
+        make: findings::make,
+    },
+    Kind {
+        name: "steps",
+        title: "Steps",
+        question: "How long do steps take, how steady are they, what dominates them?",
+        by: &["label", "step"],
+        make: steps::make,
+    },
+    Kind {
+        name: "input",
+        title: "Input pipeline",
+        question: "Does it wait for its input?",
+        by: &[],
+        make: input::make,
+    },
+    Kind {
+        name: "ops",
+        title: "Operations",
+        question: "Which operations cost most?",
+        by: ops::BY,
+        make: ops::make,
+    },
+    Kind {
+        name: "kernels",
+        title: "Kernels",
+        question: "What ran on the device?",
+        by: kernels::BY,
+        make: kernels::make,
+    },
+    Kind {
+        name: "idle",
+        title: "Idle time",
+        question: "Why was the device idle?",
+        by: idle::BY,
+        make: idle::make,
+    },
+    Kind {
+        name: "overlap",
+        title: "Overlap",
+        question: "How much communication overlaps with computation?",
+        by: collectives::OVERLAP_BY,
+        make: collectives::overlap,
+    },
+    Kind {
+        name: "collectives",
+        title: "Collectives",
+        question: "How fast are collectives, and which rank is the straggler?",
+        by: collectives::BY,
+        make: collectives::make,
+    },
+    Kind {
+        name: "ranks",
+        title: "Ranks",
+        question: "Which rank is slow, and at what?",
+        by: ranks::BY,
+        make: ranks::make,
+    },
+    Kind {
+        name: "mfu",
+        title: "FLOPs utilisation (MFU)",
+        question: "Which share of the devices' peak FLOP/s is used?",
+        by: &[],
+        make: mfu::make,
+    },
+    Kind {
+        name: "memory",
+        title: "Memory",
+        question: "What filled the memory, and when?",
+        by: &["op", "category", "layer", "stack", "allocator"],
+        make: memory::make,
+    },
+    Kind {
+        name: "torch-table",
+        title: "torch table",
+        question: "What would key_averages().table() of torch.profiler print?",
+        by: &["name", "shape", "stack", "overload"],
+        make: torch_table::make,
+    },
+    Kind {
+        name: "lightning",
+        title: "Lightning",
+        question: "How long do the actions of a Lightning trainer take?",
+        by: &[],
+        make: lightning::make,
+    },
+    Kind {
+        name: "cprofile",
+        title: "Python calls",
+        question: "Which Python functions cost most, as pstats counts them?",
+        by: &["function", "caller"],
+        make: cprofile::make,
+    },
+];
+
+/// Why a report was not made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReportError {
+    /// There is no such kind.
+    UnknownKind {
+        /// What was asked for.
+        asked: String,
+        /// What was probably meant.
+        nearest: Option<&'static str>,
+    },
+    /// The kind's rows cannot be that.
+    UnknownBy {
+        /// What was asked for.
+        asked: String,
+        /// The kind.
+        kind: &'static str,
+        /// What its rows can be.
+        known: &'static [&'static str],
+    },
+    /// Nobody waits for it any more.
+    Cancelled,
+    /// The trace's cache image is damaged and cannot be rebuilt.
+    Damaged,
+}
+
+impl From<Cancelled> for ReportError {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
+}
+
+impl std::fmt::Display for ReportError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::UnknownKind { asked, nearest } => {
+                write!(f, "no report '{asked}', ")?;
+                match nearest {
+                    Some(nearest) => write!(f, "did you mean '{nearest}'?"),
+                    None => write!(f, "there is: {}", names().join(", ")),
+                }
+            }
+            Self::UnknownBy {
+                asked,
+                kind,
+                known: [],
+            } => {
+                write!(f, "'{asked}': the rows of '{kind}' cannot be chosen")
+            }
+            Self::UnknownBy { asked, kind, known } => {
+                write!(
+                    f,
+                    "no rows '{asked}' in '{kind}', there is: {}",
+                    known.join(", ")
+                )
+            }
+            Self::Cancelled => f.write_str("cancelled"),
+            Self::Damaged => f.write_str(
+                "cannot make the report: the cached import of this run is damaged, and its files \
+                 cannot be read again",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ReportError {}
+
+/// The names of all kinds.
+pub fn names() -> Vec<&'static str> {
+    KINDS.iter().map(|kind| kind.name).collect()
+}
+
+/// The kind of this name.
+pub fn kind(name: &str) -> Result<&'static Kind, ReportError> {
+    KINDS
+        .iter()
+        .find(|kind| kind.name == name)
+        .ok_or_else(|| ReportError::UnknownKind {
+            asked: name.to_owned(),
+            nearest: nearest(name, names()),
+        })
+}
+
+/// Makes the report of this name.
+pub fn make(
+    trace: &Trace,
+    name: &str,
+    options: &Options,
+    cancel: &Cancel,
+) -> Result<Report, ReportError> {
+    let kind = kind(name)?;
+    kind.check(options)?;
+    let mut report = (kind.make)(trace, options, cancel)?;
+    if trace.is_damaged() {
+        return Err(ReportError::Damaged);
+    }
+    // What lies outside of a range was recorded.
+    let is_outside = kind.name == "steps" && options.range.is_some();
+    if let Some(missing) = report.missing.as_mut().filter(|_| !is_outside) {
+        hint(trace, lack_of(name, options.by.as_deref())).clone_into(&mut missing.fix);
+    }
+    if report.missing.is_some()
+        && let Some(note) = without_timeline(trace)
+    {
+        report.notes.insert(0, note);
+    }
+    Ok(report)
+}
+
+/// Returns what a run lacks of which this report can say nothing.
+fn lack_of(kind: &str, by: Option<&str>) -> Lack {
+    match (kind, by) {
+        ("kernels" | "idle" | "overlap", _) | ("ops", Some("neuron-framework" | "neuron-hlo")) => {
+            Lack::Kernels
+        }
+        ("collectives", _) => Lack::Collectives,
+        ("ranks", _) => Lack::Ranks,
+        ("memory", _) => Lack::Memory,
+        ("mfu", _) => Lack::Flops,
+        ("steps", _) => Lack::Steps,
+        ("input", _) => Lack::Input,
+        ("lightning", _) | ("ops", Some("action")) => Lack::Actions,
+        ("cprofile", _) | ("ops", Some("python")) => Lack::PythonFunctions,
+        ("torch-table", _) | ("ops", Some("framework" | "shape" | "stack")) => Lack::FrameworkOps,
+        ("ops", Some("hlo")) => Lack::HloOps,
+        ("ops", Some("module")) => Lack::Modules,
+        ("ops", _) => Lack::Labels,
+        _ => Lack::Times,
+    }
+}
+
+/// Which report has what a run of sums holds; `None` of a run with a timeline.
+fn without_timeline(trace: &Trace) -> Option<String> {
+    if !trace.is_without_timeline() {
+        return None;
+    }
+    let functions = |profile: &Profile| profile.kind == ProfileKind::Functions;
+    let found = match trace.profiles().all(|(_, profile)| functions(profile)) {
+        // Tables of functions with an action's name are an AdvancedProfiler's.
+        true if trace.profiles().all(|(_, profile)| profile.name.is_empty()) => {
+            "report 'cprofile' shows"
+        }
+        true => "reports 'lightning' and 'cprofile' show",
+        false => "report 'lightning' shows",
+    };
+    Some(format!(
+        "This run holds aggregates without a timeline: the {found} them."
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_unknown_is_told_with_what_there_is() {
+        let trace = stepscope_store::TraceBuilder::new().finish();
+        let ask = |name: &str, by: Option<&str>| {
+            let options = Options {
+                by: by.map(str::to_owned),
+                ..Options::default()
+            };
+            make(&trace, name, &options, &Cancel::default())
+                .err()
+                .map(|error| error.to_string())
+        };
+        assert_eq!(
+            ask("stepps", None).unwrap(),
+            "no report 'stepps', did you mean 'steps'?"
+        );
+        assert_eq!(
+            ask("steps", Some("colour")).unwrap(),
+            "no rows 'colour' in 'steps', there is: label, step"
+        );
+        assert_eq!(ask("steps", Some("step")), None);
+    }
+
+    #[test]
+    fn every_kind_has_words_and_survives_an_empty_trace() {
+        let trace = stepscope_store::TraceBuilder::new().finish();
+        for kind in KINDS {
+            assert!(kind.question.ends_with('?'), "{}", kind.name);
+            let report = make(&trace, kind.name, &Options::default(), &Cancel::default()).unwrap();
+            assert_eq!(report.kind, kind.name);
+            assert!(report.missing.is_some(), "{} of nothing", kind.name);
+        }
+    }
+
+    #[test]
+    fn a_run_of_sums_says_which_report_has_them() {
+        use stepscope_model::EventSink as _;
+        use stepscope_store::FileSpec;
+        let note = |profiles: &[Profile], kind: &str| {
+            let mut builder = stepscope_store::TraceBuilder::new();
+            let mut sink = builder.file(FileSpec::default());
+            for profile in profiles {
+                sink.profile(profile.clone());
+            }
+            builder.add(sink);
+            let trace = builder.finish();
+            let report = make(&trace, kind, &Options::default(), &Cancel::default()).unwrap();
+            report.notes.first().cloned().unwrap_or_default()
+        };
+        let of = |kind: ProfileKind, name: &str| Profile {
+            kind,
+            name: name.to_owned(),
+            rows: vec![stepscope_model::ProfileRow::default()],
+            ..Profile::default()
+        };
+        let functions = of(ProfileKind::Functions, "");
+        let says = |found: &str| {
+            format!("This run holds aggregates without a timeline: the {found} them.")
+        };
+        for kind in ["overview", "steps", "ops", "input", "memory", "findings"] {
+            let note = note(std::slice::from_ref(&functions), kind);
+            assert_eq!(note, says("report 'cprofile' shows"), "{kind}");
+        }
+        let of_actions = of(ProfileKind::Functions, "run_training_batch");
+        assert_eq!(
+            note(&[of_actions], "steps"),
+            says("reports 'lightning' and 'cprofile' show")
+        );
+        assert_eq!(
+            note(&[of(ProfileKind::Actions, "")], "cprofile"),
+            says("report 'lightning' shows")
+        );
+        assert_eq!(note(&[functions], "cprofile"), "");
+    }
+}

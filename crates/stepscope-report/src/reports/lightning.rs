@@ -1,0 +1,190 @@
+//! Actions of a Lightning trainer as a report: from its profilers' report files, or from the labels of
+//! a trace.
+
+use std::fmt::Write as _;
+
+use rustc_hash::FxHashSet;
+use stepscope_model::{Cancelled, Profile, ProfileKind};
+use stepscope_store::Trace;
+
+use crate::report::{Cell, Column, Report, Table, Unit, duration};
+use crate::reports::Options;
+use stepscope_analysis::parallel::Cancel;
+use stepscope_compat::lightning_actions;
+use stepscope_compat::profile_text;
+
+const KIND: &str = "lightning";
+
+pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
+    cancel.check()?;
+    let from_files: Vec<&Profile> = trace
+        .profiles()
+        .filter(|(file, _)| file.spec.format == "lightning-report")
+        .map(|(_, profile)| profile)
+        .collect();
+    if !from_files.is_empty() {
+        let mut report = report_of(&from_files, options);
+        if options.range.is_some() {
+            let note = "The file has aggregates of the whole run only: the range has no effect.";
+            report.notes.push(note.to_owned());
+        }
+        return Ok(report);
+    }
+    let Some(profile) = lightning_actions::profile(trace, options.range.as_ref(), cancel)? else {
+        return Ok(Report::missing(
+            KIND,
+            "no action of a Lightning trainer is in this run",
+        ));
+    };
+    let mut report = report_of(&[&profile], options);
+    report.notes.push(
+        "Made from labels; the whole is the time from the run's first to its last moment, so shares differ \
+         from those that SimpleProfiler prints, which counts from its own making."
+            .to_owned(),
+    );
+    Ok(report)
+}
+
+fn report_of(profiles: &[&Profile], options: &Options) -> Report {
+    let mut report = Report::new(KIND);
+    let mut table = Table::new(vec![
+        Column::new("action", "Action", Unit::Text),
+        Column::new("stage", "Stage", Unit::Text),
+        Column::new("rank", "Rank", Unit::Number),
+        Column::new("count", "Calls", Unit::Count),
+        Column::new("mean_ns", "Mean duration", Unit::Ns),
+        Column::new("total_ns", "Total time", Unit::Ns),
+        Column::new("share", "Share", Unit::Share),
+    ]);
+    let mut text = String::new();
+    // Each report begins with its stage, and holds the actions that follow.
+    let mut stage: Option<&str> = None;
+    let mut names: FxHashSet<&str> = FxHashSet::default();
+    for profile in profiles {
+        match profile.kind {
+            ProfileKind::Actions => {
+                text.push_str(&profile_text::actions(profile, options.top));
+                stage = None;
+                push_rows(&mut table, profile);
+            }
+            ProfileKind::Functions => {
+                // An action comes once in a report: else another report was appended to the file.
+                let goes_on = stage == Some(&*profile.stage) && names.insert(&profile.name);
+                if goes_on {
+                    text.push('\n');
+                } else {
+                    let space = if profile.stage.is_empty() { "" } else { " " };
+                    let _ = writeln!(text, "{}{space}Profiler Report", profile.stage);
+                    stage = Some(&profile.stage);
+                    names.clear();
+                    names.insert(&profile.name);
+                }
+                let rank = profile
+                    .rank
+                    .map_or_else(String::new, |rank| format!(" rank: {rank}"));
+                let _ = writeln!(text, "Profile stats for: {}{rank}", profile.name);
+                text.push_str(&profile_text::functions(profile, options.top));
+                table.push([
+                    profile.name.as_str().into(),
+                    profile.stage.as_str().into(),
+                    profile.rank.into(),
+                    Cell::Empty,
+                    Cell::Empty,
+                    profile.total_s.map(ns).into(),
+                    Cell::Empty,
+                ]);
+            }
+            ProfileKind::Operations => {
+                stage = None;
+                push_rows(&mut table, profile);
+            }
+        }
+    }
+    let largest = table.rows.len();
+    report.scalar("actions", "Rows", Unit::Count, largest);
+    // The plain table does not say it.
+    let whole = profiles
+        .iter()
+        .filter_map(|profile| profile.total_s)
+        .reduce(f64::max);
+    report.scalar("whole_ns", "Whole", Unit::Ns, whole.map(ns));
+    report.sentence = sentence(profiles, largest);
+    if let Some(rounded) = profiles.iter().find_map(|profile| profile.rounded_to_s) {
+        report.scalar("rounded_to_ns", "Rounded to", Unit::Ns, ns(rounded));
+        report.notes.push(format!(
+            "The file's times are rounded to {}: sums of them are no better than that.",
+            duration(ns(rounded))
+        ));
+    }
+    if profiles
+        .iter()
+        .any(|profile| profile.kind == ProfileKind::Operations)
+    {
+        let note = "Rows of torch's table as it was printed, long names cut; the traces beside it hold them whole.";
+        report.notes.push(note.to_owned());
+    }
+    report.text = (!text.is_empty()).then_some(text);
+    table.cut(options.top);
+    report.table = table;
+    report
+}
+
+/// A row for each of the profile's sums.
+fn push_rows(table: &mut Table, profile: &Profile) {
+    for row in &profile.rows {
+        table.push([
+            (&*row.name).into(),
+            profile.stage.as_str().into(),
+            profile.rank.into(),
+            row.calls.into(),
+            row.mean_s.map(ns).into(),
+            row.total_s.map(ns).into(),
+            row.percent.map(|percent| percent / 100.0).into(),
+        ]);
+    }
+}
+
+fn sentence(profiles: &[&Profile], rows: usize) -> String {
+    let longest_of = |kind| {
+        let all = profiles.iter().filter(move |profile| profile.kind == kind);
+        all.flat_map(|profile| &profile.rows).max_by(|a, b| {
+            a.total_s
+                .unwrap_or(0.0)
+                .total_cmp(&b.total_s.unwrap_or(0.0))
+        })
+    };
+    let longest = longest_of(ProfileKind::Actions)
+        .map(|row| (row, "actions"))
+        .or_else(|| longest_of(ProfileKind::Operations).map(|row| (row, "rows of torch's table")));
+    match longest {
+        Some((row, what)) => format!(
+            "{rows} {what}; the longest is {} with {}{}.",
+            row.name,
+            duration(ns(row.total_s.unwrap_or(0.0))),
+            row.calls
+                .map_or_else(String::new, |calls| format!(" in {calls} calls")),
+        ),
+        None => of_functions(profiles, rows),
+    }
+}
+
+/// Of reports that hold the functions of each action.
+fn of_functions(profiles: &[&Profile], rows: usize) -> String {
+    let longest = profiles
+        .iter()
+        .filter(|profile| profile.kind == ProfileKind::Functions)
+        .filter_map(|profile| Some((profile.total_s.filter(|total| *total > 0.0)?, profile)))
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    match longest {
+        Some((total, profile)) => format!(
+            "{rows} actions; the longest is {} with {}.",
+            profile.name,
+            duration(ns(total))
+        ),
+        None => format!("{rows} rows of {} profiles.", profiles.len()),
+    }
+}
+
+fn ns(seconds: f64) -> f64 {
+    seconds * 1e9
+}

@@ -1,0 +1,158 @@
+//! [`mfu`](stepscope_analysis::mfu) as a report.
+
+use stepscope_model::Cancelled;
+use stepscope_store::Trace;
+
+use crate::report::{Report, Unit, duration, grouped, share, significant};
+use crate::reports::Options;
+use stepscope_analysis::mfu::{Counted, Mfu, PeakSource, mfu};
+use stepscope_analysis::parallel::Cancel;
+use stepscope_analysis::run_profile::RunProfile;
+
+const KIND: &str = "mfu";
+
+pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
+    let run_profile = RunProfile::compute(trace, &options.scope(), cancel)?;
+    let found = mfu(&run_profile, cancel)?;
+    let Some(counted) = found.counted else {
+        return Ok(Report::missing(
+            KIND,
+            "no file of this run counts floating-point operations, or holds the shapes to compute them from",
+        ));
+    };
+    let seconds = found.time.as_ns_f64() * 1e-9;
+    let rate = found.flops / seconds;
+    let mut report = Report::new(KIND);
+    let per = if run_profile.has_steps() {
+        "step"
+    } else {
+        "recording"
+    };
+    let analysis_windows = run_profile.analysis_windows.len().max(1) as f64;
+    let headline = found.is_covered();
+    report.sentence = match found.counted_share() {
+        Some(part) => {
+            let most = if part < 0.001 {
+                "less than 0.1 %".to_owned()
+            } else {
+                share(part)
+            };
+            if found.uncounted > 0 {
+                format!("The counted FLOPs are {most} of the devices' peak")
+            } else if part < 0.001 {
+                "FLOPs utilisation (MFU) is below 0.1 %".to_owned()
+            } else {
+                format!("FLOPs utilisation (MFU) is {}", share(part))
+            }
+        }
+        None => "The peak of the devices is unknown".to_owned(),
+    };
+    report.sentence = format!(
+        "{}: {}/s, {} in a {per} of {}, {}.",
+        report.sentence,
+        operations(rate),
+        operations(found.flops / analysis_windows),
+        duration(found.time.as_ns_f64() / analysis_windows),
+        counted.as_str(),
+    );
+    if !headline {
+        report.sentence = unknown(&found);
+    }
+    report.scalar("mfu_share", "MFU", Unit::Share, found.share());
+    report.scalar(
+        "covered_share",
+        "Product time counted",
+        Unit::Share,
+        found.covered,
+    );
+    report.scalar(
+        "teraflops_per_second",
+        "TFLOP/s",
+        Unit::Number,
+        headline.then_some(rate / 1e12),
+    );
+    report.scalar(
+        "teraflop_per_step",
+        "TFLOP per step",
+        Unit::Number,
+        (headline && run_profile.has_steps()).then(|| found.flops / analysis_windows / 1e12),
+    );
+    // Devices that work side by side: the mean over the stretches.
+    let devices = found.device_seconds / seconds;
+    report.scalar("devices", "Devices", Unit::Number, devices);
+    report.scalar(
+        "peak_teraflops_per_second",
+        "Peak of a device",
+        Unit::Number,
+        found
+            .possible
+            .map(|all| (all / found.device_seconds / 1e9).round() / 1e3),
+    );
+    report.scalar("counted", "Counted", Unit::Text, counted.as_str());
+    if found.uncounted > 0 {
+        report.scalar(
+            "uncounted_calls",
+            "Calls not counted",
+            Unit::Count,
+            found.uncounted,
+        );
+        report.notes.push(format!(
+            "{} convolutions or products do not say their shapes and strides: what they did is not counted, and \
+             more of the arithmetic is used than this.",
+            grouped(found.uncounted)
+        ));
+    }
+    report.notes.extend(found.peaks.iter().map(|peak| {
+        let (device, teraflops) = (&peak.device, peak.flops_per_second / 1e12);
+        match peak.source {
+            PeakSource::File => format!("{device}: {teraflops} TFLOP/s, as the file says"),
+            PeakSource::DataSheet => format!(
+                "{device}: {teraflops} TFLOP/s, as its maker states for dense products in 16 bits"
+            ),
+        }
+    }));
+    if counted == Counted::FromShapes {
+        report.notes.push(
+            "Operations are computed from the shapes of products of matrices, convolutions and attention, as \
+             torch.utils.flop_counter counts them. Kernels that no such operator launched (of Triton, of compiled \
+             graphs) are not counted."
+                .to_owned(),
+        );
+    }
+    if found.possible.is_none() {
+        report.notes.push(
+            "The peak of the devices is not in the files, and their names are not among those that are known."
+                .to_owned(),
+        );
+    }
+    Ok(report)
+}
+
+/// Why there is no figure.
+fn unknown(found: &Mfu) -> String {
+    let covered = share(found.covered);
+    if found.uncounted > 0 {
+        format!(
+            "MFU is unknown: {} of {} products have no shapes; those with shapes hold {covered} of the \
+             products' time.",
+            grouped(found.uncounted),
+            grouped(found.products)
+        )
+    } else {
+        format!(
+            "MFU is unknown: operators with shapes launched only {covered} of the products' time; the \
+             others are kernels of compiled or custom code."
+        )
+    }
+}
+
+/// A number of operations in a sentence: `1.81 TFLOP`.
+fn operations(number: f64) -> String {
+    let (scale, prefix) = match number {
+        size if size >= 1e15 => (1e15, "P"),
+        size if size >= 1e12 => (1e12, "T"),
+        size if size >= 1e9 => (1e9, "G"),
+        _ => (1e6, "M"),
+    };
+    format!("{} {prefix}FLOP", significant(number / scale))
+}

@@ -1,0 +1,396 @@
+//! [`ops`](stepscope_analysis::ops) as a report.
+
+use stepscope_model::Cancelled;
+use stepscope_store::Trace;
+
+use crate::report::{Cell, Column, Report, Table, Unit, duration, grouped, in_sentence, share};
+use crate::reports::Options;
+use stepscope_analysis::ops::rates::Bound;
+use stepscope_analysis::ops::{By, OpReport, OpRow, OpsQuery, Split, first_look, ops};
+use stepscope_analysis::parallel::Cancel;
+
+const KIND: &str = "ops";
+
+/// What the rows can be: a class of operations, or the first look split or as a tree.
+pub(super) const BY: &[&str] = &[
+    "auto",
+    "framework",
+    "hlo",
+    "module",
+    "action",
+    "label",
+    "python",
+    "neuron-framework",
+    "neuron-hlo",
+    "shape",
+    "stack",
+    "tree",
+];
+
+pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
+    let word = options.by.as_deref().unwrap_or("auto");
+    let split = match word {
+        "shape" => Split::Shapes,
+        "stack" => Split::Stack,
+        _ => Split::None,
+    };
+    let range = options.range.clone();
+    let (by, found) = match By::from_name(word) {
+        Some(by) => (by, ops(trace, &OpsQuery { by, split, range }, cancel)?),
+        None => first_look(trace, split, range.as_ref(), cancel)?,
+    };
+    if found.rows.is_empty() {
+        let asked = By::from_name(word);
+        return Ok(missing(asked));
+    }
+    let mut report = Report::new(KIND);
+    report.sentence = sentence(by, &found);
+    report.scalar("by", "Operations", Unit::Text, by.as_str());
+    report.scalar("ops", "Rows", Unit::Count, found.rows.len());
+    report.scalar("count", "Occurrences", Unit::Count, found.count);
+    report.scalar("self_ns", "Self time", Unit::Ns, ns(found.self_ps));
+    report.table = if word == "tree" {
+        tree(&found)
+    } else {
+        rows(costliest(&found).into_iter(), options.top)
+    };
+    if word == "tree" {
+        report.table.cut(options.top);
+    }
+    if found.arguments_lost {
+        report.notes.push(
+            "The file is not what it was when it was opened: programs and origins of some operations are not known"
+                .to_owned(),
+        );
+    }
+    Ok(report)
+}
+
+/// The rows that cost most: by the device time that they launched where it is known, else by their
+/// own time.
+pub(super) fn costliest(found: &OpReport) -> Vec<&OpRow> {
+    let mut rows: Vec<&OpRow> = found.rows.iter().collect();
+    rows.sort_by_key(|row| std::cmp::Reverse((row.launched_self_ps.unwrap_or(0), row.self_ps)));
+    rows
+}
+
+fn sentence(by: By, found: &OpReport) -> String {
+    let rows = costliest(found);
+    let Some(first) = rows.first() else {
+        return String::new();
+    };
+    let launched: i128 = rows.iter().filter_map(|row| row.launched_self_ps).sum();
+    if launched > 0 {
+        let own = first.launched_self_ps.unwrap_or(0);
+        return format!(
+            "{} {} took {} on the host and launched {} of device work; the largest is {} ({}).",
+            grouped(rows.len() as u64),
+            by.title_of(rows.len()),
+            duration(ns(found.self_ps)),
+            duration(ns(launched)),
+            in_sentence(&first.name),
+            share(own as f64 / launched as f64)
+        );
+    }
+    format!(
+        "{} {} took {}; the largest is {} ({}).",
+        grouped(found.rows.len() as u64),
+        by.title_of(found.rows.len()),
+        duration(ns(found.self_ps)),
+        in_sentence(&first.name),
+        share(first.share)
+    )
+}
+
+fn ns(ps: i128) -> f64 {
+    ps as f64 / 1_000.0
+}
+
+fn mean(row: &OpRow) -> f64 {
+    ns(row.total_ps) / row.count.max(1) as f64
+}
+
+pub(super) fn columns() -> Vec<Column> {
+    vec![
+        Column::new("name", "Operation", Unit::Text),
+        Column::new("program", "Program", Unit::Text),
+        Column::new("category", "Category", Unit::Text),
+        Column::new("place", "Where", Unit::Text),
+        Column::new("count", "Count", Unit::Count),
+        Column::new("outermost_ns", "Total", Unit::Ns),
+        Column::new("self_ns", "Self", Unit::Ns),
+        Column::new("share", "Share", Unit::Share),
+        Column::new("mean_ns", "Mean", Unit::Ns),
+        Column::new("p95_ns", "p95", Unit::Ns),
+        Column::new("total_ns", "Sum of calls", Unit::Ns),
+        Column::new("device_total_ns", "Device total", Unit::Ns),
+        Column::new("device_self_ns", "Device self", Unit::Ns),
+        Column::new("utilisation_share", "Utilisation", Unit::Share),
+        Column::new("wasted_ns", "Wasted time", Unit::Ns),
+        Column::new("bytes_per_second", "Memory rate", Unit::BytesPerSecond),
+        Column::new("gflops_per_second", "GFLOP/s", Unit::Number),
+        Column::new("bound_by", "Bound by", Unit::Text),
+        Column::new("rate_note", "About the rate", Unit::Text),
+        Column::new("max_ns", "Longest", Unit::Ns),
+        Column::new("device_clock_ns", "Device clock", Unit::Ns),
+        Column::new("device_clock_share", "Device clock share", Unit::Share),
+        Column::new("holds", "Instructions", Unit::Count),
+        Column::new("xprof_count", "Count in XProf", Unit::Count),
+        Column::new("shapes", "Shapes", Unit::Text),
+        Column::new("source", "Source", Unit::Text),
+        Column::new("stack", "Stack", Unit::Text),
+        Column::new("kind", "Kind", Unit::Text),
+        Column::new("event_names", "Names in the timeline", Unit::Text),
+        Column::new("event", "Longest occurrence", Unit::Event),
+    ]
+}
+
+/// The first rows; the rest is counted.
+pub(super) fn rows<'a>(found: impl ExactSizeIterator<Item = &'a OpRow>, top: usize) -> Table {
+    let mut table = Table::new(columns());
+    let all = found.len();
+    for row in found.take(top) {
+        table.push([
+            row.name.as_str().into(),
+            row.program.clone().into(),
+            row.category.as_str().into(),
+            if row.on_device { "device" } else { "host" }.into(),
+            row.count.into(),
+            ns(row.outermost_ps).into(),
+            ns(row.self_ps).into(),
+            row.share.into(),
+            mean(row).into(),
+            row.p95_ns.into(),
+            ns(row.total_ps).into(),
+            row.launched_ps.map(ns).into(),
+            row.launched_self_ps.map(ns).into(),
+            row.rates.and_then(|rates| rates.utilisation).into(),
+            row.wasted_ps.map(ns).into(),
+            row.rates.map(|rates| rates.bytes_per_second).into(),
+            row.rates.map(|rates| rates.flops_per_second / 1e9).into(),
+            row.rates
+                .and_then(|rates| rates.bound)
+                .map(Bound::as_str)
+                .into(),
+            rate_note(row).into(),
+            row.max_ns.into(),
+            row.device_ps.map(ns).into(),
+            row.device_share.into(),
+            row.holds.into(),
+            row.xprof_count.into(),
+            row.shapes.clone().into(),
+            row.source.clone().into(),
+            list(&row.stack),
+            row.kind.label().into(),
+            list(&row.event_names),
+            row.longest.into(),
+        ]);
+    }
+    table.left_out = all.saturating_sub(top) as u64;
+    table
+}
+
+/// Why a row has no rate, or one that cannot be true.
+fn rate_note(row: &OpRow) -> Option<&'static str> {
+    if row.is_async {
+        Some("asynchronous: no rate of its own")
+    } else if row.rates.is_some_and(|rates| rates.exceeds_peak) {
+        Some("above the device's peak")
+    } else {
+        None
+    }
+}
+
+fn list(texts: &[String]) -> Cell {
+    match texts {
+        [] => Cell::Empty,
+        texts => texts.to_vec().into(),
+    }
+}
+
+/// Sums of a branch.
+#[derive(Clone, Copy, Default)]
+struct Branch {
+    count: u64,
+    total_ps: i128,
+    self_ps: i128,
+    share: f64,
+}
+
+impl Branch {
+    fn from_rows<'a>(rows: impl Iterator<Item = &'a OpRow>) -> Self {
+        let mut sum = Self::default();
+        for row in rows {
+            sum.count += row.count;
+            sum.total_ps += row.total_ps;
+            sum.self_ps += row.self_ps;
+            sum.share += row.share;
+        }
+        sum
+    }
+}
+
+/// Program > category > operation, each level by self time.
+fn tree(found: &OpReport) -> Table {
+    let mut table = Table::new(vec![
+        Column::new("name", "Operation", Unit::Text),
+        Column::new("level", "Level", Unit::Text),
+        Column::new("depth", "Depth", Unit::Count),
+        Column::new("parent", "Parent row", Unit::Number),
+        Column::new("count", "Count", Unit::Count),
+        Column::new("total_ns", "Total", Unit::Ns),
+        Column::new("self_ns", "Self", Unit::Ns),
+        Column::new("share", "Share", Unit::Share),
+        Column::new("mean_ns", "Mean", Unit::Ns),
+        Column::new("p95_ns", "p95", Unit::Ns),
+        Column::new("shapes", "Shapes", Unit::Text),
+        Column::new("source", "Source", Unit::Text),
+        Column::new("event", "Longest occurrence", Unit::Event),
+    ]);
+    let all: Vec<&OpRow> = found.rows.iter().collect();
+    let program = |row: &OpRow| row.program.clone().unwrap_or_default();
+    for (name, rows) in groups(&all, program) {
+        let title = if name.is_empty() {
+            "(no program)"
+        } else {
+            &name
+        };
+        let at = push_branch(&mut table, title, "program", 0, None, &rows);
+        for (name, rows) in groups(&rows, |row| row.category.clone()) {
+            let parent = push_branch(&mut table, &name, "category", 1, Some(at), &rows);
+            for row in rows {
+                table.push([
+                    row.name.as_str().into(),
+                    "op".into(),
+                    2_u32.into(),
+                    parent.into(),
+                    row.count.into(),
+                    ns(row.total_ps).into(),
+                    ns(row.self_ps).into(),
+                    row.share.into(),
+                    mean(row).into(),
+                    row.p95_ns.into(),
+                    row.shapes.clone().into(),
+                    row.source.clone().into(),
+                    row.longest.into(),
+                ]);
+            }
+        }
+    }
+    table
+}
+
+/// Adds a branch; its place among the rows.
+fn push_branch(
+    table: &mut Table,
+    name: &str,
+    level: &str,
+    depth: u32,
+    parent: Option<usize>,
+    rows: &[&OpRow],
+) -> usize {
+    let sum = Branch::from_rows(rows.iter().copied());
+    let at = table.rows.len();
+    table.push([
+        name.into(),
+        level.into(),
+        depth.into(),
+        parent.into(),
+        sum.count.into(),
+        ns(sum.total_ps).into(),
+        ns(sum.self_ps).into(),
+        sum.share.into(),
+        (ns(sum.total_ps) / sum.count.max(1) as f64).into(),
+        Cell::Empty,
+        Cell::Empty,
+        Cell::Empty,
+        Cell::Empty,
+    ]);
+    at
+}
+
+/// Rows with the same key, the groups by self time, their rows in the order given.
+fn groups<'a>(rows: &[&'a OpRow], key: impl Fn(&OpRow) -> String) -> Vec<(String, Vec<&'a OpRow>)> {
+    let mut found: Vec<(String, Vec<&OpRow>)> = Vec::new();
+    let mut places = rustc_hash::FxHashMap::<String, usize>::default();
+    for row in rows {
+        let key = key(row);
+        let place = *places.entry(key.clone()).or_insert_with(|| {
+            found.push((key, Vec::new()));
+            found.len() - 1
+        });
+        if let Some((_, members)) = found.get_mut(place) {
+            members.push(row);
+        }
+    }
+    found.sort_by_cached_key(|(name, rows)| {
+        let sum: i128 = rows.iter().map(|row| row.self_ps).sum();
+        (std::cmp::Reverse(sum), name.clone())
+    });
+    found
+}
+
+fn missing(by: Option<By>) -> Report {
+    let reason = match by {
+        Some(By::Framework) => "no framework operations are in this run",
+        Some(By::Hlo) => "no operations of compiled programs are in this run",
+        Some(By::NeuronFramework | By::NeuronHlo) => {
+            "no operations of Neuron devices are in this run"
+        }
+        Some(By::Module) => "no modules are in this run",
+        Some(By::Action) => "no actions of Lightning's trainer are in this run",
+        Some(By::Python) => "no Python functions are in this run",
+        Some(By::Label) | None => "no operations, labels or functions are in this run",
+    };
+    Report::missing(KIND, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use stepscope_store::ascii_trace;
+
+    use super::*;
+
+    fn report(drawing: &str, by: &str) -> Report {
+        let options = Options {
+            by: Some(by.to_owned()),
+            ..Options::default()
+        };
+        make(&ascii_trace::trace(drawing), &options, &Cancel::default()).unwrap()
+    }
+
+    #[test]
+    fn a_tree_has_parents_before_their_children_and_its_levels_add_up() {
+        let report = report("main | load-----  fwd---  load--", "tree");
+        let column = |key: &str| {
+            let at = report
+                .table
+                .columns
+                .iter()
+                .position(|column| column.key == key);
+            at.unwrap()
+        };
+        let (depth, parent, own) = (column("depth"), column("parent"), column("self_ns"));
+        let mut by_depth = [0.0; 3];
+        for (at, row) in report.table.rows.iter().enumerate() {
+            let Cell::Int(depth) = row[depth] else {
+                panic!()
+            };
+            if let Cell::Int(parent) = row[parent] {
+                assert!(usize::try_from(parent).unwrap() < at);
+            }
+            if let Cell::Number(own) = row[own] {
+                by_depth[usize::try_from(depth).unwrap()] += own;
+            }
+        }
+        assert!(
+            (by_depth[0] - by_depth[2]).abs() < 1e-6 && (by_depth[1] - by_depth[2]).abs() < 1e-6
+        );
+    }
+
+    #[test]
+    fn a_run_without_such_operations_says_so() {
+        let report = report("main | load-----", "hlo");
+        assert!(report.missing.unwrap().reason.contains("compiled programs"));
+    }
+}

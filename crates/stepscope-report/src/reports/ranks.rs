@@ -1,0 +1,267 @@
+//! [`ranks`](stepscope_analysis::ranks) as a report.
+
+use std::collections::BTreeMap;
+
+use stepscope_model::{Cancelled, Dur};
+use stepscope_store::Trace;
+
+use crate::hints::{Lack, hint};
+use crate::report::{
+    Column, Report, Table, Unit, duration, in_sentence, run_start, since_start_ns,
+};
+use crate::reports::Options;
+use crate::reports::kernels::range_of;
+use stepscope_analysis::device::Devices;
+use stepscope_analysis::parallel::Cancel;
+use stepscope_analysis::ranks::{Measure, Rank, RankSummary, Ranks, median, ranks};
+use stepscope_analysis::steps::steps_of;
+use stepscope_compat::hta::{Stragglers, stragglers};
+
+const KIND: &str = "ranks";
+/// What rows can be.
+pub(super) const BY: &[&str] = &["step", "rank", "measure"];
+
+pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
+    let devices = Devices::from_trace(trace, cancel)?;
+    let steps = steps_of(trace, options.marked_only);
+    let found = ranks(
+        trace,
+        &devices,
+        &steps.steps,
+        &range_of(trace, options),
+        cancel,
+    )?;
+    if found.ranks.is_empty() {
+        return Ok(Report::missing(
+            KIND,
+            "nothing that a rank does is in this run",
+        ));
+    }
+    if found.ranks.len() < 2 {
+        return Ok(Report::missing(KIND, "only one rank is in this run"));
+    }
+    let mut report = Report::new(KIND);
+    let summaries = found.summaries();
+    report.sentence = sentence(&found, &summaries);
+    if report.sentence.starts_with("rank ") {
+        report.sentence.replace_range(..1, "R");
+    }
+    report.scalar("ranks", "Ranks", Unit::Count, found.ranks.len());
+    let steps = summaries.iter().map(|rank| rank.steps).max();
+    report.scalar("steps", "Steps per rank", Unit::Count, steps);
+    let cells = by_step(trace, &found);
+    let each = by_rank(&found, &summaries);
+    let measures = by_measure(&found, &summaries);
+    let (rows, others) = match options.by.as_deref() {
+        Some("rank") => (each, vec![("measures", "Measures", measures)]),
+        Some("measure") => (measures, vec![("ranks", "Medians by rank", each)]),
+        _ => (
+            cells,
+            vec![
+                ("ranks", "Medians by rank", each),
+                ("measures", "Measures", measures),
+            ],
+        ),
+    };
+    report.table = rows;
+    report.table.cut(options.top);
+    for (name, title, table) in others {
+        report.section(name, title, table);
+    }
+    if let Some(stragglers) = stragglers(trace, &devices, cancel)? {
+        report.section(
+            "hta_stragglers",
+            "HTA's potential stragglers",
+            by_hta(&found, &stragglers),
+        );
+        report.notes.push(format!(
+            "HTA names the two ranks at which {} on stream {} begins last most often, in {} of the steps. It \
+             knows only kernels of NCCL before 2.19, and of several steps leaves out the last.",
+            in_sentence(trace.name(stragglers.kernel)),
+            stragglers.stream,
+            stragglers.steps.len()
+        ));
+    }
+    if found.every > 1 {
+        report.notes.push(format!(
+            "Steps times ranks are far more than what was recorded: of the steps of each rank, one in {} is measured.",
+            found.every
+        ));
+    }
+    if found.cells.iter().any(|cell| cell.step.is_none()) {
+        report
+            .notes
+            .push("Ranks without marked steps are measured over their whole recording.".to_owned());
+    }
+    if found.cells.iter().all(|cell| cell.peak_bytes.is_none()) {
+        report.notes.push(match hint(trace, Lack::Memory) {
+            "" => "No allocations are in this run.".to_owned(),
+            line => format!("No allocations are in this run; this records them: {line}"),
+        });
+    }
+    report.notes.push(
+        "A value is an outlier when it is farther from the median of the ranks at this step than \
+         three scaled median deviations and 5 % of the step."
+            .to_owned(),
+    );
+    Ok(report)
+}
+
+fn sentence(found: &Ranks, summaries: &[RankSummary]) -> String {
+    // The slowest makes the others wait: it computes longest, or communicates least.
+    let extremes = |measure: Measure| {
+        let medians = medians(summaries, measure);
+        let low = medians.iter().min().copied();
+        low.zip(medians.iter().max().copied())
+    };
+    let step = extremes(Measure::Step).map_or(0.0, |(_, (dur, _))| dur.as_ns_f64());
+    let Some(((low, least), (high, most))) = extremes(Measure::ExposedCommunication) else {
+        return "Nothing was measured.".to_owned();
+    };
+    let apart = high.as_ns_f64() - low.as_ns_f64();
+    if apart > step * 0.05 {
+        return format!(
+            "{} is probably the straggler: {} waits {} per step longer in collectives.",
+            found.ranks[least].name,
+            found.ranks[most].name,
+            duration(apart)
+        );
+    }
+    match extremes(Measure::Step) {
+        Some(((low, _), (high, slowest))) if high.ps() - low.ps() > low.ps() / 20 => format!(
+            "The slowest is {} with {} per step; the fastest takes {}.",
+            found.ranks[slowest].name,
+            duration(high.as_ns_f64()),
+            duration(low.as_ns_f64())
+        ),
+        _ => {
+            "The ranks are balanced: median step time and communication differ by less than 5 % of a step."
+                .to_owned()
+        }
+    }
+}
+
+/// Median of a measure, and the rank that it is of, for each rank that has one.
+fn medians(summaries: &[RankSummary], measure: Measure) -> Vec<(Dur, usize)> {
+    let ranks = summaries.iter().enumerate();
+    ranks
+        .filter_map(|(rank, summary)| Some((summary.medians[measure as usize]?, rank)))
+        .collect()
+}
+
+/// Of the memory that a rank used.
+const PEAK: Column = Column::new("peak_memory_bytes", "Peak memory", Unit::Bytes);
+
+fn by_step(trace: &Trace, found: &Ranks) -> Table {
+    let start = run_start(trace);
+    let mut columns = vec![
+        Column::new("rank", "Rank", Unit::Text),
+        Column::new("step", "Step", Unit::Number),
+        Column::new("start_ns", "Start", Unit::Ns),
+    ];
+    columns
+        .extend(Measure::ALL.map(|measure| Column::new(measure.key(), measure.title(), Unit::Ns)));
+    columns.push(PEAK);
+    columns.push(Column::new("outlier", "Outlier in", Unit::Text));
+    let mut table = Table::new(columns);
+    for cell in &found.cells {
+        let [step, compute, communication, exposed, idle, input] = cell.values;
+        let outlier: Vec<&str> = Measure::ALL
+            .into_iter()
+            .zip(cell.outliers)
+            .filter(|(_, outlier)| *outlier)
+            .map(|(measure, _)| measure.title())
+            .collect();
+        table.push([
+            found.ranks[cell.rank].name.as_str().into(),
+            cell.step.into(),
+            since_start_ns(start, cell.start).into(),
+            step.into(),
+            compute.into(),
+            communication.into(),
+            exposed.into(),
+            idle.into(),
+            input.into(),
+            cell.peak_bytes.into(),
+            (!outlier.is_empty()).then(|| outlier.join(", ")).into(),
+        ]);
+    }
+    table
+}
+
+fn by_rank(found: &Ranks, summaries: &[RankSummary]) -> Table {
+    let mut columns = vec![
+        Column::new("rank", "Rank", Unit::Text),
+        Column::new("steps", "Steps", Unit::Count),
+    ];
+    columns
+        .extend(Measure::ALL.map(|measure| Column::new(measure.key(), measure.title(), Unit::Ns)));
+    columns.push(PEAK);
+    columns.push(Column::new("outliers", "Outliers", Unit::Count));
+    let mut table = Table::new(columns);
+    for (facts, summary) in found.ranks.iter().zip(summaries) {
+        let median = |measure| summary.medians[measure as usize].into();
+        table.push([
+            facts.name.as_str().into(),
+            summary.steps.into(),
+            median(Measure::Step),
+            median(Measure::Compute),
+            median(Measure::Communication),
+            median(Measure::ExposedCommunication),
+            median(Measure::Idle),
+            median(Measure::Input),
+            summary.peak_bytes.into(),
+            summary.outliers.into(),
+        ]);
+    }
+    table
+}
+
+fn by_hta(found: &Ranks, stragglers: &Stragglers) -> Table {
+    let mut table = Table::new(vec![
+        Column::new("rank", "Rank", Unit::Text),
+        Column::new("steps", "Steps among the last", Unit::Count),
+        Column::new("named", "Named", Unit::Flag),
+    ]);
+    let mut first: BTreeMap<usize, &Rank> = BTreeMap::new();
+    for rank in &found.ranks {
+        first.entry(rank.file).or_insert(rank);
+    }
+    for (file, steps) in &stragglers.counts {
+        let rank = first.get(file);
+        table.push([
+            rank.map(|rank| rank.name.as_str()).into(),
+            (*steps).into(),
+            stragglers.named.contains(file).into(),
+        ]);
+    }
+    table
+}
+
+fn by_measure(found: &Ranks, summaries: &[RankSummary]) -> Table {
+    let mut table = Table::new(vec![
+        Column::new("measure", "Measure", Unit::Text),
+        Column::new("median_ns", "Median", Unit::Ns),
+        Column::new("lowest", "Lowest", Unit::Text),
+        Column::new("lowest_ns", "Lowest value", Unit::Ns),
+        Column::new("highest", "Highest", Unit::Text),
+        Column::new("highest_ns", "Highest value", Unit::Ns),
+    ]);
+    for measure in Measure::ALL {
+        let mut medians = medians(summaries, measure);
+        medians.sort_unstable();
+        let (Some(low), Some(high)) = (medians.first(), medians.last()) else {
+            continue;
+        };
+        let middle = median(medians.iter().map(|(dur, _)| *dur));
+        table.push([
+            measure.title().into(),
+            middle.into(),
+            found.ranks[low.1].name.as_str().into(),
+            low.0.into(),
+            found.ranks[high.1].name.as_str().into(),
+            high.0.into(),
+        ]);
+    }
+    table
+}

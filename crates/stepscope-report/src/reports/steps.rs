@@ -1,0 +1,245 @@
+//! [`steps`](stepscope_analysis::steps) as a report.
+
+use stepscope_model::{Cancelled, Dur};
+use stepscope_store::Trace;
+
+use crate::report::{
+    Cell, Column, Report, Table, Unit, duration, run_start, share, since_start_ns,
+};
+use crate::reports::Options;
+use crate::step_notes::step_notes;
+use stepscope_analysis::parallel::Cancel;
+use stepscope_analysis::run_profile::{Iteration, RunProfile};
+use stepscope_analysis::steps::{StepOptions, StepReport, step_report};
+use stepscope_compat::xprof_steps;
+
+const KIND: &str = "steps";
+
+pub(super) fn make(trace: &Trace, options: &Options, cancel: &Cancel) -> Result<Report, Cancelled> {
+    cancel.check()?;
+    let run_profile = RunProfile::compute(trace, &options.scope(), cancel)?;
+    let found = &run_profile.steps;
+    if found.steps.is_empty() && found.outside > 0 {
+        return Ok(Report::missing(
+            KIND,
+            "no whole step lies in this range, and parts of steps are not counted",
+        ));
+    }
+    if found.steps.is_empty() {
+        let mut report = Report::missing(
+            KIND,
+            "no steps are marked in this run, and nothing repeats regularly enough to stand in for them",
+        );
+        report.notes = step_notes(trace, &found.notes);
+        return Ok(report);
+    }
+    let mut report = Report::new(KIND);
+    let times = &found.times;
+    report.sentence = match times.p50_ns {
+        Some(p50) => {
+            let sum = run_profile.sum();
+            let buckets = sum.buckets();
+            let most = buckets.iter().max_by_key(|(_, dur)| *dur);
+            let all = sum.sum().as_ns_f64();
+            // Shares are of all steps together (but warm-up), which the median is not.
+            let most = most.filter(|_| all > 0.0).map(|(name, dur)| {
+                let name = name.replace('_', " ");
+                let most = share(dur.as_ns_f64() / all);
+                format!(" Of the steps after warm-up, {most} is {name}.")
+            });
+            format!(
+                "{} take {}{}.{}",
+                if found.derived.is_some() {
+                    "Derived steps"
+                } else {
+                    "Steps"
+                },
+                duration(p50),
+                tail(&run_profile),
+                most.unwrap_or_default()
+            )
+        }
+        None => "No step was finished when the recording ended.".to_owned(),
+    };
+    report.scalar("steps", "Steps", Unit::Count, found.count());
+    report.scalar("ranks", "Ranks", Unit::Count, found.ranks());
+    for (key, title, value) in [
+        ("mean_ns", "Mean", times.mean_ns),
+        ("p50_ns", "p50", times.p50_ns),
+        ("p90_ns", "p90", times.p90_ns),
+        ("p99_ns", "p99", times.p99_ns),
+        ("min_ns", "Min", times.min_ns),
+        ("max_ns", "Max", times.max_ns),
+        ("deviation_ns", "Deviation", times.deviation_ns),
+        ("outlier_ns", "Outliers from", times.outlier_ns),
+    ] {
+        report.scalar(key, title, Unit::Ns, value);
+    }
+    report.scalar("outliers", "Outliers", Unit::Count, outliers(found));
+    report.scalar("trend_share", "Trend", Unit::Share, times.trend);
+    for ((key, title), (_, dur)) in BUCKETS.iter().zip(run_profile.sum().buckets()) {
+        let per_step = dur.as_ns_f64() / run_profile.count();
+        report.scalar(
+            key,
+            title,
+            Unit::Ns,
+            run_profile.has_steps().then_some(per_step),
+        );
+    }
+    report.scalar(
+        "derived_from",
+        "Derived from",
+        Unit::Text,
+        found.derived.clone(),
+    );
+    if options.by.as_deref() == Some("step") {
+        report.table = by_step(&run_profile, cancel)?;
+        report.table.cut(options.top);
+        report.notes = step_notes(trace, &found.notes);
+    } else {
+        let labelled = step_report(
+            trace,
+            StepOptions {
+                top: options.top,
+                marked_only: options.marked_only,
+                range: options.range.as_ref().map(|range| (range.start, range.end)),
+            },
+        );
+        report.table = by_label(&labelled);
+        report.notes = step_notes(trace, &labelled.notes);
+        if labelled.labels.iter().any(|row| row.share > 1.0) {
+            report.notes.push(
+                "A label's time is summed over all devices and threads: what ran side by side counts each time, so \
+                 that its share of the steps may pass 100 %."
+                    .to_owned(),
+            );
+        }
+    }
+    if found.of_each.len() > 1 && (times.outlier_ns.is_some() || times.trend.is_some()) {
+        report.notes.push(
+            "Outliers and the trend are judged within each rank: the lowest of the ranks' limits stands here, and the \
+             median of their trends."
+                .to_owned(),
+        );
+    }
+    Ok(report)
+}
+
+/// What the median step does not tell, ` (mean 957 us, p90 12 ms)`: the mean of the iterations that
+/// count, to which all shares relate, and the 90th percentile where there are steps enough for it.
+pub(super) fn tail(run_profile: &RunProfile<'_>) -> String {
+    let times = &run_profile.steps.times;
+    let mean = run_profile.mean_ns();
+    let pauses = run_profile
+        .counted()
+        .map(|place| run_profile.pauses[place].sum());
+    let pause = pauses.map(Dur::as_ns_f64).sum::<f64>() / run_profile.count();
+    let p50 = times.p50_ns.unwrap_or(mean);
+    let mut told = Vec::new();
+    if (mean - p50).abs() > 0.05 * p50 {
+        let is_warm = run_profile.iterations.iter().all(Iteration::counts);
+        let after = if is_warm { "" } else { " after warm-up" };
+        let mean = duration(mean);
+        told.push(if pause > 0.01 * run_profile.mean_ns() {
+            format!("one begins every {mean}{after}")
+        } else {
+            format!("mean{after} {mean}")
+        });
+    }
+    told.extend(times.p90_ns.map(|p90| format!("p90 {}", duration(p90))));
+    if told.is_empty() {
+        return String::new();
+    }
+    format!(" ({})", told.join(", "))
+}
+
+/// Keys and titles of the buckets, in their order.
+const BUCKETS: [(&str, &str); 7] = [
+    ("compute_ns", "Compute"),
+    ("exposed_communication_ns", "Exposed communication"),
+    ("exposed_copy_ns", "Exposed copies"),
+    ("input_ns", "Input wait"),
+    ("compile_ns", "Compile"),
+    ("host_ns", "Host time"),
+    ("idle_ns", "Idle"),
+];
+
+fn outliers(found: &StepReport) -> usize {
+    let outliers = found.steps.iter().filter(|step| found.is_outlier(step));
+    outliers.count()
+}
+
+fn by_label(found: &StepReport) -> Table {
+    let steps = found.times.count.max(1) as f64;
+    let mut table = Table::new(vec![
+        Column::new("label", "Label", Unit::Text),
+        Column::new("place", "Where", Unit::Text),
+        Column::new("count", "Count", Unit::Count),
+        Column::new("mean_per_step_ns", "Per step", Unit::Ns),
+        Column::new("total_ns", "Total", Unit::Ns),
+        Column::new("self_ns", "Self", Unit::Ns),
+        Column::new("share", "Share of steps", Unit::Share),
+    ]);
+    for row in &found.labels {
+        table.push([
+            row.label.as_str().into(),
+            row.place.as_str().into(),
+            row.count.into(),
+            (row.total.as_ns_f64() / steps).into(),
+            row.total.into(),
+            row.self_time.into(),
+            row.share.into(),
+        ]);
+    }
+    table.left_out = found.labels_left_out as u64;
+    table.add_short("label", "short_label", "Short label");
+    table
+}
+
+/// One row for each step, with what its time went into.
+pub(super) fn by_step(run_profile: &RunProfile<'_>, cancel: &Cancel) -> Result<Table, Cancelled> {
+    let found = &run_profile.steps;
+    let theirs = xprof_steps::lengths(run_profile.trace, &run_profile.devices, found, cancel)?;
+    let start = run_start(run_profile.trace);
+    let mut columns = vec![
+        Column::new("step", "Step", Unit::Number),
+        Column::new("host", "Host", Unit::Text),
+        Column::new("track", "Track", Unit::Text),
+        Column::new("start_ns", "Start", Unit::Ns),
+        Column::new("duration_ns", "Duration", Unit::Ns),
+    ];
+    columns.extend(BUCKETS.map(|(key, title)| Column::new(key, title, Unit::Ns)));
+    columns.extend([
+        Column::new("communication_ns", "Communication", Unit::Ns),
+        Column::new("copy_ns", "Copy", Unit::Ns),
+        Column::new("device_step_ns", "Step on the device", Unit::Ns),
+        Column::new("xprof_step_ns", "Step in XProf", Unit::Ns),
+        Column::new("outlier", "Outlier", Unit::Flag),
+        Column::new("unfinished", "Unfinished", Unit::Flag),
+        Column::new("event", "Marker", Unit::Event),
+    ]);
+    let mut table = Table::new(columns);
+    let mut parts = run_profile.breakdown.parts.iter();
+    for (step, xprof) in found.steps.iter().zip(theirs) {
+        // Unfinished steps were not broken down.
+        let parts = if step.unfinished { None } else { parts.next() };
+        let mut row: Vec<Cell> = vec![
+            Cell::Int(step.number),
+            step.host.as_str().into(),
+            step.track.as_str().into(),
+            since_start_ns(start, step.start).into(),
+            step.dur.into(),
+        ];
+        let buckets = parts.map(|parts| parts.buckets().map(|(_, dur)| Cell::from(dur)));
+        row.extend(buckets.unwrap_or_default());
+        row.push(parts.map(|parts| parts.communication).into());
+        row.push(parts.map(|parts| parts.copy).into());
+        row.push(step.device.into());
+        row.push(xprof.into());
+        row.push(found.is_outlier(step).into());
+        row.push(step.unfinished.into());
+        row.push(step.event.into());
+        table.rows.push(row);
+    }
+    Ok(table)
+}

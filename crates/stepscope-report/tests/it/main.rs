@@ -1,0 +1,4 @@
+//! Reports of small traces with known figures.
+
+mod collectives;
+mod ranges;
