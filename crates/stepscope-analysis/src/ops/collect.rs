@@ -433,10 +433,9 @@ impl<'a> Worker<'a> {
             if is_outermost {
                 sums.outermost_ps += i128::from(clipped.ps());
             }
-            if let Some(launched) = self.launched.get(&slices.id(index)) {
-                sums.launched.self_ps += launched.self_ps;
-                sums.launched.total_ps += if is_outermost { launched.total_ps } else { 0 };
-            }
+            let launched = self.launched.get(line.track.id, index);
+            sums.launched.self_ps += launched.self_ps;
+            sums.launched.total_ps += if is_outermost { launched.total_ps } else { 0 };
             let clock = sums
                 .device_ps
                 .filter(|_| line.clocked)
@@ -465,7 +464,9 @@ impl<'a> Worker<'a> {
                 let covered = clip(start, until.since(start), &self.window);
                 outer.self_ps -= i128::from(covered.map_or(0, Dur::ps));
                 // Others only seem to hold something, where clocks were put together.
-                if class::is_container(self.trace.name(outer.name)) {
+                if outer.device_self_ps.is_some()
+                    && class::is_container(self.trace.name(outer.name))
+                {
                     outer.device_self_ps = outer
                         .device_self_ps
                         .zip(clock.map(|clock| i128::from(clock.ps())))

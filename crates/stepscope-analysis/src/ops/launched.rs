@@ -9,8 +9,11 @@
 //! sum of device self over all names = sum of all device slices that have an operator
 //! ```
 
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use rustc_hash::FxHashMap;
-use stepscope_model::{Cancelled, NameId};
+use stepscope_model::{Cancelled, NameId, TrackId};
 use stepscope_store::{EventId, Trace};
 
 use super::OpReport;
@@ -34,11 +37,41 @@ impl Launched {
     }
 }
 
-/// Device time of each host slice that launched any.
-pub(super) type LaunchedBySlice = FxHashMap<EventId, Launched>;
+/// Device time that each slice of the host launched. The times of a track lie in a list as long as the
+/// track's slices: millions of slices launch work, and a hash table of them is ten times slower.
+#[derive(Debug, Default)]
+pub(super) struct LaunchedBySlice {
+    /// By track; empty for tracks that launch nothing.
+    tracks: Vec<Vec<SliceLaunched>>,
+}
 
-/// Device time of each slice with a category of the class: the sum over the device slices that lie in
-/// it, and over those of which it is the innermost. Empty without devices or links.
+/// Device time that one slice launched, picoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct SliceLaunched {
+    total_ps: i64,
+    self_ps: i64,
+}
+
+impl LaunchedBySlice {
+    /// Whether no slice launched anything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.tracks.iter().all(Vec::is_empty)
+    }
+
+    /// Returns the device time that a slice of the class launched; zero for slices that launched nothing.
+    pub(super) fn get(&self, track: TrackId, index: usize) -> Launched {
+        let slices = self.tracks.get(track.index());
+        let slice = slices.and_then(|slices| slices.get(index)).copied();
+        let slice = slice.unwrap_or_default();
+        Launched {
+            total_ps: slice.total_ps.into(),
+            self_ps: slice.self_ps.into(),
+        }
+    }
+}
+
+/// Computes the device time of each slice with a category of the class: the sum over the device slices
+/// that lie in it, and over those of which it is the innermost. Empty without devices or links.
 pub(super) fn by_slice(
     trace: &Trace,
     is_class: fn(&str) -> bool,
@@ -48,23 +81,54 @@ pub(super) fn by_slice(
     if !categories.contains(&true) {
         return Ok(LaunchedBySlice::default());
     }
-    let parts = scan(
+    let innermost: Vec<OnceLock<Vec<AtomicI64>>> =
+        trace.tracks().iter().map(|_| OnceLock::new()).collect();
+    scan(
         trace,
-        &categories,
         cancel,
-        |sums: &mut LaunchedBySlice, ps, around| {
-            for (place, (event, _)) in around.iter().enumerate() {
-                let sum = sums.entry(*event).or_default();
-                sum.total_ps += ps;
-                sum.self_ps += if place == 0 { ps } else { 0 };
+        || (),
+        |(), ps, launch| {
+            let Some((track, mut index)) = trace.place_of_slice(launch) else {
+                return;
+            };
+            let slices = trace.slices(track);
+            while index < slices.len() {
+                if categories.get(slices.category.get(index).index()) == Some(&true) {
+                    let times = innermost[track.index()].get_or_init(|| {
+                        std::iter::repeat_with(AtomicI64::default)
+                            .take(slices.len())
+                            .collect()
+                    });
+                    times[index].fetch_add(ps, Ordering::Relaxed);
+                    return;
+                }
+                index = slices.parent[index] as usize;
             }
         },
     )?;
-    let mut sums = LaunchedBySlice::default();
-    for (event, part) in parts.into_iter().flatten() {
-        sums.entry(event).or_default().add(part);
-    }
-    Ok(sums)
+    let tracks = trace.tracks().iter().zip(innermost);
+    let tracks = tracks.map(|(track, times)| {
+        let times = times.into_inner().unwrap_or_default().into_iter();
+        let mut times: Vec<SliceLaunched> = times
+            .map(AtomicI64::into_inner)
+            .map(|ps| SliceLaunched {
+                total_ps: ps,
+                self_ps: ps,
+            })
+            .collect();
+        // Parents come before their children.
+        let parents = trace.slices(track.id).parent;
+        for index in (0..times.len()).rev() {
+            let (inside, parent) = (times[index].total_ps, parents[index] as usize);
+            if inside != 0 && parent < index {
+                times[parent].total_ps = times[parent].total_ps.saturating_add(inside);
+            }
+        }
+        times
+    });
+    Ok(LaunchedBySlice {
+        tracks: tracks.collect(),
+    })
 }
 
 /// Puts the device time beside the rows of operators.
@@ -98,53 +162,49 @@ pub(super) fn launched(
     let operators = categories(trace, is_operator);
     let parts = scan(
         trace,
-        &operators,
         cancel,
-        |sums: &mut FxHashMap<NameId, Launched>, ps, around| {
-            for (place, (_, name)) in around.iter().enumerate() {
+        || (FxHashMap::<NameId, Launched>::default(), Vec::new()),
+        |(sums, around), ps, launch| {
+            names_around(trace, &operators, launch, around);
+            for (depth, name) in around.iter().enumerate() {
                 let sum = sums.entry(*name).or_default();
-                if place == 0 {
-                    sum.self_ps += ps;
+                if depth == 0 {
+                    sum.self_ps += i128::from(ps);
                 }
-                if !around[..place].iter().any(|(_, inner)| inner == name) {
-                    sum.total_ps += ps;
+                if !around[..depth].contains(name) {
+                    sum.total_ps += i128::from(ps);
                 }
             }
         },
     )?;
     let mut sums: FxHashMap<NameId, Launched> = FxHashMap::default();
-    for (name, part) in parts.into_iter().flatten() {
+    for (name, part) in parts.into_iter().flat_map(|(sums, _)| sums) {
         sums.entry(name).or_default().add(part);
     }
     Ok(sums)
 }
 
-/// Calls `add` with the time of each device slice that has a launch, and the slices of the categories
-/// around that, innermost first.
-fn scan<A: Default + Send>(
+/// Calls `add` with the time of each device slice that has a launch, picoseconds, and the launch.
+fn scan<A: Send>(
     trace: &Trace,
-    categories: &[bool],
     cancel: &Cancel,
-    add: impl Fn(&mut A, i128, &[(EventId, NameId)]) + Sync,
+    make: impl Fn() -> A + Sync,
+    add: impl Fn(&mut A, i64, EventId) + Sync,
 ) -> Result<Vec<A>, Cancelled> {
     let devices = Devices::from_trace(trace, cancel)?;
     let launches = Launches::from_trace(trace, &devices, cancel)?;
     let queues = devices.list.iter().flat_map(|device| &device.queues);
-    let pieces = parallel::track_chunks(
+    let chunks = parallel::track_chunks(
         queues.map(|queue| (queue.track, 0..trace.slices(queue.track).len())),
     );
-    parallel::scan(&pieces, cancel, A::default, |sums, piece| {
-        let slices = trace.slices(piece.track);
-        let mut found = Vec::new();
-        for index in piece.indexes.clone() {
-            if devices.work(piece.track, index).is_none() {
-                continue;
+    parallel::scan(&chunks, cancel, make, |sums, chunk| {
+        let slices = trace.slices(chunk.track);
+        for index in chunk.indexes.clone() {
+            if devices.work(chunk.track, index).is_some()
+                && let Some(launch) = launches.get(chunk.track, index)
+            {
+                add(sums, slices.dur[index].ps(), launch);
             }
-            let Some(launch) = launches.get(piece.track, index) else {
-                continue;
-            };
-            around(trace, categories, launch, &mut found);
-            add(sums, i128::from(slices.dur[index].ps()), &found);
         }
     })
 }
@@ -160,16 +220,16 @@ fn categories(trace: &Trace, is_class: fn(&str) -> bool) -> Vec<bool> {
     found
 }
 
-/// Slices of the categories around a host call, innermost first.
-fn around(trace: &Trace, categories: &[bool], launch: EventId, found: &mut Vec<(EventId, NameId)>) {
+/// Collects the names of the slices of the categories around a host call, innermost first.
+fn names_around(trace: &Trace, categories: &[bool], launch: EventId, found: &mut Vec<NameId>) {
     found.clear();
-    let Some((on, mut index)) = trace.place_of_slice(launch) else {
+    let Some((track, mut index)) = trace.place_of_slice(launch) else {
         return;
     };
-    let slices = trace.slices(on);
+    let slices = trace.slices(track);
     while index < slices.len() {
         if categories.get(slices.category.get(index).index()) == Some(&true) {
-            found.push((slices.id(index), slices.name[index]));
+            found.push(slices.name[index]);
         }
         index = slices.parent[index] as usize;
     }
@@ -239,6 +299,12 @@ mod tests {
         }
         builder.add(sink);
         let trace = builder.finish();
+        let by_slice = by_slice(&trace, is_operator, &Cancel::default()).unwrap();
+        let of_slice = |index| {
+            let launched = by_slice.get(main, index);
+            (launched.total_ps / 1_000_000, launched.self_ps / 1_000_000)
+        };
+        assert_eq!([0, 1].map(of_slice), [(6, 0), (6, 6)]);
         let found = launched(&trace, &Cancel::default()).unwrap();
         let mut shown: Vec<_> = found
             .iter()
