@@ -6,7 +6,7 @@ use stepscope_formats::detect::{Detected, Evidence, PREFIX_BYTES, detect, format
 use stepscope_formats::gzip::{inflate_prefix, is_gzip};
 use stepscope_formats::{Format, FormatError};
 
-use crate::traces;
+use stepscope_test_data::{self as traces, Corpus, corpus_tests};
 
 /// What a path of the folder of traces must be, by its folder and ending.
 fn expected(path: &str) -> Option<Format> {
@@ -37,13 +37,12 @@ fn expected(path: &str) -> Option<Format> {
     })
 }
 
-#[test]
-fn every_real_file_is_what_its_place_says() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
+corpus_tests!(format_follows_from_content,);
+
+fn format_follows_from_content(corpus: &Corpus) {
+    let folder = corpus.folder();
     let mut seen = 0;
-    for path in traces::files(&folder) {
+    for path in traces::files(folder) {
         let raw = traces::bytes(&path);
         let content = if is_gzip(&raw) {
             inflate_prefix(&raw, PREFIX_BYTES)
@@ -78,7 +77,7 @@ fn every_real_file_is_what_its_place_says() {
         }
         seen += 1;
     }
-    assert!(seen > 100, "{seen} files");
+    assert!(seen > corpus.either(25, 100), "{seen} files");
 }
 
 fn content(bytes: &[u8]) -> Format {

@@ -18,7 +18,6 @@ mod perfetto;
 mod profiles;
 #[cfg(feature = "rocprof")]
 mod rocprof;
-mod traces;
 #[cfg(feature = "perfetto")]
 mod wire;
 #[cfg(feature = "xplane")]

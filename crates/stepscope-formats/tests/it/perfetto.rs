@@ -11,7 +11,7 @@ use stepscope_formats::probe::Probe;
 use stepscope_formats::{FormatError, gzip, perfetto};
 use stepscope_model::{Diagnostic, Limits, ReadContext, SharedBytes};
 
-use crate::traces;
+use stepscope_test_data::{self as traces, Corpus, corpus_tests};
 
 fn read(bytes: Vec<u8>) -> Result<Probe, FormatError> {
     let mut probe = Probe::new();
@@ -26,11 +26,11 @@ fn truth(folder: &std::path::Path, name: &str) -> serde_json::Value {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn packets_of_a_real_trace_are_counted_by_kind() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
-    let truth = truth(&folder, "android_cpu");
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
+    let truth = truth(folder, "android_cpu");
     let raw = traces::bytes(&folder.join("perfetto/android_cpu.pftrace.gz"));
     let inflated = gzip::inflate(&raw, &Limits::default(), &ReadContext::default());
     assert_eq!(
@@ -68,11 +68,11 @@ fn packets_of_a_real_trace_are_counted_by_kind() {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn a_thousand_nested_tracks() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
-    let truth = truth(&folder, "nested_tracks");
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
+    let truth = truth(folder, "nested_tracks");
     let probe = read(traces::bytes(
         &folder.join("perfetto/nested_tracks.perfetto-trace"),
     ))
@@ -118,22 +118,22 @@ fn a_thousand_nested_tracks() {
     assert!(probe.slices.iter().all(|s| s.category == "app"));
 }
 
-/// Real JSON traces become Perfetto traces of the same content and at most a fifth of the size.
 #[cfg(feature = "chrome")]
-#[test]
-fn real_json_is_written_small_and_whole() {
+corpus_tests!(json_becomes_a_small_perfetto_trace);
+
+/// JSON traces become Perfetto traces of the same content and at most a fifth of the size.
+#[cfg(feature = "chrome")]
+fn json_becomes_a_small_perfetto_trace(corpus: &Corpus) {
     use stepscope_formats::{chrome, perfetto::PerfettoSink};
 
-    let Some(folder) = traces::folder() else {
-        return;
-    };
-    for name in [
+    let collected = &[
         "torch_gpu/h100_bert_small.json.gz",
         "torch_gpu/h100_owlv2.json.gz",
         "torch_cpu/cpu_modules.pt.trace.json.gz",
         "chrome_json/chrome_116_page.json.gz",
-    ] {
-        let raw = traces::bytes(&folder.join(name));
+    ][..];
+    for name in corpus.either(&collected[2..3], collected) {
+        let raw = traces::bytes(&corpus.path(name));
         let json = gzip::inflate(&raw, &Limits::default(), &ReadContext::default()).bytes;
         let json_bytes = json.len();
         let json: SharedBytes = Arc::new(json);

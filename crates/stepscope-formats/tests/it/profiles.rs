@@ -8,7 +8,7 @@ use stepscope_formats::probe::Probe;
 use stepscope_formats::{Format, FormatError, arg_source, detect, read};
 use stepscope_model::{Diagnostic, Limits, Profile, ProfileKind, ReadContext, SharedBytes};
 
-use crate::traces;
+use stepscope_test_data::{self as traces, Corpus, corpus_tests};
 
 fn emitted(format: Format, bytes: &[u8]) -> Result<Probe, FormatError> {
     let bytes: SharedBytes = Arc::new(bytes.to_vec());
@@ -38,12 +38,16 @@ fn near(printed: Option<f64>, raw: f64) -> bool {
     printed.is_some_and(|printed| (printed - raw).abs() <= 6e-5 * raw.abs())
 }
 
-#[test]
-fn the_simple_report_holds_what_was_recorded() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
-    let raw = raw(&folder, "fit_simple");
+corpus_tests!(
+    simple_report_equals_the_recorded_durations,
+    advanced_report_has_the_functions_of_each_action,
+    statistics_files_equal_the_report,
+    table_of_operations_is_read,
+);
+
+fn simple_report_equals_the_recorded_durations(corpus: &Corpus) {
+    let folder = corpus.folder();
+    let raw = raw(folder, "fit_simple");
     let probe = of_file(&folder.join("lightning/fit_simple/fit-report.txt"));
     assert_eq!(probe.diagnostics, []);
     let [profile] = &probe.profiles[..] else {
@@ -71,12 +75,9 @@ fn the_simple_report_holds_what_was_recorded() {
     }
 }
 
-#[test]
-fn the_advanced_report_holds_the_functions_of_each_action() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
-    let raw = raw(&folder, "fit_advanced");
+fn advanced_report_has_the_functions_of_each_action(corpus: &Corpus) {
+    let folder = corpus.folder();
+    let raw = raw(folder, "fit_advanced");
     let probe = of_file(&folder.join("lightning/fit_advanced/fit-report.txt"));
     assert_eq!(probe.diagnostics, []);
     let actions = raw["actions_top15_by_cumtime"].as_object().unwrap();
@@ -112,11 +113,8 @@ fn the_advanced_report_holds_the_functions_of_each_action() {
     assert!(compared > 150, "{compared}");
 }
 
-#[test]
-fn statistics_hold_the_functions_that_the_report_shows() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
+fn statistics_files_equal_the_report(corpus: &Corpus) {
+    let folder = corpus.folder();
     let folder = folder.join("lightning/fit_advanced");
     let report = of_file(&folder.join("fit-report.txt"));
     let mut files = 0;
@@ -161,13 +159,10 @@ fn statistics_hold_the_functions_that_the_report_shows() {
     assert_eq!(files, 7);
 }
 
-#[test]
-fn the_table_of_operations_is_read() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
-    for run in ["fit_pytorch", "fit_pytorch_memory"] {
-        let raw = raw(&folder, run);
+fn table_of_operations_is_read(corpus: &Corpus) {
+    let folder = corpus.folder();
+    for run in corpus.either(&["fit_pytorch"][..], &["fit_pytorch", "fit_pytorch_memory"]) {
+        let raw = raw(folder, run);
         let probe = of_file(&folder.join(format!("lightning/{run}/fit-report.txt")));
         assert_eq!(probe.diagnostics, []);
         let [profile] = &probe.profiles[..] else {

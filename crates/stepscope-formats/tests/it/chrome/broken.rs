@@ -7,7 +7,7 @@ use stepscope_formats::probe::Probe;
 use stepscope_model::{Diagnostic, ReadContext};
 
 use super::{content, open, read, read_with, shared};
-use crate::traces;
+use stepscope_test_data::Corpus;
 
 fn fails(text: impl Into<Vec<u8>>) -> FormatError {
     match read_with(&shared(text), 1) {
@@ -25,10 +25,10 @@ fn names(probe: &Probe) -> Vec<&str> {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn the_folder_of_broken_files_gives_what_it_must() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let folder = folder.join("broken");
     let expected: serde_json::Value =
         serde_json::from_slice(&open(&folder.join("expected.json"))).unwrap();
@@ -59,10 +59,10 @@ fn the_folder_of_broken_files_gives_what_it_must() {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn odd_numbers_are_read_or_counted() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let probe = read(open(&folder.join("broken/nan_infinity.json")));
     let found = |name: &str| probe.slices.iter().find(|slice| slice.name == name);
     assert!(found("nan").is_none());

@@ -16,7 +16,7 @@ use stepscope_formats::FormatError;
 use stepscope_formats::probe::Probe;
 use stepscope_model::{ReadContext, SharedBytes};
 
-use crate::traces;
+use stepscope_test_data as traces;
 
 /// A file's bytes, inflated if they are gzip; what inflates before an error is kept.
 fn open(path: &Path) -> Vec<u8> {

@@ -3,7 +3,7 @@
 use stepscope_model::{Diagnostic, FlowBind, SliceFlags, TrackKind};
 
 use super::{open, read, shared};
-use crate::traces;
+use stepscope_test_data::Corpus;
 
 #[test]
 fn begins_and_ends_pair_in_any_order_of_the_file() {
@@ -237,10 +237,10 @@ fn unix_time_is_found_wherever_it_stands() {
 }
 
 #[test]
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
 fn torch_files_tell_devices_ranks_and_steps() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
+    let corpus = Corpus::collected();
+    let folder = corpus.folder();
     let probe = read(open(
         &folder.join("torch_gpu/a100_nccl_meta_rank0of2.json.gz"),
     ));

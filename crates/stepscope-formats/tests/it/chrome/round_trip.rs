@@ -12,7 +12,7 @@ use stepscope_model::{
 };
 
 use super::{open, read, read_with, shared};
-use crate::traces;
+use stepscope_test_data::{Corpus, corpus_tests};
 
 #[derive(Clone, Debug)]
 enum Arg {
@@ -417,12 +417,15 @@ proptest! {
     }
 }
 
-#[test]
-fn real_traces_come_back() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
-    for name in [
+corpus_tests!(written_traces_equal_what_was_read);
+
+fn written_traces_equal_what_was_read(corpus: &Corpus) {
+    let committed = &[
+        "torch_cpu/cpu_memstack.pt.trace.json.gz",
+        "jax_cpu/train_h2_p1/plugins/profile/2026_11_20_15_23_40/vm.trace.json.gz",
+        "neuron_like/two_cores/neuron_trace.json",
+    ][..];
+    let collected = &[
         "torch_gpu/h100_bert_small.json.gz",
         "torch_gpu/mtia_inference.json.gz",
         "chrome_json/chrome_116_page.json.gz",
@@ -430,8 +433,9 @@ fn real_traces_come_back() {
         "neuron_like/two_cores/neuron_trace.json",
         "broken/begin_end_unbalanced.json",
         "broken/truncated.json",
-    ] {
-        let bytes = shared(open(&folder.join(name)));
+    ];
+    for name in corpus.either(committed, collected) {
+        let bytes = shared(open(&corpus.path(name)));
         let first = read_with(&bytes, 1).unwrap();
         let context = ReadContext::default();
         let written = write(|sink| read_chrome(&bytes, &context, sink).unwrap());

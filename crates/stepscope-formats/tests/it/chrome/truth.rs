@@ -8,7 +8,7 @@ use stepscope_formats::probe::Probe;
 use stepscope_model::{Diagnostic, FlowDirection, TrackKind};
 
 use super::{open, read_with, shared};
-use crate::traces;
+use stepscope_test_data::{Corpus, corpus_tests};
 
 /// Each trace with the figures that belong to it.
 fn cases(folder: &Path) -> Vec<(PathBuf, PathBuf)> {
@@ -159,14 +159,13 @@ fn ps_of(us: &Value) -> i128 {
     (us.as_f64().unwrap() * 1e6) as i128
 }
 
-#[test]
-fn every_trace_equals_its_reference_figures() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
-    let cases = cases(&folder);
+corpus_tests!(figures_equal_an_independent_reading,);
+
+fn figures_equal_an_independent_reading(corpus: &Corpus) {
+    let folder = corpus.folder();
+    let cases = cases(folder);
     assert!(
-        cases.len() >= 53,
+        cases.len() >= corpus.either(15, 53),
         "only {} traces with figures",
         cases.len()
     );
@@ -180,7 +179,7 @@ fn every_trace_equals_its_reference_figures() {
         let probe = read_with(&bytes, 2).unwrap();
         let truth: Value = serde_json::from_slice(&open(&truth)).unwrap();
         let found = figures(&probe);
-        let name = trace.strip_prefix(&folder).unwrap().display().to_string();
+        let name = trace.strip_prefix(folder).unwrap().display().to_string();
         let mut differs = |what: &str, ours: String, theirs: String| {
             wrong.push(format!("{name}: {what}: {ours}, expected {theirs}"));
         };

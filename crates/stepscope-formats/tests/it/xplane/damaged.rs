@@ -9,7 +9,7 @@ use stepscope_model::{ArgError, Diagnostic, ReadContext, SharedBytes};
 
 use super::made::{Message, event, event_metadata, stat_metadata, varint};
 use super::probe;
-use crate::traces;
+use stepscope_test_data::{self as traces, Corpus};
 
 /// Two planes, with every kind of field; then the start of the profile.
 fn small_file() -> Vec<u8> {
@@ -153,12 +153,9 @@ fn flipped_bits_never_panic_and_say_nothing_false() {
         state ^= state << 17;
         state
     };
-    let mut inputs = vec![(small_file(), 20_000)];
-    if let Some(folder) = traces::folder() {
-        let path =
-            "neuron_like/two_cores/plugins/profile/2024_10_25_20_32_51/ip-10-0-0-1.xplane.pb";
-        inputs.push((traces::bytes(&folder.join(path)), 1_000));
-    }
+    let path = "neuron_like/two_cores/plugins/profile/2024_10_25_20_32_51/ip-10-0-0-1.xplane.pb";
+    let real = traces::bytes(&Corpus::committed().path(path));
+    let inputs = vec![(small_file(), 20_000), (real, 1_000)];
     for (file, rounds) in inputs {
         for _ in 0..rounds {
             let mut flipped = file.clone();

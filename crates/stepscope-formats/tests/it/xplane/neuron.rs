@@ -8,7 +8,7 @@ use stepscope_formats::xplane::neuron::{Unpacked, unpack};
 use stepscope_model::{ReadContext, SharedBytes, TrackKind};
 
 use super::made::Message;
-use crate::traces;
+use stepscope_test_data::{self as traces, Corpus, corpus_tests};
 
 /// 2024, nanoseconds.
 const START: i64 = 1_729_888_371_056_597_613;
@@ -202,17 +202,12 @@ fn cut_anywhere_it_is_json_or_an_error() {
     }
 }
 
-#[test]
-fn the_made_up_capture_is_whole() {
-    let Some(folder) = traces::folder() else {
-        return;
-    };
+corpus_tests!(unpacked_capture_has_all_rows,);
+
+fn unpacked_capture_has_all_rows(corpus: &Corpus) {
+    let folder = corpus.folder();
     let run = folder.join("neuron_like/two_cores");
     let path = run.join("plugins/profile/2024_10_25_20_32_51/ip-10-0-0-1.xplane.pb");
-    if !path.is_file() {
-        println!("not run: no {}", path.display());
-        return;
-    }
     let truth: Value = serde_json::from_slice(&traces::bytes(&run.join("truth.json"))).unwrap();
     let found = unpack(&traces::bytes(&path)).unwrap();
     assert_eq!(json!(found.device_rows), truth["device_events"]);
