@@ -17,6 +17,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         shell::run(shell::cargo().args(["test", "--quiet", "--no-fail-fast"]))?;
         Ok(Outcome::Ok)
     });
+    parts.run("rust, collected traces", on_collected_traces);
     parts.run("viewer unit tests", || {
         if !shell::exists("npm") {
             return Ok(Outcome::NotRun(
@@ -64,6 +65,27 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         parts.run(test.name, || peers::capture(test));
     }
     parts.finish()
+}
+
+/// The tests that the part *rust* ignores, since they read traces that are not in the repository.
+fn on_collected_traces() -> Result<Outcome> {
+    let folder = std::env::var_os("STEPSCOPE_TRACES").map_or_else(
+        || shell::root().join("../shared/traces"),
+        std::path::PathBuf::from,
+    );
+    if !folder.is_dir() {
+        return Ok(Outcome::NotRun(
+            "no collected traces: name their folder in STEPSCOPE_TRACES".to_owned(),
+        ));
+    }
+    let tests = ["--tests", "--", "--ignored"];
+    shell::run(
+        shell::cargo()
+            .args(["test", "--quiet", "--no-fail-fast"])
+            .args(tests)
+            .env("STEPSCOPE_TRACES", folder),
+    )?;
+    Ok(Outcome::Ok)
 }
 
 /// The probes of the viewer, in a real Chromium against the real binary.

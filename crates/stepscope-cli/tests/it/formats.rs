@@ -12,7 +12,9 @@ use stepscope_engine::report::report::Report;
 use stepscope_engine::report::reports::{KINDS, Kind, Options};
 use stepscope_model::{Dur, Time};
 
-use crate::traces::{files_below, folder, open_one};
+use stepscope_test_data::{Corpus, corpus_tests, files};
+
+use crate::traces::open_one;
 
 /// What is no number, or zero with a sign. Names of functions and operations are the program's own, so only what
 /// stands alone, as a cell or a word does, is looked at.
@@ -119,14 +121,10 @@ fn reports_of(path: &Path) -> (usize, usize) {
     )
 }
 
-#[test]
-fn every_report_prints_in_every_format() {
-    let Some(folder) = folder() else {
-        println!("not run: no traces folder");
-        return;
-    };
-    let mut files = Vec::new();
-    files_below(&folder, &mut files);
+corpus_tests!(every_report_prints_in_every_format);
+
+fn every_report_prints_in_every_format(corpus: &Corpus) {
+    let files = files(corpus.folder());
     let next = AtomicUsize::new(0);
     let walk = || {
         let mut made = (0, 0);
@@ -145,7 +143,7 @@ fn every_report_prints_in_every_format() {
         })
     });
     assert!(
-        whole > 4_000 && parts == whole,
+        whole > corpus.either(700, 4_000) && parts == whole,
         "{whole} reports, {parts} of a part"
     );
 }

@@ -1,29 +1,26 @@
 //! Every real trace that is at hand answers every route.
 
-use std::path::PathBuf;
-
 use axum::http::StatusCode;
 use stepscope_engine::{Engine, EngineOptions};
 use stepscope_server::{ServerOptions, Viewer, app};
+use stepscope_test_data::Corpus;
 
 use crate::support::{Site, request};
 
-fn folder() -> PathBuf {
-    match std::env::var_os("STEPSCOPE_TRACES") {
-        Some(path) => path.into(),
-        None => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces"),
-    }
+#[tokio::test]
+async fn committed_traces_answer_every_route() {
+    answer_every_route(&Corpus::committed()).await;
 }
 
 #[tokio::test]
-async fn real_traces_answer_every_route() {
-    let traces = folder();
-    if !traces.is_dir() {
-        println!("not run: no traces at {}", traces.display());
-        return;
-    }
+#[ignore = "needs the collected traces: STEPSCOPE_TRACES"]
+async fn collected_traces_answer_every_route() {
+    answer_every_route(&Corpus::collected()).await;
+}
+
+async fn answer_every_route(corpus: &Corpus) {
     let kept = tempfile::tempdir().unwrap();
-    let mut options = EngineOptions::new(vec![traces]);
+    let mut options = EngineOptions::new(vec![corpus.folder().to_owned()]);
     options.cache_dir = Some(kept.path().join("cache"));
     options.use_cache = false;
     options.watch = false;
