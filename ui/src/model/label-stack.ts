@@ -1,6 +1,7 @@
 // label-stack.ts: steps of a run without devices, stacked by the labels that the program gave. Pure.
-import { seriesColour } from './parts.ts';
+
 import { numberAt, type ReportRow, type ReportTable, textAt } from './report.ts';
+import { seriesColour } from './step-buckets.ts';
 import type { Trend } from './trend.ts';
 
 /** One layer of the bars. */

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { partColumns } from './parts.ts';
 import { bucketed, median, niceStep, robustTop, ticksTo } from './scale.ts';
+import { partColumns } from './step-buckets.ts';
 
 it('cuts axes at round numbers', () => {
   expect(niceStep(41.2, 4)).toBe(20);

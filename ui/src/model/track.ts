@@ -99,7 +99,7 @@ function asRecorded(tracks: readonly Track[]): readonly TrackNode[] {
 }
 
 /** Groups in order of first appearance, `last` at the end. */
-function grouped(
+function groupBy(
   tracks: readonly Track[],
   place: (track: Track) => readonly [string, string],
   last: string,
@@ -132,20 +132,20 @@ export function trackTree(tracks: readonly Track[], grouping: Grouping): readonl
     case 'host':
       return devicesFirst(prune(asRecorded(tracks)));
     case 'device':
-      return grouped(
+      return groupBy(
         leaves,
         (track) =>
           track.device === undefined ? ['device/none', 'Host'] : [`device/${track.device}`, `Device ${track.device}`],
         'device/none',
       );
     case 'rank':
-      return grouped(
+      return groupBy(
         leaves,
         (track) => (track.rank === undefined ? ['rank/none', 'No rank'] : [`rank/${track.rank}`, `Rank ${track.rank}`]),
         'rank/none',
       );
     case 'name':
-      return grouped(leaves, (track) => [`name/${track.name}`, track.name], '');
+      return groupBy(leaves, (track) => [`name/${track.name}`, track.name], '');
     case 'flat':
       return leaves.map(leafNode);
   }

@@ -120,7 +120,7 @@ export function sumOf(rows: readonly ReportRow[], name: string, extra: ReportRow
 export const baseName = (name: string): string => name.replace(/(?:\.(?:\d+|clone|remat\d*))+$/, '') || name;
 
 /** Rows of the same key, in the order in which keys come first. */
-function grouped(rows: readonly ReportRow[], key: (row: ReportRow) => string): ReadonlyMap<string, ReportRow[]> {
+function groupBy(rows: readonly ReportRow[], key: (row: ReportRow) => string): ReadonlyMap<string, ReportRow[]> {
   const groups = new Map<string, ReportRow[]>();
   for (const row of rows) {
     const at = key(row);
@@ -168,7 +168,7 @@ export function opTree(table: ReportTable, options: OpTreeOptions): readonly Tre
   });
   const leaves = (rows: readonly ReportRow[], path: string): readonly TreeNode[] => {
     if (!options.groups) return rows.map(leaf);
-    return [...grouped(rows, duplicateKey)].map(([key, members]): TreeNode => {
+    return [...groupBy(rows, duplicateKey)].map(([key, members]): TreeNode => {
       const [first] = members;
       if (first === undefined || members.length < 2) return leaf(first ?? {});
       const same = Object.fromEntries(
@@ -188,7 +188,7 @@ export function opTree(table: ReportTable, options: OpTreeOptions): readonly Tre
   };
   if (!options.levels) return leaves(table.rows, '');
   const categories = (rows: readonly ReportRow[], path: string): readonly TreeNode[] =>
-    [...grouped(rows, (row) => textAt(row, 'category') ?? '')].map(([name, members]) => ({
+    [...groupBy(rows, (row) => textAt(row, 'category') ?? '')].map(([name, members]) => ({
       id: idOf(`${path}\ncategory\n${name}`),
       row: sumOf(members, name === '' ? 'no category' : name),
       level: 'category' as const,
@@ -197,7 +197,7 @@ export function opTree(table: ReportTable, options: OpTreeOptions): readonly Tre
       openAtFirst: true,
     }));
   // Where no operation has a program, there is no such level.
-  const programs = grouped(table.rows, (row) => textAt(row, 'program') ?? '');
+  const programs = groupBy(table.rows, (row) => textAt(row, 'program') ?? '');
   if (programs.size === 1 && programs.has('')) return categories(table.rows, '');
   return [...programs].map(([name, members]) => ({
     id: idOf(`program\n${name}`),

@@ -6,7 +6,7 @@ import {
   formatViewFile,
   isNewEntry,
   parseAddress,
-  parsePlace,
+  parseRoute,
   parseViewFile,
   type View,
 } from './address.ts';
@@ -81,11 +81,11 @@ describe('address', () => {
   ])('ignores %s', (search) => expect(parseAddress('/run/r/timeline', search).view).toEqual(EMPTY_VIEW));
 
   it('knows its places', () => {
-    expect(parsePlace('/')).toEqual({ kind: 'runs' });
-    expect(parsePlace('/run/r')).toEqual({ kind: 'tool', run: 'r', tool: 'overview' });
-    expect(parsePlace('/run/r/timeline/')).toEqual({ kind: 'tool', run: 'r', tool: 'timeline' });
-    expect(parsePlace('/run/%E0%A4%A')).toEqual({ kind: 'tool', run: '%E0%A4%A', tool: 'overview' });
-    expect(parsePlace('/nonsense')).toEqual({ kind: 'unknown', path: '/nonsense' });
+    expect(parseRoute('/')).toEqual({ kind: 'runs' });
+    expect(parseRoute('/run/r')).toEqual({ kind: 'tool', run: 'r', tool: 'overview' });
+    expect(parseRoute('/run/r/timeline/')).toEqual({ kind: 'tool', run: 'r', tool: 'timeline' });
+    expect(parseRoute('/run/%E0%A4%A')).toEqual({ kind: 'tool', run: '%E0%A4%A', tool: 'overview' });
+    expect(parseRoute('/nonsense')).toEqual({ kind: 'unknown', path: '/nonsense' });
     expect(parseAddress('/sql', 'run=r').place).toEqual({ kind: 'unknown', path: '/sql' });
   });
 

@@ -5,7 +5,7 @@ import { GROUPINGS, type Grouping } from '../model/track.ts';
 import type { TimeRange } from '../model/viewport.ts';
 
 /** Which page. */
-export type Place =
+export type Route =
   | { readonly kind: 'runs' }
   | { readonly kind: 'tool'; readonly run: string; readonly tool: string }
   | { readonly kind: 'unknown'; readonly path: string };
@@ -114,7 +114,7 @@ export const EMPTY_VIEW: View = {
 };
 
 export interface Address {
-  readonly place: Place;
+  readonly place: Route;
   readonly view: View;
 }
 
@@ -126,7 +126,7 @@ const decode = (text: string): string => {
   }
 };
 
-export function parsePlace(path: string): Place {
+export function parseRoute(path: string): Route {
   const parts = path
     .split('/')
     .filter((part) => part !== '')
@@ -183,7 +183,7 @@ const oneOf = <T extends string>(values: readonly T[], text: string | null): T |
 
 export function parseAddress(path: string, search: string): Address {
   const params = new URLSearchParams(search);
-  const place = parsePlace(path);
+  const place = parseRoute(path);
   const selected = numberOf(params.get('sel'));
   const view: View = {
     range: parseRange(params.get('t')),
@@ -229,7 +229,7 @@ export function parseAddress(path: string, search: string): Address {
   return { place, view };
 }
 
-export function formatPlace(place: Place): string {
+export function formatRoute(place: Route): string {
   switch (place.kind) {
     case 'runs':
       return '/';
@@ -294,7 +294,7 @@ export function formatAddress({ place, view }: Address): string {
     .replaceAll('%2C', ',')
     .replaceAll('%2F', '/')
     .replaceAll('%3A', ':');
-  return `${formatPlace(place)}${text === '' ? '' : `?${text}`}`;
+  return `${formatRoute(place)}${text === '' ? '' : `?${text}`}`;
 }
 
 /** What belongs to one page alone; each page finds its own again. */
@@ -312,7 +312,7 @@ export const PAGE_KEYS = [
 /** Whether going from one address to the other is a step that "Back" should undo. */
 export function isNewEntry(from: Address, to: Address): boolean {
   return (
-    formatPlace(from.place) !== formatPlace(to.place) ||
+    formatRoute(from.place) !== formatRoute(to.place) ||
     from.view.selected !== to.view.selected ||
     JSON.stringify(from.view.area) !== JSON.stringify(to.view.area)
   );

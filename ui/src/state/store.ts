@@ -3,13 +3,13 @@ import { batch, computed, effect, type ReadonlySignal, type Signal, signal } fro
 import type { Area } from '../model/area.ts';
 import { homeTool } from '../model/tools.ts';
 import type { TimeRange } from '../model/viewport.ts';
-import { type Address, EMPTY_VIEW, PAGE_KEYS, type Place, type View } from './address.ts';
+import { type Address, EMPTY_VIEW, PAGE_KEYS, type Route, type View } from './address.ts';
 import { openedRun } from './lists.ts';
 
 type Writable<T> = { readonly [K in keyof T]: Signal<T[K]> };
 
 export interface Store {
-  readonly place: Signal<Place>;
+  readonly place: Signal<Route>;
   readonly view: Writable<View>;
   /** Everything at once, for the address bar. */
   readonly address: ReadonlySignal<Address>;
@@ -20,7 +20,7 @@ export interface Store {
 const VIEW_KEYS = Object.keys(EMPTY_VIEW) as (keyof View)[];
 
 export function createStore(): Store {
-  const place = signal<Place>({ kind: 'runs' });
+  const place = signal<Route>({ kind: 'runs' });
   const view: Writable<View> = {
     range: signal<View['range']>(undefined),
     hosts: signal<View['hosts']>([]),
@@ -86,7 +86,7 @@ const leftPages = new WeakMap<Store, Map<string, PageState>>();
  * Another page; what belongs to the old run goes when the run changes. Within a run each page finds its own table, tab
  * and filter again. `view`: what the new page shall show beyond that.
  */
-export function goTo(store: Store, place: Place, view: Partial<View> = {}): void {
+export function goTo(store: Store, place: Route, view: Partial<View> = {}): void {
   const before = store.place.peek();
   const sameRun = before.kind === 'tool' && place.kind === 'tool' && before.run === place.run;
   const left = leftPages.get(store) ?? new Map<string, PageState>();

@@ -58,7 +58,7 @@ export interface Box {
 }
 
 /** A lane under a point of the canvas. */
-export interface Place {
+export interface LanePoint {
   readonly lane: Lane;
   /** From the lane's top. */
   readonly y: number;
@@ -288,7 +288,7 @@ export class TimelineEngine {
   // ---- what is where ----
 
   /** The lane at `y` pixels from the top of the canvas. */
-  placeAt(y: number): Place | undefined {
+  placeAt(y: number): LanePoint | undefined {
     const layout = this.input.layout.peek();
     if (y < layout.pinnedPx) {
       const lane = laneAt(layout.pinned, y);
@@ -419,11 +419,11 @@ export class TimelineEngine {
     }
   }
 
-  private placedLanes(): { readonly pinned: readonly Place[]; readonly rest: readonly Place[] } {
+  private placedLanes(): { readonly pinned: readonly LanePoint[]; readonly rest: readonly LanePoint[] } {
     const layout = this.input.layout.peek();
     const { heightPx } = this.size.peek();
     const scroll = this.scrollTop.peek();
-    const rest: Place[] = [];
+    const rest: LanePoint[] = [];
     const bottom = scroll + heightPx - layout.pinnedPx;
     for (let at = firstLaneAt(layout.lanes, scroll); at < layout.lanes.length; at += 1) {
       const lane = layout.lanes[at];
@@ -495,7 +495,7 @@ export class TimelineEngine {
     this.stats.value = { frame: this.frames, items, loading: !(haveItems && haveCounters) };
   }
 
-  private drawPlaces(places: readonly Place[], view: Viewport, slots: ReturnType<typeof slotsOf>): number {
+  private drawPlaces(places: readonly LanePoint[], view: Viewport, slots: ReturnType<typeof slotsOf>): number {
     const { surface, palette, frame } = this;
     if (surface === undefined) return 0;
     const { context } = surface;

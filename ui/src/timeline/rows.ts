@@ -128,15 +128,15 @@ export function layoutRows(settings: RowSettings): RowLayout {
     return true;
   };
 
-  interface Kept {
+  interface VisibleNode {
     readonly node: TrackNode;
-    readonly children: readonly Kept[];
+    readonly children: readonly VisibleNode[];
     readonly leaves: readonly Track[];
   }
-  const pinnedNodes = new Map<string, Kept>();
+  const pinnedNodes = new Map<string, VisibleNode>();
 
   /** What is left of a node; pinned nodes are taken out and kept aside. */
-  const keep = (node: TrackNode, underOnly: boolean, underPin: boolean): Kept | undefined => {
+  const keep = (node: TrackNode, underOnly: boolean, underPin: boolean): VisibleNode | undefined => {
     if (hides.has(node.key) && node.track?.id !== always) return undefined;
     const pinned = pins.has(node.key);
     const inOnly = underOnly || only.size === 0 || only.has(node.key);
@@ -148,7 +148,7 @@ export function layoutRows(settings: RowSettings): RowLayout {
     const own = node.track !== undefined && node.track.kind !== 'group' ? node.track : undefined;
     const ownShown = own !== undefined && (inOnly || pinned || own.id === always) && passes(own, pinned || underPin);
     if (children.length === 0 && !ownShown) return undefined;
-    const kept: Kept = {
+    const kept: VisibleNode = {
       node,
       children,
       leaves: [...(ownShown && own ? [own] : []), ...children.flatMap((c) => c.leaves)],
@@ -164,7 +164,7 @@ export function layoutRows(settings: RowSettings): RowLayout {
   );
   const pinnedRoots = settings.pins.flatMap((key) => pinnedNodes.get(key) ?? []);
 
-  const place = (tops: readonly Kept[], pinned: boolean): { lanes: readonly Lane[]; heightPx: number } => {
+  const place = (tops: readonly VisibleNode[], pinned: boolean): { lanes: readonly Lane[]; heightPx: number } => {
     const lanes: Lane[] = [];
     let topPx = 0;
     const push = (lane: Omit<Lane, 'topPx' | 'pinned'>) => {
@@ -212,7 +212,7 @@ export function layoutRows(settings: RowSettings): RowLayout {
         padPx: Math.max(2, (heightPx - rows * rowPx) / 2),
       });
     };
-    const visit = (kept: Kept, level: number) => {
+    const visit = (kept: VisibleNode, level: number) => {
       const { node } = kept;
       if (kept.children.length === 0) {
         if (node.track !== undefined) leafNode(kept, level);
@@ -242,7 +242,7 @@ export function layoutRows(settings: RowSettings): RowLayout {
         leafLane({ ...node, key: node.key, children: [] }, own, level + 1, own.name);
       for (const child of kept.children) visit(child, level + 1);
     };
-    const leafNode = (kept: Kept, level: number) => {
+    const leafNode = (kept: VisibleNode, level: number) => {
       const { track } = kept.node;
       if (track !== undefined && track.kind !== 'group') leafLane(kept.node, track, level, kept.node.name);
     };

@@ -20,7 +20,7 @@ import {
   textAt,
 } from '../model/report.ts';
 import { Elided } from './elided.tsx';
-import { type Sort, sortRows, Table, type TableColumn } from './table.tsx';
+import { type SortOrder, sortRows, Table, type TableColumn } from './table.tsx';
 
 /** What draws an event id: pages link it into the timeline. */
 export type EventLink = (id: number, text: string) => ComponentChildren;
@@ -106,12 +106,12 @@ function nameWidth(table: Data, name: ReportColumn, leastPx: number): number {
   return Math.max(leastPx, Math.min(NAME_MOST_PX, usual * LETTER_PX + 20));
 }
 
-export const parseSort = (text: string | undefined): Sort | undefined => {
+export const parseSort = (text: string | undefined): SortOrder | undefined => {
   const [column, direction] = (text ?? '').split(':');
   return column === undefined || column === '' ? undefined : { column, descending: direction !== 'asc' };
 };
 
-export const formatSort = (sort: Sort): string => `${sort.column}:${sort.descending ? 'desc' : 'asc'}`;
+export const formatSort = (sort: SortOrder): string => `${sort.column}:${sort.descending ? 'desc' : 'asc'}`;
 
 /** What a filter looks at in a row; each is put together once. */
 export function wordsOf(table: Data): (row: ReportRow) => string {
@@ -194,7 +194,7 @@ function sortedBy(table: Data, column: TableColumn<ReportRow> | undefined): Tabl
 
 export function ReportTable(props: ReportTableProps): JSX.Element {
   const { table } = props;
-  const [ownSort, setOwnSort] = useState<Sort | undefined>(undefined);
+  const [ownSort, setOwnSort] = useState<SortOrder | undefined>(undefined);
   const [ownFilter, setOwnFilter] = useState('');
   const filter = props.onFilter === undefined ? ownFilter : (props.filter ?? '');
   const setFilter = props.onFilter ?? setOwnFilter;

@@ -27,7 +27,7 @@ export interface TableColumn<R> {
   readonly pinned?: boolean;
 }
 
-export interface Sort {
+export interface SortOrder {
   readonly column: string;
   readonly descending: boolean;
 }
@@ -41,8 +41,8 @@ export interface TableProps<R> {
   readonly isCurrent?: ((row: R) => boolean) | undefined;
   /** Name of the row that {@link isCurrent} is true of: without one it is looked for at every drawing. */
   readonly currentKey?: string | undefined;
-  readonly sort?: Sort | undefined;
-  readonly onSort?: ((sort: Sort) => void) | undefined;
+  readonly sort?: SortOrder | undefined;
+  readonly onSort?: ((sort: SortOrder) => void) | undefined;
   readonly testId?: string;
   readonly exportName?: string;
   readonly tools?: ComponentChildren;
@@ -99,7 +99,7 @@ export function Table<R>(props: TableProps<R>): JSX.Element {
   const [visible, setVisible] = useState(60);
   const [roomPx, setRoomPx] = useState(0);
   const [layout, setLayout] = useLayout(props.testId ?? props.caption);
-  const [ownSort, setOwnSort] = useState<Sort | undefined>(undefined);
+  const [ownSort, setOwnSort] = useState<SortOrder | undefined>(undefined);
   const sort = props.sort ?? ownSort;
   const rows =
     props.onSort === undefined && ownSort !== undefined

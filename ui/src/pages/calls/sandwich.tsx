@@ -14,11 +14,11 @@ import {
   functionsOf,
 } from '../../model/call-nodes.ts';
 import { FlameChart } from '../../widgets/flame-chart.tsx';
-import { type Sort, sortRows, Table, type TableColumn } from '../../widgets/table.tsx';
+import { type SortOrder, sortRows, Table, type TableColumn } from '../../widgets/table.tsx';
 import { nameView, PageLink } from '../shared/links.tsx';
 import type { PageProps } from '../shared/report.tsx';
 
-const sortOf = (text: string | undefined): Sort => {
+const sortOf = (text: string | undefined): SortOrder => {
   const [column = 'self', direction] = (text ?? '').split(':');
   const known = ['total', 'self', 'count', 'name'].includes(column);
   return known ? { column, descending: direction !== 'asc' } : { column: 'self', descending: true };

@@ -13,7 +13,7 @@ import {
 } from '../../model/call-nodes.ts';
 import { isFolded, type Store, setFolded } from '../../state/store.ts';
 import { Icon } from '../../widgets/icon.tsx';
-import { type Sort, Table, type TableColumn } from '../../widgets/table.tsx';
+import { type SortOrder, Table, type TableColumn } from '../../widgets/table.tsx';
 
 const INDENT_PX = 12;
 /** Deeper rows are not moved further to the right. */
@@ -21,13 +21,13 @@ const MOST_INDENTS = 60;
 /** Of the whole: nodes that take more are open when the page opens. */
 const HOT_SHARE = 1 / 3;
 
-const sortOf = (text: string | undefined): Sort => {
+const sortOf = (text: string | undefined): SortOrder => {
   const [column = 'total', direction] = (text ?? '').split(':');
   const known = ['total', 'self', 'count', 'name'].includes(column);
   return known ? { column, descending: direction !== 'asc' } : { column: 'total', descending: true };
 };
 
-function orderOf(tree: CallTree, sort: Sort): ((a: CallNode, b: CallNode) => number) | undefined {
+function orderOf(tree: CallTree, sort: SortOrder): ((a: CallNode, b: CallNode) => number) | undefined {
   if (sort.column === 'total' && sort.descending) return undefined;
   const sign = sort.descending ? -1 : 1;
   const label = (node: CallNode) => tree.labels[node.name] ?? '';

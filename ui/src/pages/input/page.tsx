@@ -3,8 +3,8 @@ import type { JSX } from 'preact';
 import { formatDuration, plural } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
 import type { Layer } from '../../model/label-stack.ts';
-import { partColour, partOf } from '../../model/parts.ts';
 import { numberAt, type Report, scalarOf, textAt } from '../../model/report.ts';
+import { bucketColour, bucketOf } from '../../model/step-buckets.ts';
 import { goTo } from '../../state/store.ts';
 import { BarList } from '../../widgets/charts.tsx';
 import { Figure } from '../../widgets/figure.tsx';
@@ -89,7 +89,7 @@ function WaitBars({
 }
 
 const WAITING: readonly Layer[] = [
-  { label: 'input', colour: partColour(partOf('input')), value: (row) => numberAt(row, 'input_ns') ?? 0 },
+  { label: 'input', colour: bucketColour(bucketOf('input')), value: (row) => numberAt(row, 'input_ns') ?? 0 },
 ];
 
 const derivedFrom = (report: Report): string | undefined => {

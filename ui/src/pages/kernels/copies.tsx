@@ -2,8 +2,8 @@
 import type { JSX } from 'preact';
 import { plural } from '../../base/format.ts';
 import { cellText } from '../../model/cell.ts';
-import { seriesColour } from '../../model/parts.ts';
 import { numberAt, type ReportRow, type ReportTable, textAt } from '../../model/report.ts';
+import { seriesColour } from '../../model/step-buckets.ts';
 import { Figure } from '../../widgets/figure.tsx';
 import { type Dot, Scatter } from '../../widgets/scatter.tsx';
 import { openEvent } from '../shared/links.tsx';

@@ -4,7 +4,7 @@ import { fetchAlive } from '../../api/memory.ts';
 import { createResource } from '../../api/resource.ts';
 import { type AliveAt, groupOf, type MemoryCurve, type MemoryCurves } from '../../model/memory.ts';
 import { type MemoryStack, sampleTimes, stackOf } from '../../model/memory-stack.ts';
-import { seriesColour, seriesKind } from '../../model/parts.ts';
+import { seriesColour, seriesKind } from '../../model/step-buckets.ts';
 import type { PageProps } from '../shared/report.tsx';
 
 /** Enough for the steps of a picture as wide as a page; each asks for the sums of one moment. */

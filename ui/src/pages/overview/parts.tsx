@@ -4,7 +4,6 @@ import { formatBytes, formatCount, formatDuration, formatShare } from '../../bas
 import { cellText } from '../../model/cell.ts';
 import type { Evidence } from '../../model/evidence.ts';
 import { OTHER_COLOUR } from '../../model/label-stack.ts';
-import { partColour, partOf } from '../../model/parts.ts';
 import {
   eventsAt,
   labelAt,
@@ -20,6 +19,7 @@ import {
   textAt,
 } from '../../model/report.ts';
 import type { RunDetail } from '../../model/run.ts';
+import { bucketColour, bucketOf } from '../../model/step-buckets.ts';
 import { toolOf } from '../../model/tools.ts';
 import type { View } from '../../state/address.ts';
 import { goTo } from '../../state/store.ts';
@@ -153,7 +153,7 @@ export function TimeParts({
         segments={rows.map((row) => {
           const word = textAt(row, name.key) ?? '';
           const value = numberAt(row, time.key) ?? 0;
-          const part = partOf(word.toLowerCase().replaceAll(' ', '_'));
+          const part = bucketOf(word.toLowerCase().replaceAll(' ', '_'));
           const text = `${formatDuration(value)} · ${formatShare(whole === 0 ? 0 : value / whole)}`;
           const [tool, view] = PAGES[part?.id ?? ''] ?? ['timeline', {}];
           const isThere = isFilled(page.run, tool) && (part?.id !== 'idle' || isFilled(page.run, 'kernels'));
@@ -173,7 +173,7 @@ export function TimeParts({
                 </PageLink>
               </span>
             ),
-            colour: partColour(part),
+            colour: bucketColour(part),
           };
         })}
       />

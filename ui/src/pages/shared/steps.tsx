@@ -2,9 +2,9 @@
 import type { JSX } from 'preact';
 import { formatDuration, plural } from '../../base/format.ts';
 import type { Layer } from '../../model/label-stack.ts';
-import { partColour, partColumns } from '../../model/parts.ts';
 import { numberAt, type ReportRow, type ReportTable, textAt } from '../../model/report.ts';
 import { barScale, bucketed } from '../../model/scale.ts';
+import { bucketColour, partColumns } from '../../model/step-buckets.ts';
 import { goTo } from '../../state/store.ts';
 import { Badge } from '../../widgets/badge.tsx';
 import { type Column, ColumnChart } from '../../widgets/charts.tsx';
@@ -27,7 +27,7 @@ function rankOf(host: string, at: number): string {
 const partLayers = (table: ReportTable): readonly Layer[] =>
   partColumns(table.columns).map(({ column, part }) => ({
     label: part.label,
-    colour: partColour(part),
+    colour: bucketColour(part),
     value: (row) => numberAt(row, column.key) ?? 0,
   }));
 

@@ -7,7 +7,7 @@ import { formatCount, plural } from '../../base/format.ts';
 import type { EventRef } from '../../model/event.ts';
 import { kindLabel } from '../../model/kind.ts';
 import { Loading, ProblemState } from '../../widgets/states.tsx';
-import { type Sort, Table, type TableColumn } from '../../widgets/table.tsx';
+import { type SortOrder, Table, type TableColumn } from '../../widgets/table.tsx';
 import { useDrawerArea } from './drawer-area.ts';
 import { DrawerEmpty, durationColumn, startColumn, trackColumn } from './drawer-parts.tsx';
 import { parseQuery } from './search.ts';
@@ -16,7 +16,7 @@ import { type Session, selectById } from './session.ts';
 const PAGE = 500;
 
 /** The server's word for how a table of events is sorted: by start as they come, or by duration. Pure. */
-export const orderOf = (sort: Sort): 'start' | 'longest' | 'shortest' =>
+export const orderOf = (sort: SortOrder): 'start' | 'longest' | 'shortest' =>
   sort.column !== 'duration' ? 'start' : sort.descending ? 'longest' : 'shortest';
 
 /** What the events in view are, as a table: also what a screen reader has in place of the canvas. */
@@ -25,7 +25,7 @@ export function EventsTab({ session }: { readonly session: Session }): JSX.Eleme
   const area = useDrawerArea(session);
   const resource = useMemo(() => createResource<EventsPage>(), []);
   const [filter, setFilter] = useState('');
-  const [sort, setSort] = useState<Sort>({ column: 'start', descending: false });
+  const [sort, setSort] = useState<SortOrder>({ column: 'start', descending: false });
   const [offset, setOffset] = useState(0);
   const order = orderOf(sort);
   const parsed = parseQuery(filter);

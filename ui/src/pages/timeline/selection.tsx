@@ -8,7 +8,7 @@ import type { AggregateAnswer, AggregateRow } from '../../model/event.ts';
 import { kindLabel } from '../../model/kind.ts';
 import { fitRange } from '../../model/viewport.ts';
 import { Loading, ProblemState } from '../../widgets/states.tsx';
-import { type Sort, Table, type TableColumn } from '../../widgets/table.tsx';
+import { type SortOrder, Table, type TableColumn } from '../../widgets/table.tsx';
 import { DrawerEmpty, Exact } from './drawer-parts.tsx';
 import { addNote, type Session, selectById, setArea } from './session.ts';
 
@@ -89,7 +89,7 @@ export function SelectionTab({ session }: { readonly session: Session }): JSX.El
   const area = store.view.area.value ?? (scope.value === undefined ? undefined : { ...scope.value, tracks: [] });
   const [by, setBy] = useState<By>('name');
   const [filter, setFilter] = useState('');
-  const [sort, setSort] = useState<Sort>({ column: 'total', descending: true });
+  const [sort, setSort] = useState<SortOrder>({ column: 'total', descending: true });
   const resource = useMemo(() => createResource<AggregateAnswer>(), []);
   const key = area === undefined ? '' : JSON.stringify([run.contentHash, area, by, filter, sort]);
   useEffect(() => {

@@ -1,7 +1,7 @@
-// parts.ts: what the time of a step is spent on, by the words that reports use for it: labels, order, and colours.
+// step-buckets.ts: the buckets that a step's time is divided into: labels, order and colours.
 import type { ReportColumn } from './report.ts';
 
-export interface Part {
+export interface StepBucket {
   readonly id: string;
   readonly label: string;
   /** Number of the slice kind whose colour it has; `undefined`: nothing ran. */
@@ -9,7 +9,7 @@ export interface Part {
 }
 
 /** The buckets that add up to a step, in the order in which they are stacked. */
-export const PARTS: readonly Part[] = [
+export const BUCKETS: readonly StepBucket[] = [
   { id: 'compute', label: 'compute', kind: 1 },
   { id: 'exposed_communication', label: 'exposed communication', kind: 6 },
   { id: 'exposed_copy', label: 'exposed copies', kind: 5 },
@@ -23,17 +23,17 @@ export const PARTS: readonly Part[] = [
 /** `exposed_copy_ns` -> `exposed_copy`. */
 const wordOf = (key: string): string => key.replace(/_ns$/, '');
 
-export const partOf = (key: string): Part | undefined => PARTS.find((part) => part.id === wordOf(key));
+export const bucketOf = (key: string): StepBucket | undefined => BUCKETS.find((part) => part.id === wordOf(key));
 
 /** CSS colour of a part; what is not known looks like "other". */
-export const partColour = (part: Part | undefined): string =>
+export const bucketColour = (part: StepBucket | undefined): string =>
   part === undefined ? 'var(--ss-kind-0)' : part.kind === undefined ? 'var(--ss-idle)' : `var(--ss-kind-${part.kind})`;
 
 /** The columns of a table that are parts of a whole, in stacking order. */
 export const partColumns = (
   columns: readonly ReportColumn[],
-): readonly { readonly column: ReportColumn; readonly part: Part }[] =>
-  PARTS.flatMap((part) => {
+): readonly { readonly column: ReportColumn; readonly part: StepBucket }[] =>
+  BUCKETS.flatMap((part) => {
     const column = columns.find((item) => item.unit === 'ns' && wordOf(item.key) === part.id);
     return column === undefined ? [] : [{ column, part }];
   });
