@@ -23,7 +23,7 @@ import jax.numpy as jnp
 
 import stepscope
 import stepscope.jax as ours
-from stepscope import _sources
+from stepscope.recording import _sources
 
 LOOPS = 20_000
 RUNS = 9

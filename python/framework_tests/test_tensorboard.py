@@ -40,7 +40,7 @@ class Board:
             notes.mkdir()
             notes.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: stepscope\nVersion: 0.0.0\n")
             notes.joinpath("entry_points.txt").write_text(
-                "[tensorboard_plugins]\nstepscope = stepscope._tensorboard:StepscopePlugin\n"
+                "[tensorboard_plugins]\nstepscope = stepscope.adapters._tensorboard:StepscopePlugin\n"
             )
             package = str(Path(stepscope.__file__).parents[1])
             environment["PYTHONPATH"] = os.pathsep.join([self.folder, package])

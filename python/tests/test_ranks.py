@@ -14,8 +14,8 @@ import xspace
 from recorded import files
 
 import stepscope
-from stepscope import _ranks
-from stepscope._ranks import Ranks
+from stepscope.recording import _ranks
+from stepscope.recording._ranks import Ranks
 
 LAUNCHERS = (
     "RANK",

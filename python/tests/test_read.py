@@ -16,7 +16,8 @@ import xspace
 from recorded import run_python
 
 import stepscope
-from stepscope import _progress, read
+from stepscope import read
+from stepscope.reading import _progress
 
 
 def program(folder):
@@ -377,7 +378,10 @@ class Patience(unittest.TestCase):
     def test_progress_is_shown_on_a_terminal_and_not_on_a_pipe(self):
         import subprocess
 
-        code = "import stepscope._progress as p; p._QUIET_S = 0; stepscope.open(sys.argv[1], use_cache=False)"
+        code = (
+            "from stepscope.reading import _progress; _progress._QUIET_S = 0; "
+            "stepscope.open(sys.argv[1], use_cache=False)"
+        )
         piped = self.open_in_child(code, stderr=subprocess.PIPE)
         _, shown = piped.communicate(timeout=50)
         self.assertEqual(shown, "")

@@ -224,7 +224,7 @@ class Perfetto(InAFolder):
         self.assertIn("x", {event.get("name") for event in content["traceEvents"]})
 
     def test_the_link_serves_one_file_once(self):
-        from stepscope import _perfetto_link
+        from stepscope.recording import _perfetto_link
 
         path = self.folder / "perfetto_trace.json.gz"
         path.write_bytes(b"content")
@@ -259,7 +259,7 @@ class Perfetto(InAFolder):
             self.assertEqual(program.wait(timeout=30), 0)
 
     def test_a_taken_port_is_a_warning(self):
-        from stepscope import _perfetto_link
+        from stepscope.recording import _perfetto_link
 
         with socket.create_server(("127.0.0.1", 0)) as taken:
             path = self.folder / "perfetto_trace.json.gz"
@@ -270,7 +270,7 @@ class Perfetto(InAFolder):
 
 SERVE = """
 import pathlib, socket, sys
-from stepscope import _perfetto_link
+from stepscope.recording import _perfetto_link
 with socket.create_server(("127.0.0.1", 0)) as free:
     port = free.getsockname()[1]
 _perfetto_link.serve_once(pathlib.Path(sys.argv[1]), port)

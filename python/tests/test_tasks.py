@@ -412,7 +412,7 @@ class Tasks(unittest.TestCase):
                 with stepscope.Trace("label"): pass
             assert "asyncio" not in sys.modules
             import asyncio
-            assert "stepscope._asyncio_tasks" in sys.modules
+            assert "stepscope.recording._asyncio_tasks" in sys.modules
             """
         )
         self.assertEqual((done.returncode, done.stderr), (0, ""))

@@ -237,7 +237,7 @@ class Scopes(unittest.TestCase):
                 pass
             self.assertEqual(self.seen, [("both", {}), "end"])
             self.seen.clear()
-            with mock.patch("stepscope._sources.xla_is_ours", new=True), xp.Trace("ours"):
+            with mock.patch("stepscope.recording._sources.xla_is_ours", new=True), xp.Trace("ours"):
                 pass
         self.assertEqual(self.seen, [])
 

@@ -120,7 +120,7 @@ fn call_along(
 ) -> Option<Py<PyAny>> {
     Python::try_attach(|py| {
         let result = py
-            .import("stepscope._sources")
+            .import("stepscope.recording._sources")
             .and_then(|sources| sources.getattr(name))
             .and_then(|function| call(py, function));
         result

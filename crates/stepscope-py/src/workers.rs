@@ -85,7 +85,7 @@ extern "C" fn stop_tracers(_: *mut c_void) -> c_int {
     // SAFETY: the interpreter calls this with its lock.
     let py = unsafe { Python::assume_attached() };
     // An interpreter that shuts down imports nothing, and its tracers have nothing left to trace.
-    let Ok(session) = py.import("stepscope._session") else {
+    let Ok(session) = py.import("stepscope.recording._session") else {
         return 0;
     };
     if let Err(error) = session.call_method0("program_ended_worker") {

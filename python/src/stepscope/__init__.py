@@ -34,11 +34,25 @@ from stepscope._errors import (
     TraceReadError,
 )
 from stepscope._import_hook import import_after
-from stepscope._mirror import set_mirror
 from stepscope._options import ProfileOptions
-from stepscope._remote import CaptureReport, HostReport, ProfilerServer, capture, start_server, stop_server
-from stepscope._session import StopReport, discard_trace, flush_trace, start_trace, stop_trace, trace
-from stepscope._sources import SourceReport
+from stepscope.recording._mirror import set_mirror
+from stepscope.recording._remote import (
+    CaptureReport,
+    HostReport,
+    ProfilerServer,
+    capture,
+    start_server,
+    stop_server,
+)
+from stepscope.recording._session import (
+    StopReport,
+    discard_trace,
+    flush_trace,
+    start_trace,
+    stop_trace,
+    trace,
+)
+from stepscope.recording._sources import SourceReport
 
 if TYPE_CHECKING:
     from stepscope import jax as jax
@@ -47,7 +61,8 @@ if TYPE_CHECKING:
     from stepscope import read as read
     from stepscope import torch as torch
     from stepscope import torch_xla as torch_xla
-    from stepscope._flight import (
+    from stepscope.read import open as open
+    from stepscope.recording._flight import (
         FlightStatus,
         SlowStep,
         flight_status,
@@ -56,7 +71,6 @@ if TYPE_CHECKING:
         stop_flight,
         write_last,
     )
-    from stepscope.read import open as open
 
 # `open` is not in it: a star import must not hide the built-in one.
 __all__ = [
@@ -110,14 +124,16 @@ if os.environ.get("STEPSCOPE_MIRROR"):
     set_mirror(os.environ["STEPSCOPE_MIRROR"])
 
 # Labels inside of compiled functions, should the program compile some.
-import_after("torch._dynamo", "stepscope._torch_compile")
+import_after("torch._dynamo", "stepscope.adapters._torch_compile")
 # Labels inside of tasks, should the program have some.
-import_after("asyncio.tasks", "stepscope._asyncio_tasks")
+import_after("asyncio.tasks", "stepscope.recording._asyncio_tasks")
 
 # What programs that only record do not pay for: where it is, by its name.
 _LATER = {
-    **dict.fromkeys(("FlightStatus", "SlowStep", "flight_status", "save_last"), "stepscope._flight"),
-    **dict.fromkeys(("start_flight", "stop_flight", "write_last"), "stepscope._flight"),
+    **dict.fromkeys(
+        ("FlightStatus", "SlowStep", "flight_status", "save_last"), "stepscope.recording._flight"
+    ),
+    **dict.fromkeys(("start_flight", "stop_flight", "write_last"), "stepscope.recording._flight"),
     "open": "stepscope.read",
 }
 # Modules that are imported when they are first used as attributes.

@@ -6,7 +6,8 @@ import sys
 import warnings
 from pathlib import Path
 
-_OWN_FOLDER = str(Path(__file__).parent) + "/"
+PACKAGE_FOLDER = str(Path(__file__).parent) + "/"
+"""Files of this package: neither warnings nor recorded calls point to them."""
 
 
 class StepscopeError(Exception):
@@ -68,6 +69,6 @@ class StepscopeWarning(UserWarning):
 def warn(note: str) -> None:
     """Warn of something missing, at the line of the program that called this package."""
     level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN_FOLDER):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE_FOLDER):
         level, frame = level + 1, frame.f_back
     warnings.warn(note, StepscopeWarning, stacklevel=level)

@@ -18,7 +18,7 @@ import gzip
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stepscope import _core, _remote, _session, _sources
+from stepscope import _core
 from stepscope._core import (
     ProfileData,
     ProfileEvent,
@@ -30,15 +30,16 @@ from stepscope._decorate import decorate
 from stepscope._errors import SessionError, StepscopeError
 from stepscope._optional_import import needed
 from stepscope._options import ProfileOptions, of_jax
-from stepscope._remote import ProfilerServer, stop_server
-from stepscope._session import stop_trace
-from stepscope._sources import jaxlib_profiler
+from stepscope.recording import _remote, _session, _sources
+from stepscope.recording._remote import ProfilerServer, stop_server
+from stepscope.recording._session import stop_trace
+from stepscope.recording._sources import jaxlib_profiler
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-    from stepscope._sources import Sources
+    from stepscope.recording._sources import Sources
 
     StrPath = str | os.PathLike[str]
     _Function = TypeVar("_Function", bound=Callable[..., Any])

@@ -25,14 +25,14 @@ import warnings
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from stepscope._actions import STEP_FUNCTIONS, PassThroughProfiler, Profiler, open_in, register
-from stepscope._call_profile import CallProfile
 from stepscope._errors import StepscopeWarning
-from stepscope._torch_actions import PyTorchProfiler, RegisterRecordFunction, ScheduleWrapper
+from stepscope.adapters._actions import STEP_FUNCTIONS, PassThroughProfiler, Profiler, open_in, register
+from stepscope.adapters._call_profile import CallProfile
+from stepscope.adapters._torch_actions import PyTorchProfiler, RegisterRecordFunction, ScheduleWrapper
 
 if TYPE_CHECKING:
-    from stepscope._actions import StrPath
     from stepscope._options import ProfileOptions
+    from stepscope.adapters._actions import StrPath
 
 __all__ = [
     "AbstractProfiler",

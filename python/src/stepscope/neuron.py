@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepscope import _core, _remote, _sources
+from stepscope import _core
 from stepscope._errors import (
     CaptureError,
     OptionNameError,
@@ -34,6 +34,7 @@ from stepscope._errors import (
     warn,
 )
 from stepscope._options import ProfileOptions, nearest
+from stepscope.recording import _remote, _sources
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, overload
 
 from stepscope import _core
 from stepscope._errors import QueryError
-from stepscope._progress import Progress
-from stepscope._report import Report, Table
 from stepscope._suggest import nearest
-from stepscope._tracks import (
+from stepscope.reading._progress import Progress
+from stepscope.reading._report import Report, Table
+from stepscope.reading._tracks import (
     Content,
     Instant,
     Instants,

@@ -17,7 +17,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from stepscope._optional_import import needed
-from stepscope._torch_table import EventList, FunctionEventAvg, TorchTrace
+from stepscope.reading._torch_table import EventList, FunctionEventAvg, TorchTrace
 
 if TYPE_CHECKING:
     import os
@@ -86,7 +86,7 @@ def load(path: str | os.PathLike[str]) -> TorchTrace:
 def __getattr__(name: str) -> Any:
     if name == "profile":
         needed("torch.profiler", "stepscope.torch.profile")
-        found: Any = importlib.import_module("stepscope._torch_profile").profile
+        found: Any = importlib.import_module("stepscope.adapters._torch_profile").profile
     elif name in _THEIRS or name in {"_ExperimentalConfig", "_KinetoProfile", "RecordScope", "profiler"}:
         found = getattr(needed(_ELSEWHERE.get(name, "torch.profiler"), f"stepscope.torch.{name}"), name)
     else:

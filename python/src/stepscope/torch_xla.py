@@ -22,20 +22,21 @@ import weakref
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stepscope import _core, _decorate, _remote, _session, _sources
+from stepscope import _core, _decorate
 from stepscope._core import XlaStepTrace as StepTrace
 from stepscope._core import XlaTrace as Trace
 from stepscope._errors import StepscopeWarning
-from stepscope._framework_scopes import Under, look, place
 from stepscope._options import ProfileOptions
-from stepscope._remote import CaptureReport, ProfilerServer, capture
-from stepscope._session import stop_trace
+from stepscope.adapters._framework_scopes import Under, look, place
+from stepscope.recording import _remote, _session, _sources
+from stepscope.recording._remote import CaptureReport, ProfilerServer, capture
+from stepscope.recording._session import stop_trace
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-    from stepscope._sources import Sources
+    from stepscope.recording._sources import Sources
 
     StrPath = str | os.PathLike[str]
     _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -287,7 +288,7 @@ def _is_master() -> bool:
         import torch_xla.core.xla_model as xm
 
         return bool(xm.is_master_ordinal())
-    from stepscope._ranks import find
+    from stepscope.recording._ranks import find
 
     return (find().rank or 0) == 0
 

@@ -146,7 +146,7 @@ impl ProfileData {
 
 fn serialized(py: Python<'_>, text: &str) -> PyResult<Py<PyBytes>> {
     let bytes = py
-        .import("stepscope._xspace_text")?
+        .import("stepscope.reading._xspace_text")?
         .call_method1("serialized", (text,))?;
     Ok(bytes.cast_into::<PyBytes>()?.unbind())
 }

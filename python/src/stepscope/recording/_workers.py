@@ -14,7 +14,7 @@ import re
 from multiprocessing import context, process, util
 from typing import TYPE_CHECKING, Any
 
-from stepscope import _session
+from stepscope.recording import _session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ _MAX_NAME = 60
 # function of this module would end such a worker.
 _BEGIN_IF_INSTALLED = """\
 try:
-    from stepscope._workers import begin_in_spawned
+    from stepscope.recording._workers import begin_in_spawned
 
     begin_in_spawned(run)
 except Exception:

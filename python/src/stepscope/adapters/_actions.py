@@ -14,10 +14,11 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stepscope import _core, _session
+from stepscope import _core
 from stepscope._errors import OptionValueError, StepscopeError
 from stepscope._options import ProfileOptions
-from stepscope._session import start_trace, stop_trace
+from stepscope.recording import _session
+from stepscope.recording._session import start_trace, stop_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepscope import _core
+from stepscope._errors import PACKAGE_FOLDER
 
 if TYPE_CHECKING:
     import os
     from types import CodeType
 
     from typing_extensions import Self
-
-_OWN_FOLDER = str(Path(__file__).parent) + "/"
 
 Function = tuple[str, int, str]
 """File, line and name, as ``pstats`` has them."""
@@ -53,7 +52,7 @@ class CallProfile(_core.CallStats):
 
     def __new__(cls) -> Self:
         """Make one that counts nothing yet."""
-        return super().__new__(cls, _OWN_FOLDER)
+        return super().__new__(cls, PACKAGE_FOLDER)
 
     def getstats(self) -> list[Entry]:
         """Give what was counted, one entry for each function."""

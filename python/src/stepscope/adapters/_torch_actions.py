@@ -8,16 +8,16 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepscope._actions import LABEL, STEP_FUNCTIONS, Profiler, misconfiguration
 from stepscope._errors import StepscopeWarning
 from stepscope._optional_import import needed
+from stepscope.adapters._actions import LABEL, STEP_FUNCTIONS, Profiler, misconfiguration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
 
-    from stepscope._actions import StrPath
     from stepscope._options import ProfileOptions
+    from stepscope.adapters._actions import StrPath
 
 _STEPS = ("training_step", "validation_step", "test_step", "predict_step")
 _UNDERSTOOD = frozenset({"export_to_flame_graph", "metric", "enabled", "use_cpu"})
@@ -477,7 +477,7 @@ class PyTorchProfiler(Profiler):
 
 def _torch_profile() -> Any:
     """Give the profiler that is driven: torch's, with results that are read by us."""
-    return _of("stepscope._torch_profile", "profile")
+    return _of("stepscope.adapters._torch_profile", "profile")
 
 
 @functools.lru_cache(1)

@@ -8,11 +8,12 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stepscope import _core, _session
+from stepscope import _core
 from stepscope._errors import OptionTypeError, OptionValueError, warn
 from stepscope._options import ProfileOptions, checked_path
-from stepscope._ranks import find
-from stepscope._session import StopReport
+from stepscope.recording import _session
+from stepscope.recording._ranks import find
+from stepscope.recording._session import StopReport
 
 if TYPE_CHECKING:
 

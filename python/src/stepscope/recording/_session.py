@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from stepscope import _core
 from stepscope._decorate import enclose
 from stepscope._errors import (
+    PACKAGE_FOLDER,
     NoSessionError,
     OptionTypeError,
     SessionActiveError,
@@ -23,8 +24,8 @@ from stepscope._errors import (
 )
 from stepscope._import_hook import import_after
 from stepscope._options import ProfileOptions, checked_path, checked_ranks
-from stepscope._ranks import Ranks, agree, find
-from stepscope._sources import (
+from stepscope.recording._ranks import Ranks, agree, find
+from stepscope.recording._sources import (
     Chosen,
     Gathered,
     Group,
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     StrPath = str | os.PathLike[str]
-
-_OWN_FOLDER = str(Path(__file__).parent) + os.sep
 
 
 @dataclass(frozen=True)
@@ -343,7 +342,7 @@ def _share(options: ProfileOptions, host: str) -> None:
     if not _looks_for_multiprocessing:
         _looks_for_multiprocessing = True
         # Programs that start no processes do not pay for its import.
-        import_after("multiprocessing.process", "stepscope._workers")
+        import_after("multiprocessing.process", "stepscope.recording._workers")
     _tell_workers(_shared)
 
 
@@ -355,7 +354,7 @@ def _unshare() -> None:
 
 
 def _tell_workers(run: WorkerRun | None) -> None:
-    workers: Any = sys.modules.get("stepscope._workers")
+    workers: Any = sys.modules.get("stepscope.recording._workers")
     if workers is not None:
         workers.share(run)
 
@@ -420,14 +419,14 @@ def _start_python(options: ProfileOptions, notes: list[str]) -> tuple[bool, bool
     """Trace calls and take samples, as the options say; whether each is on, and in ``notes`` why not."""
     calls = sampling = False
     if options.traces_calls:
-        reason = _core.start_calls(_OWN_FOLDER)
+        reason = _core.start_calls(PACKAGE_FOLDER)
         calls = reason is None
         if reason is not None:
             notes.append(
                 f"calls of Python functions are not recorded: {reason}; stop it, or set python_tracer_level=0"
             )
     if options.python_sampling_hz and options.host_tracer_level > 0:
-        reason = _core.start_sampling(options.python_sampling_hz, _OWN_FOLDER)
+        reason = _core.start_sampling(options.python_sampling_hz, PACKAGE_FOLDER)
         sampling = reason is None
         if reason is not None:
             notes.append(f"stacks of Python threads are not sampled: {reason}")
@@ -558,7 +557,7 @@ def stop_trace() -> StopReport:
         if note not in _after_stop.told:
             warn(note)
     if _after_stop.perfetto_link and report.trace_json is not None:
-        from stepscope._perfetto_link import serve_once
+        from stepscope.recording._perfetto_link import serve_once
 
         serve_once(report.trace_json)
     return report
@@ -761,7 +760,7 @@ def begin_sampling(hz: int) -> str | None:
         global _sampling_of_capture
         if _flight_sampling:
             return None
-        reason = _core.start_sampling(hz, _OWN_FOLDER)
+        reason = _core.start_sampling(hz, PACKAGE_FOLDER)
         _sampling_of_capture = reason is None
         return reason
 
@@ -787,7 +786,7 @@ def begin_calls() -> str | None:
         global _calls_of_capture
         if _flight_calls:
             return None
-        reason = _core.start_calls(_OWN_FOLDER)
+        reason = _core.start_calls(PACKAGE_FOLDER)
         _calls_of_capture = reason is None
         return reason
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from stepscope import _core
 from stepscope._errors import CaptureError, OptionTypeError, warn
 from stepscope._options import ProfileOptions, checked_path, checked_port
-from stepscope._session import install_handlers, program_facts
-from stepscope._sources import Sources, checked, set_along
+from stepscope.recording._session import install_handlers, program_facts
+from stepscope.recording._sources import Sources, checked, set_along
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -427,7 +427,7 @@ def begin_along(
     python_sampling_hz: int,
 ) -> None:
     """Begin to record with a capture of the server's. Called by the native half."""
-    from stepscope._session import begin_calls, begin_sampling
+    from stepscope.recording._session import begin_calls, begin_sampling
 
     global _along, _begun
     group = Group(_along_names)
@@ -453,7 +453,7 @@ def begin_along(
 
 def pause_along() -> None:
     """Stop what records into the capture. Called by the native half."""
-    from stepscope._session import end_calls, end_sampling
+    from stepscope.recording._session import end_calls, end_sampling
 
     with _along_lock:
         group = _along

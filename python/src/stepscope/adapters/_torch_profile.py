@@ -18,9 +18,9 @@ import torch.profiler as theirs
 from torch._C._profiler import _ExperimentalConfig as experimental
 
 from stepscope import _core
-from stepscope._actions import LABEL as ACTION_LABEL
 from stepscope._errors import StepscopeWarning
-from stepscope._torch_table import EventList, TorchTrace
+from stepscope.adapters._actions import LABEL as ACTION_LABEL
+from stepscope.reading._torch_table import EventList, TorchTrace
 
 _DIRECT = "key_averages, export_chrome_trace and export_stacks of stepscope.torch share one file per cycle"
 

@@ -1,0 +1,1 @@
+"""Internal: code that fits stepscope to Lightning, PyTorch, PyTorch/XLA and TensorBoard."""

@@ -1,0 +1,1 @@
+"""Internal: what `stepscope.read`, `ProfileData` and ``torch.profiler``'s tables are built from."""

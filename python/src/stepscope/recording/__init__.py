@@ -1,0 +1,1 @@
+"""Internal: sessions, the flight recorder, captures, workers, and the frameworks' profilers as sources."""
