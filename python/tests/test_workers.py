@@ -118,9 +118,9 @@ if __name__ == "__main__":
     def test_workers_that_outlive_the_stop_are_in_the_run_up_to_it(self):
         code = """
 def more(_):
-    from stepscope.recording import _session
+    from stepscope.recording._recorder import State, recorder
     # The tracers stop a little later: when the worker runs Python again.
-    until(lambda: not (stepscope.is_recording() or _session._is_worker))
+    until(lambda: not (stepscope.is_recording() or recorder.state is State.WORKER))
     work(2)
     assert sys.getprofile() is None
     return os.getpid()

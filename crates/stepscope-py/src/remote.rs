@@ -75,7 +75,7 @@ fn along_prepares(asked: &Asked) {
 
 /// When a capture has begun, on a thread of the server.
 fn along_begins(asked: &Asked) {
-    call_along("begin_along", |py, function| {
+    call_captures("begin", |py, function| {
         let asked = (
             asked.python_calls,
             asked.host_tracer_level,
@@ -88,7 +88,7 @@ fn along_begins(asked: &Asked) {
 
 /// When a capture is about to end.
 fn along_pauses() {
-    call_along("pause_along", |_py, function| {
+    call_captures("pause", |_py, function| {
         function.call0().map(Bound::unbind)
     });
 }
@@ -98,7 +98,7 @@ fn along_ends() -> ExternalProfiles {
     if CAPTURES_CALLS_ALONE.swap(false, Ordering::Relaxed) {
         LEAVES_LABELS_OUT.store(false, Ordering::Relaxed);
     }
-    let gathered = call_along("end_along", |_py, function| {
+    let gathered = call_captures("end", |_py, function| {
         function.call0().map(Bound::unbind)
     });
     let taken = gathered.and_then(|gathered| {
@@ -112,16 +112,17 @@ fn along_ends() -> ExternalProfiles {
     made.unwrap_or_default()
 }
 
-/// Calls a function of the package's; `None` when it fails, which is told on stderr, or when the
-/// interpreter is ending.
-fn call_along(
+/// Calls a method of `stepscope.recording._captures.captures`. `None` when it fails, with a message on stderr,
+/// or when the interpreter is ending.
+fn call_captures(
     name: &str,
     call: impl FnOnce(Python<'_>, Bound<'_, PyAny>) -> PyResult<Py<PyAny>>,
 ) -> Option<Py<PyAny>> {
     Python::try_attach(|py| {
         let result = py
-            .import("stepscope.recording._sources")
-            .and_then(|sources| sources.getattr(name))
+            .import("stepscope.recording._captures")
+            .and_then(|module| module.getattr("captures"))
+            .and_then(|captures| captures.getattr(name))
             .and_then(|function| call(py, function));
         result
             .map_err(|error| error.write_unraisable(py, None))

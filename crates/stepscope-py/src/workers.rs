@@ -85,10 +85,13 @@ extern "C" fn stop_tracers(_: *mut c_void) -> c_int {
     // SAFETY: the interpreter calls this with its lock.
     let py = unsafe { Python::assume_attached() };
     // An interpreter that shuts down imports nothing, and its tracers have nothing left to trace.
-    let Ok(session) = py.import("stepscope.recording._session") else {
+    let Ok(module) = py.import("stepscope.recording._recorder") else {
         return 0;
     };
-    if let Err(error) = session.call_method0("program_ended_worker") {
+    let stopped = module
+        .getattr("recorder")
+        .and_then(|recorder| recorder.call_method0("program_ended_worker"));
+    if let Err(error) = stopped {
         error.write_unraisable(py, None);
     }
     0

@@ -34,7 +34,8 @@ from stepscope._errors import (
     warn,
 )
 from stepscope._options import ProfileOptions, nearest
-from stepscope.recording import _remote, _sources
+from stepscope.recording import _remote
+from stepscope.recording._captures import captures
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -287,7 +288,7 @@ class profile:
                 )
                 capture.notes.append(f"port {port} {happened} ({error})")
         ours = own is not None or capture.server is not None
-        before = _sources.begun()
+        before = captures.begun
         begun = threading.Event()
 
         def work() -> None:
@@ -312,7 +313,7 @@ class profile:
         # The block's first work belongs to the profile, XLA's part of it too; that something is recorded says
         # nothing, since it may be the flight recorder. A server that nobody can ask is found out below.
         deadline = time.monotonic() + _CONNECT_MS / 1_000
-        while ours and _sources.begun() == before and capture.thread.is_alive():
+        while ours and captures.begun == before and capture.thread.is_alive():
             if time.monotonic() > deadline:
                 break
             time.sleep(0.005)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from stepscope import _core
 from stepscope._errors import OptionValueError, StepscopeError
 from stepscope._options import ProfileOptions
-from stepscope.recording import _session
+from stepscope.recording._recorder import recorder
 from stepscope.recording._session import start_trace, stop_trace
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Timeline:
 
     def begin_recording(self) -> None:
         """Record into the log directory, unless the program records already."""
-        if self.log_dir is not None and not self._records and not _session.records():
+        if self.log_dir is not None and not self._records and not recorder.records_program():
             # So do the frameworks' profilers, which keep a whole run's operations in memory besides; and
             # there is only one of PyTorch's.
             start_trace(self.log_dir, options=self.options, sources=[])
@@ -75,7 +75,7 @@ class Timeline:
         if self._records:
             self._records = False
             # The program may have stopped it itself.
-            if _session.records():
+            if recorder.records_program():
                 stop_trace()
 
     def begin(self, action: str) -> None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from stepscope import _core
 from stepscope._errors import OptionTypeError, OptionValueError, warn
 from stepscope._options import ProfileOptions, checked_path
-from stepscope.recording import _session
 from stepscope.recording._ranks import find
+from stepscope.recording._recorder import program_facts, recorder
 from stepscope.recording._session import StopReport
 
 if TYPE_CHECKING:
@@ -158,13 +158,13 @@ def start_flight(
     here = find()
     if here.several and not host_name:
         host_name = f"{os.uname().nodename}_rank{here.rank}"
-    facts = _session.program_facts(here)
+    facts = program_facts(here)
     facts.append(("flight.keep_last_s", f"{float(keep_last_s):g}"))
-    _session.install_handlers()
+    recorder.install_handlers()
 
     def start() -> list[str]:
         global _keeps_s
-        _session.end_worker()
+        recorder.end_worker()
         _core.start_flight(
             log_dir,
             keep_last_s=float(keep_last_s),
@@ -179,10 +179,10 @@ def start_flight(
         )
         _keeps_s = float(keep_last_s)
         notes: list[str] = []
-        _session.begin_flight_python(options, notes)
+        recorder.begin_flight(options, notes)
         return notes
 
-    for note in _session.exclusive(start):
+    for note in recorder.exclusive(start):
         warn(note)
 
 
@@ -204,9 +204,9 @@ def stop_flight() -> None:
 
     def stop() -> None:
         _core.stop_flight()
-        _session.end_flight_python()
+        recorder.end_flight()
 
-    _session.exclusive(stop)
+    recorder.exclusive(stop)
 
 
 def save_last(last_s: float | None = None) -> StopReport:

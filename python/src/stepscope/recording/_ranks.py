@@ -25,6 +25,11 @@ class Ranks(NamedTuple):
         """Whether this is one of several processes."""
         return self.rank is not None and (self.world_size or 0) > 1
 
+    def override(self, rank: int, world_size: int) -> Ranks:
+        """Replace what the options of a session set: a rank from 0, and a world size above 0."""
+        found = self._replace(rank=rank, told_by="options") if rank >= 0 else self
+        return found._replace(world_size=world_size) if world_size else found
+
 
 # Rank, world size and local rank as launchers give them, in the order in which they are believed.
 _VARIABLES: tuple[tuple[str, str, str], ...] = (

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from stepscope import _core
 from stepscope._errors import CaptureError, OptionTypeError, warn
 from stepscope._options import ProfileOptions, checked_path, checked_port
-from stepscope.recording._session import install_handlers, program_facts
-from stepscope.recording._sources import Sources, checked, set_along
+from stepscope.recording._captures import captures
+from stepscope.recording._recorder import program_facts, recorder
+from stepscope.recording._sources import Sources, checked
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -119,7 +120,7 @@ def start_server(
     9012
     """
     names = checked(sources)
-    install_handlers()
+    recorder.install_handlers()
     address, port = _core.start_server(
         checked_port(port),
         host=host,
@@ -129,7 +130,7 @@ def start_server(
     )
     global _listening
     _listening = (os.getpid(), address, port)
-    set_along(names)
+    captures.sources = names
     return ProfilerServer(address, port)
 
 

@@ -8,8 +8,6 @@ costs the others nothing.
 
 from __future__ import annotations
 
-import _thread
-import contextlib
 import os
 import sys
 import time
@@ -400,83 +398,3 @@ def _explained(error: BaseException) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
     advice = _core.advice(text)
     return f"{text} ({advice})" if advice else text
-
-
-# What goes along with captures that others ask our server for.
-_along_lock = _thread.allocate_lock()
-_along: Group | None = None
-_along_names: Chosen = None
-_begun = 0
-
-
-def set_along(names: Chosen) -> None:
-    """Set the sources of captures through the server."""
-    global _along_names
-    _along_names = names
-
-
-def begun() -> int:
-    """How many captures of the server's have begun, with all that goes along with them."""
-    return _begun
-
-
-def begin_along(
-    python_calls: bool,  # noqa: FBT001 - from native code
-    host_tracer_level: int,
-    device_tracer_level: int,
-    python_sampling_hz: int,
-) -> None:
-    """Begin to record with a capture of the server's. Called by the native half."""
-    from stepscope.recording._session import begin_calls, begin_sampling
-
-    global _along, _begun
-    group = Group(_along_names)
-    with _along_lock:
-        _along = group
-    # A source that raises has been told of; the server's options never ask for an error.
-    group.start(
-        ProfileOptions(
-            host_tracer_level=min(host_tracer_level, 3),
-            device_tracer_level=min(device_tracer_level, 3),
-        )
-    )
-    if python_calls:
-        reason = begin_calls()
-        if reason is not None:
-            group.warnings.append(f"calls of Python functions are not recorded: {reason}")
-    if python_sampling_hz:
-        reason = begin_sampling(python_sampling_hz)
-        if reason is not None:
-            group.warnings.append(f"stacks of Python threads are not sampled: {reason}")
-    _begun += 1
-
-
-def pause_along() -> None:
-    """Stop what records into the capture. Called by the native half."""
-    from stepscope.recording._session import end_calls, end_sampling
-
-    with _along_lock:
-        group = _along
-    notes = [] if group is None else group.warnings
-    end_calls(notes)
-    end_sampling(notes)
-
-
-def end_along() -> tuple[Gathered, list[str]]:
-    """End what went along; what it recorded, and what is missing. Called by the native half."""
-    global _along
-    with _along_lock:
-        group, _along = _along, None
-    if group is None:
-        return [], []
-    return group.stop(), group.warnings
-
-
-def after_fork_in_child() -> None:
-    """Let go of what the parent's threads were doing."""
-    global _along, _along_lock
-    _along_lock = _thread.allocate_lock()
-    if _along is not None:
-        with contextlib.suppress(Exception):
-            _along.forget()
-        _along = None

@@ -14,7 +14,7 @@ import re
 from multiprocessing import context, process, util
 from typing import TYPE_CHECKING, Any
 
-from stepscope.recording import _session
+from stepscope.recording._recorder import WorkerRun, recorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ except Exception:
 class Shared:
     """What workers need to know of the program's session, as `multiprocessing` hands it on."""
 
-    def __init__(self, run: _session.WorkerRun) -> None:
+    def __init__(self, run: WorkerRun) -> None:
         self.run = run
         # Holds a weak reference: what is no longer shared is forgotten.
         util.register_after_fork(self, _begin)
@@ -46,7 +46,7 @@ class Shared:
         return (exec, (_BEGIN_IF_INSTALLED, {"run": tuple(self.run)}))
 
 
-def share(run: _session.WorkerRun | None) -> None:
+def share(run: WorkerRun | None) -> None:
     """Have workers that start from now on record into a run; None: have them record nothing."""
     config: dict[str, Any] = process.current_process()._config  # type: ignore[attr-defined]
     if run is None:
@@ -57,7 +57,7 @@ def share(run: _session.WorkerRun | None) -> None:
 
 def begin_in_spawned(run: tuple[Any, ...]) -> None:
     """Have a worker begin that receives its process object, which is not complete yet."""
-    _after_spawn(Shared(_session.WorkerRun(*run)))
+    _after_spawn(Shared(WorkerRun(*run)))
 
 
 def _after_spawn(shared: Shared) -> None:
@@ -81,7 +81,7 @@ def _begin(shared: Shared) -> None:
     worker = process.current_process()
     name = _name(worker)
     file = re.sub(r"[^\w.-]+", "-", name)[:_MAX_NAME]
-    _session.begin_worker(shared.run, name, f"{shared.run.host}_{file}_{os.getpid()}")
+    recorder.begin_worker(shared.run, name, f"{shared.run.host}_{file}_{os.getpid()}")
     # Its own workers get it too. Unpickling has left nothing in the configuration of a spawned worker.
     worker._config[_KEY] = shared  # type: ignore[attr-defined]
 
@@ -97,4 +97,4 @@ def _name(worker: Any) -> str:
     return str(worker.name)
 
 
-share(_session.shared_run())
+share(recorder.worker_run)
