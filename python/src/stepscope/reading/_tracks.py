@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 if TYPE_CHECKING:
     from stepscope import _core
 
 _PS_PER_NS = 1_000
+_Record = TypeVar("_Record")
 
 
 @dataclass(frozen=True)
@@ -208,33 +210,58 @@ class Track:
         return f"<Track {self.name!r}: {self.kind}, {len(self.slices)} slices>"
 
 
-class _Part:
-    """Columns of one kind of event of a track; also a table for Arrow."""
+class EventTable(Generic[_Record]):
+    """
+    The events of one type on one track, in order: columns, records and a table for Arrow.
 
-    _word = ""
+    Columns are views of the trace's memory: ``numpy.asarray(slices.start_ps)`` copies nothing.
+    ``pyarrow.table(slices)`` is a table of all columns. Iteration and ``[]`` give records.
+    """
+
+    _event_type = ""
+    # Columns whose values are the arguments of a record, after the index.
+    _record_columns: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, track: Track) -> None:
         self.track = track
         self._core = track._content.core
-        self._count, self._first = self._core.size(track._number, self._word)
+        self._count, self._first = self._core.size(track._number, self._event_type)
 
     def __len__(self) -> int:
         return self._count
 
     @property
     def names(self) -> Names:
-        """The names that columns of names hold the numbers of."""
+        """The names whose numbers columns of names hold."""
         return self.track._content.names
 
     def _column(self, name: str) -> _core.Column:
-        return self._core.column(self.track._number, self._word, name)
+        return self._core.column(self.track._number, self._event_type, name)
 
     def _index(self, index: int) -> int:
         found = index + self._count if index < 0 else index
         if not 0 <= found < self._count:
-            message = f"there are {self._count} {self._word}, not {index}"
+            message = f"there are {self._count} {self._event_type}, not {index}"
             raise IndexError(message)
         return found
+
+    def _record_factory(self) -> Callable[..., _Record]:
+        """Return what makes a record from an index and the values of `_record_columns`."""
+        raise NotImplementedError
+
+    @overload
+    def __getitem__(self, index: int) -> _Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[_Record]: ...
+    def __getitem__(self, index: int | slice) -> _Record | list[_Record]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(self._count))]
+        at = self._index(index)
+        return self._record_factory()(at, *[self._column(name)[at] for name in self._record_columns])
+
+    def __iter__(self) -> Iterator[_Record]:
+        columns = (self._column(name) for name in self._record_columns)
+        return map(self._record_factory(), range(self._count), *columns)
 
     def args(self, index: int) -> dict[str, Any]:
         """
@@ -251,49 +278,17 @@ class _Part:
         return self._core.args(self._first + self._index(index))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self._core.table(self.track._number, self._word)
+        return self._core.table(self.track._number, self._event_type)
 
     def __arrow_c_schema__(self) -> object:
-        return self._core.table_schema(self.track._number, self._word)
+        return self._core.table_schema(self.track._number, self._event_type)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.track.name!r}: {self._count}>"
 
 
-class Slices(_Part):
-    """
-    Slices of one track, in the order of their begins, outer ones before what they enclose.
-
-    Columns are views of the trace's memory: ``numpy.asarray(slices.start_ps)`` copies nothing.
-    ``pyarrow.table(slices)`` is a table of all columns. Iteration and ``[]`` give `Slice` records.
-    """
-
-    _word = "slices"
-
-    @property
-    def start_ps(self) -> _core.Column:
-        """Begins on the run's clock, picoseconds, int64."""
-        return self._column("start_ps")
-
-    @property
-    def dur_ps(self) -> _core.Column:
-        """Lengths, picoseconds, int64."""
-        return self._column("dur_ps")
-
-    @property
-    def self_ps(self) -> _core.Column:
-        """Lengths less those of the direct children, picoseconds, int64; computed."""
-        return self._column("self_ps")
-
-    @property
-    def start_ns(self) -> _core.Column:
-        """Begins on the run's clock, nanoseconds, float64; computed."""
-        return self._column("start_ns")
-
-    @property
-    def duration_ns(self) -> _core.Column:
-        """Lengths, nanoseconds, float64; computed."""
-        return self._column("duration_ns")
+class _Named(EventTable[_Record]):
+    """Events with a name."""
 
     @property
     def name(self) -> _core.Column:
@@ -302,8 +297,54 @@ class Slices(_Part):
 
     @property
     def category(self) -> _core.Column:
-        """Numbers of the categories' names, int32; written out where all have the same."""
+        """Numbers of the categories' names, int32; allocated where all events have the same."""
         return self._column("category")
+
+
+class _Timed(EventTable[_Record]):
+    """Events at one point in time."""
+
+    @property
+    def time_ps(self) -> _core.Column:
+        """Times on the run's clock, picoseconds, int64."""
+        return self._column("time_ps")
+
+    @property
+    def time_ns(self) -> _core.Column:
+        """Times on the run's clock, nanoseconds, float64; computed."""
+        return self._column("time_ns")
+
+
+class Slices(_Named["Slice"]):
+    """Slices of one track, sorted by start, outer ones before the ones they enclose. See `EventTable`."""
+
+    _event_type = "slices"
+    _record_columns = ("start_ps", "dur_ps", "name", "depth", "parent")
+
+    @property
+    def start_ps(self) -> _core.Column:
+        """Starts on the run's clock, picoseconds, int64."""
+        return self._column("start_ps")
+
+    @property
+    def dur_ps(self) -> _core.Column:
+        """Durations, picoseconds, int64."""
+        return self._column("dur_ps")
+
+    @property
+    def self_ps(self) -> _core.Column:
+        """Durations less those of the direct children, picoseconds, int64; computed."""
+        return self._column("self_ps")
+
+    @property
+    def start_ns(self) -> _core.Column:
+        """Starts on the run's clock, nanoseconds, float64; computed."""
+        return self._column("start_ns")
+
+    @property
+    def duration_ns(self) -> _core.Column:
+        """Durations, nanoseconds, float64; computed."""
+        return self._column("duration_ns")
 
     @property
     def depth(self) -> _core.Column:
@@ -315,69 +356,18 @@ class Slices(_Part):
         """Indexes of the enclosing slices, int32; -1 for none."""
         return self._column("parent")
 
-    @overload
-    def __getitem__(self, index: int) -> Slice: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Slice]: ...
-    def __getitem__(self, index: int | slice) -> Slice | list[Slice]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(self._count))]
-        at = self._index(index)
-        return Slice(
-            self.track,
-            at,
-            self.start_ps[at],
-            self.dur_ps[at],
-            self.names[self.name[at]],
-            self.depth[at],
-            self.parent[at],
-        )
-
-    def __iter__(self) -> Iterator[Slice]:
-        names, track = self.names, self.track
-        columns = zip(self.start_ps, self.dur_ps, self.name, self.depth, self.parent, strict=True)
-        for at, (start, dur, name, depth, parent) in enumerate(columns):
-            yield Slice(track, at, start, dur, names[name], depth, parent)
+    def _record_factory(self) -> Callable[..., Slice]:
+        return partial(Slice, self.track)
 
 
-class Instants(_Part):
-    """Points in time of one track, in order. As `Slices`."""
+class Instants(_Named["Instant"], _Timed["Instant"]):
+    """Points in time of one track, in order. See `EventTable`."""
 
-    _word = "instants"
+    _event_type = "instants"
+    _record_columns = ("time_ps", "name")
 
-    @property
-    def time_ps(self) -> _core.Column:
-        """Times on the run's clock, picoseconds, int64."""
-        return self._column("time_ps")
-
-    @property
-    def time_ns(self) -> _core.Column:
-        """Times on the run's clock, nanoseconds, float64; computed."""
-        return self._column("time_ns")
-
-    @property
-    def name(self) -> _core.Column:
-        """Numbers of the names, int32: see `names`."""
-        return self._column("name")
-
-    @property
-    def category(self) -> _core.Column:
-        """Numbers of the categories' names, int32; written out where all have the same."""
-        return self._column("category")
-
-    @overload
-    def __getitem__(self, index: int) -> Instant: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Instant]: ...
-    def __getitem__(self, index: int | slice) -> Instant | list[Instant]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(self._count))]
-        at = self._index(index)
-        return Instant(self.track, at, self.time_ps[at], self.names[self.name[at]])
-
-    def __iter__(self) -> Iterator[Instant]:
-        for at, (time, name) in enumerate(zip(self.time_ps, self.name, strict=True)):
-            yield Instant(self.track, at, time, self.names[name])
+    def _record_factory(self) -> Callable[..., Instant]:
+        return partial(Instant, self.track)
 
 
 @dataclass(frozen=True)
@@ -385,30 +375,21 @@ class Sample:
     """One sample of a counter."""
 
     time_ps: int
-    """When, on the run's clock, picoseconds."""
+    """Time on the run's clock, picoseconds."""
     value: float
-    """What was measured, in the track's unit."""
+    """Value, in the track's unit."""
 
     @property
     def time_ns(self) -> float:
-        """When, on the run's clock, nanoseconds."""
+        """Time on the run's clock, nanoseconds."""
         return self.time_ps / _PS_PER_NS
 
 
-class Samples(_Part):
-    """Samples of one counter, in order. As `Slices`."""
+class Samples(_Timed[Sample]):
+    """Samples of one counter, in order. See `EventTable`."""
 
-    _word = "samples"
-
-    @property
-    def time_ps(self) -> _core.Column:
-        """Times on the run's clock, picoseconds, int64."""
-        return self._column("time_ps")
-
-    @property
-    def time_ns(self) -> _core.Column:
-        """Times on the run's clock, nanoseconds, float64; computed."""
-        return self._column("time_ns")
+    _event_type = "samples"
+    _record_columns = ("time_ps", "value")
 
     @property
     def value(self) -> _core.Column:
@@ -416,23 +397,12 @@ class Samples(_Part):
         return self._column("value")
 
     def args(self, index: int) -> dict[str, Any]:
-        """Give nothing: samples have no arguments."""
+        """Return no arguments: samples have none."""
         self._index(index)
         return {}
 
-    @overload
-    def __getitem__(self, index: int) -> Sample: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Sample]: ...
-    def __getitem__(self, index: int | slice) -> Sample | list[Sample]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(self._count))]
-        at = self._index(index)
-        return Sample(self.time_ps[at], self.value[at])
-
-    def __iter__(self) -> Iterator[Sample]:
-        for time, value in zip(self.time_ps, self.value, strict=True):
-            yield Sample(time, value)
+    def _record_factory(self) -> Callable[..., Sample]:
+        return lambda _index, time_ps, value: Sample(time_ps, value)
 
 
 class _Event:
@@ -440,10 +410,10 @@ class _Event:
 
     __slots__ = ("index", "name", "track")
 
-    def __init__(self, track: Track, index: int, name: str) -> None:
+    def __init__(self, track: Track, index: int, name_number: int) -> None:
         self.track = track
         self.index = index
-        self.name = name
+        self.name = track._content.names[name_number]
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -478,9 +448,9 @@ class Slice(_Event):
     __slots__ = ("_parent", "depth", "dur_ps", "start_ps")
 
     def __init__(
-        self, track: Track, index: int, start_ps: int, dur_ps: int, name: str, depth: int, parent: int
+        self, track: Track, index: int, start_ps: int, dur_ps: int, name_number: int, depth: int, parent: int
     ) -> None:
-        super().__init__(track, index, name)
+        super().__init__(track, index, name_number)
         self.start_ps = start_ps
         self.dur_ps = dur_ps
         self.depth = depth
@@ -555,8 +525,8 @@ class Instant(_Event):
 
     __slots__ = ("time_ps",)
 
-    def __init__(self, track: Track, index: int, time_ps: int, name: str) -> None:
-        super().__init__(track, index, name)
+    def __init__(self, track: Track, index: int, time_ps: int, name_number: int) -> None:
+        super().__init__(track, index, name_number)
         self.time_ps = time_ps
 
     @property
