@@ -16,11 +16,10 @@ from recorded import record, run_python
 
 import stepscope
 import stepscope.torch_xla as xp
-from stepscope import _core
 
 
 class Labels(unittest.TestCase):
-    def test_importing_it_imports_no_framework(self):
+    def test_import_imports_no_framework(self):
         done = run_python(
             """
             import sys
@@ -32,7 +31,7 @@ class Labels(unittest.TestCase):
         )
         self.assertEqual(done.stdout.strip(), "set()", done.stderr)
 
-    def test_every_name_of_the_original(self):
+    def test_every_name_of_torch_xla_profiler_exists(self):
         for name in (
             *("start_server", "start_trace", "stop_trace", "Trace", "StepTrace", "trace_me", "trace"),
             *("trace_detached", "get_tracer_marked_step", "set_tracer_marked_step"),
@@ -40,7 +39,7 @@ class Labels(unittest.TestCase):
             self.assertIn(name, xp.__all__)
             self.assertTrue(callable(getattr(xp, name)))
 
-    def test_what_is_recorded(self):
+    def test_labels_and_steps_are_recorded_with_arguments(self):
         def work():
             with xp.StepTrace("train", step_num=3, note="n") as step:
                 with xp.Trace("forward", rows=32) as forward:
@@ -85,13 +84,13 @@ class Labels(unittest.TestCase):
             self.assertEqual(len(found.named(name)), 1, name)
         self.assertEqual(plain.__name__, "plain")
 
-    def test_steps_mark_steps(self):
+    def test_step_trace_sets_the_marked_step_flag(self):
         xp.set_tracer_marked_step(False)
         self.assertFalse(xp.get_tracer_marked_step())
         with xp.StepTrace("train", step_num=0):
             self.assertTrue(xp.get_tracer_marked_step())
 
-    def test_the_classes_are_related_as_those_of_the_original(self):
+    def test_step_trace_is_a_trace(self):
         self.assertTrue(issubclass(xp.StepTrace, xp.Trace))
         self.assertTrue(issubclass(xp.Trace, stepscope.Trace))
         self.assertFalse(xp.Trace.is_enabled(1))
@@ -155,10 +154,6 @@ class Scopes(unittest.TestCase):
         module.sync = sync
         self.debug = True
         self.enterContext(mock.patch.dict(sys.modules, {"torch_xla": module}))
-        self.enterContext(mock.patch.multiple(xp, _names_operations=None, _xla_level=None))
-        # It is looked for anew, and so it is when the stand-in has gone.
-        _core.forget_xla()
-        self.addCleanup(_core.forget_xla)
 
     if sys.version_info < (3, 11):
 
@@ -167,7 +162,7 @@ class Scopes(unittest.TestCase):
             self.addCleanup(context.__exit__, None, None, None)
             return result
 
-    def test_nested_and_closed_whatever_happens(self):
+    def test_scopes_nest_and_close_after_exceptions(self):
         with xp.Trace("a"), xp.Trace("b"):
             pass
         self.assertEqual(self.seen[-2:], [["a"], ["a", "b"]])
@@ -175,19 +170,19 @@ class Scopes(unittest.TestCase):
             1 / 0
         self.assertEqual(self.stack(), [])
 
-    def test_a_failing_part_leaves_nothing_open(self):
+    def test_failed_enter_closes_its_scopes(self):
         self.trace_me.level = 2
         with mock.patch.object(self.trace_me, "__enter__", side_effect=KeyError("no")):
             with self.assertRaises(KeyError):
                 xp.Trace("x").__enter__()
         self.assertEqual(self.stack(), [])
 
-    def test_none_are_open_when_a_step_is_synced(self):
+    def test_scopes_are_closed_before_a_step_syncs(self):
         with xp.StepTrace("train", step_num=0), xp.Trace("forward"):
             pass
         self.assertEqual((self.syncs, self.stack()), (1, []))
 
-    def test_the_block_s_exception_wins(self):
+    def test_exception_of_the_block_takes_precedence_over_the_sync(self):
         def fail():
             raise RuntimeError("the device is gone")
 
@@ -199,7 +194,7 @@ class Scopes(unittest.TestCase):
             pass
         self.assertEqual(self.stack(), [])
 
-    def test_left_on_another_thread(self):
+    def test_scope_left_on_another_thread_returns_to_its_thread(self):
         label = xp.Trace("wanders")
         label.__enter__()
         thread = threading.Thread(target=label.__exit__, args=(None, None, None))
@@ -212,18 +207,18 @@ class Scopes(unittest.TestCase):
         self.assertEqual((self.stack(), self.problems), ([], []))
         self.assertIn(["next"], self.seen)
 
-    def test_entered_twice(self):
+    def test_one_label_can_be_entered_twice(self):
         label = xp.Trace("again")
         with label, label:
             self.assertEqual(self.stack(), ["again", "again"])
         self.assertEqual(self.stack(), [])
 
-    def test_without_names_of_operations_nothing_is_entered(self):
+    def test_no_scope_is_entered_without_ir_debug(self):
         self.debug = False
         with xp.Trace("x"):
             self.assertEqual(self.stack(), [])
 
-    def test_labels_reach_a_foreign_capture_unless_ours_runs_it(self):
+    def test_labels_reach_the_recorder_of_torch_xla_unless_we_run_it(self):
         self.debug = False
         self.trace_me.level = 2
         with xp.StepTrace("train", step_num=7):
@@ -253,7 +248,7 @@ class Server(unittest.TestCase):
         with contextlib.suppress(stepscope.ServerError):
             stepscope.stop_server()
 
-    def test_captured_and_kept(self):
+    def test_server_stays_after_its_result_is_dropped(self):
         done = threading.Event()
 
         def work():
@@ -277,7 +272,7 @@ class Server(unittest.TestCase):
             thread.join()
         self.assertTrue(xspace.read(report.hosts[0].path).named("busy"))
 
-    def test_another_port(self):
+    def test_server_moves_to_another_port_once_unused(self):
         server = xp.start_server(0)
         with self.assertRaisesRegex(RuntimeError, "Only one profiler server"):
             xp.start_server(server.port % 60000 + 1024)
@@ -285,20 +280,20 @@ class Server(unittest.TestCase):
         # Nothing refers to it any more.
         self.assertIsNotNone(xp.start_server(0))
 
-    def test_not_on_others_than_the_master(self):
+    def test_only_the_master_starts_a_server(self):
         with mock.patch.dict("os.environ", {"RANK": "1", "WORLD_SIZE": "2"}):
             self.assertIsNone(xp.start_server(0))
             self.assertIsNotNone(xp.start_server(0, only_on_master=False))
 
-    def test_bad_ports_are_errors(self):
+    def test_invalid_ports_are_runtime_errors(self):
         with self.assertRaises(RuntimeError):
             xp.start_server(99999999)
 
-    def test_nobody_there_is_told_at_once(self):
+    def test_capture_without_a_server_fails_fast(self):
         with self.assertRaisesRegex(RuntimeError, "refused"):
             xp.trace("127.0.0.1:1", self.folder, duration_ms=50, timeout_s=120)
 
-    def test_errors_of_a_detached_capture_come_back(self):
+    def test_detached_capture_returns_its_error(self):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             future = xp.trace_detached("127.0.0.1:1", self.folder, duration_ms=50, num_tracing_attempts=1)

@@ -98,7 +98,7 @@ pub(crate) fn make_type_with<'py>(
             enter,
             exit,
             set_metadata,
-            is_enabled: IsEnabled::Plain(is_enabled),
+            is_enabled,
         };
         // Lives as long as the type: for ever.
         let getters: &'static mut [ffi::PyGetSetDef] = Box::leak(Box::new(getters()));
@@ -130,7 +130,7 @@ pub(crate) fn make_type_with<'py>(
     }
 }
 
-pub(crate) fn slot(number: c_int, function: *mut c_void) -> ffi::PyType_Slot {
+fn slot(number: c_int, function: *mut c_void) -> ffi::PyType_Slot {
     ffi::PyType_Slot {
         slot: number,
         pfunc: function,
@@ -142,41 +142,8 @@ pub(crate) struct Methods {
     pub(crate) enter: ffi::PyCFunction,
     pub(crate) exit: ffi::PyCFunctionFast,
     pub(crate) set_metadata: ffi::PyCFunctionWithKeywords,
-    pub(crate) is_enabled: IsEnabled,
-}
-
-/// `is_enabled`, a static method.
-pub(crate) enum IsEnabled {
-    /// It takes nothing.
-    Plain(ffi::PyCFunction),
-    /// It takes a level.
-    OfLevel(ffi::PyCFunctionWithKeywords),
-}
-
-impl IsEnabled {
-    fn definition(&self) -> ffi::PyMethodDef {
-        let (ml_meth, ml_flags, text) = match *self {
-            Self::Plain(function) => {
-                let function = ffi::PyMethodDefPointer {
-                    PyCFunction: function,
-                };
-                (function, ffi::METH_NOARGS, docstrings::IS_ENABLED)
-            }
-            Self::OfLevel(function) => {
-                let function = ffi::PyMethodDefPointer {
-                    PyCFunctionWithKeywords: function,
-                };
-                let flags = ffi::METH_VARARGS | ffi::METH_KEYWORDS;
-                (function, flags, docstrings::IS_ENABLED_OF_LEVEL)
-            }
-        };
-        ffi::PyMethodDef {
-            ml_name: c"is_enabled".as_ptr(),
-            ml_meth,
-            ml_flags: ml_flags | ffi::METH_STATIC,
-            ml_doc: text.as_ptr(),
-        }
-    }
+    /// A static method.
+    pub(crate) is_enabled: ffi::PyCFunction,
 }
 
 impl Methods {
@@ -207,7 +174,14 @@ impl Methods {
                 ml_flags: ffi::METH_VARARGS | ffi::METH_KEYWORDS,
                 ml_doc: docstrings::SET_METADATA.as_ptr(),
             },
-            self.is_enabled.definition(),
+            ffi::PyMethodDef {
+                ml_name: c"is_enabled".as_ptr(),
+                ml_meth: ffi::PyMethodDefPointer {
+                    PyCFunction: self.is_enabled,
+                },
+                ml_flags: ffi::METH_NOARGS | ffi::METH_STATIC,
+                ml_doc: docstrings::IS_ENABLED.as_ptr(),
+            },
             ffi::PyMethodDef::zeroed(),
         ]));
         slot(ffi::Py_tp_methods, table.as_mut_ptr().cast())
@@ -784,22 +758,7 @@ unsafe extern "C" fn call(
     args: *mut ffi::PyObject,
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: see `new_span`.
-    unsafe { call_with(object, args, keywords, "stepscope._decorate") }
-}
-
-/// The decorator: the function `decorate` of a module of ours, given the type, the name, the keywords and
-/// the function.
-///
-/// # Safety
-/// As for a type's slot for calls.
-pub(crate) unsafe fn call_with(
-    object: *mut ffi::PyObject,
-    args: *mut ffi::PyObject,
-    keywords: *mut ffi::PyObject,
-    module: &str,
-) -> *mut ffi::PyObject {
-    // SAFETY: by the caller.
+    // SAFETY: see `new_span`; the arguments are a tuple, and a dict or null.
     let result = unsafe {
         let py = Python::assume_attached();
         let annotation = object.cast::<Annotation>();
@@ -811,7 +770,7 @@ pub(crate) unsafe fn call_with(
         let alone = args.len() == 1 && (keywords.is_null() || ffi::PyDict_Size(keywords) == 0);
         let result = if alone {
             args.get_item(0).and_then(|function| {
-                py.import(module)?
+                py.import("stepscope._decorate")?
                     .getattr("decorate")?
                     .call1((class, name, metadata, function))
             })

@@ -17,7 +17,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::annotation::{self, Annotation, IsEnabled, Methods, make_type_with};
+use crate::annotation::{self, Annotation, Methods, make_type_with};
 use crate::{docstrings, pjrt};
 
 /// jaxlib's annotation type, once it was found; never given back.
@@ -35,7 +35,7 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         enter,
         exit,
         set_metadata,
-        is_enabled: IsEnabled::Plain(is_enabled),
+        is_enabled,
     };
     let trace = make_type_with(
         py,

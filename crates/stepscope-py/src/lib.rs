@@ -6,8 +6,8 @@
 //!               -> stepscope (the recorder), stepscope-engine (reading), stepscope-cli (the command)
 //! ```
 //!
-//! Reading order: this file, `annotation` (`tasks`: on rows of asyncio's tasks; `mirror`: also into jaxlib's recorder; `xla`: names
-//! for PyTorch/XLA's operations; `pjrt`: ours as a part of jaxlib's captures), `values`, `threads`, `session`, `flight`, `calls`, `call_stats`,
+//! Reading order: this file, `annotation` (`tasks`: on rows of asyncio's tasks; `jax_annotation`: also into jaxlib's
+//! recorder; `pjrt`: ours as a part of jaxlib's captures), `values`, `threads`, `session`, `flight`, `calls`, `call_stats`,
 //! `sampling`, `remote`, `read`, `torch` and `label_log` (labels for its profiles), `command`. What is typed and documented for users stands in `python/src/stepscope`; the stub
 //! `_core.pyi` there is compared with this module by the package's tests.
 //!
@@ -31,7 +31,6 @@ mod session;
 mod tasks;
 mod threads;
 mod torch;
-mod torch_xla_annotation;
 mod values;
 mod viewer;
 mod workers;
@@ -45,8 +44,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     sampling::know_main_thread();
     annotation::add_to(module)?;
     jax_annotation::add_to(module)?;
-    torch_xla_annotation::add_to(module)?;
-    module.add_function(wrap_pyfunction!(torch_xla_annotation::forget_xla, module)?)?;
     module.add_function(wrap_pyfunction!(jax_annotation::jax_is_ours, module)?)?;
     module.add_function(wrap_pyfunction!(pjrt::jax_collector, module)?)?;
     module.add_function(wrap_pyfunction!(pjrt::jax_collector_registered, module)?)?;

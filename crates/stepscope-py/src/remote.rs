@@ -88,9 +88,7 @@ fn along_begins(asked: &Asked) {
 
 /// When a capture is about to end.
 fn along_pauses() {
-    call_captures("pause", |_py, function| {
-        function.call0().map(Bound::unbind)
-    });
+    call_captures("pause", |_py, function| function.call0().map(Bound::unbind));
 }
 
 /// When a capture has ended: what the frameworks' profilers recorded meanwhile.
@@ -98,9 +96,7 @@ fn along_ends() -> ExternalProfiles {
     if CAPTURES_CALLS_ALONE.swap(false, Ordering::Relaxed) {
         LEAVES_LABELS_OUT.store(false, Ordering::Relaxed);
     }
-    let gathered = call_captures("end", |_py, function| {
-        function.call0().map(Bound::unbind)
-    });
+    let gathered = call_captures("end", |_py, function| function.call0().map(Bound::unbind));
     let taken = gathered.and_then(|gathered| {
         Python::try_attach(|py| gathered.extract::<(Gathered, Vec<String>)>(py).ok()).flatten()
     });

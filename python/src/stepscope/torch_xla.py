@@ -8,7 +8,7 @@ What ``torch_xla.debug.profiler`` offers, with the same names.
 ...     loss = model(batch)
 >>> xp.stop_trace()
 
-Labels go to our recorder; to PyTorch/XLA's own one, too, while somebody else captures with that; and, where
+Labels go to our recorder; to PyTorch/XLA's own one, too, while it captures for another client; and, where
 PyTorch/XLA keeps names for operations (``XLA_IR_DEBUG=1`` or ``XLA_HLO_DEBUG=1``), into the compiled program.
 Importing this module does not import PyTorch/XLA.
 """
@@ -23,11 +23,9 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepscope import _core, _decorate
-from stepscope._core import XlaStepTrace as StepTrace
-from stepscope._core import XlaTrace as Trace
 from stepscope._errors import StepscopeWarning
 from stepscope._options import ProfileOptions
-from stepscope.adapters._framework_scopes import Under, look, place
+from stepscope.adapters._framework_scopes import FrameworkScopes
 from stepscope.recording import _remote, _session, _sources
 from stepscope.recording._remote import CaptureReport, ProfilerServer, capture
 from stepscope.recording._session import stop_trace
@@ -35,6 +33,9 @@ from stepscope.recording._session import stop_trace
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
+    from types import TracebackType
+
+    from typing_extensions import Self
 
     from stepscope.recording._sources import Sources
 
@@ -56,97 +57,180 @@ __all__ = [
 
 _modules = sys.modules
 
-# PyTorch/XLA's flags, once it has been imported: `value` says whether operations keep the names of the scopes
-# that they were made in, and is the level of labels that its own recorder takes, below 1 when that is off.
-_names_operations: Any = None
-_xla_level: Any = None
+_enter = _core.Trace.__enter__
+_exit = _core.Trace.__exit__
 
 
-def _look() -> tuple[int, int] | None:
+class Trace(_core.Trace):
     """
-    Find the flags of a PyTorch/XLA that has been imported whole.
+    Make a block, or each call of a function, a slice, and name XLA's operations after it.
 
-    Returns
-    -------
-    tuple or None
-        Where the two variables lie in memory; 0 for one that has to be asked for by a call.
+    Parameters
+    ----------
+    name
+        The slice's name.
+    **metadata
+        Arguments of the slice: int, float, bool and str keep their types.
+
+    Notes
+    -----
+    Operations are named where PyTorch/XLA keeps names, that is with ``XLA_IR_DEBUG=1`` or
+    ``XLA_HLO_DEBUG=1`` in the environment before it is imported; elsewhere ``torch_xla.sync()`` inside of the
+    block is fine. JAX's named scope is entered, too, where the program has imported JAX.
+
+    Examples
+    --------
+    >>> with xp.Trace("forward"):
+    ...     with xp.Trace("dense", rows=32):
+    ...         y = dense(x)
     """
-    global _names_operations, _xla_level
-    flags = look()
-    if flags is None:
-        return None
-    _names_operations, _xla_level = flags
-    return place(_names_operations), place(_xla_level)
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        if "torch_xla" in _modules or "jax" in _modules:
+            _enter_scopes(self)
+        return _enter(self)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if self._under is not None:
+                _leave(self)
+        finally:
+            _exit(self, kind, error, traceback)
+
+    def __call__(self, function: _Function, /) -> _Function:
+        """Make each call of a function a slice."""
+        return decorate(type(self), self.name, self.metadata, function)
+
+    @staticmethod
+    def is_enabled(level: int = 1) -> bool:
+        """Tell whether labels of this level are recorded, here or by PyTorch/XLA's own recorder."""
+        return _core.is_recording() or _takes_labels(level)
+
+
+class StepTrace(_core.StepTrace, Trace):
+    """
+    Make a block one numbered step; ``torch_xla.sync()`` runs at its end, as part of it.
+
+    Parameters
+    ----------
+    name
+        Name of the step; XProf counts those that begin with ``train`` or ``test``.
+    step_num
+        The step's number.
+    **metadata
+        Further arguments, as for `Trace`.
+
+    Notes
+    -----
+    When the block and the end's ``sync`` both raise, the block's exception is seen.
+
+    Examples
+    --------
+    >>> for n, (data, target) in enumerate(loader):
+    ...     with xp.StepTrace("train", step_num=n):
+    ...         train_step(data, target)
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        set_tracer_marked_step(True)
+        return super().__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            _sync(self, error)
+        finally:
+            super().__exit__(kind, error, traceback)
 
 
 def decorate(
     annotation: type[_core.Trace], name: str, metadata: dict[str, Any], function: _Function
 ) -> _Function:
     """Make each call of a function a slice."""
-    # What waits must not keep a scope open meanwhile: operations of others would get its name.
+    # A generator or coroutine must not keep a scope open while it waits: operations of others would get its
+    # name.
     if _decorate.waits(function) and not issubclass(annotation, _core.StepTrace):
         annotation = _core.Trace
     return _decorate.decorate(annotation, name, metadata, function)
 
 
-def _theirs_is_enabled(level: int) -> bool:
+def _takes_labels(level: int) -> bool:
     """Tell whether PyTorch/XLA's own recorder takes labels of this level."""
     profiler = getattr(getattr(_modules.get("torch_xla"), "_XLAC", None), "profiler", None)
     return profiler is not None and bool(profiler.TraceMe.is_enabled(level))
 
 
-def _enter_step(_: _core.Trace) -> None:
-    """Do what a step does before its slice begins."""
-    set_tracer_marked_step(True)
+# The module torch_xla that was found last, and its two functions that `_flags` calls.
+_found: tuple[Any, Callable[[], Any], Callable[[int], Any]] | None = None
 
 
-def _leave_step(annotation: _core.Trace, error: BaseException | None) -> None:
-    """Do what a step does before its slice ends."""
-    try:
-        # A scope that is open when the step ends is an error there.
-        _leave_scopes(annotation)
-        xla = _modules.get("torch_xla")
-        if xla is not None:
-            try:
-                xla.sync()
-            except Exception as syncing:
-                if error is None:
-                    raise
-                warnings.warn(
-                    f"torch_xla.sync() at the end of step {annotation.name!r} failed, too: {syncing}",
-                    StepscopeWarning,
-                    stacklevel=2,
-                )
-    finally:
-        _leave_under(annotation)
+def _flags() -> tuple[Any, Any]:
+    """Tell whether PyTorch/XLA names operations after their scopes, and whether its recorder takes labels."""
+    global _found
+    module = _modules.get("torch_xla")
+    if _found is None or _found[0] is not module:
+        extension: Any = getattr(module, "_XLAC", None)
+        if not hasattr(extension, "profiler"):
+            # It is not imported, or still being imported.
+            return False, False
+        names_operations = getattr(extension, "_get_ir_debug", lambda: True)
+        _found = (module, names_operations, extension.profiler.TraceMe.is_enabled)
+    return _found[1](), _found[2](1)
 
 
-def _enter_under(annotation: _core.Trace) -> None:
-    """Enter whatever else takes labels; kept with the annotation until it is left."""
-    name = annotation.name
-    made = Under()
-    if _names_operations is not None and _names_operations.value:
-        made.name_operations(name)
+def _enter_scopes(annotation: _core.Trace) -> None:
+    """Enter the scopes and labels of frameworks; kept with the annotation until it is left."""
+    names_operations, takes_labels = _flags()
+    if not (names_operations or takes_labels or "jax" in _modules):
+        return
+    scopes = FrameworkScopes()
+    if names_operations:
+        scopes.name_operations(annotation.name)
     # Where PyTorch/XLA's recorder is run by ours, its events go into our file, which has the label already.
-    if _xla_level is not None and _xla_level.value > 0 and not _sources.xla_is_ours:
+    if takes_labels and not _sources.xla_is_ours:
         step = {"_r": 1} if isinstance(annotation, _core.StepTrace) else {}
-        made.label(name, {**step, **annotation.metadata})
+        scopes.label(annotation.name, {**step, **annotation.metadata})
     if "jax" in _modules:
-        made.name_jax_operations(name)
-    annotation._under = (made, annotation._under)
+        scopes.name_jax_operations(annotation.name)
+    annotation._under = (scopes, annotation._under)
 
 
-def _leave_scopes(annotation: _core.Trace) -> None:
-    kept = annotation._under
-    if kept is not None:
-        kept[0].leave_scopes()
+def _leave(annotation: _core.Trace) -> None:
+    scopes, annotation._under = annotation._under
+    scopes.leave()
 
 
-def _leave_under(annotation: _core.Trace) -> None:
-    kept = annotation._under
-    if kept is not None:
-        annotation._under = kept[1]
-        kept[0].leave()
+def _sync(annotation: _core.Trace, error: BaseException | None) -> None:
+    """End a step of PyTorch/XLA."""
+    if annotation._under is not None:
+        # A scope that is open when the step ends is an error there.
+        annotation._under[0].leave_scopes()
+    xla = _modules.get("torch_xla")
+    if xla is None:
+        return
+    try:
+        xla.sync()
+    except Exception as syncing:
+        if error is None:
+            raise
+        warnings.warn(
+            f"torch_xla.sync() at the end of step {annotation.name!r} failed, too: {syncing}",
+            StepscopeWarning,
+            stacklevel=3,
+        )
 
 
 def trace_me(scope: str) -> Callable[[_Function], _Function]:
@@ -194,7 +278,7 @@ def set_tracer_marked_step(value: bool) -> None:  # noqa: FBT001 - as programs c
 
 def get_tracer_marked_step() -> bool:
     """
-    Tell what `set_tracer_marked_step` said last, or ``MpDeviceLoader``.
+    Return the flag that `set_tracer_marked_step` or ``MpDeviceLoader`` has set last.
 
     Examples
     --------
@@ -339,7 +423,7 @@ def trace(
     """
     Capture from running programs; returns when the files are written.
 
-    Where nobody listens this fails within seconds, and the message says how far it came.
+    Without a server this fails within seconds, and the message names the stage that it reached.
 
     Parameters
     ----------

@@ -1,67 +1,11 @@
-"""What `stepscope.torch_xla.Trace` enters beneath our own label: the scopes and labels of frameworks."""
+"""Scopes and labels of frameworks that `stepscope.torch_xla.Trace` enters along with its own label."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-class _Asked:
-    """A flag that is asked for by a call."""
-
-    def __init__(self, ask: Callable[[], int]) -> None:
-        self._ask = ask
-
-    @property
-    def value(self) -> int:
-        """As of now."""
-        return self._ask()
-
-
-def look() -> tuple[Any, Any] | None:
-    """
-    Find PyTorch/XLA's flags, if it has been imported whole.
-
-    Returns
-    -------
-    tuple or None
-        Two objects whose ``value`` is read for each label: whether operations keep names of scopes, and the
-        level of labels that its recorder takes (below 1: none). The variables are read where they lie, at a
-        tenth of what a call of its functions costs; the functions stand in where the variables are not
-        found.
-    """
-    extension: Any = getattr(sys.modules.get("torch_xla"), "_XLAC", None)
-    profiler: Any = getattr(extension, "profiler", None)
-    if extension is None or profiler is None:
-        return None
-    import ctypes
-
-    names_operations: Any = _Asked(getattr(extension, "_get_ir_debug", lambda: True))
-    level: Any = _Asked(lambda: 1 if profiler.TraceMe.is_enabled(1) else -1)
-    with contextlib.suppress(Exception):
-        # Whatever of torch the process has loaded; the extension is linked with it.
-        loaded = ctypes.CDLL(extension.__file__)
-        flag = ctypes.c_bool.in_dll(loaded, "FLAGS_torch_lazy_ir_debug")
-        if flag.value == names_operations.value:
-            names_operations = flag
-        number = ctypes.c_int.in_dll(loaded, "_ZN3tsl8profiler8internal13g_trace_levelE")
-        if (number.value > 0) == (level.value > 0):
-            level = number
-    return names_operations, level
-
-
-def place(flag: Any) -> int:
-    """Where a flag of `look` lies in memory; 0 for one that is asked for by a call."""
-    if isinstance(flag, _Asked):
-        return 0
-    import ctypes
-
-    return ctypes.addressof(flag)
+from typing import Any
 
 
 class _Home:
@@ -100,9 +44,9 @@ class _Homes(threading.local):
 _homes = _Homes()
 
 
-class Under:
+class FrameworkScopes:
     """
-    What one block has entered; left as a whole, whatever happens in between.
+    The scopes and the label that one block has entered; left as a whole, whatever happens in between.
 
     PyTorch/XLA's scopes are a stack of each thread, and closing one on a thread that has none ends the
     process. One that is left elsewhere is therefore given back to its thread.

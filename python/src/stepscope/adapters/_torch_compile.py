@@ -22,7 +22,7 @@ from torch._dynamo.variables.ctx_manager import ContextWrappingVariable
 from torch._dynamo.variables.lazy import LazyVariableTracker
 from torch._dynamo.variables.misc import LambdaVariable
 
-from stepscope import _core
+from stepscope import _core, torch_xla
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -34,7 +34,7 @@ _CLASSES: dict[str, type[_core.Trace]] = {
     "StepTrace": _core.StepTrace,
     "TraceAnnotation": _core.TraceAnnotation,
     "StepTraceAnnotation": _core.StepTraceAnnotation,
-    "XlaTrace": _core.XlaTrace,
+    "XlaTrace": torch_xla.Trace,
 }
 _NAMES = {made: name for name, made in _CLASSES.items()}
 _VALUES = (str, int, float, bool, type(None))
