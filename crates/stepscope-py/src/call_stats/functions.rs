@@ -18,7 +18,6 @@ use crate::values;
 #[derive(Default)]
 struct Functions {
     own_folder: String,
-    descriptions: bool,
     numbers: FxHashMap<usize, u32>,
     /// A code object, or the text that stands for a C function.
     what: Vec<Py<PyAny>>,
@@ -32,12 +31,11 @@ static FUNCTIONS: Locked<Option<Functions>> = Locked::new(None);
 
 /// Before the first profile is switched on.
 pub(super) fn begin(py: Python<'_>, own_folder: &str) {
-    let descriptions = names::descriptions_are_in_place(py);
+    names::find_descriptions(py);
     FUNCTIONS.with(py, |functions| {
         let functions = functions.get_or_insert_default();
         if functions.own_folder.is_empty() {
             own_folder.clone_into(&mut functions.own_folder);
-            functions.descriptions = descriptions;
         }
     });
 }
@@ -67,37 +65,18 @@ pub(super) unsafe fn of_code(py: Python<'_>, code: *mut ffi::PyObject) -> u32 {
     known(py, code as usize).unwrap_or_else(|| unsafe { new_code(py, code) })
 }
 
-/// The key and the number of a C function, or of a method of a C type.
+/// The number of a C function, or of a method of a C type; `key` is its [`names::c_function_key`].
 ///
 /// # Safety
-/// `function` is a live object for which [`names::is_c_function`] holds.
+/// `function` is a live C function or method.
 #[inline]
-pub(super) unsafe fn of_c_function(py: Python<'_>, function: *mut ffi::PyObject) -> (usize, u32) {
+pub(super) unsafe fn of_c_function(
+    py: Python<'_>,
+    key: usize,
+    function: *mut ffi::PyObject,
+) -> u32 {
     // SAFETY: by the caller.
-    unsafe {
-        let key = key_of_c_function(py, function);
-        let number = known(py, key).unwrap_or_else(|| new_c_function(py, key, function));
-        (key, number)
-    }
-}
-
-/// What a C function's begin and end are paired by.
-///
-/// # Safety
-/// As for [`of_c_function`].
-#[inline]
-pub(super) unsafe fn key_of_c_function(py: Python<'_>, function: *mut ffi::PyObject) -> usize {
-    // SAFETY: by the caller.
-    unsafe {
-        let in_place = FUNCTIONS.with(py, |functions| {
-            functions.as_ref().is_some_and(|one| one.descriptions)
-        });
-        if in_place && ffi::PyCFunction_Check(function) != 0 {
-            names::description(function) as usize
-        } else {
-            function as usize
-        }
-    }
+    known(py, key).unwrap_or_else(|| unsafe { new_c_function(py, key, function) })
 }
 
 #[inline]

@@ -1,27 +1,28 @@
 //! Statistics of calls as `cProfile` keeps them, of several profiles at a time.
 //!
 //! ```text
-//! 3.12 and newer: sys.monitoring      \
-//!                                       hooks -> functions (numbers) -> table (the sums)
-//! 3.10 and 3.11:  PyEval_SetProfile   /
+//! calls (the interpreter's events) -> functions (numbers) -> table (the sums)
 //! ```
 //!
 //! `cProfile` fills one table at a time: a second one takes the events of the first (before 3.12), or
 //! is refused (since then). Here any number of profiles are on at once and each counts every call that
 //! began within it, which is what nested actions need. One thread is profiled, the one that switched
 //! the first profile on.
+#![allow(unsafe_code, reason = "addresses of the interpreter's objects")]
 
 mod functions;
-mod hooks;
 mod table;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use pyo3::exceptions::PyValueError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
-use crate::calls::Locked;
+use crate::calls::{self, Locked, Threads};
 use table::{Stack, Sums, Table};
 
 static STACK: Locked<Option<Stack>> = Locked::new(None);
@@ -29,6 +30,88 @@ static STACK: Locked<Option<Stack>> = Locked::new(None);
 /// Profiles that exist.
 static PROFILES: AtomicU64 = AtomicU64::new(0);
 static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// The thread whose calls are counted, by an address of its own; 0 while none are.
+static THREAD: AtomicUsize = AtomicUsize::new(0);
+
+fn this_thread() -> usize {
+    thread_local! {
+        static ADDRESS: u8 = const { 0 };
+    }
+    ADDRESS.with(|address| std::ptr::from_ref(address).addr())
+}
+
+/// Whether calls of any thread are counted.
+#[inline]
+pub(crate) fn is_counting() -> bool {
+    THREAD.load(Ordering::Relaxed) != 0
+}
+
+/// Whether calls of this thread are counted.
+#[inline]
+pub(crate) fn counts_this_thread() -> bool {
+    is_counting() && THREAD.load(Ordering::Relaxed) == this_thread()
+}
+
+/// Nanoseconds since an arbitrary origin.
+fn now_ns() -> u64 {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    let origin = ORIGIN.get_or_init(Instant::now);
+    u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A Python function begins.
+///
+/// # Safety
+/// `code` is a live code object.
+pub(crate) unsafe fn code_begins(py: Python<'_>, code: *mut ffi::PyObject) {
+    // SAFETY: by the caller.
+    let function = unsafe { functions::of_code(py, code) };
+    begin(py, code as usize, function);
+}
+
+/// A Python function ends.
+pub(crate) fn code_ends(py: Python<'_>, key: usize) {
+    let now_ns = now_ns();
+    STACK.with(py, |stack| {
+        if let Some(stack) = stack {
+            stack.end(key, now_ns);
+        }
+    });
+}
+
+/// A C function begins; `key` is its [`calls::names::c_function_key`].
+///
+/// # Safety
+/// `function` is a live C function or method.
+pub(crate) unsafe fn c_function_begins(py: Python<'_>, key: usize, function: *mut ffi::PyObject) {
+    if !is_in_own_function(py) {
+        // SAFETY: by the caller.
+        let number = unsafe { functions::of_c_function(py, key, function) };
+        begin(py, key, number);
+    }
+}
+
+/// A C function ends.
+pub(crate) fn c_function_ends(py: Python<'_>, key: usize) {
+    if !is_in_own_function(py) {
+        code_ends(py, key);
+    }
+}
+
+fn begin(py: Python<'_>, key: usize, function: u32) {
+    let now_ns = now_ns();
+    STACK.with(py, |stack| {
+        if let Some(stack) = stack {
+            stack.begin(key, function, now_ns);
+        }
+    });
+}
+
+/// Whether the innermost function is the package's own: the C functions that it calls are left out.
+fn is_in_own_function(py: Python<'_>) -> bool {
+    STACK.with(py, |stack| stack.as_ref().is_some_and(Stack::in_hidden))
+}
 
 /// Statistics of the calls between `enable` and `disable`.
 #[pyclass(module = "stepscope._core", subclass, frozen)]
@@ -54,11 +137,16 @@ impl CallStats {
 
     /// Count calls of this thread from now on; nothing if that is so already.
     fn enable(&self, py: Python<'_>) -> PyResult<()> {
-        if !hooks::is_on(py) {
+        if !is_counting() {
             functions::begin(py, &self.own_folder);
-        }
-        if let Err(reason) = hooks::start(py)? {
-            return Err(PyValueError::new_err(reason));
+            if let Err(reason) = calls::start_hook(py, Threads::Calling)? {
+                return Err(PyValueError::new_err(reason));
+            }
+            THREAD.store(this_thread(), Ordering::Relaxed);
+        } else if !counts_this_thread() {
+            return Err(PyValueError::new_err(
+                "calls of another thread are being profiled",
+            ));
         }
         STACK.with(py, |stack| {
             if let Some(table) = self.table.with(py, Option::take) {
@@ -70,7 +158,7 @@ impl CallStats {
 
     /// Stop counting; nothing if that is so already.
     fn disable(&self, py: Python<'_>) -> PyResult<()> {
-        let now_ns = hooks::now_ns();
+        let now_ns = now_ns();
         let last = STACK.with(py, |stack| {
             let Some(stack) = stack.as_mut() else {
                 return false;
@@ -81,7 +169,11 @@ impl CallStats {
             self.table.with(py, |held| *held = Some(table));
             !stack.is_active()
         });
-        if last { hooks::stop(py) } else { Ok(()) }
+        if last {
+            THREAD.store(0, Ordering::Relaxed);
+            calls::stop_hook(py)?;
+        }
+        Ok(())
     }
 
     /// Tell whether calls are being counted.

@@ -15,7 +15,7 @@ use pyo3::types::PyDict;
 use super::Locked;
 
 /// Is called with itself, the arguments, their number (see [`count`]) and null. Returns a new reference.
-pub(crate) type Callback = unsafe extern "C" fn(
+pub(super) type Callback = unsafe extern "C" fn(
     *mut ffi::PyObject,
     *const *mut ffi::PyObject,
     usize,
@@ -24,7 +24,7 @@ pub(crate) type Callback = unsafe extern "C" fn(
 
 /// How many arguments there are: the highest bit says something else.
 #[inline]
-pub(crate) fn count(arguments: usize) -> usize {
+pub(super) fn count(arguments: usize) -> usize {
     arguments & (usize::MAX >> 1)
 }
 
@@ -39,7 +39,7 @@ struct Object {
 const HAVE_VECTORCALL: u32 = 1 << 11;
 
 /// A Python object that calls `callback`. Each is made once and stays.
-pub(crate) fn object(py: Python<'_>, callback: Callback) -> PyResult<Bound<'_, PyAny>> {
+pub(super) fn object(py: Python<'_>, callback: Callback) -> PyResult<Bound<'_, PyAny>> {
     static MADE: Locked<Option<Py<PyDict>>> = Locked::new(None);
     let key = callback as usize;
     let made = MADE.with(py, |made| made.as_ref().map(|made| made.clone_ref(py)));

@@ -1,28 +1,31 @@
-//! The function tracer: every call of a Python or C function as a slice, in all threads.
+//! The function tracer: events of the interpreter for each call of a Python or C function.
 //!
 //! ```text
-//! 3.12 and newer: monitoring (sys.monitoring)  \
-//!                                                stack (what each thread is in) -> recorder
-//! 3.10 and 3.11:  profile (PyEval_SetProfile)  /    names (of code objects and C functions)
+//! 3.12 and newer: monitoring (sys.monitoring)  \          / stack (open calls of each thread) -> recorder
+//!                                                 this file
+//! 3.10 and 3.11:  profile (PyEval_SetProfile)  /          \ call_stats (sums, of one thread)
 //! ```
 //!
-//! Names are as JAX's tracer gives them: `$train.py:12 step` for Python functions, `$builtins len` for
-//! functions of C modules, `$<unknown> append` for methods of C types. A generator or coroutine is
-//! one slice for each time that it runs. What is running when the recording starts is not shown; what
-//! runs when it stops is *unfinished*. The package's own functions are left out.
+//! One hook serves both consumers. In the recording, every call is a slice, on all threads. Names (`names`)
+//! are as JAX's tracer gives them: `$train.py:12 step` for Python functions, `$builtins len` for functions
+//! of C modules, `$<unknown> append` for methods of C types. A generator or coroutine is one slice for each
+//! time that it runs. Calls that run when the recording starts are not shown; those that run when it stops
+//! are *unfinished*. The package's own functions are left out.
 
-pub(crate) mod callback;
-pub(crate) mod monitoring;
+mod callback;
+mod monitoring;
 pub(crate) mod names;
 mod owner;
-pub(crate) mod profile;
+mod profile;
 mod stack;
 
 use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::call_stats;
 use names::{Called, Lately};
 
 /// A value that only the thread with the interpreter's lock touches.
@@ -46,28 +49,48 @@ impl<T> Locked<T> {
     }
 }
 
-/// A Python function begins.
+/// Whether calls go into the recording.
+static ARE_RECORDED: AtomicBool = AtomicBool::new(false);
+
+/// A Python function begins, or goes on.
 ///
 /// # Safety
 /// `code` is a live code object.
 #[inline]
 #[allow(unsafe_code, reason = "the interpreter's objects")]
 unsafe fn code_begins(py: Python<'_>, code: *mut ffi::PyObject) {
-    match names::lately(py, code as usize) {
-        Lately::Number(name) => stack::begin(py, code as usize, name),
-        Lately::Own => {}
-        Lately::Unknown => {
-            // SAFETY: by the caller.
-            let called = unsafe { names::of_code(py, code) };
-            begin_called(py, code as usize, &called);
+    if stepscope::is_recording() && ARE_RECORDED.load(Ordering::Relaxed) {
+        match names::lately(py, code as usize) {
+            Lately::Number(name) => stack::begin(py, code as usize, name),
+            Lately::Own => {}
+            Lately::Unknown => {
+                // SAFETY: by the caller.
+                let called = unsafe { names::of_code(py, code) };
+                begin_called(py, code as usize, &called);
+            }
         }
+    }
+    if call_stats::counts_this_thread() {
+        // SAFETY: by the caller.
+        unsafe { call_stats::code_begins(py, code) };
+    }
+}
+
+/// A Python function ends, or waits.
+#[inline]
+fn code_ends(py: Python<'_>, code: *mut ffi::PyObject) {
+    if ARE_RECORDED.load(Ordering::Relaxed) {
+        stack::end(code as usize);
+    }
+    if call_stats::counts_this_thread() {
+        call_stats::code_ends(py, code as usize);
     }
 }
 
 /// A C function begins, called by code that `by` gives.
 ///
 /// # Safety
-/// `function` is a live object, and so is what `by` gives.
+/// `function` is a live object for which [`names::is_c_function`] holds, and `by` gives a live code object.
 #[inline]
 #[allow(unsafe_code, reason = "the interpreter's objects")]
 unsafe fn c_function_begins(
@@ -76,19 +99,42 @@ unsafe fn c_function_begins(
     by: impl FnOnce() -> *mut ffi::PyObject,
 ) {
     // SAFETY: by the caller.
-    let key = unsafe { names::c_function_key(py, function) };
-    match names::lately(py, key) {
-        Lately::Number(name) => stack::begin(py, key, name),
-        Lately::Own => {}
-        // The end of the lock of our own start, above all. What is known is not asked again: a look-up
-        // for each call would be felt.
-        // SAFETY: by the caller.
-        Lately::Unknown if unsafe { names::is_own_code(py, by()) } => {}
-        Lately::Unknown => {
+    let key = unsafe { names::c_function_key(function) };
+    if stepscope::is_recording() && ARE_RECORDED.load(Ordering::Relaxed) {
+        match names::lately(py, key) {
+            Lately::Number(name) => stack::begin(py, key, name),
+            Lately::Own => {}
+            // The end of the lock of our own start, above all. What is known is not asked again: a look-up
+            // for each call would be felt.
             // SAFETY: by the caller.
-            let called = unsafe { names::of_c_function(py, key, function) };
-            begin_called(py, key, &called);
+            Lately::Unknown if unsafe { names::is_own_code(py, by()) } => {}
+            Lately::Unknown => {
+                // SAFETY: by the caller.
+                let called = unsafe { names::of_c_function(py, key, function) };
+                begin_called(py, key, &called);
+            }
         }
+    }
+    if call_stats::counts_this_thread() {
+        // SAFETY: by the caller.
+        unsafe { call_stats::c_function_begins(py, key, function) };
+    }
+}
+
+/// A C function ends.
+///
+/// # Safety
+/// `function` is a live object for which [`names::is_c_function`] holds.
+#[inline]
+#[allow(unsafe_code, reason = "the interpreter's objects")]
+unsafe fn c_function_ends(py: Python<'_>, function: *mut ffi::PyObject) {
+    // SAFETY: by the caller.
+    let key = unsafe { names::c_function_key(function) };
+    if ARE_RECORDED.load(Ordering::Relaxed) {
+        stack::end(key);
+    }
+    if call_stats::counts_this_thread() {
+        call_stats::c_function_ends(py, key);
     }
 }
 
@@ -101,59 +147,80 @@ fn begin_called(py: Python<'_>, function: usize, called: &Called) {
     }
 }
 
-/// Which way calls are traced now.
-enum Way {
+/// The hook through which the interpreter's events come.
+enum Hook {
     Off,
     Monitoring(monitoring::Tool),
     Profile(profile::Hook),
 }
 
-static WAY: Locked<Way> = Locked::new(Way::Off);
+static HOOK: Locked<Hook> = Locked::new(Hook::Off);
 
-/// Starts tracing calls. Why it cannot, if it cannot. `own_folder` is the package's own.
+/// The threads whose calls a consumer needs. `sys.monitoring` has no choice: the consumer leaves others out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Threads {
+    All,
+    Calling,
+}
+
+/// Starts the hook, or joins one that runs. The reason where that is impossible.
+pub(crate) fn start_hook(py: Python<'_>, threads: Threads) -> PyResult<Result<(), String>> {
+    let is_off = HOOK.with(py, |hook| matches!(hook, Hook::Off));
+    let started = if py.version_info() >= (3, 12) {
+        if !is_off {
+            monitoring::restart_events(py)?;
+            return Ok(Ok(()));
+        }
+        monitoring::Tool::start(py)?.map(Hook::Monitoring)
+    } else if is_off {
+        profile::Hook::start(py, threads)?.map(Hook::Profile)
+    } else if threads == Threads::Calling {
+        Err("calls are being traced (python_tracer_level=0 leaves that out)".to_owned())
+    } else {
+        Err("another profiler is active (statistics of calls)".to_owned())
+    };
+    Ok(started.map(|started| HOOK.with(py, |hook| *hook = started)))
+}
+
+/// Stops the hook, unless a consumer is left. The number of threads that another profiler has taken over.
+pub(crate) fn stop_hook(py: Python<'_>) -> PyResult<u64> {
+    if ARE_RECORDED.load(Ordering::Relaxed) || call_stats::is_counting() {
+        return Ok(0);
+    }
+    match HOOK.with(py, |hook| std::mem::replace(hook, Hook::Off)) {
+        Hook::Off => Ok(0),
+        Hook::Monitoring(tool) => tool.stop(py).map(|()| 0),
+        Hook::Profile(hook) => hook.stop(py),
+    }
+}
+
+/// Starts recording calls. The reason where that is impossible. `own_folder` is the package's own.
 #[pyfunction]
 #[pyo3(signature = (own_folder))]
 pub(crate) fn start_calls(py: Python<'_>, own_folder: String) -> PyResult<Option<String>> {
-    if are_traced(py) {
+    if ARE_RECORDED.load(Ordering::Relaxed) {
         return Ok(None);
     }
     names::begin(py, own_folder);
-    let way = if py.version_info() >= (3, 12) {
-        monitoring::Tool::start(py, &monitoring::TRACED).map(|started| started.map(Way::Monitoring))
-    } else {
-        profile::Hook::start(py).map(|started| started.map(Way::Profile))
-    };
-    match way {
-        Ok(Ok(way)) => {
-            WAY.with(py, |now| *now = way);
-            Ok(None)
-        }
-        Ok(Err(reason)) => {
-            names::end(py);
-            Ok(Some(reason))
-        }
-        Err(error) => {
-            names::end(py);
-            Err(error)
-        }
+    // Before the hook starts: a thread's first event may come while it does.
+    ARE_RECORDED.store(true, Ordering::Relaxed);
+    let started = start_hook(py, Threads::All);
+    if !matches!(started, Ok(Ok(()))) {
+        ARE_RECORDED.store(false, Ordering::Relaxed);
+        names::end(py);
     }
+    Ok(started?.err())
 }
 
-/// Whether calls are being traced.
-pub(crate) fn are_traced(py: Python<'_>) -> bool {
-    WAY.with(py, |now| !matches!(now, Way::Off))
-}
-
-/// Stops tracing calls; nothing if they are not traced. What is missing from the recording, if something is.
+/// Stops recording calls, if they are recorded. The warning where calls are missing from the recording.
 #[pyfunction]
 pub(crate) fn stop_calls(py: Python<'_>) -> PyResult<Option<String>> {
-    let result = match WAY.with(py, |now| std::mem::replace(now, Way::Off)) {
-        Way::Off => return Ok(None),
-        Way::Monitoring(tool) => tool.stop(py).map(|()| 0),
-        Way::Profile(hook) => hook.stop(py),
-    };
+    if !ARE_RECORDED.swap(false, Ordering::Relaxed) {
+        return Ok(None);
+    }
+    let lost = stop_hook(py);
     names::end(py);
-    Ok(match result? {
+    Ok(match lost? {
         0 => None,
         lost => Some(format!(
             "calls of Python functions are missing on {lost} thread{}: another profiler took the \

@@ -2,19 +2,19 @@
 //!
 //! A call site whose callee is not a C function is silenced (`DISABLE`) when it is first met, since
 //! its functions announce themselves; so Python calls cost two callbacks and not three. C functions
-//! that such a site calls later are not shown.
+//! that such a site calls later are not shown. While statistics are counted no call site is silenced.
 #![allow(unsafe_code, reason = "callbacks of the interpreter")]
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::callback::{self, Callback, count};
-use super::{Locked, names, stack};
+use super::{Locked, names};
+use crate::call_stats;
 
 /// The interpreter's number for us while its events come.
-pub(crate) struct Tool {
+pub(super) struct Tool {
     number: u8,
-    events: &'static [Event],
 }
 
 /// `sys.monitoring.DISABLE`.
@@ -24,11 +24,8 @@ static DISABLE: Locked<Option<Py<PyAny>>> = Locked::new(None);
 /// while a recording runs: cProfile, for one, raises where its number is taken.
 const NUMBERS: [u8; 3] = [4, 3, 5];
 
-/// An event's name, and what is called.
-pub(crate) type Event = (&'static str, Callback);
-
-/// What tracing calls asks for.
-pub(super) const TRACED: [Event; 9] = [
+/// Names of the events, and their callbacks.
+const EVENTS: [(&str, Callback); 9] = [
     ("PY_START", function_begins),
     ("PY_RESUME", function_begins),
     ("PY_THROW", function_begins),
@@ -41,11 +38,8 @@ pub(super) const TRACED: [Event; 9] = [
 ];
 
 impl Tool {
-    /// Begins, or says why it cannot.
-    pub(crate) fn start(
-        py: Python<'_>,
-        events: &'static [Event],
-    ) -> PyResult<Result<Self, String>> {
+    /// Registers the callbacks. The reason where no number is free.
+    pub(super) fn start(py: Python<'_>) -> PyResult<Result<Self, String>> {
         let monitoring = monitoring(py)?;
         let mut holders = Vec::new();
         let mut number = None;
@@ -64,7 +58,7 @@ impl Tool {
             )));
         };
         monitoring.call_method1("use_tool_id", (number, "stepscope"))?;
-        let tool = Self { number, events };
+        let tool = Self { number };
         let begun = tool.register(py, &monitoring);
         if let Err(error) = begun {
             tool.stop(py)?;
@@ -79,9 +73,9 @@ impl Tool {
         drop(before);
         let events = monitoring.getattr("events")?;
         let mut wanted = 0_u32;
-        for (name, callback) in self.events {
-            let event: u32 = events.getattr(*name)?.extract()?;
-            let callback = callback::object(py, *callback)?;
+        for (name, callback) in EVENTS {
+            let event: u32 = events.getattr(name)?.extract()?;
+            let callback = callback::object(py, callback)?;
             monitoring.call_method1("register_callback", (self.number, event, callback))?;
             wanted |= event;
         }
@@ -91,13 +85,13 @@ impl Tool {
         Ok(())
     }
 
-    /// Ends.
-    pub(crate) fn stop(self, py: Python<'_>) -> PyResult<()> {
+    /// Unregisters the callbacks.
+    pub(super) fn stop(self, py: Python<'_>) -> PyResult<()> {
         let monitoring = monitoring(py)?;
         monitoring.call_method1("set_events", (self.number, 0))?;
         let events = monitoring.getattr("events")?;
-        for (name, _) in self.events {
-            let event: u32 = events.getattr(*name)?.extract()?;
+        for (name, _) in EVENTS {
+            let event: u32 = events.getattr(name)?.extract()?;
             monitoring.call_method1("register_callback", (self.number, event, py.None()))?;
         }
         monitoring.call_method1("free_tool_id", (self.number,))?;
@@ -105,11 +99,16 @@ impl Tool {
     }
 }
 
+/// Has call sites that were silenced announce their calls again.
+pub(super) fn restart_events(py: Python<'_>) -> PyResult<()> {
+    monitoring(py)?.call_method0("restart_events").map(drop)
+}
+
 fn monitoring(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     py.import("sys")?.getattr("monitoring")
 }
 
-pub(crate) fn none() -> *mut ffi::PyObject {
+fn none() -> *mut ffi::PyObject {
     // SAFETY: lives for ever, and since 3.12, before which nobody calls this, its references are not
     // counted.
     unsafe { ffi::Py_None() }
@@ -130,12 +129,9 @@ unsafe extern "C" fn function_begins(
     given: usize,
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    if count(given) < 1 || !stepscope::is_recording() {
-        return none();
-    }
-    // SAFETY: called by the interpreter with the lock, and that many objects, the first a code object.
-    unsafe {
-        super::code_begins(Python::assume_attached(), *args);
+    if count(given) >= 1 {
+        // SAFETY: called by the interpreter with the lock, and that many objects, the first a code object.
+        unsafe { super::code_begins(Python::assume_attached(), *args) };
     }
     none()
 }
@@ -147,8 +143,8 @@ unsafe extern "C" fn function_ends(
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     if count(given) >= 1 {
-        // SAFETY: as above.
-        stack::end(unsafe { *args } as usize);
+        // SAFETY: called by the interpreter with the lock, and that many objects, the first a code object.
+        unsafe { super::code_ends(Python::assume_attached(), *args) };
     }
     none()
 }
@@ -160,17 +156,18 @@ unsafe extern "C" fn call(
     given: usize,
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    if count(given) < 3 || !stepscope::is_recording() {
+    if count(given) < 3 {
         return none();
     }
-    // SAFETY: as above.
+    // SAFETY: called by the interpreter with the lock, and that many objects, the first a code object.
     unsafe {
         let py = Python::assume_attached();
         let callable = *args.add(2);
-        if !names::is_c_function(callable) {
+        if names::is_c_function(callable) {
+            super::c_function_begins(py, callable, || *args);
+        } else if stepscope::is_recording() && !call_stats::is_counting() {
             return silence(py);
         }
-        super::c_function_begins(py, callable, || *args);
     }
     none()
 }
@@ -182,12 +179,11 @@ unsafe extern "C" fn c_function_ends(
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     if count(given) >= 3 {
-        // SAFETY: as above.
+        // SAFETY: called by the interpreter with the lock, and that many objects.
         unsafe {
             let callable = *args.add(2);
             if names::is_c_function(callable) {
-                let py = Python::assume_attached();
-                stack::end(names::c_function_key(py, callable));
+                super::c_function_ends(Python::assume_attached(), callable);
             }
         }
     }

@@ -11,6 +11,7 @@
 )]
 
 use std::ffi::{CStr, c_char};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -38,8 +39,6 @@ struct Entry {
 struct Names {
     own_folder: String,
     functions: FxHashMap<usize, Entry>,
-    /// Descriptions of C functions are where they are expected.
-    descriptions: bool,
     /// Functions looked up last, each at a place that its address tells.
     recent: Box<[Recent; RECENT]>,
 }
@@ -62,12 +61,11 @@ static NAMES: Locked<Option<Names>> = Locked::new(None);
 
 /// Before calls are traced.
 pub(super) fn begin(py: Python<'_>, own_folder: String) {
-    let descriptions = descriptions_are_in_place(py);
+    find_descriptions(py);
     NAMES.with(py, |names| {
         *names = Some(Names {
             own_folder,
             functions: FxHashMap::default(),
-            descriptions,
             recent: Box::new([(0, None); RECENT]),
         });
     });
@@ -264,7 +262,7 @@ fn is_method_of_ours(function: &Bound<'_, PyAny>, name: &str) -> bool {
 /// # Safety
 /// `callable` is a live object.
 #[inline]
-pub(crate) unsafe fn is_c_function(callable: *mut ffi::PyObject) -> bool {
+pub(super) unsafe fn is_c_function(callable: *mut ffi::PyObject) -> bool {
     // SAFETY: by the caller; the types live for ever.
     unsafe {
         let kind = ffi::Py_TYPE(callable);
@@ -274,15 +272,20 @@ pub(crate) unsafe fn is_c_function(callable: *mut ffi::PyObject) -> bool {
     }
 }
 
+/// Whether descriptions of C functions are where they are expected.
+static DESCRIPTIONS_ARE_IN_PLACE: AtomicBool = AtomicBool::new(false);
+
 /// Address of a C function's description, or of the object where that is not known.
+///
+/// # Safety
+/// `function` is a live object for which [`is_c_function`] holds.
 #[inline]
-pub(super) unsafe fn c_function_key(py: Python<'_>, function: *mut ffi::PyObject) -> usize {
+pub(crate) unsafe fn c_function_key(function: *mut ffi::PyObject) -> usize {
     // SAFETY: by the caller.
     unsafe {
-        let checked = NAMES.with(py, |names| {
-            names.as_ref().is_some_and(|names| names.descriptions)
-        });
-        if checked && ffi::PyCFunction_Check(function) != 0 {
+        if DESCRIPTIONS_ARE_IN_PLACE.load(Ordering::Relaxed)
+            && ffi::PyCFunction_Check(function) != 0
+        {
             description(function) as usize
         } else {
             // A descriptor of a type.
@@ -293,12 +296,17 @@ pub(super) unsafe fn c_function_key(py: Python<'_>, function: *mut ffi::PyObject
 
 /// # Safety
 /// `function` is a C function, and the description is where it is expected.
-pub(crate) unsafe fn description(function: *mut ffi::PyObject) -> *const *const c_char {
+unsafe fn description(function: *mut ffi::PyObject) -> *const *const c_char {
     // SAFETY: by the caller.
     unsafe { *function.add(1).cast::<*const *const c_char>() }
 }
 
-pub(crate) fn descriptions_are_in_place(py: Python<'_>) -> bool {
+/// Checks, with `len`, that descriptions of C functions are where they are expected: before events come.
+pub(crate) fn find_descriptions(py: Python<'_>) {
+    DESCRIPTIONS_ARE_IN_PLACE.store(description_of_len_is_in_place(py), Ordering::Relaxed);
+}
+
+fn description_of_len_is_in_place(py: Python<'_>) -> bool {
     let Ok(len) = py
         .import("builtins")
         .and_then(|module| module.getattr("len"))

@@ -15,9 +15,9 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::{Locked, names, owner, stack};
+use super::{Locked, Threads, names, owner};
 
-pub(crate) type TraceFunction = unsafe extern "C" fn(
+type TraceFunction = unsafe extern "C" fn(
     *mut ffi::PyObject,
     *mut ffi::PyFrameObject,
     c_int,
@@ -32,15 +32,15 @@ type SetProfileOf = unsafe extern "C" fn(
 type ThreadHead = unsafe extern "C" fn(*mut ffi::PyInterpreterState) -> *mut ffi::PyThreadState;
 type ThreadNext = unsafe extern "C" fn(*mut ffi::PyThreadState) -> *mut ffi::PyThreadState;
 
-pub(crate) const CALL: c_int = 0;
-pub(crate) const RETURN: c_int = 3;
-pub(crate) const C_CALL: c_int = 4;
-pub(crate) const C_EXCEPTION: c_int = 5;
-pub(crate) const C_RETURN: c_int = 6;
+const CALL: c_int = 0;
+const RETURN: c_int = 3;
+const C_CALL: c_int = 4;
+const C_EXCEPTION: c_int = 5;
+const C_RETURN: c_int = 6;
 
 /// The interpreter's setters.
 #[derive(Clone, Copy)]
-pub(crate) struct Setters {
+struct Setters {
     own: SetProfile,
     of: SetProfileOf,
     head: ThreadHead,
@@ -156,18 +156,22 @@ unsafe fn asked_code(frame: *mut ffi::PyFrameObject) -> *mut ffi::PyObject {
     }
 }
 
-/// What was there before calls were traced.
+/// The profile function of one thread or all threads, and what to restore.
 pub(super) struct Hook {
     setters: Setters,
-    /// What `threading` told new threads.
-    threads_before: Py<PyAny>,
-    /// The profile function of new threads while calls are traced.
-    thread_begins: Py<PyAny>,
+    new_threads: Option<NewThreads>,
+}
+
+/// The profile functions that `threading` gives to new threads.
+struct NewThreads {
+    before: Py<PyAny>,
+    /// While calls are traced.
+    ours: Py<PyAny>,
 }
 
 impl Hook {
-    /// Begins, or says why it cannot.
-    pub(super) fn start(py: Python<'_>) -> PyResult<Result<Self, String>> {
+    /// Sets the profile function. The reason where that is impossible.
+    pub(super) fn start(py: Python<'_>, threads: Threads) -> PyResult<Result<Self, String>> {
         let Some(setters) = find() else {
             return Ok(Err(
                 "this interpreter does not export PyEval_SetProfile".to_owned()
@@ -180,53 +184,55 @@ impl Hook {
                 other.repr()?.to_string_lossy()
             )));
         }
-        let threading = py.import("threading")?;
-        let threads_before = threading.call_method0("getprofile")?.unbind();
         let place = Place::find(py);
         PLACE.with(py, |held| *held = place);
         SETTERS.with(py, |held| *held = Some(setters));
+        if threads == Threads::Calling {
+            setters.trace_this_thread(py)?;
+            return Ok(Ok(Self {
+                setters,
+                new_threads: None,
+            }));
+        }
+        let threading = py.import("threading")?;
+        let before = threading.call_method0("getprofile")?.unbind();
         owner::expect(true);
-        let thread_begins = thread_begins(py)?.unbind();
-        threading.call_method1("setprofile", (&thread_begins,))?;
-        setters.set_own_traced(py)?;
+        let ours = thread_begins(py)?.unbind();
+        threading.call_method1("setprofile", (&ours,))?;
+        setters.trace_this_thread(py)?;
         setters.trace_others(py)?;
         Ok(Ok(Self {
             setters,
-            threads_before,
-            thread_begins,
+            new_threads: Some(NewThreads { before, ours }),
         }))
     }
 
-    /// Ends; on how many threads another profiler has taken our place meanwhile.
+    /// Removes the profile functions that are still ours. The number of threads that another profiler has
+    /// taken over.
     pub(super) fn stop(self, py: Python<'_>) -> PyResult<u64> {
         SETTERS.with(py, |held| *held = None);
         let lost = owner::expect(false);
         self.setters.clear(py)?;
-        let threading = py.import("threading")?;
-        let now = threading.call_method0("getprofile")?;
-        // What another profiler has put there meanwhile is its own.
-        if now.is(&self.thread_begins) {
-            threading.call_method1("setprofile", (self.threads_before,))?;
+        if let Some(NewThreads { before, ours }) = self.new_threads {
+            let threading = py.import("threading")?;
+            // What another profiler has put there meanwhile is its own.
+            if threading.call_method0("getprofile")?.is(&ours) {
+                threading.call_method1("setprofile", (before,))?;
+            }
         }
         Ok(lost)
     }
 }
 
 impl Setters {
-    /// Sets the calling thread's function; `sys.getprofile` then tells that somebody has it.
-    pub(crate) fn set_own(self, _py: Python<'_>, function: Option<TraceFunction>) {
-        // SAFETY: with the lock; the interpreter takes a reference of its own to the object.
-        unsafe {
-            let owner = function.map_or(ptr::null_mut(), |_| ffi::Py_True());
-            (self.own)(function, owner);
-        }
-    }
-
     /// Traces calls of this thread.
-    fn set_own_traced(self, py: Python<'_>) -> PyResult<()> {
+    fn trace_this_thread(self, py: Python<'_>) -> PyResult<()> {
         let owner = owner::new(py)?;
         // SAFETY: with the lock; the interpreter takes a reference of its own to the object.
-        unsafe { (self.own)(Some(event), owner.as_ptr()) };
+        unsafe {
+            (self.own)(Some(event), owner.as_ptr());
+            find_function_word(py);
+        }
         Ok(())
     }
 
@@ -236,7 +242,7 @@ impl Setters {
         // and making an owner and setting it runs none of the program's: what the setter does is said
         // to audit hooks in C and Python before it is done.
         unsafe {
-            let word = function_word(py);
+            let word = WORD.with(py, |word| *word);
             let own = ffi::PyThreadState_Get();
             let mut thread = (self.head)(ffi::PyInterpreterState_Get());
             while !thread.is_null() {
@@ -289,24 +295,23 @@ fn address(function: TraceFunction) -> *mut c_void {
 }
 
 /// Looks for the function of this thread, which has just been set, in the thread's state.
-unsafe fn function_word(py: Python<'_>) -> Option<usize> {
+unsafe fn find_function_word(py: Python<'_>) {
     // SAFETY: by the caller, with the lock: this thread has a state, of more words than are looked at.
     let found = unsafe {
         let thread = ffi::PyThreadState_Get();
         (0..WORDS).find(|word| function_of(thread, *word) == address(event))
     };
     WORD.with(py, |held| *held = found);
-    found
 }
 
 /// # Safety
-/// A live thread's state, and a word that [`function_word`] found or looks at.
+/// A live thread's state, and a word that [`find_function_word`] found or looks at.
 unsafe fn function_of(thread: *mut ffi::PyThreadState, word: usize) -> *mut c_void {
     // SAFETY: by the caller.
     unsafe { *thread.cast::<*mut c_void>().add(word) }
 }
 
-pub(crate) fn find() -> Option<Setters> {
+fn find() -> Option<Setters> {
     // SAFETY: names that end in zero; the types are those of 3.10 and 3.11, the only ones that call
     // this.
     unsafe {
@@ -343,14 +348,14 @@ pub(super) fn begin_thread(args: &Bound<'_, PyTuple>) -> PyResult<()> {
     let py = args.py();
     let Some(setters) = SETTERS.with(py, |held| *held) else {
         if let Some(setters) = find() {
-            setters.set_own(py, None);
+            // SAFETY: with the lock; no function, and no object.
+            unsafe { (setters.own)(None, ptr::null_mut()) };
         }
         return Ok(());
     };
-    setters.set_own_traced(py)?;
+    setters.trace_this_thread(py)?;
     // The event that brought us here is the begin of the thread's first function.
-    let begins = args.get_item(1)?.extract::<String>()? == "call";
-    if begins && stepscope::is_recording() {
+    if args.get_item(1)?.extract::<String>()? == "call" {
         let code = args.get_item(0)?.getattr("f_code")?;
         // SAFETY: a live code object.
         unsafe { super::code_begins(py, code.as_ptr()) };
@@ -369,15 +374,13 @@ unsafe extern "C" fn event(
     unsafe {
         let py = Python::assume_attached();
         match what {
-            CALL if stepscope::is_recording() => {
-                super::code_begins(py, code_of(py, frame));
-            }
-            RETURN => stack::end(code_of(py, frame) as usize),
-            C_CALL if stepscope::is_recording() && !argument.is_null() => {
+            CALL => super::code_begins(py, code_of(py, frame)),
+            RETURN => super::code_ends(py, code_of(py, frame)),
+            C_CALL if !argument.is_null() && names::is_c_function(argument) => {
                 super::c_function_begins(py, argument, || code_of(py, frame));
             }
-            C_RETURN | C_EXCEPTION if !argument.is_null() => {
-                stack::end(names::c_function_key(py, argument));
+            C_RETURN | C_EXCEPTION if !argument.is_null() && names::is_c_function(argument) => {
+                super::c_function_ends(py, argument);
             }
             _ => {}
         }
