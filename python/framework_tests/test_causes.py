@@ -355,7 +355,7 @@ class CausesTest(unittest.TestCase):
 
 
 class TorchPrograms(CausesTest):
-    def test_slow_data_set(self):
+    def test_slow_data_set_is_found(self):
         for name, (_path, found) in recorded(self, TORCH + LOADER).items():
             with self.subTest(name):
                 loop, recorder = name.split("/")
@@ -365,7 +365,7 @@ class TorchPrograms(CausesTest):
                 if in_process and recorder in RECORD_CALLS:
                     self.assert_first(found, "input_bound", r"train\.py.*__getitem__")
 
-    def test_slow_rank_of_three(self):
+    def test_slow_rank_of_three_is_found(self):
         for name, (path, found) in recorded(self, TORCH + STRAGGLER, ranks=3).items():
             with self.subTest(name):
                 first = self.assert_first(found, "straggler", r"^rank 1$")
@@ -374,12 +374,12 @@ class TorchPrograms(CausesTest):
                     {row["rank"] for row in reported(path, "ranks")}, {f"rank {n}" for n in range(3)}
                 )
 
-    def test_torch_compile_without_dynamic_shapes(self):
+    def test_recompilation_without_dynamic_shapes_is_found(self):
         for name, (_path, found) in recorded(self, TORCH + COMPILED).items():
             with self.subTest(name):
                 self.assert_first(found, "compilation", r"dynamo")
 
-    def test_items_of_host_memory_and_garbage(self):
+    def test_item_calls_and_garbage_collection_are_found(self):
         recordings = recorded(self, TORCH + HOST)
         for name, (_path, found) in recordings.items():
             loop, recorder = name.split("/")
@@ -391,7 +391,7 @@ class TorchPrograms(CausesTest):
                     first = self.assert_first(found, "host_bound", r"\bcollect\b")
                     self.assertNotIn("device", first["title"])
 
-    def test_tensors_that_are_kept(self):
+    def test_growing_memory_is_found(self):
         for name, (_path, found) in recorded(self, TORCH + LEAK).items():
             with self.subTest(name):
                 if name.startswith("leak/session"):
@@ -403,7 +403,7 @@ class TorchPrograms(CausesTest):
                 if name == "leak/stepscope_torch":
                     self.assert_first(found, "memory_growth", r"train\.py\(\d+\): forward")
 
-    def test_nothing_false_about_a_balanced_loop(self):
+    def test_balanced_loop_has_no_false_findings(self):
         for name, (_path, found) in recorded(self, TORCH + BALANCED).items():
             with self.subTest(name):
                 self.assert_first(found, "device_bound", PRODUCT)
@@ -421,17 +421,17 @@ class JaxShapes(CausesTest):
         self.assertEqual(len(of_loop), 4)
         return of_loop.items()
 
-    def test_every_step_compiles(self):
+    def test_compilation_in_every_step_is_found(self):
         for name, (_path, found) in self.each("every_step"):
             with self.subTest(name):
                 self.assert_first(found, "compilation", r"\btrain_step\b")
 
-    def test_two_steps_compile(self):
+    def test_compilation_in_two_steps_is_found(self):
         for name, (_path, found) in self.each("two_steps"):
             with self.subTest(name):
                 self.assert_first(found, "compilation", r"\btrain_step\b", r"^step 5$", r"^step 8$")
 
-    def test_nothing_false_about_steps_that_do_not_compile(self):
+    def test_steps_without_compilation_have_no_false_findings(self):
         for name, (path, found) in self.each("no_step"):
             with self.subTest(name):
                 first = self.assert_first(found, "device_bound")

@@ -29,7 +29,7 @@ def jax_program(code):
 
 
 class Names(unittest.TestCase):
-    def test_every_public_name_is_there_with_its_parameters(self):
+    def test_every_public_name_of_jax_exists_with_its_parameters(self):
         import jax.profiler as theirs
 
         import stepscope.jax as ours
@@ -52,7 +52,7 @@ class Names(unittest.TestCase):
             if not name.startswith("_"):
                 self.assertEqual(getattr(options, name), getattr(ours.ProfileOptions(), name), name)
 
-    def test_wrong_options_are_errors_that_name_the_right_one(self):
+    def test_unknown_options_suggest_the_right_name(self):
         import jax
 
         import stepscope.jax as ours
@@ -82,7 +82,7 @@ class Sessions(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
 
-    def test_classic_errors_options_and_two_captures_within_a_second(self):
+    def test_errors_and_options_equal_those_of_jax(self):
         told = run_program(
             jax_program(
                 """
@@ -138,7 +138,7 @@ class Sessions(unittest.TestCase):
         self.assertEqual(Path(perfetto).name, "perfetto_trace.json.gz")
         self.assertIn("traceEvents", json.loads(gzip.decompress(Path(perfetto).read_bytes())))
 
-    def test_one_file_for_xprof_and_jax_with_labels_calls_and_xla(self):
+    def test_one_file_contains_labels_calls_and_xla(self):
         told = run_program(
             jax_program(
                 """
@@ -183,7 +183,7 @@ class Sessions(unittest.TestCase):
             self.assertIn(name, shown)
         self.assertIn("trace_viewer@", told["tools"])
 
-    def test_coroutines_stay_coroutines_and_are_timed_whole(self):
+    def test_decorated_coroutines_are_one_slice(self):
         told = run_program(
             jax_program(
                 """
@@ -226,7 +226,7 @@ class Sessions(unittest.TestCase):
         self.assertTrue(told)
         self.assertTrue(gzip.decompress((Path(self.folder) / "memory.prof").read_bytes()))
 
-    def test_in_place_of_jaxs_inner_module_too(self):
+    def test_module_can_replace_jax_src_profiler(self):
         told = run_program(
             jax_program(
                 """
@@ -263,7 +263,7 @@ class InCapturesOfOthers(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
 
-    def test_labels_without_and_all_rows_with_install(self):
+    def test_install_adds_all_rows_to_captures_of_jax(self):
         told = run_program(
             jax_program(
                 """
@@ -363,7 +363,7 @@ class InCapturesOfOthers(unittest.TestCase):
                 self.assertEqual(len(events(told[name], label)), 1, f"{name}: {label}")
         self.assertTrue(any("jax: " in text and "recording already" in text for text in told["warned"]), told)
 
-    def test_what_the_compiler_learns_from_and_no_file(self):
+    def test_fdo_profile_is_returned_without_a_file(self):
         told = run_program(
             jax_program(
                 """
@@ -386,7 +386,7 @@ class InCapturesOfOthers(unittest.TestCase):
         self.assertEqual((told["kind"], told["recording"], told["files"]), ("bytes", False, []))
         self.assertIn("No profile started", told["again"])
 
-    def test_subprocesses_with_our_server_and_with_jaxs(self):
+    def test_registered_subprocesses_are_captured(self):
         told = run_program(
             jax_program(
                 """
@@ -437,7 +437,7 @@ class InCapturesOfOthers(unittest.TestCase):
             self.assertEqual(undone, [])
             self.assertGreater(len(events({plane: planes[plane]}, "in the child")), 5)
 
-    def test_remote_captures_by_jax_itself(self):
+    def test_jax_captures_from_our_server(self):
         """`jax.collect_profile` asks JAX's own server, and ours."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -490,7 +490,7 @@ class InCapturesOfOthers(unittest.TestCase):
 
 
 class Example(unittest.TestCase):
-    def test_the_training_program_of_the_guide(self):
+    def test_training_program_of_the_guide_runs(self):
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(
                 [sys.executable, EXAMPLE, folder, "5"],

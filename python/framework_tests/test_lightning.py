@@ -56,7 +56,7 @@ class Folder(unittest.TestCase):
 
 
 class Texts(Folder):
-    def test_simple_reports_are_equal(self):
+    def test_simple_reports_equal_those_of_lightning(self):
         random.seed(7)
         for case in range(400):
             names = {
@@ -86,11 +86,11 @@ class Texts(Folder):
                     texts.append(profiler.summary())
             self.assertEqual(*texts)
 
-    def test_reports_of_nothing_are_equal(self):
+    def test_empty_reports_equal_those_of_lightning(self):
         for kind in ("SimpleProfiler", "AdvancedProfiler", "PassThroughProfiler", "PyTorchProfiler"):
             self.assertEqual(getattr(theirs, kind)().summary(), getattr(ours, kind)().summary(), kind)
 
-    def test_advanced_reports_are_equal_for_the_same_figures(self):
+    def test_advanced_reports_equal_those_of_lightning(self):
         def work():
             return sorted([str(n) for n in range(10)], key=lambda text: len(text))
 
@@ -106,7 +106,7 @@ class Texts(Folder):
                 two.profiled_actions.update(one.profiled_actions)
                 self.assertEqual(one.summary(), two.summary())
 
-    def test_file_names_are_equal(self):
+    def test_file_names_equal_those_of_lightning(self):
         random.seed(8)
         for _ in range(500):
             text = lambda: random.choice(  # noqa: E731
@@ -122,7 +122,7 @@ class Texts(Folder):
                 names.append(profiler._prepare_filename(action_name=action, extension=".x"))
             self.assertEqual(*names)
 
-    def test_errors_are_equal(self):
+    def test_errors_equal_those_of_lightning(self):
         def message(function, *args, **kwargs):
             with self.assertRaises(Exception) as caught:
                 function(*args, **kwargs)
@@ -146,7 +146,7 @@ class Texts(Folder):
 
 
 class Trainers(Folder):
-    def test_simple(self):
+    def test_trainer_uses_the_simple_profiler(self):
         profiler = ours.SimpleProfiler(filename="run", log_dir=self.folder / "logs")
         self.assertIsInstance(profiler, theirs.Profiler)
         fit = trainer(profiler, self.folder)
@@ -172,7 +172,7 @@ class Trainers(Folder):
         self.assertEqual(len(files(self.folder / "logs")), 2)
         copy.deepcopy(profiler)
 
-    def test_advanced_nests(self):
+    def test_advanced_profiler_supports_nested_actions(self):
         profiler = ours.AdvancedProfiler(self.folder, "run", dump_stats=True)
         trainer(profiler, self.folder).fit(BoringModel())
         text = (self.folder / "fit-run.txt").read_text()
@@ -190,7 +190,7 @@ class Trainers(Folder):
         part = pstats.Stats(str(self.folder / "fit-run-run_training_batch.prof"))
         self.assertGreater(whole.total_tt, part.total_tt)
 
-    def test_pytorch(self):
+    def test_trainer_uses_the_pytorch_profiler(self):
         profiler = ours.PyTorchProfiler(self.folder, "run", log_dir=self.folder / "logs")
         trainer(profiler, self.folder).fit(BoringModel())
         text = (self.folder / "fit-run.txt").read_text()
@@ -201,7 +201,7 @@ class Trainers(Folder):
         self.assertTrue(any(e.name.startswith("[pl][profile]") for e in profiler.function_events))
         self.assertEqual(len(files(self.folder / "logs")), 1)
 
-    def test_pytorch_reports_are_torchs_tables_to_the_character(self):
+    def test_pytorch_reports_equal_the_tables_of_torch(self):
         import torch
 
         for more in (
@@ -222,7 +222,7 @@ class Trainers(Folder):
             )
             self.assertEqual(profiler.summary(), f"FIT Profiler Report\nProfile stats for: records\n{table}")
 
-    def test_pytorch_traces_hold_each_action_once_and_are_exported_again(self):
+    def test_pytorch_traces_contain_each_action_once(self):
         profiler = ours.PyTorchProfiler(schedule=None, dirpath=self.folder, filename="run")
         trainer(profiler, self.folder, limit_val_batches=0, max_steps=2).fit(BoringModel())
         (first,) = self.folder.glob("*.pt.trace.json")
@@ -232,7 +232,7 @@ class Trainers(Folder):
             names = [event.get("name") for event in json.loads(path.read_bytes())["traceEvents"]]
             self.assertEqual(names.count("[pl][profile]run_training_epoch"), 1, path)
 
-    def test_record_functions_is_honoured(self):
+    def test_record_functions_option_is_applied(self):
         labels = []
         for wanted in (None, {"on_train_batch_end"}):
             profiler = ours.PyTorchProfiler(schedule=None, record_functions=wanted, dirpath=self.folder)
@@ -243,23 +243,23 @@ class Trainers(Folder):
         self.assertEqual(hooks, {"training_step", "backward", "on_train_batch_end"})
         self.assertLess(some, every)
 
-    def test_stacks_and_shapes(self):
+    def test_stacks_and_shapes_are_exported(self):
         profiler = ours.PyTorchProfiler(
             self.folder, "run", group_by_input_shapes=True, export_to_flame_graph=True, schedule=None
         )
         trainer(profiler, self.folder, limit_val_batches=0, max_steps=3).fit(BoringModel())
         self.assertIn("Input Shapes", (self.folder / "fit-run.txt").read_text())
 
-    def test_an_option_that_nobody_understands_is_named(self):
+    def test_unknown_option_is_named_in_the_error(self):
         with self.assertWarnsRegex(UserWarning, "takes no recordshapes"):
             warnings.simplefilter("always")
             ours.PyTorchProfiler(recordshapes=True)
 
-    def test_names_stay_lightnings_own(self):
+    def test_class_names_are_those_of_lightning(self):
         for name, kind in (("simple", theirs.SimpleProfiler), ("advanced", theirs.AdvancedProfiler)):
             self.assertIs(type(trainer(name, self.folder).profiler), kind)
 
-    def test_own_profilers(self):
+    def test_custom_profilers_work(self):
         class Count(ours.Profiler):
             def __init__(self, **kwargs):
                 super().__init__(**kwargs)
@@ -280,7 +280,7 @@ class Trainers(Folder):
         (file,) = files(self.folder / "logs")
         self.assertEqual(len(xspace.read(file).named(STEPS + "run_training_batch")), 6)
 
-    def test_ranks_have_files_of_their_own(self):
+    def test_each_rank_has_its_own_file(self):
         code = f"""
             import logging, warnings
             warnings.simplefilter("ignore")
@@ -343,7 +343,7 @@ class Xla(Folder):
 
 
 class Example(Folder):
-    def test_the_example_runs(self):
+    def test_example_runs(self):
         script = Path(__file__).parents[2] / "examples" / "lightning_fit" / "train.py"
         done = subprocess.run(
             [sys.executable, script, self.folder], capture_output=True, text=True, timeout=240, check=False
@@ -358,7 +358,7 @@ class Example(Folder):
 
 
 class Packages(unittest.TestCase):
-    def test_both_of_lightnings_packages_know_the_classes(self):
+    def test_both_lightning_packages_accept_the_classes(self):
         code = """
             import warnings
             warnings.simplefilter("ignore")

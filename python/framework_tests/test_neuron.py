@@ -139,7 +139,7 @@ class Profiles(unittest.TestCase):
                 self.inside = dict(os.environ)
         return profiler.report, [str(warning.message) for warning in caught]
 
-    def test_a_trace(self):
+    def test_trace_runs_a_capture(self):
         os.environ["XLA_HLO_DEBUG"] = "0"
         report, warned = self.profile(profile_type="trace")
         (file,) = report.files
@@ -166,7 +166,7 @@ class Profiles(unittest.TestCase):
         (run,) = stepscope.open("logs").runs
         self.assertIn("NEURON", run.kinds)
 
-    def test_operators(self):
+    def test_operator_profile_has_its_files(self):
         report, _ = self.profile(profile_type="operator", delete_working=False)
         (folder,) = report.folders
         self.assertRegex(folder.name, r"^\d{4}(_\d\d){5}_\d{3}_8fae_0_model1_node2$")
@@ -181,7 +181,7 @@ class Profiles(unittest.TestCase):
         self.assertEqual(self.inside["NEURON_PROFILE_NO_DELETE"], "1")
         self.assertEqual(report.xspace.read_bytes(), made_up())
 
-    def test_a_failing_block_and_a_server_that_is_gone(self):
+    def test_failing_block_and_missing_server_are_reported(self):
         with self.assertWarnsRegex(stepscope.StepscopeWarning, "nothing was captured"):
             with self.assertRaises(ZeroDivisionError):
                 with mock.patch.object(
@@ -191,7 +191,7 @@ class Profiles(unittest.TestCase):
                         1 / 0
         self.assertNotIn("XLA_IR_DEBUG", os.environ)
 
-    def test_a_port_that_cannot_be_used_is_not_called_served(self):
+    def test_unusable_port_is_reported(self):
         error = stepscope.ServerError("cannot listen on 127.0.0.1:1: Permission denied")
         with (
             self.assertWarnsRegex(stepscope.StepscopeWarning, "port 1 cannot be used .*Permission denied"),
@@ -200,7 +200,7 @@ class Profiles(unittest.TestCase):
         ):
             pass
 
-    def test_started_by_hand(self):
+    def test_capture_can_be_started_by_hand(self):
         port = self.served(made_up())
         with self.assertWarnsRegex(stepscope.StepscopeWarning, "served already"):
             with neuron.profile(port=port, profile_type="trace", auto_start=False) as profiler:
@@ -213,7 +213,7 @@ class Profiles(unittest.TestCase):
                 pass
         self.assertEqual(profiler.report.files, ())
 
-    def test_models_of_trace(self):
+    def test_traced_models_are_profiled(self):
         left = self.folder / "profile"
         left.mkdir()
         tools = self.folder / "tools"
@@ -245,7 +245,7 @@ class Profiles(unittest.TestCase):
             )
         )
 
-    def test_what_belongs_elsewhere_is_an_error_that_says_so(self):
+    def test_misplaced_arguments_are_errors_with_advice(self):
         with self.assertRaisesRegex(ValueError, "NEURON_RT_INSPECT_ENABLE"):
             neuron.profile(profile_type="system")
         with self.assertRaisesRegex(ValueError, "did you mean 'operator'"):
@@ -259,7 +259,7 @@ class Profiles(unittest.TestCase):
 
 
 class RealProgram(unittest.TestCase):
-    def test_the_example_without_neuron(self):
+    def test_example_runs_without_neuron(self):
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(
                 [sys.executable, str(ROOT / "examples/neuron_mlp/demo.py"), "trace", "0"],

@@ -72,12 +72,12 @@ class Columns(unittest.TestCase):
         self.assertEqual(codes.to_pylist(), [record.name for record in self.slices])
         self.assertEqual(table.schema.field("start_ps").metadata, {b"unit": b"ps"})
 
-    def test_one_column_and_the_names(self):
+    def test_column_and_names_are_arrow_arrays(self):
         column = pyarrow.array(self.slices.dur_ps)
         self.assertEqual(column.buffers()[1].address, numpy.asarray(self.slices.dur_ps).ctypes.data)
         self.assertEqual(pyarrow.array(self.slices.names).to_pylist(), list(self.slices.names))
 
-    def test_columns_outlive_the_trace(self):
+    def test_arrays_outlive_the_trace(self):
         def taken():
             run = stepscope.open(self.path, use_cache=False).run
             slices = max(run.tracks, key=lambda track: len(track.slices)).slices
@@ -103,7 +103,7 @@ class Columns(unittest.TestCase):
                     if len(track.samples):
                         self.assertEqual(pyarrow.table(track.samples)["value"].to_pylist(), [0.5])
 
-    def test_a_group_by_of_arrow_agrees_with_ours(self):
+    def test_group_by_of_arrow_equals_aggregate(self):
         table = pyarrow.table(self.slices)
         theirs = {
             row["name"]: (row["dur_ps_sum"], row["dur_ps_count"])
@@ -161,11 +161,11 @@ class BesideJax(unittest.TestCase):
                 return count
             count += 1
 
-    def test_files_of_ours(self):
+    def test_our_files_read_as_in_jax(self):
         with tempfile.TemporaryDirectory() as folder:
             self.assertGreater(self.compare(recorded(folder)), 400)
 
-    def test_files_of_others(self):
+    def test_other_files_read_as_in_jax(self):
         if not TRACES.is_dir():
             self.skipTest(f"no traces at {TRACES}")
         files = sorted(TRACES.glob("*/**/*.xplane.pb"))
@@ -174,7 +174,7 @@ class BesideJax(unittest.TestCase):
         compared = [self.compare(file) for file in files]
         self.assertGreater(sum(compared), 100_000)
 
-    def test_text(self):
+    def test_text_proto_is_parsed(self):
         from jax.profiler import ProfileData
 
         text = """planes { name: "a" lines { name: "n" display_name: "dn" timestamp_ns: 1000

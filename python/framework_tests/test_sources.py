@@ -184,7 +184,7 @@ class Sources(unittest.TestCase):
         self.assertFalse(events(none, "SyncTensorsGraphInternal"))
         self.assertEqual(len(everything["/host:CPU"]), 1)
 
-    def test_one_that_cannot_start_costs_the_others_nothing(self):
+    def test_source_that_cannot_start_is_a_warning(self):
         told = run_program(
             program(
                 """
@@ -240,7 +240,7 @@ class Sources(unittest.TestCase):
         self.assertIn("torch_xla", error)
         self.assertFalse(recording)
 
-    def test_captures_through_our_server_carry_them(self):
+    def test_captures_contain_the_sources(self):
         told = run_program(
             program(
                 """
@@ -272,7 +272,7 @@ class Sources(unittest.TestCase):
         self.assertGreater(len(events(planes, "aten::add")), 3)
         self.assertTrue(any(name.endswith(" busy") or name.startswith("$") for name in names_of(planes)))
 
-    def test_a_wrong_name_is_an_error_that_names_the_right_one(self):
+    def test_unknown_source_suggests_the_nearest(self):
         told = run_program(
             program(
                 """
@@ -294,7 +294,7 @@ class Sources(unittest.TestCase):
         self.assertIn("'jax'", told[0][1])
         self.assertIn("'torch'", told[1][1])
 
-    def test_nothing_is_imported_for_it(self):
+    def test_sources_import_no_framework(self):
         told = run_program(
             program(
                 """
@@ -308,7 +308,7 @@ class Sources(unittest.TestCase):
         )
         self.assertEqual((told[0]["sources"], told[1]), ([], []))
 
-    def test_forks_exits_and_interrupts(self):
+    def test_sources_survive_forks_exits_and_interrupts(self):
         for ending in ("os._exit(0)", "sys.exit(0)", "raise KeyboardInterrupt"):
             with self.subTest(ending), tempfile.TemporaryDirectory() as folder:
                 code = f"""

@@ -108,7 +108,7 @@ class TensorBoard(unittest.TestCase):
         cls.board = Board(cls.folder)
         cls.addClassCleanup(cls.board.close)
 
-    def test_the_tab_is_there_beside_others_and_without_tensorflow(self):
+    def test_tab_works_without_tensorflow(self):
         plugins = self.board.json("/data/plugins_listing")
         ours = plugins["stepscope"]
         self.assertTrue(ours["enabled"])
@@ -118,7 +118,7 @@ class TensorBoard(unittest.TestCase):
         maps = Path(f"/proc/{self.board.process.pid}/maps").read_text()
         self.assertNotIn("libtensorflow", maps)
 
-    def test_the_frame_becomes_the_viewer(self):
+    def test_frame_loads_the_viewer(self):
         status, _, page = self.board.ask("/data/plugin_entry.html?name=stepscope")
         self.assertEqual(status, 200)
         self.assertIn(b'import("./index.js")', page)
@@ -138,7 +138,7 @@ class TensorBoard(unittest.TestCase):
         _, _, page = self.board.ask(PREFIX + "/app/run/x/timeline")
         self.assertIn(b'="../../assets/', page)
 
-    def test_runs_are_answered_through_tensorboards_port(self):
+    def test_runs_are_served_through_the_port_of_tensorboard(self):
         # Newest first; another test adds runs.
         (*_, run) = self.board.json(PREFIX + "/app/api/v1/runs")["runs"]
         found = self.board.json(f"{PREFIX}/app/api/v1/runs/{quote(run['id'], safe='')}?wait=20")
@@ -153,7 +153,7 @@ class TensorBoard(unittest.TestCase):
         self.assertEqual(again[0], 304)
         self.assertEqual(self.board.ask(PREFIX + "/app/api/v1/none")[0], 404)
 
-    def test_events_come_as_they_happen(self):
+    def test_server_events_are_streamed(self):
         connection = http.client.HTTPConnection("127.0.0.1", self.board.port, timeout=30)
         with contextlib.closing(connection):
             connection.request("GET", PREFIX + "/app/api/v1/events")
@@ -168,7 +168,7 @@ class TensorBoard(unittest.TestCase):
             while b"event: run-added" not in text:
                 text += answer.read1(4096)
 
-    def test_writes_come_from_our_own_page(self):
+    def test_writes_are_accepted_from_our_page_only(self):
         (run, *_) = self.board.json(PREFIX + "/app/api/v1/runs")["runs"]
         path = f"{PREFIX}/app/api/v1/runs/{quote(run['id'], safe='')}/notes"
         body = json.dumps({"notes": []})
@@ -187,7 +187,7 @@ class TensorBoard(unittest.TestCase):
             status, _, answer = self.board.ask(path, "PUT", body, **headers)
             self.assertEqual(status, expected, (headers, answer))
 
-    def test_the_server_behind_answers_nobody_else(self):
+    def test_viewer_server_refuses_other_clients(self):
         ports = set()
         for table in ("tcp", "tcp6"):
             for line in Path(f"/proc/{self.board.process.pid}/net/{table}").read_text().splitlines()[1:]:
@@ -205,7 +205,7 @@ class TensorBoard(unittest.TestCase):
                     refused += 1
         self.assertGreaterEqual(refused, 1)
 
-    def test_tensorboard_has_nothing_to_complain_of(self):
+    def test_tensorboard_logs_no_errors(self):
         self.board.ask(PREFIX + "/app/")
         self.assertNotIn("Content-Security-Policy", "".join(self.board.said))
         self.assertNotIn("Traceback", "".join(self.board.said))
@@ -278,7 +278,7 @@ def chromium():
 
 
 class InABrowser(unittest.TestCase):
-    def test_the_tab_shows_the_steps_of_a_run_and_its_timeline(self):
+    def test_tab_shows_steps_and_timeline(self):
         program = chromium()
         if program is None:
             self.skipTest("no Chromium; name one in STEPSCOPE_CHROMIUM")
@@ -313,7 +313,7 @@ class InABrowser(unittest.TestCase):
 
 
 class Elsewhere(unittest.TestCase):
-    def test_a_prefix_and_a_log_directory_that_comes_later(self):
+    def test_prefix_and_late_log_directory_work(self):
         with tempfile.TemporaryDirectory() as folder:
             later = Path(folder, "later")
             board = Board(str(later), "--path_prefix", "/board")

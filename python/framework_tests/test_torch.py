@@ -55,7 +55,7 @@ class Averages(unittest.TestCase):
         ) as cls.prof:
             train()
 
-    def test_rows_and_tables_are_those_of_torch(self):
+    def test_rows_and_tables_equal_those_of_torch(self):
         for grouping in ({}, {"group_by_input_shape": True}, {"group_by_stack_n": 5}):
             with self.subTest(grouping=grouping):
                 ours, other = self.prof.key_averages(**grouping), theirs(self.prof, **grouping)
@@ -97,7 +97,7 @@ class Averages(unittest.TestCase):
                             (grouping, sort_by),
                         )
 
-    def test_the_table_knows_all_of_torchs_options(self):
+    def test_table_accepts_every_option_of_torch(self):
         ours, other = self.prof.key_averages(), theirs(self.prof)
         for options in (
             {"header": "A title", "top_level_events_only": True},
@@ -112,7 +112,7 @@ class Averages(unittest.TestCase):
         self.assertEqual(ours.total_average().count, other.total_average().count)
         self.assertEqual(str(ours), str(other))
 
-    def test_a_table_of_some_rows(self):
+    def test_table_of_filtered_rows_works(self):
         rows = self.prof.key_averages()
         del rows[3:]
         self.assertEqual(len(rows.table().splitlines()), 3 + 3 + 2)
@@ -128,7 +128,7 @@ class Averages(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "metric should be one of: "):
                 self.prof.export_stacks(str(mine), "nonsense")
 
-    def test_exports_as_often_as_one_likes_with_our_spans_in_place(self):
+    def test_export_can_be_repeated_and_contains_our_spans(self):
         with tempfile.TemporaryDirectory() as folder:
             plain, packed = Path(folder, "a.json"), Path(folder, "a.json.gz")
             for path in (plain, packed, plain):
@@ -221,7 +221,7 @@ if __name__ == "__main__":
             self.assertEqual(odd[key], plain[key])
         self.assertGreaterEqual(odd["ts"], plain["ts"] + plain["dur"])
 
-    def test_names_that_torch_does_not_escape(self):
+    def test_names_that_torch_does_not_escape_are_valid_json(self):
         def function():
             return torch.ones(2) + 1
 
@@ -238,7 +238,7 @@ if __name__ == "__main__":
         stacks = [event.get("args", {}).get("Call stack", "") for event in events]
         self.assertTrue(any(name in stack for stack in stacks))
 
-    def test_memory_timeline(self):
+    def test_memory_timeline_is_exported(self):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "memory.json")
             with warnings.catch_warnings():
@@ -273,7 +273,7 @@ class Schedules(unittest.TestCase):
         self.assertEqual(seen, [(5, 2), (9, 2)])
         self.assertIsInstance(prof, torch.profiler.profile)
 
-    def test_incorrect_arguments_are_torchs_errors(self):
+    def test_incorrect_arguments_raise_the_errors_of_torch(self):
         with self.assertRaisesRegex(AssertionError, "Invalid profiler schedule arguments"):
             stepscope.torch.schedule(wait=-1, warmup=1, active=1)
         with stepscope.torch.profile(activities=CPU) as prof:
@@ -283,7 +283,7 @@ class Schedules(unittest.TestCase):
         with self.assertRaisesRegex(AssertionError, "with_stack=True"):
             prof.export_stacks("x.txt")
 
-    def test_events_of_all_cycles_when_asked(self):
+    def test_acc_events_keeps_the_events_of_all_cycles(self):
         with stepscope.torch.profile(
             activities=CPU,
             schedule=stepscope.torch.schedule(wait=0, warmup=1, active=1, repeat=2),
@@ -295,7 +295,7 @@ class Schedules(unittest.TestCase):
 
 
 class Programs(unittest.TestCase):
-    def test_results_of_the_program_are_the_same(self):
+    def test_profiling_keeps_the_results_of_the_program(self):
         plain = train()
         with stepscope.torch.profile(activities=CPU, with_stack=True, record_shapes=True):
             profiled = train()
@@ -315,7 +315,7 @@ class Programs(unittest.TestCase):
         names = (one.name for track in run.tracks for one in track.slices)
         return sorted(name for name in names if name in {"before", "inside", "after"})
 
-    def test_labels_are_in_both_when_a_recording_is_around(self):
+    def test_labels_are_in_both_recordings_when_ours_is_outside(self):
         with tempfile.TemporaryDirectory() as folder:
             stepscope.start_trace(folder, sources=[])
             with stepscope.torch.profile(activities=CPU) as prof, stepscope.Trace("inside"):
@@ -326,7 +326,7 @@ class Programs(unittest.TestCase):
             self.assertEqual(self.exported(prof), ["inside", "mine"])
             self.assertGreater(len(prof.key_averages()), 10)
 
-    def test_labels_are_in_both_when_a_recording_is_inside(self):
+    def test_labels_are_in_both_recordings_when_ours_is_inside(self):
         with tempfile.TemporaryDirectory() as folder:
             with stepscope.torch.profile(activities=CPU) as prof:
                 self.assertTrue(stepscope.Trace.is_enabled())
@@ -340,7 +340,7 @@ class Programs(unittest.TestCase):
             self.assertEqual(self.recorded(recording.report.path), ["inside"])
             self.assertEqual(self.exported(prof), ["after", "before", "inside"])
 
-    def test_captures_and_flights_work_inside(self):
+    def test_captures_and_flight_recorder_work_inside_a_profile(self):
         with tempfile.TemporaryDirectory() as folder, stepscope.start_server(0, sources=[]) as server:
             with stepscope.torch.profile(activities=CPU) as prof:
                 stepscope.start_flight(folder)
@@ -350,7 +350,7 @@ class Programs(unittest.TestCase):
             self.assertIsNone(report.hosts[0].failure)
             self.assertEqual(self.exported(prof), ["inside"])
 
-    def test_labels_that_are_open_at_the_end_are_exported(self):
+    def test_labels_open_at_the_end_are_exported(self):
         with stepscope.torch.profile(activities=CPU) as prof:
             span = stepscope.Trace("inside")
             span.__enter__()
@@ -360,7 +360,7 @@ class Programs(unittest.TestCase):
             pass
         self.assertEqual(self.exported(prof), [])
 
-    def test_exceptions_and_threads(self):
+    def test_exceptions_and_threads_keep_the_profile_intact(self):
         with contextlib.suppress(ValueError), stepscope.torch.profile(activities=CPU) as prof:
             thread = threading.Thread(target=train)
             thread.start()
@@ -371,7 +371,7 @@ class Programs(unittest.TestCase):
         self.assertFalse(stepscope.is_recording())
         self.assertGreater(prof.key_averages().self_cpu_time_total, 0)
 
-    def test_the_example(self):
+    def test_example_runs(self):
         example = Path(__file__).parents[2] / "examples" / "torch_train" / "train.py"
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, str(example), "--log-dir", folder, "--batch", "2"]
@@ -390,7 +390,7 @@ class Programs(unittest.TestCase):
             self.assertEqual(counts["ProfilerStep*"], 3)
             self.assertEqual(counts["forward"], 3)
 
-    def test_the_module_imports_no_torch(self):
+    def test_module_imports_no_torch(self):
         code = "import sys, stepscope.torch; assert 'torch' not in sys.modules; stepscope.torch.profile"
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False

@@ -130,7 +130,7 @@ class Graphs(unittest.TestCase):
         # The number of the first run would be wrong for the others.
         self.assertEqual(slices, [("train", {})] * 5)
 
-    def test_points_are_recorded_at_each_run(self):
+    def test_instants_are_recorded_at_each_run(self):
         compiled = torch.compile(points, backend="eager", fullgraph=True)
         x = torch.ones(3)
         compiled(x)
@@ -140,7 +140,7 @@ class Graphs(unittest.TestCase):
         samples = [one.value for track in run.tracks if track.name == "loss" for one in track.samples]
         self.assertEqual(samples, [0.5])
 
-    def test_code_between_the_graphs_of_a_block_is_inside_of_the_label(self):
+    def test_label_contains_the_code_between_graphs(self):
         compiled = torch.compile(split, backend="eager")
         x = torch.ones(3)
         torch.testing.assert_close(compiled(x), split(x))
@@ -150,7 +150,7 @@ class Graphs(unittest.TestCase):
         (between,) = [one for one in track.instants if one.name == "between"]
         self.assertTrue(any(one.start_ps <= between.time_ps <= one.end_ps for one in track.slices))
 
-    def test_the_cpu_compiler_keeps_one_graph_and_the_gradients(self):
+    def test_cpu_compiler_keeps_one_graph_and_the_gradients(self):
         model = torch.nn.Linear(3, 2)
 
         def loss(x):
@@ -168,7 +168,7 @@ class Graphs(unittest.TestCase):
 
 
 class Imports(unittest.TestCase):
-    def test_the_order_of_imports_does_not_matter(self):
+    def test_order_of_imports_does_not_matter(self):
         for order in (
             "import stepscope, torch",
             "import torch, stepscope",

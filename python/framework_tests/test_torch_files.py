@@ -122,7 +122,7 @@ def events_of(path):
 
 @unittest.skipUnless(TRACES.is_dir(), "not run: the traces folder is absent (STEPSCOPE_TRACES)")
 class Files(unittest.TestCase):
-    def test_tables_from_gpus_are_torchs(self):
+    def test_tables_of_gpu_traces_equal_those_of_torch(self):
         for name in FILES:
             path = TRACES / "torch_gpu" / f"{name}.json.gz"
             with self.subTest(file=name):

@@ -61,7 +61,7 @@ class FlopsTest(unittest.TestCase):
         self.assertGreater(theirs, 1_000_000)
         self.assertAlmostEqual(counted(run) / theirs, 1.0, places=9)
 
-    def test_attention_of_one_kernel_counts_as_on_a_device(self):
+    def test_fused_attention_counts_the_flops_of_a_device(self):
         shape = (2, 3, 40, 16)
         query, key, value = (torch.randn(shape, requires_grad=True) for _ in range(3))
 

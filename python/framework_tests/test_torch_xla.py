@@ -45,7 +45,7 @@ class Captured(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
-    def test_the_mnist_example(self):
+    def test_mnist_example_runs(self):
         done = subprocess.run(
             [
                 sys.executable,
@@ -117,7 +117,7 @@ class Captured(unittest.TestCase):
             self.assertLess(begin, start + 50_000)
             self.assertGreater(end, stop - 50_000)
 
-    def test_torchs_own_profiler_records_along_only_when_asked(self):
+    def test_torch_profiler_records_along_on_request_only(self):
         found = run_program(
             test_sources.program(
                 """
@@ -137,7 +137,7 @@ class Captured(unittest.TestCase):
         )
         self.assertEqual(found, [["torch_xla"], ["torch", "torch_xla"], [], True])
 
-    def test_a_stock_client_sees_labels_and_xla_through_our_server(self):
+    def test_client_of_torch_xla_receives_labels_and_xla_events(self):
         port = free_port()
         program = subprocess.Popen(
             [
@@ -184,7 +184,7 @@ while not sys.stdin.closed and step < 100_000:
             program.communicate()
         self.assertEqual(found, [True] * 3)
 
-    def test_a_stock_server_and_a_stock_session_see_our_labels(self):
+    def test_session_of_torch_xla_contains_our_labels(self):
         found = run_program(
             """
             import glob, json, sys, tempfile
@@ -282,7 +282,7 @@ class Scopes(unittest.TestCase):
         (plain,) = [line for line in self.run_with(code) if " sine(" in line]
         self.assertNotIn("outer", plain)
 
-    def test_a_sync_inside_a_label_and_labels_that_end_elsewhere(self):
+    def test_sync_inside_a_label_works(self):
         code = """
             import gc, json, threading, torch, torch_xla
             import stepscope.torch_xla as xp
@@ -320,7 +320,7 @@ class Scopes(unittest.TestCase):
         for debug in ("0", "1"):
             self.assertEqual(self.run_with(code, XLA_IR_DEBUG=debug), "whole")
 
-    def test_the_loader_knows_who_marks_steps(self):
+    def test_loader_and_step_trace_share_the_marked_step_flag(self):
         found = run_program(
             """
             import json, torch, torch_xla
@@ -338,7 +338,7 @@ class Scopes(unittest.TestCase):
         )
         self.assertEqual(found, [[True] * 3, False])
 
-    def test_the_measurement_of_a_label_runs(self):
+    def test_benchmark_of_a_label_runs(self):
         done = subprocess.run(
             [sys.executable, str(ROOT / "benches/peers/python_torch_xla.py")],
             capture_output=True,

@@ -25,7 +25,7 @@ def exists(path):
 
 
 class Advice(unittest.TestCase):
-    def test_what_a_report_advises_is_there(self):
+    def test_advice_names_existing_options(self):
         """Where nothing was recorded, the line that would record it can be copied into a program."""
         with tempfile.TemporaryDirectory() as folder:
             options = stepscope.ProfileOptions(python_tracer_level=0)

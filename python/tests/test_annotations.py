@@ -11,7 +11,7 @@ import stepscope
 
 
 class Spans(unittest.TestCase):
-    def test_step_numbers_are_numbers(self):
+    def test_step_num_that_is_no_number_is_a_type_error(self):
         for wrong in ("abc", [1], object()):
             with self.subTest(wrong=wrong):
                 for make in (
@@ -24,7 +24,7 @@ class Spans(unittest.TestCase):
             stepscope.StepTrace("train", step_num=right)
         stepscope.StepTrace("train")
 
-    def test_nested_spans_with_typed_arguments(self):
+    def test_nested_spans_keep_typed_arguments(self):
         class Odd:
             def __str__(self):
                 return "odd, one"
@@ -89,7 +89,7 @@ class Spans(unittest.TestCase):
         self.assertEqual(found.named("saved")[0].stats, {"step": 3})
         self.assertEqual(found.named("saved")[0].duration_ns, 0)
 
-    def test_arguments_can_come_later(self):
+    def test_set_metadata_adds_arguments_to_an_open_slice(self):
         def work():
             with stepscope.Trace("load", path="a") as span:
                 span.set_metadata(rows=12)
@@ -97,7 +97,7 @@ class Spans(unittest.TestCase):
 
         self.assertEqual(record(work).named("load")[0].stats, {"path": "a", "rows": 12})
 
-    def test_names_of_any_kind(self):
+    def test_names_may_be_any_text(self):
         names = ["", "ünïcode ☃", "a#b=c#", "x" * 2_000]
 
         def work():
@@ -113,7 +113,7 @@ class Spans(unittest.TestCase):
         self.assertLessEqual({*names, "by keyword"}, found)
         self.assertEqual(len(found), 6)
 
-    def test_wrong_constructions_are_type_errors(self):
+    def test_invalid_constructor_arguments_are_type_errors(self):
         for make in (
             lambda: stepscope.Trace(),
             lambda: stepscope.Trace(3),
@@ -129,7 +129,7 @@ class Spans(unittest.TestCase):
             with self.assertRaises(TypeError):
                 make()
 
-    def test_one_object_again_and_again(self):
+    def test_one_object_can_be_entered_repeatedly(self):
         def work():
             span = stepscope.Trace("same")
             with span, span:
@@ -143,7 +143,7 @@ class Spans(unittest.TestCase):
         self.assertTrue(all(event.duration_ns > 0 for event in found))
         self.assertFalse(any("_unfinished" in event.stats for event in found))
 
-    def test_one_object_on_many_threads(self):
+    def test_one_object_can_be_open_on_many_threads(self):
         span = stepscope.Trace("shared")
         barrier = threading.Barrier(4)
 
@@ -166,7 +166,7 @@ class Spans(unittest.TestCase):
         for n in range(4):
             self.assertEqual(sum(event.line == f"worker {n}" for event in found), 400)
 
-    def test_a_span_that_ends_on_another_thread(self):
+    def test_span_can_end_on_another_thread(self):
         def work():
             span = stepscope.Trace("moved", rows=3)
             span.__enter__()
@@ -179,7 +179,7 @@ class Spans(unittest.TestCase):
         self.assertEqual(found[0].line, "other")
         self.assertEqual(found[0].stats, {"rows": 3})
 
-    def test_subclasses_and_their_arguments(self):
+    def test_subclasses_may_take_other_arguments(self):
         class Labelled(stepscope.Trace):
             def __new__(cls, label):
                 return super().__new__(cls, f"label {label}", label=label)
@@ -190,7 +190,7 @@ class Spans(unittest.TestCase):
 
         self.assertEqual(record(work).named("label 3")[0].stats, {"label": 3})
 
-    def test_what_is_dropped_open_has_ended(self):
+    def test_dropping_an_open_span_ends_it(self):
         def work():
             stepscope.Trace("dropped").__enter__()
             gc.collect()
@@ -201,7 +201,7 @@ class Spans(unittest.TestCase):
         dropped, after = found.named("dropped")[0], found.named("after")[0]
         self.assertLessEqual(dropped.start_ns + dropped.duration_ns, after.start_ns)
 
-    def test_objects_are_freed(self):
+    def test_annotations_leak_no_objects(self):
         def alive():
             gc.collect()
             return len(gc.get_objects())
@@ -217,7 +217,7 @@ class Spans(unittest.TestCase):
 
         record(work)
 
-    def test_off_nothing_is_looked_at(self):
+    def test_arguments_are_not_evaluated_while_nothing_records(self):
         class Touchy:
             def __str__(self):
                 raise AssertionError("looked at")
@@ -231,7 +231,7 @@ class Spans(unittest.TestCase):
 
 
 class Functions(unittest.TestCase):
-    def test_plain_functions_keep_what_they_are(self):
+    def test_decorated_functions_keep_their_signature(self):
         @stepscope.annotate_function
         def load(path, *, rows=1):
             """Doc."""
@@ -251,7 +251,7 @@ class Functions(unittest.TestCase):
         self.assertEqual(len(found.named(load.__qualname__)), 1)
         self.assertEqual(found.named("named")[0].stats, {"kind": "b"})
 
-    def test_methods(self):
+    def test_methods_can_be_decorated(self):
         class Model:
             @stepscope.annotate_function(name="forward")
             def forward(self, x):
@@ -272,7 +272,7 @@ class Functions(unittest.TestCase):
 
         self.assertEqual(record(work).names(), {"forward", "made", "checked"})
 
-    def test_recursion(self):
+    def test_recursive_calls_are_nested_slices(self):
         @stepscope.Trace("down")
         def down(n):
             return n and down(n - 1)
@@ -284,7 +284,7 @@ class Functions(unittest.TestCase):
         found = record(lambda: down(600)).named("down")
         self.assertEqual(len(found), 601)
 
-    def test_coroutines(self):
+    def test_coroutine_functions_can_be_decorated(self):
         import inspect
 
         @stepscope.Trace("wait")
@@ -306,7 +306,7 @@ class Functions(unittest.TestCase):
         self.assertGreaterEqual(lengths[0], 10e6)
         self.assertGreaterEqual(lengths[1], 20e6)
 
-    def test_generators_pass_everything_through(self):
+    def test_decorated_generators_forward_send_throw_and_close(self):
         @stepscope.Trace("count")
         def count():
             got = []
@@ -335,7 +335,7 @@ class Functions(unittest.TestCase):
 
         self.assertEqual(len(record(work).named("count")), 2)
 
-    def test_asynchronous_generators_pass_everything_through(self):
+    def test_decorated_async_generators_forward_asend_athrow_and_aclose(self):
         closed = []
 
         @stepscope.Trace("stream")
@@ -365,7 +365,7 @@ class Functions(unittest.TestCase):
         self.assertEqual(len(found), 3)
         self.assertEqual(closed, [True] * 3)
 
-    def test_an_exception_goes_through_a_span(self):
+    def test_exceptions_propagate_through_a_span(self):
         def work():
             with contextlib.suppress(ZeroDivisionError), stepscope.Trace("failing"):
                 1 / 0

@@ -47,7 +47,7 @@ class Backend(unittest.TestCase):
             env={"PYTHONPATH": path, "PATH": str(self.tools)},
         )
 
-    def test_without_cargo_every_build_ends_with_what_to_do(self):
+    def test_build_without_cargo_fails_with_a_help_line(self):
         for call in (
             "get_requires_for_build_wheel()",
             "get_requires_for_build_editable()",
@@ -61,13 +61,13 @@ class Backend(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stdout), (1, ""))
                 self.assertRegex(done.stderr, r"\Acannot build stepscope: cargo.*\nhelp: install Rust.*\n\Z")
 
-    def test_without_node_the_wheel_is_built_and_pip_is_advised(self):
+    def test_build_without_node_warns_and_builds(self):
         self.tool("cargo")
         done = self.run_hook("build_wheel('.')")
         self.assertEqual((done.returncode, done.stdout), (0, "built\n"))
         self.assertRegex(done.stderr, "warning: npm is missing.*\nhelp: .*pip install --force-reinstall")
 
-    def test_with_both_nothing_is_said(self):
+    def test_build_with_cargo_and_node_is_silent(self):
         self.tool("cargo")
         self.tool("npm")
         done = self.run_hook("build_wheel('.')")

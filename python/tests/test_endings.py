@@ -280,20 +280,20 @@ class Interrupted(unittest.TestCase):
             left = list(Path(folder).glob("plugins/profile/*/.*"))
             self.assertEqual(left, [])
 
-    def test_ctrl_c(self):
+    def test_ctrl_c_keeps_the_recording(self):
         self.interrupt("raises")
 
-    def test_a_handler_that_stops(self):
+    def test_signal_handler_may_stop_the_recording(self):
         self.interrupt("stops")
 
-    def test_a_handler_that_annotates(self):
+    def test_signal_handler_may_annotate(self):
         self.interrupt("annotates")
 
 
 class Children(unittest.TestCase):
     """Processes of `multiprocessing` end by `os._exit` and call no handlers of `atexit`."""
 
-    def test_by_every_method(self):
+    def test_children_of_every_start_method_can_record(self):
         for method in ("fork", "spawn", "forkserver"):
             for records in ("records", "no"):
                 with self.subTest(method=method, records=records), tempfile.TemporaryDirectory() as folder:
@@ -373,7 +373,7 @@ class NoRoom(unittest.TestCase):
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertEqual(len(files(folder)), 1)
 
-    def test_at_the_end_of_the_program_it_is_said(self):
+    def test_failed_write_at_exit_is_printed(self):
         with tempfile.TemporaryDirectory() as folder:
             done = run_python(self.LIMITED, folder)
             self.assertRegex(done.stderr, "^stepscope: the recording was not written: .*")
@@ -382,7 +382,7 @@ class NoRoom(unittest.TestCase):
             # What is left is a recording of a program that has gone.
             self.assertIn("inside", names_in(folder))
 
-    def test_devices_and_files_are_refused_at_the_start(self):
+    def test_devices_and_files_as_log_directory_are_refused(self):
         for place in ("/dev/full", "/dev/null", "/proc/nowhere", __file__, "nul\0byte"):
             with self.subTest(place), self.assertRaises((stepscope.LogDirectoryError, ValueError)):
                 stepscope.start_trace(place)
@@ -393,7 +393,7 @@ class NoRoom(unittest.TestCase):
 class Odd(unittest.TestCase):
     """Arguments, names and stacks that nobody would write on purpose."""
 
-    def test_an_exception_stays_what_it_is_when_its_span_goes_away(self):
+    def test_dropping_a_span_keeps_the_pending_exception(self):
         class Text:
             def __str__(self):
                 return "text"
@@ -412,7 +412,7 @@ class Odd(unittest.TestCase):
 
         self.assertEqual(len(record(work).events), 3)
 
-    def test_ctrl_c_inside_of_a_text_is_not_lost(self):
+    def test_ctrl_c_inside_str_of_an_argument_propagates(self):
         class Interrupts:
             def __str__(self):
                 raise KeyboardInterrupt
@@ -429,7 +429,7 @@ class Odd(unittest.TestCase):
         finally:
             signal.signal(signal.SIGINT, before)
 
-    def test_texts_that_use_what_asks_for_them(self):
+    def test_str_of_an_argument_may_use_the_label(self):
         class Recurses:
             def __str__(self):
                 with self.trace:
@@ -452,7 +452,7 @@ class Odd(unittest.TestCase):
                 self.assertFalse(stepscope.is_recording())
             self.assertEqual(len(files(folder)), 2)
 
-    def test_deep_stacks(self):
+    def test_deep_recursion_is_recorded(self):
         def deep(n):
             with stepscope.Trace("deep"):
                 return n and 1 + deep(n - 1)
@@ -470,7 +470,7 @@ class Odd(unittest.TestCase):
             sys.setrecursionlimit(limit)
         self.assertGreater(len(found.named("deep")), 4_000)
 
-    def test_threads_by_the_thousand(self):
+    def test_thousands_of_threads_are_recorded(self):
         def one():
             with stepscope.Trace("of thread"):
                 pass
@@ -484,7 +484,7 @@ class Odd(unittest.TestCase):
         for level in (0, 1):
             self.assertEqual(len(record(work, python_tracer_level=level).named("of thread")), 2_000)
 
-    def test_huge_and_odd_metadata(self):
+    def test_huge_and_unusual_metadata_is_recorded(self):
         odd = {"a b": 1, "\n": 2, "\0": 3, "": 4, "lone \ud800": 5}
         values = {"text": "y" * 10_000_000, "bytes": b"\xff", "large": 10**4000, "nan": float("nan")}
 

@@ -43,7 +43,7 @@ class Flight(unittest.TestCase):
         with contextlib.suppress(stepscope.NoSessionError):
             stepscope.stop_flight()
 
-    def test_the_last_seconds_are_saved_and_it_goes_on(self):
+    def test_save_last_writes_the_last_seconds_and_continues(self):
         stepscope.start_flight(self.folder, keep_last_s=20)
         for n in range(3):
             with stepscope.StepTrace("train", step_num=n), stepscope.Trace("forward", rows=n):
@@ -68,7 +68,7 @@ class Flight(unittest.TestCase):
         stepscope.stop_flight()
         self.assertIsNone(stepscope.flight_status())
 
-    def test_kept_in_memory_and_written_anywhere(self):
+    def test_flight_recorder_in_memory_writes_to_any_file(self):
         stepscope.start_flight()
         with stepscope.Trace("kept"):
             pass
@@ -82,7 +82,7 @@ class Flight(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "write_last"):
             stepscope.save_last()
 
-    def test_the_program_s_own_recording_pauses_it(self):
+    def test_start_trace_pauses_the_flight_recorder(self):
         stepscope.start_flight(self.folder / "flight")
         options = stepscope.ProfileOptions(python_tracer_level=0)
         with stepscope.trace(self.folder / "own", options=options, sources=[]) as recording:
@@ -98,7 +98,7 @@ class Flight(unittest.TestCase):
         found = xspace.read(stepscope.save_last().path)
         self.assertEqual((len(found.named("inside")), len(found.named("after"))), (0, 1))
 
-    def test_stacks_are_sampled_and_that_goes_on_after_a_pause(self):
+    def test_sampling_continues_after_a_pause(self):
         options = stepscope.ProfileOptions(python_tracer_level=0)
         stepscope.start_flight(self.folder, python_sampling_hz=500)
         busy(0.1)
@@ -112,7 +112,7 @@ class Flight(unittest.TestCase):
         self.assertEqual(sampled(xspace.read(recording.report.path)), [])
         self.assertTrue(sampled(second))
 
-    def test_calls_are_traced_when_asked(self):
+    def test_calls_are_traced_on_request(self):
         stepscope.start_flight(self.folder, python_tracer_level=1)
         busy(0.01)
         saved = xspace.read(stepscope.save_last().path)
@@ -123,7 +123,7 @@ class Flight(unittest.TestCase):
         self.assertIsNone(_core.start_calls(""))
         _core.stop_calls()
 
-    def test_a_capture_from_outside_is_taken_from_it(self):
+    def test_capture_is_taken_from_the_flight_recorder(self):
         stepscope.start_flight(self.folder / "flight", python_sampling_hz=500)
         server = stepscope.start_server(0)
         self.addCleanup(stepscope.stop_server)
@@ -147,7 +147,7 @@ class Flight(unittest.TestCase):
         found = xspace.read(stepscope.save_last(time.monotonic() - begun).path)
         self.assertTrue(sampled(found))
 
-    def test_a_neuron_profile_has_its_first_work_although_something_is_recorded_already(self):
+    def test_neuron_profile_contains_its_first_work_during_a_recording(self):
         stepscope.start_flight(self.folder / "flight")
         # The working files are kept, beside where the program was started.
         self.addCleanup(os.chdir, Path.cwd())
@@ -164,7 +164,7 @@ class Flight(unittest.TestCase):
             named = [row["name"] for row in json.loads(file.read_bytes())["traceEvents"]]
             self.assertEqual(named.count("first"), 1, f"{number}: {profiling.report}")
 
-    def test_a_slow_step_and_a_signal_save(self):
+    def test_slow_step_and_signal_save(self):
         stepscope.start_flight(
             self.folder,
             save_on_signal=signal.SIGUSR2,
@@ -187,7 +187,7 @@ class Flight(unittest.TestCase):
             self.assertLess(time.monotonic(), until, "nothing was saved")
             time.sleep(0.01)
 
-    def test_little_memory_is_said(self):
+    def test_short_coverage_is_a_warning(self):
         stepscope.start_flight(self.folder, keep_last_s=3600, max_bytes=1 << 20)
         for n in range(200_000):
             with stepscope.Trace("x", n=n):
@@ -201,7 +201,7 @@ class Flight(unittest.TestCase):
         self.assertIn("raise max_bytes", str([str(one.message) for one in caught]))
         self.assertLess(report.spans, 200_000)
 
-    def test_what_cannot_be_is_refused(self):
+    def test_invalid_options_are_refused(self):
         for options, error in (
             ({"keep_last_s": 0}, "keep_last_s is more than 0"),
             ({"keep_last_s": "30"}, "keep_last_s is float, not str"),
@@ -232,7 +232,7 @@ class Flight(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "last_s is more than 0"):
             stepscope.save_last(0)
 
-    def test_whatever_ends_the_program(self):
+    def test_flight_recording_survives_every_ending(self):
         program = """
             import os, signal, sys, time
             import stepscope

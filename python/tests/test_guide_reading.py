@@ -14,7 +14,7 @@ BLOCK = re.compile(r"(?:<!-- needs (?P<needs>[^>]*) -->\n)?```python\n(?P<code>.
 
 
 class Guide(unittest.TestCase):
-    def test_its_examples_run(self):
+    def test_examples_of_the_guide_run(self):
         if not GUIDE.exists():
             self.skipTest("not in a checkout")
         names, run = {}, 0

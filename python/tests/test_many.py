@@ -24,7 +24,7 @@ def resident_bytes():
 
 
 class Threads(unittest.TestCase):
-    def test_ten_thousand_short_threads(self):
+    def test_ten_thousand_short_threads_are_recorded(self):
         """Nothing is lost, or its loss is counted; what they had is used again."""
 
         def one(number):
@@ -59,7 +59,7 @@ class Threads(unittest.TestCase):
         self.assertLess(more_maps, 200)
         self.assertLess(more_memory, 64 << 20)
 
-    def test_threads_whose_calls_are_traced_and_sampled(self):
+    def test_traced_and_sampled_threads_are_recorded(self):
         """The tracer and the sampler keep nothing of threads that have gone."""
 
         def one():
@@ -85,7 +85,7 @@ class Threads(unittest.TestCase):
 class Tasks(unittest.TestCase):
     """Slices of many tasks on one thread: they overlap without nesting."""
 
-    def test_many_interleaved(self):
+    def test_many_interleaved_tasks_keep_their_slices(self):
         @stepscope.Trace("decorated")
         async def decorated(number):
             with stepscope.Trace("within", number=number):
@@ -103,7 +103,7 @@ class Tasks(unittest.TestCase):
         for event in found.named("within"):
             self.assertGreaterEqual(event.duration_ns, 0.9e5 * (event.stats["number"] % 7))
 
-    def test_cancelled_and_failed(self):
+    def test_cancelled_and_failed_tasks_end_their_slices(self):
         async def cancelled():
             with stepscope.Trace("cancelled"):
                 await asyncio.sleep(60)
@@ -132,7 +132,7 @@ class Tasks(unittest.TestCase):
             self.assertGreater(event.duration_ns, 1e7)
         self.assertEqual((len(found.named("cancelled")), len(found.named("failed"))), (10, 10))
 
-    def test_never_finished(self):
+    def test_unfinished_tasks_are_recorded(self):
         """Tasks of a loop that is closed, and generators that nobody closes: shown, and no crash."""
         program = """
             import asyncio, sys, gc
@@ -181,7 +181,7 @@ class Tasks(unittest.TestCase):
             # The task, the generator, and the asynchronous one with the block inside of it.
             self.assertEqual(done.stdout.split(), ["4", "4", "0"], done.stderr)
 
-    def test_on_several_loops(self):
+    def test_several_event_loops_are_recorded(self):
         async def worker(number):
             for _ in range(20):
                 with stepscope.Trace("turn", number=number):
@@ -200,7 +200,7 @@ class Tasks(unittest.TestCase):
         found = record(work)
         self.assertEqual(len(found.named("turn")), 8 * 20 * 20)
 
-    def test_a_block_that_wanders_to_another_thread(self):
+    def test_block_may_end_on_another_thread(self):
         """A coroutine that is driven by one thread and finished by another."""
 
         class Switch:
@@ -274,7 +274,7 @@ class Clock(unittest.TestCase):
         print(before)
         """
 
-    def test_nothing_moves(self):
+    def test_system_clock_jumps_move_no_events(self):
         with tempfile.TemporaryDirectory() as folder:
             source, library = Path(folder, "clock.c"), Path(folder, "clock.so")
             source.write_text(self.SOURCE)

@@ -77,13 +77,13 @@ class Tools(unittest.TestCase):
     def nvtx(self, code, **environment):
         return self.told(code, NVTX_INJECTION64_PATH=str(self.tool), **environment)
 
-    def test_without_a_session_by_the_environment(self):
+    def test_environment_variable_mirrors_without_a_session(self):
         told = self.nvtx("\n    verbs()\n    assert not stepscope.is_recording()", STEPSCOPE_MIRROR="nvtx")
         self.assertEqual(told[: len(NVTX)], NVTX)
         self.assertEqual(len(told), len(NVTX) + 2)
         self.assertIn("decorated", told[len(NVTX)])
 
-    def test_on_and_off(self):
+    def test_set_mirror_turns_mirroring_on_and_off(self):
         code = """
     verbs()
     stepscope.set_mirror("nvtx")
@@ -93,7 +93,7 @@ class Tools(unittest.TestCase):
     """
         self.assertEqual(self.nvtx(code), ["nvtx push|stepscope|on|", "nvtx pop|stepscope||"])
 
-    def test_with_a_session(self):
+    def test_session_option_mirrors_spans(self):
         code = """
     import os
     options = stepscope.ProfileOptions(mirror="nvtx")
@@ -107,7 +107,7 @@ class Tools(unittest.TestCase):
         self.assertEqual(len(told), len(NVTX) + 2)
         self.assertEqual(told[: len(NVTX)], NVTX)
 
-    def test_itt(self):
+    def test_spans_are_mirrored_to_itt(self):
         told = self.told("\n    verbs()", STEPSCOPE_MIRROR="itt", INTEL_LIBITTNOTIFY64=str(self.tool))
         self.assertEqual(
             told[:7],
@@ -124,7 +124,7 @@ class Tools(unittest.TestCase):
 
 
 class Errors(unittest.TestCase):
-    def test_names(self):
+    def test_invalid_mirror_names_are_errors(self):
         with self.assertRaisesRegex(ValueError, "no mirror 'nvtz'; did you mean 'nvtx'"):
             stepscope.ProfileOptions(mirror="itt,nvtz")
         with self.assertRaisesRegex(ValueError, "no mirror 'vtune'"):
@@ -133,7 +133,7 @@ class Errors(unittest.TestCase):
             stepscope.ProfileOptions(mirror=1)
         self.assertEqual(stepscope.ProfileOptions(mirror="nvtx,itt").mirror, "nvtx,itt")
 
-    def test_a_tool_that_does_not_listen_is_a_warning(self):
+    def test_missing_tool_is_a_warning(self):
         code = """
     import warnings
     import stepscope

@@ -39,13 +39,13 @@ JAX_DEFAULTS = {
 
 
 class Options(unittest.TestCase):
-    def test_defaults_are_jax_s(self):
+    def test_defaults_equal_those_of_jax(self):
         options = ProfileOptions()
         for name, value in JAX_DEFAULTS.items():
             self.assertEqual(getattr(options, name), value, name)
         self.assertEqual(repr(options), "ProfileOptions()")
 
-    def test_a_wrong_name_is_an_error_with_the_nearest(self):
+    def test_unknown_option_suggests_the_nearest(self):
         options = ProfileOptions()
         for attempt in (
             lambda: setattr(options, "hots_tracer_level", 1),
@@ -59,7 +59,7 @@ class Options(unittest.TestCase):
         with self.assertRaises(AttributeError):
             del options.host_tracer_level
 
-    def test_a_wrong_type_is_an_error(self):
+    def test_wrong_type_is_an_error(self):
         options = ProfileOptions()
         for name, value in (
             ("host_tracer_level", "2"),
@@ -74,7 +74,7 @@ class Options(unittest.TestCase):
                 setattr(options, name, value)
         self.assertEqual(options, ProfileOptions())
 
-    def test_a_wrong_value_is_an_error(self):
+    def test_wrong_value_is_an_error(self):
         options = ProfileOptions()
         for name, value in (
             ("host_tracer_level", 4),
@@ -87,7 +87,7 @@ class Options(unittest.TestCase):
                 setattr(options, name, value)
             self.assertIsInstance(caught.exception, stepscope.OptionValueError)
 
-    def test_a_log_directory_that_is_none_is_an_error(self):
+    def test_log_directory_that_is_no_path_is_an_error(self):
         for given, kind, says in (
             ("", ValueError, "log_dir is empty"),
             (None, TypeError, "log_dir is a str or a path, not NoneType"),
@@ -100,7 +100,7 @@ class Options(unittest.TestCase):
                 self.assertIsInstance(raised.exception, stepscope.StepscopeError)
         self.assertFalse(stepscope.is_recording())
 
-    def test_a_log_directory_that_is_an_address_is_an_error(self):
+    def test_remote_url_as_log_directory_is_an_error(self):
         with in_a_folder():
             for given in ("gs://bucket/logs", Path("gs://bucket/logs"), "s3://bucket", "hdfs://host/x"):
                 for start in (
@@ -115,7 +115,7 @@ class Options(unittest.TestCase):
             self.assertEqual(list(Path().iterdir()), [])
         self.assertFalse(stepscope.is_recording())
 
-    def test_a_log_directory_of_this_machine_may_be_an_address(self):
+    def test_file_url_as_log_directory_is_accepted(self):
         with in_a_folder() as folder:
             for given in (
                 Path(folder, "1").as_uri(),
@@ -128,7 +128,7 @@ class Options(unittest.TestCase):
                     pass
             self.assertEqual(sorted(path.name for path in Path().iterdir()), ["1", "2", "3", "4", "5:6"])
 
-    def test_a_port_that_is_none_is_an_error(self):
+    def test_port_that_is_no_integer_is_an_error(self):
         for given, kind, says in (
             ("9012", TypeError, "port is int, not str"),
             (-1, ValueError, "no port -1; give one of"),
@@ -140,7 +140,7 @@ class Options(unittest.TestCase):
             self.assertIsInstance(raised.exception, stepscope.StepscopeError)
 
     @unittest.skipIf(importlib.util.find_spec("torch"), "torch is here")
-    def test_a_framework_that_is_missing_is_named_with_who_needs_it(self):
+    def test_missing_framework_error_names_the_function_that_needs_it(self):
         import stepscope.jax
         import stepscope.lightning
         import stepscope.torch
@@ -156,7 +156,7 @@ class Options(unittest.TestCase):
             with self.assertRaisesRegex(ModuleNotFoundError, says):
                 use()
 
-    def test_levels_take_what_jax_takes(self):
+    def test_levels_accept_what_jax_accepts(self):
         import operator
 
         class Index:
@@ -169,7 +169,7 @@ class Options(unittest.TestCase):
         )
         self.assertNotIsInstance(options.python_tracer_level, bool)
 
-    def test_advanced_configuration_is_checked_wherever_it_is_set(self):
+    def test_advanced_configuration_is_checked_on_every_change(self):
         options = ProfileOptions(advanced_configuration={"tpu_trace_mode": "TRACE_COMPUTE"})
         options.advanced_configuration["gpu_pm_sample_interval_us"] = 100
         options.advanced_configuration |= {"profile_subprocesses": True}
@@ -195,7 +195,7 @@ class Options(unittest.TestCase):
                 advanced[key] = value
         self.assertEqual(len(advanced), 3)
 
-    def test_copies(self):
+    def test_copies_of_options_are_independent(self):
         options = ProfileOptions(host_tracer_level=3, advanced_configuration={"max_trace_buffers": 2})
         for other in (copy.copy(options), copy.deepcopy(options), pickle.loads(pickle.dumps(options))):
             self.assertEqual(other, options)

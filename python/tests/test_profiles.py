@@ -54,7 +54,7 @@ class Profiles(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
-    def test_statistics_are_printed_as_pstats_prints_them(self):
+    def test_cprofile_report_prints_what_pstats_prints(self):
         profile = cProfile.Profile()
         profile.runcall(work)
         path = self.folder / "work.prof"
@@ -88,7 +88,7 @@ class Profiles(unittest.TestCase):
             self.assertAlmostEqual(found["self_ns"], own * 1e9, delta=1e-3)
             self.assertAlmostEqual(found["total_ns"], total * 1e9, delta=1e-3)
 
-    def test_files_that_pstats_wrote_again_are_read(self):
+    def test_files_that_pstats_merged_are_read(self):
         paths = []
         for number in range(2):
             profile = cProfile.Profile()
@@ -103,7 +103,7 @@ class Profiles(unittest.TestCase):
         self.assertEqual(found["summary"]["primitive_calls"], stats.prim_calls)
         self.assertAlmostEqual(found["summary"]["total_ns"], stats.total_tt * 1e9, delta=1)
 
-    def test_reports_of_actions_are_printed_as_they_were_written(self):
+    def test_lightning_report_prints_the_file_unchanged(self):
         for extended in (True, False):
             profiler = SimpleProfiler(self.folder, f"run{extended:d}", extended=extended)
             profiler.setup("fit")
@@ -116,7 +116,7 @@ class Profiles(unittest.TestCase):
             self.assertEqual(found["text"], path.read_text())
             self.assertEqual(found["rows"][0]["stage"], "FIT")
 
-    def test_reports_of_functions_are_read(self):
+    def test_advanced_profiler_reports_are_read(self):
         profiler = AdvancedProfiler(self.folder, "run")
         profiler.setup("test", 1)
         with profiler.profile("outer"):
@@ -151,7 +151,7 @@ class Profiles(unittest.TestCase):
             events = xspace.read(file).named("[pl][profile]" + name)
             self.assertAlmostEqual(row["total_ns"], sum(event.duration_ns for event in events), delta=1)
 
-    def test_calls_of_a_trace_are_counted_as_cprofile_counts_them(self):
+    def test_calls_of_a_trace_match_the_counts_of_cprofile(self):
         with stepscope.trace(self.folder, options=stepscope.ProfileOptions(python_tracer_level=1)):
             work()
         theirs = cProfile.Profile()
@@ -168,7 +168,7 @@ class Profiles(unittest.TestCase):
         self.assertEqual(found, expected)
         self.assertGreaterEqual(len(found), 4)
 
-    def test_what_is_missing_is_said(self):
+    def test_report_without_data_names_the_missing_option(self):
         with stepscope.trace(self.folder, options=stepscope.ProfileOptions(python_tracer_level=0)):
             with stepscope.Trace("alone"):
                 pass

@@ -37,7 +37,7 @@ def without_launchers():
 
 
 class Places(unittest.TestCase):
-    def test_the_variables_of_launchers(self):
+    def test_ranks_come_from_the_variables_of_launchers(self):
         for environment, rank, world, local in (
             ({}, None, None, None),
             ({"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}, 3, 8, 1),
@@ -52,7 +52,7 @@ class Places(unittest.TestCase):
             found = _ranks.find(environment)
             self.assertEqual((found.rank, found.world_size, found.local_rank), (rank, world, local))
 
-    def test_a_process_group_is_believed_first(self):
+    def test_process_group_takes_precedence_over_variables(self):
         group = types.SimpleNamespace(
             is_available=lambda: True,
             is_initialized=lambda: True,
@@ -79,7 +79,7 @@ class Places(unittest.TestCase):
             state.client, state.process_id, state.num_processes = object(), 1, 4
             self.assertEqual(_ranks.find({})[:2], (1, 4))
 
-    def test_what_the_framework_no_longer_has_is_no_error(self):
+    def test_missing_framework_attributes_are_ignored(self):
         with mock.patch.dict(sys.modules, {"torch.distributed": types.SimpleNamespace(), "jax": object()}):
             self.assertEqual(_ranks.find({"RANK": "4"}).rank, 4)
 
@@ -96,27 +96,27 @@ class Agreement(unittest.TestCase):
     def agree(self, rank, number=1, now=1_000_000.0, world=2):
         return _ranks.agree(self.folder, Ranks(rank, world), number, now)
 
-    def test_all_ranks_take_one_name(self):
+    def test_all_ranks_agree_on_one_session_name(self):
         name = self.agree(0)
         self.assertEqual(self.agree(1, now=1_000_007.0), name)
 
-    def test_sessions_follow_one_another(self):
+    def test_consecutive_sessions_have_different_names(self):
         first, second = self.agree(0), self.agree(0, number=2)
         self.assertNotEqual(first, second)
         self.assertEqual((self.agree(1, number=2), self.agree(1)), (second, first))
 
-    def test_a_job_that_runs_again_is_another_run(self):
+    def test_restarted_job_is_another_run(self):
         first = [self.agree(0), self.agree(1)]
         again = [self.agree(1, now=1_000_030.0), self.agree(0, now=1_000_031.0)]
         self.assertEqual(len({*first, *again}), 2)
         self.assertEqual(again[0], again[1])
 
-    def test_who_comes_much_later_belongs_to_another(self):
+    def test_late_rank_starts_another_session(self):
         name = self.agree(0)
         late = self.agree(1, now=1_000_000.0 + _ranks.JOIN_WITHIN_S + 1)
         self.assertNotEqual(late, name)
 
-    def test_other_jobs_take_other_names(self):
+    def test_different_jobs_have_different_names(self):
         name = self.agree(0)
         with mock.patch.dict(os.environ, {"TORCHELASTIC_RUN_ID": "other"}):
             self.assertNotEqual(self.agree(1), name)
@@ -175,7 +175,7 @@ class Runs(unittest.TestCase):
         )
         return json.loads(done.stdout)["runs"]
 
-    def test_several_ranks_are_one_run(self):
+    def test_ranks_of_one_job_are_one_run(self):
         self.run_ranks()
         found = files(self.folder)
         self.assertEqual(len(found), 6)
@@ -188,7 +188,7 @@ class Runs(unittest.TestCase):
         stats = xspace.read(found[1]).stats
         self.assertEqual((stats["world_size"], stats["rank"], stats["local_rank"]), (3, 1, 1))
 
-    def test_one_rank_alone(self):
+    def test_only_the_chosen_rank_is_recorded(self):
         told = self.run_ranks(0)
         self.assertEqual(len(files(self.folder)), 2)
         self.assertNotIn("not recorded", told[0])
@@ -204,7 +204,7 @@ class Skipped(unittest.TestCase):
         self.folder = Path(folder.name)
         self.options = stepscope.ProfileOptions(python_tracer_level=0, rank=1, world_size=2, ranks=[0])
 
-    def test_the_verbs_keep_their_order(self):
+    def test_skipped_rank_keeps_start_and_stop_rules(self):
         stepscope.start_trace(self.folder, options=self.options)
         self.assertFalse(stepscope.is_recording())
         with self.assertRaisesRegex(RuntimeError, "Only one profile may be run at a time"):
@@ -218,7 +218,7 @@ class Skipped(unittest.TestCase):
         stepscope.discard_trace()
         self.assertEqual(list(self.folder.iterdir()), [])
 
-    def test_the_argument_comes_before_the_option(self):
+    def test_ranks_argument_takes_precedence_over_the_option(self):
         with stepscope.trace(self.folder, options=self.options, ranks=[1]) as recording:
             self.assertTrue(stepscope.is_recording())
             with self.assertRaisesRegex(RuntimeError, "Only one profile"):
@@ -227,7 +227,7 @@ class Skipped(unittest.TestCase):
         self.assertEqual((found.stats["rank"], found.stats["world_size"]), (1, 2))
         self.assertTrue(recording.report.path.name.endswith("_rank1.xplane.pb"))
 
-    def test_bad_ranks_are_errors(self):
+    def test_invalid_ranks_are_errors(self):
         with self.assertRaisesRegex(ValueError, "0 or more"):
             stepscope.ProfileOptions(ranks=[-1])
         with self.assertRaises(TypeError):
@@ -236,7 +236,7 @@ class Skipped(unittest.TestCase):
             stepscope.start_trace(self.folder, ranks=[True])
         self.assertEqual(stepscope.ProfileOptions(ranks=(2, 0, 2)).ranks, (0, 2))
 
-    def test_a_name_for_all(self):
+    def test_session_id_variable_names_the_run_of_all_ranks(self):
         with mock.patch.dict(os.environ, {"STEPSCOPE_SESSION_ID": "shared"}):
             with stepscope.trace(self.folder, options=self.options, ranks=[1]) as recording:
                 pass

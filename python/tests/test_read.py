@@ -47,12 +47,12 @@ class Recorded(unittest.TestCase):
 
 
 class Runs(Recorded):
-    def test_a_directory_and_a_file_are_the_same_run(self):
+    def test_directory_and_file_open_the_same_run(self):
         of_file = stepscope.open(self.path, use_cache=False).run
         self.assertEqual([track.key for track in of_file.tracks], [track.key for track in self.run_.tracks])
         self.assertEqual(of_file.paths, (self.path,))
 
-    def test_what_is_known_of_a_run(self):
+    def test_run_has_its_properties(self):
         run = self.run_
         self.assertEqual(run.name, "one")
         self.assertEqual(len(run.hosts), 1)
@@ -63,14 +63,14 @@ class Runs(Recorded):
         self.assertGreater(run.duration_ns, 5e6)
         self.assertEqual(run.files[0].size_bytes, self.path.stat().st_size)
 
-    def test_steps(self):
+    def test_run_lists_its_steps(self):
         steps = self.run_.steps
         self.assertEqual([step.number for step in steps], list(range(5)))
         for step, event in zip(steps, self.file.named("train"), strict=True):
             self.assertAlmostEqual(step.duration_ns, event.duration_ns, places=3)
             self.assertGreater(step.duration_ns, 1e6)
 
-    def test_several_runs_are_read_when_they_are_looked_into(self):
+    def test_runs_are_read_on_first_access(self):
         with tempfile.TemporaryDirectory() as folder:
             first = program(folder)
             with stepscope.trace(folder, options=stepscope.ProfileOptions(session_id="two")):
@@ -86,7 +86,7 @@ class Runs(Recorded):
             with self.assertRaises(stepscope.TraceReadError):
                 traces.find("one").tracks
 
-    def test_errors_are_the_classes_that_programs_catch(self):
+    def test_errors_have_the_documented_base_classes(self):
         with self.assertRaises(FileNotFoundError) as missing:
             stepscope.open("/no/such/path")
         self.assertIsInstance(missing.exception, stepscope.TraceNotFoundError)
@@ -102,14 +102,14 @@ class Runs(Recorded):
 
 
 class Tracks(Recorded):
-    def test_a_track_is_found_by_key_and_by_name(self):
+    def test_track_lookup_accepts_key_and_name(self):
         self.assertIs(self.run_.track(self.track.key), self.track)
         self.assertEqual(self.run_.track(self.track.name).name, self.track.name)
         with self.assertRaisesRegex(stepscope.QueryError, "there are "):
             self.run_.track("no such track")
         self.assertIn(self.track, self.track.parent.children)
 
-    def test_columns_say_what_the_file_says(self):
+    def test_columns_equal_the_events_of_the_file(self):
         slices = self.track.slices
         expected = sorted(
             (event for event in self.file.events if event.name in ("train", "forward", "backward")),
@@ -127,14 +127,14 @@ class Tracks(Recorded):
         inner = slices.dur_ps[1] + slices.dur_ps[2]
         self.assertEqual(slices.self_ps[0], slices.dur_ps[0] - inner)
 
-    def test_arguments_are_decoded_late(self):
+    def test_arguments_are_decoded_on_access(self):
         self.assertEqual(self.track.slices.args(1)["rows"], 32)
         self.assertEqual(self.track.slices[1].args["note"], "a")
         self.assertEqual(self.track.slices[0].args["step_num"], 0)
         with self.assertRaises(IndexError):
             self.track.slices.args(15)
 
-    def test_records(self):
+    def test_slice_records_have_their_fields(self):
         slices = self.track.slices
         records = list(slices)
         self.assertEqual(records, [slices[n] for n in range(15)])
@@ -149,7 +149,7 @@ class Tracks(Recorded):
         with self.assertRaises(IndexError):
             slices[15]
 
-    def test_instants_and_samples(self):
+    def test_instants_and_samples_have_columns_and_records(self):
         (instant,) = [one for track in self.run_.tracks for one in track.instants]
         self.assertEqual((instant.name, instant.args["step"]), ("checkpoint", 5))
         (counter,) = [track for track in self.run_.tracks if len(track.samples)]
@@ -158,7 +158,7 @@ class Tracks(Recorded):
         self.assertEqual([sample.value for sample in counter.samples], counter.samples.value.tolist())
         self.assertEqual(sorted(counter.samples.time_ps), counter.samples.time_ps.tolist())
 
-    def test_unfinished_slices_say_so(self):
+    def test_unfinished_slices_are_marked(self):
         with tempfile.TemporaryDirectory() as folder:
             options = stepscope.ProfileOptions(python_tracer_level=0)
             stepscope.start_trace(folder, options=options)
@@ -170,7 +170,7 @@ class Tracks(Recorded):
 
 
 class Columns(Recorded):
-    def test_a_column_is_memory_that_is_not_copied(self):
+    def test_column_shares_the_memory_of_the_trace(self):
         column = self.track.slices.start_ps
         view = memoryview(column)
         self.assertEqual((view.format, view.itemsize, view.shape, view.readonly), ("q", 8, (15,), True))
@@ -186,7 +186,7 @@ class Columns(Recorded):
         with self.assertRaises(TypeError):
             type(column)()
 
-    def test_a_column_keeps_the_trace(self):
+    def test_column_keeps_the_trace_alive(self):
         traces = stepscope.open(self.path, use_cache=False)
         column = next(track for track in traces.run.tracks if len(track.slices) == 15).slices.start_ps
         expected = column.tolist()
@@ -197,13 +197,13 @@ class Columns(Recorded):
         self.assertIsNone(gone())
         self.assertEqual(view.tolist(), expected)
 
-    def test_other_types(self):
+    def test_columns_have_their_types(self):
         slices = self.track.slices
         formats = [column.format for column in (slices.dur_ps, slices.name, slices.depth, slices.parent)]
         self.assertEqual(formats, ["q", "i", "H", "i"])
         self.assertEqual(len(slices.category), 15)
 
-    def test_capsules_that_nobody_takes_are_freed(self):
+    def test_unused_arrow_capsules_are_freed(self):
         for _ in range(1000):
             self.track.slices.__arrow_c_stream__()
             self.track.slices.__arrow_c_schema__()
@@ -231,7 +231,7 @@ def address(column):
 
 
 class Questions(Recorded):
-    def test_search(self):
+    def test_search_finds_slices_by_name(self):
         found = self.run_.search("FORWARD")
         self.assertEqual((found.total, [event.name for event in found.events]), (5, ["forward"] * 5))
         self.assertEqual(dict(found.by_track), {self.track.key: 5})
@@ -244,7 +244,7 @@ class Questions(Recorded):
         self.assertEqual(self.run_.search("forward", tracks=[self.track.parent]).total, 0)
         self.assertEqual(self.run_.search("nothing of this name").events, ())
 
-    def test_aggregate(self):
+    def test_aggregate_groups_slices(self):
         rows = {row["name"]: row for row in self.run_.aggregate("name", tracks=[self.track])}
         forward = [one for one in self.track.slices if one.name == "forward"]
         self.assertEqual(rows["forward"]["count"], 5)
@@ -258,7 +258,7 @@ class Questions(Recorded):
 
 
 class Reports(Recorded):
-    def test_every_kind_there_is(self):
+    def test_every_report_kind_can_be_made(self):
         kinds = read.report_kinds()
         self.assertIn("steps", [kind.name for kind in kinds])
         for kind in kinds:
@@ -274,7 +274,7 @@ class Reports(Recorded):
                 columns = report.table.to_dict()
                 self.assertEqual({len(values) for values in columns.values()} or {0}, {len(report.rows)})
 
-    def test_people_read_short_names_and_programs_both(self):
+    def test_reports_contain_short_and_full_names(self):
         columns = [
             {"key": "name", "title": "Name", "unit": "text"},
             {"key": "short_name", "title": "Short name", "unit": "text", "short_of": "name"},
@@ -286,14 +286,14 @@ class Reports(Recorded):
         self.assertIn("<th>Name</th></tr>", shown)
         self.assertIn("<td>add&lt;int&gt;</td></tr>", shown)
 
-    def test_steps_as_rows(self):
+    def test_steps_report_has_one_row_per_step(self):
         report = self.run_.report("steps", by="step")
         durations = [step.duration_ns for step in self.run_.steps]
         self.assertEqual([row["duration_ns"] for row in report.rows], durations)
         self.assertEqual(len(self.run_.report("steps", by="step", top=2).rows), 2)
         self.assertEqual(self.run_.report("steps", by="step", top=2).table.left_out, 3)
 
-    def test_of_some_steps_only(self):
+    def test_report_can_be_limited_to_steps(self):
         numbers = [step.number for step in self.run_.steps]
         one = self.run_.report("steps", by="step", steps=numbers[1])
         self.assertEqual([row["step"] for row in one.rows], numbers[1:2])
@@ -304,7 +304,7 @@ class Reports(Recorded):
         with self.assertRaisesRegex(ValueError, "either steps"):
             self.run_.report("steps", steps=1, start_ns=0)
 
-    def test_it_says_what_the_command_says(self):
+    def test_report_equals_the_report_of_the_command_line(self):
         import subprocess
 
         command = [sys.executable, "-m", "stepscope", "report", str(self.path), "steps"]
@@ -313,7 +313,7 @@ class Reports(Recorded):
         of_file = stepscope.open(self.path, use_cache=False).run
         self.assertEqual(str(of_file.report("steps")).splitlines()[1:3], done.stdout.splitlines()[1:3])
 
-    def test_an_unknown_kind_names_the_nearest_and_the_list(self):
+    def test_unknown_report_kind_lists_valid_kinds(self):
         with self.assertRaisesRegex(ValueError, "did you mean 'steps'.*there is: .*steps") as raised:
             self.run_.report("stesp")
         self.assertIsInstance(raised.exception, stepscope.StepscopeError)
@@ -344,7 +344,7 @@ class Patience(unittest.TestCase):
         )
         return subprocess.Popen([sys.executable, "-c", prelude + code, str(self.path)], text=True, **streams)
 
-    def test_ctrl_c_ends_a_reading(self):
+    def test_ctrl_c_cancels_an_open(self):
         import subprocess
 
         child = self.open_in_child(
@@ -358,7 +358,7 @@ class Patience(unittest.TestCase):
         out, _ = child.communicate(timeout=50)
         self.assertEqual(out.strip(), "stopped")
 
-    def test_other_threads_run_meanwhile(self):
+    def test_open_releases_the_interpreter_lock(self):
         ticks, done = [], threading.Event()
 
         def tick():
@@ -375,7 +375,7 @@ class Patience(unittest.TestCase):
         # Were the lock held, there would be two at most.
         self.assertGreater(len(ticks), min(took / 0.1, 10))
 
-    def test_progress_is_shown_on_a_terminal_and_not_on_a_pipe(self):
+    def test_progress_is_shown_on_terminals_only(self):
         import subprocess
 
         code = (
@@ -403,7 +403,7 @@ class Patience(unittest.TestCase):
         self.assertIn(b"%", shown)
         self.assertTrue(shown.endswith(b"\r"), shown[-40:])
 
-    def test_the_cache_gives_the_same(self):
+    def test_run_from_the_cache_is_equal(self):
         code = """
             import hashlib, sys, stepscope
             run = stepscope.open(sys.argv[1]).run
@@ -421,14 +421,14 @@ class Patience(unittest.TestCase):
         self.assertEqual(second.stdout.splitlines()[0], "True")
         self.assertEqual(first.stdout.splitlines()[1:], second.stdout.splitlines()[1:])
 
-    def test_the_line(self):
+    def test_progress_line_shows_share_and_time(self):
         self.assertEqual(
             _progress._line("reading x", 0.5, 10.0),
             "reading x [############............]  50%, 10 s, 10 s left",
         )
         self.assertNotIn("left", _progress._line("reading x", 0.0, 0.1))
 
-    def test_a_progress_that_fails_ends_the_reading(self):
+    def test_error_in_the_progress_callback_cancels_the_open(self):
         found = stepscope._core.Found(str(self.path), use_cache=False)
 
         def tick(_):
@@ -441,7 +441,7 @@ class Patience(unittest.TestCase):
 class AsWritten(Recorded):
     """`ProfileData`."""
 
-    def test_it_says_what_stands_in_the_file(self):
+    def test_profile_data_equals_the_content_of_the_file(self):
         of_file = stepscope.ProfileData.from_file(self.path)
         of_bytes = stepscope.ProfileData.from_serialized_xspace(self.path.read_bytes())
         for data in (of_file, of_bytes):
@@ -457,7 +457,7 @@ class AsWritten(Recorded):
             self.assertEqual(first.duration_ps // 1000, first.duration_ns)
             self.assertEqual(dict(first.stats)["rows"], 32)
 
-    def test_text(self):
+    def test_text_proto_is_parsed(self):
         text = """
             # A comment.
             planes { name: "a" id: 1
@@ -508,13 +508,13 @@ class AsWritten(Recorded):
 
 
 class Package(unittest.TestCase):
-    def test_everything_that_is_promised_is_there(self):
+    def test_every_name_in_all_exists(self):
         for name in read.__all__:
             self.assertTrue(getattr(read, name).__doc__, name)
         self.assertIs(stepscope.open, read.open)
         self.assertNotIn("open", stepscope.__all__)
 
-    def test_reading_imports_nothing_else(self):
+    def test_reading_imports_only_the_standard_library(self):
         with tempfile.TemporaryDirectory() as folder:
             program(folder)
             done = run_python(

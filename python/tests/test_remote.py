@@ -50,7 +50,7 @@ class Remote(unittest.TestCase):
 
         return some_more
 
-    def test_a_capture_of_this_process_with_its_calls(self):
+    def test_capture_of_this_process_contains_its_calls(self):
         self.busy()
         with stepscope.start_server(0) as server:
             address = f"{server.host}:{server.port}"
@@ -73,7 +73,7 @@ class Remote(unittest.TestCase):
         self.assertEqual(quiet.session, "quiet")
         self.assertIsNone(sys.getprofile())
 
-    def test_a_capture_of_calls_alone_has_no_labels(self):
+    def test_capture_of_calls_only_has_no_labels(self):
         some_more = self.busy()
         with stepscope.start_server(0) as server:
             address = f"{server.host}:{server.port}"
@@ -95,7 +95,7 @@ class Remote(unittest.TestCase):
             some_more()
         self.assertEqual(xspace.read(recording.report.path).names(), {"busy"})
 
-    def test_a_capture_of_calls_alone_that_is_refused_changes_nothing(self):
+    def test_refused_capture_of_calls_only_changes_nothing(self):
         some_more = self.busy()
         alone = stepscope.ProfileOptions(host_tracer_level=0, python_tracer_level=1)
         with stepscope.start_server(0) as server:
@@ -107,7 +107,7 @@ class Remote(unittest.TestCase):
                 some_more()
         self.assertEqual(xspace.read(recording.report.path).names(), {"busy"})
 
-    def test_a_capture_with_samples(self):
+    def test_capture_contains_samples_on_request(self):
         def spin(seconds):
             begun = time.perf_counter()
             while time.perf_counter() - begun < seconds:
@@ -151,7 +151,7 @@ class Remote(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "0 to 10000"):
             stepscope.ProfileOptions(advanced_configuration={"python_sampling_hz": 10_001})
 
-    def test_one_server_at_a_time(self):
+    def test_second_server_is_refused(self):
         with stepscope.start_server(0) as server:
             with self.assertRaisesRegex(
                 ValueError, "Only one profiler server can be active at a time."
@@ -162,7 +162,7 @@ class Remote(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "No active profiler server."):
             stepscope.stop_server()
 
-    def test_ports_that_cannot_be(self):
+    def test_invalid_ports_are_errors(self):
         import socket
 
         with socket.create_server(("127.0.0.1", 0)) as taken, self.assertRaisesRegex(RuntimeError, "in use"):
@@ -172,7 +172,7 @@ class Remote(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "IP address"):
             stepscope.start_server(0, host="nowhere")
 
-    def test_a_program_s_own_recording_is_refused_meanwhile(self):
+    def test_start_trace_is_refused_during_a_capture(self):
         some_more = self.busy()
         with stepscope.start_server(0) as server:
             address = f"127.0.0.1:{server.port}"
@@ -184,14 +184,14 @@ class Remote(unittest.TestCase):
         own = xspace.read(files(self.folder / "own")[0])
         self.assertTrue(own.named("busy"))
 
-    def test_nobody_there(self):
+    def test_capture_without_a_server_fails_fast(self):
         with self.assertRaisesRegex(stepscope.CaptureError, "refused"):
             stepscope.capture("127.0.0.1:1", self.folder, duration_ms=50)
         with self.assertRaises(ValueError):
             stepscope.capture("", self.folder)
         self.assertEqual(files(self.folder), [])
 
-    def test_collect_profile_from_another_process(self):
+    def test_collect_profile_captures_another_process(self):
         self.busy()
         with stepscope.start_server(0) as server:
             done = subprocess.run(
@@ -207,7 +207,7 @@ class Remote(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertTrue(xspace.read(files(self.folder)[0]).named("busy"))
 
-    def test_collect_profile_takes_options_of_profilers_as_jax_s_does(self):
+    def test_collect_profile_accepts_the_profiler_options_of_jax(self):
         from stepscope.collect_profile import arguments
 
         self.assertEqual(
@@ -240,7 +240,7 @@ class Remote(unittest.TestCase):
         lines = {event.line for event in xspace.read(files(self.folder)[0]).events}
         self.assertTrue([line for line in lines if line.endswith("(sampled)")], lines)
 
-    def test_help_of_collect_profile_names_all_that_is_taken(self):
+    def test_help_of_collect_profile_lists_every_option(self):
         from stepscope._options import AdvancedConfiguration
 
         done = subprocess.run(
@@ -271,7 +271,7 @@ class Remote(unittest.TestCase):
             said,
         )
 
-    def test_a_program_ends_with_its_server(self):
+    def test_program_exits_while_its_server_runs(self):
         done = run_python("import stepscope; stepscope.start_server(0)")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 

@@ -93,7 +93,7 @@ class Shares(unittest.TestCase):
         in_time(abs(seconds["work"] - together) < 0.15 * together, seconds)
 
     @mostly
-    def test_the_main_thread(self):
+    def test_main_thread_is_sampled(self):
         begun = time.perf_counter()
         run, counts = sampled(work)
         took = time.perf_counter() - begun
@@ -106,7 +106,7 @@ class Shares(unittest.TestCase):
         self.assertTrue(inside.name.startswith("$test_sampling.py:"))
         self.assertTrue(inside.parent.name.endswith(" work"))
 
-    def test_the_main_thread_is_known_by_name_without_threading(self):
+    def test_main_thread_has_a_name_without_the_threading_module(self):
         with tempfile.TemporaryDirectory() as folder:
             done = run_python(
                 """
@@ -129,7 +129,7 @@ class Shares(unittest.TestCase):
         self.assertEqual(rows, ["MainThread (sampled)"])
 
     @mostly
-    def test_another_thread(self):
+    def test_other_threads_are_sampled(self):
         def program():
             thread = threading.Thread(target=work, name="worker")
             thread.start()
@@ -142,7 +142,7 @@ class Shares(unittest.TestCase):
         in_time(main["join"] > 0.7 * seconds_of(worker)["work"], main)
 
     @mostly
-    def test_a_thread_that_waits_is_seen_where_it_waits(self):
+    def test_waiting_thread_is_sampled_at_its_wait(self):
         def waiting():
             begin = time.monotonic()
             time.sleep(0.6)
@@ -155,7 +155,7 @@ class Shares(unittest.TestCase):
         in_time(counts["taken"] > 20, counts)
 
     @mostly
-    def test_consecutive_samples_are_one_slice(self):
+    def test_consecutive_equal_samples_become_one_slice(self):
         run, counts = sampled(work, hz=200)
         track = run.track("MainThread (sampled)")
         works = [event for event in track.slices if event.name.endswith(" work")]
@@ -163,14 +163,14 @@ class Shares(unittest.TestCase):
         in_time(len(track.slices) < counts["taken"], counts)
 
     @mostly
-    def test_a_thousand_a_second(self):
+    def test_one_thousand_samples_a_second_are_possible(self):
         run, counts = sampled(work, hz=1000)
         self.assert_shares(run.track("MainThread (sampled)"), 1.0)
         in_time(counts["taken"] > 100, counts)
 
 
 class Options(unittest.TestCase):
-    def test_sampling_takes_the_place_of_tracing(self):
+    def test_sampling_turns_call_tracing_off(self):
         options = stepscope.ProfileOptions
         self.assertTrue(options().traces_calls)
         self.assertFalse(options(python_sampling_hz=100).traces_calls)
@@ -188,13 +188,13 @@ class Options(unittest.TestCase):
         with self.assertRaises(stepscope.OptionValueError):
             options(python_sampling_hz=10_001)
 
-    def test_neither_by_default_nor_when_nothing_is_recorded(self):
+    def test_sampling_is_off_by_default_and_at_level_0(self):
         run, counts = sampled(lambda: busy(0.1), hz=0, python_tracer_level=0)
         self.assertEqual((counts, [track for track in run.tracks if "sampled" in track.name]), ({}, []))
         run, counts = sampled(lambda: busy(0.1), host_tracer_level=0)
         self.assertEqual([track for track in run.tracks if "sampled" in track.name], [])
 
-    def test_both_at_once_when_asked(self):
+    def test_sampling_and_call_tracing_can_run_together(self):
         run, _ = sampled(lambda: hot(0.3), python_tracer_level=1)
         names = {event.name.split()[-1] for track in run.tracks for event in track.slices}
         self.assertIn("hot", names)
@@ -208,12 +208,12 @@ class Options(unittest.TestCase):
             )
         )
 
-    def test_the_switch_interval_is_as_it_was(self):
+    def test_switch_interval_is_restored(self):
         before = sys.getswitchinterval()
         sampled(lambda: busy(0.05), hz=1000)
         self.assertEqual(sys.getswitchinterval(), before)
 
-    def test_recordings_one_after_the_other(self):
+    def test_consecutive_recordings_are_sampled(self):
         for _ in range(3):
             run, _ = sampled(lambda: hot(0.2))
             self.assertIn("hot", seconds_of(run.track("MainThread (sampled)")))
@@ -242,30 +242,30 @@ class Ends(unittest.TestCase):
             names = {event.name.split()[-1] for track in run.tracks for event in track.slices}
             return done, names, [xspace.read(file) for file in files(folder)]
 
-    def test_without_a_stop(self):
+    def test_recording_is_written_without_stop_trace(self):
         done, names, _ = self.end("")
         self.assertEqual((done.returncode, "spin" in names), (0, True), done.stderr)
 
-    def test_with_an_exception(self):
+    def test_recording_is_written_after_an_exception(self):
         done, names, _ = self.end("raise LookupError")
         self.assertEqual((done.returncode, "spin" in names), (1, True), done.stderr)
 
-    def test_with_os_exit(self):
+    def test_recording_is_recovered_after_os_exit(self):
         done, names, _ = self.end("os._exit(3)")
         self.assertEqual((done.returncode, "spin" in names), (3, True), done.stderr)
 
-    def test_killed(self):
+    def test_recording_is_recovered_after_sigkill(self):
         done, names, _ = self.end("os.kill(os.getpid(), signal.SIGKILL)")
         self.assertEqual((done.returncode, "spin" in names), (-9, True), done.stderr)
 
-    def test_with_threads_that_never_end(self):
+    def test_recording_is_written_with_daemon_threads(self):
         done, names, _ = self.end(
             "threading.Thread(target=lambda: spin(1e9), daemon=True).start(); spin(0.1)"
         )
         self.assertEqual((done.returncode, "spin" in names), (0, True), done.stderr)
 
     @unittest.skipUnless(hasattr(os, "fork"), "no fork")
-    def test_with_forks(self):
+    def test_forked_children_are_not_sampled(self):
         done, names, _ = self.end(
             """
             for n in range(5):

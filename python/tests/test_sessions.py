@@ -29,7 +29,7 @@ class InAFolder(unittest.TestCase):
 
 
 class Sessions(InAFolder):
-    def test_start_and_stop(self):
+    def test_stop_writes_the_recording(self):
         self.assertFalse(stepscope.is_recording())
         stepscope.start_trace(self.folder, options=NO_CALLS)
         self.assertTrue(stepscope.is_recording())
@@ -47,7 +47,7 @@ class Sessions(InAFolder):
         self.assertEqual(found.stats["python_version"], sys.version.split()[0])
         self.assertEqual(found.stats["profile_options.python_tracer_level"], 0)
 
-    def test_a_recording_at_its_limit_keeps_its_latest_part_or_stops(self):
+    def test_recording_at_its_limit_keeps_the_latest_events_or_stops(self):
         for at_limit in ("keep_latest", "stop"):
             options = stepscope.ProfileOptions(
                 python_tracer_level=0, max_bytes=1 << 20, keep_free_bytes=0, at_limit=at_limit
@@ -68,7 +68,7 @@ class Sessions(InAFolder):
         with self.assertRaises(stepscope.OptionValueError):
             stepscope.ProfileOptions(at_limit="later")
 
-    def test_a_second_start_is_refused_and_harms_nothing(self):
+    def test_second_start_is_refused(self):
         stepscope.start_trace(str(self.folder))
         message = "Profile has already been started. Only one profile may be run at a time."
         with self.assertRaisesRegex(RuntimeError, message) as caught:
@@ -84,26 +84,26 @@ class Sessions(InAFolder):
         self.assertFalse((self.folder / "other").exists())
         self.assertTrue(any(name.endswith("after") for name in xspace.read(report.path).names()))
 
-    def test_a_second_stop_is_an_error(self):
+    def test_second_stop_is_an_error(self):
         for stop in (stepscope.stop_trace, stepscope.discard_trace):
             with self.assertRaisesRegex(RuntimeError, "No profile started") as caught:
                 stop()
             self.assertIsInstance(caught.exception, stepscope.NoSessionError)
             self.assertIsInstance(caught.exception, stepscope.StepscopeError)
 
-    def test_discard_leaves_nothing(self):
+    def test_discard_leaves_no_files(self):
         stepscope.start_trace(self.folder)
         stepscope.discard_trace()
         self.assertEqual(list(self.folder.rglob("*.pb")), [])
         self.assertFalse(stepscope.is_recording())
 
-    def test_two_sessions_of_one_second(self):
+    def test_sessions_within_one_second_have_two_folders(self):
         for _ in range(2):
             with stepscope.trace(self.folder, options=NO_CALLS):
                 pass
         self.assertEqual(len(files(self.folder)), 2)
 
-    def test_a_log_directory_that_cannot_be(self):
+    def test_unusable_log_directory_is_an_error(self):
         in_the_way = self.folder / "file"
         in_the_way.write_text("")
         with self.assertRaises(OSError) as caught:
@@ -114,14 +114,14 @@ class Sessions(InAFolder):
         self.assertIsNone(sys.getprofile())
         self.assertFalse(stepscope.is_recording())
 
-    def test_a_block_that_raises_is_written(self):
+    def test_block_that_raises_is_written(self):
         with self.assertRaises(ZeroDivisionError):
             with stepscope.trace(self.folder, options=NO_CALLS) as recording:
                 with stepscope.Trace("failing"):
                     1 / 0
         self.assertEqual(xspace.read(recording.report.path).names(), {"failing"})
 
-    def test_a_block_whose_recording_was_stopped(self):
+    def test_block_may_stop_its_recording(self):
         with self.assertRaises(stepscope.NoSessionError):
             with stepscope.trace(self.folder, options=NO_CALLS):
                 stepscope.stop_trace()
@@ -130,7 +130,7 @@ class Sessions(InAFolder):
                 stepscope.stop_trace()
                 1 / 0
 
-    def test_trace_as_a_decorator_of_what_runs_later(self):
+    def test_trace_decorates_coroutines_and_generators(self):
         recorded = stepscope.trace(self.folder, options=NO_CALLS)
 
         @recorded
@@ -168,7 +168,7 @@ class Sessions(InAFolder):
         self.assertTrue(inspect.iscoroutinefunction(coroutine))
         self.assertTrue(inspect.isasyncgenfunction(stream))
 
-    def test_trace_as_a_decorator(self):
+    def test_trace_decorates_functions(self):
         @stepscope.trace(self.folder, options=NO_CALLS)
         def train():
             with stepscope.Trace("inside"):
@@ -178,7 +178,7 @@ class Sessions(InAFolder):
         train()
         self.assertEqual([xspace.read(path).names() for path in files(self.folder)], [{"inside"}] * 2)
 
-    def test_spans_across_the_ends_of_a_session(self):
+    def test_spans_open_at_start_or_stop_are_handled(self):
         with stepscope.Trace("before"):
             stepscope.start_trace(self.folder, options=NO_CALLS)
         across = stepscope.Trace("across")
@@ -189,7 +189,7 @@ class Sessions(InAFolder):
         self.assertEqual(found.names(), {"across"})
         self.assertEqual(report.unfinished, 1)
 
-    def test_names_of_session_and_host(self):
+    def test_session_and_host_names_are_used(self):
         options = stepscope.ProfileOptions(session_id="run7", host_name="here", python_tracer_level=0)
         with stepscope.trace(self.folder, options=options) as recording:
             pass
@@ -198,7 +198,7 @@ class Sessions(InAFolder):
         with self.assertRaises(ValueError):
             stepscope.start_trace(self.folder, options=bad)
 
-    def test_options_without_effect_say_so(self):
+    def test_options_without_effect_are_warnings(self):
         options = stepscope.ProfileOptions(duration_ms=100, python_tracer_level=0)
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
@@ -209,13 +209,13 @@ class Sessions(InAFolder):
         self.assertIn("duration_ms has no effect", str(seen[0].message))
         self.assertIn("duration_ms has no effect", xspace.read(recording.report.path).warnings[0])
 
-    def test_options_of_another_class(self):
+    def test_options_of_another_class_are_type_errors(self):
         with self.assertRaisesRegex(TypeError, "ProfileOptions, not dict"):
             stepscope.start_trace(self.folder, options={})
 
 
 class Perfetto(InAFolder):
-    def test_the_json_has_jax_s_name(self):
+    def test_perfetto_json_has_the_name_of_jax(self):
         with stepscope.trace(self.folder, options=NO_CALLS, create_perfetto_trace=True) as recording:
             with stepscope.Trace("x"):
                 pass
@@ -223,7 +223,7 @@ class Perfetto(InAFolder):
         content = json.loads(gzip.decompress(recording.report.trace_json.read_bytes()))
         self.assertIn("x", {event.get("name") for event in content["traceEvents"]})
 
-    def test_the_link_serves_one_file_once(self):
+    def test_perfetto_link_serves_one_file_once(self):
         from stepscope.recording import _perfetto_link
 
         path = self.folder / "perfetto_trace.json.gz"
@@ -244,7 +244,7 @@ class Perfetto(InAFolder):
         self.assertEqual(allowed, "https://ui.perfetto.dev")
         self.assertEqual(_perfetto_link.PORT, 9001)
 
-    def test_the_link_is_served_while_an_idle_connection_is_open(self):
+    def test_perfetto_link_ignores_idle_connections(self):
         path = self.folder / "perfetto_trace.json.gz"
         path.write_bytes(gzip.compress(b"{}"))
         program = subprocess.Popen([sys.executable, "-c", SERVE, path], stdout=subprocess.PIPE, text=True)
@@ -258,7 +258,7 @@ class Perfetto(InAFolder):
                 self.assertEqual(gzip.decompress(answer.read()), b"{}")
             self.assertEqual(program.wait(timeout=30), 0)
 
-    def test_a_taken_port_is_a_warning(self):
+    def test_perfetto_link_on_a_busy_port_is_a_warning(self):
         from stepscope.recording import _perfetto_link
 
         with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -285,7 +285,7 @@ class Endings(InAFolder):
         self.assertEqual(len(found), 1, list(self.folder.rglob("*")))
         return xspace.read(found[0])
 
-    def test_without_a_stop(self):
+    def test_recording_is_written_without_stop_trace(self):
         done = run_python(
             """
             import sys, stepscope
@@ -304,7 +304,7 @@ class Endings(InAFolder):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertLessEqual({"inside", "never", "$<string>:4 work"}, self.names().names())
 
-    def test_with_an_exception(self):
+    def test_recording_is_written_after_an_exception(self):
         done = run_python(
             """
             import sys, stepscope
@@ -316,7 +316,7 @@ class Endings(InAFolder):
         self.assertIn("KeyError: 'mine'", done.stderr)
         self.assertIn("inside", self.names().names())
 
-    def test_with_threads_that_go_on(self):
+    def test_recording_is_written_while_threads_run(self):
         done = run_python(
             """
             import sys, threading, time, stepscope
@@ -332,7 +332,7 @@ class Endings(InAFolder):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("beat", self.names().names())
 
-    def test_by_os_exit_and_recovered(self):
+    def test_recording_is_recovered_after_os_exit(self):
         done = run_python(
             """
             import os, sys, stepscope
@@ -354,7 +354,7 @@ class Endings(InAFolder):
         self.assertEqual(recovered.returncode, 0, recovered.stderr)
         self.assertLessEqual({"inside", "open"}, self.names().names())
 
-    def test_by_ctrl_c(self):
+    def test_recording_is_written_after_ctrl_c(self):
         code = """if True:
             import signal, sys, time, stepscope
             # Programs in the background of a shell without job control ignore it.
@@ -378,7 +378,7 @@ class Endings(InAFolder):
         self.assertIn("KeyboardInterrupt", errors)
         self.assertIn("inside", self.names().names())
 
-    def test_a_fork_s_child_is_not_recorded(self):
+    def test_forked_child_is_not_recorded(self):
         done = run_python(
             """
             import os, sys, stepscope
@@ -410,7 +410,7 @@ class Endings(InAFolder):
         self.assertEqual(len(own), 1)
         self.assertTrue(any(name.endswith("of_child") for name in xspace.read(own[0]).names()))
 
-    def test_many_threads_start_and_stop(self):
+    def test_threads_may_start_and_stop_concurrently(self):
         problems = []
 
         def thread(number):

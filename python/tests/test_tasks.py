@@ -51,7 +51,7 @@ class Tasks(unittest.TestCase):
             if "asyncio.created_in" in event.stats
         }
 
-    def test_tasks_that_take_turns_keep_their_own_parents(self):
+    def test_interleaved_tasks_keep_their_parents(self):
         async def subtask(name, turns):
             with stepscope.Trace(f"outer {name}"):
                 for turn in range(turns):
@@ -72,7 +72,7 @@ class Tasks(unittest.TestCase):
         self.assertEqual(self.created_in(found), {f"outer {number}": "main" for number in range(5)})
         self.assertEqual(len(rows(found)), 6)
 
-    def test_the_creating_label_is_the_innermost_one_of_the_creator(self):
+    def test_task_row_names_the_label_that_created_it(self):
         async def child(name):
             with stepscope.Trace(name):
                 await asyncio.sleep(0)
@@ -101,7 +101,7 @@ class Tasks(unittest.TestCase):
         self.assertRegex(told.line, r" \(tasks \d+\)$")
 
     @unittest.skipIf(sys.version_info < (3, 11), "TaskGroup")
-    def test_tasks_of_a_group_and_cancelled_ones(self):
+    def test_task_groups_and_cancelled_tasks_are_recorded(self):
         async def waits(name):
             with stepscope.Trace(name):
                 await asyncio.Event().wait()
@@ -126,7 +126,7 @@ class Tasks(unittest.TestCase):
         self.assertEqual(set(self.created_in(found).values()), {"main"})
         self.assertFalse([event for event in found.events if event.stats.get("unfinished")])
 
-    def test_rows_are_used_again(self):
+    def test_task_rows_are_reused(self):
         async def one(gate):
             with stepscope.Trace("one"):
                 await gate.wait()
@@ -143,7 +143,7 @@ class Tasks(unittest.TestCase):
         self.assertEqual(len(found.named("one")), 140)
         self.assertEqual(len(rows(found)), 7)
 
-    def test_more_tasks_than_there_are_rows_for(self):
+    def test_tasks_beyond_the_row_limit_are_recorded(self):
         async def one(gate):
             with stepscope.Trace("one"):
                 await gate.wait()
@@ -159,7 +159,7 @@ class Tasks(unittest.TestCase):
         self.assertEqual(len(found.named("one")), 5_000)
         self.assertLessEqual(len(rows(found)), 4_096 + 1)
 
-    def test_generators_stay_with_the_task_that_runs_them(self):
+    def test_generators_belong_to_the_task_that_runs_them(self):
         async def numbers(name):
             with stepscope.Trace(f"numbers {name}"):
                 for number in range(3):
@@ -182,7 +182,7 @@ class Tasks(unittest.TestCase):
             expected[f"got {name}"] = f"numbers {name}"
         self.assert_nested(found, expected)
 
-    def test_a_generator_that_another_task_closes(self):
+    def test_generator_may_be_closed_by_another_task(self):
         async def numbers():
             with stepscope.Trace("numbers"):
                 yield 1
@@ -211,7 +211,7 @@ class Tasks(unittest.TestCase):
         self.assert_nested(found, dict.fromkeys(("numbers", "closes", "child")))
         self.assertEqual(self.created_in(found), {"child": "closes"})
 
-    def test_decorated_functions_and_one_label_in_many_tasks(self):
+    def test_one_label_may_be_open_in_many_tasks(self):
         shared = stepscope.Trace("shared")
 
         @stepscope.annotate_function(name="decorated")
@@ -230,7 +230,7 @@ class Tasks(unittest.TestCase):
             self.assertEqual((inner[2], outer[2]), ("shared", "decorated"))
             self.assertTrue(outer[0] <= inner[0] and inner[1] <= outer[1])
 
-    def test_points_and_arguments_are_where_their_task_is(self):
+    def test_instants_and_arguments_go_to_the_row_of_their_task(self):
         async def subtask(name):
             with stepscope.Trace(name, given=1) as label:
                 await asyncio.sleep(0)
@@ -247,7 +247,7 @@ class Tasks(unittest.TestCase):
             self.assertEqual((label.stats["given"], label.stats["later"]), (1, name))
             self.assertEqual(label.line, point.line)
 
-    def test_tasks_that_outlive_the_recording(self):
+    def test_tasks_may_outlive_the_recording(self):
         async def subtask(gate):
             with stepscope.Trace("outlives"):
                 await gate.wait()
@@ -271,7 +271,7 @@ class Tasks(unittest.TestCase):
         self.assertEqual((report.unfinished, len(rows(first))), (3, 3))
         self.assertEqual([event.name for event in second.events], ["second"] * 3)
 
-    def test_tasks_that_are_dropped_in_the_middle(self):
+    def test_dropped_tasks_end_their_slices(self):
         async def never():
             with stepscope.Trace("never"):
                 await asyncio.Event().wait()
@@ -295,7 +295,7 @@ class Tasks(unittest.TestCase):
 
         self.assertEqual(record(work).names(), {"never", "a", "b"})
 
-    def test_threads_without_a_task_are_as_ever(self):
+    def test_threads_without_tasks_are_unchanged(self):
         async def main():
             with stepscope.Trace("task"):
                 await asyncio.to_thread(work)
@@ -316,7 +316,7 @@ class Tasks(unittest.TestCase):
 
         self.assertEqual({event.line for event in record(plain).events}, {"plain"})
 
-    def test_one_task_at_a_time_looks_like_a_program_without_tasks(self):
+    def test_single_task_uses_the_row_of_its_thread(self):
         async def cell(name):
             with stepscope.Trace(name), stepscope.Trace(f"inner {name}"):
                 pass
@@ -336,7 +336,7 @@ class Tasks(unittest.TestCase):
         ]
         self.assertEqual(*told)
 
-    def test_callbacks_and_what_runs_between_loops_are_apart_from_open_tasks(self):
+    def test_callbacks_are_separate_from_open_tasks(self):
         async def waits(gate):
             with stepscope.Trace("waits"):
                 await gate.wait()
@@ -369,7 +369,7 @@ class Tasks(unittest.TestCase):
         self.assert_nested(found, dict.fromkeys(("waits", "callback", "between")))
         self.assertNotEqual(found.named("waits")[0].line, found.named("between")[0].line)
 
-    def test_steps_of_a_coroutine_have_their_labels(self):
+    def test_steps_of_a_coroutine_contain_their_labels(self):
         async def main():
             for number in range(6):
                 with stepscope.StepTrace("train", step_num=number):
@@ -387,7 +387,7 @@ class Tasks(unittest.TestCase):
             told = {row["label"]: row["place"] for row in run.report("steps").table}
             self.assertEqual(told, {"load": "step thread", "compute": "step thread"})
 
-    def test_calls_beside_labels_of_tasks(self):
+    def test_calls_and_labels_of_tasks_are_on_separate_rows(self):
         def called():
             return sum(range(10))
 
@@ -404,7 +404,7 @@ class Tasks(unittest.TestCase):
         lines = {event.name: event.line for event in found.events if event.name in ("a", "b")}
         self.assertEqual(len(set(lines.values())), 2)
 
-    def test_asyncio_is_not_imported_for_it(self):
+    def test_asyncio_is_not_imported(self):
         done = run_python(
             """
             import sys, tempfile, stepscope

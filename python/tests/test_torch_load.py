@@ -84,7 +84,7 @@ class Load(unittest.TestCase):
     def rows(self, **grouping):
         return {row.key: row for row in stepscope.torch.load(self.path).key_averages(**grouping)}
 
-    def test_figures_by_torchs_rules(self):
+    def test_figures_follow_the_rules_of_torch(self):
         rows = self.rows()
         self.assertEqual(
             list(rows), ["ProfilerStep*", "aten::linear", "aten::mm", "cudaLaunchKernel", "gemm"]
@@ -103,7 +103,7 @@ class Load(unittest.TestCase):
             self.assertEqual(mm.cuda_time_total, 30)
         self.assertEqual(mm.cpu_time_str, "20.000us")
 
-    def test_rows_are_added_as_torch_adds_them(self):
+    def test_rows_are_grouped_as_torch_groups_them(self):
         one, other = self.rows()["aten::mm"], self.rows()["aten::mm"]
         one += other
         self.assertEqual((one.count, one.cpu_time_total, one.device_time_total), (2, 40, 60))
@@ -117,10 +117,10 @@ class Load(unittest.TestCase):
         self.assertEqual((total.key, total.count, total.self_device_time_total), ("Total", 5, 60))
         self.assertEqual((total.cpu_parent, total.cpu_children), (None, None))
 
-    def test_shapes(self):
+    def test_input_shapes_group_rows(self):
         self.assertEqual(self.rows(group_by_input_shape=True)["aten::mm"].input_shapes, [[2, 3], [3, 4]])
 
-    def test_the_table(self):
+    def test_table_equals_the_table_of_torch(self):
         table = stepscope.torch.load(self.path).key_averages().table(sort_by="cpu_time_total", row_limit=1)
         lines = table.splitlines()
         self.assertEqual(lines[3], ROW)
@@ -131,7 +131,7 @@ class Load(unittest.TestCase):
         with self.assertRaises(AttributeError):
             stepscope.torch.load(self.path).key_averages().table(sort_by="nonsense")
 
-    def test_what_is_not_there(self):
+    def test_missing_file_and_unknown_names_are_errors(self):
         with self.assertRaises(TraceNotFoundError):
             stepscope.torch.load(self.path.with_name("absent.json"))
         with self.assertRaises(ValueError):

@@ -115,7 +115,7 @@ if __name__ == "__main__":
 
         self.each_method(code, check)
 
-    def test_workers_that_outlive_the_stop_are_in_the_run_up_to_it(self):
+    def test_workers_that_outlive_the_stop_are_recorded_up_to_it(self):
         code = """
 def more(_):
     from stepscope.recording._recorder import State, recorder
@@ -141,7 +141,7 @@ if __name__ == "__main__":
 
         self.each_method(code, check)
 
-    def test_workers_that_are_killed_are_in_the_run(self):
+    def test_killed_workers_are_in_the_run(self):
         code = """
 def child(here):
     work(1)
@@ -172,7 +172,7 @@ if __name__ == "__main__":
 
         self.each_method(code, check)
 
-    def test_workers_keep_the_limits_on_the_disk_of_their_program(self):
+    def test_workers_keep_the_disk_limits_of_their_program(self):
         code = """
 def child():
     for number in range(200):
@@ -207,7 +207,7 @@ if __name__ == "__main__":
                     self.assertIn("(max_bytes,", program.output)
                     self.assertIn("limit of 1 MiB (max_bytes)", str(program.messages))
 
-    def test_a_worker_that_has_ended_leaves_a_small_journal(self):
+    def test_ended_worker_leaves_a_small_journal(self):
         code = """
 def disk(path):
     return sum(os.stat(os.path.join(path, name)).st_blocks * 512 for name in os.listdir(path))
@@ -223,7 +223,7 @@ if __name__ == "__main__":
 """
         self.each_method("import glob\n" + code, lambda program: self.assertEqual(len(program.workers), 1))
 
-    def test_a_spawned_worker_without_the_package_does_its_work(self):
+    def test_spawned_worker_without_the_package_works(self):
         code = """
 if __name__ == "__mp_main__":
     # As under an interpreter that has no stepscope.
@@ -243,7 +243,7 @@ if __name__ == "__main__":
                 program = Program(code, method)
                 self.assertEqual((program.output, program.workers), (["done"], {}))
 
-    def test_a_spawned_worker_whose_program_imports_the_package_late_is_recorded(self):
+    def test_spawned_worker_is_recorded_after_a_late_import(self):
         code = """
 if __name__ == "__mp_main__":
     for name in [name for name in sys.modules if name.partition(".")[0] == "stepscope"]:
@@ -260,7 +260,7 @@ if __name__ == "__main__":
         (worker,) = program.workers.values()
         self.assertTrue(any(name.endswith(" until") for name in worker.names()))
 
-    def test_a_worker_that_records_nothing_leaves_no_file(self):
+    def test_worker_without_events_leaves_no_file(self):
         code = """
 if __name__ == "__main__":
     start()
@@ -301,7 +301,7 @@ if __name__ == "__main__":
 
         self.each_method(code, check)
 
-    def test_a_program_that_is_killed_ends_the_recordings_of_its_workers(self):
+    def test_killed_program_ends_the_recordings_of_its_workers(self):
         code = """
 def child(here, logs):
     work(1)
@@ -332,7 +332,7 @@ if __name__ == "__main__":
                 self.assertEqual([one.names() for one in program.others], [{"work"}])
                 self.assertEqual(len(program.left), 2)
 
-    def test_discarded_recordings_take_their_workers_along(self):
+    def test_discard_removes_the_recordings_of_workers(self):
         code = """
 if __name__ == "__main__":
     start()
@@ -347,7 +347,7 @@ if __name__ == "__main__":
 
         self.each_method(code, check)
 
-    def test_options_and_the_environment_turn_it_off(self):
+    def test_option_and_environment_turn_worker_recording_off(self):
         code = """
 if __name__ == "__main__":
     start(**eval(sys.argv[3]))
@@ -405,7 +405,7 @@ if __name__ == "__main__":
 
         self.each_method(code, check)
 
-    def test_a_worker_that_records_itself_is_not_disturbed(self):
+    def test_worker_with_its_own_recording_is_left_alone(self):
         code = """
 def child():
     work(1)
@@ -452,7 +452,7 @@ if __name__ == "__main__":
                     self.assertTrue(any(name.endswith(" child") for name in worker.names()))
                     self.assertEqual("work" in worker.names(), level == "2")
 
-    def test_steps_and_waiting_are_those_of_the_program_alone(self):
+    def test_step_report_uses_the_steps_of_the_program_only(self):
         code = """
 if __name__ == "__main__":
     start()
