@@ -61,7 +61,7 @@ class Spans(unittest.TestCase):
         self.assertEqual(stats["yes"], 1)
         self.assertEqual(stats["text"], "a,b#c=d")
         self.assertEqual(stats["odd"], "odd, one")
-        self.assertEqual(stats["broken"], "<Broken, whose str() raised ValueError>")
+        self.assertEqual(stats["broken"], "<Broken: its str() raised ValueError>")
         self.assertEqual(stats["nothing"], "None")
 
     def test_steps_carry_their_number(self):

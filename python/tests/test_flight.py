@@ -203,17 +203,17 @@ class Flight(unittest.TestCase):
 
     def test_invalid_options_are_refused(self):
         for options, error in (
-            ({"keep_last_s": 0}, "keep_last_s is more than 0"),
-            ({"keep_last_s": "30"}, "keep_last_s is float, not str"),
+            ({"keep_last_s": 0}, "keep_last_s: it must be more than 0"),
+            ({"keep_last_s": "30"}, "keep_last_s: it must be float, not str"),
             ({"keep_last_s": float("nan")}, "keep_last_s"),
-            ({"max_bytes": 1000}, "max_bytes is 1048576 or more, not 1000"),
-            ({"max_bytes": 1e9}, "max_bytes is int, not float"),
+            ({"max_bytes": 1000}, "max_bytes: it must be 1048576 or more, not 1000"),
+            ({"max_bytes": 1e9}, "max_bytes: it must be int, not float"),
             ({"save_on_signal": signal.SIGUSR2}, "need a log_dir"),
-            ({"save_on_signal": 9999}, "save_on_signal is 1 to"),
+            ({"save_on_signal": 9999}, "save_on_signal: it must be 1 to"),
             ({"slow_step": 2.0}, "SlowStep, not float"),
             ({"slow_step": stepscope.SlowStep()}, "need a log_dir"),
             ({"host_tracer_level": 0}, "Off"),
-            ({"host_tracer_level": 9}, "host_tracer_level is 0 to 3"),
+            ({"host_tracer_level": 9}, "host_tracer_level: it must be 0 to 3"),
             ({"buffer_bytes": 1}, "buffer_bytes"),
         ):
             with self.subTest(options=options):
@@ -221,7 +221,7 @@ class Flight(unittest.TestCase):
                     stepscope.start_flight(**options)
                 self.assertIsInstance(raised.exception, stepscope.StepscopeError)
                 self.assertIsNone(stepscope.flight_status())
-        with self.assertRaisesRegex(ValueError, "times_median is 1 or more, not 0.5"):
+        with self.assertRaisesRegex(ValueError, "times_median: it must be 1 or more, not 0.5"):
             stepscope.SlowStep(times_median=0.5)
         for verb in (stepscope.stop_flight, stepscope.save_last, lambda: stepscope.write_last(io.BytesIO())):
             with self.assertRaisesRegex(stepscope.NoSessionError, "start_flight"):
@@ -229,7 +229,7 @@ class Flight(unittest.TestCase):
         stepscope.start_flight()
         with self.assertRaisesRegex(stepscope.SessionActiveError, "stop_flight"):
             stepscope.start_flight()
-        with self.assertRaisesRegex(ValueError, "last_s is more than 0"):
+        with self.assertRaisesRegex(ValueError, "last_s: it must be more than 0"):
             stepscope.save_last(0)
 
     def test_flight_recording_survives_every_ending(self):

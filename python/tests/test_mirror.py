@@ -125,7 +125,7 @@ class Tools(unittest.TestCase):
 
 class Errors(unittest.TestCase):
     def test_invalid_mirror_names_are_errors(self):
-        with self.assertRaisesRegex(ValueError, "no mirror 'nvtz'; did you mean 'nvtx'"):
+        with self.assertRaisesRegex(ValueError, "no mirror 'nvtz'\nhelp: did you mean 'nvtx'"):
             stepscope.ProfileOptions(mirror="itt,nvtz")
         with self.assertRaisesRegex(ValueError, "no mirror 'vtune'"):
             stepscope.set_mirror("vtune")

@@ -54,7 +54,7 @@ class Options(unittest.TestCase):
             with self.assertRaisesRegex(AttributeError, "did you mean 'host_tracer_level'") as caught:
                 attempt()
             self.assertIsInstance(caught.exception, stepscope.StepscopeError)
-        with self.assertRaisesRegex(AttributeError, "there are .*python_tracer_level"):
+        with self.assertRaisesRegex(AttributeError, "valid names: .*python_tracer_level"):
             options.qqqq = 1
         with self.assertRaises(AttributeError):
             del options.host_tracer_level
@@ -89,10 +89,10 @@ class Options(unittest.TestCase):
 
     def test_log_directory_that_is_no_path_is_an_error(self):
         for given, kind, says in (
-            ("", ValueError, "log_dir is empty"),
-            (None, TypeError, "log_dir is a str or a path, not NoneType"),
-            (5, TypeError, "log_dir is a str or a path, not int"),
-            (b"logs", TypeError, "log_dir is a str or a path, not bytes"),
+            ("", ValueError, "log_dir: it is empty"),
+            (None, TypeError, "log_dir: it must be a str or a path, not NoneType"),
+            (5, TypeError, "log_dir: it must be a str or a path, not int"),
+            (b"logs", TypeError, "log_dir: it must be a str or a path, not bytes"),
         ):
             for start in (stepscope.start_trace, stepscope.trace(given).__enter__):
                 with self.assertRaisesRegex(kind, says) as raised:
@@ -130,8 +130,8 @@ class Options(unittest.TestCase):
 
     def test_port_that_is_no_integer_is_an_error(self):
         for given, kind, says in (
-            ("9012", TypeError, "port is int, not str"),
-            (-1, ValueError, "no port -1; give one of"),
+            ("9012", TypeError, "port must be int, not str"),
+            (-1, ValueError, "no port -1\nhelp: give one of"),
             (2**70, ValueError, "no port"),
             (99_999_999, RuntimeError, "no port 99999999; give one of"),
         ):
@@ -146,12 +146,18 @@ class Options(unittest.TestCase):
         import stepscope.torch
 
         for use, says in (
-            (stepscope.jax.device_memory_profile, "device_memory_profile needs jax, .* pip install jax"),
-            (stepscope.jax.install, "install needs jax"),
-            (lambda: stepscope.torch.profile, "stepscope.torch.profile needs torch, .* pip install torch"),
-            (lambda: stepscope.torch.schedule, "stepscope.torch.schedule needs torch"),
-            (stepscope.lightning.PyTorchProfiler, "PyTorchProfiler needs torch"),
-            (stepscope.lightning.XLAProfiler, "XLAProfiler needs torch_xla"),
+            (
+                stepscope.jax.device_memory_profile,
+                "device_memory_profile: jax is not installed\nhelp: pip install jax",
+            ),
+            (stepscope.jax.install, "install: jax is not installed"),
+            (
+                lambda: stepscope.torch.profile,
+                "stepscope.torch.profile: torch is not installed\nhelp: pip install torch",
+            ),
+            (lambda: stepscope.torch.schedule, "stepscope.torch.schedule: torch is not"),
+            (stepscope.lightning.PyTorchProfiler, "PyTorchProfiler: torch is not"),
+            (stepscope.lightning.XLAProfiler, "XLAProfiler: torch_xla is not"),
         ):
             with self.assertRaisesRegex(ModuleNotFoundError, says):
                 use()

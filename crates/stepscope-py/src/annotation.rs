@@ -21,7 +21,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use stepscope::manual_span::{ManualSpan, NamedArg, SpanKind};
 
-use crate::label_log::{self, Begun};
+use crate::label_log::{self, OpenLabel};
 use crate::{docstrings, tasks, threads, values};
 
 /// An object of `Trace`, `StepTrace` or a subclass.
@@ -38,13 +38,13 @@ pub(crate) struct Annotation {
     /// Those that were open when this object was entered once more.
     outer: *mut Vec<ManualSpan>,
     /// What it has begun in the log of labels, innermost last; null for nothing.
-    logged: *mut Vec<Begun>,
+    logged: *mut Vec<OpenLabel>,
     /// What a subclass written in Python keeps while the span is open, owned, or null. It is a field of
     /// ours because subclasses with slots of their own could not inherit from both types.
     pub(crate) under: *mut ffi::PyObject,
 }
 
-/// The recording is of calls only.
+/// Whether the recording contains calls only.
 pub(crate) static LEAVES_LABELS_OUT: AtomicBool = AtomicBool::new(false);
 
 /// Adds the two types to the module.
@@ -429,7 +429,7 @@ pub(crate) unsafe extern "C" fn enter(
     object: *mut ffi::PyObject,
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // The one word tells for both kinds that nobody wants anything.
+    // One word says for both kinds that no consumer wants the label.
     if stepscope::span::is_step_wanted() {
         // SAFETY: see `new_span`.
         unsafe { enter_on(object.cast()) };
@@ -515,7 +515,7 @@ unsafe fn enter_logged(annotation: *mut Annotation) {
     }
 }
 
-/// Ends what was begun last in the log of labels.
+/// Ends the label that was begun last in the log of labels.
 #[cold]
 unsafe fn exit_logged(annotation: *mut Annotation) {
     // SAFETY: not null by the caller, made by `enter_logged`; called with the lock.
@@ -697,7 +697,7 @@ unsafe extern "C" fn name(object: *mut ffi::PyObject, _: *mut c_void) -> *mut ff
     unsafe { ffi::Py_NewRef((*object.cast::<Annotation>()).name) }
 }
 
-/// A copy: what was recorded does not change.
+/// A copy: the recorded arguments do not change.
 unsafe extern "C" fn metadata(object: *mut ffi::PyObject, _: *mut c_void) -> *mut ffi::PyObject {
     // SAFETY: see `new_span`; null or a dict.
     unsafe {

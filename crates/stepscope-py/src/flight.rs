@@ -77,7 +77,7 @@ pub(crate) fn stop_flight(py: Python<'_>) -> PyResult<()> {
         .map_err(|error| raised(py, &error))
 }
 
-/// Writes the last seconds as a run into the log directory; what was written, by name.
+/// Writes the last seconds as a run into the log directory; the fields of the report.
 #[pyfunction]
 pub(crate) fn save_last(py: Python<'_>, last_s: f64) -> PyResult<Bound<'_, PyDict>> {
     let last = seconds(py, "last_s", last_s)?;
@@ -87,7 +87,7 @@ pub(crate) fn save_last(py: Python<'_>, last_s: f64) -> PyResult<Bound<'_, PyDic
     report_fields(py, report)
 }
 
-/// The last seconds as the bytes of an `XSpace`, and what is in them, by name.
+/// The last seconds as the bytes of an `XSpace`, and the fields of the report.
 #[pyfunction]
 pub(crate) fn take_last(
     py: Python<'_>,

@@ -1,5 +1,5 @@
-//! `TraceAnnotation` and `StepTraceAnnotation` of `stepscope.jax`: ours, and jaxlib's besides while
-//! somebody else captures with that.
+//! `TraceAnnotation` and `StepTraceAnnotation` of `stepscope.jax`: ours, and jaxlib's too while
+//! another client captures with that.
 //!
 //! jaxlib has a recorder of its own. While a session of ours runs it too, what is labelled is in our
 //! part of the file already; while `jax.profiler` or a remote client captures with it alone, labels
@@ -68,7 +68,7 @@ pub(crate) fn is_ours() -> bool {
     IS_OURS.load(Ordering::Relaxed)
 }
 
-/// Whether jaxlib's recorder records for somebody else.
+/// Whether jaxlib's recorder records for another client.
 ///
 /// # Safety
 /// With the interpreter's lock.
@@ -174,7 +174,7 @@ unsafe fn enter_theirs(annotation: *mut Annotation) {
     }
 }
 
-/// Keywords for jaxlib's type, owned, or null: a step is told by one more.
+/// Keywords for jaxlib's type, owned, or null: a step has one more.
 unsafe fn theirs(annotation: *mut Annotation) -> *mut ffi::PyObject {
     // SAFETY: see `enter_theirs`.
     unsafe {
@@ -227,11 +227,11 @@ unsafe extern "C" fn set_metadata(
             let py = Python::assume_attached();
             let theirs = Bound::from_borrowed_ptr(py, under);
             let keywords = Bound::from_borrowed_ptr(py, keywords);
-            let told = keywords
+            let result = keywords
                 .cast_into::<pyo3::types::PyDict>()
                 .map_err(PyErr::from)
                 .and_then(|keywords| theirs.getattr("set_metadata")?.call((), Some(&keywords)));
-            drop(told);
+            drop(result);
         }
         annotation::set_metadata(object, args, keywords)
     }

@@ -49,16 +49,16 @@ enum Arg {
 
 /// A label that has begun: the number of its log, and its place there.
 #[derive(Clone, Copy)]
-pub(crate) struct Begun(u32, usize);
+pub(crate) struct OpenLabel(u32, usize);
 
 impl Log {
-    /// Now, as nanoseconds since 1970; a clock that is set meanwhile does not bend it.
+    /// Now, as nanoseconds since 1970; setting the clock does not change it.
     fn now_unix_ns(&self) -> u64 {
         let since = u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.begun_unix_ns.saturating_add(since)
     }
 
-    fn find(&mut self, begun: Begun) -> Option<&mut Label> {
+    fn find(&mut self, begun: OpenLabel) -> Option<&mut Label> {
         if self.number == begun.0 {
             self.labels.get_mut(begun.1)
         } else {
@@ -75,7 +75,11 @@ pub(crate) fn is_on() -> bool {
 
 /// Begins a label, if they are kept.
 #[cold]
-pub(crate) fn begin(py: Python<'_>, name: &str, args: &[(&str, ArgValue<'_>)]) -> Option<Begun> {
+pub(crate) fn begin(
+    py: Python<'_>,
+    name: &str,
+    args: &[(&str, ArgValue<'_>)],
+) -> Option<OpenLabel> {
     let args = args.iter().map(owned).collect();
     LOG.with(py, |log| {
         let log = log.as_mut()?;
@@ -90,13 +94,13 @@ pub(crate) fn begin(py: Python<'_>, name: &str, args: &[(&str, ArgValue<'_>)]) -
             end_ns: None,
             args,
         });
-        Some(Begun(log.number, log.labels.len() - 1))
+        Some(OpenLabel(log.number, log.labels.len() - 1))
     })
 }
 
 /// Adds arguments to a label that has begun.
 #[cold]
-pub(crate) fn add(py: Python<'_>, begun: Begun, args: &[(&str, ArgValue<'_>)]) {
+pub(crate) fn add(py: Python<'_>, begun: OpenLabel, args: &[(&str, ArgValue<'_>)]) {
     let args: Vec<_> = args.iter().map(owned).collect();
     LOG.with(py, |log| {
         if let Some(label) = log.as_mut().and_then(|log| log.find(begun)) {
@@ -107,7 +111,7 @@ pub(crate) fn add(py: Python<'_>, begun: Begun, args: &[(&str, ArgValue<'_>)]) {
 
 /// Ends a label.
 #[cold]
-pub(crate) fn end(py: Python<'_>, begun: Begun) {
+pub(crate) fn end(py: Python<'_>, begun: OpenLabel) {
     LOG.with(py, |log| {
         if let Some(log) = log {
             let now = log.now_unix_ns();

@@ -76,7 +76,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(remote::stop_server, module)?)?;
     module.add_function(wrap_pyfunction!(remote::capture, module)?)?;
     module.add_function(wrap_pyfunction!(neuron::unpack_neuron, module)?)?;
-    module.add_function(wrap_pyfunction!(torch::mend_json, module)?)?;
+    module.add_function(wrap_pyfunction!(torch::repair_json, module)?)?;
     module.add_function(wrap_pyfunction!(tasks::look_for_tasks, module)?)?;
     module.add_function(wrap_pyfunction!(workers::worker_run, module)?)?;
     module.add_function(wrap_pyfunction!(workers::start_worker, module)?)?;

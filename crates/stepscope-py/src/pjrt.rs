@@ -84,7 +84,7 @@ const _: () = {
     assert!(offset_of!(Api, version) == 16 && offset_of!(Extension, profiler) == 24);
 };
 
-/// An error of ours in jaxlib's hands. There is none at present: what is missing is said in the data.
+/// An error of ours for jaxlib. None exists at present: the data states missing parts.
 struct Failure {
     message: String,
 }
@@ -323,7 +323,7 @@ fn warning(error: &SessionError) -> Vec<u8> {
     out
 }
 
-/// Our recording as a part of somebody else's: under a name that nobody else has, with Unix times,
+/// Our recording as a part of jaxlib's: under a unique name, with Unix times,
 /// which jaxlib counts from the beginning of its session.
 fn for_others(space: &[u8]) -> Vec<u8> {
     let mut merged = MergedPlanes::new(space, 0);

@@ -15,7 +15,7 @@ use stepscope_remote::{
 
 use crate::annotation::LEAVES_LABELS_OUT;
 use crate::calls::Locked;
-use crate::session::{Gathered, additions, exception};
+use crate::session::{Gathered, exception, external_profiles};
 
 /// The server lives until it is stopped, or the process ends.
 static SERVER: Locked<Option<ServerHandle>> = Locked::new(None);
@@ -48,10 +48,10 @@ pub(crate) fn start_server(
         memory_limit_bytes,
         facts,
         along: Some(Along {
-            prepare: along_prepares,
-            begin: along_begins,
-            pause: along_pauses,
-            end: along_ends,
+            prepare: prepare_capture,
+            begin: begin_capture,
+            pause: pause_capture,
+            end: end_capture,
         }),
         ..ServerOptions::default()
     };
@@ -66,15 +66,15 @@ pub(crate) fn start_server(
 
 /// Before a capture starts: one of calls alone leaves labels out, unless it is a part of what the flight
 /// recorder records.
-fn along_prepares(asked: &Asked) {
+fn prepare_capture(asked: &Asked) {
     if asked.python_calls && asked.host_tracer_level == 0 && !stepscope::is_recording() {
         LEAVES_LABELS_OUT.store(true, Ordering::Relaxed);
         CAPTURES_CALLS_ALONE.store(true, Ordering::Relaxed);
     }
 }
 
-/// When a capture has begun, on a thread of the server.
-fn along_begins(asked: &Asked) {
+/// At the start of a capture, on a thread of the server.
+fn begin_capture(asked: &Asked) {
     call_captures("begin", |py, function| {
         let asked = (
             asked.python_calls,
@@ -86,13 +86,13 @@ fn along_begins(asked: &Asked) {
     });
 }
 
-/// When a capture is about to end.
-fn along_pauses() {
+/// Before the end of a capture.
+fn pause_capture() {
     call_captures("pause", |_py, function| function.call0().map(Bound::unbind));
 }
 
-/// When a capture has ended: what the frameworks' profilers recorded meanwhile.
-fn along_ends() -> ExternalProfiles {
+/// After a capture: the recordings of the frameworks' profilers.
+fn end_capture() -> ExternalProfiles {
     if CAPTURES_CALLS_ALONE.swap(false, Ordering::Relaxed) {
         LEAVES_LABELS_OUT.store(false, Ordering::Relaxed);
     }
@@ -101,7 +101,7 @@ fn along_ends() -> ExternalProfiles {
         Python::try_attach(|py| gathered.extract::<(Gathered, Vec<String>)>(py).ok()).flatten()
     });
     let made = taken.map(|(gathered, warnings)| {
-        let made = additions(&gathered, warnings);
+        let made = external_profiles(&gathered, warnings);
         let _ = Python::try_attach(|_py| drop(gathered));
         made
     });
@@ -198,10 +198,10 @@ pub(crate) fn capture<'py>(
     if interrupted > 1 {
         return Err(pyo3::exceptions::PyKeyboardInterrupt::new_err(()));
     }
-    told(py, &report)
+    capture_fields(py, &report)
 }
 
-/// Runs a capture on another thread, and looks at signals and at `end_when` meanwhile. How often
+/// Runs a capture on another thread, and checks signals and `end_when` while it runs. How often
 /// Ctrl-C came.
 fn watched(
     py: Python<'_>,
@@ -272,7 +272,7 @@ fn capture_error(py: Python<'_>, error: &CaptureError) -> PyErr {
     exception(py, class, &error.to_string())
 }
 
-fn told<'py>(py: Python<'py>, report: &CaptureReport) -> PyResult<Bound<'py, PyDict>> {
+fn capture_fields<'py>(py: Python<'py>, report: &CaptureReport) -> PyResult<Bound<'py, PyDict>> {
     let hosts = PyList::empty(py);
     for host in &report.hosts {
         let fields = PyDict::new(py);
@@ -295,9 +295,9 @@ fn told<'py>(py: Python<'py>, report: &CaptureReport) -> PyResult<Bound<'py, PyD
         }
         hosts.append(fields)?;
     }
-    let told = PyDict::new(py);
-    told.set_item("session", &report.session)?;
-    told.set_item("folder", &report.folder)?;
-    told.set_item("hosts", hosts)?;
-    Ok(told)
+    let fields = PyDict::new(py);
+    fields.set_item("session", &report.session)?;
+    fields.set_item("folder", &report.folder)?;
+    fields.set_item("hosts", hosts)?;
+    Ok(fields)
 }

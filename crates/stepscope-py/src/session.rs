@@ -78,7 +78,7 @@ fn mirrors(py: Python<'_>, text: &str) -> PyResult<Mirrors> {
         .map_err(|error: MirrorError| exception(py, "OptionValueError", &error.to_string()))
 }
 
-/// Mirrors spans to other tools from now on; what could not be reached, and what would help.
+/// Mirrors spans to other tools from now on; warnings about tools that cannot be reached.
 #[pyfunction]
 pub(crate) fn set_mirrors(py: Python<'_>, to: &str) -> PyResult<Vec<String>> {
     let mirrors = mirrors(py, to)?;
@@ -93,11 +93,11 @@ pub(crate) fn end(py: Python<'_>) -> PyResult<()> {
         .map_err(|error| raised(py, &error))
 }
 
-/// What other profilers gave: their names, and an `XSpace` or Chrome JSON.
+/// Recordings of other profilers: names, and an `XSpace` or Chrome JSON.
 pub(crate) type Gathered = Vec<(String, PyBackedBytes)>;
 
-/// What goes into the file besides the recording.
-pub(crate) fn additions(gathered: &Gathered, warnings: Vec<String>) -> ExternalProfiles {
+/// The recordings of other profilers as parts of the file.
+pub(crate) fn external_profiles(gathered: &Gathered, warnings: Vec<String>) -> ExternalProfiles {
     let parts = gathered.iter().map(|(name, given)| ExternalProfile {
         name: name.clone(),
         // No `XSpace` begins so: it would be a group with the number 15, after others of its kind.
@@ -112,13 +112,13 @@ pub(crate) fn additions(gathered: &Gathered, warnings: Vec<String>) -> ExternalP
     }
 }
 
-/// What to do about something that another profiler says, if that is known.
+/// Advice about a message of another profiler, if it is known.
 #[pyfunction]
 pub(crate) fn advice(text: &str) -> Option<&'static str> {
     stepscope::advice(text)
 }
 
-/// Stops the recording and writes it; what was written, by name.
+/// Stops the recording and writes it; the fields of the report.
 #[pyfunction]
 #[pyo3(signature = (gathered, warnings))]
 #[allow(clippy::needless_pass_by_value, reason = "taken from the interpreter")]
@@ -128,12 +128,12 @@ pub(crate) fn stop(
     warnings: Vec<String>,
 ) -> PyResult<Bound<'_, PyDict>> {
     let report = py
-        .detach(|| stepscope::stop_trace_with(&additions(&gathered, warnings)))
+        .detach(|| stepscope::stop_trace_with(&external_profiles(&gathered, warnings)))
         .map_err(|error| raised(py, &error))?;
     report_fields(py, report)
 }
 
-/// What was written, by name.
+/// The fields of a report, by name.
 pub(crate) fn report_fields(py: Python<'_>, report: StopReport) -> PyResult<Bound<'_, PyDict>> {
     let fields = PyDict::new(py);
     let path = Some(report.path).filter(|path| !path.as_os_str().is_empty());
@@ -164,7 +164,7 @@ pub(crate) fn discard(py: Python<'_>) -> PyResult<()> {
         .map_err(|error| raised(py, &error))
 }
 
-/// Waits until what was recorded so far is in the journal.
+/// Waits until all events so far are in the journal.
 #[pyfunction]
 pub(crate) fn flush(py: Python<'_>) -> bool {
     py.detach(stepscope::flush_trace)

@@ -8,7 +8,10 @@
 //! carries that, since a task copies its creator's context.
 //!
 //! Nothing here imports asyncio, and without it a label costs two loads more.
-#![allow(unsafe_code, reason = "what is asked of asyncio lives for ever")]
+#![allow(
+    unsafe_code,
+    reason = "the functions of asyncio that are called live for ever"
+)]
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;

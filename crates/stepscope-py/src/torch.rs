@@ -22,7 +22,7 @@ pub(crate) struct TorchEvents {
 }
 
 impl TorchEvents {
-    fn of(&self, by: Grouping) -> Arc<KeyAverages> {
+    fn grouped_by(&self, by: Grouping) -> Arc<KeyAverages> {
         let mut last = match self.last.lock() {
             Ok(last) => last,
             Err(poisoned) => poisoned.into_inner(),
@@ -64,7 +64,7 @@ impl TorchEvents {
             stack,
             overload_name,
         };
-        let averages = py.detach(|| self.of(by));
+        let averages = py.detach(|| self.grouped_by(by));
         TorchAverages { averages }
     }
 
@@ -77,7 +77,7 @@ impl TorchEvents {
 
     /// What a reader of the figures must know, one sentence each.
     fn notes(&self, py: Python<'_>) -> Vec<String> {
-        py.detach(|| self.of(Grouping::default()).notes.clone())
+        py.detach(|| self.grouped_by(Grouping::default()).notes.clone())
     }
 }
 
@@ -190,7 +190,7 @@ fn row_of(row: &KeyAverage) -> Row {
 
 /// Makes a JSON text valid: the text, and how many strings had to be changed; None when it was valid.
 #[pyfunction]
-pub(crate) fn mend_json<'py>(py: Python<'py>, text: &[u8]) -> Option<(Bound<'py, PyBytes>, u64)> {
-    let mended = py.detach(|| chrome::mend(text))?;
-    Some((PyBytes::new(py, &mended.text), mended.strings))
+pub(crate) fn repair_json<'py>(py: Python<'py>, text: &[u8]) -> Option<(Bound<'py, PyBytes>, u64)> {
+    let repaired = py.detach(|| chrome::mend(text))?;
+    Some((PyBytes::new(py, &repaired.text), repaired.strings))
 }

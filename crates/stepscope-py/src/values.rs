@@ -151,7 +151,7 @@ fn number_of(value: &Bound<'_, PyAny>) -> Option<ArgValue<'static>> {
     }
 }
 
-/// `str()`; whether Ctrl-C was pressed meanwhile.
+/// `str()`, and whether Ctrl-C was pressed during the call.
 fn shown(value: &Bound<'_, PyAny>, interrupted: &mut bool) -> String {
     match value.str() {
         Ok(string) => text(&string).into_owned(),
@@ -160,7 +160,7 @@ fn shown(value: &Bound<'_, PyAny>, interrupted: &mut bool) -> String {
             *interrupted |= error.is_instance_of::<PyKeyboardInterrupt>(py);
             let (kind, raised) = (value.get_type(), error.get_type(py));
             let (kind, raised) = (name_of(&kind), name_of(&raised));
-            format!("<{kind}, whose str() raised {raised}>")
+            format!("<{kind}: its str() raised {raised}>")
         }
     }
 }

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use stepscope_engine::{Engine, EngineError, EngineOptions};
 use stepscope_server::{Server, ServerOptions};
 
-/// Serves the viewer on a free port of this machine, for whoever knows the token, until the process
+/// Serves the viewer on a free port of this machine, for clients with the token, until the process
 /// ends. The port.
 #[pyfunction]
 #[pyo3(signature = (paths, *, token))]

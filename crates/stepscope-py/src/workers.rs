@@ -56,7 +56,7 @@ pub(crate) fn start_worker(
         ..SessionOptions::default()
     };
     let started = py
-        .detach(|| stepscope::start_worker(&run, &options, program_ended_it))
+        .detach(|| stepscope::start_worker(&run, &options, program_ended))
         .map_err(|error| raised(py, &error))?;
     if started {
         LEAVES_LABELS_OUT.store(!labels, Ordering::Relaxed);
@@ -75,7 +75,7 @@ pub(crate) fn end_worker(py: Python<'_>) -> bool {
 }
 
 /// On a thread of the recorder, which must not wait for the interpreter: the worker may be ending.
-fn program_ended_it() {
+fn program_ended() {
     // SAFETY: needs neither the lock nor a thread state; the function lives for ever. A full queue is an
     // error value: the tracers then stay on until the worker ends, and record nothing.
     unsafe { ffi::Py_AddPendingCall(Some(stop_tracers), std::ptr::null_mut()) };

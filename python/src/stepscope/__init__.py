@@ -141,7 +141,7 @@ _MODULES = ("jax", "lightning", "neuron", "read", "torch", "torch_xla")
 
 
 def __getattr__(name: str) -> Any:
-    """Give what is imported when it is first used."""
+    """Import a module or function on first use."""
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _LATER:

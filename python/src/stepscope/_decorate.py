@@ -66,7 +66,7 @@ def decorate(annotation: type[Trace], name: str, metadata: dict[str, Any], func:
     if isinstance(func, (staticmethod, classmethod)):
         return type(func)(decorate(annotation, name, metadata, func.__func__))
     if not callable(func):
-        message = f"a function is annotated, not {type(func).__name__}"
+        message = f"cannot annotate {type(func).__name__}: it is no function"
         raise TypeError(message)
     if waits(func):
         return enclose(functools.partial(annotation, name, **metadata), func)
@@ -123,7 +123,7 @@ def enclose(make: Callable[[], AbstractContextManager[object]], func: Function) 
 def _asynchronous_generator(
     make: Callable[[], AbstractContextManager[object]], func: Callable[..., Any]
 ) -> Callable[..., AsyncGenerator[Any, Any]]:
-    """There is no ``yield from`` for these: what is sent and thrown is passed on by hand."""
+    """Forward values and exceptions by hand: asynchronous generators have no ``yield from``."""
 
     async def wrapped(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         with make():

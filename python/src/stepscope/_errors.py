@@ -1,4 +1,4 @@
-"""What goes wrong: every exception is a `StepscopeError` and the class that programs catch today."""
+"""Exceptions: each is a `StepscopeError` and the class that programs catch today."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TraceReadError(StepscopeError, RuntimeError, ValueError, OSError):
 
 
 class QueryError(StepscopeError, ValueError):
-    """A trace was asked for something that it does not have; the message says what there is."""
+    """A trace does not have what a query names; the message lists valid names."""
 
 
 class OptionNameError(StepscopeError, AttributeError):
@@ -63,11 +63,11 @@ class OptionValueError(StepscopeError, ValueError):
 
 
 class StepscopeWarning(UserWarning):
-    """A recording goes on, but something that was asked for is missing from it."""
+    """A recording goes on, but a requested part of it is missing."""
 
 
 def warn(note: str) -> None:
-    """Warn of something missing, at the line of the program that called this package."""
+    """Warn about a missing part, at the line of the program that called this package."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE_FOLDER):
         level, frame = level + 1, frame.f_back

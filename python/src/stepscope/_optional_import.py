@@ -7,12 +7,12 @@ from typing import Any
 
 
 def needed(module: str, by: str) -> Any:
-    """Import a module of a framework; where there is no such framework, say who needs it."""
+    """Import a module of a framework. The error for a missing framework names the function that needs it."""
     package = module.partition(".")[0]
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as missing:
         if missing.name != package:
             raise
-        message = f"{by} needs {package}, which is not installed: pip install {package}"
+        message = f"cannot use {by}: {package} is not installed\nhelp: pip install {package}"
         raise ModuleNotFoundError(message, name=package) from None

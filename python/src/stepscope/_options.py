@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepscope._errors import OptionNameError, OptionTypeError, OptionValueError, ServerError
+from stepscope._suggest import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -108,22 +109,8 @@ _ADVANCED_MOST = {
 }
 
 
-def _close(name: object, known: Iterable[str]) -> list[str]:
-    """Find the one that is spelt most like it."""
-    import difflib
-
-    return difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)
-
-
-def nearest(name: object, known: Iterable[str]) -> str:
-    """Name the right one that is nearest, or all of them."""
-    known = sorted(known)
-    near = _close(name, known)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-
-
 def _unknown(what: str, name: object, known: Iterable[str]) -> OptionNameError:
-    return OptionNameError(f"no {what} {name!r}; {nearest(name, known)}")
+    return OptionNameError(f"cannot set {name!r}: there is no such {what}\nhelp: {nearest(name, known)}")
 
 
 def _shown(kinds: tuple[type, ...]) -> str:
@@ -131,10 +118,10 @@ def _shown(kinds: tuple[type, ...]) -> str:
 
 
 class AdvancedConfiguration(dict[str, "bool | int | str"]):
-    """Options of single platforms; a key that does not exist is an error when it is set."""
+    """Options of single platforms; setting an unknown key is an error."""
 
     KEYS = tuple(_ADVANCED)
-    """What there is."""
+    """Valid keys."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -161,23 +148,22 @@ class AdvancedConfiguration(dict[str, "bool | int | str"]):
     @staticmethod
     def _checked(key: object, value: object) -> bool | int | str:
         if not isinstance(key, str):
-            message = f"keys of advanced_configuration are str, not {type(key).__name__}"
+            message = f"cannot set advanced_configuration: keys must be str, not {type(key).__name__}"
             raise OptionTypeError(message)
         kinds = _ADVANCED.get(key)
         if kinds is None:
-            raise _unknown("advanced_configuration", key, list(_ADVANCED))  # noqa: EM101 - no message
+            raise _unknown("advanced option", key, list(_ADVANCED))  # noqa: EM101, TRY003
         right = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
         if not right or not isinstance(value, (bool, int, str)):
-            message = f"{key} is {_shown(kinds)}, not {type(value).__name__} ({value!r})"
+            message = f"cannot set {key}: it must be {_shown(kinds)}, not {type(value).__name__} ({value!r})"
             raise OptionTypeError(message)
         if key == "tpu_trace_mode" and value not in _TPU_MODES:
-            near = _close(value, _TPU_MODES)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(_TPU_MODES)}"
-            message = f"no tpu_trace_mode {value!r}; {hint}"
+            hint = nearest(value, _TPU_MODES)
+            message = f"cannot set tpu_trace_mode: there is no mode {value!r}\nhelp: {hint}"
             raise OptionValueError(message)
         most = _ADVANCED_MOST.get(key, INT64_MAX)
         if isinstance(value, int) and not 0 <= value <= most:
-            message = f"{key} is 0 to {most}, not {value}"
+            message = f"cannot set {key}: it must be 0 to {most}, not {value}"
             raise OptionValueError(message)
         return value
 
@@ -213,8 +199,8 @@ class ProfileOptions:
         system and at least 1 GiB.
     at_limit
         What happens when the recording has reached one of these limits: ``"keep_latest"`` (default)
-        removes its oldest part, again and again; ``"stop"`` ends it, and `stop_trace` writes what there
-        is. One line on stderr says so once, and the file says so.
+        removes its oldest part, again and again; ``"stop"`` ends it, and `stop_trace` writes the
+        events so far. One line on stderr and a warning in the file state it.
     memory_limit_bytes
         Bytes of memory for a recording that is not kept in files. Default: 1 GiB.
     session_id
@@ -232,9 +218,10 @@ class ProfileOptions:
         Other tools that get spans, steps, instants and counters too while the session records: ``"nvtx"``
         (Nsight), ``"itt"`` (VTune) or ``"nvtx,itt"``. Default: none; see also `set_mirror`.
     record_workers
-        Record worker processes that `multiprocessing` starts meanwhile (pools, ``ProcessPoolExecutor``,
-        PyTorch's ``DataLoader``) into the same run, a file for each, with the same levels. Default: True. The
-        environment variable ``STEPSCOPE_RECORD_WORKERS=0`` turns it off, and so does ``crash_safe=False``.
+        Record worker processes that `multiprocessing` starts during the session (pools,
+        ``ProcessPoolExecutor``, PyTorch's ``DataLoader``) into the same run, a file for each, with the same
+        levels. Default: True. The environment variable ``STEPSCOPE_RECORD_WORKERS=0`` turns it off, and
+        so does ``crash_safe=False``.
     device_tracer_level, enable_hlo_proto, include_dataset_ops, repository_path, advanced_configuration
         For the profilers of frameworks and for remote captures, in JAX's meaning. A recording of this
         process's own has no part that they could change: they are checked, and written into the file.
@@ -309,7 +296,7 @@ class ProfileOptions:
             object.__setattr__(self, "_calls_asked", True)
 
     def __delattr__(self, name: str) -> None:
-        message = f"the option {name!r} cannot be deleted; set it to its default"
+        message = f"cannot delete the option {name!r}: every option has a value\nhelp: set it to its default"
         raise OptionNameError(message)
 
     @property
@@ -369,36 +356,39 @@ def _checked(name: str, field: _Field, value: object) -> Any:
     if field.kind is int:
         if isinstance(value, bool):
             if not field.takes_bool:
-                message = f"{name} is int, not bool ({value!r})"
+                message = f"cannot set {name}: it must be int, not bool ({value!r})"
                 raise OptionTypeError(message)
             number = int(value)
         elif not isinstance(value, int):
             index = getattr(value, "__index__", None)
             if index is None:
-                message = f"{name} is int, not {type(value).__name__} ({value!r})"
+                message = f"cannot set {name}: it must be int, not {type(value).__name__} ({value!r})"
                 raise OptionTypeError(message)
             number = index()
         else:
             number = value
         if not field.low <= number <= field.high:
             most = f" to {field.high}" if field.high != INT64_MAX else " or more"
-            message = f"{name} is {field.low}{most}, not {number}"
+            message = f"cannot set {name}: it must be {field.low}{most}, not {number}"
             raise OptionValueError(message)
         return number
     if not isinstance(value, field.kind):
-        message = f"{name} is {field.kind.__name__}, not {type(value).__name__} ({value!r})"
+        message = (
+            f"cannot set {name}: it must be {field.kind.__name__}, not {type(value).__name__} ({value!r})"
+        )
         raise OptionTypeError(message)
     if name == "at_limit" and value not in _AT_LIMIT:
-        message = f"no at_limit {value!r}; {nearest(str(value), _AT_LIMIT)}"
+        message = f"cannot set at_limit: there is no {value!r}\nhelp: {nearest(str(value), _AT_LIMIT)}"
         raise OptionValueError(message)
     return checked_mirror(str(value)) if name == "mirror" else value
 
 
 def checked_mirror(text: str) -> str:
-    """Return the names of other tools, if there are such."""
+    """Check names of other tools."""
     for word in text.split(","):
         if word.strip() not in ("", *_MIRRORS):
-            message = f"no mirror {word.strip()!r}; {nearest(word.strip(), _MIRRORS)}"
+            hint = nearest(word.strip(), _MIRRORS)
+            message = f"cannot mirror spans: there is no mirror {word.strip()!r}\nhelp: {hint}"
             raise OptionValueError(message)
     return text
 
@@ -408,7 +398,7 @@ def of_jax(given: Any) -> ProfileOptions | None:
     if given is None or isinstance(given, ProfileOptions):
         return given
     if not hasattr(given, "host_tracer_level"):
-        message = f"profiler_options is a ProfileOptions, not {type(given).__name__}"
+        message = f"cannot use profiler_options: it must be a ProfileOptions, not {type(given).__name__}"
         raise OptionTypeError(message)
     made = ProfileOptions()
     known = (*_FIELDS, "advanced_configuration")
@@ -427,16 +417,19 @@ _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
 def checked_path(name: str, value: Any) -> str:
-    """Return the path; an empty one is a variable that nobody has set, and one of ``file://`` is local."""
+    """Check a path: an empty one comes from an unset variable; one of ``file://`` is local."""
     try:
         path = os.fspath(value)
     except TypeError:
         path = None
     if not isinstance(path, str):
-        message = f"{name} is a str or a path, not {type(value).__name__} ({value!r})"
+        message = f"cannot use {name}: it must be a str or a path, not {type(value).__name__} ({value!r})"
         raise OptionTypeError(message)
     if not path:
-        message = f"{name} is empty; give a directory, such as 'logs', or '.' for the current one"
+        message = (
+            f"cannot use {name}: it is empty\n"
+            "help: give a directory, such as 'logs', or '.' for the current one"
+        )
         raise OptionValueError(message)
     return local_path(name, path)
 
@@ -469,14 +462,16 @@ def local_path(name: str, path: str) -> str:
 
 
 def checked_port(value: object) -> int:
-    """Return the port. Whether there is such a one the server says."""
+    """Check the type of a port; the server checks its range."""
     index = getattr(value, "__index__", None)
     if index is None or isinstance(value, bool):
-        message = f"port is int, not {type(value).__name__} ({value!r})"
+        message = f"cannot listen: port must be int, not {type(value).__name__} ({value!r})"
         raise OptionTypeError(message)
     port: int = index()
     if not 0 <= port < 2**32:
-        message = f"there is no port {port}; give one of 1 to 65535, or 0 to have one chosen"
+        message = (
+            f"cannot listen: there is no port {port}\nhelp: give one of 1 to 65535, or 0 for any free port"
+        )
         raise ServerError(message)
     return port
 
@@ -486,15 +481,17 @@ def checked_ranks(value: object) -> tuple[int, ...]:
     if value is None:
         return ()
     if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):
-        message = f"ranks is a list of int, not {type(value).__name__} ({value!r})"
+        message = f"cannot set ranks: it must be a list of int, not {type(value).__name__} ({value!r})"
         raise OptionTypeError(message)
     found = set()
     for rank in value:
         if isinstance(rank, bool) or not hasattr(rank, "__index__"):
-            message = f"ranks is a list of int, and {rank!r} in it is {type(rank).__name__}"
+            message = (
+                f"cannot set ranks: it must be a list of int, and {rank!r} in it is {type(rank).__name__}"
+            )
             raise OptionTypeError(message)
         if rank.__index__() < 0:
-            message = f"ranks are 0 or more, not {rank}"
+            message = f"cannot set ranks: they must be 0 or more, not {rank}"
             raise OptionValueError(message)
         found.add(rank.__index__())
     return tuple(sorted(found))

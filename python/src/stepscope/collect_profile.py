@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from stepscope import _core
 from stepscope._errors import OptionNameError
-from stepscope._options import AdvancedConfiguration, nearest
+from stepscope._options import AdvancedConfiguration
+from stepscope._suggest import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,7 @@ def arguments(given: Sequence[str]) -> list[str]:
     """
     Translate arguments of ``python -m jax.collect_profile``.
 
-    There, what is no argument is an option of the profiler: ``--tpu_trace_mode TRACE_COMPUTE``.
+    There, every other option is one of the profiler: ``--tpu_trace_mode TRACE_COMPUTE``.
 
     Raises
     ------
@@ -54,16 +55,16 @@ def arguments(given: Sequence[str]) -> list[str]:
             made += ["--option", f"{name}={value}"]
         else:
             known = (*_AS_THEY_ARE, *AdvancedConfiguration.KEYS)
-            message = f"no option --{name}; {nearest(name, known)}"
+            message = f"cannot capture: there is no option --{name}\nhelp: {nearest(name, known)}"
             raise OptionNameError(message)
     if not _LINK.intersection(made):
-        # As there: the link is left out only when that is asked for.
+        # As there: the link is left out on request only.
         made.append("--perfetto")
     return made
 
 
 def accepted() -> str:
-    """Name what is taken besides the options of ``stepscope capture``."""
+    """List the options that ``stepscope capture`` does not have."""
     names = [f"--{name}" for name in (*_AS_THEY_ARE, "python_sampling_hz", *AdvancedConfiguration.KEYS)]
     text = textwrap.fill(" ".join(dict.fromkeys(names)), 90, break_on_hyphens=False)
     return (

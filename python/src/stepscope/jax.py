@@ -7,9 +7,9 @@ What ``jax.profiler`` offers, with the same names.
 ...         with profiler.StepTraceAnnotation("train", step_num=n):
 ...             train_step().block_until_ready()
 
-A session records our labels and the calls of Python functions, and runs XLA's own profiler beside it, into
-one file. Labels are seen by captures of a stock ``jax.profiler``, too; after `install` so is everything else
-that stepscope records. Importing this module does not import JAX.
+A session records our labels and the calls of Python functions, and runs XLA's own profiler at the same time,
+into one file. Captures of a stock ``jax.profiler`` contain the labels, too; after `install`, they contain
+everything that stepscope records. Importing this module does not import JAX.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def start_trace(
     create_perfetto_link
         After the stop, print a link that opens the trace in Perfetto, and wait until it was followed.
     create_perfetto_trace
-        Also write ``perfetto_trace.json.gz`` beside the file.
+        Also write ``perfetto_trace.json.gz`` next to the file.
     profiler_options
         A `ProfileOptions`; JAX's own is taken, too. Default: ``ProfileOptions()``.
     sources
@@ -139,7 +139,7 @@ def stop_and_get_fdo_profile() -> bytes:
     NoSessionError
         Nothing is being recorded (also a `RuntimeError`).
     SessionError
-        JAX's profiler recorded nothing along (also a `RuntimeError`).
+        JAX's profiler recorded nothing (also a `RuntimeError`).
 
     Examples
     --------
@@ -149,7 +149,10 @@ def stop_and_get_fdo_profile() -> bytes:
     """
     data = dict(_session.stop_and_take()).get("jax")
     if data is None:
-        message = "JAX's profiler recorded nothing: import jax before start_trace, with sources left alone"
+        message = (
+            "cannot return an FDO profile: JAX's profiler recorded nothing\n"
+            "help: import jax before start_trace, and keep the default of sources"
+        )
         raise SessionError(message)
     found = jaxlib_profiler().get_fdo_profile(data)
     return found if isinstance(found, bytes) else found.encode()
@@ -279,7 +282,7 @@ def device_memory_profile(backend: str | None = None) -> bytes:
     --------
     >>> data = profiler.device_memory_profile()
     """
-    # Not by JAX's function of this name, in whose place a program may have put this one.
+    # A program may have replaced JAX's function of this name by this one.
     client = needed("jax._src.xla_bridge", "device_memory_profile").get_backend(backend)
     data: bytes = client.heap_profile()
     return data if data.startswith(_GZIP) else gzip.compress(data)
@@ -307,7 +310,7 @@ def save_device_memory_profile(filename: StrPath, backend: str | None = None) ->
 
 def register_subprocess(pid: int, port: int) -> Callable[[], None]:
     """
-    Record a child process along: its profiler server is asked whenever this process is recorded.
+    Record a child process too: its profiler server is captured whenever this process is recorded.
 
     Takes part when ``advanced_configuration["profile_subprocesses"]`` is True; the child's threads are then
     on the plane ``/host:CPU [PID]``. Its server may be ours or JAX's. A child that gives nothing is a
@@ -374,7 +377,10 @@ def install() -> None:
         register = getattr(jaxlib_profiler(), "register_plugin_profiler", None)
         if register is None:
             _core.jax_collector(wanted=False)
-            message = "this jaxlib takes no collectors; 0.4.20 and newer do"
+            message = (
+                "cannot add rows to captures of JAX: this jaxlib takes no collectors\n"
+                "help: install jaxlib 0.4.20 or newer"
+            )
             raise StepscopeError(message)
         register(capsule)
         _core.jax_collector_registered()

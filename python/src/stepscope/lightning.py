@@ -119,7 +119,7 @@ class SimpleProfiler(Profiler):
         self.recorded_durations[action_name].append(end - begin)
 
     def summary(self) -> str:
-        """Give the report's text."""
+        """Return the report's text."""
         rows, columns = self._table()
         text = os.linesep.join([self._stats_to_str({}), ""])
         # Lightning's plain form fails when nothing was recorded.
@@ -174,7 +174,7 @@ def _drawn(columns: list[str], rows: list[list[str] | None], *, width: int) -> s
         return "|".join(["", f"  {first:<{width}}\t", *(f"  {cell:<15}\t" for cell in others), ""])
 
     header = line(columns)
-    # The length of what is printed: a tab goes on to the next multiple of eight. Lightning counts the
+    # The printed length: a tab goes on to the next multiple of eight. Lightning counts the
     # line's end too, at the start of a line.
     across = "-" * len((os.linesep + header).expandtabs())
     drawn = [across, header, across]
@@ -240,7 +240,7 @@ class AdvancedProfiler(Profiler):
         except ValueError as error:
             if not self._warned:
                 self._warned = True
-                message = f"calls within actions are not counted: {error}"
+                message = f"cannot count calls within actions: {error}"
                 warnings.warn(message, StepscopeWarning, stacklevel=3)
 
     def stop(self, action_name: str) -> None:
@@ -252,7 +252,7 @@ class AdvancedProfiler(Profiler):
         profile.disable()
 
     def summary(self) -> str:
-        """Give the report's text, and write the files if they were asked for."""
+        """Return the report's text, and write the files if requested."""
         texts = {}
         for action, profile in self.profiled_actions.items():
             if self.dump_stats:
@@ -263,7 +263,7 @@ class AdvancedProfiler(Profiler):
                 texts[action] = "         0 function calls in 0.000 seconds\n\n"
                 continue
             stream = io.StringIO()
-            # The stubs know only what is in the standard library.
+            # The stubs know only the standard library.
             stats = pstats.Stats(profile, stream=stream)  # type: ignore[arg-type]
             stats.strip_dirs().sort_stats("cumulative").print_stats(self.line_count_restriction)
             texts[action] = stream.getvalue()
@@ -271,14 +271,14 @@ class AdvancedProfiler(Profiler):
 
     def _dump_stats(self, action_name: str, profile: CallProfile) -> None:
         if not self.dirpath:
-            message = "dump_stats=True needs dirpath: the folder for the .prof files"
+            message = "cannot write .prof files: dirpath is not set\nhelp: give dirpath with dump_stats=True"
             raise ValueError(message)
         name = self._prepare_filename(action_name=action_name, extension=".prof")
         with open_in(self.dirpath, name, "wb") as file:
             file.write(profile.to_bytes())
 
     def teardown(self, stage: str | None) -> None:
-        """Close the files and forget what was counted."""
+        """Close the files and reset the counts."""
         super().teardown(stage=stage)
         for profile in self.profiled_actions.values():
             profile.disable()
@@ -321,7 +321,7 @@ class XLAProfiler(Profiler):
         self, port: int = 9012, *, log_dir: StrPath | None = None, options: ProfileOptions | None = None
     ) -> None:
         if importlib.util.find_spec("torch_xla") is None:
-            message = "XLAProfiler needs torch_xla, which is not installed: pip install torch_xla"
+            message = "cannot use XLAProfiler: torch_xla is not installed\nhelp: pip install torch_xla"
             raise ModuleNotFoundError(message, name="torch_xla")
         super().__init__(log_dir=log_dir, options=options)
         self.port = port

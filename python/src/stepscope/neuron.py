@@ -6,7 +6,7 @@ What ``torch_neuronx.experimental.profiler`` offers, with the same names and the
 ...     model = MLP().to(device)  # inside, so that what is compiled carries names
 ...     train(model)
 
-Where there is no Neuron device the host's rows are recorded all the same, and a warning says so.
+Without a Neuron device the host's rows are recorded all the same, with a warning.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from stepscope._errors import (
     StepscopeError,
     warn,
 )
-from stepscope._options import ProfileOptions, nearest
+from stepscope._options import ProfileOptions
+from stepscope._suggest import nearest
 from stepscope.recording import _remote
 from stepscope.recording._captures import captures
 
@@ -89,7 +90,7 @@ class NeuronReport:
 
 @dataclass
 class _Capture:
-    """The thread that captures, and what it found."""
+    """The thread that captures, and its results."""
 
     thread: threading.Thread
     ended: threading.Event
@@ -106,8 +107,8 @@ class profile:
     Parameters
     ----------
     port
-        Port of the profiler server in this process. If somebody serves it already, that server is captured
-        from.
+        Port of the profiler server in this process. If a server listens there already, that server is
+        captured from.
     ms_duration
         Longest capture, in milliseconds. It ends with the block, when that is earlier and the server is this
         process's own.
@@ -164,17 +165,17 @@ class profile:
         for name in others:
             known = _ELSEWHERE.get(name)
             text = known or nearest(name, [*_ELSEWHERE, *_PARAMETERS])
-            message = f"profile takes no {name!r}: {text}"
+            message = f"cannot set {name!r} of profile: {text}"
             raise OptionNameError(message)
         if not isinstance(profile_type, str):
-            message = f"profile_type is a str, not {type(profile_type).__name__}"
+            message = f"cannot set profile_type: it must be a str, not {type(profile_type).__name__}"
             raise OptionTypeError(message)
         if profile_type not in _LEVELS:
             hint = _SYSTEM if profile_type in ("system", "device") else nearest(profile_type, _LEVELS)
-            message = f"no profile_type {profile_type!r} here: {hint}"
+            message = f"cannot set profile_type: there is no {profile_type!r} here\nhelp: {hint}"
             raise OptionValueError(message)
         if ms_duration < 1:
-            message = f"ms_duration is 1 or more, not {ms_duration}"
+            message = f"cannot set ms_duration: it must be 1 or more, not {ms_duration}"
             raise OptionValueError(message)
         self.port = port
         self.ms_duration = ms_duration
@@ -210,7 +211,7 @@ class profile:
             It runs already (also a `RuntimeError`).
         """
         if self._begun_s:
-            message = "this profile has been started already"
+            message = "cannot start the profile: it has been started already"
             raise SessionActiveError(message)
         self._begun_s = time.time()
         self._name = _name(self._begun_s)
@@ -310,8 +311,8 @@ class profile:
         capture.thread = threading.Thread(target=work, name="stepscope-neuron", daemon=True)
         capture.thread.start()
         begun.wait()
-        # The block's first work belongs to the profile, XLA's part of it too; that something is recorded says
-        # nothing, since it may be the flight recorder. A server that nobody can ask is found out below.
+        # The block's first work belongs to the profile, XLA's part of it too. `is_recording` is no sign
+        # that the capture has begun: the flight recorder may run. A server without an answer is found below.
         deadline = time.monotonic() + _CONNECT_MS / 1_000
         while ours and captures.begun == before and capture.thread.is_alive():
             if time.monotonic() > deadline:
@@ -340,7 +341,7 @@ class profile:
         try:
             return self._file(path, notes)
         except (OSError, StepscopeError) as error:
-            notes.append(f"the capture could not be filed: {error}; it lies in {path}")
+            notes.append(f"cannot move the capture: {error}; it is in {path}")
             return NeuronReport((), (), 0, 0, path, tuple(notes))
 
     def _file(self, path: Path, notes: list[str]) -> NeuronReport:
@@ -406,7 +407,7 @@ class profile:
             if command is None:
                 notes.append(
                     f"{ntff} is readable by the vendor's command only, which is not on PATH: run "
-                    f"`neuron-explorer {' '.join(arguments)}`, then `stepscope` on what it writes"
+                    f"`neuron-explorer {' '.join(arguments)}`, then `stepscope` on its output"
                 )
                 continue
             folder = _new_folder(self._plugin_folder, self._name, ntff.stem or str(number))
@@ -418,8 +419,8 @@ class profile:
                 check=False,
             )
             if done.returncode or not file.exists():
-                said = " ".join((done.stderr or done.stdout).split())[-300:]
-                notes.append(f"{Path(command).name} made nothing of {ntff}: {said or done.returncode}")
+                output = " ".join((done.stderr or done.stdout).split())[-300:]
+                notes.append(f"{Path(command).name} cannot read {ntff}: {output or done.returncode}")
                 with contextlib.suppress(OSError):
                     folder.rmdir()
                 continue
@@ -458,7 +459,7 @@ def _new_folder(parent: Path, name: str, capture: str) -> Path:
         except FileExistsError:
             continue
         return folder
-    message = f"no free name for a folder in {parent}"
+    message = f"cannot name a folder: no name is free in {parent}"
     raise OSError(message)
 
 
@@ -471,8 +472,8 @@ def _pairs(folder: Path, since_s: float) -> list[tuple[Path, Path]]:
     for path in profiles:
         program = programs.get(path.stem)
         if program is None:
-            beside = sorted(path.parent.glob("*.neff"))
-            program = beside[0] if len(beside) == 1 else None
+            candidates = sorted(path.parent.glob("*.neff"))
+            program = candidates[0] if len(candidates) == 1 else None
         if program is not None:
             found.append((program, path))
     return found

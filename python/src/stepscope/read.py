@@ -72,7 +72,7 @@ def open(path: StrPath, *, use_cache: bool = True, progress: bool | None = None)
     path
         The directory or file.
     use_cache
-        Keep what was read in the user's cache directory, so that the next time takes milliseconds.
+        Store the run in the user's cache directory, so that the next open takes milliseconds.
     progress
         Show on standard error how far a long reading is. Default: on terminals only.
 
@@ -117,7 +117,7 @@ class Traces(Sequence["Run"]):
 
     def __init__(self, path: str, *, use_cache: bool, progress: bool | None) -> None:
         self.path = Path(path)
-        found = _core.Found(path, use_cache=use_cache)
+        found = _core.LogDirectory(path, use_cache=use_cache)
         self.problems: tuple[str, ...] = tuple(found.problems())
         self.runs: tuple[Run, ...] = tuple(Run(found, entry, progress) for entry in found.runs())
         if use_cache:
@@ -138,7 +138,9 @@ class Traces(Sequence["Run"]):
             return self.runs[0]
         names = ", ".join(repr(run.name) for run in self.runs[:8])
         more = f" and {len(self.runs) - 8} more" if len(self.runs) > 8 else ""
-        message = f"{self.path} has {len(self.runs)} runs: {names}{more}; take one from .runs"
+        message = (
+            f"cannot choose a run: {self.path} has {len(self.runs)}: {names}{more}\nhelp: take one from .runs"
+        )
         raise QueryError(message)
 
     def find(self, name: str) -> Run:
@@ -153,7 +155,7 @@ class Traces(Sequence["Run"]):
         for run in self.runs:
             if name in (run.name, run.id):
                 return run
-        message = f"no run {name!r}; {nearest(name, [run.name for run in self.runs])}"
+        message = f"cannot find the run {name!r}\nhelp: {nearest(name, [run.name for run in self.runs])}"
         raise QueryError(message)
 
     def __len__(self) -> int:
@@ -200,7 +202,7 @@ class Step:
 
 class Run:
     """
-    One capture with all its hosts and ranks. Its content is read when it is first asked for.
+    One capture with all its hosts and ranks. Its content is read on first access.
 
     Attributes
     ----------
@@ -216,7 +218,7 @@ class Run:
 
     def __init__(
         self,
-        found: _core.Found,
+        found: _core.LogDirectory,
         entry: tuple[str, str, list[str], list[Path], int],
         progress: bool | None,  # noqa: FBT001 - passed through
     ) -> None:
@@ -251,12 +253,12 @@ class Run:
 
     @property
     def files(self) -> tuple[TraceFile, ...]:
-        """The files, with what they say about themselves."""
+        """The files, with the facts that they contain."""
         return self._loaded().files
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the files say about themselves; of several files, what the first one says counts."""
+        """Facts that the files contain; of several files with one fact, the first counts."""
         merged: dict[str, Any] = {}
         for file in self.files:
             for key, value in file.facts.items():
@@ -336,7 +338,9 @@ class Run:
                 return track
         if named:
             return named[0]
-        message = f"no track {name!r}; {nearest(name, [track.name for track in self.tracks])}"
+        message = (
+            f"cannot find the track {name!r}\nhelp: {nearest(name, [track.name for track in self.tracks])}"
+        )
         raise QueryError(message)
 
     @property
@@ -354,7 +358,7 @@ class Run:
         limit: int = 1_000,
     ) -> SearchResult:
         """
-        Find slices and instants whose names hold a text, letters of either case being the same.
+        Find slices and instants by a part of their names, ignoring case.
 
         Parameters
         ----------
@@ -424,7 +428,9 @@ class Run:
         ...     print(row)
         """
         if steps is not None and (start_ns is not None or end_ns is not None):
-            message = "steps are a range by themselves: give either steps, or start_ns and end_ns"
+            message = (
+                "cannot limit a report: steps and start_ns or end_ns are two ranges\nhelp: give one of them"
+            )
             raise ValueError(message)
         answer = self._loaded().core.report(
             kind,
@@ -472,7 +478,7 @@ class Run:
         words = [by] if isinstance(by, str) else list(by)
         for word in words:
             if word not in _GROUPS:
-                message = f"slices are not grouped by {word!r}; {nearest(word, _GROUPS)}"
+                message = f"cannot group slices by {word!r}\nhelp: {nearest(word, _GROUPS)}"
                 raise QueryError(message)
         content = self._loaded()
         rows = content.core.aggregate(

@@ -22,7 +22,7 @@ from stepscope.reading._torch_table import EventList, FunctionEventAvg, TorchTra
 if TYPE_CHECKING:
     import os
 
-# Where torch keeps what it has no name for in `torch.profiler`.
+# Modules of torch that have names missing from `torch.profiler`.
 _ELSEWHERE = {
     "emit_nvtx": "torch.autograd.profiler",
     "emit_itt": "torch.autograd.profiler",

@@ -181,7 +181,7 @@ impl CallStats {
         self.table.with(py, |table| table.is_none())
     }
 
-    /// Forget what was counted.
+    /// Reset the counts.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         self.disable(py)?;
         self.table.with(py, |table| *table = Some(Table::default()));

@@ -1,4 +1,4 @@
-//! What `sys.monitoring` calls: objects whose call is a C function and nothing else.
+//! Callbacks for `sys.monitoring`: objects whose call is a C function and nothing else.
 //!
 //! A function of C made in the usual way is called through two more, which count arguments and depth;
 //! events come twice for each call of a function, so that is felt. These objects have the function
@@ -109,7 +109,7 @@ fn make_type(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&raw mut spec)) }
 }
 
-/// For whoever calls it otherwise than the interpreter does.
+/// For calls that are not the interpreter's own.
 unsafe extern "C" fn call(
     this: *mut ffi::PyObject,
     arguments: *mut ffi::PyObject,

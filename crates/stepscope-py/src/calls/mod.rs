@@ -44,7 +44,7 @@ impl<T> Locked<T> {
     #[inline]
     #[allow(unsafe_code, reason = "as above")]
     pub(crate) fn with<R>(&self, _py: Python<'_>, work: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: the lock is held, and nobody comes back in here, by the rule above.
+        // SAFETY: the lock is held, and no code comes back in here, by the rule above.
         work(unsafe { &mut *self.0.get() })
     }
 }

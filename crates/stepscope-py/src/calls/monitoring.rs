@@ -12,7 +12,7 @@ use super::callback::{self, Callback, count};
 use super::{Locked, names};
 use crate::call_stats;
 
-/// The interpreter's number for us while its events come.
+/// Our tool number in `sys.monitoring`, while the callbacks are registered.
 pub(super) struct Tool {
     number: u8,
 }
@@ -20,7 +20,7 @@ pub(super) struct Tool {
 /// `sys.monitoring.DISABLE`.
 static DISABLE: Locked<Option<Py<PyAny>>> = Locked::new(None);
 
-/// Numbers that are nobody's, then that of optimizers. Debuggers (0), coverage (1) and profilers (2) may start
+/// Unassigned numbers, then that of optimizers. Debuggers (0), coverage (1) and profilers (2) may start
 /// while a recording runs: cProfile, for one, raises where its number is taken.
 const NUMBERS: [u8; 3] = [4, 3, 5];
 
@@ -109,7 +109,7 @@ fn monitoring(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 }
 
 fn none() -> *mut ffi::PyObject {
-    // SAFETY: lives for ever, and since 3.12, before which nobody calls this, its references are not
+    // SAFETY: lives for ever, and since 3.12, the first version that calls this, its references are not
     // counted.
     unsafe { ffi::Py_None() }
 }

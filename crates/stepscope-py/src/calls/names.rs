@@ -23,7 +23,7 @@ use super::Locked;
 use crate::values;
 
 /// What is known of a function.
-enum Known {
+enum FunctionName {
     Number(NameNumber),
     Text(String),
     /// One of ours.
@@ -31,7 +31,7 @@ enum Known {
 }
 
 struct Entry {
-    known: Known,
+    known: FunctionName,
     /// Keeps the address from being used again.
     _held: Option<Py<PyAny>>,
 }
@@ -142,9 +142,9 @@ fn look_up(py: Python<'_>, key: usize, describe: impl FnOnce() -> Entry) -> Call
             return Some(Called::Not);
         };
         let known = match &names.functions.get(&key)?.known {
-            Known::Own => None,
-            Known::Number(number) => Some(*number),
-            Known::Text(text) => return Some(Called::Text(text.clone())),
+            FunctionName::Own => None,
+            FunctionName::Number(number) => Some(*number),
+            FunctionName::Text(text) => return Some(Called::Text(text.clone())),
         };
         names.recent[Names::place(key)] = (key, known);
         Some(known.map_or(Called::Not, Called::Number))
@@ -162,9 +162,9 @@ fn look_up(py: Python<'_>, key: usize, describe: impl FnOnce() -> Entry) -> Call
 
 fn entry(text: &str, own: bool, held: Option<Py<PyAny>>) -> Entry {
     let known = match NameNumber::of(text) {
-        _ if own => Known::Own,
-        Some(number) => Known::Number(number),
-        None => Known::Text(text.to_owned()),
+        _ if own => FunctionName::Own,
+        Some(number) => FunctionName::Number(number),
+        None => FunctionName::Text(text.to_owned()),
     };
     Entry { known, _held: held }
 }

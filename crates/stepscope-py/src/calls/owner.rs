@@ -1,4 +1,4 @@
-//! `CPython` 3.10 and 3.11: the object that the interpreter keeps beside the profile function of a thread.
+//! `CPython` 3.10 and 3.11: the object that the interpreter keeps with the profile function of a thread.
 //!
 //! Setting another function, as cProfile does it, says nothing to the one that was there; but the
 //! interpreter lets go of this object. `sys.getprofile` gives it, and a profiler that puts it back with
@@ -18,10 +18,10 @@ use stepscope::manual_span::instant_with;
 
 use super::profile;
 
-/// What is said on the track of a thread whose calls are no longer seen.
+/// The instant on the track of a thread that another profiler has taken over.
 const LOST: &str = "another profiler started: calls of this thread are not recorded from here";
 
-/// Owners are let go of only by others.
+/// Whether an owner that is released was replaced by another profiler.
 static EXPECTED: AtomicBool = AtomicBool::new(false);
 static LOST_THREADS: AtomicU64 = AtomicU64::new(0);
 

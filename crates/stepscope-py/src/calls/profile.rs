@@ -1,7 +1,7 @@
 //! `CPython` 3.10 and 3.11: the interpreter's profile function, set in every thread.
 //!
 //! Its setters are not in the stable interface, but every interpreter exports them; they are looked up
-//! when they are needed. Threads that begin later are told by `threading.setprofile`.
+//! when they are needed. Threads that begin later get it through `threading.setprofile`.
 //!
 //! What the stable interface gives of a frame is a new reference to its code, twice for each call: a
 //! sixth of what tracing costs. Where the code is in a frame is known for both versions, and checked
@@ -49,10 +49,10 @@ struct Setters {
 
 static SETTERS: Locked<Option<Setters>> = Locked::new(None);
 
-/// Where the code of a frame is.
+/// The place of the code object in a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
-    /// Only the interpreter knows.
+enum CodeLocation {
+    /// Unknown: the interpreter is asked.
     Unknown,
     /// In the frame object, after its head of three words and the frame before it: 3.10.
     Object,
@@ -61,14 +61,15 @@ enum Place {
     Inner,
 }
 
-static PLACE: Locked<Place> = Locked::new(Place::Unknown);
+/// Of this interpreter; `None` before the first start.
+static CODE_LOCATION: Locked<Option<CodeLocation>> = Locked::new(None);
 
 /// Words before the code in a frame object of 3.10, and in an inner frame of 3.11.
 const BEFORE_CODE: usize = 4;
 /// Words before the inner frame in a frame object of 3.11.
 const BEFORE_INNER: usize = 3;
 
-impl Place {
+impl CodeLocation {
     /// Where it is in this interpreter.
     fn find(py: Python<'_>) -> Self {
         let place = match (py.version_info().major, py.version_info().minor) {
@@ -139,7 +140,9 @@ unsafe fn back(py: Python<'_>, frame: *mut ffi::PyFrameObject) -> *mut ffi::PyFr
 unsafe fn code_of(py: Python<'_>, frame: *mut ffi::PyFrameObject) -> *mut ffi::PyObject {
     // SAFETY: by the caller; the place was found in this interpreter.
     unsafe {
-        match PLACE.with(py, |place| place.code(frame)) {
+        match CODE_LOCATION.with(py, |location| {
+            location.and_then(|location| location.code(frame))
+        }) {
             Some(code) => code,
             None => asked_code(frame),
         }
@@ -184,8 +187,10 @@ impl Hook {
                 other.repr()?.to_string_lossy()
             )));
         }
-        let place = Place::find(py);
-        PLACE.with(py, |held| *held = place);
+        if CODE_LOCATION.with(py, |location| location.is_none()) {
+            let found = CodeLocation::find(py);
+            CODE_LOCATION.with(py, |location| *location = Some(found));
+        }
         SETTERS.with(py, |held| *held = Some(setters));
         if threads == Threads::Calling {
             setters.trace_this_thread(py)?;
@@ -215,7 +220,7 @@ impl Hook {
         self.setters.clear(py)?;
         if let Some(NewThreads { before, ours }) = self.new_threads {
             let threading = py.import("threading")?;
-            // What another profiler has put there meanwhile is its own.
+            // A function that another profiler has set since then stays.
             if threading.call_method0("getprofile")?.is(&ours) {
                 threading.call_method1("setprofile", (before,))?;
             }
@@ -239,8 +244,8 @@ impl Setters {
     /// Traces calls of the other threads, but for those that another profiler has.
     fn trace_others(self, py: Python<'_>) -> PyResult<()> {
         // SAFETY: with the lock held the list of threads does not change while no Python code runs,
-        // and making an owner and setting it runs none of the program's: what the setter does is said
-        // to audit hooks in C and Python before it is done.
+        // and making an owner and setting it runs none of the program's: the setter calls
+        // audit hooks in C and Python before it changes anything.
         unsafe {
             let word = WORD.with(py, |word| *word);
             let own = ffi::PyThreadState_Get();
@@ -257,7 +262,7 @@ impl Setters {
         Ok(())
     }
 
-    /// Lets go of all threads whose calls are still traced by us.
+    /// Removes the profile function from all threads that still have ours.
     fn clear(self, py: Python<'_>) -> PyResult<()> {
         // SAFETY: as in `trace_others`.
         unsafe {

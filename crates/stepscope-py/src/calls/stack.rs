@@ -26,7 +26,7 @@ struct Stack {
     frames: Vec<Frame>,
 }
 
-/// Most frames kept: more are those of functions whose ends were never heard of.
+/// Limit on the frames: more belong to functions whose end was never reported.
 const MAX_FRAMES: usize = 100_000;
 
 thread_local! {

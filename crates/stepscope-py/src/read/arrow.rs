@@ -388,7 +388,7 @@ fn capsule<'py>(
 }
 
 unsafe extern "C" fn drop_schema(capsule: *mut ffi::PyObject) {
-    // SAFETY: the capsule's own pointer; its callback is gone if somebody took the content.
+    // SAFETY: the capsule's own pointer; its callback is gone if a consumer took the content.
     unsafe { free_schema(ffi::PyCapsule_GetPointer(capsule, SCHEMA.as_ptr()).cast()) }
 }
 

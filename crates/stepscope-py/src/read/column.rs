@@ -90,7 +90,7 @@ impl Memory {
     /// Numbers that were computed.
     pub(crate) fn floats(values: Vec<f64>) -> Self {
         let values = Arc::new(values);
-        // SAFETY: the vector lives in the `Arc`, which nobody changes.
+        // SAFETY: the vector lives in the `Arc`, and is never changed.
         unsafe { Self::part_of(&values, Kind::Float64, Arc::<Vec<f64>>::clone(&values)) }
     }
 
@@ -431,7 +431,7 @@ unsafe extern "C" fn arrow_schema(
     }
 }
 
-/// `(requested_schema=None)`: what is asked for is a wish, and this is what there is.
+/// `(requested_schema=None)`: the requested schema is a hint, and is ignored.
 unsafe extern "C" fn arrow_array(
     object: *mut ffi::PyObject,
     _: *mut ffi::PyObject,

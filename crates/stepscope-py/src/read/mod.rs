@@ -1,22 +1,22 @@
 //! Reading traces: runs and their columns for Python, without copying them.
 //!
 //! ```text
-//! found (a path's runs, opened with progress and Ctrl-C) -> run (one opened run)
+//! log_directory (a path's runs, opened with progress and Ctrl-C) -> run (one opened run)
 //!        -> column (buffer protocol)  \
 //!        -> table  (Arrow stream)      > arrow (the C data interface)
-//!        -> ask (search, aggregates)
+//!        -> query (search, reports, aggregates)
 //! xspace (`ProfileData`: an XSpace as it is written)
 //! ```
 //!
 //! What users see stands in `python/src/stepscope/read.py`. A column is a view of the trace's own
-//! memory, or of a mapped cache image; whoever holds the column (an array of `numpy`, a table of
+//! memory, or of a mapped cache image; any holder of the column (an array of `numpy`, a table of
 //! `pyarrow`) holds the trace.
 
 pub(crate) mod column;
 
 mod arrow;
-mod ask;
-mod found;
+mod log_directory;
+mod query;
 mod run;
 mod table;
 mod values;
@@ -29,8 +29,8 @@ pub(crate) use run::RunData;
 /// Adds what this room has to the module.
 pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     column::add_to(module)?;
-    module.add_function(wrap_pyfunction!(ask::report_kinds, module)?)?;
-    module.add_class::<found::Found>()?;
+    module.add_function(wrap_pyfunction!(query::report_kinds, module)?)?;
+    module.add_class::<log_directory::LogDirectory>()?;
     module.add_class::<RunData>()?;
     module.add_class::<xspace::ProfileData>()?;
     module.add_class::<xspace::ProfilePlane>()?;

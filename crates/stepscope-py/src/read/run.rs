@@ -10,8 +10,8 @@ use stepscope_model::{NameId, SliceFlags, TrackId};
 use stepscope_store::EventId;
 
 use super::arrow::{self, Texts};
-use super::table::{Part, View};
-use super::{ask, column, found, values};
+use super::table::{EventType, View};
+use super::{column, log_directory, query, values};
 use crate::session::exception;
 
 /// One opened run. Shared with every column that was taken from it.
@@ -43,12 +43,13 @@ impl RunData {
         })
     }
 
-    fn view(&self, track: u32, part: &str) -> PyResult<View<'_>> {
-        let part = Part::of(part).ok_or_else(|| PyKeyError::new_err(part.to_owned()))?;
+    fn view(&self, track: u32, event_type: &str) -> PyResult<View<'_>> {
+        let event_type = EventType::from_name(event_type)
+            .ok_or_else(|| PyKeyError::new_err(event_type.to_owned()))?;
         Ok(View {
             run: &self.run,
             track: TrackId(track),
-            part,
+            event_type,
         })
     }
 }
@@ -62,7 +63,7 @@ impl RunData {
     /// What is known of the run as a whole.
     fn describe<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let trace = &self.run.trace;
-        let dict = found::opened(py, &self.run)?;
+        let dict = log_directory::opened(py, &self.run)?;
         let span = trace.span();
         dict.set_item("start_ps", span.start.ps())?;
         dict.set_item("end_ps", span.end.ps())?;
@@ -121,30 +122,35 @@ impl RunData {
         Ok(list)
     }
 
-    /// Number of rows of a part of a track, and the id of the first.
-    fn size(&self, track: u32, part: &str) -> PyResult<(usize, u32)> {
-        let view = self.view(track, part)?;
+    /// Number of events of a type on a track, and the id of the first.
+    fn size(&self, track: u32, event_type: &str) -> PyResult<(usize, u32)> {
+        let view = self.view(track, event_type)?;
         Ok((view.len(), view.first_id()))
     }
 
-    /// One column of a part of a track.
+    /// One column of the events of a type on a track.
     fn column<'py>(
         &self,
         py: Python<'py>,
         track: u32,
-        part: &str,
+        event_type: &str,
         name: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let view = self.view(track, part)?;
+        let view = self.view(track, event_type)?;
         let memory = py
             .detach(|| view.column(name))
             .ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
         column::new(py, memory)
     }
 
-    /// A part of a track as a stream for Arrow.
-    fn table<'py>(&self, py: Python<'py>, track: u32, part: &str) -> PyResult<Bound<'py, PyAny>> {
-        let view = self.view(track, part)?;
+    /// The events of a type on a track, as a stream for Arrow.
+    fn table<'py>(
+        &self,
+        py: Python<'py>,
+        track: u32,
+        event_type: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let view = self.view(track, event_type)?;
         let fields = py.detach(|| view.fields(self.texts()));
         arrow::stream_of(py, fields)
     }
@@ -154,9 +160,9 @@ impl RunData {
         &self,
         py: Python<'py>,
         track: u32,
-        part: &str,
+        event_type: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let view = self.view(track, part)?;
+        let view = self.view(track, event_type)?;
         let fields = py.detach(|| view.fields(self.texts()));
         arrow::schema_of(py, &fields)
     }
@@ -207,7 +213,7 @@ impl RunData {
     }
 
     /// Track, index on it, and whether it is an instant.
-    fn place(&self, id: u32) -> PyResult<(u32, usize, bool)> {
+    fn locate(&self, id: u32) -> PyResult<(u32, usize, bool)> {
         self.run
             .trace
             .event(EventId(id))
@@ -215,8 +221,8 @@ impl RunData {
             .ok_or_else(|| PyIndexError::new_err(format!("no event has id {id}")))
     }
 
-    /// What a slice is about, and whether it is unfinished.
-    fn about(&self, track: u32, index: usize) -> PyResult<(&'static str, bool)> {
+    /// Kind of a slice, and whether it is unfinished.
+    fn slice_details(&self, track: u32, index: usize) -> PyResult<(&'static str, bool)> {
         let run = &self.run.trace;
         let on = TrackId(track);
         let slices = run.slices(on);
@@ -250,7 +256,7 @@ impl RunData {
         PyList::new(py, rows.collect::<Vec<_>>())
     }
 
-    /// Slices and instants whose names hold `text`.
+    /// Slices and instants with `text` in their names.
     #[pyo3(signature = (text, *, tracks, start_ps, end_ps, limit))]
     fn search<'py>(
         &self,
@@ -261,7 +267,7 @@ impl RunData {
         end_ps: Option<i64>,
         limit: usize,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        ask::search(py, &self.run, text, tracks, (start_ps, end_ps), limit)
+        query::search(py, &self.run, text, tracks, (start_ps, end_ps), limit)
     }
 
     /// A report: as JSON, and as the command line prints it.
@@ -280,11 +286,11 @@ impl RunData {
         start_ps: Option<i64>,
         end_ps: Option<i64>,
     ) -> PyResult<(String, String)> {
-        let part = match steps {
-            Some((first, last)) => ask::Part::Steps(first..=last),
-            None => ask::Part::Window((start_ps, end_ps)),
+        let range = match steps {
+            Some((first, last)) => query::ReportRange::Steps(first..=last),
+            None => query::ReportRange::Window((start_ps, end_ps)),
         };
-        ask::report(py, &self.run, kind, by, top, &part)
+        query::report(py, &self.run, kind, by, top, &range)
     }
 
     /// Sums over groups of slices, column by column.
@@ -297,6 +303,6 @@ impl RunData {
         start_ps: Option<i64>,
         end_ps: Option<i64>,
     ) -> PyResult<Bound<'py, PyList>> {
-        ask::aggregate(py, &self.run, &by, tracks, (start_ps, end_ps))
+        query::aggregate(py, &self.run, &by, tracks, (start_ps, end_ps))
     }
 }

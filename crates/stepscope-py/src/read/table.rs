@@ -11,18 +11,18 @@ use stepscope_store::Categories;
 use super::arrow::{Field, Keep, Texts};
 use super::column::{Kind, Memory};
 
-/// What lies on a track.
+/// Type of the events of a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum EventType {
     Slices,
     Instants,
     Samples,
 }
 
-impl Part {
-    /// From the word that `read.py` uses.
-    pub(super) fn of(word: &str) -> Option<Self> {
-        match word {
+impl EventType {
+    /// Returns the type that the package calls so.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        match name {
             "slices" => Some(Self::Slices),
             "instants" => Some(Self::Instants),
             "samples" => Some(Self::Samples),
@@ -55,35 +55,35 @@ impl Part {
 pub(super) struct View<'a> {
     pub(super) run: &'a Arc<Run>,
     pub(super) track: TrackId,
-    pub(super) part: Part,
+    pub(super) event_type: EventType,
 }
 
 impl View<'_> {
     /// Number of rows.
     pub(super) fn len(&self) -> usize {
         let trace = &self.run.trace;
-        match self.part {
-            Part::Slices => trace.slices(self.track).len(),
-            Part::Instants => trace.instants(self.track).at.len(),
-            Part::Samples => trace.samples(self.track).at.len(),
+        match self.event_type {
+            EventType::Slices => trace.slices(self.track).len(),
+            EventType::Instants => trace.instants(self.track).at.len(),
+            EventType::Samples => trace.samples(self.track).at.len(),
         }
     }
 
     /// Id of the first row.
     pub(super) fn first_id(&self) -> u32 {
         let trace = &self.run.trace;
-        match self.part {
-            Part::Slices => trace.slices(self.track).first_id.0,
-            Part::Instants => trace.instants(self.track).first_id.0,
-            Part::Samples => 0,
+        match self.event_type {
+            EventType::Slices => trace.slices(self.track).first_id.0,
+            EventType::Instants => trace.instants(self.track).first_id.0,
+            EventType::Samples => 0,
         }
     }
 
     /// The column with this name.
     pub(super) fn column(&self, name: &str) -> Option<Memory> {
         let trace = &self.run.trace;
-        match self.part {
-            Part::Slices => {
+        match self.event_type {
+            EventType::Slices => {
                 let slices = trace.slices(self.track);
                 match name {
                     "start_ps" => Some(self.times(slices.start)),
@@ -107,7 +107,7 @@ impl View<'_> {
                     _ => None,
                 }
             }
-            Part::Instants => {
+            EventType::Instants => {
                 let instants = trace.instants(self.track);
                 match name {
                     "time_ps" => Some(self.times(instants.at)),
@@ -117,7 +117,7 @@ impl View<'_> {
                     _ => None,
                 }
             }
-            Part::Samples => {
+            EventType::Samples => {
                 let samples = trace.samples(self.track);
                 match name {
                     "time_ps" => Some(self.times(samples.at)),
@@ -134,7 +134,7 @@ impl View<'_> {
 
     /// The table's columns for Arrow.
     pub(super) fn fields(&self, texts: &Arc<Texts>) -> Vec<Field> {
-        self.part
+        self.event_type
             .columns()
             .iter()
             .filter_map(|(name, unit, is_text)| {

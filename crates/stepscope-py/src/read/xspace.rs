@@ -1,7 +1,7 @@
 //! `ProfileData`: an `XSpace` as it is written, for those who know JAX's class of this name.
 //!
 //! Names, values and rounding are as JAX's: times are whole nanoseconds as floats, cut off, since that
-//! is what programs that used it compare; exact picoseconds are beside them. An id that the file does
+//! is what programs that used it compare; exact picoseconds are there too. An id that the file does
 //! not explain yields `(None, None)`.
 
 use std::path::PathBuf;
@@ -58,7 +58,7 @@ pub(crate) struct ProfileData {
 }
 
 impl ProfileData {
-    fn of(py: Python<'_>, bytes: Bytes, path: Option<&std::path::Path>) -> PyResult<Self> {
+    fn from_bytes(py: Python<'_>, bytes: Bytes, path: Option<&std::path::Path>) -> PyResult<Self> {
         let bytes = Arc::new(bytes);
         let planes = raw::planes(bytes.get(py)).map_err(|error| {
             let place = path.map_or_else(String::new, |path| format!("{}: ", path.display()));
@@ -84,7 +84,7 @@ impl ProfileData {
 impl ProfileData {
     #[new]
     fn new(py: Python<'_>, serialized_xspace: Py<PyBytes>) -> PyResult<Self> {
-        Self::of(py, Bytes::Held(serialized_xspace), None)
+        Self::from_bytes(py, Bytes::Held(serialized_xspace), None)
     }
 
     /// Read a file.
@@ -102,7 +102,7 @@ impl ProfileData {
             };
             exception(py, class, &format!("{}: {error}", path.display()))
         })?;
-        Self::of(py, Bytes::Read(bytes), Some(&path))
+        Self::from_bytes(py, Bytes::Read(bytes), Some(&path))
     }
 
     /// Take the bytes of a file.

@@ -1,4 +1,4 @@
-//! The sampler's thread: when a sample is wanted, and by which way it is had.
+//! The sampler's thread: it requests a sample in each period, by one of two methods.
 #![allow(unsafe_code, reason = "the interpreter's lock, from a thread of ours")]
 
 use std::ffi::{c_int, c_void};
@@ -23,9 +23,9 @@ const PATIENCE: Duration = Duration::from_millis(4);
 /// The shortest switch interval that is set.
 const SHORTEST_INTERVAL_S: f64 = 100e-6;
 
-/// How a sample is had.
+/// The method by which a sample is taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum SampleMethod {
     /// The main thread makes it, between two instructions; the lock is taken when it does not.
     AskMain,
     /// The sampler takes the lock.
@@ -39,7 +39,7 @@ pub(super) struct Shared {
     /// Number of the sample that is wanted, and of the last one that was made.
     wanted: AtomicU64,
     made: AtomicU64,
-    /// A pending call is under way.
+    /// A pending call is queued.
     queued: AtomicBool,
     asked: Mutex<Timestamp>,
     samples: Mutex<Vec<Sample>>,
@@ -124,16 +124,16 @@ impl Sampler {
         let period = Duration::from_secs(1) / hz;
         // Before 3.13 the main thread sees a call that another thread left for it only when something
         // else makes it look.
-        let way = if py.version_info() >= (3, 13) {
-            Way::AskMain
+        let method = if py.version_info() >= (3, 13) {
+            SampleMethod::AskMain
         } else {
-            Way::TakeLock
+            SampleMethod::TakeLock
         };
         let interval = SwitchInterval::shortened(py, period)?;
         let for_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("stepscope-sampler".to_owned())
-            .spawn(move || run(&for_thread, period, way));
+            .spawn(move || run(&for_thread, period, method));
         let thread = match thread {
             Ok(thread) => thread,
             Err(error) => {
@@ -167,7 +167,7 @@ pub(super) fn deactivate() {
     ACTIVE.store(ptr::null_mut(), Ordering::Release);
 }
 
-fn run(shared: &Shared, period: Duration, way: Way) {
+fn run(shared: &Shared, period: Duration, method: SampleMethod) {
     // A thread state of its own for as long as it lives: making one for each sample costs more than
     // the sample.
     // SAFETY: the interpreter lives; it is waited for this thread before it ends.
@@ -182,7 +182,7 @@ fn run(shared: &Shared, period: Duration, way: Way) {
     };
     let mut deadline = Instant::now() + period;
     let mut asked_at = Instant::now();
-    let mut main_serves = way == Way::AskMain;
+    let mut main_serves = method == SampleMethod::AskMain;
     while shared.sleep_until(deadline) {
         if length.begin == length.end {
             length.end = Timestamp::now();
@@ -200,7 +200,7 @@ fn run(shared: &Shared, period: Duration, way: Way) {
             asked_at = now;
             *held(&shared.asked) = Timestamp::now();
             shared.wanted.fetch_add(1, Ordering::Release);
-            if way == Way::AskMain {
+            if method == SampleMethod::AskMain {
                 ask_main(shared);
             }
         } else {
@@ -214,7 +214,7 @@ fn run(shared: &Shared, period: Duration, way: Way) {
                 ffi::PyEval_RestoreThread(own);
                 let py = Python::assume_attached();
                 // Made by the main thread while this one waited: it runs Python code again.
-                main_serves = !shared.make(py, None) && way == Way::AskMain;
+                main_serves = !shared.make(py, None) && method == SampleMethod::AskMain;
                 ffi::PyEval_SaveThread();
             }
         }

@@ -1,7 +1,7 @@
 //! Reading the stacks, with the interpreter's lock.
 //!
 //! The frames come from `sys._current_frames`, which every version has; from there on a frame's caller
-//! and code are asked for in C. No Python code runs: the garbage collector is off meanwhile (what it
+//! and code are asked for in C. No Python code runs: the garbage collector is off during that (what it
 //! would call could give up the lock).
 #![allow(unsafe_code, reason = "walks over the interpreter's frames")]
 
@@ -74,7 +74,7 @@ struct Functions {
     gc_on: SwitchGc,
 }
 
-struct Known {
+struct StackReader {
     own_folder: String,
     functions: Functions,
     current_frames: Py<PyAny>,
@@ -85,9 +85,9 @@ struct Known {
     no_name: NameNumber,
 }
 
-static KNOWN: Locked<Option<Known>> = Locked::new(None);
+static READER: Locked<Option<StackReader>> = Locked::new(None);
 
-/// Before the first sample. Why not, if not.
+/// Prepares sampling. The reason where that is impossible.
 pub(super) fn begin(py: Python<'_>, own_folder: String) -> PyResult<Result<(), String>> {
     let Some(functions) = find() else {
         return Ok(Err(
@@ -98,8 +98,8 @@ pub(super) fn begin(py: Python<'_>, own_folder: String) -> PyResult<Result<(), S
         return Ok(Err("there are too many names".to_owned()));
     };
     let current_frames = py.import("sys")?.getattr("_current_frames")?.unbind();
-    let before = KNOWN.with(py, |known| {
-        known.replace(Known {
+    let before = READER.with(py, |known| {
+        known.replace(StackReader {
             own_folder,
             functions,
             current_frames,
@@ -115,7 +115,7 @@ pub(super) fn begin(py: Python<'_>, own_folder: String) -> PyResult<Result<(), S
 /// After the last one.
 pub(super) fn end(py: Python<'_>) {
     // Dropped outside: it lets go of Python objects.
-    let known = KNOWN.with(py, Option::take);
+    let known = READER.with(py, Option::take);
     drop(known);
 }
 
@@ -138,7 +138,7 @@ fn symbol(name: &CStr) -> Option<*mut c_void> {
 
 /// The stacks of all threads that run Python code, now. `None` when nothing is to be sampled.
 pub(super) fn take(py: Python<'_>, asked: Timestamp, by: Option<u64>) -> Option<Sample> {
-    let (functions, current_frames) = KNOWN.with(py, |known| {
+    let (functions, current_frames) = READER.with(py, |known| {
         let known = known.as_ref()?;
         Some((known.functions, known.current_frames.clone_ref(py)))
     })?;
@@ -176,7 +176,7 @@ fn read(py: Python<'_>, functions: Functions, current_frames: &Bound<'_, PyAny>)
             Some(thread) => thread.as_ptr() as usize,
             None => 0,
         };
-        let is_new = KNOWN.with(py, |known| {
+        let is_new = READER.with(py, |known| {
             known
                 .as_mut()
                 .is_some_and(|known| known.threads.insert(number, object) != Some(object))
@@ -214,7 +214,7 @@ unsafe fn walk(
         }
     }
     names.reverse();
-    // What is deepest says what runs; what is outermost is the same in every sample.
+    // The deepest frames show what runs; the outermost are the same in every sample.
     if names.len() > MAX_DEPTH {
         names.truncate(MAX_DEPTH);
     }
@@ -228,7 +228,7 @@ unsafe fn walk(
 #[inline]
 unsafe fn name_of(py: Python<'_>, code: *mut ffi::PyObject) -> Option<NameNumber> {
     let key = code as usize;
-    let known = KNOWN.with(py, |known| {
+    let known = READER.with(py, |known| {
         let known = known.as_ref()?;
         known.codes.get(&key).map(|entry| entry.0)
     });
@@ -244,7 +244,7 @@ unsafe fn new_name(py: Python<'_>, code: *mut ffi::PyObject) -> Option<NameNumbe
     // SAFETY: by the caller.
     let code = unsafe { Bound::from_borrowed_ptr(py, code) };
     let (text, file) = names::text_of_code(&code);
-    KNOWN.with(py, |known| {
+    READER.with(py, |known| {
         let known = known.as_mut()?;
         let name = if file.starts_with(&known.own_folder) {
             None

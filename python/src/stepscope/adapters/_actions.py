@@ -49,7 +49,7 @@ class Timeline:
         self.log_dir = log_dir
         # Calls of functions are another question than how long the actions take, and they cost.
         self.options = options or ProfileOptions(python_tracer_level=0)
-        # Hooks that somebody else labels, steps included.
+        # Hooks that another profiler labels, steps included.
         self.leave_out: frozenset[str] = frozenset()
         self._open: dict[str, list[_core.Trace]] = {}
         self._steps: dict[str, int] = {}
@@ -167,7 +167,8 @@ class Profiler(ABC):
         Log directory of a timeline: each run of the trainer is recorded there, its actions as slices
         and its batches as steps. Left out, the actions are slices of whatever recording runs.
     options
-        How to record the timeline. Default: without calls of Python functions.
+        Recording options of the timeline. Python call tracing is off by default: its overhead would distort
+        the timings.
 
     Examples
     --------
@@ -253,7 +254,7 @@ class Profiler(ABC):
             yield item
 
     def summary(self) -> str:
-        """Give the report's text; empty if there is none."""
+        """Return the report's text; empty if there is none."""
         return ""
 
     def describe(self) -> None:
@@ -329,7 +330,7 @@ class Profiler(ABC):
         return os.linesep.join(lines)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Copies and what goes to other processes: without what is open here.
+        # Copies, also those for other processes, contain no open files and slices.
         state = dict(self.__dict__)
         for name in ("_timeline", "_output_file", "_write_stream", "_lightning_module"):
             if name in state:
@@ -344,7 +345,7 @@ class Profiler(ABC):
         self._timeline = None if timeline is None else Timeline(*timeline)
 
     def __del__(self) -> None:
-        # Nobody can be told at this point.
+        # An exception has no receiver at this point.
         with contextlib.suppress(Exception):
             self.teardown(stage=self._stage)
 

@@ -1,4 +1,4 @@
-"""What ``cProfile.Profile`` is, for several actions at a time: ``pstats`` reads it."""
+"""A ``cProfile.Profile`` for several actions at a time: ``pstats`` reads it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class CallProfile(_core.CallStats):
         return super().__new__(cls, PACKAGE_FOLDER)
 
     def getstats(self) -> list[Entry]:
-        """Give what was counted, one entry for each function."""
+        """Return the counts, one entry for each function."""
         return [Entry(*row[:5], [Called(*called) for called in row[5]] or None) for row in self.rows()]
 
     def create_stats(self) -> None:

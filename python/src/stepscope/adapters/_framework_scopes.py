@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 
-class _Home:
+class _OwnerThread:
     """A thread, and the scopes that must be closed on it because others cannot."""
 
     __slots__ = ("_stranded",)
@@ -20,7 +20,7 @@ class _Home:
         """Keep a scope for its thread; for ever, if that does not come back."""
         import ctypes
 
-        # A reference that nobody gives up: not even the end of the interpreter may close it elsewhere.
+        # This reference is never given up: not even the end of the interpreter may close it elsewhere.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(scope))
         self._stranded.append(scope)
 
@@ -34,14 +34,14 @@ class _Home:
             del scope
 
 
-class _Homes(threading.local):
+class _OwnerThreads(threading.local):
     """Each thread's own."""
 
     def __init__(self) -> None:
-        self.home = _Home()
+        self.this = _OwnerThread()
 
 
-_homes = _Homes()
+_owner_threads = _OwnerThreads()
 
 
 class FrameworkScopes:
@@ -52,18 +52,18 @@ class FrameworkScopes:
     process. One that is left elsewhere is therefore given back to its thread.
     """
 
-    __slots__ = ("_home", "_jax", "_label", "_scope")
+    __slots__ = ("_jax", "_label", "_owner", "_scope")
 
     def __init__(self) -> None:
-        self._home: _Home | None = None
+        self._owner: _OwnerThread | None = None
         self._scope: Any = None
         self._label: Any = None
         self._jax: Any = None
 
     def name_operations(self, name: str) -> None:
         """Open a scope: operations that are made in it carry its name."""
-        self._home = _homes.home
-        self._home.close_stranded()
+        self._owner = _owner_threads.this
+        self._owner.close_stranded()
         self._scope = sys.modules["torch_xla"]._XLAC.profiler.scope_pusher(name)
 
     def label(self, name: str, metadata: dict[str, Any]) -> None:
@@ -73,7 +73,7 @@ class FrameworkScopes:
         self._label = label
 
     def name_jax_operations(self, name: str) -> None:
-        """Open JAX's scope, for what is lowered through it. A JAX that is not whole yet is passed over."""
+        """Open JAX's scope, for what is lowered through it. A JAX that is still being imported is skipped."""
         named_scope = getattr(sys.modules.get("jax"), "named_scope", None)
         if named_scope is not None:
             scope = named_scope(name)
@@ -88,8 +88,8 @@ class FrameworkScopes:
             if jax is not None:
                 jax.__exit__(None, None, None)
         finally:
-            if scope is not None and self._home is not None and self._home is not _homes.home:
-                self._home.strand(scope)
+            if scope is not None and self._owner is not None and self._owner is not _owner_threads.this:
+                self._owner.strand(scope)
             # Letting go of it closes it.
             del scope
 
@@ -103,6 +103,6 @@ class FrameworkScopes:
                 label.__exit__(None, None, None)
 
     def __del__(self) -> None:
-        # A block that was never left, such as that of a generator which nobody finishes.
+        # A block that was never left, such as that of an unfinished generator.
         with contextlib.suppress(Exception):
             self.leave()

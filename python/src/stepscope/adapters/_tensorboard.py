@@ -1,7 +1,7 @@
 """
 TensorBoard's plugin: our viewer in a tab, through TensorBoard's own port.
 
-TensorBoard finds it by the entry point; nobody else imports this. Our server listens on a port of this
+TensorBoard finds it by the entry point; no other module imports this. Our server listens on a port of this
 machine that only this process can ask, since it alone knows the token; requests below
 ``data/plugin/stepscope/app/`` are passed on to it and its answers passed back as they come, the stream
 of events included. TensorFlow is not imported.
@@ -142,7 +142,7 @@ class StepscopePlugin(_base.TBPlugin):  # type: ignore[misc]
         return _Answer(connection, answer)
 
     def _may_write(self, environment: Environment) -> bool:
-        """Tell whether the request comes from our page under a name that nobody else can take."""
+        """Tell whether the request comes from our page, by a name that no other site can take."""
         host = environment.get("HTTP_HOST", "")
         origin = environment.get("HTTP_ORIGIN")
         if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
@@ -156,7 +156,7 @@ class StepscopePlugin(_base.TBPlugin):  # type: ignore[misc]
 
 
 class _Body:
-    """A request's body, no longer than it says."""
+    """A request's body, limited to its announced length."""
 
     def __init__(self, stream: Any, length: int) -> None:
         self._stream = stream

@@ -28,7 +28,7 @@ _TOO_FEW_STEPS = (
 
 
 def _of(module: str, name: str) -> Any:
-    """Look something up in torch, whose types are not known where it is not installed."""
+    """Look up a name of torch: its types are unknown where it is not installed."""
     return getattr(needed(module, "PyTorchProfiler"), name)
 
 
@@ -104,7 +104,7 @@ class ScheduleWrapper:
     Parameters
     ----------
     schedule
-        What says, for the number of a step, what the profiler does in it.
+        Function from the number of a step to the profiler's action in it.
 
     Examples
     --------
@@ -196,7 +196,7 @@ class PyTorchProfiler(Profiler):
     table_kwargs
         What else torch's ``table`` takes, by name.
     record_functions
-        Label only these actions, besides the steps and the backward pass: whole names, or names of hooks.
+        Label only these actions, and the steps and the backward pass: whole names, or names of hooks.
         Default: all actions.
     **profiler_kwargs
         What ``torch.profiler.profile`` takes, by name; and ``export_to_flame_graph=True`` with
@@ -251,7 +251,7 @@ class PyTorchProfiler(Profiler):
         **profiler_kwargs: Any,
     ) -> None:
         super().__init__(dirpath, filename, log_dir=log_dir, options=options)
-        # Lightning groups by shapes only where record_shapes was asked for as well.
+        # Lightning groups by shapes only with record_shapes=True.
         if group_by_input_shapes:
             profiler_kwargs.setdefault("record_shapes", True)
         self._group_by_input_shapes = group_by_input_shapes and profiler_kwargs["record_shapes"]
@@ -267,7 +267,7 @@ class PyTorchProfiler(Profiler):
         self._table_kwargs = dict(table_kwargs or {})
 
         self.profiler: Any = None
-        # The last one that ended, and its events once somebody asks for them.
+        # The last one that ended, and its events once they are read.
         self._recorded: Any = None
         self._events: Any = None
         self._lightning_module = None
@@ -282,7 +282,7 @@ class PyTorchProfiler(Profiler):
         self._check_table()
 
     def _check_kwargs(self) -> None:
-        """Fill what was left out, and name what nobody understands."""
+        """Set defaults, and warn about unknown options."""
         kwargs = self._profiler_kwargs
         understood = set(inspect.signature(_torch_profile()).parameters) | _UNDERSTOOD
         for name in sorted(set(kwargs) - understood):

@@ -87,7 +87,7 @@ class _Region:
     def around(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
         """Enter the labels around each run of the compiled graph."""
         self._cut()
-        # What the compiler has removed meanwhile is covered by nobody.
+        # No label covers operations that the compiler has removed.
         left = set(self._output.root_tracer.graph.nodes)
         counts = [sum(node in left for node in segment) for segment in self._segments]
         whole: list[_Label] = []
@@ -129,7 +129,7 @@ def _after(record: Callable[[], None], run: Callable[..., Any]) -> Callable[...,
 
 
 class _Compiler:
-    """The program's compiler, whose results run inside of the region's labels."""
+    """The program's compiler; its results run inside of the region's labels."""
 
     def __init__(self, theirs: Callable[..., Any], region: _Region) -> None:
         self._theirs = theirs

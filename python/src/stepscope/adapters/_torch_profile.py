@@ -1,4 +1,4 @@
-"""`stepscope.torch.profile`: torch's profiler, whose results are read by us. Imports torch."""
+"""`stepscope.torch.profile`: torch's profiler with our reading of its results. Imports torch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DIRECT = "key_averages, export_chrome_trace and export_stacks of stepscope.torc
 
 
 class _Labels:
-    """Our labels beside kineto, whether or not a recording of ours runs."""
+    """Our labels in addition to kineto's events, with or without a recording of ours."""
 
     def __init__(self) -> None:
         self._is_on = False
@@ -41,7 +41,7 @@ class _Labels:
         self._is_on = False
         labels, dropped = _core.stop_label_log()
         if dropped:
-            message = f"{dropped} labels are missing from torch's trace: it takes {len(labels)} at most"
+            message = f"cannot put {dropped} labels into torch's trace: it takes {len(labels)} at most"
             warnings.warn(message, StepscopeWarning, stacklevel=4)
         return [
             {
@@ -136,9 +136,9 @@ class profile(theirs.profile):
             if self._saved is not None:
                 self._saved[1].unlink(missing_ok=True)
             # With Python 3.11 torch copies names of functions that are gone: bytes that are no JSON.
-            if mended := _core.mend_json(path.read_bytes()):
-                path.write_bytes(mended[0])
-                message = f"torch wrote {mended[1]} texts that are not JSON (shown as \ufffd)"
+            if repaired := _core.repair_json(path.read_bytes()):
+                path.write_bytes(repaired[0])
+                message = f"torch wrote {repaired[1]} texts that are not JSON (shown as \ufffd)"
                 warnings.warn(message, StepscopeWarning, stacklevel=3)
             self._saved, self._table = (results, path), None
             if self._own_events:
@@ -230,7 +230,7 @@ class profile(theirs.profile):
 
 
 def _named(text: bytes, saved: str, path: str) -> bytes:
-    """Give the trace the name of the file that was asked for; torch writes it at the end."""
+    """Rename the trace to the requested file; torch writes it at the end."""
     at = text.rfind(b'"traceName"')
     given = json.dumps(saved).encode()
     begin = text.find(given, at) if at >= 0 else -1

@@ -48,7 +48,7 @@ class Progress:
             sys.stderr.write("\r" + line + " " * (self._drawn - len(line)))
             sys.stderr.flush()
         except (OSError, ValueError, AttributeError):
-            # Standard error was closed meanwhile: what was asked for goes on.
+            # Standard error is closed: the reading goes on.
             self._wanted = False
         self._drawn = len(line)
 

@@ -21,7 +21,7 @@ class Table(Sequence[Mapping[str, Any]]):
         Of each column: ``key``, ``title`` and ``unit``. Keys wear their units (``total_ns``). One with
         ``short_of`` has the short names of C++ functions in the column of that key.
     left_out
-        Rows beyond the number that was asked for.
+        Rows beyond the requested number.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Table(Sequence[Mapping[str, Any]]):
         return {column["key"]: [row.get(column["key"]) for row in self.rows] for column in self.columns}
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        # Small tables with values of any type: whoever asks for Arrow has pyarrow.
+        # Small tables with values of any type: programs that read Arrow have pyarrow.
         table = importlib.import_module("pyarrow").table(self.to_dict())
         stream: object = table.__arrow_c_stream__(requested_schema)
         return stream

@@ -126,7 +126,7 @@ class FunctionEventAvg:
         >>> ranks[0].add(ranks[1]).cpu_time_total
         """
         if not isinstance(other, FunctionEventAvg) or other.key != self.key:
-            message = f"only another row of {self.key!r} can be added to it, not {other!r}"
+            message = f"cannot add {other!r} to the row {self.key!r}: only rows of the same key can be added"
             raise QueryError(message)
         self._add(other)
         return self
@@ -253,15 +253,18 @@ class EventList(list[FunctionEventAvg]):
 
 
 class TorchTrace:
-    """What a file of torch's profiler says, whoever wrote it and whenever. See `stepscope.torch.load`."""
+    """Events of a file of torch's profiler. See `stepscope.torch.load`."""
 
     def __init__(self, path: StrPath, *, use_cache: bool = True) -> None:
         self.path = Path(path)
-        found = _core.Found(path, use_cache=use_cache)
+        found = _core.LogDirectory(path, use_cache=use_cache)
         runs = found.runs()
         if len(runs) > 1:
             names = ", ".join(run[1] for run in runs[:3])
-            message = f"{path}: {len(runs)} runs lie here ({names}, ...); name one of them"
+            message = (
+                f"cannot choose a run: {path} has {len(runs)} ({names}, ...)\n"
+                "help: give the path of one of them"
+            )
             raise TraceReadError(message)
         self._events = _core.TorchEvents(found.open(runs[0][0], None))
 

@@ -32,7 +32,7 @@ class TraceFile:
     slices: int
     """Slices in it."""
     facts: Mapping[str, Any]
-    """What the file says about itself: versions, options, devices."""
+    """Facts that the file contains: versions, options, devices."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Content:
 
     def event(self, number: int) -> Slice | Instant:
         """Find an event by its id."""
-        track, index, is_instant = self.core.place(number)
+        track, index, is_instant = self.core.locate(number)
         found = self.tracks[track]
         return found.instants[index] if is_instant else found.slices[index]
 
@@ -491,12 +491,12 @@ class Slice(_Event):
     @property
     def kind(self) -> str:
         """What it is about, as the viewer colours it: ``matmul, conv``, ``collective``, ``host, Python``."""
-        return self.track._content.core.about(self.track._number, self.index)[0]
+        return self.track._content.core.slice_details(self.track._number, self.index)[0]
 
     @property
     def is_unfinished(self) -> bool:
         """It was open when the recording ended."""
-        return self.track._content.core.about(self.track._number, self.index)[1]
+        return self.track._content.core.slice_details(self.track._number, self.index)[1]
 
     @property
     def args(self) -> dict[str, Any]:

@@ -107,7 +107,7 @@ class _Reader:
     def fail(self, reason: str) -> NoReturn:
         before = self._text[: self._at]
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        message = f"not the text of an XSpace: line {line}, column {column}: {reason}"
+        message = f"cannot read the text of an XSpace: line {line}, column {column}: {reason}"
         raise TraceReadError(message)
 
     def take(self, *signs: str) -> bool:

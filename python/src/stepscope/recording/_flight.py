@@ -67,14 +67,14 @@ class SlowStep:
 
 @dataclass(frozen=True)
 class FlightStatus:
-    """What the flight recorder has."""
+    """State of the flight recorder."""
 
     covered_s: float
-    """How much of the past is there, in seconds. 0 while it pauses."""
+    """Time that is kept, in seconds. 0 while it pauses."""
     size_bytes: int
     """Bytes of memory, or of its file, for that."""
     dropped: int
-    """Records that found no room since it began, or went on after a pause."""
+    """Events lost to full buffers since its start, or since the last pause."""
     saves: int
     """Files saved since it began."""
     paused: bool
@@ -98,8 +98,8 @@ def start_flight(
     """
     Record from now on, and keep the last seconds; `save_last` writes them.
 
-    `start_trace` pauses it: what it had is dropped, and it goes on after `stop_trace`. Captures from outside
-    are taken from it. It records what stepscope records itself: profilers of frameworks have no such mode.
+    `start_trace` pauses it and drops its events; it goes on after `stop_trace`. Captures from outside are
+    taken from it. It has no events of frameworks' profilers: they have no such mode.
 
     Parameters
     ----------
@@ -109,10 +109,10 @@ def start_flight(
     keep_last_s
         Time that is kept, in seconds.
     max_bytes
-        Bytes of what is kept, at most; not less than 1 MiB. Where ``keep_last_s`` needs more, less time is
-        kept, and every save says so. The buffers of the threads come on top, ``buffer_bytes`` each.
+        Limit on the kept events, in bytes; at least 1 MiB. Where ``keep_last_s`` needs more, less time is
+        kept, and every save warns. The buffers of the threads come on top, ``buffer_bytes`` each.
     host_tracer_level, python_tracer_level, python_sampling_hz, buffer_bytes, host_name
-        As in `ProfileOptions`. Calls of Python functions are left out unless asked for: they fill the
+        As in `ProfileOptions`. Calls of Python functions are off by default: they fill the
         memory within seconds. Sampling (``python_sampling_hz=100``) does not.
     save_on_signal
         A signal that saves the last ``keep_last_s``, such as ``signal.SIGUSR2``. A handler that the program
@@ -145,7 +145,7 @@ def start_flight(
     if save_on_signal is not None:
         _checked_whole("save_on_signal", save_on_signal, low=1, high=signal.NSIG - 1)
     if slow_step is not None and not isinstance(slow_step, SlowStep):
-        message = f"slow_step is a stepscope.SlowStep, not {type(slow_step).__name__}"
+        message = f"cannot set slow_step: it must be a stepscope.SlowStep, not {type(slow_step).__name__}"
         raise OptionTypeError(message)
     # These are options of any recording, and checked as such.
     options = ProfileOptions(
@@ -188,7 +188,7 @@ def start_flight(
 
 def stop_flight() -> None:
     """
-    End the flight recorder and drop what it has. Waits for a save that is under way.
+    Stop the flight recorder and drop its events. Waits for a running save.
 
     Raises
     ------
@@ -211,7 +211,7 @@ def stop_flight() -> None:
 
 def save_last(last_s: float | None = None) -> StopReport:
     """
-    Write the last seconds as a run into the flight recorder's log directory. It goes on meanwhile.
+    Write the last seconds as a run into the flight recorder's log directory. Recording goes on.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ def save_last(last_s: float | None = None) -> StopReport:
     Returns
     -------
     StopReport
-        Where the file is, and what is in it.
+        The path of the file, and its content.
 
     Raises
     ------
@@ -237,7 +237,7 @@ def save_last(last_s: float | None = None) -> StopReport:
     >>> if loss != loss:
     ...     print("NaN; what came before:", stepscope.save_last(10).path)
     """
-    return _told(_core.save_last(_time(last_s)))
+    return _report(_core.save_last(_time(last_s)))
 
 
 def write_last(out: _TakesBytes, last_s: float | None = None) -> StopReport:
@@ -269,12 +269,12 @@ def write_last(out: _TakesBytes, last_s: float | None = None) -> StopReport:
     """
     content, fields = _core.take_last(_time(last_s))
     out.write(content)
-    return _told({**fields, "size_bytes": len(content)})
+    return _report({**fields, "size_bytes": len(content)})
 
 
 def flight_status() -> FlightStatus | None:
     """
-    Tell what the flight recorder has; None when there is none. Cheap.
+    Return the state of the flight recorder; None when it does not run. Cheap.
 
     Examples
     --------
@@ -285,7 +285,7 @@ def flight_status() -> FlightStatus | None:
     return None if found is None else FlightStatus(*found)
 
 
-def _told(fields: dict[str, Any]) -> StopReport:
+def _report(fields: dict[str, Any]) -> StopReport:
     del fields["added"]
     report = StopReport(**fields)
     for note in report.warnings:
@@ -294,7 +294,7 @@ def _told(fields: dict[str, Any]) -> StopReport:
 
 
 def _time(last_s: float | None) -> float:
-    """Seconds; all, unless told."""
+    """Seconds; all by default."""
     if last_s is None:
         return _keeps_s
     _checked_number("last_s", last_s)
@@ -308,19 +308,19 @@ def _plain(slow: SlowStep) -> tuple[float, float, int, float]:
 def _checked_number(name: str, value: object, *, low: float = 0.0) -> None:
     """Raise unless it is a number of at least that much; 0 of what has to be more than 0 is no number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        message = f"{name} is float, not {type(value).__name__} ({value!r})"
+        message = f"cannot set {name}: it must be float, not {type(value).__name__} ({value!r})"
         raise OptionTypeError(message)
     if not math.isfinite(value) or value < low or (value == 0 and name in ("keep_last_s", "last_s")):
         least = "more than 0" if low == 0 else f"{low:g} or more"
-        message = f"{name} is {least}, not {value}"
+        message = f"cannot set {name}: it must be {least}, not {value}"
         raise OptionValueError(message)
 
 
 def _checked_whole(name: str, value: object, *, low: int = 0, high: int | None = None) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
-        message = f"{name} is int, not {type(value).__name__} ({value!r})"
+        message = f"cannot set {name}: it must be int, not {type(value).__name__} ({value!r})"
         raise OptionTypeError(message)
     if value < low or (high is not None and value > high):
         most = " or more" if high is None else f" to {high}"
-        message = f"{name} is {low}{most}, not {int(value)}"
+        message = f"cannot set {name}: it must be {low}{most}, not {int(value)}"
         raise OptionValueError(message)

@@ -23,7 +23,7 @@ def serve_once(path: Path, port: int = PORT) -> bool:
     Print a link to a trace and serve it until it was fetched once, or until Ctrl-C.
 
     Only this one file is served, to this machine only. False when the port is taken: the file can be
-    dragged into Perfetto instead, and a warning says so.
+    dragged into Perfetto instead, and a warning explains it.
     """
     content = path.read_bytes()
 
@@ -56,8 +56,8 @@ def serve_once(path: Path, port: int = PORT) -> bool:
         server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
     except OSError as error:
         warnings.warn(
-            f"no link for Perfetto, port {port} cannot be used ({error.strerror}); "
-            f"open {_ORIGIN} and drop this file into it: {path}",
+            f"cannot serve a link for Perfetto on port {port}: {error.strerror}\n"
+            f"help: open {_ORIGIN} and drop this file into it: {path}",
             StepscopeWarning,
             stacklevel=3,
         )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Ranks(NamedTuple):
-    """A process's place among those of its program; None where nobody tells."""
+    """The rank of this process in a distributed program; None where it is unknown."""
 
     rank: int | None = None
     world_size: int | None = None
@@ -122,7 +122,7 @@ def _number(environment: Mapping[str, str], name: str) -> int | None:
 
 
 def job(environment: Mapping[str, str] | None = None) -> str:
-    """Tell what this process's job is called by whoever launched it; empty when nobody says."""
+    """Name this process's job as its launcher does; empty if it is unknown."""
     environment = os.environ if environment is None else environment
     for names in _JOBS:
         if environment.get(names[0]):
@@ -173,10 +173,10 @@ def agree(log_dir: str | os.PathLike[str], ranks: Ranks, number: int, now: float
                 _forget_old(notes, now)
                 _claim(note, ranks)
                 return name
-        told = note.read_text().split("\n")
-        if len(told) >= 2 and abs(now - float(told[1])) <= JOIN_WITHIN_S and _claim(note, ranks):
-            return told[0]
-    message = f"no free name for a session in {notes}"
+        lines = note.read_text().split("\n")
+        if len(lines) >= 2 and abs(now - float(lines[1])) <= JOIN_WITHIN_S and _claim(note, ranks):
+            return lines[0]
+    message = f"cannot name a session: no name is free in {notes}"
     raise OSError(message)
 
 

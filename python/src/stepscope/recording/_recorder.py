@@ -143,7 +143,7 @@ class Recorder:
                 self._is_busy = False
 
     def records_program(self) -> bool:
-        """Tell whether something is recorded besides what the flight recorder keeps, which makes room."""
+        """Tell whether anything but the flight recorder records. The flight recorder makes room."""
         flight = _core.flight_status()
         return _core.is_recording() and self.state is not State.WORKER and (flight is None or flight[4])
 
@@ -178,7 +178,7 @@ class Recorder:
         if ranks.several and not self.records_program():
             self._session_count += 1
             if not session_id:
-                # Where the directory cannot be written, the start itself says why.
+                # Where the directory cannot be written, the start raises the error.
                 with contextlib.suppress(OSError):
                     session_id = agree(log_dir, ranks, self._session_count)
             host = host or f"{os.uname().nodename}_rank{ranks.rank}"
@@ -315,7 +315,7 @@ class Recorder:
             python_tracer_level=int(run.calls),
             python_sampling_hz=run.sampling_hz,
         )
-        # A launcher's variables are about the program, whose rank the worker is not.
+        # A launcher's variables give the rank of the program, not of a worker.
         facts = [*program_facts(Ranks()), ("process_name", name), ("worker_of_process", str(run.process_id))]
 
         def begin() -> None:
@@ -348,7 +348,7 @@ class Recorder:
             _core.end_worker()
 
     def program_ended_worker(self) -> None:
-        """Stop the tracers of a worker whose program has ended the recording. Called by the native half."""
+        """Stop the tracers after the program has ended this worker's recording. Called by the native half."""
         # A start or stop that runs at this moment stops them itself.
         with contextlib.suppress(SessionError):
             self.exclusive(self.end_worker)
@@ -458,7 +458,7 @@ class Recorder:
         except NoSessionError:
             pass
         except StepscopeError as error:
-            _print_to_stderr(f"the recording was not written: {error}")
+            _print_to_stderr(str(error))
         finally:
             if held:
                 self._lock.release()
@@ -477,7 +477,7 @@ def _keep_free_bytes(options: ProfileOptions) -> int | None:
 def _start_tracers(options: ProfileOptions, warnings: list[str]) -> _Tracers:
     """Trace calls and sample stacks, as the options say; the tracers that run."""
     return _Tracers(
-        options.traces_calls and _start_calls(warnings, "; stop it, or set python_tracer_level=0"),
+        options.traces_calls and _start_calls(warnings, "\nhelp: stop it, or set python_tracer_level=0"),
         options.python_sampling_hz > 0
         and options.host_tracer_level > 0
         and _start_sampling(options.python_sampling_hz, warnings),
@@ -488,7 +488,7 @@ def _start_calls(warnings: list[str], advice: str = "") -> bool:
     """Trace calls of Python functions. False, with a warning, where that is impossible."""
     reason = _core.start_calls(PACKAGE_FOLDER)
     if reason is not None:
-        warnings.append(f"calls of Python functions are not recorded: {reason}{advice}")
+        warnings.append(f"cannot record calls of Python functions: {reason}{advice}")
     return reason is None
 
 
@@ -496,7 +496,7 @@ def _start_sampling(hz: int, warnings: list[str]) -> bool:
     """Sample the stacks of Python threads. False, with a warning, where that is impossible."""
     reason = _core.start_sampling(hz, PACKAGE_FOLDER)
     if reason is not None:
-        warnings.append(f"stacks of Python threads are not sampled: {reason}")
+        warnings.append(f"cannot sample stacks of Python threads: {reason}")
     return reason is None
 
 
@@ -513,8 +513,8 @@ def _stop_sampling(warnings: list[str]) -> None:
         few = missed < _FEW_MISSED and taken > 0
         if missed > _MAX_MISSED_SHARE * (taken + missed) and not few:
             warnings.append(
-                f"{missed} of {taken + missed} samples of the Python stacks could not be taken in time: "
-                f"the interpreter's lock was held; what ran then is shown as a part of what ran before"
+                f"cannot take {missed} of {taken + missed} samples of the Python stacks in time: the "
+                "interpreter's lock was held; the time of a missed sample counts for the sample before it"
             )
 
 

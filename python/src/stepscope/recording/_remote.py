@@ -46,7 +46,7 @@ class ProfilerServer:
 
 @dataclass(frozen=True)
 class HostReport:
-    """What came of one host of a capture."""
+    """Result of one host of a capture."""
 
     address: str
     """As ``host:port``."""
@@ -57,14 +57,14 @@ class HostReport:
     events: int
     """Events in the file."""
     warnings: tuple[str, ...]
-    """What you should know, one sentence each."""
+    """Warnings, one sentence each."""
     failure: str | None
     """Why there is no data, and what to do."""
 
 
 @dataclass(frozen=True)
 class CaptureReport:
-    """What came of a capture."""
+    """Results of a capture."""
 
     session: str
     """Name of the session, and of its folder."""
@@ -85,15 +85,15 @@ def start_server(
     """
     Let others record this process: `capture`, ``stepscope capture``, the viewer, XProf and JAX.
 
-    The server costs nothing until somebody connects, and lives until `stop_server` or the end of the process.
+    The server costs nothing until a client connects, and runs until `stop_server` or the end of the process.
 
     Parameters
     ----------
     port
         1 to 65535, or 0 to have one chosen.
     host
-        Address to listen on. Default: only programs of this machine reach it. There is neither
-        encryption nor a password in this protocol: who reaches the port may record.
+        Address to listen on. Default: only programs of this machine reach it. The
+        protocol is unencrypted and unauthenticated: anyone who can reach the port can start a capture.
     allow_directories
         Directories below which a client may have files written. Default: none; the data goes back in
         the answer.
@@ -151,7 +151,7 @@ def server_address() -> tuple[str, int] | None:
 
 def stop_server() -> None:
     """
-    Stop this process's profiler server. A capture that is under way ends early, with what there is.
+    Stop this process's profiler server. A running capture ends early, with the events so far.
 
     Raises
     ------
@@ -202,26 +202,26 @@ def capture(
     retries
         Further attempts for hosts that recorded nothing, are busy, or do not answer yet.
     connect_timeout_ms
-        Within this time a host must have answered once, in milliseconds.
+        Time within which a host must answer once, in milliseconds.
     timeout_ms
         How much longer than delay and interval a host may take to give its data, in milliseconds.
     max_events
         Most events, where the program's profiler has such a limit.
     end_when
-        Asked every few hundredths of a second; once it says True the interval ends early, and the data is
-        kept.
+        Called every few hundredths of a second; once it returns True, the interval ends early, and the data
+        is kept.
 
     Returns
     -------
     CaptureReport
-        What came of each host. A host that failed beside others that did not is a warning, too.
+        The result of each host. A host that failed is also a warning, unless all have failed.
 
     Raises
     ------
     CaptureError
         No host gave data (also a `RuntimeError`).
     OptionValueError
-        Something that cannot be asked of any host (also a `ValueError`).
+        An option that no host accepts (also a `ValueError`).
 
     Examples
     --------
@@ -232,16 +232,16 @@ def capture(
     if options is None:
         options = ProfileOptions()
     elif not isinstance(options, ProfileOptions):
-        message = f"options is a stepscope.ProfileOptions, not {type(options).__name__}"
+        message = f"cannot use options: it must be a stepscope.ProfileOptions, not {type(options).__name__}"
         raise OptionTypeError(message)
     log_dir = checked_path("log_dir", log_dir)
     advanced = dict(options.advanced_configuration)
     calls = options.python_tracer_level
     if options.python_sampling_hz:
         advanced["python_sampling_hz"] = options.python_sampling_hz
-        # Level 1 is what everybody's options say; who wants calls besides samples says 2.
+        # Level 1 is the default of all clients: level 2 asks for calls in addition to samples.
         calls = _CALLS_BESIDES_SAMPLES if options.traces_calls else 0
-    told = _core.capture(
+    fields = _core.capture(
         [addresses] if isinstance(addresses, str) else list(addresses),
         log_dir,
         duration_ms=duration_ms,
@@ -257,10 +257,10 @@ def capture(
         options=advanced,
         end_when=end_when,
     )
-    hosts = tuple(HostReport(**fields) for fields in told["hosts"])
+    hosts = tuple(HostReport(**host_fields) for host_fields in fields["hosts"])
     failed = [f"{host.address}: {host.failure}" for host in hosts if host.failure is not None]
     if len(failed) == len(hosts):
         raise CaptureError("; ".join(failed))
     for failure in failed:
         warn(failure)
-    return CaptureReport(told["session"], told["folder"], hosts)
+    return CaptureReport(fields["session"], fields["folder"], hosts)

@@ -28,36 +28,36 @@ _Function = TypeVar("_Function", bound="Callable[..., Any]")
 
 @dataclass(frozen=True)
 class StopReport:
-    """What a session wrote."""
+    """The file that a session wrote, and its content."""
 
     path: Path | None
     """The file that viewers open; None where this process's rank is not recorded."""
     trace_json: Path | None
-    """The JSON file for Perfetto, when it was asked for."""
+    """The JSON file for Perfetto, if requested."""
     spans: int
-    """Slices and steps, also those that were still open."""
+    """Slices and steps, open ones included."""
     unfinished: int
-    """Of them, those that were open when the session was stopped."""
+    """Of them, those that were open at the stop."""
     instants: int
-    """Points in time."""
+    """Instants."""
     samples: int
     """Samples of counters."""
     threads: int
-    """Threads that recorded something."""
+    """Threads with at least one event."""
     dropped: int
-    """Records that found no room."""
+    """Events that were lost because a buffer was full."""
     size_bytes: int
     """Size of the file, in bytes."""
     crash_safe: bool
     """Whether the recording was kept in files while it ran."""
     warnings: tuple[str, ...]
-    """What you should know, one sentence each. Also in the file."""
+    """Warnings, one sentence each. They are also in the file."""
     sources: tuple[SourceReport, ...] = ()
-    """What came of the frameworks' profilers."""
+    """Results of the frameworks' profilers."""
 
     @classmethod
     def of_nothing(cls, note: str) -> Self:
-        """Tell of a session that recorded nothing on purpose."""
+        """Report a session that this rank does not record."""
         return cls(None, None, 0, 0, 0, 0, 0, 0, 0, crash_safe=False, warnings=(note,))
 
 
@@ -79,18 +79,18 @@ def start_trace(
         The log directory. The file is written to ``LOG_DIR/plugins/profile/SESSION/HOST.xplane.pb`` by
         `stop_trace`; directories are made as needed, and no file is ever overwritten.
     options
-        How to record. Default: ``ProfileOptions()``.
+        Recording options. Default: ``ProfileOptions()``.
     create_perfetto_link
         After the stop, print a link that opens the trace in Perfetto, and wait until it was followed.
     create_perfetto_trace
-        Also write ``perfetto_trace.json.gz`` beside the file.
+        Also write ``perfetto_trace.json.gz`` next to the file.
     sources
         Whose profilers record along, into the same file: ``"auto"`` (default) for every framework that the
         program has imported, ``"xla"`` for those of XLA among them, or some of ``"jax"``, ``"torch"`` and
         ``"torch_xla"``; ``[]`` for none. One that cannot start is a warning.
     ranks
-        In a distributed program: the ranks that are recorded. On others this call and `stop_trace` do
-        nothing, and the report says so. Default: those of ``options``, which are all.
+        In a distributed program: the ranks that are recorded. On other ranks this call and `stop_trace` do
+        nothing, and the report states it. Default: the ranks of ``options``, all unless set.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def start_trace(
     if options is None:
         options = ProfileOptions()
     elif not isinstance(options, ProfileOptions):
-        message = f"options is a stepscope.ProfileOptions, not {type(options).__name__}"
+        message = f"cannot use options: it must be a stepscope.ProfileOptions, not {type(options).__name__}"
         raise OptionTypeError(message)
     log_dir = checked_path("log_dir", log_dir)
     names = checked(sources)
@@ -149,7 +149,7 @@ def stop_trace() -> StopReport:
     Returns
     -------
     StopReport
-        Where the file is, and what is in it.
+        The path of the file, and its content.
 
     Raises
     ------
@@ -205,7 +205,7 @@ def stop_and_take() -> Gathered:
 
 def flush_trace() -> bool:
     """
-    Wait until what was recorded so far is in the journal, for at most a second.
+    Wait until all events so far are in the journal, for at most a second.
 
     A crash-safe recording survives the death of the process without this; it is for what has to
     survive the death of the machine.

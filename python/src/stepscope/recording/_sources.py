@@ -1,9 +1,8 @@
 """
-The profilers of frameworks, run beside ours: one capture, all sources.
+The profilers of frameworks, run together with ours: one capture, all sources.
 
-A source is asked only when the program has imported its framework, records while our session does, and
-gives bytes that the native half puts into our file, on our clock. What goes wrong with one is a warning and
-costs the others nothing.
+A source starts only if the program has imported its framework, and records while our session does. The native
+half merges its bytes into our file, on our clock. A failure of one source is a warning, and the others go on.
 """
 
 from __future__ import annotations
@@ -17,30 +16,31 @@ from typing import Any, Protocol
 
 from stepscope import _core
 from stepscope._errors import OptionTypeError, OptionValueError, SessionError
-from stepscope._options import ProfileOptions, nearest
+from stepscope._options import ProfileOptions
+from stepscope._suggest import nearest
 
 Sources = str | Iterable[str]
 """``"auto"``, ``"xla"``, or names."""
 
 Chosen = tuple[str, ...] | frozenset[str] | None
-"""Sources that were named; those of a set, or all, that the program has imported."""
+"""Named sources, or those of a set or all (None) whose framework is imported."""
 
 Gathered = list[tuple[str, bytes]]
-"""What each source gave: an XSpace, or Chrome JSON."""
+"""The recording of each source by name: an XSpace, or Chrome JSON."""
 
 
 @dataclass(frozen=True)
 class SourceReport:
-    """What came of one framework's profiler."""
+    """Result of one framework's profiler."""
 
     name: str
     """``jax``, ``torch`` or ``torch_xla``."""
     started: bool
     """Whether it recorded."""
     reason: str | None
-    """Why nothing of it is in the file, and what to do."""
+    """Why it has no events in the file, and what to do."""
     stop_s: float
-    """How long it took to stop and give what it had, in seconds."""
+    """Time to stop it and to collect its recording, in seconds."""
     events: int
     """Its events in the file."""
 
@@ -55,11 +55,11 @@ class Source(Protocol):
     name: str
 
     def start(self, options: ProfileOptions) -> list[str]:
-        """Begin; what will be missing. Raises when it cannot."""
+        """Start; warnings about missing parts. Raises if it cannot start."""
         ...
 
     def stop(self) -> tuple[bytes, list[str]]:
-        """End; what it recorded, and what is missing."""
+        """Stop; its recording, and warnings about missing parts."""
         ...
 
 
@@ -104,7 +104,7 @@ class _Jax:
         # A second session of the process is no error before it is stopped.
         state = getattr(sys.modules.get("jax._src.profiler"), "_profile_state", None)
         if getattr(state, "profile_session", None) is not None or profiler.TraceMe.is_enabled():
-            message = "jax.profiler is recording already; stop it before, or leave it to this recording"
+            message = "jax.profiler is recording already; stop it first, or leave it out of the program"
             raise RuntimeError(message)
         # Labels are made once, and our collector has nothing to add.
         _core.jax_is_ours(ours=True)
@@ -116,8 +116,8 @@ class _Jax:
         return notes
 
     def _describe(self, profiler: Any) -> list[str]:
-        """Put versions into the file, as jax.profiler does; say so when devices cannot be seen yet."""
-        tell = getattr(profiler, "set_metadata", None)
+        """Put versions into the file, as jax.profiler does; warn if no device can be recorded yet."""
+        set_metadata = getattr(profiler, "set_metadata", None)
         bridge: Any = sys.modules.get("jax._src.xla_bridge")
         jax: Any = sys.modules.get("jax")
         jaxlib: Any = sys.modules.get("jaxlib")
@@ -135,10 +135,10 @@ class _Jax:
                 "jax: no backend was initialised when the recording began, so its accelerators are not "
                 "recorded; call jax.devices() before"
             )
-        if tell is not None:
+        if set_metadata is not None:
             for key, value in found:
                 if value:
-                    tell(key, value)
+                    set_metadata(key, value)
         return notes
 
     def stop(self) -> tuple[bytes, list[str]]:
@@ -183,7 +183,7 @@ class _TorchXla:
         # A second session of the process is no error before it is stopped.
         if profiler.TraceMe.is_enabled(1):
             message = (
-                "torch_xla.debug.profiler is recording already; stop it before, or leave it to this recording"
+                "torch_xla.debug.profiler is recording already; stop it first, or leave it out of the program"
             )
             raise RuntimeError(message)
         self._session = profiler.TslProfilerSessionWrapper()
@@ -210,7 +210,7 @@ class _Torch:
         autograd = torch._C._autograd
         flags = sys.modules.get("torch.autograd.profiler")
         if autograd._profiler_enabled() or getattr(flags, "_is_profiler_enabled", False):
-            message = "torch.profiler is recording already; stop it before, or leave it to this recording"
+            message = "torch.profiler is recording already; stop it first, or leave it out of the program"
             raise RuntimeError(message)
         if not autograd.kineto_available():
             message = "this build of torch has no kineto"
@@ -248,7 +248,7 @@ class _Torch:
         try:
             result = torch._C._autograd._disable_profiler()
         except RuntimeError as error:
-            message = "the program's own torch.profiler took over meanwhile"
+            message = "the program's own torch.profiler took over during the recording"
             raise RuntimeError(message) from error
         import tempfile
 
@@ -280,7 +280,7 @@ _XLA = frozenset({"jax", "torch_xla"})
 
 
 def checked(sources: Sources) -> Chosen:
-    """Names of sources, each of which exists; None or a set for those that have been imported."""
+    """Check names of sources; None or a set stands for those whose frameworks are imported."""
     if isinstance(sources, str):
         if sources == "auto":
             return None
@@ -290,20 +290,22 @@ def checked(sources: Sources) -> Chosen:
     try:
         names = list(sources)
     except TypeError:
-        message = f'sources is "auto", "xla" or a list of names, not {type(sources).__name__}'
+        message = (
+            f'cannot use sources: it must be "auto", "xla" or a list of names, not {type(sources).__name__}'
+        )
         raise OptionTypeError(message) from None
     for name in names:
         if not isinstance(name, str):
-            message = f"names of sources are str, not {type(name).__name__}"
+            message = f"cannot use sources: names must be str, not {type(name).__name__}"
             raise OptionTypeError(message)
         if name not in _KINDS:
-            message = f"no source {name!r}; {nearest(name, _KINDS)}"
+            message = f"cannot use sources: there is no source {name!r}\nhelp: {nearest(name, _KINDS)}"
             raise OptionValueError(message)
     return tuple(dict.fromkeys(names))
 
 
 def imported() -> list[str]:
-    """Names of the sources whose frameworks the program has imported."""
+    """List the sources for which the program has imported the framework."""
     return [name for name in _KINDS if name in sys.modules]
 
 
@@ -318,7 +320,7 @@ class Group:
         self.warnings: list[str] = []
 
     def start(self, options: ProfileOptions) -> None:
-        """Start each; one that cannot start is a warning, or an error where that was asked for."""
+        """Start each. One that cannot start is a warning, or an error if the options say so."""
         present = imported()
         if options.host_tracer_level == 0 and options.device_tracer_level == 0:
             return
@@ -339,11 +341,11 @@ class Group:
 
     def _missing(self, name: str, reason: str, options: ProfileOptions) -> None:
         self._reports.append(SourceReport(name, started=False, reason=reason, stop_s=0.0, events=0))
-        told = f"{name}: its profiler records nothing: {reason}"
+        warning = f"cannot record with the profiler of {name}: {reason}"
         if options.raise_error_on_start_failure:
             self.stop()
-            raise SessionError(told)
-        self.warnings.append(told)
+            raise SessionError(warning)
+        self.warnings.append(warning)
 
     def stop(self) -> Gathered:
         """
@@ -364,8 +366,10 @@ class Group:
             finally:
                 stop_s = time.perf_counter() - begun
                 if data is None:
-                    self.warnings.append(f"{source.name}: what its profiler recorded is lost: {reason}")
-                    # XLA says only now that somebody else had it.
+                    self.warnings.append(
+                        f"cannot stop the profiler of {source.name}, its recording is lost: {reason}"
+                    )
+                    # XLA reports only now that another client held it.
                     started = "ALREADY_EXISTS" not in reason
                     report = SourceReport(source.name, started, reason, stop_s, events=0)
                 else:
@@ -376,13 +380,13 @@ class Group:
         return gathered
 
     def reports(self, events: dict[str, int]) -> tuple[SourceReport, ...]:
-        """Tell what came of each; ``events`` has the numbers of their events in the file."""
+        """Report the result of each; ``events`` has the numbers of their events in the file."""
         order = list(_KINDS)
         found = sorted(self._reports, key=lambda one: order.index(one.name))
         return tuple(replace(one, events=events.get(one.name, 0)) for one in found)
 
     def forget(self) -> None:
-        """In a fork's child: the sessions are the parent's, and must not end here."""
+        """In a forked child: keep the sessions, which are the parent's, from ending here."""
         global xla_is_ours
         xla_is_ours = False
         _of_parents.append(self._running)
@@ -394,7 +398,7 @@ _of_parents: list[list[Source]] = []
 
 
 def _explained(error: BaseException) -> str:
-    """Say what an error of a framework's profiler means, and what to do."""
+    """Explain an error of a framework's profiler, with advice where there is some."""
     text = " ".join(str(error).split()) or type(error).__name__
     advice = _core.advice(text)
     return f"{text} ({advice})" if advice else text

@@ -35,11 +35,11 @@ except Exception:
 
 
 class Shared:
-    """What workers need to know of the program's session, as `multiprocessing` hands it on."""
+    """The run that workers record into, as `multiprocessing` hands it on."""
 
     def __init__(self, run: WorkerRun) -> None:
         self.run = run
-        # Holds a weak reference: what is no longer shared is forgotten.
+        # Holds a weak reference: a run that is no longer shared is forgotten.
         util.register_after_fork(self, _begin)
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -77,7 +77,7 @@ def _after_spawn(shared: Shared) -> None:
 
 
 def _begin(shared: Shared) -> None:
-    """Record this process. Called in a worker, before its work; what is raised is logged by the caller."""
+    """Record this process. Called in a worker, before its work; the caller logs exceptions."""
     worker = process.current_process()
     name = _name(worker)
     file = re.sub(r"[^\w.-]+", "-", name)[:_MAX_NAME]

@@ -18,7 +18,7 @@ const TICK: Duration = Duration::from_millis(50);
 
 /// Runs below one path.
 #[pyclass(frozen, module = "stepscope._core")]
-pub(crate) struct Found {
+pub(crate) struct LogDirectory {
     engine: Arc<Engine>,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Found {
     reason = "arguments from Python come as values"
 )]
 #[pymethods]
-impl Found {
+impl LogDirectory {
     #[new]
     #[pyo3(signature = (path, *, use_cache))]
     fn new(py: Python<'_>, path: PathBuf, use_cache: bool) -> PyResult<Self> {
@@ -121,7 +121,7 @@ impl Found {
     }
 }
 
-impl Found {
+impl LogDirectory {
     fn show(&self, py: Python<'_>, id: &str, tick: Option<&Py<PyAny>>) -> PyResult<()> {
         if let Some(tick) = tick {
             let done = self.engine.summary(id).map_or(0.0, |run| run.progress);

@@ -86,8 +86,8 @@ pub(super) fn search<'py>(
     )
 }
 
-/// What of a run is asked about.
-pub(super) enum Part {
+/// The range of a run that a report covers.
+pub(super) enum ReportRange {
     /// Steps by their numbers.
     Steps(RangeInclusive<i64>),
     /// A range of its clock.
@@ -101,15 +101,15 @@ pub(super) fn report(
     kind: &str,
     by: Option<String>,
     top: Option<usize>,
-    part: &Part,
+    report_range: &ReportRange,
 ) -> PyResult<(String, String)> {
-    let range = match part {
-        Part::Steps(numbers) => {
+    let range = match report_range {
+        ReportRange::Steps(numbers) => {
             let found = py.detach(|| range_of(&run.trace, numbers, false));
             Some(found.map_err(|error| exception(py, "QueryError", &error.to_string()))?)
         }
-        Part::Window((None, None)) => None,
-        Part::Window(window) => Some(window_of(&run.trace, *window)),
+        ReportRange::Window((None, None)) => None,
+        ReportRange::Window(window) => Some(window_of(&run.trace, *window)),
     };
     let usual = Options::default();
     let options = Options {
