@@ -335,7 +335,7 @@ class Functions(unittest.TestCase):
 
         self.assertEqual(len(record(work).named("count")), 2)
 
-    def test_decorated_async_generators_forward_asend_athrow_and_aclose(self):
+    def test_decorated_async_generators_forward_all_calls(self):
         closed = []
 
         @stepscope.Trace("stream")
