@@ -55,6 +55,10 @@ def with_docstrings_of_the_extension(stub):
     return "\n".join(lines) + "\n", count
 
 
+def module_name(path, root):
+    return ".".join(["stepscope", *path.relative_to(root).with_suffix("").parts])
+
+
 class Package(unittest.TestCase):
     def test_modules_are_imported_on_attribute_access(self):
         done = run_python(
@@ -144,6 +148,24 @@ class Package(unittest.TestCase):
                 # Before 3.12 the buffer protocol has no name in Python.
                 self.assertLessEqual(members - {"__new__", "__buffer__"}, set(dir(thing)))
                 self.assertEqual({member for member in members if not member.startswith("__")}, own, name)
+
+    def test_modules_import_each_other_in_no_circle(self):
+        root = Path(stepscope.__file__).parent
+        imports = {module_name(path, root): set() for path in root.rglob("*.py") if path.stem != "__init__"}
+        for path in root.rglob("*.py"):
+            if path.stem == "__init__":
+                continue
+            for node in ast.walk(ast.parse(path.read_text())):
+                names = []
+                if isinstance(node, ast.Import):
+                    names = [alias.name for alias in node.names]
+                elif isinstance(node, ast.ImportFrom):
+                    names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+                imports[module_name(path, root)].update(imports.keys() & set(names))
+        self.assertIn("stepscope.recording._sources", imports["stepscope.recording._session"])
+        while leaves := {name for name, others in imports.items() if not others}:
+            imports = {name: others - leaves for name, others in imports.items() if name not in leaves}
+        self.assertEqual(imports, {})
 
     def test_package_is_marked_as_typed(self):
         self.assertTrue(Path(stepscope.__file__).with_name("py.typed").exists())
