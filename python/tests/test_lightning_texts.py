@@ -8,9 +8,11 @@ import logging
 import os
 import pickle
 import pstats
+import sys
 import tempfile
 import threading
 import unittest
+import warnings
 from pathlib import Path
 from unittest import mock
 
@@ -362,6 +364,25 @@ class Advanced(unittest.TestCase):
             """
         )
         self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_actions_and_a_recording_count_the_same_calls(self):
+        name = f"${Path(__file__).name}:{fib.__code__.co_firstlineno} fib"
+        profiler = AdvancedProfiler()
+        options = stepscope.ProfileOptions(python_tracer_level=1)
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with stepscope.trace(folder, options=options) as recording:
+                with profiler.profile("a"):
+                    fib(5)
+                fib(3)
+            self.assertEqual(len(xspace.read(recording.report.path).named(name)), 15 + 5)
+        profile = profiler.profiled_actions["a"]
+        profile.create_stats()
+        # Before 3.12 a thread has one profile function.
+        expected = [(1, 15)] if sys.version_info >= (3, 12) else []
+        self.assertEqual(
+            [entry[:2] for (*_, found), entry in profile.stats.items() if found == "fib"], expected
+        )
 
     def test_other_threads_are_not_counted(self):
         profiler = AdvancedProfiler()
