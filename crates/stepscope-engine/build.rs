@@ -1,6 +1,6 @@
-//! A number for what readers and store make of a file, and one for what reports are made of it: hashes
-//! of their sources, so that nobody has to remember to throw away what is kept when one of them changes. Built without the workspace around
-//! it (from a registry), the version of the package, which all crates share, says as much.
+//! The version of the import cache: a hash of the sources of the readers and the store, so that each of
+//! their changes invalidates the cache. A package built from a registry, without the workspace, uses the
+//! version that all crates share.
 
 use std::fs;
 use std::io;
@@ -16,20 +16,11 @@ const SOURCES: [&str; 6] = [
     "src/names.rs",
 ];
 
-/// Sources that decide, together with those above, which reports a trace gives.
-const ANALYSES: [&str; 3] = [
-    "../stepscope-analysis/src",
-    "../stepscope-compat/src",
-    "../stepscope-report/src",
-];
-
 fn main() {
     let mut hash = Fnv::new();
     hash.add(env!("CARGO_PKG_VERSION").as_bytes());
     add_all(&SOURCES, &mut hash);
     println!("cargo:rustc-env=STEPSCOPE_READERS={:016x}", hash.0);
-    add_all(&ANALYSES, &mut hash);
-    println!("cargo:rustc-env=STEPSCOPE_ANALYSES={:016x}", hash.0);
 }
 
 fn add_all(sources: &[&str], hash: &mut Fnv) {

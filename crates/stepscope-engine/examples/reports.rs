@@ -5,8 +5,7 @@
 //! Each file becomes one file of the run; its copies follow one another in time, with flow and step
 //! numbers of their own. Arguments are those of the original slices. Prints one JSON object a line:
 //! first the trace, then each report with seconds (wall and processor), the seconds until the same
-//! process has it again and until another one has it that finds it on disk, and the memory that it
-//! took above what was resident before, at its peak.
+//! process has it again, and the memory that it took above what was resident before, at its peak.
 #![allow(
     clippy::print_stdout,
     reason = "a program for people, and for `cargo xtask bench`"
@@ -252,9 +251,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         trace.heap_bytes() as f64 / f64::from(1 << 20),
         memory_mib("VmRSS:")
     );
-    let name_of_trace = format!("measured by {}", std::process::id());
-    let kept = std::env::temp_dir().join(format!("stepscope-reports-{}", std::process::id()));
-    let run = Run::of_trace(&name_of_trace, Arc::new(trace), kept.clone());
+    let run = Run::from_trace("repeated", Arc::new(trace));
     for kind in reports::KINDS {
         let rows: Vec<Option<&str>> = if kind.by.is_empty() {
             vec![None]
@@ -282,16 +279,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let (wall, processor) = (began.elapsed().as_secs_f64(), processor_s() - used);
             let peak_mib = memory_mib("VmHWM:") - before;
             let again = seconds(|| run.report(kind.name, &options, &Cancel::default()))?;
-            // What another process does once it has the trace: only the disk remembers.
-            let other = Run::of_trace(&name_of_trace, Arc::clone(&run.trace), kept.clone());
-            let later = seconds(|| other.report(kind.name, &options, &Cancel::default()))?;
             println!(
-                "{{\"report\": \"{name}\", \"wall_s\": {wall:.3}, \"processor_s\": {processor:.2}, \"again_s\": {again:.6}, \"later_s\": {later:.6}, \"peak_mib\": {peak_mib:.0}, \"rows\": {}, \"missing\": {}}}",
+                "{{\"report\": \"{name}\", \"wall_s\": {wall:.3}, \"processor_s\": {processor:.2}, \"again_s\": {again:.6}, \"peak_mib\": {peak_mib:.0}, \"rows\": {}, \"missing\": {}}}",
                 report.table.rows.len(),
                 report.missing.is_some()
             );
         }
     }
-    let _ = std::fs::remove_dir_all(&kept);
     Ok(())
 }

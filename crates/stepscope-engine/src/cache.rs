@@ -40,7 +40,6 @@ use crate::files::private::{
 };
 use crate::files::{Stamp, TraceFile};
 use crate::open::{self, Imported, ImportedFile};
-use crate::report_cache::ReportCache;
 use crate::scan::FoundRun;
 use crate::source::{LazySource, NoSource, SourceSpec};
 
@@ -145,16 +144,6 @@ impl Cache {
             whole_bytes: WHOLE_BYTES,
             writing: Arc::default(),
         }
-    }
-
-    /// Where reports of this run are kept.
-    pub(crate) fn reports(&self, run: &FoundRun, limits: &Limits) -> ReportCache {
-        let files = run.files.iter();
-        ReportCache::new(
-            self.dir.join("reports"),
-            key(run, limits),
-            files.map(|file| (file.path.clone(), file.stamp)).collect(),
-        )
     }
 
     fn folder(&self) -> PathBuf {
@@ -378,13 +367,13 @@ fn write(path: &Path, kept: &Kept, whole_bytes: u64) -> io::Result<()> {
 }
 
 /// Whether an entry of the cache is there, and nobody else can have written it.
-pub(crate) fn is_own_entry(path: &Path) -> bool {
+fn is_own_entry(path: &Path) -> bool {
     path.parent().is_some_and(is_own_folder) && is_own_file(path)
 }
 
 /// Makes a file of the cache that appears whole: it is written aside, where `fill` finds it, and then
 /// renamed.
-pub(crate) fn write_whole(
+fn write_whole(
     path: &Path,
     fill: impl FnOnce(&mut File, &Path) -> io::Result<()>,
 ) -> io::Result<()> {
@@ -452,7 +441,7 @@ fn write_to(file: &mut File, path: &Path, kept: &Kept, whole_bytes: u64) -> io::
 }
 
 /// Remembers that an entry was used.
-pub(crate) fn touch(path: &Path) {
+fn touch(path: &Path) {
     let now = u64::try_from(stepscope_model::clock::unix_now_ns()).unwrap_or(0);
     let times = FileTimes::new().set_modified(UNIX_EPOCH + Duration::from_nanos(now));
     if let Ok(file) = OpenOptions::new().write(true).open(path) {
@@ -462,7 +451,7 @@ pub(crate) fn touch(path: &Path) {
 
 /// Removes what was used longest ago until the folder is below its cap; the entry just written
 /// stays.
-pub(crate) fn evict(folder: &Path, cap_bytes: u64, newest: &Path) {
+fn evict(folder: &Path, cap_bytes: u64, newest: &Path) {
     let Ok(listing) = std::fs::read_dir(folder) else {
         return;
     };

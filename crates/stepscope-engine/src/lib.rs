@@ -23,7 +23,6 @@ mod names;
 mod open;
 mod open_path;
 mod recover;
-mod report_cache;
 mod rows;
 mod run;
 mod scan;

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use stepscope_analysis::parallel::Cancel;
 use stepscope_analysis::steps::StepReport;
@@ -14,7 +13,6 @@ use stepscope_report::reports::{self, Kind, Options, ReportError};
 use stepscope_store::Trace;
 
 use crate::error::{EngineError, RunProblem};
-use crate::report_cache::ReportCache;
 use crate::scan::FoundRun;
 
 /// How far a run has come.
@@ -93,30 +91,47 @@ pub struct Run {
     pub companions: Vec<PathBuf>,
     /// Its steps, once somebody asked.
     pub(crate) steps: OnceLock<StepReport>,
-    /// Reports that were made of it.
-    pub(crate) reports: Made,
-    /// Where they are kept for other programs and for later, if the run itself is.
-    pub(crate) kept_reports: Option<ReportCache>,
+    /// Its reports, once somebody asked.
+    pub(crate) reports: ReportCache,
 }
 
-/// Reports by what was asked, the last asked one at the end.
+/// The reports that a run has computed, the least recently used first.
 #[derive(Default)]
-pub(crate) struct Made(Mutex<Vec<(Asked, Arc<Report>)>>);
+pub(crate) struct ReportCache(Mutex<Vec<(ReportKey, Arc<Report>)>>);
 
 /// Kind and options of a report.
-type Asked = (&'static str, Options);
+type ReportKey = (&'static str, Options);
 
-/// Reports that are kept at most: a few pages of the viewer, at a few ranges each.
-const KEPT_REPORTS: usize = 64;
+/// Reports in memory for each run: a few pages of the viewer, at a few ranges each.
+const MAX_REPORTS: usize = 64;
 
-/// What is made faster is made again by the next program.
-const WORTH_KEEPING: Duration = Duration::from_millis(20);
+impl ReportCache {
+    fn get(&self, key: &ReportKey) -> Option<Arc<Report>> {
+        let mut reports = self.lock();
+        let index = reports.iter().position(|(known, _)| known == key)?;
+        let used = reports.remove(index);
+        let report = Arc::clone(&used.1);
+        reports.push(used);
+        Some(report)
+    }
+
+    fn insert(&self, key: ReportKey, report: Arc<Report>) {
+        let mut reports = self.lock();
+        if reports.len() >= MAX_REPORTS {
+            reports.remove(0);
+        }
+        reports.push((key, report));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(ReportKey, Arc<Report>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Run {
-    /// A run of a trace that lies in memory, for measuring: no files. Its reports are kept in this
-    /// folder, under this name.
+    /// A run of a trace in memory, without files. For benchmarks.
     #[doc(hidden)]
-    pub fn of_trace(name: &str, trace: Arc<Trace>, keep_in: PathBuf) -> Self {
+    pub fn from_trace(name: &str, trace: Arc<Trace>) -> Self {
         Self {
             id: name.to_owned(),
             name: name.to_owned(),
@@ -128,8 +143,7 @@ impl Run {
             files: Vec::new(),
             companions: Vec::new(),
             steps: OnceLock::new(),
-            reports: Made::default(),
-            kept_reports: Some(ReportCache::new(keep_in, name.to_owned(), Vec::new())),
+            reports: ReportCache::default(),
         }
     }
 
@@ -139,59 +153,21 @@ impl Run {
             .get_or_init(|| stepscope_analysis::steps::steps(&self.trace))
     }
 
-    /// The report of this kind, made now or remembered: a run does not change. Of a large run,
-    /// reports that took long are also kept on disk beside its import, for the next program.
+    /// Computes the report of this kind, or takes it from memory: a run does not change.
     ///
-    /// Fails when there is no such kind, when the options do not fit it, or when `cancel` said so.
+    /// Fails when there is no such kind, when the options do not fit it, or when `cancel` stops it.
     pub fn report(
         &self,
         kind: &str,
         options: &Options,
         cancel: &Cancel,
     ) -> Result<Arc<Report>, ReportError> {
-        let wanted = (reports::kind(kind)?.name, options.clone());
-        let made = || {
-            self.reports
-                .0
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
-        {
-            let mut kept = made();
-            if let Some(at) = kept.iter().position(|(known, _)| *known == wanted) {
-                let again = kept.remove(at);
-                let report = Arc::clone(&again.1);
-                kept.push(again);
-                return Ok(report);
-            }
+        let key = (reports::kind(kind)?.name, options.clone());
+        if let Some(report) = self.reports.get(&key) {
+            return Ok(report);
         }
-        let kept_before = self.kept_reports.as_ref();
-        let report = match kept_before.and_then(|kept| kept.load(wanted.0, options)) {
-            Some(report) => Arc::new(report),
-            None => Arc::new(self.make_report(kind, options, cancel)?),
-        };
-        let mut kept = made();
-        if kept.len() >= KEPT_REPORTS {
-            kept.remove(0);
-        }
-        kept.push((wanted, Arc::clone(&report)));
-        Ok(report)
-    }
-
-    /// Makes a report, and keeps it if that took long.
-    fn make_report(
-        &self,
-        kind: &str,
-        options: &Options,
-        cancel: &Cancel,
-    ) -> Result<Report, ReportError> {
-        let began = Instant::now();
-        let report = reports::make(&self.trace, kind, options, cancel)?;
-        if let Some(kept) = &self.kept_reports
-            && began.elapsed() >= WORTH_KEEPING
-        {
-            kept.store(options, &report);
-        }
+        let report = Arc::new(reports::make(&self.trace, kind, options, cancel)?);
+        self.reports.insert(key, Arc::clone(&report));
         Ok(report)
     }
 
@@ -405,30 +381,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_that_was_kept_is_not_made_again() {
-        let dir = tempfile::tempdir().unwrap();
+    fn same_kind_and_options_return_the_report_in_memory() {
         let trace = Arc::new(stepscope_store::TraceBuilder::new().finish());
-        let run = |name| Run::of_trace(name, Arc::clone(&trace), dir.path().join("reports"));
+        let run = Run::from_trace("a", trace);
+        let report = |options: &Options| run.report("steps", options, &Cancel::default()).unwrap();
         let options = Options::default();
-        let mut kept = Report::new("steps");
-        "as it was kept".clone_into(&mut kept.sentence);
-        let folder = run("a").kept_reports.unwrap();
-        folder.store(&options, &kept);
-
-        let sentence = |run: &Run, options: &Options| {
-            let report = run.report("steps", options, &Cancel::default());
-            report.unwrap().sentence.clone()
-        };
-        let again = run("a");
-        assert_eq!(sentence(&again, &options), kept.sentence);
-        assert_ne!(sentence(&run("b"), &options), kept.sentence, "another run");
+        let first = report(&options);
+        assert!(Arc::ptr_eq(&first, &report(&options)));
         let range = Options {
             range: Some(Time::ZERO..Time::MAX),
             ..Options::default()
         };
-        assert_ne!(sentence(&again, &range), kept.sentence, "another question");
-        // The run remembers what the disk has lost.
-        std::fs::remove_dir_all(dir.path().join("reports")).unwrap();
-        assert_eq!(sentence(&again, &options), kept.sentence);
+        assert!(!Arc::ptr_eq(&first, &report(&range)));
+        for top in 1..MAX_REPORTS {
+            report(&Options {
+                top,
+                ..Options::default()
+            });
+            // Used again and again, it outlives the others.
+            assert!(Arc::ptr_eq(&first, &report(&options)));
+        }
+        assert_eq!(run.reports.lock().len(), MAX_REPORTS);
     }
 }

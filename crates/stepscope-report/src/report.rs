@@ -14,7 +14,6 @@
 
 mod brief;
 pub mod html;
-pub mod image;
 mod wire;
 mod words;
 

@@ -378,12 +378,11 @@ pub(super) fn large(results: &mut Results) -> Result<Outcome> {
             }
             let figure = |key: &str| line[key].as_f64().unwrap_or(f64::NAN);
             rows[at][place + 1] = format!(
-                "{:.2} / {:.2}, {:.2}x, {} / {}",
+                "{:.2} / {:.2}, {:.2}x, {}",
                 figure("wall_s"),
                 figure("processor_s"),
                 1.0 + figure("peak_mib") / store_mib,
                 milliseconds(figure("again_s")),
-                milliseconds(figure("later_s")),
             );
         }
     }
@@ -393,9 +392,8 @@ pub(super) fn large(results: &mut Results) -> Result<Outcome> {
         "Every report over 20 million slices",
         &format!(
             "Real traces, repeated in the store. Each cell: seconds until the report is made for the first time / processor time of all \
-             threads, the memory at its peak over that of the store, and milliseconds until the same process has it again / until another one has \
-             it, once the run is open. Asked: below 2 s, below 2x and below 200 ms. A run remembers its reports, and keeps on disk those that \
-             took more than 20 ms. A dash: the run has nothing to report.\n\n{}.",
+             threads, the memory at its peak over that of the store, and milliseconds until the same process has it again. Asked: below 2 s, \
+             below 2x and below 200 ms. A run keeps its reports in memory. A dash: the run has nothing to report.\n\n{}.",
             stores.join("; ")
         ),
         &heading,

@@ -19,9 +19,7 @@ pub(crate) fn open_found(
 ) -> Result<Run, EngineError> {
     let limits = context.limits;
     if let Some(kept) = cache.and_then(|cache| cache.load(found, &limits)) {
-        let mut run = make_run(found, kept, true);
-        run.kept_reports = cache.map(|cache| cache.reports(found, &limits));
-        return Ok(run);
+        return Ok(make_run(found, kept, true));
     }
     // A reader that panics is a bug of ours; it must not take a server with its other runs down.
     let read = std::panic::AssertUnwindSafe(|| open::import(found, context));
@@ -36,7 +34,7 @@ pub(crate) fn open_found(
         .iter()
         .zip(&found.files)
         .all(|(now, then)| now.stamp == then.stamp);
-    let mut made = make_run(found, imported, false);
+    let made = make_run(found, imported, false);
     if let Some(cache) = cache
         && context.read_bytes().max(found.bytes()) >= cache::MIN_BYTES
         && stamps_hold
@@ -48,7 +46,6 @@ pub(crate) fn open_found(
             files,
         };
         cache.store(found, &limits, kept);
-        made.kept_reports = Some(cache.reports(found, &limits));
     }
     Ok(made)
 }
@@ -66,7 +63,6 @@ fn make_run(found: &FoundRun, imported: Imported, from_cache: bool) -> Run {
         files: found.files.iter().map(|file| file.path.clone()).collect(),
         companions: found.companions.clone(),
         steps: std::sync::OnceLock::new(),
-        reports: run::Made::default(),
-        kept_reports: None,
+        reports: run::ReportCache::default(),
     }
 }
