@@ -22,10 +22,10 @@
 //! are written without waiting for the disk: if the machine stops before they are there, the checksums
 //! do not match.
 
-use std::fs::{File, FileTimes, OpenOptions};
+use std::fs::{FileTimes, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -33,11 +33,11 @@ use serde::{Deserialize, Serialize};
 use stepscope_formats::Format;
 use stepscope_model::{ArgSource, Limits, ReadContext, SharedBytes};
 use stepscope_store::{Rebuild, Trace};
+use tempfile::NamedTempFile;
 
+use crate::atomic_file;
 use crate::error::RunProblem;
-use crate::files::private::{
-    create_private, create_private_folder, is_own_file, is_own_folder, private_options,
-};
+use crate::files::private::{create_private_folder, is_own_file, is_own_folder};
 use crate::files::{Stamp, TraceFile};
 use crate::open::{self, Imported, ImportedFile};
 use crate::scan::FoundRun;
@@ -360,10 +360,14 @@ fn image_offset(note_bytes: u64) -> u64 {
     (HEAD_BYTES + note_bytes).next_multiple_of(PAGE)
 }
 
+/// Writes an entry; fails when others can write into the folder.
 fn write(path: &Path, kept: &Kept, whole_bytes: u64) -> io::Result<()> {
-    write_whole(path, |file, temporary| {
-        write_to(file, temporary, kept, whole_bytes)
-    })
+    let folder = path.parent().unwrap_or(Path::new("."));
+    create_private_folder(folder)?;
+    if !is_own_folder(folder) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    atomic_file::replace(path, |file| write_to(file, kept, whole_bytes))
 }
 
 /// Whether an entry of the cache is there, and nobody else can have written it.
@@ -371,35 +375,7 @@ fn is_own_entry(path: &Path) -> bool {
     path.parent().is_some_and(is_own_folder) && is_own_file(path)
 }
 
-/// Makes a file of the cache that appears whole: it is written aside, where `fill` finds it, and then
-/// renamed.
-fn write_whole(
-    path: &Path,
-    fill: impl FnOnce(&mut File, &Path) -> io::Result<()>,
-) -> io::Result<()> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let folder = path.parent().unwrap_or(Path::new("."));
-    create_private_folder(folder)?;
-    if !is_own_folder(folder) {
-        return Err(io::ErrorKind::PermissionDenied.into());
-    }
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let temporary = path.with_extension(format!("{}-{number}.tmp", std::process::id()));
-    let mut options = private_options();
-    let outcome = options
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(&temporary)
-        .and_then(|mut file| fill(&mut file, &temporary))
-        .and_then(|()| std::fs::rename(&temporary, path));
-    if outcome.is_err() {
-        let _ = std::fs::remove_file(&temporary);
-    }
-    outcome
-}
-
-fn write_to(file: &mut File, path: &Path, kept: &Kept, whole_bytes: u64) -> io::Result<()> {
+fn write_to(file: &mut NamedTempFile, kept: &Kept, whole_bytes: u64) -> io::Result<()> {
     let mut note = Note {
         version: VERSION.to_owned(),
         // Its true value has at most as many digits; the note is padded to this length.
@@ -424,7 +400,7 @@ fn write_to(file: &mut File, path: &Path, kept: &Kept, whole_bytes: u64) -> io::
     note.image_bytes = file.stream_position()? - from;
     file.flush()?;
     if note.image_bytes <= whole_bytes {
-        let written = TraceFile::open(path).map_err(io::Error::other)?;
+        let written = TraceFile::open(file.path()).map_err(io::Error::other)?;
         let image = usize::try_from(from)
             .ok()
             .and_then(|from| written.as_ref().get(from..))
@@ -504,22 +480,15 @@ pub(crate) fn keep_upload(
             continue;
         }
         create_private_folder(&sub)?;
-        let temporary = sub.join(format!(".{name}.{}.tmp", std::process::id()));
-        let mut out = create_private(&temporary)?;
-        let copied = io::copy(&mut body.take(max_bytes.saturating_add(1)), &mut out)
-            .and_then(|bytes| {
-                if bytes > max_bytes {
-                    return Err(io::Error::other(format!(
-                        "it is larger than {max_bytes} bytes"
-                    )));
-                }
-                out.sync_all()
-            })
-            .and_then(|()| std::fs::rename(&temporary, &path));
-        if let Err(error) = copied {
-            let _ = std::fs::remove_file(&temporary);
-            return Err(error);
-        }
+        atomic_file::replace(&path, |out| {
+            let bytes = io::copy(&mut body.take(max_bytes.saturating_add(1)), out)?;
+            if bytes > max_bytes {
+                return Err(io::Error::other(format!(
+                    "it is larger than {max_bytes} bytes"
+                )));
+            }
+            out.as_file().sync_all()
+        })?;
         return Ok(path);
     }
     Err(io::Error::other("too many uploads of this name"))

@@ -16,12 +16,12 @@ use stepscope_formats::xplane::XSpaceSink;
 use stepscope_model::{ReadContext, Severity};
 use stepscope_store::Trace;
 
+use crate::atomic_file;
 use crate::bounded::{BoundedWriter, most_exported_bytes};
 use crate::cache::{self, Cache};
 use crate::engine::{EngineOptions, open_found};
 use crate::error::EngineError;
 use crate::files::Stamp;
-use crate::files::private::create_private;
 use crate::recover;
 use crate::rows::{RowFormat, write_rows};
 use crate::scan::{FoundRun, Sniffed};
@@ -131,19 +131,8 @@ pub fn convert(
     {
         return Err(refused("it belongs to the input", "name another file"));
     }
-    let temporary = folder.join(format!(
-        ".{}.{}.tmp",
-        output
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .chars()
-            .take(100)
-            .collect::<String>(),
-        std::process::id()
-    ));
-    let file =
-        create_private(&temporary).map_err(|error| EngineError::unwritable(output, &error))?;
+    let temporary =
+        atomic_file::create(output).map_err(|error| EngineError::unwritable(output, &error))?;
 
     let cache = cache::default_dir().filter(|_| use_cache).map(Cache::new);
     let outcome = open_found(&run, context, cache.as_ref()).and_then(|opened| {
@@ -158,7 +147,7 @@ pub fn convert(
         } else {
             most_exported_bytes(run.bytes())
         };
-        let bytes = write(&opened.trace, format, file, most).map_err(|error| {
+        let bytes = write(&opened.trace, format, temporary.as_file(), most).map_err(|error| {
             if error.kind() == io::ErrorKind::FileTooLarge {
                 return refused(&error.to_string(), "give --large to write it all the same");
             }
@@ -172,13 +161,11 @@ pub fn convert(
         {
             return Err(crate::open::changed(&changed.path).into());
         }
-        std::fs::rename(&temporary, output)
-            .map_err(|error| EngineError::unwritable(output, &error))?;
+        temporary
+            .persist(output)
+            .map_err(|failed| EngineError::unwritable(output, &failed.error))?;
         Ok(report(&opened, bytes))
     });
-    if outcome.is_err() {
-        let _ = std::fs::remove_file(&temporary);
-    }
     if let Some(cache) = &cache {
         cache.wait();
     }
@@ -213,7 +200,7 @@ fn is_as_before(path: &Path, stamp: Stamp) -> bool {
 }
 
 /// Writes everything; gives the length in bytes.
-fn write(trace: &Trace, format: OutputFormat, file: File, most: u64) -> io::Result<u64> {
+fn write(trace: &Trace, format: OutputFormat, file: &File, most: u64) -> io::Result<u64> {
     let out = BufWriter::with_capacity(1 << 20, BoundedWriter::new(file, most));
     let out = match format {
         OutputFormat::XSpace => {

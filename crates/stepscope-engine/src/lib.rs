@@ -11,6 +11,7 @@
 //! **Invariant:** nothing is written into a log directory, except runs recovered from what killed
 //! programs left.
 
+pub mod atomic_file;
 mod bounded;
 mod cache;
 mod convert;
@@ -33,7 +34,7 @@ pub use bounded::{BoundedWriter, most_exported_bytes};
 pub use convert::{ConvertReport, OutputFormat, convert};
 pub use engine::{Engine, EngineEvent, EngineOptions};
 pub use error::{EngineError, RunProblem};
-pub use files::private::{create_private, create_private_folder};
+pub use files::private::create_private_folder;
 pub use open_path::{Opened, PathReport, expected_bytes, open_each, open_path};
 pub use recover::recover;
 pub use rows::{RowFormat, write_rows};

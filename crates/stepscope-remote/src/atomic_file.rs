@@ -1,98 +1,84 @@
 //! Files that appear whole or not at all, and that replace nothing.
 //!
-//! A file is written beside its place under a hidden name, flushed to the disk, and linked to its
-//! name, which fails where a file of that name stands.
+//! The content goes to a hidden temporary file in the same folder and is flushed to the disk. The file
+//! then gets its name, unless another file has that name.
 
-use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::fs::{File, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Most bytes of the name that the hidden one repeats.
-const MAX_REPEATED_CHARS: usize = 60;
+use tempfile::{Builder, NamedTempFile, PersistError};
 
-/// Writes `place`, whose content `fill` writes. Gives its length.
-pub(crate) fn write(place: &Path, fill: impl FnOnce(File) -> io::Result<File>) -> io::Result<u64> {
-    write_first_free(std::iter::once(place.to_owned()), fill).map(|(_, length)| length)
+/// Creates `path` with what `fill` writes. Returns its length in bytes.
+pub(crate) fn write(path: &Path, fill: impl FnOnce(&File) -> io::Result<()>) -> io::Result<u64> {
+    write_first_free(std::iter::once(path.to_owned()), fill).map(|(_, length)| length)
 }
 
-/// Writes the first of `places` that is not taken; all lie in one folder. Gives it and its length.
+/// Creates the first of `paths` that does not exist; all lie in one folder. Returns it and its length.
 pub(crate) fn write_first_free(
-    places: impl IntoIterator<Item = PathBuf>,
-    fill: impl FnOnce(File) -> io::Result<File>,
+    paths: impl IntoIterator<Item = PathBuf>,
+    fill: impl FnOnce(&File) -> io::Result<()>,
 ) -> io::Result<(PathBuf, u64)> {
-    let mut places = places.into_iter().peekable();
-    let taken = || io::Error::from(io::ErrorKind::AlreadyExists);
-    let temporary = hidden_beside(places.peek().ok_or_else(taken)?);
-    let written = create_new(&temporary).and_then(fill).and_then(|file| {
-        file.sync_all()?;
-        Ok(file.metadata()?.len())
-    });
-    let done = written.and_then(|length| {
-        for place in places {
-            match put_in_place(&temporary, &place) {
-                Ok(()) => return Ok((place, length)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
+    let exists = || io::Error::from(io::ErrorKind::AlreadyExists);
+    let mut paths = paths.into_iter().peekable();
+    let mut temporary = create_temporary(paths.peek().ok_or_else(exists)?)?;
+    fill(temporary.as_file())?;
+    temporary.as_file().sync_all()?;
+    let length = temporary.as_file().metadata()?.len();
+    for path in paths {
+        match persist_new(temporary, &path) {
+            Ok(_) => {
+                // The name must survive a power failure too, where the file system can flush folders.
+                if let Some(folder) = path.parent()
+                    && let Ok(folder) = File::open(folder)
+                {
+                    let _ = folder.sync_all();
+                }
+                return Ok((path, length));
             }
+            Err(PersistError { error, file }) if error.kind() == io::ErrorKind::AlreadyExists => {
+                temporary = file;
+            }
+            Err(failed) => return Err(failed.error),
         }
-        Err(taken())
-    });
-    let _ = fs::remove_file(&temporary);
-    // The name itself is to outlive a power cut, too; where folders cannot be flushed, it may not.
-    if let Ok((place, _)) = &done
-        && let Some(folder) = place.parent()
-        && let Ok(folder) = File::open(folder)
-    {
-        let _ = folder.sync_all();
     }
-    done
+    Err(exists())
 }
 
-/// Writes a little beside `place` and removes it: what cannot be written is known before.
-pub(crate) fn prove(place: &Path) -> io::Result<()> {
-    use std::io::Write as _;
-    let path = hidden_beside(place);
-    let written = create_new(&path).and_then(|mut file| {
-        file.write_all(&[0; 4096])?;
-        file.sync_data()
-    });
-    let removed = fs::remove_file(&path);
-    written.and(removed)
+/// Writes 4 KiB next to `path` and removes them, so that a full or read-only disk is known in advance.
+pub(crate) fn prove(path: &Path) -> io::Result<()> {
+    let mut file = create_temporary(path)?;
+    file.write_all(&[0; 4096])?;
+    file.as_file().sync_data()?;
+    file.close()
 }
 
-/// A hidden name that no other writer uses.
-fn hidden_beside(place: &Path) -> PathBuf {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let name = place
-        .file_name()
-        .unwrap_or(OsStr::new("file"))
-        .to_string_lossy();
-    let head: String = name.chars().take(MAX_REPEATED_CHARS).collect();
-    let process = std::process::id();
-    place.with_file_name(format!(".{head}.{process}-{number}.tmp"))
+fn create_temporary(path: &Path) -> io::Result<NamedTempFile> {
+    Builder::new()
+        .prefix(".")
+        .suffix(".tmp")
+        // As of other new files; the process's umask applies.
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(path.parent().unwrap_or(Path::new(".")))
 }
 
-fn create_new(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).open(path)
-}
-
-/// Gives a file its name, unless that name is taken.
-fn put_in_place(temporary: &Path, place: &Path) -> io::Result<()> {
-    match fs::hard_link(temporary, place) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
-        // File systems without links: look, then rename.
-        Err(_) if place.symlink_metadata().is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
-        Err(_) => fs::rename(temporary, place),
-    }
+/// Gives a file its name, unless another file has it.
+fn persist_new(file: NamedTempFile, path: &Path) -> Result<File, PersistError> {
+    file.persist_noclobber(path).or_else(|failed| {
+        // File systems without links and without a rename that replaces nothing, such as FUSE mounts of
+        // cloud storage: look, then rename.
+        if path.symlink_metadata().is_ok() {
+            let error = io::ErrorKind::AlreadyExists.into();
+            return Err(PersistError { error, ..failed });
+        }
+        failed.file.persist(path)
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
+    use std::fs;
 
     use super::*;
 
@@ -105,26 +91,26 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_whole_or_absent_and_replaces_nothing() {
+    fn file_appears_whole_and_replaces_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let place = dir.path().join("a.pb");
-        let text = |text: &'static [u8]| move |mut file: File| file.write_all(text).map(|()| file);
-        let failed = write(&place, |mut file| {
+        let path = dir.path().join("a.pb");
+        let text = |text: &'static [u8]| move |mut file: &File| file.write_all(text);
+        let failed = write(&path, |mut file| {
             file.write_all(b"half")?;
             Err(io::ErrorKind::StorageFull.into())
         });
         assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::StorageFull);
         assert_eq!(names(dir.path()), [""; 0]);
-        assert_eq!(write(&place, text(b"first")).unwrap(), 5);
-        let again = write(&place, text(b"second")).unwrap_err();
+        assert_eq!(write(&path, text(b"first")).unwrap(), 5);
+        let again = write(&path, text(b"second")).unwrap_err();
         assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
-        assert_eq!(fs::read_to_string(&place).unwrap(), "first");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "first");
         let other = dir.path().join("a_2.pb");
         let (written, length) =
-            write_first_free([place.clone(), other.clone()], text(b"second")).unwrap();
+            write_first_free([path.clone(), other.clone()], text(b"second")).unwrap();
         assert_eq!((written, length), (other.clone(), 6));
         fs::remove_file(other).unwrap();
-        prove(&place).unwrap();
+        prove(&path).unwrap();
         assert_eq!(names(dir.path()), ["a.pb"]);
     }
 }

@@ -3,26 +3,9 @@
 //! Traces and reports can hold what others should not see. What lies in the cache is used without a look
 //! at the trace it was made of: an entry that somebody else wrote would be shown as the trace's content.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::DirBuilder;
 use std::io;
 use std::path::Path;
-
-/// Makes a new file that only its owner reads and writes.
-pub fn create_private(path: &Path) -> io::Result<File> {
-    private_options().write(true).create_new(true).open(path)
-}
-
-/// Options of files that, where they are made, only their owner reads and writes.
-pub(crate) fn private_options() -> OpenOptions {
-    #[allow(unused_mut, reason = "systems without modes change nothing")]
-    let mut options = OpenOptions::new();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        options.mode(0o600);
-    }
-    options
-}
 
 /// Makes a folder, and those above it, that only their owner enters. Those that are there stay.
 pub fn create_private_folder(path: &Path) -> io::Result<()> {
@@ -102,10 +85,9 @@ mod tests {
         create_private_folder(&folder).unwrap();
         assert_eq!((mode(&folder), mode(&dir.path().join("a"))), (0o700, 0o700));
         let file = folder.join("entry");
-        drop(create_private(&file).unwrap());
+        crate::atomic_file::replace(&file, |_| Ok(())).unwrap();
         assert_eq!(mode(&file), 0o600);
         assert!(is_own_folder(&folder) && is_own_file(&file));
-        assert!(create_private(&file).is_err(), "it is there already");
 
         let open = |path: &Path, mode: u32| {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();

@@ -135,10 +135,8 @@ impl SessionFolder {
     pub(super) fn save(&self, stem: &str, content: &[u8]) -> io::Result<PathBuf> {
         let place = self.place(stem);
         atomic_file::write(&place, |mut file| {
-            for chunk in content.chunks(CHUNK_BYTES) {
-                file.write_all(chunk)?;
-            }
-            Ok(file)
+            let mut chunks = content.chunks(CHUNK_BYTES);
+            chunks.try_for_each(|chunk| file.write_all(chunk))
         })?;
         Ok(place)
     }

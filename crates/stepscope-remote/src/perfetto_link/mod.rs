@@ -135,9 +135,7 @@ pub fn write_perfetto(xplane: &Path, out: &Path) -> Result<u64, HandOverError> {
             no_trace = Some(error);
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let mut out = sink.finish()?;
-        out.flush()?;
-        out.into_inner().map_err(io::IntoInnerError::into_error)
+        sink.finish()?.flush()
     });
     match (written, no_trace) {
         (_, Some(source)) => Err(HandOverError::NoTrace {

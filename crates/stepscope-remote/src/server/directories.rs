@@ -93,7 +93,7 @@ pub(super) fn write(folder: &Path, host: &str, bytes: &[u8]) -> io::Result<PathB
             _ => format!("{host}_{attempt}.xplane.pb"),
         })
     });
-    let fill = |mut file: File| file.write_all(bytes).map(|()| file);
+    let fill = |mut file: &File| file.write_all(bytes);
     atomic_file::write_first_free(places, fill).map(|(path, _)| path)
 }
 

@@ -14,12 +14,12 @@ use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use stepscope_engine::{create_private, create_private_folder};
+use stepscope_engine::{atomic_file, create_private_folder};
 
 use crate::guard;
 use crate::problem::Problem;
 use crate::reply::{Encode, Json, RunRequest, matches_etag};
-use crate::state::{self, State};
+use crate::state::State;
 use crate::viewer::fingerprint;
 use crate::wire::ns::parse_ns;
 use crate::wire::stats::Notes;
@@ -163,17 +163,11 @@ fn read(file: &Path) -> Result<Notes, Problem> {
 fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = file.parent().ok_or(io::ErrorKind::NotFound)?;
     create_private_folder(folder)?;
-    let temporary = folder.join(format!(".{}.tmp", state::random_token()));
-    let written = create_private(&temporary).and_then(|mut out| {
+    atomic_file::replace(file, |out| {
         out.write_all(bytes)?;
-        out.sync_all()
-    });
-    let done = written.and_then(|()| std::fs::rename(&temporary, file));
-    if done.is_err() {
-        let _ = std::fs::remove_file(&temporary);
-        return done;
-    }
-    // The new name must survive a power cut too.
+        out.as_file().sync_all()
+    })?;
+    // The new name must survive a power failure too.
     File::open(folder)?.sync_all()
 }
 
