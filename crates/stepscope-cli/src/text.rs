@@ -14,6 +14,7 @@ use stepscope_engine::report::report;
 pub use stepscope_engine::report::report::{
     brief, bytes as size, duration, grouped as count, plain, share, significant,
 };
+use stepscope_engine::{csv_text, csv_writer};
 
 pub use wide::{packed, say, width_of_terminal};
 
@@ -95,23 +96,6 @@ pub fn clean_json(json: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(out)
-}
-
-/// One CSV field: quoted where needed; a text that a spreadsheet would take for a formula gets an
-/// apostrophe in front.
-pub fn csv_field(text: &str) -> String {
-    let cleaned = clean(text);
-    let formula = cleaned.starts_with(['=', '+', '-', '@']) && cleaned.parse::<f64>().is_err();
-    let text = if formula {
-        format!("'{cleaned}")
-    } else {
-        cleaned.into_owned()
-    };
-    if text.contains([',', '"', '\n', ';']) || text.starts_with('\'') {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text
-    }
 }
 
 /// One cell of a Markdown table.
@@ -229,19 +213,16 @@ impl Grid {
 
     /// As CSV with a header line.
     pub fn print_csv(&self, out: &mut dyn Write) -> io::Result<()> {
-        let line = |cells: &mut dyn Iterator<Item = &String>| {
-            let fields: Vec<_> = cells.map(|cell| csv_field(cell)).collect();
-            fields.join(",")
-        };
-        writeln!(
-            out,
-            "{}",
-            line(&mut self.columns.iter().map(|column| &column.0))
-        )?;
-        for row in &self.rows {
-            writeln!(out, "{}", line(&mut row.iter()))?;
+        if self.columns.is_empty() {
+            return writeln!(out);
         }
-        Ok(())
+        let mut csv = csv_writer(out);
+        let text = |cell: &String| csv_text(&clean(cell)).into_owned();
+        csv.write_record(self.columns.iter().map(|(title, _)| text(title)))?;
+        for row in &self.rows {
+            csv.write_record(row.iter().map(text))?;
+        }
+        csv.flush()
     }
 
     /// As a Markdown table.
@@ -287,9 +268,6 @@ mod tests {
             clean_json("{\"a\":\"\u{9b}\u{7f}\"}\n"),
             "{\"a\":\"\\u009b\\u007f\"}\n"
         );
-        assert_eq!(csv_field("=1+1"), "\"'=1+1\"");
-        assert_eq!(csv_field("-1.5"), "-1.5");
-        assert_eq!(csv_field("a,\"b\""), "\"a,\"\"b\"\"\"");
         assert_eq!(markdown_cell("a|<b>"), "a\\|\\<b\\>");
         assert_eq!(short(&"x".repeat(10_000_000), 5), "xxxx…");
         assert_eq!(short_within("void kernel<float, 4>", 12), "void ke…, 4>");

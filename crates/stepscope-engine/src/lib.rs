@@ -15,6 +15,7 @@ pub mod atomic_file;
 mod bounded;
 mod cache;
 mod convert;
+mod csv_writer;
 mod engine;
 mod error;
 mod files;
@@ -32,6 +33,7 @@ mod watch;
 
 pub use bounded::{BoundedWriter, most_exported_bytes};
 pub use convert::{ConvertReport, OutputFormat, convert};
+pub use csv_writer::{csv_text, csv_writer};
 pub use engine::{Engine, EngineEvent, EngineOptions};
 pub use error::{EngineError, RunProblem};
 pub use files::private::create_private_folder;

@@ -11,11 +11,13 @@ use stepscope_model::{Time, TrackId};
 use stepscope_report::report::run_start;
 use stepscope_store::Trace;
 
+use crate::csv_writer::{csv_text, csv_writer};
+
 /// How rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowFormat {
-    /// Comma-separated, with a head; texts that a spreadsheet would take for a formula get an
-    /// apostrophe in front.
+    /// Comma-separated with a header; a text that a spreadsheet would evaluate gets an apostrophe in
+    /// front.
     Csv,
     /// Apache Parquet.
     Parquet,
@@ -31,7 +33,7 @@ const fn field(name: &'static str, kind: Kind, optional: bool) -> Field {
 
 const FIELDS: &[Field] = &[
     field("event_id", Kind::Int64, true),
-    field("sort", Kind::Text, false),
+    field("event_type", Kind::Text, false),
     field("track", Kind::Text, false),
     field("name", Kind::Text, false),
     field("category", Kind::Text, false),
@@ -45,7 +47,7 @@ const FIELDS: &[Field] = &[
 struct Row<'a> {
     id: Option<u32>,
     /// `slice`, `instant` or `sample`.
-    sort: &'static str,
+    event_type: &'static str,
     track: &'a str,
     name: &'a str,
     category: &'a str,
@@ -66,10 +68,25 @@ pub fn write_rows<W: Write>(
 ) -> io::Result<W> {
     match format {
         RowFormat::Csv => {
-            let head: Vec<&str> = FIELDS.iter().map(|field| field.name).collect();
-            writeln!(out, "{}", head.join(","))?;
-            each_row(trace, window, &mut |row| csv_row(&mut out, row))?;
-            out.flush()?;
+            let mut csv = csv_writer(&mut out);
+            csv.write_record(FIELDS.iter().map(|field| field.name))?;
+            each_row(trace, window, &mut |row| {
+                let optional = |text: Option<String>| text.unwrap_or_default();
+                csv.write_record([
+                    optional(row.id.map(|id| id.to_string())).as_str(),
+                    row.event_type,
+                    &csv_text(row.track),
+                    &csv_text(row.name),
+                    &csv_text(row.category),
+                    &exact_ns(row.start_ps),
+                    &optional(row.dur_ps.map(exact_ns)),
+                    &optional(row.depth.map(|depth| depth.to_string())),
+                    &optional(row.value.map(|value| value.to_string())),
+                ])?;
+                Ok(())
+            })?;
+            csv.flush()?;
+            drop(csv);
             Ok(out)
         }
         RowFormat::Parquet => {
@@ -77,7 +94,7 @@ pub fn write_rows<W: Write>(
             each_row(trace, window, &mut |row| {
                 writer.row(&[
                     row.id.map_or(Value::None, |id| Value::Int64(id.into())),
-                    Value::Text(row.sort),
+                    Value::Text(row.event_type),
                     Value::Text(row.track),
                     Value::Text(row.name),
                     Value::Text(row.category),
@@ -115,7 +132,7 @@ fn each_row(
         let path = path_of(trace, id);
         let mut row = Row {
             id: None,
-            sort: "slice",
+            event_type: "slice",
             track: &path,
             name: "",
             category: "",
@@ -138,7 +155,7 @@ fn each_row(
             row.depth = Some(slices.depth[index]);
             take(&row)?;
         }
-        row.sort = "instant";
+        row.event_type = "instant";
         (row.dur_ps, row.depth) = (None, None);
         let instants = trace.instants(id);
         for (index, &at) in instants.at.iter().enumerate() {
@@ -153,7 +170,7 @@ fn each_row(
             row.start_ps = at.since(start).ps();
             take(&row)?;
         }
-        row.sort = "sample";
+        row.event_type = "sample";
         (row.id, row.name) = (None, track.name.as_str());
         row.category = track.unit.as_deref().unwrap_or_default();
         let samples = trace.samples(id);
@@ -185,58 +202,11 @@ fn path_of(trace: &Trace, of: TrackId) -> String {
     names.join(" > ")
 }
 
-fn csv_row(out: &mut impl Write, row: &Row<'_>) -> io::Result<()> {
-    if let Some(id) = row.id {
-        write!(out, "{id}")?;
-    }
-    write!(out, ",{},", row.sort)?;
-    csv_text(out, row.track)?;
-    out.write_all(b",")?;
-    csv_text(out, row.name)?;
-    out.write_all(b",")?;
-    csv_text(out, row.category)?;
-    out.write_all(b",")?;
-    exact_ns(out, row.start_ps)?;
-    out.write_all(b",")?;
-    if let Some(dur) = row.dur_ps {
-        exact_ns(out, dur)?;
-    }
-    out.write_all(b",")?;
-    if let Some(depth) = row.depth {
-        write!(out, "{depth}")?;
-    }
-    out.write_all(b",")?;
-    if let Some(value) = row.value {
-        write!(out, "{value}")?;
-    }
-    out.write_all(b"\n")
-}
-
 /// Nanoseconds with every digit of the picoseconds.
-fn exact_ns(out: &mut impl Write, ps: i64) -> io::Result<()> {
-    let size = ps.unsigned_abs();
-    let sign = if ps < 0 { "-" } else { "" };
-    match size % 1_000 {
-        0 => write!(out, "{sign}{}", size / 1_000),
-        rest => {
-            let digits = format!("{rest:03}");
-            write!(
-                out,
-                "{sign}{}.{}",
-                size / 1_000,
-                digits.trim_end_matches('0')
-            )
-        }
-    }
-}
-
-fn csv_text(out: &mut impl Write, text: &str) -> io::Result<()> {
-    let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
-    if !formula && !text.contains([',', '"', '\n', '\r', ';']) {
-        return out.write_all(text.as_bytes());
-    }
-    let apostrophe = if formula { "'" } else { "" };
-    write!(out, "\"{apostrophe}{}\"", text.replace('"', "\"\""))
+fn exact_ns(ps: i64) -> String {
+    let (size, sign) = (ps.unsigned_abs(), if ps < 0 { "-" } else { "" });
+    let text = format!("{sign}{}.{:03}", size / 1_000, size % 1_000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]
@@ -244,16 +214,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_keep_their_picoseconds_and_texts_stay_texts() {
-        let mut out = Vec::new();
-        exact_ns(&mut out, 1_234_500).unwrap();
-        out.push(b' ');
-        exact_ns(&mut out, -7_000).unwrap();
-        for text in ["plain", "a,b\"c", "=1+1"] {
-            out.push(b' ');
-            csv_text(&mut out, text).unwrap();
-        }
-        let text = String::from_utf8(out).unwrap();
-        assert_eq!(text, "1234.5 -7 plain \"a,b\"\"c\" \"'=1+1\"");
+    fn csv_times_keep_their_picoseconds() {
+        assert_eq!(exact_ns(1_234_500), "1234.5");
+        assert_eq!(exact_ns(-7_000), "-7");
+        assert_eq!(exact_ns(-1), "-0.001");
+        assert_eq!(exact_ns(100_000), "100");
+        assert_eq!(exact_ns(0), "0");
     }
 }

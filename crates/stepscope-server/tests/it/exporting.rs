@@ -73,7 +73,9 @@ async fn events_go_out_as_rows() {
     );
     let text = answer.text();
     assert!(
-        text.starts_with("event_id,sort,track,name,category,start_ns,duration_ns,depth,value\n")
+        text.starts_with(
+            "event_id,event_type,track,name,category,start_ns,duration_ns,depth,value\n"
+        )
     );
     for (sort, count) in [
         ("slice", "slices"),
