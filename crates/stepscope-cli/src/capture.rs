@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
-use stepscope_remote::perfetto_link::{
-    HandOver, HandOverOptions, HandOverStop, HandedOver, hand_over, perfetto_path, write_perfetto,
-};
 use stepscope_remote::{
     CaptureControl, CaptureError, CaptureEvent, CaptureReport, CaptureRequest, Captured,
-    HostReport, Interval, OptionValue, capture_with,
+    HostReport, Interval, OptionValue, capture_with, perfetto_path, write_perfetto,
+};
+use stepscope_server::{
+    LinkOutcome, LinkStopper, PerfettoLink, PerfettoLinkError, PerfettoLinkOptions,
 };
 
 use crate::args;
@@ -61,11 +61,11 @@ pub fn run(asked: &args::Capture, out: &mut dyn Write) -> Result<(), CliError> {
         None
     } else {
         first_file(&perfetto).map(|path| {
-            let options = HandOverOptions {
+            let options = PerfettoLinkOptions {
                 timeout: asked.perfetto_timeout,
-                ..HandOverOptions::default()
+                ..PerfettoLinkOptions::default()
             };
-            hand_over(path, &options)
+            PerfettoLink::bind(path, &options)
         })
     };
     if asked.json {
@@ -77,7 +77,9 @@ pub fn run(asked: &args::Capture, out: &mut dyn Write) -> Result<(), CliError> {
     let outcome = outcome(&report, &perfetto);
     match link {
         Some(Ok(waiting)) => {
-            let ended = ends.wait(waiting);
+            let ended = ends
+                .wait(waiting)
+                .map_err(|error| CliError::failed(format!("cannot serve the trace: {error}")))?;
             if !asked.json {
                 print_end(ended, asked.perfetto_timeout, out)?;
             }
@@ -92,25 +94,16 @@ pub fn run(asked: &args::Capture, out: &mut dyn Write) -> Result<(), CliError> {
 #[derive(Clone, Debug, Default)]
 struct Ends {
     control: CaptureControl,
-    hand_over: Arc<Mutex<HandingOver>>,
-}
-
-#[derive(Debug, Default)]
-enum HandingOver {
-    #[default]
-    NotYet,
-    Waiting(HandOverStop),
+    /// Set while a link waits for its browser.
+    link: Arc<Mutex<Option<LinkStopper>>>,
 }
 
 impl Ends {
     /// Does what the press stands for; gives a line that says so.
     fn press(&self, times: u32) -> &'static str {
-        let hand_over = self
-            .hand_over
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let HandingOver::Waiting(stop) = &*hand_over {
-            stop.stop();
+        let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stopper) = &*link {
+            stopper.stop();
             return "not waiting for the browser any more";
         }
         if times == 1 {
@@ -122,13 +115,9 @@ impl Ends {
         }
     }
 
-    fn wait(&self, waiting: HandOver) -> HandedOver {
-        let stop = HandingOver::Waiting(waiting.stopper());
-        *self
-            .hand_over
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = stop;
-        waiting.wait()
+    fn wait(&self, link: PerfettoLink) -> std::io::Result<LinkOutcome> {
+        *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.stopper());
+        link.wait()
     }
 }
 
@@ -291,7 +280,7 @@ fn first_file(perfetto: &[PerfettoFile]) -> Option<&Path> {
         .find_map(|written| written.as_deref().ok())
 }
 
-type Link = Result<HandOver, stepscope_remote::perfetto_link::HandOverError>;
+type Link = Result<PerfettoLink, PerfettoLinkError>;
 
 fn print_text(
     report: &CaptureReport,
@@ -323,7 +312,7 @@ fn print_text(
         writeln!(out, "look at it: stepscope {}", clean(&quoted(&logdir)))?;
     }
     if let Some(Ok(waiting)) = link {
-        writeln!(out, "Open URL in browser: {}", waiting.link())?;
+        writeln!(out, "Open URL in browser: {}", waiting.url())?;
     }
     Ok(())
 }
@@ -359,10 +348,10 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-fn print_end(ended: HandedOver, waited: Duration, out: &mut dyn Write) -> Result<(), CliError> {
+fn print_end(ended: LinkOutcome, waited: Duration, out: &mut dyn Write) -> Result<(), CliError> {
     match ended {
-        HandedOver::Fetched => writeln!(out, "the browser has the trace")?,
-        HandedOver::TimedOut => writeln!(
+        LinkOutcome::Fetched => writeln!(out, "the browser has the trace")?,
+        LinkOutcome::TimedOut => writeln!(
             out,
             "nobody opened the link within {}; the file stays, open it in https://ui.perfetto.dev by hand",
             text::duration(waited.as_secs_f64() * 1e9)
@@ -508,7 +497,9 @@ fn print_json(
         session: &report.session,
         folder: path(&report.folder),
         hosts: hosts.collect(),
-        perfetto_link: link.and_then(|link| link.as_ref().ok()).map(HandOver::link),
+        perfetto_link: link
+            .and_then(|link| link.as_ref().ok())
+            .map(PerfettoLink::url),
     };
     let json = serde_json::to_string_pretty(&json)?;
     writeln!(out, "{}", text::clean_json(&json))?;

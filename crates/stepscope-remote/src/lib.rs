@@ -5,18 +5,19 @@
 
 pub mod address;
 pub mod client;
-pub mod perfetto_link;
 pub mod proto;
 pub mod server;
 
 mod atomic_file;
 mod headers;
+mod perfetto_file;
 
 pub use address::Address;
 pub use client::{
     CaptureControl, CaptureError, CaptureEvent, CaptureFailure, CaptureReport, CaptureRequest,
     Captured, HostReport, Interval, OptionValue, Stage, capture, capture_with,
 };
+pub use perfetto_file::{PerfettoFileError, perfetto_path, write_perfetto};
 pub use server::{
     Along, Asked, Log, ServerError, ServerHandle, ServerOptions, host_tracer_level, start_server,
     start_server_with, stop_server,

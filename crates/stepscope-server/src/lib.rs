@@ -28,6 +28,7 @@ mod live;
 mod opening;
 mod options;
 mod params;
+mod perfetto_link;
 mod problem;
 mod reply;
 mod routes;
@@ -40,5 +41,8 @@ pub mod wire;
 
 pub use guard::CONTENT_SECURITY_POLICY;
 pub use options::{ServerError, ServerOptions};
+pub use perfetto_link::{
+    LinkOutcome, LinkStopper, PerfettoLink, PerfettoLinkError, PerfettoLinkOptions,
+};
 pub use server::{Server, app, serve_blocking};
 pub use viewer::Viewer;

@@ -102,7 +102,8 @@ impl Server {
             let (routes, stopping) = (routes.clone(), self.state.stopping.subscribe());
             connections.spawn(async move {
                 let (_permit, _place) = (permit, place);
-                serve(stream, routes, stopping).await;
+                // Errors are the client's: it went away, or it does not speak HTTP.
+                let _ = serve_connection(stream, routes, stopping).await;
             });
         }
         self.state.stopping.send_replace(true);
@@ -148,11 +149,14 @@ pub fn app(options: ServerOptions, engine: Arc<Engine>, viewer: Viewer) -> Route
     routes::router(State::new(options, engine, viewer))
 }
 
-async fn serve(
+/// Serves one connection until it ends, or until the response under way has left once `stopping` is true.
+///
+/// Fails when the client leaves in the middle of a response, stalls, or does not speak HTTP.
+pub(crate) async fn serve_connection(
     stream: TcpStream,
     routes: Router,
     mut stopping: tokio::sync::watch::Receiver<bool>,
-) {
+) -> hyper::Result<()> {
     // Small answers should not wait for more bytes.
     let _ = stream.set_nodelay(true);
     let io = TokioIo::new(Patient::new(stream));
@@ -161,12 +165,11 @@ async fn serve(
         .header_read_timeout(HEADER_TIMEOUT)
         .serve_connection(io, TowerToHyperService::new(routes));
     let mut connection = std::pin::pin!(connection);
-    // Errors are the client's: it went away, or it does not speak HTTP.
     tokio::select! {
-        _ = connection.as_mut() => return,
+        ended = connection.as_mut() => return ended,
         _ = stopping.wait_for(|&stop| stop) => connection.as_mut().graceful_shutdown(),
     }
-    let _ = connection.await;
+    connection.await
 }
 
 /// A connection that gives up on a client that takes no bytes for [`WRITE_STALL`].

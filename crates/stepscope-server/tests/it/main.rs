@@ -13,6 +13,7 @@ mod exporting;
 mod importing;
 mod json;
 mod live;
+mod perfetto_link;
 mod queries;
 mod real;
 mod safety;

@@ -4,7 +4,7 @@ mod answers;
 mod control;
 mod failures;
 mod fake;
-mod perfetto_link;
+mod perfetto_file;
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;

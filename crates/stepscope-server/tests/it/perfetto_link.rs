@@ -1,35 +1,51 @@
-//! The server of one file for the Perfetto viewer.
+//! The link that opens a file in the Perfetto viewer.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use stepscope_formats::probe::Probe;
-use stepscope_formats::xplane::{LineWriter, PlaneWriter, Stat, StatValue, XSpaceWriter};
-use stepscope_formats::{Format, read};
-use stepscope_model::{ReadContext, SharedBytes};
-use stepscope_remote::perfetto_link::{
-    HandOver, HandOverError, HandOverOptions, HandedOver, hand_over, write_perfetto,
+use stepscope_server::{
+    LinkOutcome, LinkStopper, PerfettoLink, PerfettoLinkError, PerfettoLinkOptions,
 };
 
 const SITE: &str = "https://ui.perfetto.dev";
 
-fn options() -> HandOverOptions {
-    HandOverOptions {
+fn options() -> PerfettoLinkOptions {
+    PerfettoLinkOptions {
         port: 0,
         timeout: Duration::from_mins(5),
-        ..HandOverOptions::default()
+        ..PerfettoLinkOptions::default()
     }
 }
 
-fn served(folder: &Path, content: &[u8]) -> HandOver {
+/// A link that is served on a thread.
+struct Serving {
+    url: String,
+    port: u16,
+    stopper: LinkStopper,
+    thread: JoinHandle<LinkOutcome>,
+}
+
+fn serve(folder: &Path, content: &[u8]) -> Serving {
     let path = folder.join("h_9012.pftrace");
     fs::write(&path, content).unwrap();
-    hand_over(&path, &options()).unwrap()
+    let link = PerfettoLink::bind(&path, &options()).unwrap();
+    Serving {
+        url: link.url().to_owned(),
+        port: link.port(),
+        stopper: link.stopper(),
+        thread: std::thread::spawn(move || link.wait().unwrap()),
+    }
+}
+
+impl Serving {
+    fn outcome(self) -> LinkOutcome {
+        self.thread.join().unwrap()
+    }
 }
 
 /// Sends a request and gives the head and the body of the answer.
@@ -60,13 +76,13 @@ fn from_site<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
 }
 
 #[test]
-fn the_viewer_gets_the_file_once() {
+fn viewer_fetches_the_file_once() {
     let dir = tempfile::tempdir().unwrap();
     let content: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
-    let waiting = served(dir.path(), &content);
-    let port = waiting.port();
+    let waiting = serve(dir.path(), &content);
+    let port = waiting.port;
     let expected = format!("{SITE}/#!/?url=http://127.0.0.1:{port}/h_9012.pftrace");
-    assert_eq!(waiting.link(), expected);
+    assert_eq!(waiting.url, expected);
 
     let asks = from_site(&[("Access-Control-Request-Private-Network", "true")]);
     let (head, body) = ask(port, "OPTIONS", "/h_9012.pftrace", &asks);
@@ -95,7 +111,7 @@ fn the_viewer_gets_the_file_once() {
     );
     assert!(head.contains("vary: origin"), "{head}");
     assert!(body == content, "{} bytes", body.len());
-    assert_eq!(waiting.wait(), HandedOver::Fetched);
+    assert_eq!(waiting.outcome(), LinkOutcome::Fetched);
     assert!(
         TcpStream::connect(("127.0.0.1", port)).is_err(),
         "nobody listens any more"
@@ -103,11 +119,11 @@ fn the_viewer_gets_the_file_once() {
 }
 
 #[test]
-fn nobody_else_gets_anything() {
+fn other_sites_hosts_and_paths_get_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let waiting = served(dir.path(), b"secret");
+    let waiting = serve(dir.path(), b"secret");
     fs::write(dir.path().join("other.pftrace"), b"secret").unwrap();
-    let port = waiting.port();
+    let port = waiting.port;
     let name = "/h_9012.pftrace";
     let rebound = format!("evil.example:{port}");
     let cases = [
@@ -151,121 +167,51 @@ fn nobody_else_gets_anything() {
     drop(half);
     let (_, body) = ask(port, "GET", name, &from_site(&[]));
     assert_eq!(body, b"secret");
-    assert_eq!(waiting.wait(), HandedOver::Fetched);
+    assert_eq!(waiting.outcome(), LinkOutcome::Fetched);
 }
 
 #[test]
-fn the_wait_ends_when_it_is_told_or_over() {
+fn wait_ends_when_stopped_or_timed_out() {
     let dir = tempfile::tempdir().unwrap();
-    let here = std::env::current_dir().unwrap();
-    let waiting = served(dir.path(), b"x");
-    assert_eq!(std::env::current_dir().unwrap(), here);
-    let stopper = waiting.stopper();
-    let told = std::thread::spawn(move || stopper.stop());
-    assert_eq!(waiting.wait(), HandedOver::Stopped);
-    told.join().unwrap();
+    let serving = serve(dir.path(), b"x");
+    serving.stopper.stop();
+    assert_eq!(serving.outcome(), LinkOutcome::Stopped);
 
     let path = dir.path().join("h_9012.pftrace");
-    let brief = HandOverOptions {
+    let short = PerfettoLinkOptions {
         timeout: Duration::from_millis(50),
         ..options()
     };
-    let begun = Instant::now();
-    assert_eq!(
-        hand_over(&path, &brief).unwrap().wait(),
-        HandedOver::TimedOut
-    );
-    assert!(begun.elapsed() >= Duration::from_millis(50));
-    // Dropping it ends it, too.
-    drop(hand_over(&path, &options()).unwrap());
+    let start = Instant::now();
+    let link = PerfettoLink::bind(&path, &short).unwrap();
+    assert_eq!(link.wait().unwrap(), LinkOutcome::TimedOut);
+    assert!(start.elapsed() >= Duration::from_millis(50));
     assert!(path.exists());
 }
 
 #[test]
-fn a_port_in_use_is_an_error_that_keeps_the_file() {
+fn busy_port_is_an_error_that_keeps_the_file() {
     let dir = tempfile::tempdir().unwrap();
-    let first = served(dir.path(), b"x");
+    let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let path = dir.path().join("h_9012.pftrace");
-    let taken = HandOverOptions {
-        port: first.port(),
+    fs::write(&path, "x").unwrap();
+    let busy = PerfettoLinkOptions {
+        port: taken.local_addr().unwrap().port(),
         ..options()
     };
-    let error = hand_over(&path, &taken).unwrap_err();
-    assert!(matches!(error, HandOverError::PortInUse { .. }), "{error}");
+    let error = PerfettoLink::bind(&path, &busy).unwrap_err();
+    assert!(
+        matches!(error, PerfettoLinkError::PortInUse { .. }),
+        "{error}"
+    );
     let line = error.to_string();
     assert!(
         line.contains("h_9012.pftrace") && line.contains("is in use"),
         "{line}"
     );
     assert!(path.exists());
-    let absent = hand_over(&dir.path().join("absent"), &options()).unwrap_err();
-    assert!(
-        matches!(absent, HandOverError::Unreadable { .. }),
-        "{absent}"
-    );
-    let folder = hand_over(dir.path(), &options()).unwrap_err();
-    assert!(
-        matches!(folder, HandOverError::Unreadable { .. }),
-        "{folder}"
-    );
-}
-
-/// Start, length, name and arguments of every slice.
-fn content(format: Format, path: &Path) -> Vec<(i64, i64, String, String)> {
-    let bytes: SharedBytes = Arc::new(fs::read(path).unwrap());
-    let mut probe = Probe::new();
-    read(format, &bytes, &ReadContext::default(), &mut probe).unwrap();
-    let mut slices: Vec<_> = probe
-        .slices
-        .iter()
-        .map(|slice| {
-            let arguments = format!("{:?}", probe.args(slice.args));
-            (slice.start_ps, slice.dur_ps, slice.name.clone(), arguments)
-        })
-        .collect();
-    slices.sort();
-    slices
-}
-
-#[test]
-fn the_trace_for_perfetto_holds_the_same() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut plane = PlaneWriter::new("/host:CPU");
-    let (outer, inner) = (plane.event("step"), plane.event("matmul é"));
-    let argument = plane.argument("batch");
-    let mut line = LineWriter::new(1, "main", 0);
-    for number in 0..1_000 {
-        let at_ps = number * 10_000_000;
-        let batch = Stat {
-            id: argument,
-            value: StatValue::Int(number),
-        };
-        line.span(outer, at_ps, 9_000_000, &[batch]);
-        line.span(inner, at_ps + 1_000_000, 2_000_000, &[]);
-    }
-    plane.add_line(line);
-    let source = dir.path().join("h.xplane.pb");
-    let mut writer = XSpaceWriter::new(Vec::new());
-    writer
-        .task_environment(1_700_000_000_000_000_000, 1_700_000_001_000_000_000)
-        .unwrap();
-    writer.plane(&plane).unwrap();
-    fs::write(&source, writer.finish().unwrap()).unwrap();
-
-    let out = dir.path().join("h.pftrace");
-    let bytes = write_perfetto(&source, &out).unwrap();
-    assert_eq!(fs::metadata(&out).unwrap().len(), bytes);
-    let slices = content(Format::Perfetto, &out);
-    assert_eq!(slices.len(), 2_000);
-    assert!(slices[0].3.contains("batch"), "{:?}", slices[0]);
-    assert_eq!(slices, content(Format::XSpace, &source));
-
-    // Nothing is replaced, and what is no trace leaves nothing.
-    let again = write_perfetto(&source, &out).unwrap_err();
-    assert!(matches!(again, HandOverError::Unwritable { .. }), "{again}");
-    fs::write(&source, "<html>").unwrap();
-    let other = dir.path().join("other.pftrace");
-    let error = write_perfetto(&source, &other).unwrap_err();
-    assert!(matches!(error, HandOverError::NoTrace { .. }), "{error}");
-    assert!(!other.exists());
+    let absent = PerfettoLink::bind(&dir.path().join("absent"), &options()).unwrap_err();
+    assert!(matches!(absent, PerfettoLinkError::Io { .. }), "{absent}");
+    let folder = PerfettoLink::bind(dir.path(), &options()).unwrap_err();
+    assert!(matches!(folder, PerfettoLinkError::Io { .. }), "{folder}");
 }
