@@ -1,26 +1,15 @@
-//! Server-sent events: what happens to the runs while somebody looks.
+//! Events that all listeners of the server receive: changes of runs and captures.
 
-use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::extract::State as Shared;
-use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::sse::Event;
 use serde::Serialize;
 use stepscope_engine::EngineEvent;
 use tokio::sync::broadcast;
-use tokio_stream::StreamExt;
-use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
-use tokio_stream::wrappers::{BroadcastStream, WatchStream};
 
+use crate::capture::Capture;
 use crate::opening::Runs;
-use crate::state::State;
 use crate::wire::capture::CaptureRow;
-
-/// How long clients wait before they connect again.
-const RETRY: Duration = Duration::from_secs(2);
-/// How often a silent connection shows that it is alive.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// One event, ready to be sent.
 #[derive(Clone, Debug)]
@@ -30,7 +19,8 @@ pub(crate) struct LiveEvent {
 }
 
 impl LiveEvent {
-    fn new(name: &'static str, data: &impl Serialize) -> Self {
+    /// An event with `data` as JSON.
+    pub(crate) fn new(name: &'static str, data: &impl Serialize) -> Self {
         let data = serde_json::to_string(data).unwrap_or_default();
         Self {
             name,
@@ -38,7 +28,7 @@ impl LiveEvent {
         }
     }
 
-    fn of(event: &EngineEvent) -> Self {
+    fn from_engine(event: &EngineEvent) -> Self {
         #[derive(Serialize)]
         struct OfRun<'a> {
             run: &'a str,
@@ -80,17 +70,18 @@ impl LiveEvent {
         }
     }
 
-    /// How far a capture is.
-    pub(crate) fn capture(row: &CaptureRow) -> Self {
-        Self::new("capture-progress", row)
+    /// The progress of a capture.
+    pub(crate) fn from_capture(capture: &Capture) -> Self {
+        Self::new("capture-progress", &CaptureRow::new(capture))
     }
 
-    fn send(self) -> Event {
-        Event::default().event(self.name).data(self.data)
+    /// The event in the form of the event stream.
+    pub(crate) fn to_sse(&self) -> Event {
+        Event::default().event(self.name).data(&*self.data)
     }
 }
 
-/// Takes the engine's events to all listeners, on a thread of its own. Ends with the engine.
+/// Forwards the engine's events to all listeners, on a thread of its own. Ends with the engine.
 pub(crate) fn forward(runs: &Arc<Runs>, listeners: broadcast::Sender<LiveEvent>) {
     let events = runs.engine().subscribe();
     let runs = Arc::downgrade(runs);
@@ -103,46 +94,7 @@ pub(crate) fn forward(runs: &Arc<Runs>, listeners: broadcast::Sender<LiveEvent>)
                 runs.set_phase(run, phase);
             }
             // An error only says that nobody listens.
-            let _ = listeners.send(LiveEvent::of(&event));
+            let _ = listeners.send(LiveEvent::from_engine(&event));
         }
     });
-}
-
-/// `GET /events`
-pub(crate) async fn events(
-    Shared(state): Shared<Arc<State>>,
-) -> Sse<impl futures_core::Stream<Item = Result<Event, Infallible>>> {
-    #[derive(Serialize)]
-    struct Hello {
-        version: &'static str,
-        runs: usize,
-    }
-    #[derive(Serialize)]
-    struct Lagged {
-        missed: u64,
-    }
-    // Subscribed before the runs are counted, so that nothing falls between.
-    let live = BroadcastStream::new(state.events.subscribe());
-    let hello = Hello {
-        version: env!("CARGO_PKG_VERSION"),
-        runs: state.engine().runs().len(),
-    };
-    let hello = LiveEvent::new("hello", &hello).send().retry(RETRY);
-    // A page that is opened during a capture shows it.
-    let running = state.captures.running();
-    let running = running.map(|capture| Some(LiveEvent::capture(&capture.row()).send()));
-    let live = live.map(|event| match event {
-        Ok(event) => Some(event.send()),
-        Err(BroadcastStreamRecvError::Lagged(missed)) => {
-            Some(LiveEvent::new("lagged", &Lagged { missed }).send())
-        }
-    });
-    // The stream ends when the server stops, or it would hold it up.
-    let stopping = WatchStream::new(state.stopping.subscribe());
-    let stopping = stopping.filter(|&stop| stop).map(|_| None);
-    let stream = tokio_stream::once(Some(hello))
-        .chain(tokio_stream::iter(running))
-        .chain(live.merge(stopping))
-        .map_while(|event| event.map(Ok));
-    Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
 }

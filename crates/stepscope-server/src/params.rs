@@ -7,9 +7,9 @@ use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
 use stepscope_model::{Dur, Time, TrackId};
 
+use crate::ns::parse_ns;
 use crate::problem::Problem;
 use crate::view::RunView;
-use crate::wire::ns::parse_ns;
 
 /// Most bins that a request may ask for.
 pub(crate) const MAX_BINS: u32 = 8_192;

@@ -13,6 +13,7 @@ use serde::Serialize;
 use stepscope_analysis::parallel::Cancel;
 use stepscope_model::Cancelled;
 
+use crate::headers::{accepts, matches_etag};
 use crate::params::Params;
 use crate::problem::Problem;
 use crate::state::State;
@@ -251,29 +252,6 @@ impl Caching {
     }
 }
 
-/// Whether a list of entity tags has this one, weakly compared.
-pub(crate) fn matches_etag(list: &str, etag: &str) -> bool {
-    let bare = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
-    list.split(',')
-        .any(|known| known.trim() == "*" || bare(known) == bare(etag))
-}
-
-/// Whether `Accept-Encoding` takes this coding.
-pub(crate) fn accepts(accepted: &str, coding: &str) -> bool {
-    accepted.split(',').any(|entry| {
-        let mut parts = entry.split(';').map(str::trim);
-        let named = parts
-            .next()
-            .is_some_and(|name| name.eq_ignore_ascii_case(coding) || name == "*");
-        let refused = parts.any(|part| {
-            part.strip_prefix("q=")
-                .and_then(|weight| weight.trim().parse::<f32>().ok())
-                .is_some_and(|weight| weight <= 0.0)
-        });
-        named && !refused
-    })
-}
-
 fn gzip(body: &[u8]) -> Result<Vec<u8>, Problem> {
     let failed = |error: std::io::Error| Problem::internal(error.to_string());
     let out = Vec::with_capacity(body.len() / 3);
@@ -286,37 +264,5 @@ impl From<Cancelled> for Problem {
     fn from(_: Cancelled) -> Self {
         // Nobody reads it: the connection is gone.
         Self::internal("the request was cancelled")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn codings_are_understood() {
-        for (accepted, coding, expected) in [
-            ("gzip, deflate, br", "br", true),
-            ("gzip;q=0", "gzip", false),
-            ("GZIP; q=0.5", "gzip", true),
-            ("*", "br", true),
-            ("identity", "gzip", false),
-            ("", "gzip", false),
-        ] {
-            assert_eq!(accepts(accepted, coding), expected, "{accepted} {coding}");
-        }
-    }
-
-    #[test]
-    fn entity_tags_are_compared_weakly() {
-        for (list, expected) in [
-            ("W/\"a\"", true),
-            ("\"a\"", true),
-            ("\"b\", W/\"a\"", true),
-            ("*", true),
-            ("\"b\"", false),
-        ] {
-            assert_eq!(matches_etag(list, "W/\"a\""), expected, "{list}");
-        }
     }
 }

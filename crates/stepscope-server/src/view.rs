@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use stepscope_engine::Run;
 use stepscope_model::{Dur, SliceKind, Time, TrackId, TrackKind};
 
-use crate::wire::ns::RunClock;
+use crate::ns::RunClock;
 
 /// A run with what the routes need of it beside the trace. Cheap to clone.
 #[derive(Clone)]

@@ -10,7 +10,7 @@
 //! the run appears in the list. The last few that ended are remembered for those who ask late.
 
 pub(crate) mod address;
-mod place;
+pub(crate) mod directory;
 pub(crate) mod progress;
 pub(crate) mod wanted;
 
@@ -21,19 +21,15 @@ use std::time::{Duration, Instant};
 
 use stepscope_engine::Engine;
 use stepscope_remote::{CaptureControl, CaptureReport, CaptureRequest, capture_with};
-use tokio::sync::{broadcast, watch};
+use tokio::sync::watch;
 
 use crate::capture::address::{Allowed, Target};
 use crate::capture::progress::Progress;
-use crate::live::LiveEvent;
 use crate::opening::Runs;
 use crate::problem::Problem;
-use crate::wire::capture::CaptureRow;
-
-pub(crate) use place::{directory, why_not};
 
 /// Captures that are remembered, the running one included.
-const KEPT: usize = 16;
+const MAX_REMEMBERED: usize = 16;
 /// How long an ended capture is remembered.
 const REMEMBERED: Duration = Duration::from_mins(10);
 /// Listeners hear of passing time this often.
@@ -44,11 +40,11 @@ pub(crate) struct Captures {
     pub(crate) allowed: Allowed,
     /// Tells the captures of this server from those of the one before it.
     prefix: String,
-    kept: Mutex<Kept>,
+    history: Mutex<CaptureHistory>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct CaptureHistory {
     started: u64,
     /// Oldest first.
     captures: VecDeque<Arc<Capture>>,
@@ -62,7 +58,7 @@ pub(crate) struct Capture {
     ended: Mutex<Option<Instant>>,
 }
 
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -71,55 +67,57 @@ impl Captures {
         Self {
             allowed: Allowed::new(capture_to),
             prefix,
-            kept: Mutex::default(),
+            history: Mutex::default(),
         }
     }
 
     /// The capture of that id, unless it ended long ago.
     pub(crate) fn get(&self, id: &str) -> Option<Arc<Capture>> {
-        let mut kept = held(&self.kept);
-        kept.forget_old();
-        kept.captures.iter().find(|kept| kept.id == id).cloned()
+        let mut history = lock(&self.history);
+        history.forget_old();
+        let mut captures = history.captures.iter();
+        captures.find(|capture| capture.id == id).cloned()
     }
 
     /// The capture that is under way.
     pub(crate) fn running(&self) -> Option<Arc<Capture>> {
-        held(&self.kept).running()
+        lock(&self.history).running()
     }
 
-    /// Starts a capture unless one is under way. `request` lacks only the addresses.
+    /// Starts a capture unless one is under way. `request` lacks only the addresses; `changed` is called
+    /// when the capture makes progress.
     pub(crate) fn start(
         &self,
         targets: &[Target],
         duration: Duration,
         mut request: CaptureRequest,
         runs: &Arc<Runs>,
-        listeners: &broadcast::Sender<LiveEvent>,
+        changed: impl Fn(&Capture) + Send + Sync + 'static,
     ) -> Result<Arc<Capture>, Problem> {
         request.addresses = targets
             .iter()
             .filter_map(|target| target.at.map(|at| at.to_string()))
             .collect();
         let capture = {
-            let mut kept = held(&self.kept);
-            kept.forget_old();
-            if let Some(running) = kept.running() {
+            let mut history = lock(&self.history);
+            history.forget_old();
+            if let Some(running) = history.running() {
                 return Err(running.in_the_way());
             }
-            kept.started += 1;
+            history.started += 1;
             let capture = Arc::new(Capture {
-                id: format!("{}-{}", self.prefix, kept.started),
+                id: format!("{}-{}", self.prefix, history.started),
                 control: CaptureControl::new(),
                 progress: watch::Sender::new(Progress::new(targets, duration)),
                 ended: Mutex::default(),
             });
-            kept.captures.push_back(Arc::clone(&capture));
+            history.captures.push_back(Arc::clone(&capture));
             capture
         };
         let worker = Worker {
             capture: Arc::clone(&capture),
             runs: Arc::clone(runs),
-            listeners: listeners.clone(),
+            changed: Box::new(changed),
         };
         let thread = std::thread::Builder::new().name("stepscope-captures".to_owned());
         // Without a thread the worker is dropped, which ends the capture as failed.
@@ -132,15 +130,15 @@ impl Captures {
     }
 }
 
-impl Kept {
+impl CaptureHistory {
     fn running(&self) -> Option<Arc<Capture>> {
-        let runs = |capture: &&Arc<Capture>| held(&capture.ended).is_none();
+        let runs = |capture: &&Arc<Capture>| lock(&capture.ended).is_none();
         self.captures.iter().find(runs).cloned()
     }
 
     fn forget_old(&mut self) {
-        let mut excess = (self.captures.len() + 1).saturating_sub(KEPT);
-        self.captures.retain(|capture| match *held(&capture.ended) {
+        let mut excess = (self.captures.len() + 1).saturating_sub(MAX_REMEMBERED);
+        self.captures.retain(|capture| match *lock(&capture.ended) {
             Some(ended) if excess > 0 || ended.elapsed() > REMEMBERED => {
                 excess = excess.saturating_sub(1);
                 false
@@ -151,9 +149,9 @@ impl Kept {
 }
 
 impl Capture {
-    /// How far it is, ready to travel.
-    pub(crate) fn row(&self) -> CaptureRow {
-        CaptureRow::new(&self.id, &self.progress.borrow())
+    /// The current progress. Hold it briefly: it blocks changes.
+    pub(crate) fn progress(&self) -> watch::Ref<'_, Progress> {
+        self.progress.borrow()
     }
 
     /// Waits until it has ended, at most this long.
@@ -192,16 +190,17 @@ impl Capture {
     }
 }
 
-/// Runs one capture and tells of it. However it ends, it is told.
+/// Runs one capture on its thread. Listeners see its end, however it ends.
 struct Worker {
     capture: Arc<Capture>,
     runs: Arc<Runs>,
-    listeners: broadcast::Sender<LiveEvent>,
+    /// Called after each change that listeners should see.
+    changed: Box<dyn Fn(&Capture) + Send + Sync>,
 }
 
 impl Worker {
     fn run(self, request: &CaptureRequest) {
-        self.tell();
+        (self.changed)(&self.capture);
         if request.addresses.is_empty() {
             return self.end(Progress::fail_as_the_hosts_did);
         }
@@ -210,10 +209,10 @@ impl Worker {
             let mut at_once = false;
             let progress = &self.capture.progress;
             progress.send_modify(|progress| at_once = progress.apply(event));
-            let mut last_told = held(&last_told);
+            let mut last_told = lock(&last_told);
             if at_once || last_told.elapsed() >= TICK {
                 *last_told = Instant::now();
-                self.tell();
+                (self.changed)(&self.capture);
             }
         });
         match outcome {
@@ -225,22 +224,17 @@ impl Worker {
         }
     }
 
-    fn tell(&self) {
-        // An error only says that nobody listens.
-        let _ = self.listeners.send(LiveEvent::capture(&self.capture.row()));
-    }
-
     fn end(&self, how: impl FnOnce(&mut Progress)) {
         // Whoever sees that it has ended may begin the next one.
-        *held(&self.capture.ended) = Some(Instant::now());
+        *lock(&self.capture.ended) = Some(Instant::now());
         self.capture.progress.send_modify(how);
-        self.tell();
+        (self.changed)(&self.capture);
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        if held(&self.capture.ended).is_none() {
+        if lock(&self.capture.ended).is_none() {
             self.end(|progress| progress.fail("the capture broke off: this is a bug".to_owned()));
         }
     }

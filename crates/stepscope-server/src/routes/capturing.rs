@@ -10,12 +10,14 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use crate::capture::{self, Capture, address, wanted};
+use crate::capture::{Capture, address, directory, wanted};
 use crate::guard;
+use crate::live::LiveEvent;
 use crate::params::Params;
 use crate::problem::Problem;
 use crate::reply::Json;
 use crate::state::State;
+use crate::wire::capture::CaptureRow;
 
 /// Longest time that an answer is held back for a capture to end, seconds.
 const MAX_WAIT_S: f64 = 60.0;
@@ -46,19 +48,19 @@ async fn begin(
     let too_large = || Problem::too_large(crate::body::MAX_BODY_BYTES as u64);
     let wanted = wanted::parse(&body.ok().ok_or_else(too_large)?)?;
     let mut request = wanted.request;
-    request.log_dir = capture::directory(state)?;
+    request.log_dir = directory::find(&state.engine().options().paths)?;
     // Before names are looked up: who has to wait should know at once.
     if let Some(running) = state.captures.running() {
         return Err(running.in_the_way());
     }
     let targets = address::find(&wanted.urls, &state.captures.allowed).await?;
-    state.captures.start(
-        &targets,
-        wanted.duration,
-        request,
-        &state.runs,
-        &state.events,
-    )
+    let listeners = state.events.clone();
+    let changed = move |capture: &Capture| {
+        // An error only says that nobody listens.
+        let _ = listeners.send(LiveEvent::from_capture(capture));
+    };
+    let captures = &state.captures;
+    captures.start(&targets, wanted.duration, request, &state.runs, changed)
 }
 
 /// `GET /capture/{id}`
@@ -74,7 +76,7 @@ pub(super) async fn get(
     match asked {
         Ok((capture, wait)) => {
             capture.wait(wait).await;
-            Json(capture.row()).uncached(StatusCode::OK)
+            Json(CaptureRow::new(&capture)).uncached(StatusCode::OK)
         }
         Err(problem) => problem.into_response(),
     }
@@ -90,7 +92,7 @@ pub(super) async fn stop(
     match found {
         Ok(capture) => {
             capture.stop();
-            Json(capture.row()).uncached(StatusCode::OK)
+            Json(CaptureRow::new(&capture)).uncached(StatusCode::OK)
         }
         Err(problem) => problem.into_response(),
     }

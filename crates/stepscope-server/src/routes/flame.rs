@@ -10,13 +10,13 @@ use stepscope_analysis::timeline_query::statistics_tree::{self as tree, Statisti
 use stepscope_model::TrackId;
 
 use super::stats::{expanded, tracks_of};
+use crate::ns::Ns;
 use crate::params::Params;
 use crate::problem::Problem;
 use crate::reply::{RunRequest, about_run};
 use crate::state::State;
 use crate::view::RunView;
 use crate::wire::columns::{Columns, Strings};
-use crate::wire::ns::Ns;
 
 /// Most nodes of a tree.
 const MAX_NODES: usize = 200_000;

@@ -11,6 +11,7 @@ use stepscope_analysis::memory::{Memory, Record};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_model::Time;
 
+use crate::ns::Ns;
 use crate::params::Params;
 use crate::problem::Problem;
 use crate::reply::{Json, RunRequest, about_run};
@@ -18,7 +19,6 @@ use crate::routes::stats::MAX_ROWS;
 use crate::state::State;
 use crate::view::RunView;
 use crate::wire::event::Brief;
-use crate::wire::ns::Ns;
 
 /// Rows of a table when nothing is said.
 const DEFAULT_ROWS: usize = 1_000;

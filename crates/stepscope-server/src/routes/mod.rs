@@ -5,12 +5,14 @@
 
 mod area;
 mod capturing;
+mod events;
 mod exporting;
 mod flame;
 mod importing;
 mod memory;
 mod notes;
 mod ops;
+mod page;
 mod reports;
 mod runs;
 mod stats;
@@ -27,7 +29,7 @@ use axum::routing::{get, post};
 
 use crate::problem::Problem;
 use crate::state::State;
-use crate::{body, guard, live, tools, viewer};
+use crate::{body, guard, tools};
 
 /// Reports with an address of their own, beside `/runs/{run}/reports/{kind}`.
 const NAMED: [&str; 6] = [
@@ -43,7 +45,7 @@ const NAMED: [&str; 6] = [
 pub(crate) fn router(state: Arc<State>) -> Router {
     let mut api = Router::new()
         .route("/server", get(runs::server))
-        .route("/events", get(live::events))
+        .route("/events", get(events::stream))
         .route("/capture", post(capturing::start))
         .route("/capture/{id}", get(capturing::get).delete(capturing::stop))
         .route("/reports", get(reports::kinds))
@@ -83,7 +85,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
     }
     Router::new()
         .nest("/api/v1", api)
-        .fallback(viewer::page)
+        .fallback(page::page)
         // Its own bounds are in front of it.
         .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(Arc::clone(&state), body::receive))

@@ -17,11 +17,11 @@ use axum::response::{IntoResponse, Response};
 use stepscope_engine::{atomic_file, create_private_folder};
 
 use crate::guard;
+use crate::headers::{fingerprint, matches_etag};
+use crate::ns::parse_ns;
 use crate::problem::Problem;
-use crate::reply::{Encode, Json, RunRequest, matches_etag};
+use crate::reply::{Encode, Json, RunRequest};
 use crate::state::State;
-use crate::viewer::fingerprint;
-use crate::wire::ns::parse_ns;
 use crate::wire::stats::Notes;
 
 /// Most bytes of all notes of one run.

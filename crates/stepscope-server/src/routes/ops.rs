@@ -11,12 +11,12 @@ use stepscope_analysis::ops::inside::{Inside, inside as inside_of_trace};
 use stepscope_analysis::ops::trend::{Which, trend};
 use stepscope_analysis::parallel::Cancel;
 
+use crate::ns::Ns;
 use crate::params::Params;
 use crate::problem::Problem;
 use crate::reply::{Json, RunRequest, about_run};
 use crate::state::State;
 use crate::view::RunView;
-use crate::wire::ns::Ns;
 
 /// Bars when nothing is said, and at most.
 const DEFAULT_BARS: usize = 120;

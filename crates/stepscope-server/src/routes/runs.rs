@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use crate::capture;
+use crate::capture::directory;
 use crate::params::{MAX_BINS, MAX_TRACKS, Params};
 use crate::problem::Problem;
 use crate::reply::{Json, RunRequest, about_run};
@@ -52,13 +52,17 @@ struct Limits {
 /// `GET /server`
 pub(super) async fn server(Shared(state): Shared<Arc<State>>) -> Response {
     let paths = &state.engine().options().paths;
-    let why_not = capture::why_not(&state);
+    let refused = if state.options.read_only {
+        Some(Problem::read_only())
+    } else {
+        directory::find(paths).err()
+    };
     let server = Server {
         version: env!("CARGO_PKG_VERSION"),
         api: 1,
         read_only: state.options.read_only,
-        capture: why_not.is_none(),
-        capture_reason: why_not.map(|problem| problem.in_one_line()),
+        capture: refused.is_none(),
+        capture_reason: refused.map(|problem| problem.in_one_line()),
         token: state.session_token.clone(),
         viewer: state.viewer.is_built(),
         log_dirs: paths

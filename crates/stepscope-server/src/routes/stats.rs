@@ -19,13 +19,13 @@ use stepscope_model::{Dur, SliceKind, Time, TrackId};
 use stepscope_report::report::shorter;
 use stepscope_store::EventId;
 
+use crate::ns::Ns;
 use crate::params::{MAX_BINS, Params, window};
 use crate::problem::Problem;
 use crate::reply::{Json, RunRequest, about_run};
 use crate::state::State;
 use crate::view::RunView;
 use crate::wire::event::Brief;
-use crate::wire::ns::Ns;
 use crate::wire::run::source_of;
 use crate::wire::stats::{
     AggregateAnswer, AggregateBody, AggregateRow, HistogramAnswer, Matched, NsIn, SearchAnswer,

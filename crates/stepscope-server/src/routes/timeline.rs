@@ -12,6 +12,7 @@ use stepscope_analysis::timeline_query::histogram;
 use stepscope_model::{Diagnostic, NameId, SliceKind, Time, TrackId, TrackKind};
 use stepscope_store::{EventId, FlowEdge, Items};
 
+use crate::ns::Ns;
 use crate::params::Params;
 use crate::problem::Problem;
 use crate::reply::{Json, RunRequest, about_run};
@@ -20,7 +21,6 @@ use crate::state::State;
 use crate::view::RunView;
 use crate::wire::columns::{Columns, Strings};
 use crate::wire::event::{Among, ArgSize, Brief, EventDetail};
-use crate::wire::ns::Ns;
 use crate::wire::run::{self, Page, TrackRow};
 use crate::wire::stats::{FlowRow, FlowsAnswer};
 

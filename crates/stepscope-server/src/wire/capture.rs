@@ -3,7 +3,8 @@
 use serde::Serialize;
 use stepscope_remote::Stage;
 
-use crate::capture::progress::{Host, HostState, Phase, Progress};
+use crate::capture::Capture;
+use crate::capture::progress::{Host, HostState, Phase};
 
 /// How far a capture is.
 #[derive(Serialize)]
@@ -32,10 +33,11 @@ struct HostRow {
 }
 
 impl CaptureRow {
-    pub(crate) fn new(id: &str, progress: &Progress) -> Self {
+    pub(crate) fn new(capture: &Capture) -> Self {
+        let progress = capture.progress();
         let ms = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Self {
-            id: id.to_owned(),
+            id: capture.id.clone(),
             seq: progress.seq,
             phase: match progress.phase {
                 Phase::Connecting => "connecting",

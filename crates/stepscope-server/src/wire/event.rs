@@ -12,7 +12,7 @@ use stepscope_report::report::shorter;
 use stepscope_store::{Event, EventId};
 
 use super::context::EventContext;
-use super::ns::{FIRST_INEXACT, Ns};
+use crate::ns::{FIRST_INEXACT, Ns};
 use crate::view::RunView;
 
 /// Longest text of an argument that travels without being asked for.

@@ -9,7 +9,7 @@ use stepscope_engine::{RunProblem, RunState, RunSummary};
 use stepscope_model::{Diagnostic, Profile, TrackKind};
 use stepscope_store::FactValue;
 
-use super::ns::Ns;
+use crate::ns::Ns;
 use crate::view::RunView;
 
 /// A list that comes in pages.

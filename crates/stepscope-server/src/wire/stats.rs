@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::event::Brief;
-use super::ns::Ns;
+use crate::ns::{Ns, parse_ns};
 
 /// Answer of `/search`.
 #[derive(Serialize)]
@@ -100,8 +100,8 @@ impl NsIn {
     /// Picoseconds; `None` when it is no number.
     pub(crate) fn ps(&self) -> Option<i64> {
         match self {
-            Self::Number(number) => super::ns::parse_ns(&number.to_string()),
-            Self::Text(text) => super::ns::parse_ns(text),
+            Self::Number(number) => parse_ns(&number.to_string()),
+            Self::Text(text) => parse_ns(text),
         }
     }
 }

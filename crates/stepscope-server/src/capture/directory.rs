@@ -1,15 +1,14 @@
-//! Where captured runs go: into the first directory that is served and can be written.
+//! The directory of captured runs: the first that is served and writable.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::problem::Problem;
-use crate::state::State;
 
-/// The directory that captured runs are written into, or why there is none.
-pub(crate) fn directory(state: &State) -> Result<PathBuf, Problem> {
+/// Finds the directory that captured runs are written into: the first writable one of `paths`.
+pub(crate) fn find(paths: &[PathBuf]) -> Result<PathBuf, Problem> {
     let mut reasons = Vec::new();
-    for path in &state.engine().options().paths {
+    for path in paths {
         if !path.is_dir() {
             continue;
         }
@@ -19,14 +18,6 @@ pub(crate) fn directory(state: &State) -> Result<PathBuf, Problem> {
         }
     }
     Err(Problem::no_capture_directory(&reasons))
-}
-
-/// Why this server captures nothing, if so.
-pub(crate) fn why_not(state: &State) -> Option<Problem> {
-    if state.options.read_only {
-        return Some(Problem::read_only());
-    }
-    directory(state).err()
 }
 
 /// Whether a session can be written below `folder`. Leaves nothing behind and changes no time:
