@@ -1,5 +1,6 @@
 //! `stepscope report`: the analyses as text.
 
+mod cells;
 mod fit;
 mod print;
 
@@ -14,7 +15,7 @@ use stepscope_engine::report::reports::{self, Options, ReportError};
 use stepscope_engine::{Engine, EngineError, EngineOptions, Run, RunSummary};
 use stepscope_model::{Dur, Time};
 
-use self::print::Page;
+use self::cells::Page;
 use crate::args::{self, Format};
 use crate::error::CliError;
 use crate::text;

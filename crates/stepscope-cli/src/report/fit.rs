@@ -7,7 +7,7 @@
 
 use stepscope_engine::report::report::{Cell, Column, Table, Unit};
 
-use super::print::{Page, Units, shown, side};
+use super::cells::{Page, Units, shown, side};
 use crate::text::Grid;
 
 /// The first column, which names the row, is not made narrower than this while there are columns to

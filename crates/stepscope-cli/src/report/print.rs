@@ -10,25 +10,13 @@ use serde::Serialize;
 use stepscope_engine::report::report::{Cell, Column, Report, Section, Table, Unit};
 use stepscope_engine::report::reports;
 
+use super::cells::{Page, Units, shown, side};
 use super::fit;
 use crate::error::CliError;
-use crate::text::{self, Align, Grid, brief, clean, packed, short, short_within};
+use crate::text::{self, Grid, clean, packed, short};
 
-/// Most characters of a cell.
-const WIDEST: usize = 60;
 /// Most characters of a line of figures, of bars and of advice.
 const LINE: usize = 100;
-
-/// What the text is printed on.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Page<'a> {
-    /// Characters of a line, where a terminal shows it.
-    pub(super) width: Option<usize>,
-    /// Most rows of a table.
-    pub(super) top: usize,
-    /// What the rows were asked to be.
-    pub(super) by: Option<&'a str>,
-}
 
 /// Every kind of report, what it answers, and below it what its rows can be: side by side they are
 /// wider than most terminals.
@@ -328,23 +316,6 @@ pub(super) fn json(name: &str, report: &Report, out: &mut dyn Write) -> Result<(
     Ok(())
 }
 
-/// Where units stand.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Units {
-    /// `41.2 ms`.
-    InCells,
-    /// `total_ns` and all digits.
-    InTitles,
-}
-
-/// How the values of a unit stand in their column.
-pub(super) const fn side(unit: Unit) -> Align {
-    match unit {
-        Unit::Text | Unit::Flag => Align::Left,
-        _ => Align::Right,
-    }
-}
-
 /// The whole table: for programs with all columns.
 fn grid(table: &Table, units: Units) -> Grid {
     let columns: Vec<(usize, &Column)> = match units {
@@ -371,41 +342,6 @@ fn grid(table: &Table, units: Units) -> Grid {
     Grid {
         columns: titles.collect(),
         rows: table.rows.iter().map(line).collect(),
-    }
-}
-
-/// One cell as text.
-pub(super) fn shown(cell: &Cell, unit: Unit, units: Units) -> String {
-    match (cell, units) {
-        (Cell::Text(text), Units::InTitles) => text.clone(),
-        (Cell::Text(text), Units::InCells) => short_within(&brief(text), WIDEST),
-        (Cell::Flag(true), Units::InCells) => "yes".to_owned(),
-        (Cell::Empty, _) | (Cell::Flag(false), Units::InCells) => String::new(),
-        (Cell::Flag(flag), Units::InTitles) => flag.to_string(),
-        (Cell::List(cells), _) => {
-            let parts: Vec<String> = cells.iter().map(|cell| shown(cell, unit, units)).collect();
-            match units {
-                Units::InTitles => parts.join(" "),
-                Units::InCells => short(&parts.join(" "), WIDEST),
-            }
-        }
-        (Cell::Int(number), Units::InTitles) => number.to_string(),
-        (Cell::Number(number), Units::InTitles) => number.to_string(),
-        (Cell::Int(number), Units::InCells) => figure(*number as f64, Some(*number), unit),
-        (Cell::Number(number), Units::InCells) => figure(*number, None, unit),
-    }
-}
-
-/// A number for people.
-fn figure(number: f64, whole: Option<i64>, unit: Unit) -> String {
-    match unit {
-        Unit::Ns => text::duration(number),
-        Unit::Us => text::duration(number * 1e3),
-        Unit::Bytes => text::size(number),
-        Unit::BytesPerSecond => format!("{}/s", text::size(number)),
-        Unit::Share => text::share(number),
-        Unit::Count => whole.map_or_else(|| text::significant(number), text::count),
-        _ => whole.map_or_else(|| text::plain(number), |whole| whole.to_string()),
     }
 }
 

@@ -15,8 +15,8 @@ use tonic::{Response, Status};
 
 use super::advanced::cut;
 use super::capture::{encode, on_helper, refusal};
-use super::profiler::deliver;
 use super::request::{self, Wanted};
+use super::response::deliver;
 use super::{ServerError, ServerOptions, State, directories};
 use crate::headers::LAST_MS;
 use crate::proto::{ProfileRequest, ProfileResponse};

@@ -23,6 +23,7 @@ mod options;
 mod os;
 mod profiler;
 mod request;
+mod response;
 mod run;
 mod workers;
 

@@ -14,7 +14,7 @@ use tonic::transport::Endpoint;
 use tonic::{Code, Status};
 
 use super::advanced::cut;
-use super::profiler::XSPACE_TOOL;
+use super::response::XSPACE_TOOL;
 use crate::address::Address;
 use crate::proto::profiler_service_client::ProfilerServiceClient;
 use crate::proto::{ProfileRequest, ProfileResponse};
