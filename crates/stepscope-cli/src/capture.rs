@@ -31,7 +31,7 @@ const MAX_HOST_CHARS: usize = 80;
 /// Runs the command.
 pub fn run(asked: &args::Capture, out: &mut dyn Write) -> Result<(), CliError> {
     let request = request(asked)?;
-    let ends = Ends::default();
+    let ends = InterruptHandler::default();
     let bar = bar();
     let (pressed, shown) = (ends.clone(), bar.clone());
     // Without a handler CTRL+C ends the command, as it ends others.
@@ -92,13 +92,13 @@ pub fn run(asked: &args::Capture, out: &mut dyn Write) -> Result<(), CliError> {
 
 /// What CTRL+C ends.
 #[derive(Clone, Debug, Default)]
-struct Ends {
+struct InterruptHandler {
     control: CaptureControl,
     /// Set while a link waits for its browser.
     link: Arc<Mutex<Option<LinkStopper>>>,
 }
 
-impl Ends {
+impl InterruptHandler {
     /// Does what the press stands for; gives a line that says so.
     fn press(&self, times: u32) -> &'static str {
         let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);

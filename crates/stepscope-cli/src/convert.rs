@@ -14,7 +14,7 @@ use crate::text::{self, clean};
 /// Runs the command.
 pub fn run(asked: &args::Convert, out: &mut dyn Write) -> Result<(), CliError> {
     let shown = asked.output.display();
-    if OutputFormat::of_name(&asked.output).is_none() {
+    if OutputFormat::from_name(&asked.output).is_none() {
         return Err(CliError::usage(format!(
             "the name tells no format, {shown}, end it in .xplane.pb, .json, .json.gz, .pftrace, .csv or .parquet"
         )));

@@ -87,7 +87,7 @@ fn style() -> &'static ProgressStyle {
 }
 
 /// Does `work` with an engine, and shows how far its import has come.
-pub fn of_engine<T>(engine: &Engine, work: impl FnOnce() -> T) -> T {
+pub fn with_engine_progress<T>(engine: &Engine, work: impl FnOnce() -> T) -> T {
     if !std::io::stderr().is_terminal() {
         return work();
     }

@@ -64,7 +64,7 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
     // Never dropped: the process ends behind the report, which gives all memory back at once.
     let engine = ManuallyDrop::new(Engine::new(engine)?);
     let (chosen, mut notes) = choose(&engine, asked)?;
-    let opened = crate::progress::of_engine(&engine, || engine.open(&chosen.id))?;
+    let opened = crate::progress::with_engine_progress(&engine, || engine.open(&chosen.id))?;
     let opened = ManuallyDrop::new(opened);
     options.range = range(&opened, asked)?;
     for problem in &opened.problems {

@@ -178,7 +178,7 @@ impl Cache {
     }
 
     /// Keeps a run, on a thread of its own.
-    pub(crate) fn store(&self, run: &FoundRun, limits: &Limits, kept: Kept) {
+    pub(crate) fn store(&self, run: &FoundRun, limits: &Limits, kept: CacheEntry) {
         let path = self.path_of(run, limits);
         let folder = self.folder();
         let (cap_bytes, whole_bytes) = (self.cap_bytes, self.whole_bytes);
@@ -217,7 +217,7 @@ impl Cache {
 }
 
 /// What [`Cache::store`] writes.
-pub(crate) struct Kept {
+pub(crate) struct CacheEntry {
     pub(crate) trace: Arc<Trace>,
     pub(crate) content_hash: String,
     pub(crate) problems: Vec<RunProblem>,
@@ -361,7 +361,7 @@ fn image_offset(note_bytes: u64) -> u64 {
 }
 
 /// Writes an entry; fails when others can write into the folder.
-fn write(path: &Path, kept: &Kept, whole_bytes: u64) -> io::Result<()> {
+fn write(path: &Path, kept: &CacheEntry, whole_bytes: u64) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     create_private_folder(folder)?;
     if !is_own_folder(folder) {
@@ -375,7 +375,7 @@ fn is_own_entry(path: &Path) -> bool {
     path.parent().is_some_and(is_own_folder) && is_own_file(path)
 }
 
-fn write_to(file: &mut NamedTempFile, kept: &Kept, whole_bytes: u64) -> io::Result<()> {
+fn write_to(file: &mut NamedTempFile, kept: &CacheEntry, whole_bytes: u64) -> io::Result<()> {
     let mut note = Note {
         version: VERSION.to_owned(),
         // Its true value has at most as many digits; the note is padded to this length.
@@ -437,7 +437,7 @@ fn evict(folder: &Path, cap_bytes: u64, newest: &Path) {
         let Ok(metadata) = entry.metadata() else {
             continue;
         };
-        let (path, stamp) = (entry.path(), Stamp::of(&metadata));
+        let (path, stamp) = (entry.path(), Stamp::from_metadata(&metadata));
         if path.extension().is_some_and(|extension| extension == "tmp") {
             let age_ns = now_ns.saturating_sub(stamp.modified_ns);
             if u128::from(age_ns.unsigned_abs()) > STALE.as_nanos() {
@@ -581,7 +581,7 @@ mod tests {
     fn written(cache: &Cache, run: &FoundRun) -> PathBuf {
         let path = cache.path_of(run, &Limits::default());
         let from_files = imported(run);
-        let kept = Kept {
+        let kept = CacheEntry {
             trace: Arc::new(from_files.trace),
             content_hash: from_files.content_hash,
             problems: from_files.problems,

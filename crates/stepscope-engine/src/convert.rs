@@ -44,8 +44,8 @@ pub enum OutputFormat {
 }
 
 impl OutputFormat {
-    /// By the name of the file to be written.
-    pub fn of_name(path: &Path) -> Option<Self> {
+    /// The format that the extension of an output file asks for.
+    pub fn from_name(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
         let ends = |end: &str| name.ends_with(end);
         if ends(".xplane.pb") {
@@ -98,7 +98,7 @@ pub fn convert(
         reason: reason.to_owned(),
         hint: Some(hint.to_owned()),
     };
-    let Some(format) = OutputFormat::of_name(output) else {
+    let Some(format) = OutputFormat::from_name(output) else {
         return Err(refused(
             "its name tells no format",
             "end it in .xplane.pb, .json, .json.gz, .pftrace, .csv or .parquet",
@@ -196,7 +196,7 @@ fn only_run(input: &Path) -> Result<FoundRun, EngineError> {
 }
 
 fn is_as_before(path: &Path, stamp: Stamp) -> bool {
-    std::fs::metadata(path).is_ok_and(|metadata| Stamp::of(&metadata) == stamp)
+    std::fs::metadata(path).is_ok_and(|metadata| Stamp::from_metadata(&metadata) == stamp)
 }
 
 /// Writes everything; gives the length in bytes.

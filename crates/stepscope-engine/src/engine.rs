@@ -16,7 +16,7 @@ use crate::error::{EngineError, RunProblem};
 use crate::open;
 use crate::recover;
 use crate::run::{self, Run, RunState, RunSummary};
-use crate::scan::{Found, FoundRun, Sniffed};
+use crate::scan::{FoundRun, ScanResult, Sniffed};
 use crate::watch;
 
 pub(crate) use found::open_found;
@@ -240,7 +240,7 @@ impl Engine {
     pub(crate) fn scan_paths(&self) {
         let _scanning = held(&self.scanning);
         let roots = held(&self.state).roots.clone();
-        let mut found = Found::default();
+        let mut found = ScanResult::default();
         for root in &roots {
             let cache_dir = self.cache_dir.as_deref();
             let depth = self.options.max_depth;
@@ -267,7 +267,7 @@ impl Engine {
     }
 
     /// Replaces the list of runs, keeping what is open and unchanged.
-    fn adopt(&self, found: Found) -> Vec<EngineEvent> {
+    fn adopt(&self, found: ScanResult) -> Vec<EngineEvent> {
         let mut events = Vec::new();
         let mut state = held(&self.state);
         let mut before: FxHashMap<String, Entry> = std::mem::take(&mut state.runs)

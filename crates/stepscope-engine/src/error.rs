@@ -27,7 +27,7 @@ impl RunProblem {
         }
     }
 
-    pub(crate) fn of_format(path: &Path, error: &FormatError) -> Self {
+    pub(crate) fn from_format_error(path: &Path, error: &FormatError) -> Self {
         let offset = match error {
             FormatError::Malformed { offset, .. } => Some(*offset),
             _ => None,

@@ -120,7 +120,7 @@ fn spec_of(file: &FoundFile) -> FileSpec {
 }
 
 /// One file, emitted.
-struct Part {
+struct ImportedPart {
     sink: Watched,
     stamp: Stamp,
     /// `None` when the file could not be read.
@@ -130,7 +130,7 @@ struct Part {
     cancelled: bool,
 }
 
-fn read_all(files: Vec<(&FoundFile, FileSink)>, context: &ReadContext) -> Vec<Part> {
+fn read_all(files: Vec<(&FoundFile, FileSink)>, context: &ReadContext) -> Vec<ImportedPart> {
     let is_alone = files.len() == 1;
     if is_alone || context.threads < 2 {
         return files
@@ -174,8 +174,8 @@ fn read_one(
     sink: FileSink,
     context: &ReadContext,
     may_read_early: bool,
-) -> Part {
-    let mut part = Part {
+) -> ImportedPart {
+    let mut part = ImportedPart {
         sink: Watched::new(sink),
         stamp: found.stamp,
         format: None,
@@ -225,7 +225,7 @@ fn read_one(
         bytes = Arc::<TraceFile>::clone(&file);
     }
 
-    let read_whole = |part: &mut Part| {
+    let read_whole = |part: &mut ImportedPart| {
         let all = (*bytes).as_ref();
         let head = &all[..all.len().min(detect::PREFIX_BYTES)];
         let detected = detect::detect(head, &found.name)?;
@@ -245,7 +245,7 @@ fn read_one(
     match outcome {
         Ok(format) => part.format = Some(format),
         Err(FormatError::Cancelled) => part.cancelled = true,
-        Err(error) => part.fail(RunProblem::of_format(path, &error)),
+        Err(error) => part.fail(RunProblem::from_format_error(path, &error)),
     }
     if let Some(problem) = broken_gzip
         && part.format.is_some()
@@ -281,7 +281,12 @@ enum Early {
 
 /// Reads a compressed file while it is being inflated, where the format can be read so. Unless it was
 /// read, nothing was emitted.
-fn read_early(name: &str, compressed: &[u8], context: &ReadContext, part: &mut Part) -> Early {
+fn read_early(
+    name: &str,
+    compressed: &[u8],
+    context: &ReadContext,
+    part: &mut ImportedPart,
+) -> Early {
     let room = gzip::room_for(compressed, &context.limits).unwrap_or(0);
     if context.threads < 2 || room < EARLY_FROM_BYTES {
         return Early::None;
@@ -355,7 +360,7 @@ pub(crate) fn changed(path: &Path) -> RunProblem {
     }
 }
 
-impl Part {
+impl ImportedPart {
     fn fail(&mut self, problem: RunProblem) {
         self.sink
             .inner
@@ -366,19 +371,19 @@ impl Part {
 
 /// Gives each file its host and rank, and makes the hosts of a run differ: they are the prefixes
 /// of its track keys.
-fn name_hosts(parts: &mut [Part]) {
+fn name_hosts(parts: &mut [ImportedPart]) {
     let stems: Vec<String> = parts
         .iter_mut()
         .map(|part| part.sink.inner.spec_mut().host.clone())
         .collect();
     for part in parts.iter_mut() {
-        let told = std::mem::take(&mut part.sink.told);
+        let identity = std::mem::take(&mut part.sink.identity);
         let format = part.format;
         let spec = part.sink.inner.spec_mut();
         // A worker process is no rank, whatever its name looks like.
-        spec.rank = told.rank.or(spec.rank).filter(|_| !told.is_worker);
+        spec.rank = identity.rank.or(spec.rank).filter(|_| !identity.is_worker);
         // An XSpace is named after its host; other files tell it.
-        if let Some(host) = told.host
+        if let Some(host) = identity.host
             && format != Some(Format::XSpace)
         {
             spec.host = host;
@@ -408,7 +413,7 @@ fn name_hosts(parts: &mut [Part]) {
     }
 }
 
-fn content_hash(parts: &[Part]) -> String {
+fn content_hash(parts: &[ImportedPart]) -> String {
     let hashes: Vec<_> = parts.iter().map(|part| part.hash).collect();
     hash::combine(&hashes).hex()
 }
@@ -421,9 +426,9 @@ const DROPPED: &str = "stepscope.dropped";
 /// The fact by which our recorder marks the recording of a worker process.
 const WORKER: &str = "worker_of_process";
 
-/// What a file says about itself.
+/// Host and rank that a file names.
 #[derive(Clone, Debug, Default)]
-struct Told {
+struct FileIdentity {
     host: Option<String>,
     rank: Option<u32>,
     is_worker: bool,
@@ -433,7 +438,7 @@ struct Told {
 struct Watched {
     inner: FileSink,
     file: Option<Arc<TraceFile>>,
-    told: Told,
+    identity: FileIdentity,
 }
 
 impl Watched {
@@ -441,7 +446,7 @@ impl Watched {
         Self {
             inner,
             file: None,
-            told: Told::default(),
+            identity: FileIdentity::default(),
         }
     }
 }
@@ -493,12 +498,12 @@ impl EventSink for Watched {
     }
     fn fact(&mut self, key: &str, value: ArgValue<'_>) {
         match (key, value) {
-            ("rank", ArgValue::Int(rank)) => self.told.rank = u32::try_from(rank).ok(),
-            ("rank", ArgValue::Uint(rank)) => self.told.rank = u32::try_from(rank).ok(),
+            ("rank", ArgValue::Int(rank)) => self.identity.rank = u32::try_from(rank).ok(),
+            ("rank", ArgValue::Uint(rank)) => self.identity.rank = u32::try_from(rank).ok(),
             ("host", ArgValue::Str(host)) if !host.is_empty() => {
-                self.told.host = Some(host.to_owned());
+                self.identity.host = Some(host.to_owned());
             }
-            (WORKER, _) => self.told.is_worker = true,
+            (WORKER, _) => self.identity.is_worker = true,
             (RECOVERED, ArgValue::Bool(true) | ArgValue::Int(1) | ArgValue::Uint(1)) => {
                 self.inner.diagnose(Diagnostic::Recovered, 1, "");
             }
@@ -520,13 +525,13 @@ impl EventSink for Watched {
         Self {
             inner: self.inner.fork(),
             file: self.file.clone(),
-            told: Told::default(),
+            identity: FileIdentity::default(),
         }
     }
     fn merge(&mut self, fork: Self) {
         self.inner.merge(fork.inner);
-        self.told.rank = fork.told.rank.or(self.told.rank);
-        self.told.host = fork.told.host.or(self.told.host.take());
+        self.identity.rank = fork.identity.rank.or(self.identity.rank);
+        self.identity.host = fork.identity.host.or(self.identity.host.take());
     }
 }
 
@@ -598,7 +603,7 @@ mod tests {
         let mut sink = Watched {
             inner: builder.file(FileSpec::default()),
             file: None,
-            told: Told::default(),
+            identity: FileIdentity::default(),
         };
         sink.epoch(Epoch::default());
         sink.fact(DROPPED, ArgValue::Int(7));

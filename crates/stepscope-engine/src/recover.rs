@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use stepscope::recover::{RecoveredRun, recover_dir};
 
 use crate::error::{EngineError, RunProblem};
-use crate::scan::{self, Found, Sniffed};
+use crate::scan::{self, ScanResult, Sniffed};
 
 /// Recovers what lies below `log_dir`; programs that still run are left alone. What cannot be
 /// written there goes to the user's cache directory.
@@ -23,13 +23,13 @@ fn recovered_dir(cache_dir: &Path) -> PathBuf {
 }
 
 /// Looks below one path, recovers what killed programs left there, and looks again if that made
-/// files. What remains in [`Found::journals`] belongs to programs that still run.
+/// files. What remains in [`ScanResult::journals`] belongs to programs that still run.
 pub(crate) fn scan(
     root: &Path,
     max_depth: usize,
     sniffed: &mut Sniffed,
     cache_dir: Option<&Path>,
-) -> Result<Found, EngineError> {
+) -> Result<ScanResult, EngineError> {
     let mut found = scan::scan(root, max_depth, sniffed)?;
     if found.journals.is_empty() {
         return Ok(found);

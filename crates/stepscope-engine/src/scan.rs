@@ -99,7 +99,7 @@ impl FoundRun {
 
 /// What a scan found.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct ScanResult {
     pub(crate) runs: Vec<FoundRun>,
     pub(crate) problems: Vec<RunProblem>,
     /// Files that are recognised by name, but have no reader.
@@ -138,7 +138,7 @@ pub(crate) fn scan(
     root: &Path,
     max_depth: usize,
     sniffed: &mut Sniffed,
-) -> Result<Found, EngineError> {
+) -> Result<ScanResult, EngineError> {
     let shown = || root.display().to_string();
     let metadata = std::fs::metadata(root).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => EngineError::NoSuchPath(shown()),
@@ -154,7 +154,7 @@ pub(crate) fn scan(
         absolute: absolute.into(),
         max_depth,
         sniffed,
-        found: Found::default(),
+        found: ScanResult::default(),
         seen: FxHashSet::default(),
         links: Vec::new(),
     };
@@ -168,14 +168,14 @@ pub(crate) fn scan(
     Ok(found)
 }
 
-fn single_file(path: &Path, metadata: &Metadata) -> Found {
+fn single_file(path: &Path, metadata: &Metadata) -> ScanResult {
     let name = lossy_name(path);
     let rank = names::ranked(names::stem(&name)).map(|found| found.rank);
     let file = FoundFile {
         path: path.to_owned(),
         place: None,
         class: names::classify(&name).unwrap_or(NameClass::Other),
-        stamp: Stamp::of(metadata),
+        stamp: Stamp::from_metadata(metadata),
         rank,
         name: name.clone(),
     };
@@ -187,10 +187,10 @@ fn single_file(path: &Path, metadata: &Metadata) -> Found {
         kinds: kinds_of(&file),
         files: vec![file],
     };
-    Found {
+    ScanResult {
         runs: vec![run],
         entries: 1,
-        ..Found::default()
+        ..ScanResult::default()
     }
 }
 
@@ -240,7 +240,7 @@ struct Walk<'a> {
     absolute: Arc<Path>,
     max_depth: usize,
     sniffed: &'a mut Sniffed,
-    found: Found,
+    found: ScanResult,
     /// Device and number of every folder that was listed.
     seen: FxHashSet<(u64, u64)>,
     /// Links, looked at when everything else is known: path, depth.
@@ -277,7 +277,7 @@ impl Walk<'_> {
     /// Lists one folder; its subfolders are pushed to `open`, first by name on top.
     fn folder(&mut self, folder: &Path, depth: usize, open: &mut Vec<(PathBuf, usize)>) {
         let listed = std::fs::metadata(folder).and_then(|metadata| {
-            let stamp = Stamp::of(&metadata);
+            let stamp = Stamp::from_metadata(&metadata);
             Ok((stamp, std::fs::read_dir(folder)?))
         });
         let (stamp, listing) = match listed {
@@ -379,7 +379,7 @@ impl Walk<'_> {
             return None;
         }
         let stamp = match metadata() {
-            Ok(metadata) => Stamp::of(&metadata),
+            Ok(metadata) => Stamp::from_metadata(&metadata),
             Err(error) => {
                 self.problem(&path, reason(&error), None);
                 return None;
@@ -488,7 +488,7 @@ impl Walk<'_> {
             .runs
             .iter()
             .flat_map(|run| &run.files)
-            .any(|file| same_file(file.stamp, Stamp::of(&metadata)));
+            .any(|file| same_file(file.stamp, Stamp::from_metadata(&metadata)));
         if known {
             return;
         }
@@ -610,7 +610,7 @@ impl Walk<'_> {
 mod tests {
     use super::*;
 
-    fn below(root: &Path) -> Found {
+    fn below(root: &Path) -> ScanResult {
         scan(root, 256, &mut Sniffed::default()).unwrap()
     }
 
@@ -619,7 +619,7 @@ mod tests {
         std::fs::write(path, content).unwrap();
     }
 
-    fn shown(found: &Found) -> Vec<String> {
+    fn shown(found: &ScanResult) -> Vec<String> {
         found
             .runs
             .iter()

@@ -9,8 +9,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use stepscope::ExternalProfiles;
 use stepscope_remote::{
-    Along, Asked, CaptureControl, CaptureError, CaptureReport, CaptureRequest, Interval,
-    OptionValue, ServerError, ServerHandle, ServerOptions, capture_with,
+    CaptureControl, CaptureError, CaptureReport, CaptureRequest, CompanionCallbacks,
+    CompanionRequest, Interval, OptionValue, ServerError, ServerHandle, ServerOptions,
+    capture_with,
 };
 
 use crate::annotation::LEAVES_LABELS_OUT;
@@ -47,7 +48,7 @@ pub(crate) fn start_server(
         allow_directories,
         memory_limit_bytes,
         facts,
-        along: Some(Along {
+        companion: Some(CompanionCallbacks {
             prepare: prepare_capture,
             begin: begin_capture,
             pause: pause_capture,
@@ -66,7 +67,7 @@ pub(crate) fn start_server(
 
 /// Before a capture starts: one of calls alone leaves labels out, unless it is a part of what the flight
 /// recorder records.
-fn prepare_capture(asked: &Asked) {
+fn prepare_capture(asked: &CompanionRequest) {
     if asked.python_calls && asked.host_tracer_level == 0 && !stepscope::is_recording() {
         LEAVES_LABELS_OUT.store(true, Ordering::Relaxed);
         CAPTURES_CALLS_ALONE.store(true, Ordering::Relaxed);
@@ -74,7 +75,7 @@ fn prepare_capture(asked: &Asked) {
 }
 
 /// At the start of a capture, on a thread of the server.
-fn begin_capture(asked: &Asked) {
+fn begin_capture(asked: &CompanionRequest) {
     call_captures("begin", |py, function| {
         let asked = (
             asked.python_calls,

@@ -19,6 +19,6 @@ pub use client::{
 };
 pub use perfetto_file::{PerfettoFileError, perfetto_path, write_perfetto};
 pub use server::{
-    Along, Asked, Log, ServerError, ServerHandle, ServerOptions, host_tracer_level, start_server,
-    start_server_with, stop_server,
+    CompanionCallbacks, CompanionRequest, Log, ServerError, ServerHandle, ServerOptions,
+    host_tracer_level, start_server, start_server_with, stop_server,
 };

@@ -22,7 +22,7 @@ impl Ns {
     }
 
     /// A length of time.
-    pub fn of(dur: Dur) -> Self {
+    pub fn from_dur(dur: Dur) -> Self {
         Self {
             ps: i128::from(dur.ps()),
         }

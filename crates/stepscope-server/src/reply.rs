@@ -165,7 +165,7 @@ where
         let _permit = permit;
         let view = state.runs.view(run);
         let parsed = began.elapsed();
-        let caching = Caching::of(&view, &request)?;
+        let caching = Caching::new(&view, &request)?;
         if caching.not_modified {
             return Ok(caching.apply(StatusCode::NOT_MODIFIED.into_response()));
         }
@@ -219,7 +219,7 @@ struct Caching {
 }
 
 impl Caching {
-    fn of(view: &RunView, request: &RunRequest) -> Result<Self, Problem> {
+    fn new(view: &RunView, request: &RunRequest) -> Result<Self, Problem> {
         let immutable = match request.params.text("v") {
             Some(v) if v == view.tag() => true,
             Some(_) => return Err(Problem::run_changed()),

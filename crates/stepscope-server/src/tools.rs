@@ -116,7 +116,7 @@ const NEURON: &[(&str, &str, &str, &[&str])] = &[
 
 /// All tools, in the order of the viewer's rail.
 pub(crate) fn tools(view: &RunView) -> Vec<Tool> {
-    let has = Contents::of(view);
+    let has = Contents::from_view(view);
     let tool = |id, page, title, group, aliases| {
         let (state, reason, hint) = match has.fill(page) {
             Fill::Ready => ("ready", None, None),
@@ -184,7 +184,7 @@ struct Contents {
 }
 
 impl Contents {
-    fn of(view: &RunView) -> Self {
+    fn from_view(view: &RunView) -> Self {
         let trace = &*view.run.trace;
         let tracks = trace.tracks();
         let known = trace.find_names(&mut |name| {

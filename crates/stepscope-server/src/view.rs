@@ -13,11 +13,11 @@ use crate::ns::RunClock;
 pub(crate) struct RunView {
     /// The opened run.
     pub(crate) run: Arc<Run>,
-    parts: Arc<Parts>,
+    parts: Arc<RunIndex>,
 }
 
 /// What is worked out once per run.
-struct Parts {
+struct RunIndex {
     clock: RunClock,
     span: Range<Time>,
     fit: Range<Time>,
@@ -46,7 +46,7 @@ impl RunView {
             .map(|track| extent(&run, track.id))
             .collect();
         let fit = fit(&run, &span);
-        let parts = Parts {
+        let parts = RunIndex {
             clock: RunClock::starting_at(span.start),
             outside: if fit == span { 0 } else { outside(&run, &fit) },
             fit,
@@ -273,7 +273,7 @@ fn labels_only(run: &Run) -> bool {
 /// Keeps the parts of the runs seen last, without keeping the runs themselves in memory: that is
 /// the engine's decision.
 #[derive(Default)]
-pub(crate) struct Views(Mutex<Vec<(Weak<Run>, Arc<Parts>)>>);
+pub(crate) struct Views(Mutex<Vec<(Weak<Run>, Arc<RunIndex>)>>);
 
 /// Runs whose parts are kept.
 const KEPT: usize = 16;
@@ -281,7 +281,8 @@ const KEPT: usize = 16;
 impl Views {
     /// The view of an opened run.
     pub(crate) fn view(&self, run: Arc<Run>, build: &str) -> RunView {
-        let of = |known: &(Weak<Run>, Arc<Parts>)| std::ptr::eq(known.0.as_ptr(), &raw const *run);
+        let of =
+            |known: &(Weak<Run>, Arc<RunIndex>)| std::ptr::eq(known.0.as_ptr(), &raw const *run);
         {
             let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some((_, parts)) = known.iter().find(|known| of(known)) {

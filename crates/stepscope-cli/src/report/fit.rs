@@ -25,7 +25,7 @@ pub(super) struct Fitted {
 }
 
 /// One column on its way.
-struct Shown<'a> {
+struct FittedColumn<'a> {
     column: &'a Column,
     cells: Vec<String>,
 }
@@ -34,7 +34,7 @@ struct Shown<'a> {
 pub(super) fn fit(table: &Table, page: Page<'_>) -> Fitted {
     let rows = table.rows.get(..page.top).unwrap_or(&table.rows);
     let mut zero = Vec::new();
-    let mut columns: Vec<Shown<'_>> = Vec::new();
+    let mut columns: Vec<FittedColumn<'_>> = Vec::new();
     let depth = table
         .columns
         .iter()
@@ -65,15 +65,16 @@ pub(super) fn fit(table: &Table, page: Page<'_>) -> Fitted {
                 }
             }
         }
-        let again = |other: &Shown<'_>| other.column.unit == Unit::Text && other.cells == cells;
+        let again =
+            |other: &FittedColumn<'_>| other.column.unit == Unit::Text && other.cells == cells;
         if column.unit == Unit::Text && rows.len() > 1 && columns.iter().any(again) {
             continue;
         }
-        columns.push(Shown { column, cells });
+        columns.push(FittedColumn { column, cells });
     }
     asked_for_first(&mut columns, page.by);
     let is_sum =
-        |shown: &Shown<'_>| matches!(&*shown.column.key, "total_ns" | "self_ns" | "busy_ns");
+        |shown: &FittedColumn<'_>| matches!(&*shown.column.key, "total_ns" | "self_ns" | "busy_ns");
     let sums: Vec<bool> = columns.iter().map(is_sum).collect();
     let mut grid = grid(columns, rows.len());
     let cut = page
@@ -88,9 +89,9 @@ pub(super) fn fit(table: &Table, page: Page<'_>) -> Fitted {
 }
 
 /// Rows by shape or stack are told apart by it: it stands beside the name.
-fn asked_for_first(columns: &mut [Shown<'_>], by: Option<&str>) {
+fn asked_for_first(columns: &mut [FittedColumn<'_>], by: Option<&str>) {
     let Some(by) = by else { return };
-    let told = |shown: &Shown<'_>| match &*shown.column.key {
+    let told = |shown: &FittedColumn<'_>| match &*shown.column.key {
         "shapes" | "shape" => by.contains("shape"),
         "stack" => by.contains("stack"),
         "source" => by.contains("source"),
@@ -101,7 +102,7 @@ fn asked_for_first(columns: &mut [Shown<'_>], by: Option<&str>) {
     }
 }
 
-fn grid(columns: Vec<Shown<'_>>, rows: usize) -> Grid {
+fn grid(columns: Vec<FittedColumn<'_>>, rows: usize) -> Grid {
     let titles = columns.iter().map(|shown| {
         let title = shown.column.title.clone().into_owned();
         (title, side(shown.column.unit))

@@ -64,7 +64,7 @@ pub(super) fn text(
         for line in text.lines() {
             writeln!(out, "{}", text::clean_line(line))?;
         }
-    } else if let Some(findings) = Findings::of(&report.table) {
+    } else if let Some(findings) = Findings::from_table(&report.table) {
         findings.print(page.line(), out)?;
     } else if !report.table.rows.is_empty() {
         writeln!(out)?;
@@ -152,7 +152,7 @@ struct Findings<'a> {
 
 impl<'a> Findings<'a> {
     /// The table, if it is one of findings.
-    fn of(table: &'a Table) -> Option<Self> {
+    fn from_table(table: &'a Table) -> Option<Self> {
         let place = |key: &str| table.columns.iter().position(|column| column.key == key);
         let (advice, title) = (place("advice")?, place("title")?);
         (!table.rows.is_empty()).then_some(Self {

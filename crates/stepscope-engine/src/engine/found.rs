@@ -39,7 +39,7 @@ pub(crate) fn open_found(
         && context.read_bytes().max(found.bytes()) >= cache::MIN_BYTES
         && stamps_hold
     {
-        let kept = cache::Kept {
+        let kept = cache::CacheEntry {
             trace: Arc::clone(&made.trace),
             content_hash: made.content_hash.clone(),
             problems: made.problems.clone(),

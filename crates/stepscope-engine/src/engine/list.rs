@@ -128,6 +128,6 @@ fn recognised(run: &FoundRun) -> Result<(), EngineError> {
     }
     match detect::detect(&head, &file.name) {
         Ok(_) => Ok(()),
-        Err(error) => Err(RunProblem::of_format(&file.path, &error).into()),
+        Err(error) => Err(RunProblem::from_format_error(&file.path, &error).into()),
     }
 }

@@ -56,11 +56,13 @@ pub(crate) struct Stamp {
 impl Stamp {
     /// The present state of what lies at a path; `None` when nothing does.
     pub(crate) fn at(path: &Path) -> Option<Self> {
-        std::fs::metadata(path).ok().map(|found| Self::of(&found))
+        std::fs::metadata(path)
+            .ok()
+            .map(|found| Self::from_metadata(&found))
     }
 
-    /// From what the system says about a file.
-    pub(crate) fn of(metadata: &Metadata) -> Self {
+    /// The state in the metadata of a file.
+    pub(crate) fn from_metadata(metadata: &Metadata) -> Self {
         let modified_ns = metadata
             .modified()
             .map_or(0, |at| match at.duration_since(UNIX_EPOCH) {
@@ -111,7 +113,7 @@ impl TraceFile {
         let mut file = open_to_read(path, place).map_err(|error| reason(&error))?;
         let metadata = file.metadata().map_err(|error| reason(&error))?;
         refuse_special(&metadata)?;
-        let stamp = Stamp::of(&metadata);
+        let stamp = Stamp::from_metadata(&metadata);
         #[cfg(unix)]
         if stamp.bytes >= MAP_FROM_BYTES
             && let Some(mapping) = guard::Mapping::new(&file)
@@ -178,7 +180,7 @@ impl TraceFile {
                 let Ok(metadata) = std::fs::metadata(&self.path) else {
                     return Ok(());
                 };
-                let now = Stamp::of(&metadata);
+                let now = Stamp::from_metadata(&metadata);
                 let same_file = (now.inode, now.device) == (self.stamp.inode, self.stamp.device);
                 if same_file && now != self.stamp {
                     return Err(ArgError::SourceChanged);

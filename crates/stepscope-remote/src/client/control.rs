@@ -4,7 +4,7 @@ use tokio::sync::watch;
 
 /// What was asked of a capture. Later ones count more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Wish {
+pub(crate) enum StopMode {
     /// Nothing: it goes on.
     #[default]
     GoOn,
@@ -18,7 +18,7 @@ pub(crate) enum Wish {
 /// and so is asking before it has begun or after it is over.
 #[derive(Clone, Debug)]
 pub struct CaptureControl {
-    wish: watch::Sender<Wish>,
+    wish: watch::Sender<StopMode>,
 }
 
 impl Default for CaptureControl {
@@ -31,21 +31,21 @@ impl CaptureControl {
     /// A control for one capture.
     pub fn new() -> Self {
         Self {
-            wish: watch::Sender::new(Wish::GoOn),
+            wish: watch::Sender::new(StopMode::GoOn),
         }
     }
 
     /// Ends the interval now, on every host; what was recorded until then is kept.
     pub fn end_early(&self) {
-        self.raise(Wish::EndEarly);
+        self.raise(StopMode::EndEarly);
     }
 
     /// Stops now: hosts whose data is not on the disk yet are told to end, and give nothing.
     pub fn abandon(&self) {
-        self.raise(Wish::Abandon);
+        self.raise(StopMode::Abandon);
     }
 
-    fn raise(&self, to: Wish) {
+    fn raise(&self, to: StopMode) {
         self.wish.send_if_modified(|wish| {
             let more = *wish < to;
             *wish = to.max(*wish);
@@ -53,7 +53,7 @@ impl CaptureControl {
         });
     }
 
-    pub(crate) fn watch(&self) -> watch::Receiver<Wish> {
+    pub(crate) fn watch(&self) -> watch::Receiver<StopMode> {
         self.wish.subscribe()
     }
 }

@@ -22,7 +22,7 @@ const MAX_MESSAGES: usize = 20;
 
 /// What came of an answer.
 #[derive(Debug)]
-pub(super) enum Kept {
+pub(super) enum SaveOutcome {
     /// One file.
     File(Captured),
     /// The data has no event, and another attempt may follow: nothing was written.
@@ -55,7 +55,7 @@ pub(super) fn keep(
     slot: &Slot,
     answer: ProfileResponse,
     if_empty: IfEmpty,
-) -> Result<Kept, CaptureFailure> {
+) -> Result<SaveOutcome, CaptureFailure> {
     let says_empty = answer.empty_trace;
     match data_of(answer) {
         Some(content) => keep_content(folder, slot, &content, if_empty),
@@ -79,10 +79,10 @@ fn keep_content(
     slot: &Slot,
     content: &[u8],
     if_empty: IfEmpty,
-) -> Result<Kept, CaptureFailure> {
+) -> Result<SaveOutcome, CaptureFailure> {
     let (events, warnings) = look(content)?;
     if events == 0 && if_empty == IfEmpty::TryAgain {
-        return Ok(Kept::EmptyForNow);
+        return Ok(SaveOutcome::EmptyForNow);
     }
     let path = match written_too(folder, slot, content, events) {
         Some(path) => path,
@@ -90,7 +90,7 @@ fn keep_content(
             .save(&slot.stem, content)
             .map_err(|error| unwritable(folder, &error))?,
     };
-    Ok(Kept::File(Captured {
+    Ok(SaveOutcome::File(Captured {
         path,
         bytes: content.len() as u64,
         events,
@@ -139,7 +139,7 @@ fn keep_file(
     slot: &Slot,
     says_empty: bool,
     if_empty: IfEmpty,
-) -> Result<Kept, CaptureFailure> {
+) -> Result<SaveOutcome, CaptureFailure> {
     let Some(path) = find(folder, slot, says_empty) else {
         return Err(wrote_nothing(says_empty));
     };
@@ -154,9 +154,9 @@ fn keep_file(
     if events == 0 && if_empty == IfEmpty::TryAgain {
         // The next attempt writes it anew.
         folder.release(&path);
-        return Ok(Kept::EmptyForNow);
+        return Ok(SaveOutcome::EmptyForNow);
     }
-    Ok(Kept::File(Captured {
+    Ok(SaveOutcome::File(Captured {
         path,
         bytes: content.len() as u64,
         events,

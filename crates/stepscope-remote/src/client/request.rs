@@ -176,7 +176,7 @@ pub enum CaptureError {
 
 /// One address of a request, understood or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum RequestedHost {
     /// A program to ask.
     Host(Address),
     /// What cannot be an address, shortened, and why.
@@ -185,7 +185,7 @@ pub(crate) enum Asked {
 
 impl CaptureRequest {
     /// The hosts, each once, in the order in which they were given.
-    pub(crate) fn hosts(&self) -> Result<Vec<Asked>, CaptureError> {
+    pub(crate) fn hosts(&self) -> Result<Vec<RequestedHost>, CaptureError> {
         let mut seen = BTreeSet::new();
         let mut hosts = Vec::new();
         let typed = self.addresses.iter().flat_map(|typed| typed.split(','));
@@ -199,10 +199,10 @@ impl CaptureRequest {
             match Address::parse(text) {
                 Ok(address) => {
                     if seen.insert(address.clone()) {
-                        hosts.push(Asked::Host(address));
+                        hosts.push(RequestedHost::Host(address));
                     }
                 }
-                Err(reason) => hosts.push(Asked::Bad(echo(text), reason)),
+                Err(reason) => hosts.push(RequestedHost::Bad(echo(text), reason)),
             }
         }
         if hosts.is_empty() {
@@ -314,10 +314,10 @@ mod tests {
             "nonsense".to_owned(),
         ];
         let hosts = request.hosts().unwrap();
-        let host = |text| Asked::Host(Address::parse(text).unwrap());
+        let host = |text| RequestedHost::Host(Address::parse(text).unwrap());
         assert_eq!(hosts.len(), 3);
         assert_eq!(hosts[..2], [host("localhost:1"), host("localhost:2")]);
-        assert!(matches!(&hosts[2], Asked::Bad(shown, _) if shown == "nonsense"));
+        assert!(matches!(&hosts[2], RequestedHost::Bad(shown, _) if shown == "nonsense"));
         request.addresses = vec![" , ".to_owned()];
         assert!(matches!(request.hosts(), Err(CaptureError::NoAddress)));
         request.addresses = vec!["1,".repeat(10_000)];

@@ -14,10 +14,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use super::control::{CaptureControl, Wish};
-use super::keep::{IfEmpty, Kept, Slot, keep};
+use super::control::{CaptureControl, StopMode};
+use super::keep::{IfEmpty, SaveOutcome, Slot, keep};
 use super::report::{CaptureEvent, CaptureFailure, Captured, HostReport, Stage};
-use super::request::{Asked, CaptureRequest, Interval};
+use super::request::{CaptureRequest, Interval, RequestedHost};
 use super::session::SessionFolder;
 use super::{ask, connect};
 use crate::address::Address;
@@ -46,7 +46,7 @@ pub(super) struct Plan {
 /// One host of a capture.
 #[derive(Debug)]
 struct Host {
-    asked: Asked,
+    asked: RequestedHost,
     /// As in reports and events.
     label: String,
     slot: Slot,
@@ -56,15 +56,19 @@ struct Host {
 type Outcome = Option<Result<Captured, CaptureFailure>>;
 
 impl Plan {
-    pub(super) fn new(request: CaptureRequest, asked: Vec<Asked>, folder: SessionFolder) -> Self {
+    pub(super) fn new(
+        request: CaptureRequest,
+        asked: Vec<RequestedHost>,
+        folder: SessionFolder,
+    ) -> Self {
         let may_write = matches!(request.interval, Interval::For(_));
         let mut stems = BTreeSet::new();
         let mut hosts: Vec<Host> = asked
             .into_iter()
             .map(|asked| {
                 let (label, stem) = match &asked {
-                    Asked::Host(address) => (address.to_string(), address.file_stem()),
-                    Asked::Bad(shown, _) => (shown.clone(), String::new()),
+                    RequestedHost::Host(address) => (address.to_string(), address.file_stem()),
+                    RequestedHost::Bad(shown, _) => (shown.clone(), String::new()),
                 };
                 // Different addresses may be called alike once the colons are gone.
                 let mut unique = stem.clone();
@@ -126,7 +130,7 @@ pub(super) fn run(
 
 struct Work<'a> {
     plan: &'a Plan,
-    wish: watch::Receiver<Wish>,
+    wish: watch::Receiver<StopMode>,
     on_event: &'a (dyn Fn(CaptureEvent) + Send + Sync),
     outcomes: Vec<Outcome>,
 }
@@ -139,11 +143,11 @@ impl Work<'_> {
         for index in 0..self.plan.hosts.len() {
             let host = &self.plan.hosts[index];
             let failure = match &host.asked {
-                Asked::Bad(_, reason) => CaptureFailure::new(
+                RequestedHost::Bad(_, reason) => CaptureFailure::new(
                     Stage::BadAddress,
                     format!("{reason}, give addresses such as localhost:9012"),
                 ),
-                Asked::Host(_) if self.plan.folder.is_taken(&host.slot.stem) => {
+                RequestedHost::Host(_) if self.plan.folder.is_taken(&host.slot.stem) => {
                     CaptureFailure::new(
                         Stage::Failed,
                         format!(
@@ -152,7 +156,7 @@ impl Work<'_> {
                         ),
                     )
                 }
-                Asked::Host(_) => continue,
+                RequestedHost::Host(_) => continue,
             };
             self.settle(index, Err(failure));
         }
@@ -164,7 +168,7 @@ impl Work<'_> {
                     Some(Ok(_)) => false,
                 })
                 .collect();
-            if hosts.is_empty() || attempt > 0 && *self.wish.borrow() > Wish::GoOn {
+            if hosts.is_empty() || attempt > 0 && *self.wish.borrow() > StopMode::GoOn {
                 break;
             }
             if attempt > 0 {
@@ -172,7 +176,7 @@ impl Work<'_> {
                 let pause = PAUSE.saturating_mul(1 << (attempt - 1).min(8));
                 tokio::select! {
                     () = sleep(pause.min(MAX_PAUSE)) => {}
-                    _ = raised(&mut self.wish, Wish::GoOn) => break,
+                    _ = raised(&mut self.wish, StopMode::GoOn) => break,
                 }
             }
             for index in &hosts {
@@ -230,7 +234,7 @@ impl Work<'_> {
     async fn connect(&mut self, hosts: &[usize]) -> Vec<Ready> {
         let mut tasks = JoinSet::new();
         for &index in hosts {
-            let Asked::Host(address) = &self.plan.hosts[index].asked else {
+            let RequestedHost::Host(address) = &self.plan.hosts[index].asked else {
                 continue;
             };
             self.tell(CaptureEvent::Connecting {
@@ -243,7 +247,7 @@ impl Work<'_> {
         loop {
             let joined = tokio::select! {
                 joined = tasks.join_next() => joined,
-                _ = raised(&mut self.wish, Wish::GoOn) => {
+                _ = raised(&mut self.wish, StopMode::GoOn) => {
                     tasks.abort_all();
                     // Nothing was recorded anywhere: there is nothing to keep.
                     for &index in hosts {
@@ -297,7 +301,7 @@ impl Work<'_> {
         let mut saving = JoinSet::new();
         let mut outstanding: Vec<Ready> = Vec::with_capacity(ready.len());
         for (index, connection) in ready {
-            let Asked::Host(address) = &self.plan.hosts[index].asked else {
+            let RequestedHost::Host(address) = &self.plan.hosts[index].asked else {
                 continue;
             };
             let question = self.question(address, start_unix_ns);
@@ -314,7 +318,7 @@ impl Work<'_> {
 
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        let mut seen = Wish::GoOn;
+        let mut seen = StopMode::GoOn;
         let mut is_over = false;
         while !outstanding.is_empty() || !saving.is_empty() {
             tokio::select! {
@@ -338,7 +342,7 @@ impl Work<'_> {
                 }
                 wish = raised(&mut self.wish, seen) => {
                     seen = wish;
-                    if wish == Wish::Abandon {
+                    if wish == StopMode::Abandon {
                         asking.abort_all();
                         self.leave(std::mem::take(&mut outstanding)).await;
                         continue;
@@ -405,7 +409,7 @@ impl Work<'_> {
         index: usize,
         answer: Result<ProfileResponse, CaptureFailure>,
         if_empty: IfEmpty,
-        saving: &mut JoinSet<(usize, Result<Kept, CaptureFailure>)>,
+        saving: &mut JoinSet<(usize, Result<SaveOutcome, CaptureFailure>)>,
     ) {
         let answer = match answer {
             Ok(answer) => answer,
@@ -413,7 +417,7 @@ impl Work<'_> {
         };
         // Whoever ended the capture early wants what there is.
         let if_empty = match *self.wish.borrow() {
-            Wish::GoOn => if_empty,
+            StopMode::GoOn => if_empty,
             _ => IfEmpty::Keep,
         };
         let (folder, slot) = (
@@ -423,10 +427,10 @@ impl Work<'_> {
         saving.spawn_blocking(move || (index, keep(&folder, &slot, answer, if_empty)));
     }
 
-    fn kept(&mut self, index: usize, kept: Result<Kept, CaptureFailure>) {
+    fn kept(&mut self, index: usize, kept: Result<SaveOutcome, CaptureFailure>) {
         match kept {
-            Ok(Kept::File(captured)) => self.settle(index, Ok(captured)),
-            Ok(Kept::EmptyForNow) => {
+            Ok(SaveOutcome::File(captured)) => self.settle(index, Ok(captured)),
+            Ok(SaveOutcome::EmptyForNow) => {
                 let host = self.label(index);
                 self.tell(CaptureEvent::Empty { host });
                 // Stands if the further attempts are given up.
@@ -466,7 +470,7 @@ fn given_up() -> CaptureFailure {
 }
 
 /// Waits until more is wished than `seen`.
-async fn raised(wish: &mut watch::Receiver<Wish>, seen: Wish) -> Wish {
+async fn raised(wish: &mut watch::Receiver<StopMode>, seen: StopMode) -> StopMode {
     match wish.wait_for(|wish| *wish > seen).await {
         Ok(wish) => *wish,
         // The control is gone: nobody will wish for anything.

@@ -43,14 +43,14 @@ pub(super) struct ConcurrencyLimit {
 
 /// One of the places for requests. Dropping it gives it back.
 #[derive(Debug)]
-struct RequestPlace {
+struct RequestPermit {
     _permit: OwnedSemaphorePermit,
     /// Whose it is; `None` where there is no connection, as in tests.
     client: Option<Arc<ConnectionState>>,
     by_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
-impl Drop for RequestPlace {
+impl Drop for RequestPermit {
     fn drop(&mut self) {
         let Some(client) = &self.client else { return };
         client.admitted.fetch_sub(1, Ordering::Relaxed);
@@ -79,7 +79,7 @@ impl ConcurrencyLimit {
     }
 
     /// A place for a request of this client; an error when there is none, or none for it.
-    fn admit(&self, client: Option<Arc<ConnectionState>>) -> Result<RequestPlace, Status> {
+    fn admit(&self, client: Option<Arc<ConnectionState>>) -> Result<RequestPermit, Status> {
         let permit = Arc::clone(&self.places)
             .try_acquire_owned()
             .ok()
@@ -97,7 +97,7 @@ impl ConcurrencyLimit {
             *count += 1;
             client.admitted.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(RequestPlace {
+        Ok(RequestPermit {
             _permit: permit,
             client,
             by_address: Arc::clone(&self.by_address),
@@ -111,10 +111,10 @@ impl ConcurrencyLimit {
 }
 
 impl<S> tower::Layer<S> for ConcurrencyLimit {
-    type Service = Admitted<S>;
+    type Service = LimitedService<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Admitted {
+        LimitedService {
             inner,
             admission: self.clone(),
         }
@@ -123,12 +123,12 @@ impl<S> tower::Layer<S> for ConcurrencyLimit {
 
 /// A service behind [`ConcurrencyLimit`].
 #[derive(Clone, Debug)]
-pub(super) struct Admitted<S> {
+pub(super) struct LimitedService<S> {
     inner: S,
     admission: ConcurrencyLimit,
 }
 
-impl<S> Service<Request<Body>> for Admitted<S>
+impl<S> Service<Request<Body>> for LimitedService<S>
 where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
     S::Future: Send + 'static,
@@ -233,7 +233,7 @@ impl http_body::Body for ArrivingBody {
 }
 
 /// What is given back when the last byte has left.
-type Held = (Option<RequestPlace>, Option<Busy>);
+type ResponseGuards = (Option<RequestPermit>, Option<Busy>);
 
 /// The large field of an answer, and the encoded fields before it.
 #[derive(Clone, Debug)]
@@ -265,11 +265,11 @@ struct PayloadBody {
     pieces: [Bytes; 2],
     trailers: Option<HeaderMap>,
     _reserved: Arc<Reserved>,
-    _held: Held,
+    _held: ResponseGuards,
 }
 
 impl PayloadBody {
-    fn new(payload: Payload, held: Held) -> Self {
+    fn new(payload: Payload, held: ResponseGuards) -> Self {
         let length = payload.head.len() + payload.content.len();
         let mut first = Vec::with_capacity(5 + payload.head.len());
         // Not compressed.
@@ -312,7 +312,7 @@ impl http_body::Body for PayloadBody {
 /// An ordinary answer that holds its place until it has left.
 struct HeldBody {
     body: Body,
-    _held: Held,
+    _held: ResponseGuards,
 }
 
 impl http_body::Body for HeldBody {

@@ -18,7 +18,7 @@ use super::State;
 use super::advanced::cut;
 use super::capture::{Answer, on_helper};
 use super::directories::{self, is_plain};
-use super::kept::HostData;
+use super::memory_sessions::HostData;
 use super::request;
 use super::response::XSPACE_TOOL;
 use super::workers::{self, Given, Workers};

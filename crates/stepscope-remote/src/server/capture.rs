@@ -21,8 +21,8 @@ use tonic::{Code, Status};
 use super::State;
 use super::admission::Reserved;
 use super::advanced::cut;
-use super::options::{Along, Asked};
-use super::request::Wanted;
+use super::options::{CompanionCallbacks, CompanionRequest};
+use super::request::CaptureSpec;
 
 /// Largest answer: a client cannot read a message of 2 GiB.
 const MAX_ANSWER_BYTES: usize = (2 << 30) - (1 << 20);
@@ -83,7 +83,11 @@ impl Taken {
     }
 }
 
-fn take_turn(state: &Arc<State>, wanted: &Wanted, peer: String) -> Result<CaptureLock, Status> {
+fn take_turn(
+    state: &Arc<State>,
+    wanted: &CaptureSpec,
+    peer: String,
+) -> Result<CaptureLock, Status> {
     let mut taken = state.slot.lock();
     if let Some(taken) = &*taken {
         let left = taken.until.saturating_duration_since(Instant::now());
@@ -107,7 +111,7 @@ fn take_turn(state: &Arc<State>, wanted: &Wanted, peer: String) -> Result<Captur
 }
 
 /// How long until it begins.
-pub(super) fn wait(wanted: &Wanted) -> Duration {
+pub(super) fn wait(wanted: &CaptureSpec) -> Duration {
     let at = wanted.start_unix_ns.unwrap_or(0);
     let ahead = at.saturating_sub(unix_now_ns());
     Duration::from_nanos(u64::try_from(ahead).unwrap_or(0))
@@ -124,54 +128,53 @@ pub(super) struct Recorded {
     pub(super) is_empty: bool,
 }
 
-/// What goes along with a capture has begun; it ends when this is dropped.
+/// The companion recorder of a capture. Dropping it ends it.
 struct CompanionRecorder {
-    along: Option<Along>,
+    callbacks: Option<CompanionCallbacks>,
     paused: bool,
 }
 
 impl CompanionRecorder {
-    /// Prepares it for a capture that is about to start.
-    fn prepare(along: Option<Along>, asked: &Asked) -> Self {
-        if let Some(along) = along {
-            (along.prepare)(asked);
+    /// Prepares the companion for a capture that is about to start.
+    fn prepare(callbacks: Option<CompanionCallbacks>, request: &CompanionRequest) -> Self {
+        if let Some(callbacks) = callbacks {
+            (callbacks.prepare)(request);
         }
         Self {
-            along,
+            callbacks,
             paused: false,
         }
     }
 
-    /// Begins it.
-    fn begin(&self, asked: &Asked) {
-        if let Some(along) = self.along {
-            (along.begin)(asked);
+    fn begin(&self, request: &CompanionRequest) {
+        if let Some(callbacks) = self.callbacks {
+            (callbacks.begin)(request);
         }
     }
 
-    /// Stops those who record into the capture.
+    /// Stops the tracers that record into the capture.
     fn pause(&mut self) {
-        if let Some(along) = self.along
+        if let Some(callbacks) = self.callbacks
             && !std::mem::replace(&mut self.paused, true)
         {
-            (along.pause)();
+            (callbacks.pause)();
         }
     }
 
-    /// Ends it.
+    /// Ends the companion and returns its recordings.
     fn end(mut self) -> ExternalProfiles {
         self.pause();
-        self.along
+        self.callbacks
             .take()
-            .map_or_else(ExternalProfiles::default, |along| (along.end)())
+            .map_or_else(ExternalProfiles::default, |callbacks| (callbacks.end)())
     }
 }
 
 impl Drop for CompanionRecorder {
     fn drop(&mut self) {
         self.pause();
-        if let Some(along) = self.along.take() {
-            drop((along.end)());
+        if let Some(callbacks) = self.callbacks.take() {
+            drop((callbacks.end)());
         }
     }
 }
@@ -192,7 +195,7 @@ impl Drop for Running {
 /// Records as wanted. Ends early on Terminate, and when the server stops.
 pub(super) async fn record(
     state: &Arc<State>,
-    wanted: &Wanted,
+    wanted: &CaptureSpec,
     peer: String,
 ) -> Result<Recorded, Status> {
     let turn = take_turn(state, wanted, peer)?;
@@ -207,8 +210,8 @@ pub(super) async fn record(
         };
     }
     let options = session_options(state, wanted);
-    let along = state.options.along;
-    let asked = Asked {
+    let callbacks = state.options.companion;
+    let request = CompanionRequest {
         python_calls: wanted.python_calls,
         python_sampling_hz: wanted.python_sampling_hz,
         host_tracer_level: wanted.level as u32,
@@ -216,10 +219,10 @@ pub(super) async fn record(
     };
     let mut running = on_helper(move || -> Result<Running, SessionError> {
         // In this order: where the request is dropped meanwhile, the turn ends after the capture.
-        let along = CompanionRecorder::prepare(along, &asked);
+        let companion = CompanionRecorder::prepare(callbacks, &request);
         let capture = start_capture(&options)?;
-        along.begin(&asked);
-        Ok(Running(Some((along, capture, turn))))
+        companion.begin(&request);
+        Ok(Running(Some((companion, capture, turn))))
     })
     .await?
     .map_err(|error| refusal(&error))?;
@@ -230,7 +233,7 @@ pub(super) async fn record(
             _ = stopping.wait_for(|stopping| *stopping) => {}
         }
     }
-    let Some((mut along, mut capture, turn)) = running.0.take() else {
+    let Some((mut companion, mut capture, turn)) = running.0.take() else {
         return Err(Status::internal("the capture was lost"));
     };
     let hint = usize::try_from(capture.progress().bytes).unwrap_or(0);
@@ -239,9 +242,9 @@ pub(super) async fn record(
         ..ExportLimits::default()
     };
     let (recorded, report) = encode(state, hint, move |out| {
-        along.pause();
+        companion.pause();
         let stopped = capture.stop();
-        let additions = along.end();
+        let additions = companion.end();
         let result = stopped.and_then(|()| capture.finish_with(out, &cut, &additions));
         drop(turn);
         result
@@ -257,10 +260,10 @@ pub(super) async fn record(
     Ok(recorded)
 }
 
-fn session_options(state: &State, wanted: &Wanted) -> SessionOptions {
+fn session_options(state: &State, wanted: &CaptureSpec) -> SessionOptions {
     // Calls are recorded without labels as well, as JAX records them: the tracer of calls leaves the
     // labels out.
-    let calls = wanted.python_calls && state.options.along.is_some();
+    let calls = wanted.python_calls && state.options.companion.is_some();
     let lowest = if calls {
         HostTracerLevel::User
     } else {

@@ -15,7 +15,7 @@ use tonic::{Response, Status};
 
 use super::advanced::cut;
 use super::capture::{encode, on_helper, refusal};
-use super::request::{self, Wanted};
+use super::request::{self, CaptureSpec};
 use super::response::deliver;
 use super::{ServerError, ServerOptions, State, directories};
 use crate::headers::LAST_MS;
@@ -27,18 +27,18 @@ const ALL: Duration = Duration::from_hours(24 * 365);
 /// What is known of the flight recorder that this server began.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
-    begun: Mutex<Option<Begun>>,
+    begun: Mutex<Option<StartedFlight>>,
 }
 
 #[derive(Clone, Debug)]
-struct Begun {
-    by: By,
+struct StartedFlight {
+    by: StartedBy,
     /// What the client asked for; with a client only.
-    wanted: Option<Wanted>,
+    wanted: Option<CaptureSpec>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum By {
+enum StartedBy {
     Program,
     Client,
 }
@@ -72,15 +72,15 @@ impl Flight {
         let flight = Self::default();
         if let Some(wanted) = wanted_from_start(options, host)? {
             start_flight(&wanted).map_err(|source| ServerError::Flight { source })?;
-            *flight.lock() = Some(Begun {
-                by: By::Program,
+            *flight.lock() = Some(StartedFlight {
+                by: StartedBy::Program,
                 wanted: None,
             });
         }
         Ok(flight)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Begun>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<StartedFlight>> {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -111,8 +111,8 @@ pub(super) async fn begin(state: &Arc<State>, request: &ProfileRequest) -> Resul
     on_helper(move || {
         let mut begun = state.flight.lock();
         start_flight(&options).map_err(|error| flight_refusal(&error))?;
-        *begun = Some(Begun {
-            by: By::Client,
+        *begun = Some(StartedFlight {
+            by: StartedBy::Client,
             wanted: Some(wanted),
         });
         Ok(())
@@ -125,7 +125,7 @@ pub(super) async fn end(state: &Arc<State>) -> Result<(), Status> {
     let state = Arc::clone(state);
     on_helper(move || {
         let mut begun = state.flight.lock();
-        let by_client = begun.as_ref().is_some_and(|begun| begun.by == By::Client);
+        let by_client = begun.as_ref().is_some_and(|begun| begun.by == StartedBy::Client);
         if !by_client && flight_status().is_some() {
             return Err(Status::failed_precondition(
                 "the program itself keeps its last moments; only what a client began can be stopped by one",

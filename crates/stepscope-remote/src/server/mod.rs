@@ -17,7 +17,7 @@ mod connections;
 mod directories;
 mod error;
 mod flight;
-mod kept;
+mod memory_sessions;
 mod monitor;
 mod options;
 mod os;
@@ -36,11 +36,11 @@ use tokio::sync::watch;
 pub use error::ServerError;
 pub use request::host_tracer_level;
 
-pub use options::{Along, Asked, Log, ServerOptions};
+pub use options::{CompanionCallbacks, CompanionRequest, Log, ServerOptions};
 
 use directories::Directories;
 use flight::Flight;
-use kept::Kept;
+use memory_sessions::MemorySessions;
 use request::Bounds;
 use run::Running;
 use workers::Workers;
@@ -52,7 +52,7 @@ struct State {
     bounds: Bounds,
     directories: Directories,
     workers: Workers,
-    kept: Kept,
+    kept: MemorySessions,
     flight: Flight,
     port: u16,
     slot: capture::Slot,
@@ -174,7 +174,7 @@ pub fn start_server_with(options: &ServerOptions) -> Result<ServerHandle, Server
         },
         directories,
         workers: Workers::new(&options.allow_workers),
-        kept: Kept::new(options.keep_bytes),
+        kept: MemorySessions::new(options.keep_bytes),
         port: address.port(),
         slot: capture::Slot::default(),
         answers: capture::Answers::default(),

@@ -1,4 +1,4 @@
-//! What a server is and may do.
+//! Options of a server.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use stepscope::{ExternalProfiles, FlightOptions};
 
-/// What a server is and may do. Start from `ServerOptions::default()`.
+/// Options of a server. Start from `ServerOptions::default()`.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -24,52 +24,51 @@ use stepscope::{ExternalProfiles, FlightOptions};
 /// ```
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Address to listen on. Default: 127.0.0.1, which only programs of this machine reach. There
-    /// is neither encryption nor a password in this protocol: who reaches the port may record.
+    /// Address to listen on. Default: 127.0.0.1, which only programs of this machine reach. The
+    /// protocol is unencrypted and unauthenticated: anyone who can reach the port can start a capture.
     pub host: IpAddr,
-    /// 1 to 65535, or 0 to have one chosen. Default: 0.
+    /// 1 to 65535, or 0 for a free port. Default: 0.
     pub port: u32,
-    /// Directories below which a client may have files written. Made if they are missing. Default:
-    /// none: the data goes back in the answer.
+    /// Directories below which clients may let the server write files; created if missing. Default:
+    /// none, the data goes back in the response.
     pub allow_directories: Vec<PathBuf>,
-    /// Addresses, as `HOST` or `HOST:PORT`, that a client may have captured through this server
-    /// besides those of this machine. Default: none.
+    /// Addresses besides those of this machine, as `HOST` or `HOST:PORT`, that clients may capture
+    /// through this server. Default: none.
     pub allow_workers: Vec<String>,
-    /// Name of this machine in what is recorded. Default: the machine's.
+    /// Name of this machine in recordings. Default: the machine's.
     pub host_name: Option<String>,
-    /// Record all the time into a bounded memory, from the start, to have the last moments when they
-    /// are asked for. Default: no.
+    /// Runs the flight recorder from the start. Default: none.
     pub flight: Option<FlightOptions>,
-    /// Short for `flight` with defaults and this length.
+    /// Short for `flight` with defaults and this duration.
     pub keep_last: Option<Duration>,
-    /// Bytes of memory that one capture may take while it records, and again as the answer.
-    /// Default: 1 GiB. What comes later is dropped, counted and said in the file.
+    /// Bytes of memory that one capture may use while it records, and again as the response.
+    /// Default: 1 GiB. Later events are dropped and counted; the file reports the count.
     pub memory_limit_bytes: usize,
     /// Bytes of memory for captures of several hosts that no directory took. Default: 256 MiB.
     pub keep_bytes: usize,
     /// Longest capture, and longest wait for one to begin. Default: one hour.
     pub max_duration: Duration,
-    /// How long a client may take to send a request; then it loses its place. Default: five seconds.
+    /// How long a request may take to arrive; then it fails. Default: five seconds.
     pub request_timeout: Duration,
-    /// How long stopping waits for the answer of a capture that is under way: it ends early, with
-    /// what there is. Default: two seconds. Without a capture nothing is waited for.
+    /// How long stopping waits for the response of a running capture, which ends early with its events
+    /// so far. Default: two seconds. Without a capture, stopping waits for nothing.
     pub stop_grace: Duration,
     /// More facts about the run, shown by viewers: `rank`, `world_size`, ...
     pub facts: Vec<(String, String)>,
-    /// Where a line goes that the program's owner should see. Default: stderr.
+    /// Destination of log lines. Default: stderr.
     pub log: Log,
-    /// What goes along with each capture. Default: nothing.
-    pub along: Option<Along>,
+    /// Other tracers that record with each capture. Default: none.
+    pub companion: Option<CompanionCallbacks>,
 }
 
-/// What goes along with each capture: other tracers in the same program, such as of a language's
-/// calls, or those of frameworks. Called on threads of the server that may wait.
+/// Callbacks of other tracers in the same program, such as of a language's calls or of frameworks,
+/// that record with each capture. Called on threads of the server that may block.
 #[derive(Clone, Copy, Debug)]
-pub struct Along {
+pub struct CompanionCallbacks {
     /// Before the capture starts. `pause` and `end` follow, also when the capture cannot start.
-    pub prepare: fn(&Asked),
+    pub prepare: fn(&CompanionRequest),
     /// When the capture has begun.
-    pub begin: fn(&Asked),
+    pub begin: fn(&CompanionRequest),
     /// Once for each `prepare`, before the capture ends: for tracers that record into the capture.
     pub pause: fn(),
     /// Once for each `prepare`, when the capture has ended: what the others recorded, and what is
@@ -77,10 +76,10 @@ pub struct Along {
     pub end: fn() -> ExternalProfiles,
 }
 
-/// What a client asks of those that go along.
+/// What a client asks of the other tracers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Asked {
+pub struct CompanionRequest {
     /// Calls of Python functions.
     pub python_calls: bool,
     /// Samples of the Python stacks a second, 0 for none.
@@ -91,7 +90,7 @@ pub struct Asked {
     pub device_tracer_level: u32,
 }
 
-/// Where a line goes that the program's owner should see, such as that a capture was cut.
+/// Destination of log lines, such as that a capture was truncated.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Log {
     /// One line on stderr, beginning with `stepscope: `.
@@ -134,7 +133,7 @@ impl Default for ServerOptions {
             stop_grace: Duration::from_secs(2),
             facts: Vec::new(),
             log: Log::Stderr,
-            along: None,
+            companion: None,
         }
     }
 }

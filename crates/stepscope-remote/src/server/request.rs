@@ -11,7 +11,7 @@ use crate::proto::{ProfileOptions, ProfileRequest};
 
 /// What a client wants recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct CaptureSpec {
     /// As the client named it; may be empty.
     pub(super) session: String,
     /// How much.
@@ -55,7 +55,7 @@ pub(super) fn capture(
     request: &ProfileRequest,
     bounds: &Bounds,
     now_unix_ns: i64,
-) -> Result<Wanted, Status> {
+) -> Result<CaptureSpec, Status> {
     let mut wanted = options(request, bounds)?;
     let opts = request.opts.as_ref();
     let duration_ms = match opts.map_or(0, |opts| opts.duration_ms) {
@@ -76,7 +76,7 @@ pub(super) fn capture(
 }
 
 /// Everything but the times.
-pub(super) fn options(request: &ProfileRequest, bounds: &Bounds) -> Result<Wanted, Status> {
+pub(super) fn options(request: &ProfileRequest, bounds: &Bounds) -> Result<CaptureSpec, Status> {
     let none = ProfileOptions::default();
     let opts = request.opts.as_ref().unwrap_or(&none);
     advanced::check(&opts.advanced_configuration).map_err(Status::invalid_argument)?;
@@ -107,7 +107,7 @@ pub(super) fn options(request: &ProfileRequest, bounds: &Bounds) -> Result<Wante
         (root, _) => root.to_owned(),
     };
     let python_sampling_hz = advanced::number(&opts.advanced_configuration, "python_sampling_hz");
-    Ok(Wanted {
+    Ok(CaptureSpec {
         session,
         level: levels(opts)?,
         // Samples take the place of calls, unless both are asked for: clients ask for level 1 unasked.
@@ -248,7 +248,7 @@ mod tests {
 
     fn with(
         change: impl FnOnce(&mut ProfileRequest, &mut ProfileOptions),
-    ) -> Result<Wanted, Status> {
+    ) -> Result<CaptureSpec, Status> {
         let mut request = stock();
         let mut opts = request.opts.take().unwrap();
         change(&mut request, &mut opts);

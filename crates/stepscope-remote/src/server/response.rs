@@ -9,7 +9,7 @@ use tonic::{Response, Status};
 use super::admission::Payload;
 use super::advanced::cut;
 use super::capture::{Recorded, on_helper};
-use super::request::{self, Wanted};
+use super::request::{self, CaptureSpec};
 use super::{State, directories};
 use crate::proto::ProfileResponse;
 
@@ -20,7 +20,7 @@ pub(super) const XSPACE_TOOL: &str = "xplane.pb";
 /// `xspace`; else in the response.
 pub(super) async fn deliver(
     state: &Arc<State>,
-    wanted: Wanted,
+    wanted: CaptureSpec,
     recorded: Recorded,
 ) -> Result<Response<ProfileResponse>, Status> {
     if wanted.emit_xspace {

@@ -1,7 +1,7 @@
 //! Captures that were asked for over HTTP: one at a time, on a thread of its own.
 //!
 //! ```text
-//! POST body -> wanted (checked) -> address (looked up, allowed) -> thread: stepscope_remote
+//! POST body -> params (checked) -> address (looked up, allowed) -> thread: stepscope_remote
 //!                                          progress <- events ---------'
 //!              GET, event stream <- wire <----'     files -> served directory -> run
 //! ```
@@ -11,8 +11,8 @@
 
 pub(crate) mod address;
 pub(crate) mod directory;
+pub(crate) mod params;
 pub(crate) mod progress;
-pub(crate) mod wanted;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use crate::capture::{Capture, address, directory, wanted};
+use crate::capture::{Capture, address, directory, params};
 use crate::guard;
 use crate::live::LiveEvent;
 use crate::params::Params;
@@ -46,7 +46,7 @@ async fn begin(
 ) -> Result<Arc<Capture>, Problem> {
     guard::check_write(state, headers)?;
     let too_large = || Problem::too_large(crate::body::MAX_BODY_BYTES as u64);
-    let wanted = wanted::parse(&body.ok().ok_or_else(too_large)?)?;
+    let wanted = params::parse(&body.ok().ok_or_else(too_large)?)?;
     let mut request = wanted.request;
     request.log_dir = directory::find(&state.engine().options().paths)?;
     // Before names are looked up: who has to wait should know at once.

@@ -183,12 +183,12 @@ fn write(
     let out = BoundedWriter::new(out, most);
     let written = match format {
         Format::Chrome => {
-            let mut sink = Part::new(ChromeSink::new(out), window, gone);
+            let mut sink = ClippedSink::new(ChromeSink::new(out), window, gone);
             trace.replay_into(&mut sink);
             sink.into.finish().map(drop)
         }
         Format::Perfetto => {
-            let mut sink = Part::new(PerfettoSink::new(out), window, gone);
+            let mut sink = ClippedSink::new(PerfettoSink::new(out), window, gone);
             trace.replay_into(&mut sink);
             sink.into.finish().map(drop)
         }
@@ -238,13 +238,13 @@ impl Write for ChunkWriter {
 }
 
 /// Lets through what touches the window, and nothing once nobody listens.
-struct Part<S> {
+struct ClippedSink<S> {
     into: S,
     window: Option<Range<Time>>,
     gone: Arc<Cancel>,
 }
 
-impl<S> Part<S> {
+impl<S> ClippedSink<S> {
     fn new(into: S, window: Option<Range<Time>>, gone: Arc<Cancel>) -> Self {
         Self { into, window, gone }
     }
@@ -258,7 +258,7 @@ impl<S> Part<S> {
     }
 }
 
-impl<S: EventSink> EventSink for Part<S> {
+impl<S: EventSink> EventSink for ClippedSink<S> {
     fn epoch(&mut self, epoch: Epoch) {
         self.into.epoch(epoch);
     }

@@ -34,7 +34,7 @@ struct Added {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Wanted {
+struct ImportBody {
     path: Option<String>,
     example: bool,
 }
@@ -88,17 +88,17 @@ async fn add(
         return upload(state, name, request.into_body()).await;
     }
     let body = body::read_whole(request.into_body(), state.options.body_timeout).await?;
-    let wanted: Wanted = serde_json::from_slice(&body)
+    let wanted: ImportBody = serde_json::from_slice(&body)
         .map_err(|error| Problem::bad_request("body", error.to_string()))?;
     match wanted {
-        Wanted { example: true, .. } => example(state).await,
-        Wanted {
+        ImportBody { example: true, .. } => example(state).await,
+        ImportBody {
             path: Some(path), ..
         } => {
             let state = Arc::clone(state);
             blocking(move || add_path(&state, &path)).await
         }
-        Wanted { .. } => Err(Problem::bad_request(
+        ImportBody { .. } => Err(Problem::bad_request(
             "body",
             "the body has a path, or example, or the request a name and a file",
         )),

@@ -304,8 +304,8 @@ fn aggregate_in(
             .iter()
             .map(|time| TrackTimeRow {
                 track: time.track.0,
-                busy_ns: Ns::of(time.busy),
-                idle_ns: Ns::of(Dur::from_ps(length.ps() - time.busy.ps())),
+                busy_ns: Ns::from_dur(time.busy),
+                idle_ns: Ns::from_dur(Dur::from_ps(length.ps() - time.busy.ps())),
             })
             .collect(),
     })
@@ -364,8 +364,8 @@ fn row(
         total_ns: Ns::from_ps(totals.total_ps),
         self_ns: Ns::from_ps(totals.self_ps),
         mean_ns: Ns::from_ps(totals.total_ps / i128::from(totals.count.max(1))),
-        min_ns: Ns::of(totals.min),
-        max_ns: Ns::of(totals.max),
+        min_ns: Ns::from_dur(totals.min),
+        max_ns: Ns::from_dur(totals.max),
         share: share(totals.total_ps, i128::from(length.ps())),
         example: totals.longest.0,
     }
@@ -444,7 +444,7 @@ fn histogram_of(
     let names = names(view, name, Mode::Exact, "name")?;
     let all = histogram::durations(&view.run.trace, &names, &tracks, &window, cancel)?;
     let bins = all.histogram(scale, bins);
-    let quantile = |share| all.quantile(share).map(Ns::of);
+    let quantile = |share| all.quantile(share).map(Ns::from_dur);
     Ok(Json(HistogramAnswer {
         name: name.to_owned(),
         count: all.count(),
@@ -455,7 +455,7 @@ fn histogram_of(
         p99_ns: quantile(0.99),
         max_ns: quantile(1.0),
         scale: scale_word,
-        edges: bins.edges.into_iter().map(Ns::of).collect(),
+        edges: bins.edges.into_iter().map(Ns::from_dur).collect(),
         counts: bins.counts,
         totals: bins.totals_ps.into_iter().map(Ns::from_ps).collect(),
     }))
@@ -491,7 +491,7 @@ fn steps_of(view: &RunView) -> StepsAnswer {
             rank,
             process: step.process,
             start_ns: view.clock().show(step.start),
-            dur_ns: Ns::of(step.dur),
+            dur_ns: Ns::from_dur(step.dur),
         })
     });
     let steps: Vec<StepRow> = rows.collect();

@@ -158,7 +158,7 @@ fn header(columns: Columns, view: &RunView, window: &Range<Time>, bins: u32) -> 
     columns
         .field("t0", &clock.show(window.start))
         .field("t1", &clock.show(window.end))
-        .field("binNs", &(Ns::of(length).to_f64() / f64::from(bins)))
+        .field("binNs", &(Ns::from_dur(length).to_f64() / f64::from(bins)))
 }
 
 fn texts(view: &RunView, strings: &Strings) -> Vec<String> {
@@ -358,7 +358,7 @@ fn among(
     let names = NameSet::from_ids(trace, &[event.name]);
     let all = Time::MIN..Time::MAX;
     let durations = histogram::durations(trace, &names, view.order(), &all, cancel)?;
-    let quantile = |share| durations.quantile(share).map(Ns::of);
+    let quantile = |share| durations.quantile(share).map(Ns::from_dur);
     let (Some(min_ns), Some(median_ns), Some(max_ns)) =
         (quantile(0.0), quantile(0.5), quantile(1.0))
     else {

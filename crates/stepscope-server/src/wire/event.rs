@@ -51,7 +51,7 @@ impl Brief {
             track: event.track.0,
             row: event.row,
             start_ns: view.clock().show(event.start),
-            dur_ns: Ns::of(event.dur),
+            dur_ns: Ns::from_dur(event.dur),
             kind: event.kind.label(),
         })
     }
@@ -165,8 +165,8 @@ impl EventDetail {
             track_key: track.map(|track| track.key.clone()).unwrap_or_default(),
             track_name: track.map(|track| track.name.clone()).unwrap_or_default(),
             start_ns: view.clock().show(event.start),
-            dur_ns: Ns::of(event.dur),
-            self_ns: Ns::of(event.self_time),
+            dur_ns: Ns::from_dur(event.dur),
+            self_ns: Ns::from_dur(event.self_time),
             depth: event.depth,
             row: event.row,
             instant: event.instant,

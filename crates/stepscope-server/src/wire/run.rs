@@ -625,7 +625,7 @@ pub(crate) fn tracks(view: &RunView) -> Vec<TrackRow> {
             },
             overlap_rows: track.overflow_rows,
             events,
-            busy_ns: has_slices.then(|| Ns::of(track.busy)),
+            busy_ns: has_slices.then(|| Ns::from_dur(track.busy)),
             first_ns: extent.as_ref().map(|extent| clock.show(extent.start)),
             last_ns: extent.as_ref().map(|extent| clock.show(extent.end)),
             unit: track.unit.clone(),

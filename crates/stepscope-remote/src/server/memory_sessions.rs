@@ -27,12 +27,12 @@ impl Session {
 
 /// The captures in memory.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct MemorySessions {
     most_bytes: usize,
     sessions: Mutex<VecDeque<Session>>,
 }
 
-impl Kept {
+impl MemorySessions {
     pub(super) fn new(most_bytes: usize) -> Self {
         Self {
             most_bytes,
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_oldest_makes_room() {
-        let kept = Kept::new(100);
+        let kept = MemorySessions::new(100);
         assert!(kept.keep("a", data("x", 40)));
         assert!(kept.keep("b", data("x", 40)));
         assert!(kept.keep("c", data("x", 40)));

@@ -20,14 +20,14 @@ const MAX_KEY_LEN: usize = 128;
 const MAX_VALUE_LEN: usize = 4_096;
 
 /// The addresses as written, and everything else that the client needs but addresses and folder.
-pub(crate) struct Wanted {
+pub(crate) struct CaptureParams {
     pub(crate) urls: Vec<String>,
     pub(crate) duration: Duration,
     pub(crate) request: CaptureRequest,
 }
 
 /// Reads the body of `POST /capture`.
-pub(crate) fn parse(body: &[u8]) -> Result<Wanted, Problem> {
+pub(crate) fn parse(body: &[u8]) -> Result<CaptureParams, Problem> {
     let fields: Map<String, Value> = serde_json::from_slice(body)
         .map_err(|error| Problem::bad_request("body", error.to_string()))?;
     let mut urls = None;
@@ -63,7 +63,7 @@ pub(crate) fn parse(body: &[u8]) -> Result<Wanted, Problem> {
     let urls = urls.ok_or_else(|| Problem::bad_request("urls", "urls is missing"))?;
     let duration = Duration::from_millis(duration_ms);
     request.interval = Interval::For(duration);
-    Ok(Wanted {
+    Ok(CaptureParams {
         urls,
         duration,
         request,
