@@ -92,7 +92,7 @@ class Runs(Recorded):
         self.assertIsInstance(missing.exception, stepscope.TraceNotFoundError)
         self.assertIn("/no/such/path", str(missing.exception))
         with tempfile.TemporaryDirectory() as folder:
-            with self.assertRaisesRegex(stepscope.TraceNotFoundError, "no traces found"):
+            with self.assertRaisesRegex(stepscope.TraceNotFoundError, "contains no traces"):
                 stepscope.open(folder)
             bad = Path(folder, "x.xplane.pb")
             bad.write_bytes(b"\xff" * 64)

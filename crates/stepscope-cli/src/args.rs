@@ -392,7 +392,7 @@ fn check_word(word: &OsStr) -> Result<(), CliError> {
     }
     if NOT_BUILT.contains(&text) {
         return Err(CliError::usage(format!(
-            "'stepscope {text}' is not built into this version, see 'stepscope --help' for what is"
+            "cannot run 'stepscope {text}': this version does not have the command\nhelp: 'stepscope --help' lists the commands"
         )));
     }
     // A path says so by a separator or an extension.
@@ -406,7 +406,7 @@ fn check_word(word: &OsStr) -> Result<(), CliError> {
     match nearest {
         Some(command) if edits(&text_head, command) <= (command.len() / 3).max(1) => {
             Err(CliError::usage(format!(
-                "no command and no path '{text}', did you mean 'stepscope {command}'?"
+                "cannot run '{text}': no such command or path\nhelp: did you mean 'stepscope {command}'?"
             )))
         }
         _ => Ok(()),
@@ -428,7 +428,7 @@ fn one_line(text: &str) -> String {
         .and_then(|usage| usage.split_whitespace().nth(1))
         .filter(|word| COMMANDS.contains(word));
     let of = usage.map_or_else(String::new, |command| format!(" {command}"));
-    format!("{said}, see 'stepscope{of} --help'")
+    format!("{said}\nhelp: see 'stepscope{of} --help'")
 }
 
 #[cfg(test)]
@@ -442,7 +442,7 @@ mod tests {
 
     fn usage(line: &str) -> String {
         match parsed(line) {
-            Err(CliError::Usage { line }) => line,
+            Err(CliError::Usage { text }) => text,
             other => panic!("{line}: {other:?}"),
         }
     }
@@ -495,15 +495,15 @@ mod tests {
     fn words_that_look_like_commands_are_named() {
         assert_eq!(
             usage("inof x"),
-            "no command and no path 'inof', did you mean 'stepscope info'?"
+            "cannot run 'inof': no such command or path\nhelp: did you mean 'stepscope info'?"
         );
         assert_eq!(
             usage("--port 1 reprot"),
-            "no command and no path 'reprot', did you mean 'stepscope report'?"
+            "cannot run 'reprot': no such command or path\nhelp: did you mean 'stepscope report'?"
         );
         assert_eq!(
             usage("compare a b"),
-            "'stepscope compare' is not built into this version, see 'stepscope --help' for what is"
+            "cannot run 'stepscope compare': this version does not have the command\nhelp: 'stepscope --help' lists the commands"
         );
         // A word that resembles nothing is taken for a path.
         assert!(matches!(parsed("logs"), Ok(Some(Command::View(_)))));
@@ -550,18 +550,19 @@ mod tests {
     }
 
     #[test]
-    fn usage_errors_are_one_line() {
+    fn usage_errors_have_a_cause_and_a_help_line() {
         assert_eq!(
             usage("info"),
-            "the following required arguments were not provided: <PATH>, see 'stepscope info --help'"
+            "the following required arguments were not provided: <PATH>\nhelp: see 'stepscope info --help'"
         );
         assert_eq!(
             usage("--nope"),
-            "unexpected argument '--nope' found, see 'stepscope --help'"
+            "unexpected argument '--nope' found\nhelp: see 'stepscope --help'"
         );
         let line = usage("view --port 99999");
         assert!(
-            line.starts_with("invalid value '99999' for '--port <PORT>'") && !line.contains('\n'),
+            line.starts_with("invalid value '99999' for '--port <PORT>'")
+                && line.lines().count() == 2,
             "{line}"
         );
     }

@@ -127,7 +127,7 @@ fn request(asked: &args::Capture) -> Result<CaptureRequest, CliError> {
         (None, Some(last)) => Interval::Last(last),
         _ => {
             return Err(CliError::usage(
-                "which time should be captured, say --duration-ms N or --last 10s",
+                "cannot capture: no interval given\nhelp: give --duration-ms N or --last 10s",
             ));
         }
     };
@@ -136,7 +136,7 @@ fn request(asked: &args::Capture) -> Result<CaptureRequest, CliError> {
         (None, Some(_)) => new_directory()?,
         (None, None) => {
             return Err(CliError::usage(
-                "where should the capture go, name a log directory with --logdir",
+                "cannot capture: no log directory given\nhelp: name one with --logdir",
             ));
         }
     };
@@ -193,14 +193,14 @@ fn new_directory() -> Result<PathBuf, CliError> {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => {
                 return Err(CliError::failed(format!(
-                    "no directory can be made, {error}, {}, name one with --logdir",
+                    "cannot create a directory in {}: {error}\nhelp: name one with --logdir",
                     parent.display()
                 )));
             }
         }
     }
     Err(CliError::failed(format!(
-        "too many directories of earlier captures, {}, name one with --logdir",
+        "cannot create a directory in {}: too many of earlier captures\nhelp: name one with --logdir",
         parent.display()
     )))
 }
@@ -211,7 +211,7 @@ fn refused(error: CaptureError) -> CliError {
         CaptureError::LogDir { .. } | CaptureError::System { .. } => {
             CliError::failed(error.to_string())
         }
-        error => CliError::usage(format!("{error}, see 'stepscope capture --help'")),
+        error => CliError::usage(error.to_string()),
     }
 }
 
@@ -309,7 +309,7 @@ fn print_text(
     }
     if let Some(logdir) = log_dir(report).filter(|_| report.any_ok()) {
         let logdir = logdir.display().to_string();
-        writeln!(out, "look at it: stepscope {}", clean(&quoted(&logdir)))?;
+        writeln!(out, "View it with: stepscope {}", clean(&quoted(&logdir)))?;
     }
     if let Some(Ok(waiting)) = link {
         writeln!(out, "Open URL in browser: {}", waiting.url())?;
@@ -353,7 +353,7 @@ fn print_end(ended: LinkOutcome, waited: Duration, out: &mut dyn Write) -> Resul
         LinkOutcome::Fetched => writeln!(out, "the browser has the trace")?,
         LinkOutcome::TimedOut => writeln!(
             out,
-            "nobody opened the link within {}; the file stays, open it in https://ui.perfetto.dev by hand",
+            "no browser opened the link within {}; the file stays: open it in https://ui.perfetto.dev by hand",
             text::duration(waited.as_secs_f64() * 1e9)
         )?,
         _ => writeln!(
@@ -375,9 +375,9 @@ fn outcome(report: &CaptureReport, perfetto: &[PerfettoFile]) -> Result<(), CliE
         && let Err(failure) = &host.result
     {
         return Err(CliError::failed(format!(
-            "{}, {}, {}",
-            failure.stage,
+            "cannot capture {}: {}: {}",
             short(&host.address, MAX_HOST_CHARS),
+            failure.stage,
             failure.message
         )));
     }
@@ -397,12 +397,12 @@ fn outcome(report: &CaptureReport, perfetto: &[PerfettoFile]) -> Result<(), CliE
             named.push(format!("{} more", failed.len() - MAX_NAMED));
         }
         let kept = if report.any_ok() {
-            "; what the others gave is kept"
+            "; the data of the others is kept"
         } else {
             ""
         };
         return Err(CliError::failed(format!(
-            "{} of {} hosts gave no data: {}{kept}",
+            "cannot capture {} of {} hosts: {}{kept}",
             failed.len(),
             report.hosts.len(),
             named.join(", ")
@@ -414,7 +414,7 @@ fn outcome(report: &CaptureReport, perfetto: &[PerfettoFile]) -> Result<(), CliE
         .all(|host| host.result.as_ref().is_ok_and(|captured| captured.empty));
     if all_empty {
         return Err(CliError::failed(format!(
-            "nothing was recorded, {}, capture while the program works, or for longer",
+            "cannot find an event in the capture {}: the programs recorded nothing\nhelp: capture while the program works, or for longer",
             report.folder.display()
         )));
     }

@@ -16,7 +16,7 @@ pub fn run(asked: &args::Convert, out: &mut dyn Write) -> Result<(), CliError> {
     let shown = asked.output.display();
     if OutputFormat::from_name(&asked.output).is_none() {
         return Err(CliError::usage(format!(
-            "the name tells no format, {shown}, end it in .xplane.pb, .json, .json.gz, .pftrace, .csv or .parquet"
+            "cannot write {shown}: the extension names no format\nhelp: use .xplane.pb, .json, .json.gz, .pftrace, .csv or .parquet"
         )));
     }
     let context = Arc::new(ReadContext::new(asked.reading.limits()));

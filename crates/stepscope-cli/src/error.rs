@@ -1,4 +1,4 @@
-//! What went wrong, as the user reads it: one line, `error: what, where, what to do`.
+//! Errors of the command: `error: cannot DO X: CAUSE`, then a line `help: WHAT TO DO` where there is advice.
 
 use std::io::Write;
 
@@ -6,18 +6,21 @@ use stepscope_engine::EngineError;
 
 use crate::text::clean;
 
+/// Separates an error from its help.
+const HELP: &str = "\nhelp: ";
+
 /// Why a command ended without success.
 #[derive(Debug)]
 pub enum CliError {
     /// The operation failed (exit code 1).
     Failed {
-        /// What, where, what to do.
-        line: String,
+        /// `cannot DO X: CAUSE`, and after a line break `help: WHAT TO DO`.
+        text: String,
     },
     /// The command line makes no sense (exit code 2).
     Usage {
-        /// What, where, what to do.
-        line: String,
+        /// `cannot DO X: CAUSE`, and after a line break `help: WHAT TO DO`.
+        text: String,
     },
     /// Whoever read our output has closed it (exit code 0): they had enough.
     PipeClosed,
@@ -25,13 +28,13 @@ pub enum CliError {
 
 impl CliError {
     /// An operation that failed.
-    pub fn failed(line: impl Into<String>) -> Self {
-        Self::Failed { line: line.into() }
+    pub fn failed(text: impl Into<String>) -> Self {
+        Self::Failed { text: text.into() }
     }
 
     /// A command line that makes no sense.
-    pub fn usage(line: impl Into<String>) -> Self {
-        Self::Usage { line: line.into() }
+    pub fn usage(text: impl Into<String>) -> Self {
+        Self::Usage { text: text.into() }
     }
 
     /// Whether nothing is printed.
@@ -39,10 +42,19 @@ impl CliError {
         matches!(self, Self::PipeClosed)
     }
 
-    /// Prints the one line. Nothing can be done when that fails.
+    /// Prints the error and its help, a line each. Nothing can be done when that fails.
     pub fn print(&self, to: &mut dyn Write) {
-        if let Self::Failed { line } | Self::Usage { line } = self {
-            let _ = writeln!(to, "error: {}", clean(line));
+        let (Self::Failed { text } | Self::Usage { text }) = self else {
+            return;
+        };
+        // Text out of a trace cannot add lines: every other line break is written out.
+        let (cause, help) = match text.rsplit_once(HELP) {
+            Some((cause, help)) => (cause, Some(help)),
+            None => (text.as_str(), None),
+        };
+        let _ = writeln!(to, "error: {}", clean(cause));
+        if let Some(help) = help {
+            let _ = writeln!(to, "help: {}", clean(help));
         }
     }
 
@@ -58,7 +70,7 @@ impl CliError {
 
 impl From<EngineError> for CliError {
     fn from(error: EngineError) -> Self {
-        Self::failed(line_of(&error))
+        Self::failed(with_help(&error))
     }
 }
 
@@ -67,7 +79,7 @@ impl From<std::io::Error> for CliError {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             return Self::PipeClosed;
         }
-        Self::failed(format!("the output cannot be written, {error}"))
+        Self::failed(format!("cannot write the output: {error}"))
     }
 }
 
@@ -77,19 +89,10 @@ impl From<serde_json::Error> for CliError {
     }
 }
 
-/// `what, where, what to do`.
-pub fn line_of(error: &EngineError) -> String {
-    let mut line = match error {
-        EngineError::Unreadable { path, reason, .. } => format!("{reason}, {path}"),
-        EngineError::Unwritable { path, reason, .. } => format!("cannot write: {reason}, {path}"),
-        EngineError::NoSuchPath(path) => format!("no such file or directory, {path}"),
-        EngineError::NoTraces(path) => format!("no traces found, {path}"),
-        EngineError::NoSuchRun(id) => format!("no such run, {id}"),
-        other => other.to_string(),
-    };
-    if let Some(hint) = error.hint() {
-        line.push_str(", ");
-        line.push_str(hint);
+/// The error, and its help on a line of its own.
+pub fn with_help(error: &EngineError) -> String {
+    match error.hint() {
+        Some(help) => format!("{error}{HELP}{help}"),
+        None => error.to_string(),
     }
-    line
 }

@@ -17,7 +17,7 @@ use stepscope_model::{NameId, Profile, ReadContext, TrackId, TrackKind};
 use stepscope_store::{FactValue, FileFacts, Trace, Track};
 
 use crate::args;
-use crate::error::{CliError, line_of};
+use crate::error::{CliError, with_help};
 use crate::progress::Progress;
 use crate::text;
 
@@ -270,10 +270,10 @@ pub fn run(asked: &args::Info, out: &mut dyn Write) -> Result<(), CliError> {
             error.into()
         } else {
             CliError::failed(format!(
-                "none of {} runs can be opened, {}, the first: {}",
+                "cannot open any of the {} runs in {}; the first: {}",
                 report.errors.len(),
                 report.path,
-                line_of(&error)
+                with_help(&error)
             ))
         });
     }

@@ -16,7 +16,7 @@ pub fn run(asked: &args::Recover, out: &mut dyn Write) -> Result<(), CliError> {
     }
     if !asked.logdir.is_dir() {
         return Err(CliError::failed(format!(
-            "it is no directory, {shown}, name the directory that the program recorded into"
+            "cannot recover {shown}: not a directory\nhelp: name the log directory of the program"
         )));
     }
     let runs = stepscope_engine::recover(&asked.logdir);
@@ -51,7 +51,7 @@ pub fn run(asked: &args::Recover, out: &mut dyn Write) -> Result<(), CliError> {
         [] => Ok(()),
         [one] => Err(CliError::failed(one)),
         [first, ..] => Err(CliError::failed(format!(
-            "{} recordings cannot be recovered, {shown}, the first: {first}",
+            "cannot recover {} recordings in {shown}; the first: {first}",
             failed.len()
         ))),
     }

@@ -34,7 +34,7 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
     let kind = if asked.kind == ALL {
         if asked.format != Format::Html {
             return Err(CliError::usage(
-                "'all' is one page, say --format html; or name one kind, 'stepscope report list' tells them",
+                "cannot print all reports in this format: 'all' is one HTML page\nhelp: give --format html, or name one kind; 'stepscope report list' lists them",
             ));
         }
         None
@@ -51,7 +51,7 @@ pub fn run(asked: &args::Report, out: &mut dyn Write) -> Result<(), CliError> {
         Some(kind) => kind.check(&options).map_err(|error| usage(&error))?,
         None if asked.by.is_some() => {
             return Err(CliError::usage(
-                "--by belongs to one kind of report, not to 'all'",
+                "cannot group all reports: --by belongs to one kind\nhelp: name a kind; 'stepscope report list' lists them",
             ));
         }
         None => {}
@@ -113,11 +113,13 @@ fn range(run: &Run, asked: &args::Report) -> Result<Option<Range<Time>>, CliErro
     if range.start > span.end || range.end <= span.start {
         let length = duration(span.end.since(begin).as_ns_f64());
         return Err(CliError::failed(format!(
-            "nothing of the run is there: it lasts {length}"
+            "cannot report on this range: the run lasts {length}"
         )));
     }
     if range.is_empty() {
-        return Err(CliError::usage("--to is not behind --from"));
+        return Err(CliError::usage(
+            "cannot report on this range: --to is not after --from",
+        ));
     }
     Ok(Some(range))
 }
@@ -165,7 +167,7 @@ fn choose(engine: &Engine, asked: &args::Report) -> Result<(RunSummary, Vec<Stri
         let Some(at) = found else {
             let names: Vec<_> = runs.iter().take(5).map(|run| run.name.as_str()).collect();
             return Err(CliError::failed(format!(
-                "no run '{name}', {}, there is: {}",
+                "cannot open run '{name}' in {}: no such run\nhelp: the runs are {}",
                 asked.path.display(),
                 names.join(", ")
             )));
@@ -175,7 +177,9 @@ fn choose(engine: &Engine, asked: &args::Report) -> Result<(RunSummary, Vec<Stri
     let count = runs.len();
     let Some(newest) = runs.into_iter().next() else {
         return Err(match engine.problems().into_iter().next() {
-            Some(problem) => CliError::failed(format!("{}, {}", problem.reason, problem.file)),
+            Some(problem) => {
+                CliError::failed(format!("cannot read {}: {}", problem.file, problem.reason))
+            }
             None => EngineError::NoTraces(asked.path.display().to_string()).into(),
         });
     };

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use stepscope_engine::{Engine, EngineError, EngineEvent, EngineOptions};
-use stepscope_server::{ServerError, ServerOptions, serve_blocking};
+use stepscope_server::{ServerOptions, serve_blocking};
 
 use crate::args;
 use crate::error::CliError;
@@ -61,12 +61,7 @@ pub fn run(asked: &args::View, out: &mut dyn Write) -> Result<(), CliError> {
     // What was opened a moment ago is not in the cache yet.
     engine.flush_cache();
     printed?;
-    ended.map_err(|error| match error {
-        ServerError::PortInUse { address, port } => CliError::failed(format!(
-            "port {port} is in use, {address}, choose another one with --port, or --port 0 for any free one"
-        )),
-        other => CliError::failed(other.to_string()),
-    })
+    ended.map_err(|error| CliError::failed(error.to_string()))
 }
 
 /// Environment variable with the secret; unlike an option, others do not see it in `ps`.
@@ -88,7 +83,9 @@ fn given_token(
         (shown.to_string(), text)
     } else if let Some(text) = environment {
         let text = text.into_string().map_err(|_not_text| {
-            CliError::failed(format!("cannot read the token from {TOKEN}: it is no text"))
+            CliError::failed(format!(
+                "cannot read the token from {TOKEN}: it is not valid UTF-8"
+            ))
         })?;
         (TOKEN.to_owned(), text)
     } else {
@@ -97,7 +94,7 @@ fn given_token(
     let token = text.trim();
     if token.is_empty() || token.chars().any(char::is_control) {
         return Err(CliError::failed(format!(
-            "cannot use the token from {from}: it has to be one line that is not empty"
+            "cannot use the token from {from}: it must be one line and not empty"
         )));
     }
     Ok(Some(token.to_owned()))

@@ -100,8 +100,8 @@ pub fn convert(
     };
     let Some(format) = OutputFormat::from_name(output) else {
         return Err(refused(
-            "its name tells no format",
-            "end it in .xplane.pb, .json, .json.gz, .pftrace, .csv or .parquet",
+            "the extension names no format",
+            "use .xplane.pb, .json, .json.gz, .pftrace, .csv or .parquet",
         ));
     };
     if output.is_dir() {
@@ -114,8 +114,8 @@ pub fn convert(
     };
     if !folder.is_dir() {
         return Err(refused(
-            "its folder does not exist",
-            "make the folder first",
+            "the folder does not exist",
+            "create the folder first",
         ));
     }
     let run = only_run(input)?;
@@ -129,7 +129,10 @@ pub fn convert(
         .chain(&run.companions)
         .any(reads_target)
     {
-        return Err(refused("it belongs to the input", "name another file"));
+        return Err(refused(
+            "the file belongs to the input",
+            "name another file",
+        ));
     }
     let temporary =
         atomic_file::create(output).map_err(|error| EngineError::unwritable(output, &error))?;

@@ -50,16 +50,15 @@ impl RunProblem {
     }
 }
 
-/// Why the engine could not do what it was asked. Each is one line: what, where; the hint says
-/// what to do.
+/// Errors of the engine. [`EngineError::hint`] says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
     /// No run has this id (any more).
-    #[error("no such run: {0}")]
+    #[error("cannot open run {0}: no such run")]
     NoSuchRun(String),
     /// A file or folder is there, but nothing of it can be shown.
-    #[error("{path}: {reason}")]
+    #[error("cannot read {path}: {reason}")]
     Unreadable {
         /// The file or folder.
         path: String,
@@ -69,10 +68,10 @@ pub enum EngineError {
         hint: Option<String>,
     },
     /// There is nothing at this path.
-    #[error("no such file or directory: {0}")]
+    #[error("cannot read {0}: no such file or directory")]
     NoSuchPath(String),
     /// A directory without a trace.
-    #[error("no traces found below {0}")]
+    #[error("cannot read {0}: it contains no traces")]
     NoTraces(String),
     /// The output cannot be written.
     #[error("cannot write {path}: {reason}")]
@@ -84,7 +83,7 @@ pub enum EngineError {
         /// What to do.
         hint: Option<String>,
     },
-    /// Somebody stopped it.
+    /// The operation was cancelled.
     #[error("cancelled")]
     Cancelled,
 }
@@ -112,9 +111,9 @@ impl EngineError {
             Self::Unreadable { hint, .. } | Self::Unwritable { hint, .. } => hint.as_deref(),
             Self::NoSuchPath(_) => Some("check the spelling"),
             Self::NoTraces(_) => Some(
-                "record one, or name a folder that holds *.xplane.pb, *.trace.json[.gz], *.pt.trace.json[.gz] or *.pftrace",
+                "record a trace, or name a folder that contains *.xplane.pb, *.trace.json[.gz], *.pt.trace.json[.gz] or *.pftrace",
             ),
-            Self::NoSuchRun(_) => Some("look at the list of runs"),
+            Self::NoSuchRun(_) => Some("choose one from the list of runs"),
             Self::Cancelled => None,
         }
     }

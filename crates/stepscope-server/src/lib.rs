@@ -5,10 +5,14 @@
 //!         -> engine, store, analysis -> wire (JSON, columns) -> bytes
 //! ```
 //!
-//! Reading order: [`ServerOptions`] and [`Server`], then the rooms behind them: `guard` (who may
-//! ask), `routes` (what can be asked), `reply`, `opening` (imports that requests share), `view`,
-//! `params`, [`wire`] (what travels), `capture` (programs that are recorded on request), `live` (server-sent events), [`Viewer`], `tools`, `problem`.
-//! `docs/reference/http.md` tells the interface by request and response; a test compares the two.
+//! Reading order: [`ServerOptions`] and [`Server`], then `guard` (access checks), `routes` (handlers),
+//! `reply` (one request about a run), `opening` (imports that requests share), `view`, `params`, [`ns`]
+//! (exact times), [`wire`] (serialized types), `capture` (captures of running programs), `live` (events for
+//! all listeners), `state` (shared by all requests), [`Viewer`], `tools`, `problem`, `perfetto_link`.
+//! `docs/reference/http.md` documents the interface by request and response; a test compares the two.
+//!
+//! Modules depend in one direction: data (`ns`, `view`, `capture`, `wire`, `live`), then `state`, then `reply`
+//! and `guard`, then `routes` and `server`.
 //!
 //! **Invariant:** the server keeps nothing about what a client looks at; each request is complete.
 //! **Invariant:** only [`wire`] knows how things travel: nothing below this crate is serializable.

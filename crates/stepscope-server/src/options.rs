@@ -58,7 +58,7 @@ impl Default for ServerOptions {
 pub enum ServerError {
     /// Somebody else listens there.
     #[error(
-        "port {port} is in use on {address}; choose another one with --port, or --port 0 for any free one"
+        "cannot listen on {address}, port {port}: the port is in use\nhelp: choose another port with --port; --port 0 takes a free one"
     )]
     PortInUse {
         /// The address.
@@ -78,13 +78,13 @@ pub enum ServerError {
     },
     /// Beyond loopback without a token.
     #[error(
-        "{address} can be reached by other machines; give a token with --token, or stay on 127.0.0.1"
+        "cannot listen on {address} without a token: other machines can reach it\nhelp: give a token with --token, or listen on 127.0.0.1"
     )]
     TokenNeeded {
         /// The address.
         address: IpAddr,
     },
     /// The system refused threads or sockets while the server was starting or running.
-    #[error("the server cannot run: {0}")]
+    #[error("cannot run the server: {0}")]
     Runtime(#[from] std::io::Error),
 }

@@ -7,6 +7,8 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::cli::refusal;
+
 fn stepscope(home: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stepscope"));
     command
@@ -27,16 +29,6 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// Exit code and the one line of the error.
-fn refusal(output: &Output) -> (i32, &str) {
-    let line = text(&output.stderr);
-    assert!(
-        line.starts_with("error: ") && line.lines().count() == 1,
-        "{line:?}"
-    );
-    (output.status.code().unwrap(), line.trim_end())
-}
-
 fn closed_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
@@ -51,14 +43,14 @@ fn a_request_that_cannot_be_says_what_to_write() {
         ("localhost:1 --duration-ms 0 --logdir d", "at least 1 ms"),
         (
             "localhost:1 --duration-ms 1000000000000 --logdir d",
-            "cannot be",
+            "the range is 1 to 604800000 ms",
         ),
         ("localhost:1 5 --host-tracer-level 9", "the highest is 3"),
         (
             "localhost:1 5 --logdir d --session ../x",
-            "cannot name a session",
+            "cannot name the session",
         ),
-        (", 5 --logdir d", "no address"),
+        (", 5 --logdir d", "no address given"),
     ] {
         let output = run(home.path(), line);
         let (code, shown) = refusal(&output);
@@ -79,9 +71,9 @@ fn one_host_that_fails_is_one_line() {
     let port = closed_port();
     let output = run(home.path(), &format!("127.0.0.1:{port} 50"));
     let expected = format!(
-        "error: refused, 127.0.0.1:{port}, nobody listens at 127.0.0.1:{port}, start the profiler server in the program, or check the port"
+        "error: cannot capture 127.0.0.1:{port}: refused: nobody listens at 127.0.0.1:{port}, start the profiler server in the program, or check the port"
     );
-    assert_eq!(refusal(&output), (1, expected.as_str()));
+    assert_eq!(refusal(&output), (1, expected));
     assert!(output.stdout.is_empty());
     let left: Vec<_> = std::fs::read_dir(home.path()).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
@@ -154,7 +146,10 @@ fn both_shapes(port: u16) {
         first.contains(" events, ") && first.ends_with("B)"),
         "{first}"
     );
-    assert_eq!(second, format!("look at it: stepscope {}", logs.display()));
+    assert_eq!(
+        second,
+        format!("View it with: stepscope {}", logs.display())
+    );
     let found = info(home.path(), &logs);
     assert_eq!(found["runs"].as_array().unwrap().len(), 1);
     assert!(found["runs"][0]["steps"].as_u64().unwrap() > 0, "{found}");
@@ -182,9 +177,9 @@ fn partly(port: u16) {
     let line = format!("127.0.0.1:{port},127.0.0.1:{dead},nonsense --duration-ms 30 --logdir logs");
     let output = run(home.path(), &line);
     let expected = format!(
-        "error: 2 of 3 hosts gave no data: 127.0.0.1:{dead} (refused), nonsense (bad address); what the others gave is kept"
+        "error: cannot capture 2 of 3 hosts: 127.0.0.1:{dead} (refused), nonsense (bad address); the data of the others is kept"
     );
-    assert_eq!(refusal(&output), (1, expected.as_str()));
+    assert_eq!(refusal(&output), (1, expected));
     let printed = text(&output.stdout);
     assert!(
         printed.contains(&format!("127.0.0.1:{dead}: refused, ")),
@@ -239,7 +234,7 @@ fn for_perfetto(port: u16) {
     let output = run(home.path(), &line.replace("--session p", "--session q"));
     let (code, said) = refusal(&output);
     assert!(
-        code == 1 && said.contains("port 9001 of this machine is in use"),
+        code == 1 && said.contains("port 9001 of this machine is in use\nhelp: "),
         "{said}"
     );
     let kept = home

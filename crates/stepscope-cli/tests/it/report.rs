@@ -74,7 +74,7 @@ fn a_report_can_be_of_some_steps_or_of_a_range() {
     assert_eq!(rows(&["--from", "0", "--to", "150us"])[0], 0);
     for (part, code, told) in [
         (["--steps", "99"], 1, "no step 99 in this run, it has 0-19"),
-        (["--from", "2h"], 1, "it lasts "),
+        (["--from", "2h"], 1, "the run lasts "),
         (["--steps", "5-3"], 2, "behind the last"),
     ] {
         let [option, value] = part;
@@ -203,11 +203,11 @@ fn all_reports_are_one_page_that_needs_nothing_else() {
     for (arguments, told) in [
         (
             vec!["report", path, "all"],
-            "'all' is one page, say --format html",
+            "'all' is one HTML page\nhelp: give --format html",
         ),
         (
             vec!["report", path, "all", "--format", "html", "--by", "step"],
-            "--by belongs to one kind of report",
+            "--by belongs to one kind\nhelp: name a kind",
         ),
     ] {
         let (code, said) = refusal(&run(dir.path(), &arguments));

@@ -164,7 +164,7 @@ pub(super) fn raised(py: Python<'_>, error: &EngineError) -> PyErr {
         _ => "TraceReadError",
     };
     let text = match error.hint() {
-        Some(hint) => format!("{error}; {hint}"),
+        Some(hint) => format!("{error}\nhelp: {hint}"),
         None => error.to_string(),
     };
     exception(py, class, &text)

@@ -113,16 +113,16 @@ impl Default for CaptureRequest {
 #[non_exhaustive]
 pub enum CaptureError {
     /// There is nobody to ask.
-    #[error("no address to capture from, give one such as localhost:9012")]
+    #[error("cannot capture: no address given\nhelp: give one such as localhost:9012")]
     NoAddress,
     /// More hosts than one capture takes.
-    #[error("{found} addresses are too many for one capture, the limit is {MAX_HOSTS}")]
+    #[error("cannot capture {found} addresses at once: the limit is {MAX_HOSTS}")]
     TooManyAddresses {
         /// How many were given.
         found: usize,
     },
     /// A duration that makes no sense.
-    #[error("{what} of {given_ms} ms cannot be, it must be from {least_ms} to {most_ms} ms")]
+    #[error("cannot use {what} of {given_ms} ms: the range is {least_ms} to {most_ms} ms")]
     BadDuration {
         /// Which one.
         what: &'static str,
@@ -134,7 +134,7 @@ pub enum CaptureError {
         most_ms: u128,
     },
     /// A level that no profiler has.
-    #[error("{what} {given} cannot be, the highest is {most}")]
+    #[error("cannot use {what} {given}: the highest is {most}")]
     BadLevel {
         /// Which one.
         what: &'static str,
@@ -144,19 +144,21 @@ pub enum CaptureError {
         most: u32,
     },
     /// An option without a name, or an endless one.
-    #[error("the option '{name}' cannot be, names have 1 to 200 characters and values up to 64 kB")]
+    #[error("cannot use the option '{name}': a name has 1 to 200 characters, a value up to 64 kB")]
     BadOption {
         /// Its beginning.
         name: String,
     },
     /// A session's name that would lead out of the log directory, or hide.
-    #[error("'{name}' cannot name a session, use a plain name without slashes")]
+    #[error(
+        "cannot name the session '{name}': a name is 1 to 200 characters without slashes, and does not begin with a dot"
+    )]
     BadSession {
         /// Its beginning.
         name: String,
     },
     /// Data cannot be kept where it should go.
-    #[error("{reason}, {path}, {fix}")]
+    #[error("cannot write to {path}: {reason}\nhelp: {fix}")]
     LogDir {
         /// What is wrong.
         reason: String,
@@ -166,7 +168,7 @@ pub enum CaptureError {
         fix: &'static str,
     },
     /// The system gives us no thread or no socket.
-    #[error("the capture cannot start, {source}")]
+    #[error("cannot start the capture: {source}")]
     System {
         /// What the system says.
         #[source]
@@ -334,23 +336,24 @@ mod tests {
     fn impossible_requests_name_what_is_wrong() {
         assert!(request().check().is_ok());
         let zero = refusal(|request| request.interval = Interval::For(Duration::ZERO));
-        assert!(zero.starts_with("a capture of 0 ms cannot be"), "{zero}");
+        assert!(zero.starts_with("cannot use a capture of 0 ms: "), "{zero}");
         let endless = Duration::from_secs(1_000_000_000);
         let endless = refusal(|request| request.interval = Interval::Last(endless));
         assert!(
-            endless.starts_with("a past of 1000000000000 ms"),
+            endless.starts_with("cannot use a past of 1000000000000 ms: "),
             "{endless}"
         );
         let level = refusal(|request| request.host_tracer_level = 99);
-        assert_eq!(level, "host tracer level 99 cannot be, the highest is 3");
+        assert_eq!(level, "cannot use host tracer level 99: the highest is 3");
         let bucket = refusal(|request| request.log_dir = PathBuf::from("gs://bucket/logs"));
         assert!(
-            bucket.contains("gs://bucket/logs, capture into a local"),
+            bucket.contains("gs://bucket/logs: ")
+                && bucket.contains("\nhelp: capture into a local"),
             "{bucket}"
         );
         for name in ["", "../x", ".hidden", "a/b", "a\nb", "a\\b"] {
             let line = refusal(|request| request.session = Some(name.to_owned()));
-            assert!(line.contains("cannot name a session"), "{line}");
+            assert!(line.contains("cannot name the session"), "{line}");
         }
         let option = ("x".repeat(1_000), OptionValue::Bool(true));
         let line = refusal(|request| request.options.extend([option]));

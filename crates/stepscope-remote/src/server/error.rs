@@ -12,35 +12,39 @@ use stepscope::SessionError;
 pub enum ServerError {
     /// One server per process.
     #[error(
-        "this process already has a profiler server, on {address}; stop it first, or use that one"
+        "cannot start a profiler server: this process already has one on {address}\nhelp: stop that server first, or use it"
     )]
     AlreadyRunning {
         /// Where the other one listens.
         address: SocketAddr,
     },
     /// Nothing to stop.
-    #[error("this process has no profiler server; call start_server first")]
+    #[error(
+        "cannot stop the profiler server: this process has none\nhelp: call start_server first"
+    )]
     NotRunning,
     /// No such port.
-    #[error("there is no port {port}; give one of 1 to 65535, or 0 to have one chosen")]
+    #[error(
+        "cannot listen on port {port}: ports are 1 to 65535\nhelp: give one of these, or 0 for a free port"
+    )]
     ImpossiblePort {
         /// What was given.
         port: u32,
     },
     /// Somebody else listens there.
-    #[error("port {} is in use by another program; give another one, or 0 to have one chosen ({address})", address.port())]
+    #[error("cannot listen on {address}: port {} is in use by another program\nhelp: give another port, or 0 for a free one", address.port())]
     PortBusy {
         /// What was to be listened on.
         address: SocketAddr,
     },
     /// Ports below 1024 are often for the system's own programs.
-    #[error("this user may not listen on port {}; give one of 1024 to 65535 ({address})", address.port())]
+    #[error("cannot listen on {address}: this user may not use port {}\nhelp: give a port from 1024 to 65535", address.port())]
     NotPermitted {
         /// What was to be listened on.
         address: SocketAddr,
     },
     /// The address belongs to no interface of this machine.
-    #[error("{} is not an address of this machine; give 127.0.0.1, or 0.0.0.0 for every interface", address.ip())]
+    #[error("cannot listen on {address}: {} is not an address of this machine\nhelp: give 127.0.0.1, or 0.0.0.0 for every interface", address.ip())]
     AddressNotOurs {
         /// What was to be listened on.
         address: SocketAddr,
@@ -54,7 +58,7 @@ pub enum ServerError {
         source: io::Error,
     },
     /// A directory that is to be allowed is none, and cannot be made.
-    #[error("cannot allow a directory ({source}); give one that can be made and read: {}", path.display())]
+    #[error("cannot allow the directory {}: {source}\nhelp: give a directory that can be created and read", path.display())]
     Directory {
         /// What was given.
         path: PathBuf,
@@ -62,14 +66,14 @@ pub enum ServerError {
         source: io::Error,
     },
     /// A host name that is no plain file name.
-    #[error("a host name must be one plain file name, not {name:?}")]
+    #[error("cannot use the host name {name:?}: it must be a plain file name")]
     BadName {
         /// What was given.
         name: String,
     },
     /// Both `flight` and `keep_last` were given.
     #[error(
-        "give either `flight` or `keep_last`: the latter is short for the former with defaults"
+        "cannot use both `flight` and `keep_last`\nhelp: give one; `keep_last` is `flight` with defaults"
     )]
     FlightTwice,
     /// The flight recorder could not be started.
@@ -79,7 +83,7 @@ pub enum ServerError {
         source: SessionError,
     },
     /// The server's thread, or what it waits with, could not be made.
-    #[error("cannot start the server's thread: {source}")]
+    #[error("cannot start the thread of the server: {source}")]
     NoThread {
         /// What the system says.
         source: io::Error,
