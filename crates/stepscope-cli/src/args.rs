@@ -33,10 +33,10 @@ use values::{capture_host, host, interval_ms, moment, option, step_numbers, time
     subcommand_precedence_over_arg = true,
     disable_help_subcommand = true,
     after_help = "Examples:\n  \
-        stepscope --port=8791 LOGDIR        look at the runs below LOGDIR in a browser\n  \
-        stepscope info trace.json.gz        what is in a trace\n  \
-        stepscope report LOGDIR steps       how long the steps took, and where the time went\n  \
-        stepscope COMMAND --help            all about one command"
+        stepscope --port=8791 LOGDIR        view the runs of LOGDIR in a browser\n  \
+        stepscope info trace.json.gz        print what a trace contains\n  \
+        stepscope report LOGDIR steps       print step times and where the time goes\n  \
+        stepscope COMMAND --help            print the options of a command"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -50,15 +50,15 @@ struct Cli {
 pub enum Command {
     /// Serve the viewer over log directories and files (the default command)
     View(View),
-    /// Say what is in a trace or a log directory
+    /// Print what a trace or a log directory contains
     Info(Info),
-    /// Print an analysis as text
+    /// Print a report
     Report(Report),
     /// Write a trace in another format
     Convert(Convert),
-    /// Capture from running programs: ours, JAX, PyTorch/XLA, TensorFlow
+    /// Capture running programs: stepscope's, JAX, PyTorch/XLA, TensorFlow
     Capture(Capture),
-    /// Turn what killed programs left into runs
+    /// Recover the recordings of killed programs
     Recover(Recover),
 }
 
@@ -66,8 +66,8 @@ pub enum Command {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  stepscope view LOGDIR --port 8791 --open\n\n\
-        Prints the log directory, the port and the address, and serves until CTRL+C.\n\
-        New runs appear by themselves. Nothing leaves this machine."
+        Prints the log directory, the port and the URL, and serves until CTRL+C.\n\
+        New runs appear automatically. No data leaves this machine."
 )]
 pub struct View {
     /// Log directories and trace files [default: the current directory]
@@ -76,25 +76,25 @@ pub struct View {
     /// Port to listen on; 0 takes a free one
     #[arg(long, default_value_t = 8791)]
     pub port: u16,
-    /// Address to listen on; beyond this machine a token is needed, see --token
+    /// Address to listen on; every other address needs a token, see --token
     #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS", value_parser = host)]
     pub host: IpAddr,
     /// Open the viewer in the browser
     #[arg(long)]
     pub open: bool,
-    /// Let the viewer capture from HOST, a name or an address without a port; may be repeated
-    /// [default: only programs on this machine]
+    /// Host that the viewer may capture from, a name or address without a port; repeatable
+    /// [default: only this machine]
     #[arg(long, value_name = "HOST", value_parser = capture_host)]
     pub capture_to: Vec<String>,
-    /// Secret that other machines must present.
+    /// Token that clients on other machines must send.
     #[arg(
         long,
         value_name = "TEXT",
-        help = "Secret that other machines must present; other users of this machine see it in the list of \
-            processes [default: STEPSCOPE_TOKEN, else a new one when --host is not this machine]"
+        help = "Token that clients on other machines must send; other users of this machine see it in the \
+            process list [default: STEPSCOPE_TOKEN, else a new one when --host is not this machine]"
     )]
     pub token: Option<String>,
-    /// File with that secret
+    /// File that contains the token
     #[arg(long, value_name = "FILE", conflicts_with = "token")]
     pub token_file: Option<PathBuf>,
 }
@@ -104,16 +104,16 @@ pub struct View {
 #[command(
     after_help = "Examples:\n  stepscope info plugins/profile/2026_11_20_15_24_16\n  \
         stepscope info trace.json.gz --json | python3 -m json.tool\n\n\
-        With a directory every run in it is read. The fields of --json stand in docs/reference/info.md."
+        For a directory, every run in it is read. docs/reference/info.md describes the fields of --json."
 )]
 pub struct Info {
-    /// A trace file, a session's folder or a log directory
+    /// Trace file, session folder or log directory
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
-    /// Everything as JSON, for programs; stable and documented
+    /// Print everything as JSON (stable and documented)
     #[arg(long)]
     pub json: bool,
-    /// How files are read.
+    /// Options of reading.
     #[command(flatten)]
     pub reading: Reading,
 }
@@ -125,40 +125,40 @@ pub struct Info {
         stepscope report LOGDIR ops --steps 13-21\n  \
         stepscope report LOGDIR all --format html > report.html\n  \
         stepscope report list\n\n\
-        'all' makes every report, as one HTML file that needs nothing else.\n\
-        A directory with several runs: the newest, or the one that --run names.")]
+        'all' writes every report into one self-contained HTML file.\n\
+        Of a directory with several runs, the newest is used, or the one of --run.")]
 pub struct Report {
-    /// A trace file, a session's folder or a log directory
+    /// Trace file, session folder or log directory
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
-    /// Which analysis; 'list' tells all of them and what they answer, 'all' is one page of all
+    /// Report kind; 'list' lists all kinds, 'all' is one page with all of them
     #[arg(value_name = "KIND", default_value = "steps")]
     pub kind: String,
-    /// What the rows are; each kind has its own, 'list' tells them
-    #[arg(long, value_name = "WHAT")]
+    /// Grouping of the rows; 'list' lists the groupings of each kind
+    #[arg(long, value_name = "GROUPING")]
     pub by: Option<String>,
-    /// Most rows
+    /// Maximum number of rows
     #[arg(long, value_name = "N", default_value_t = 25)]
     pub top: usize,
-    /// How to print
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
-    /// Name or id of one run of a directory
+    /// Run of the directory, by name or id
     #[arg(long, value_name = "RUN")]
     pub run: Option<String>,
-    /// Only these steps, by the numbers that the program gave them
+    /// Only these steps, by the program's step numbers
     #[arg(long, value_name = "N[-M]", value_parser = step_numbers, conflicts_with_all = ["from", "to"])]
     pub steps: Option<RangeInclusive<i64>>,
-    /// Only what is after this moment, counted from the begin of the run, such as 1.2s or 965ms
+    /// Start of the range, measured from the start of the run, such as 1.2s or 965ms
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub from: Option<Dur>,
-    /// Only what is before this moment
+    /// End of the range, measured from the start of the run
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub to: Option<Dur>,
-    /// Where no step is marked, let nothing that repeats stand for steps
+    /// Use marked steps only; infer no steps from repeating events
     #[arg(long)]
     pub marked_only: bool,
-    /// How files are read.
+    /// Options of reading.
     #[command(flatten)]
     pub reading: Reading,
 }
@@ -184,21 +184,21 @@ pub enum Format {
     after_help = "Examples:\n  stepscope convert vm.xplane.pb trace.json.gz\n  \
         stepscope convert trace.json.gz trace.pftrace\n  \
         stepscope convert trace.json.gz events.parquet\n\n\
-        The extension of OUT decides: .xplane.pb, .json, .json.gz, .pftrace; .csv and\n\
-        .parquet hold the events as rows.\n\
-        OUT appears when it is whole; IN is never overwritten."
+        The extension of OUT selects the format: .xplane.pb, .json, .json.gz, .pftrace; .csv and\n\
+        .parquet contain the events as rows.\n\
+        OUT appears when it is complete; IN is never overwritten."
 )]
 pub struct Convert {
-    /// A trace file, or a folder that holds one run
+    /// Trace file, or folder with one run
     #[arg(value_name = "IN")]
     pub input: PathBuf,
-    /// File to be written
+    /// Output file
     #[arg(value_name = "OUT")]
     pub output: PathBuf,
-    /// Write it even when it becomes far larger than what is read
+    /// Allow an output far larger than the input
     #[arg(long)]
     pub large: bool,
-    /// How files are read.
+    /// Options of reading.
     #[command(flatten)]
     pub reading: Reading,
 }
@@ -212,42 +212,42 @@ pub struct Convert {
         stepscope capture 9012 2000\n\n\
         The program must run a profiler server: stepscope's, jax.profiler.start_server(9012),\n\
         xp.start_server(9012) or tf.profiler.experimental.server.start(9012).\n\
-        CTRL+C ends the capture early and keeps the data; twice gives it up.\n\
-        With --perfetto, the trace is also written for ui.perfetto.dev, and waits on port 9001 of this\n\
-        machine until its page has fetched it. The fields of --json stand in docs/reference/capture.md."
+        CTRL+C ends the capture early and keeps the data; a second CTRL+C discards it.\n\
+        With --perfetto, the trace is also written for ui.perfetto.dev, and served on port 9001 of this\n\
+        machine until the browser has fetched it. docs/reference/capture.md describes the fields of --json."
 )]
 pub struct Capture {
-    /// Where the programs listen: host:port or a port alone, several with commas
+    /// Addresses of the profiler servers: host:port or a port, separated by commas
     #[arg(value_name = "ADDR[,ADDR]")]
     pub addresses: String,
-    /// The interval in milliseconds, as the second word: stepscope capture PORT MS
+    /// Duration in milliseconds, as the second argument: stepscope capture PORT MS
     #[arg(value_name = "MS", conflicts_with_all = ["duration_ms", "last"], value_parser = interval_ms)]
     pub ms: Option<u64>,
-    /// The interval in milliseconds
+    /// Duration in milliseconds
     #[arg(long, value_name = "N", conflicts_with = "last", value_parser = interval_ms)]
     pub duration_ms: Option<u64>,
-    /// What has just happened: of programs that keep the last seconds, such as 10s or 500ms
+    /// The last part of a flight recorder instead, such as 10s or 500ms
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub last: Option<Duration>,
-    /// The log directory [with MS: a new directory, which is printed]
+    /// Log directory [default with MS: a new directory, which is printed]
     #[arg(long, alias = "log_dir", alias = "log-dir", value_name = "DIR")]
     pub logdir: Option<PathBuf>,
     /// Name of the session [default: the local time]
     #[arg(long, value_name = "NAME")]
     pub session: Option<String>,
-    /// Wait so long before the interval begins
+    /// Delay before the capture, in milliseconds
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub delay_ms: u64,
-    /// Further attempts for hosts that recorded nothing, are busy or do not answer yet
+    /// Retries for hosts that recorded nothing, are busy or do not answer yet
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub retries: u32,
-    /// How much longer than the interval a host may take to give its data
+    /// How long a host may take to send its data, beyond the duration
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
     pub timeout: Duration,
-    /// Within this time a host must have answered once
+    /// How long a host may take to answer the first request
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time)]
     pub connect_timeout: Duration,
-    /// 0 nothing of the host, 1 the user's annotations, 2 also the framework's, 3 everything
+    /// 0: no host events, 1: annotations of the user, 2: also of the framework, 3: all
     #[arg(
         long,
         alias = "host_tracer_level",
@@ -255,7 +255,7 @@ pub struct Capture {
         default_value_t = 2
     )]
     pub host_tracer_level: u32,
-    /// 0 no Python calls, 1 Python calls
+    /// 0: no Python calls, 1: Python calls
     #[arg(
         long,
         alias = "python_tracer_level",
@@ -263,10 +263,10 @@ pub struct Capture {
         default_value_t = 1
     )]
     pub python_tracer_level: u32,
-    /// Python stacks instead of calls, so many times a second; of programs that this profiler records
+    /// Sample Python stacks at this rate instead of tracing calls; stepscope's programs only
     #[arg(long, value_name = "HZ", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub python_sampling_hz: u32,
-    /// 0 no devices, 1 devices
+    /// 0: no device events, 1: device events
     #[arg(
         long,
         alias = "device_tracer_level",
@@ -274,25 +274,25 @@ pub struct Capture {
         default_value_t = 1
     )]
     pub device_tracer_level: u32,
-    /// Most events, where the program's profiler has such a limit
+    /// Maximum number of events, if the program's profiler has such a limit
     #[arg(long, value_name = "N")]
     pub max_events: Option<u64>,
-    /// An option that only some profilers know; may be repeated
+    /// Option of the program's profiler; repeatable
     #[arg(long = "option", value_name = "KEY=VALUE", value_parser = option)]
     pub options: Vec<(String, OptionValue)>,
-    /// The host of an address that is a port alone
+    /// Host of the addresses that are a port only
     #[arg(long, value_name = "NAME", default_value = "localhost")]
     pub host: String,
-    /// Also write HOST.pftrace, and hand it to the Perfetto viewer in the browser
+    /// Also write HOST.pftrace, and open it in the Perfetto viewer
     #[arg(long)]
     pub perfetto: bool,
-    /// With --perfetto: write the file, and do not wait for the browser
+    /// With --perfetto: write the file only
     #[arg(long, alias = "no_perfetto_link")]
     pub no_perfetto_link: bool,
-    /// With --perfetto: how long the file waits for the browser
+    /// With --perfetto: how long to wait for the browser
     #[arg(long, value_name = "TIME", default_value = "10min", value_parser = time)]
     pub perfetto_timeout: Duration,
-    /// The result as JSON, for programs; stable and documented
+    /// Print the result as JSON (stable and documented)
     #[arg(long)]
     pub json: bool,
 }
@@ -300,11 +300,11 @@ pub struct Capture {
 /// `stepscope recover`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  stepscope recover LOGDIR\n\n\
-        A program that was killed while it recorded leaves a journal beside its session. This turns\n\
-        each into an ordinary run, marked as recovered; programs that still run are left alone.\n\
-        Opening the directory with 'stepscope view' or 'info' does the same.")]
+        A program that is killed while it records leaves a journal in its session folder. This command\n\
+        turns each journal into a run, marked as recovered. Journals of running programs stay.\n\
+        'stepscope view' and 'stepscope info' do the same.")]
 pub struct Recover {
-    /// The directory that the program recorded into
+    /// Log directory of the program
     #[arg(value_name = "LOGDIR")]
     pub logdir: PathBuf,
 }
@@ -312,13 +312,13 @@ pub struct Recover {
 /// Options of everything that reads traces.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Reading {
-    /// Read the files again, and keep no import
+    /// Neither read nor write the import cache
     #[arg(long)]
     pub no_cache: bool,
-    /// Most bytes that a compressed file may inflate to
+    /// Maximum size of a decompressed file, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = stepscope_model::Limits::default().max_inflated_bytes)]
     pub max_inflated_bytes: u64,
-    /// Most bytes out per compressed byte, looked at past 64 MiB
+    /// Maximum ratio of decompressed to compressed size, checked beyond 64 MiB
     #[arg(long, value_name = "N", default_value_t = stepscope_model::Limits::default().max_inflate_ratio)]
     pub max_inflate_ratio: u64,
 }
