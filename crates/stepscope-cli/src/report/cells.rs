@@ -1,6 +1,6 @@
 //! Cells of a report as text, and the page that they are fitted to.
 
-use stepscope_engine::analysis::report::{Cell, Unit};
+use stepscope_engine::report::report::{Cell, Unit};
 
 use crate::text::{self, Align, brief, short, short_within};
 

@@ -20,7 +20,7 @@ use stepscope_formats::xplane::XSpaceSink;
 use stepscope_formats::{Format, read};
 use stepscope_model::{Dur, Limits, ReadContext, SharedBytes, Time, TrackId};
 use stepscope_report::report::html::{Head, HtmlReport, page};
-use stepscope_report::report::{self, Report, image};
+use stepscope_report::report::{self, Report};
 use stepscope_report::reports::{self, KINDS, Options};
 use stepscope_store::{FileSpec, Trace, TraceBuilder};
 
