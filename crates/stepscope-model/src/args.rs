@@ -82,77 +82,38 @@ pub enum ArgValue<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Names of the arguments that somebody wants of many events: what bears another is passed over
-/// without being decoded.
+/// Names of the arguments to read of many events. Arguments with other names are not decoded.
 #[derive(Clone, Copy, Debug)]
 pub struct ArgKeys {
     keys: &'static [&'static str],
     /// Bit `n % 64`: there is a key of `n` bytes.
     lengths: u64,
-    /// A bit for the last two bytes of each key, a quote in front of it among them: see [`pair`].
-    pairs: u64,
-    /// The last bytes by their halves, see [`ArgKeys::end_tables`].
-    end_tables: ([u8; 16], [u8; 16]),
-}
-
-/// A bit for two bytes.
-const fn pair(before: u8, last: u8) -> u64 {
-    1 << (before.wrapping_mul(5).wrapping_add(last) % 64)
 }
 
 impl ArgKeys {
-    /// These names; none is empty.
+    /// Makes a set of these names.
     pub const fn new(keys: &'static [&'static str]) -> Self {
-        let (mut lengths, mut pairs) = (0, 0);
-        let mut by_low = [0; 16];
+        let mut lengths = 0;
         let mut at = 0;
         while at < keys.len() {
             lengths |= 1 << (keys[at].len() % 64);
-            match keys[at].as_bytes() {
-                [.., before, last] => {
-                    pairs |= pair(*before, *last);
-                    by_low[(*last & 15) as usize] |= 1 << (*last >> 4 & 7);
-                }
-                [last] => {
-                    pairs |= pair(b'"', *last);
-                    by_low[(*last & 15) as usize] |= 1 << (*last >> 4 & 7);
-                }
-                [] => {}
-            }
             at += 1;
         }
-        let mut by_high = [0; 16];
-        at = 0;
-        while at < by_high.len() {
-            by_high[at] = 1 << (at & 7);
-            at += 1;
-        }
-        Self {
-            keys,
-            lengths,
-            pairs,
-            end_tables: (by_low, by_high),
-        }
+        Self { keys, lengths }
     }
 
-    /// Tables by the lower and by the higher half of a byte: they have a bit in common for each byte that a
-    /// name ends with. Bytes above 127 share the bits of those 128 below.
-    pub const fn end_tables(&self) -> (&[u8; 16], &[u8; 16]) {
-        (&self.end_tables.0, &self.end_tables.1)
-    }
-
-    /// The wanted name that is spelled so; `None` when it is not wanted.
+    /// The name in the set that is equal to `key`.
     #[inline]
     pub fn find(self, key: &[u8]) -> Option<&'static str> {
         self.position(key).map(|at| self.keys[at])
     }
 
-    /// The wanted name with this number; the empty one out of range.
+    /// The name with this number; the empty text out of range.
     pub fn get(self, number: usize) -> &'static str {
         self.keys.get(number).copied().unwrap_or_default()
     }
 
-    /// The number of the wanted name that is spelled so.
+    /// The number of the name that is equal to `key`.
     #[inline]
     pub fn position(self, key: &[u8]) -> Option<usize> {
         if self.lengths >> (key.len() % 64) & 1 == 0 {
@@ -164,24 +125,6 @@ impl ArgKeys {
             wanted.first() == key.first() && wanted == key
         };
         self.keys.iter().position(same)
-    }
-
-    /// The number of the wanted name that this text ends with, behind a quote.
-    #[inline]
-    pub fn position_of_quoted_end(self, text: &[u8]) -> Option<usize> {
-        let [.., before, last] = text else {
-            return None;
-        };
-        if self.pairs & pair(*before, *last) == 0 {
-            return None;
-        }
-        let ends = |wanted: &&str| {
-            let wanted = wanted.as_bytes();
-            let quote = text.len().wrapping_sub(wanted.len() + 1);
-            // These two rule out nearly all others, without a call.
-            text.get(quote) == Some(&b'"') && wanted.last() == Some(last) && text.ends_with(wanted)
-        };
-        self.keys.iter().position(ends)
     }
 }
 

@@ -8,7 +8,9 @@ mod tests;
 mod words;
 
 use crate::track::TrackKind;
-use words::{CATEGORIES, Family, HLO_WORDS, HOST, LABELS, RUNTIME_CALLS, WORK, contains, find};
+use words::{
+    CATEGORIES, Family, HLO_WORDS, HOST, LABELS, MAX_BYTES, RUNTIME_CALLS, WORK, contains, find,
+};
 
 macro_rules! kinds {
     ($( $(#[doc = $doc:literal])+ $variant:ident = $value:literal, $label:literal; )+) => {
@@ -67,7 +69,7 @@ impl SliceKind {
     /// Rules, first match wins: what the category says for sure (`kernel`, `python_function`,
     /// `user_annotation`, runtime calls, copies), then the kind of track, then words in the name.
     /// Letters of either case are the same; of a long name the first 512 bytes are looked at.
-    /// Allocates nothing. Costs about a microsecond, so callers remember the answer per name.
+    /// Allocates nothing. Costs some microseconds, so callers remember the answer per name.
     pub fn of(name: &str, category: &str, track: TrackKind) -> Self {
         let name = cut(name);
         let family = CATEGORIES.iter().find(|(_, known)| {
@@ -95,12 +97,7 @@ impl SliceKind {
 }
 
 fn cut(name: &str) -> &str {
-    const MOST: usize = 512;
-    if name.len() <= MOST {
-        return name;
-    }
-    let end = (0..=MOST).rev().find(|end| name.is_char_boundary(*end));
-    name.get(..end.unwrap_or(0)).unwrap_or("")
+    &name[..name.floor_char_boundary(MAX_BYTES)]
 }
 
 fn work(name: &str) -> Option<SliceKind> {

@@ -16,7 +16,6 @@ mod emit;
 mod event;
 mod extension;
 mod extension_out;
-mod flat;
 mod flows;
 mod mask;
 mod names;

@@ -129,13 +129,12 @@ pub(crate) fn byte_at(bytes: &[u8], at: usize) -> Result<u8, ScanError> {
 pub(crate) fn string(bytes: &[u8], at: usize) -> Result<(ByteRange, bool), ScanError> {
     let mut escaped = false;
     let mut here = at;
-    while let Some(block) = bytes.get(here..).and_then(<[u8]>::first_chunk::<16>) {
-        let found = mask::quote_or_backslash(block);
-        if found == 0 {
-            here += 16;
+    while let Some(word) = bytes.get(here..).and_then(<[u8]>::first_chunk::<8>) {
+        let Some(found) = mask::quote_or_backslash(*word) else {
+            here += 8;
             continue;
-        }
-        here += found.trailing_zeros() as usize;
+        };
+        here += found;
         if bytes.get(here) == Some(&b'"') {
             return Ok((
                 ByteRange {
@@ -259,13 +258,9 @@ struct Passed {
 
 /// The block that begins at `here`; the last one with spaces behind it, which are in `padded`. `None` at
 /// the end.
-#[allow(clippy::inline_always, reason = "part of the two loops over blocks")]
+#[allow(clippy::inline_always, reason = "part of the loop over blocks")]
 #[inline(always)]
-pub(super) fn block_at<'b>(
-    bytes: &'b [u8],
-    here: usize,
-    padded: &'b mut [u8; 64],
-) -> Option<&'b [u8; 64]> {
+fn block_at<'b>(bytes: &'b [u8], here: usize, padded: &'b mut [u8; 64]) -> Option<&'b [u8; 64]> {
     let rest = bytes.get(here..).filter(|rest| !rest.is_empty())?;
     if let Some(block) = rest.first_chunk::<64>() {
         return Some(block);
@@ -281,31 +276,19 @@ pub(super) fn block_at<'b>(
 fn container(bytes: &[u8], at: usize) -> Result<Passed, ScanError> {
     #[cfg(target_arch = "x86_64")]
     {
-        if mask::avx512::is_here() {
-            // SAFETY: it is.
-            return unsafe { container_by_avx512(bytes, at) };
-        }
         if mask::avx2::is_here() {
-            // SAFETY: it is.
+            // SAFETY: the processor supports the module, as its own check says.
             return unsafe { container_by_avx2(bytes, at) };
         }
     }
-    container_by(bytes, at, Masks::of, mask::prefix_xor)
+    container_by(bytes, at, Masks::from_block, mask::prefix_xor)
 }
 
-/// Wider registers, and counting of bits in one instruction: half the time.
+/// Wider registers, and counting of bits in one instruction: half of the portable time.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,popcnt,pclmulqdq")]
 fn container_by_avx2(bytes: &[u8], at: usize) -> Result<Passed, ScanError> {
     let masks = |block: &[u8; 64]| mask::avx2::masks(block);
-    container_by(bytes, at, masks, |bits| mask::avx2::prefix_xor(bits))
-}
-
-/// A block is one register here.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512bw,avx2,bmi1,popcnt,pclmulqdq")]
-fn container_by_avx512(bytes: &[u8], at: usize) -> Result<Passed, ScanError> {
-    let masks = |block: &[u8; 64]| mask::avx512::masks(block);
     container_by(bytes, at, masks, |bits| mask::avx2::prefix_xor(bits))
 }
 
@@ -468,85 +451,47 @@ fn escaped_bytes(backslash: u64, carry: &mut u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    #[cfg(target_arch = "x86_64")]
-    use stepscope_model::ArgKeys;
-
     use super::*;
 
     #[test]
-    fn both_ways_of_making_masks_agree_on_every_byte() {
-        #[cfg(target_arch = "x86_64")]
-        const KEYS: ArgKeys = ArgKeys::new(&["Input Dims", "Ev Idx", "r", "9", "\u{e4}"]);
+    fn masks_agree_on_every_byte() {
         for first in 0..=255_u8 {
             let mut block = [0_u8; 64];
             for (at, byte) in block.iter_mut().enumerate() {
                 *byte = first.wrapping_add(u8::try_from(at).unwrap().wrapping_mul(7));
             }
-            assert_eq!(mask::Masks::of(&block), mask::words::masks(&block));
-            let wanted = [b'"', b':', b'{', first];
-            let places = mask::words::places(&block, wanted);
-            assert_eq!(mask::places(&block, wanted), places);
-            assert!(places[3] & 1 == 1);
+            let masks = Masks::from_block(&block);
             #[cfg(target_arch = "x86_64")]
             if mask::avx2::is_here() {
-                // SAFETY: it is.
-                let found = unsafe {
-                    (
-                        mask::avx2::masks(&block),
-                        mask::avx2::places(&block, wanted),
-                    )
-                };
-                assert_eq!(found, (mask::words::masks(&block), places));
-                let bits = places[0] ^ places[3].rotate_left(u32::from(first));
-                // SAFETY: as above.
+                // SAFETY: the processor supports the module, as its own check says.
+                assert_eq!(unsafe { mask::avx2::masks(&block) }, masks);
+                let bits = masks.letter ^ masks.high.rotate_left(u32::from(first));
+                // SAFETY: the processor supports the module, as its own check says.
                 let parity = unsafe { mask::avx2::prefix_xor(bits) };
                 assert_eq!(parity, mask::prefix_xor(bits));
-                // SAFETY: as above.
-                let ends = unsafe { mask::avx2::ends(&block, KEYS) };
-                for (at, byte) in block.iter().enumerate() {
-                    let is_end = b"sxr9\xa4".contains(byte);
-                    assert!(!is_end || ends >> at & 1 == 1, "{byte:#x}");
-                    assert!(byte & 0x80 != 0 || *byte == 0x24 || is_end == (ends >> at & 1 == 1));
-                }
-                if mask::avx512::is_here() {
-                    // SAFETY: it is.
-                    let found = unsafe {
-                        (
-                            mask::avx512::masks(&block),
-                            mask::avx512::places(&block, wanted),
-                            mask::avx512::ends(&block, KEYS),
-                        )
-                    };
-                    assert_eq!(found, (mask::words::masks(&block), places, ends));
-                }
             }
-            let short = *block.first_chunk::<16>().unwrap();
-            assert_eq!(
-                mask::quote_or_backslash(&short),
-                mask::words::quote_or_backslash(&short)
-            );
-            let masks = mask::Masks::of(&block);
+            let is_stop = |byte: &u8| matches!(byte, b'"' | b'\\');
+            for word in block.as_chunks::<8>().0 {
+                let found = mask::quote_or_backslash(*word);
+                assert_eq!(found, word.iter().position(is_stop), "{word:?}");
+            }
             for (at, byte) in block.iter().enumerate() {
                 let bit = |mask: u64| mask >> at & 1 == 1;
                 assert_eq!(bit(masks.letter), byte.is_ascii_alphabetic(), "{byte:#x}");
                 assert_eq!(bit(masks.quote), *byte == b'"');
+                assert_eq!(bit(masks.backslash), *byte == b'\\');
+                assert_eq!(bit(masks.high), !byte.is_ascii());
                 assert_eq!(bit(masks.open), matches!(byte, b'{' | b'['), "{byte:#x}");
                 assert_eq!(bit(masks.close), matches!(byte, b'}' | b']'), "{byte:#x}");
             }
         }
     }
 
-    /// On this processor, and on one that has less.
+    /// Scans with AVX2 where the processor has it, and portably.
     fn end_of(text: &str) -> Result<usize, ScanError> {
         let found = value(text.as_bytes(), 0).map(|(_, end)| end);
-        let plainly = container_by(text.as_bytes(), 0, Masks::of, mask::prefix_xor);
+        let plainly = container_by(text.as_bytes(), 0, Masks::from_block, mask::prefix_xor);
         assert_eq!(found, plainly.map(|passed| passed.end), "{text}");
-        #[cfg(target_arch = "x86_64")]
-        if mask::avx2::is_here() {
-            // SAFETY: it is.
-            let narrower = unsafe { container_by_avx2(text.as_bytes(), 0) };
-            assert_eq!(found, narrower.map(|passed| passed.end), "{text}");
-        }
         found
     }
 

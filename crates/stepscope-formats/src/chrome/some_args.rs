@@ -1,5 +1,5 @@
-//! A few arguments of many events: the text of `args` is walked once, by the ends of its names where no
-//! other object is in it, and only what is wanted is decoded.
+//! A few arguments of many events: the members of `args` are walked once, and only the selected ones
+//! are decoded.
 //!
 //! [`find`] knows the entries that profilers write: `ph` comes first, `args` is the first field that
 //! is an object, no name in it has an escape, nothing that we wrote ourselves stands behind it. Of
@@ -10,7 +10,6 @@
 use stepscope_model::ArgKeys;
 
 use super::event::OWN;
-use super::flat;
 use super::scan::{self, ByteRange, JsonType, ScanError, Value, byte_at, skip_space};
 
 /// Wanted arguments that most entries have at most.
@@ -202,7 +201,7 @@ fn is_open(part: &[u8]) -> bool {
 }
 
 /// Whether a brace has `"args":` in front of it.
-pub(super) fn is_of_args(bytes: &[u8], from: usize, brace: usize) -> bool {
+fn is_of_args(bytes: &[u8], from: usize, brace: usize) -> bool {
     let before = |mut at: usize| {
         while at > from && scan::is_space(bytes[at - 1]) {
             at -= 1;
@@ -235,25 +234,17 @@ pub(super) fn find(
     };
     wanted.phase = phase;
     wanted.at = at;
-    let flat = flat::wanted_of_args(bytes, after, keys, |key, value_at| {
-        scan::value(bytes, value_at).is_ok_and(|(value, _)| wanted.put(key, value))
-    });
-    let args = if flat.is_some() {
-        flat
-    } else {
-        wanted.count = 0;
-        let Some(brace) = args_brace(bytes, after) else {
-            return Ok(false);
-        };
-        walk(bytes, brace + 1, |key, escaped, value_at| {
-            let (value, next) = scan::value(bytes, value_at)?;
-            let fits = !escaped
-                && keys
-                    .position(key.of(bytes))
-                    .is_none_or(|key| wanted.put(key, value));
-            Ok(fits.then_some(next))
-        })?
+    let Some(brace) = args_brace(bytes, after) else {
+        return Ok(false);
     };
+    let args = walk(bytes, brace + 1, |key, escaped, value_at| {
+        let (value, next) = scan::value(bytes, value_at)?;
+        let fits = !escaped
+            && keys
+                .position(key.of(bytes))
+                .is_none_or(|key| wanted.put(key, value));
+        Ok(fits.then_some(next))
+    })?;
     let Some(end) = args else {
         return Ok(false);
     };

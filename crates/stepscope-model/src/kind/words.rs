@@ -56,7 +56,7 @@ pub(super) const CATEGORIES: &[(Family, &[&str])] = &[
     ),
 ];
 
-/// How a pattern is looked for. Patterns are in small letters.
+/// How a pattern is looked for. Patterns are in lower case.
 pub(super) enum Match {
     /// Anywhere.
     Part(&'static str),
@@ -538,112 +538,48 @@ pub(super) const HLO_WORDS: &[&str] = &[
     "rng-bit-generator",
 ];
 
+/// Longest name that is looked at, bytes.
+pub(super) const MAX_BYTES: usize = 512;
+
+/// The first kind of the table with a pattern that is in `name`, which has at most [`MAX_BYTES`].
 pub(super) fn find(table: &[(SliceKind, &[Match])], name: &str) -> Option<SliceKind> {
-    let pairs = Pairs::of(name);
+    let mut buffer = [0; MAX_BYTES];
+    let name = lowercase(name, &mut buffer);
     table
         .iter()
-        .find(|(_, patterns)| {
-            let found = |pattern: &Match| pairs.may_have(pattern.text()) && pattern.is_in(name);
-            patterns.iter().any(found)
-        })
+        .find(|(_, patterns)| patterns.iter().any(|pattern| pattern.is_in(name)))
         .map(|(kind, _)| *kind)
 }
 
-/// The pairs of neighbours in a name: they rule out nearly every pattern without a further look.
-struct Pairs([u64; 16]);
+/// Whether `part`, which is in lower case, is in `name`, which has at most [`MAX_BYTES`].
+pub(super) fn contains(name: &str, part: &str) -> bool {
+    lowercase(name, &mut [0; MAX_BYTES]).contains(part)
+}
 
-impl Pairs {
-    fn of(name: &str) -> Self {
-        let mut pairs = [0; 16];
-        for pair in name.as_bytes().windows(2) {
-            let (word, bit) = Self::place(pair[0], pair[1]);
-            pairs[word] |= bit;
-        }
-        Self(pairs)
-    }
-
-    /// Five bits of each: the same for letters of either case.
-    const fn place(first: u8, second: u8) -> (usize, u64) {
-        let (first, second) = (first as usize & 31, second as usize & 31);
-        (first >> 1, 1 << (first << 5 & 32 | second))
-    }
-
-    /// `false` when the pattern's first or last pair is missing.
-    fn may_have(&self, pattern: &str) -> bool {
-        let has = |first: u8, second: u8| {
-            let (word, bit) = Self::place(first, second);
-            self.0[word] & bit != 0
-        };
-        match pattern.as_bytes() {
-            [first, second, .., third, fourth] => has(*first, *second) && has(*third, *fourth),
-            [first, second, ..] => has(*first, *second),
-            _ => true,
-        }
-    }
+fn lowercase<'b>(name: &str, buffer: &'b mut [u8; MAX_BYTES]) -> &'b str {
+    let Some(lower) = buffer.get_mut(..name.len()) else {
+        return "";
+    };
+    lower.copy_from_slice(name.as_bytes());
+    lower.make_ascii_lowercase();
+    std::str::from_utf8(lower).unwrap_or_default()
 }
 
 impl Match {
-    fn text(&self) -> &'static str {
-        match self {
-            Part(text) | Start(text) | Word(text) | PartNot(text, _) => text,
-        }
-    }
-
+    /// `name` is in lower case.
     fn is_in(&self, name: &str) -> bool {
         match self {
-            Part(part) => contains(name, part),
-            Start(start) => begins(name.as_bytes(), start),
-            Word(word) => positions(name, word).any(|at| {
+            Part(part) => name.contains(part),
+            Start(start) => name.starts_with(start),
+            Word(word) => name.match_indices(word).any(|(at, _)| {
                 let before = at.checked_sub(1).and_then(|at| name.as_bytes().get(at));
                 let after = name.as_bytes().get(at + word.len());
                 !before.is_some_and(u8::is_ascii_alphanumeric)
                     && !after.is_some_and(u8::is_ascii_alphanumeric)
             }),
-            PartNot(part, other) => positions(name, part).any(|at| {
-                let end = at + part.len();
-                let begin = end.checked_sub(other.len());
-                !begin.is_some_and(|begin| begins(&name.as_bytes()[begin..end], other))
-            }),
+            PartNot(part, other) => name
+                .match_indices(part)
+                .any(|(at, _)| !name[..at + part.len()].ends_with(other)),
         }
-    }
-}
-
-pub(super) fn contains(name: &str, part: &str) -> bool {
-    positions(name, part).next().is_some()
-}
-
-fn begins(name: &[u8], start: &str) -> bool {
-    name.get(..start.len())
-        .is_some_and(|head| head.eq_ignore_ascii_case(start.as_bytes()))
-}
-
-/// Where `part`, which is in small letters, occurs in letters of either case.
-fn positions<'n>(name: &'n str, part: &'n str) -> impl Iterator<Item = usize> + 'n {
-    let name = name.as_bytes();
-    let first = part.as_bytes().first().copied().unwrap_or(0);
-    (0..name.len())
-        .filter(move |at| name[*at].to_ascii_lowercase() == first && begins(&name[*at..], part))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pairs_rule_out_no_pattern_that_is_there() {
-        for (_, patterns) in [LABELS, RUNTIME_CALLS, WORK, HOST].into_iter().flatten() {
-            for pattern in *patterns {
-                let text = pattern.text();
-                let upper = text.to_ascii_uppercase();
-                for name in [text, &upper, &format!("{text} x"), &format!("{upper}(int)")] {
-                    assert!(
-                        Pairs::of(name).may_have(text) && pattern.is_in(name),
-                        "{name}"
-                    );
-                }
-            }
-        }
-        assert!(!Pairs::of("void at::native::vectorized").may_have("nccl"));
-        assert!(!Pairs::of("").may_have("nccl"));
     }
 }
