@@ -14,20 +14,17 @@ pub enum ProfileKind {
     Functions,
     /// Actions of a trainer.
     Actions,
-    /// Operations of a framework, as torch's table has them.
-    Operations,
 }
 
 impl ProfileKind {
     /// Every kind.
-    pub const ALL: [Self; 3] = [Self::Functions, Self::Actions, Self::Operations];
+    pub const ALL: [Self; 2] = [Self::Functions, Self::Actions];
 
     /// The stable word used in JSON.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Functions => "functions",
             Self::Actions => "actions",
-            Self::Operations => "operations",
         }
     }
 }

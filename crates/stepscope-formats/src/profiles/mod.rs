@@ -7,7 +7,6 @@ mod marshal;
 mod pstats;
 mod pstats_text;
 mod report;
-mod table_text;
 
 use std::sync::Arc;
 

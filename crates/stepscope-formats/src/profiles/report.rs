@@ -1,12 +1,11 @@
 //! The report texts of Lightning's profilers: the table of `SimpleProfiler` in both forms and of all
-//! ages, what `pstats` prints for each action of `AdvancedProfiler`, and torch's table of
-//! `PyTorchProfiler`. Reports are appended to a file, so it may hold several.
+//! versions, and what `pstats` prints for each action of `AdvancedProfiler`. Reports are appended to
+//! a file, so it may hold several. Tables of `PyTorchProfiler` are counted and left out.
 
 use stepscope_model::{
     ArgValue, Diagnostic, EventSink, Profile, ProfileKind, ProfileRow, ReadContext, SharedBytes,
 };
 
-use super::table_text::{self, Table};
 use super::{kept, pstats_text};
 use crate::FormatError;
 
@@ -42,6 +41,11 @@ pub fn read<S: EventSink>(
     if reader.odd_lines > 0 {
         sink.diagnose(Diagnostic::Unreadable, reader.odd_lines, &reader.odd_line);
     }
+    if reader.torch_tables > 0 {
+        let detail =
+            "a table that torch printed: its events are in the trace that PyTorchProfiler wrote";
+        sink.diagnose(Diagnostic::UnknownEntry, reader.torch_tables, detail);
+    }
     // A table that is not closed was cut.
     if reader.open_tables > 0 {
         sink.diagnose(Diagnostic::Truncated, 1, "a table has no last line");
@@ -62,10 +66,6 @@ enum Within {
     Actions(usize, u8),
     /// Rows of functions.
     Functions,
-    /// A rule of dashes came: the head of a table of operations may follow.
-    Rule(Vec<(usize, usize)>),
-    /// A table of operations, and whether the rule below its head came.
-    Operations(Table, bool),
 }
 
 #[derive(Default)]
@@ -81,6 +81,7 @@ struct Reader {
     odd_lines: u64,
     odd_line: String,
     open_tables: u64,
+    torch_tables: u64,
 }
 
 impl Reader {
@@ -104,24 +105,13 @@ impl Reader {
             return;
         }
         match std::mem::take(&mut self.within) {
-            Within::Nothing => self.outside(line),
+            Within::Nothing => self.outside(text),
             Within::Actions(columns, lines) => self.action(text, columns, lines),
             Within::Functions => self.function(text),
-            Within::Rule(columns) => {
-                self.within = match Table::new(columns, line) {
-                    Some(table) => {
-                        self.begin(Table::profile());
-                        Within::Operations(table, false)
-                    }
-                    None => Within::Nothing,
-                };
-            }
-            Within::Operations(table, headed) => self.operation(line, table, headed),
         }
     }
 
-    fn outside(&mut self, line: &str) {
-        let text = line.trim();
+    fn outside(&mut self, text: &str) {
         if let Some(columns) = action_columns(text) {
             self.begin(Profile {
                 kind: ProfileKind::Actions,
@@ -137,12 +127,8 @@ impl Reader {
             }
         } else if pstats_text::columns(text) {
             self.within = Within::Functions;
-        } else if let Some(columns) = table_text::rule(line) {
-            self.within = Within::Rule(columns);
-        } else if let Some(total) = table_text::total(text)
-            && let Some(profile) = self.profiles.last_mut()
-        {
-            profile.total_s = Some(total);
+        } else if text.starts_with("Self CPU time total: ") {
+            self.torch_tables += 1;
         }
     }
 
@@ -192,20 +178,6 @@ impl Reader {
         }
     }
 
-    fn operation(&mut self, line: &str, table: Table, headed: bool) {
-        if table_text::rule(line).is_some() {
-            if !headed {
-                self.within = Within::Operations(table, true);
-            }
-            return;
-        }
-        match table.row(line) {
-            Some(row) => self.row(row),
-            None => self.odd(line),
-        }
-        self.within = Within::Operations(table, headed);
-    }
-
     fn row(&mut self, mut row: ProfileRow) {
         if let Some(profile) = self.profiles.last_mut() {
             row.name = kept(&row.name).into();
@@ -223,7 +195,7 @@ impl Reader {
 
     /// Ends what is open.
     fn close(&mut self) {
-        if matches!(self.within, Within::Actions(..) | Within::Operations(..)) {
+        if matches!(self.within, Within::Actions(..)) {
             self.open_tables += 1;
         }
         self.within = Within::Nothing;

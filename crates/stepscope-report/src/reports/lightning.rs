@@ -94,10 +94,6 @@ fn report_of(profiles: &[&Profile], options: &Options) -> Report {
                     Cell::Empty,
                 ]);
             }
-            ProfileKind::Operations => {
-                stage = None;
-                push_rows(&mut table, profile);
-            }
         }
     }
     let largest = table.rows.len();
@@ -115,13 +111,6 @@ fn report_of(profiles: &[&Profile], options: &Options) -> Report {
             "The file's times are rounded to {}: sums of them are no better than that.",
             duration(ns(rounded))
         ));
-    }
-    if profiles
-        .iter()
-        .any(|profile| profile.kind == ProfileKind::Operations)
-    {
-        let note = "Rows of torch's table as it was printed, long names cut; the traces beside it hold them whole.";
-        report.notes.push(note.to_owned());
     }
     report.text = (!text.is_empty()).then_some(text);
     table.cut(options.top);
@@ -153,12 +142,9 @@ fn sentence(profiles: &[&Profile], rows: usize) -> String {
                 .total_cmp(&b.total_s.unwrap_or(0.0))
         })
     };
-    let longest = longest_of(ProfileKind::Actions)
-        .map(|row| (row, "actions"))
-        .or_else(|| longest_of(ProfileKind::Operations).map(|row| (row, "rows of torch's table")));
-    match longest {
-        Some((row, what)) => format!(
-            "{rows} {what}; the longest is {} with {}{}.",
+    match longest_of(ProfileKind::Actions) {
+        Some(row) => format!(
+            "{rows} actions; the longest is {} with {}{}.",
             row.name,
             duration(ns(row.total_s.unwrap_or(0.0))),
             row.calls
