@@ -126,25 +126,8 @@ pub fn bytes(number: u64) -> String {
 
 /// `2026-11-20 15:24:16 UTC`.
 pub fn moment(unix_ns: i64) -> String {
-    let seconds = unix_ns.div_euclid(1_000_000_000);
-    let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Civil calendar from days, with March as the first month.
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted - era * 146_097;
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC",
-        rest / 3_600,
-        rest / 60 % 60,
-        rest % 60
-    )
+    let time = jiff::Timestamp::from_nanosecond(unix_ns.into()).unwrap_or_default();
+    time.strftime("%F %T UTC").to_string()
 }
 
 /// Which way a column is aligned.

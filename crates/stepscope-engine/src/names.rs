@@ -225,23 +225,18 @@ pub(crate) fn time_in_name(stem: &str) -> Option<i64> {
     without_times(stem).1
 }
 
-/// A session's name `YYYY_MM_DD_HH_MM_SS` read as if it were UTC, Unix nanoseconds.
+/// Unix nanoseconds of a session's name `YYYY_MM_DD_HH_MM_SS`, which is taken for UTC.
 pub(crate) fn session_time(session: &str) -> Option<i64> {
     let mut parts = session.splitn(7, '_');
-    let mut next = |low: i64, high: i64| {
-        let part: i64 = parts.next()?.parse().ok()?;
-        (low..=high).contains(&part).then_some(part)
-    };
-    let (year, month, day) = (next(1970, 2200)?, next(1, 12)?, next(1, 31)?);
-    let (hour, minute, second) = (next(0, 23)?, next(0, 59)?, next(0, 60)?);
-    // Days from the civil calendar, with March as the first month.
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year - era * 400;
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    let days = era * 146_097 + day_of_era - 719_468;
-    Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000_000_000)
+    let year = parts.next()?.parse().ok();
+    let year = year.filter(|year| (1970..=2200).contains(year))?;
+    let mut next = || parts.next()?.parse::<i8>().ok();
+    let date = jiff::civil::Date::new(year, next()?, next()?).ok()?;
+    let time = jiff::civil::Time::new(next()?, next()?, next()?, 0).ok()?;
+    let unix = jiff::tz::Offset::UTC
+        .to_timestamp(date.to_datetime(time))
+        .ok()?;
+    i64::try_from(unix.as_nanosecond()).ok()
 }
 
 /// Longest id before it is cut.
@@ -280,7 +275,7 @@ pub(crate) fn run_id(relative: &Path) -> String {
 
 /// An id made unique by a hash of the path's bytes.
 pub(crate) fn with_hash(id: &str, path: &Path) -> String {
-    let hash = crate::hash::bytes(path.as_os_str().as_encoded_bytes()).0;
+    let hash = crate::hash::bytes(path.as_os_str().as_encoded_bytes()).to_u64();
     format!("{id}-{:08x}", hash >> 32)
 }
 

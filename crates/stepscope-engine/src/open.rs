@@ -9,14 +9,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use stepscope_formats::gzip::{GzipProblem, GzipProblemKind};
 use stepscope_formats::{Format, FormatError, chrome, detect, gzip};
 use stepscope_model::{
-    ArgSource, ArgValue, Diagnostic, Epoch, EventSink, FlowBind, InstantIn, NameId, Profile,
-    ReadContext, SharedBytes, SliceColumns, SliceFlow, SliceIn, SourceId, Time, TrackId,
-    TrackPatch,
+    ArgSource, ArgValue, Diagnostic, EventSink, ReadContext, SharedBytes, SourceId, forward_to_sink,
 };
 use stepscope_store::{FactValue, FileSink, FileSpec, Trace, TraceBuilder};
 
@@ -132,41 +131,17 @@ struct ImportedPart {
 
 fn read_all(files: Vec<(&FoundFile, FileSink)>, context: &ReadContext) -> Vec<ImportedPart> {
     let is_alone = files.len() == 1;
-    if is_alone || context.threads < 2 {
-        return files
-            .into_iter()
-            .map(|(file, sink)| read_one(file, sink, context, is_alone))
-            .collect();
-    }
+    let read = |(file, sink)| read_one(file, sink, context, is_alone);
     let threads = context.threads.min(files.len());
-    let jobs: Vec<_> = files
-        .into_iter()
-        .map(|job| std::sync::Mutex::new((Some(job), None)))
-        .collect();
-    let next = AtomicUsize::new(0);
-    let work = || {
-        while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let Ok(mut held) = job.lock() else { continue };
-            if let Some((file, sink)) = held.0.take() {
-                held.1 = Some(read_one(file, sink, context, false));
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for number in 1..threads {
-            let thread = std::thread::Builder::new().name(format!("stepscope-read-{number}"));
-            // Without another thread the work is done on this one.
-            let _ = thread.spawn_scoped(scope, work);
-        }
-        work();
-    });
-    jobs.into_iter()
-        .filter_map(|job| {
-            job.into_inner()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .1
-        })
-        .collect()
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|number| format!("stepscope-read-{number}"));
+    if threads > 1
+        && let Ok(pool) = pool.build()
+    {
+        return pool.install(|| files.into_par_iter().map(read).collect());
+    }
+    files.into_iter().map(read).collect()
 }
 
 fn read_one(
@@ -452,18 +427,9 @@ impl Watched {
 }
 
 impl EventSink for Watched {
-    fn epoch(&mut self, epoch: Epoch) {
-        self.inner.epoch(epoch);
-    }
-    fn name(&mut self, text: &str) -> NameId {
-        self.inner.name(text)
-    }
-    fn track(&mut self, key: &str) -> TrackId {
-        self.inner.track(key)
-    }
-    fn describe(&mut self, track: TrackId, patch: TrackPatch<'_>) {
-        self.inner.describe(track, patch);
-    }
+    forward_to_sink!(inner: epoch name track describe slice slices expect_slices instant counter flow module
+        profile diagnose);
+
     fn source(&mut self, source: Arc<dyn ArgSource>) -> SourceId {
         match &self.file {
             Some(file) => self
@@ -471,30 +437,6 @@ impl EventSink for Watched {
                 .source(Arc::new(CheckedSource::new(source, Arc::clone(file)))),
             None => self.inner.source(source),
         }
-    }
-    fn slice(&mut self, track: TrackId, slice: SliceIn<'_>) {
-        self.inner.slice(track, slice);
-    }
-    fn slices(&mut self, track: TrackId, slices: SliceColumns<'_>) {
-        self.inner.slices(track, slices);
-    }
-    fn expect_slices(&mut self, track: TrackId, count: usize) {
-        self.inner.expect_slices(track, count);
-    }
-    fn instant(&mut self, track: TrackId, instant: InstantIn) {
-        self.inner.instant(track, instant);
-    }
-    fn counter(&mut self, track: TrackId, at: Time, value: f64) {
-        self.inner.counter(track, at, value);
-    }
-    fn flow(&mut self, track: TrackId, at: Time, flow: SliceFlow, bind: FlowBind) {
-        self.inner.flow(track, at, flow, bind);
-    }
-    fn module(&mut self, name: &str, program_id: Option<u64>) {
-        self.inner.module(name, program_id);
-    }
-    fn profile(&mut self, profile: Profile) {
-        self.inner.profile(profile);
     }
     fn fact(&mut self, key: &str, value: ArgValue<'_>) {
         match (key, value) {
@@ -517,9 +459,6 @@ impl EventSink for Watched {
             _ => {}
         }
         self.inner.fact(key, value);
-    }
-    fn diagnose(&mut self, what: Diagnostic, count: u64, detail: &str) {
-        self.inner.diagnose(what, count, detail);
     }
     fn fork(&self) -> Self {
         Self {
@@ -593,6 +532,7 @@ pub(crate) fn kinds(trace: &Trace, from_names: &[String]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use stepscope_model::Epoch;
     use stepscope_store::TraceBuilder;
 
     use super::*;

@@ -89,7 +89,7 @@ impl FoundRun {
                 text.extend_from_slice(&number.to_le_bytes());
             }
         }
-        crate::hash::bytes(&text).0
+        crate::hash::bytes(&text).to_u64()
     }
 
     pub(crate) fn bytes(&self) -> u64 {

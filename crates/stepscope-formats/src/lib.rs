@@ -10,6 +10,8 @@ pub mod arriving;
 pub mod detect;
 mod error;
 pub mod gzip;
+#[cfg(any(feature = "chrome", feature = "perfetto"))]
+mod null_sink;
 pub mod parquet;
 #[cfg(any(test, feature = "probe"))]
 pub mod probe;

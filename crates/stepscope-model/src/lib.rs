@@ -37,4 +37,4 @@ pub use profile::{Profile, ProfileCaller, ProfileKind, ProfileRow};
 pub use program::Instruction;
 pub use sink::EventSink;
 pub use time::{Dur, Epoch, Time};
-pub use track::{TrackId, TrackKind, TrackPatch};
+pub use track::{TrackId, TrackInfo, TrackKind, TrackPatch};

@@ -87,3 +87,66 @@ pub trait EventSink: Send + Sized {
     /// Takes over all that was emitted into a fork of this sink.
     fn merge(&mut self, fork: Self);
 }
+
+/// Implements the named methods of [`EventSink`] for a sink that wraps another one, by calling the
+/// same method of the wrapped sink: `forward_to_sink!(inner: epoch name track);`.
+#[macro_export]
+macro_rules! forward_to_sink {
+    ($field:ident: $($method:ident)+) => { $( $crate::forward_to_sink!(@$method $field); )+ };
+    (@epoch $field:ident) => { $crate::forward_to_sink!(@fn $field epoch(at: $crate::Epoch)); };
+    (@name $field:ident) => {
+        $crate::forward_to_sink!(@fn $field name(text: &str) -> $crate::NameId);
+    };
+    (@track $field:ident) => {
+        $crate::forward_to_sink!(@fn $field track(key: &str) -> $crate::TrackId);
+    };
+    (@describe $field:ident) => {
+        $crate::forward_to_sink!(@fn $field
+            describe(track: $crate::TrackId, patch: $crate::TrackPatch<'_>));
+    };
+    (@source $field:ident) => {
+        $crate::forward_to_sink!(@fn $field
+            source(source: ::std::sync::Arc<dyn $crate::ArgSource>) -> $crate::SourceId);
+    };
+    (@slice $field:ident) => {
+        $crate::forward_to_sink!(@fn $field
+            slice(track: $crate::TrackId, slice: $crate::SliceIn<'_>));
+    };
+    (@slices $field:ident) => {
+        $crate::forward_to_sink!(@fn $field
+            slices(track: $crate::TrackId, slices: $crate::SliceColumns<'_>));
+    };
+    (@expect_slices $field:ident) => {
+        $crate::forward_to_sink!(@fn $field expect_slices(track: $crate::TrackId, count: usize));
+    };
+    (@instant $field:ident) => {
+        $crate::forward_to_sink!(@fn $field
+            instant(track: $crate::TrackId, instant: $crate::InstantIn));
+    };
+    (@counter $field:ident) => {
+        $crate::forward_to_sink!(@fn $field
+            counter(track: $crate::TrackId, at: $crate::Time, value: f64));
+    };
+    (@flow $field:ident) => {
+        $crate::forward_to_sink!(@fn $field flow(track: $crate::TrackId, at: $crate::Time,
+            flow: $crate::SliceFlow, bind: $crate::FlowBind));
+    };
+    (@module $field:ident) => {
+        $crate::forward_to_sink!(@fn $field module(name: &str, program_id: Option<u64>));
+    };
+    (@profile $field:ident) => {
+        $crate::forward_to_sink!(@fn $field profile(profile: $crate::Profile));
+    };
+    (@fact $field:ident) => {
+        $crate::forward_to_sink!(@fn $field fact(key: &str, value: $crate::ArgValue<'_>));
+    };
+    (@diagnose $field:ident) => {
+        $crate::forward_to_sink!(@fn $field
+            diagnose(what: $crate::Diagnostic, count: u64, detail: &str));
+    };
+    (@fn $field:ident $method:ident($($arg:ident: $type:ty),+) $(-> $out:ty)?) => {
+        fn $method(&mut self, $($arg: $type),+) $(-> $out)? {
+            $crate::EventSink::$method(&mut self.$field, $($arg),+)
+        }
+    };
+}

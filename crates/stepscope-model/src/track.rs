@@ -3,7 +3,7 @@
 use crate::name::NameId;
 
 /// Handle of a track within one sink or one trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct TrackId(pub u32);
 
@@ -62,4 +62,63 @@ pub struct TrackPatch<'a> {
     pub derived: Option<bool>,
     /// Category that all events of the track share, shown when an event has none of its own.
     pub category: Option<NameId>,
+}
+
+/// Everything that the patches of a track say, with owned text.
+///
+/// Sinks whose ids do not outlive a fork refer to the parent and the category by text: `P` and `C`.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs, reason = "the fields of TrackPatch")]
+pub struct TrackInfo<P = TrackId, C = NameId> {
+    pub name: Option<Box<str>>,
+    pub kind: Option<TrackKind>,
+    pub parent: Option<P>,
+    pub pid: Option<i64>,
+    pub tid: Option<i64>,
+    pub device: Option<u32>,
+    pub stream: Option<i64>,
+    pub sort_index: Option<i64>,
+    pub unit: Option<Box<str>>,
+    pub derived: Option<bool>,
+    pub category: Option<C>,
+}
+
+impl<P, C> TrackInfo<P, C> {
+    /// Copies a patch whose parent and category are resolved.
+    pub fn new(patch: &TrackPatch<'_>, parent: Option<P>, category: Option<C>) -> Self {
+        Self {
+            name: patch.name.map(Into::into),
+            kind: patch.kind,
+            parent,
+            pid: patch.pid,
+            tid: patch.tid,
+            device: patch.device,
+            stream: patch.stream,
+            sort_index: patch.sort_index,
+            unit: patch.unit.map(Into::into),
+            derived: patch.derived,
+            category,
+        }
+    }
+
+    /// Replaces the fields that `later` has.
+    pub fn merge(&mut self, later: Self) {
+        self.name = later.name.or(self.name.take());
+        self.kind = later.kind.or(self.kind);
+        self.parent = later.parent.or(self.parent.take());
+        self.pid = later.pid.or(self.pid);
+        self.tid = later.tid.or(self.tid);
+        self.device = later.device.or(self.device);
+        self.stream = later.stream.or(self.stream);
+        self.sort_index = later.sort_index.or(self.sort_index);
+        self.unit = later.unit.or(self.unit.take());
+        self.derived = later.derived.or(self.derived);
+        self.category = later.category.or(self.category.take());
+    }
+}
+
+impl From<TrackPatch<'_>> for TrackInfo {
+    fn from(patch: TrackPatch<'_>) -> Self {
+        Self::new(&patch, patch.parent, patch.category)
+    }
 }

@@ -11,7 +11,7 @@ use rayon::iter::{
     IndexedParallelIterator, IntoParallelIterator, IntoParallelRefIterator, ParallelIterator,
 };
 use rustc_hash::FxBuildHasher;
-use stepscope_model::{Diagnostic, Dur, Epoch, NameId, Time, TrackId, TrackKind};
+use stepscope_model::{Diagnostic, Dur, Epoch, NameId, Time, TrackId, TrackInfo, TrackKind};
 
 use crate::buffer::{EventBuf, LaterMap, OwnFlow};
 use crate::column::Uniform;
@@ -22,7 +22,7 @@ use crate::kinds::KindMemo;
 use crate::levels::Level;
 use crate::names::Interner;
 use crate::order::{self, Draft};
-use crate::sink::{Description, FileSink};
+use crate::sink::FileSink;
 use crate::suspicious;
 use crate::table::{self, BoundFlow, FinishedTrack, TrackTable};
 use crate::tally::{Counted, FileCounts, count};
@@ -254,10 +254,10 @@ fn collect_drafts(
         drafts.push(Draft {
             file: index,
             key: label.clone(),
-            description: Description {
+            description: TrackInfo {
                 kind: Some(TrackKind::Group),
                 sort_index: i64::try_from(index).ok(),
-                ..Description::default()
+                ..TrackInfo::default()
             },
             parent: None,
             events: EventBuf::default(),
@@ -271,7 +271,7 @@ fn collect_drafts(
         Draft {
             file: index,
             key: label.map_or_else(|| key.to_owned(), |label| format!("{label}/{key}")),
-            description: Description::default(),
+            description: TrackInfo::default(),
             parent: group,
             events: EventBuf::default(),
         }

@@ -9,16 +9,15 @@
 
 use std::cmp::Ordering;
 
-use stepscope_model::{TrackId, TrackKind};
+use stepscope_model::{TrackId, TrackInfo, TrackKind};
 
 use crate::buffer::EventBuf;
-use crate::sink::Description;
 
 /// A track before it is finished.
 pub(crate) struct Draft {
     pub(crate) file: usize,
     pub(crate) key: String,
-    pub(crate) description: Description,
+    pub(crate) description: TrackInfo,
     /// Position of the enclosing group among the drafts.
     pub(crate) parent: Option<usize>,
     pub(crate) events: EventBuf,
@@ -211,7 +210,7 @@ mod tests {
         let draft = |key: &str, parent| Draft {
             file: 0,
             key: key.to_owned(),
-            description: Description::default(),
+            description: TrackInfo::default(),
             parent,
             events: EventBuf::default(),
         };

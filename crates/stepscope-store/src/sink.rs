@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use stepscope_model::{
     ArgSource, ArgValue, Diagnostic, Epoch, EventSink, FlowBind, InstantIn, NameId, Profile,
-    SliceColumns, SliceFlow, SliceIn, SourceId, Time, TrackId, TrackKind, TrackPatch,
+    SliceColumns, SliceFlow, SliceIn, SourceId, Time, TrackId, TrackInfo, TrackPatch,
 };
 
 use crate::buffer::{EventBuf, IdMap, LaterMap, LooseFlow, Spare};
@@ -25,62 +25,11 @@ const MAX_DETAILS: usize = 8;
 /// Bytes kept of one detail.
 const MAX_DETAIL_BYTES: usize = 2_000;
 
-/// What has been said about a track; see [`TrackPatch`].
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Description {
-    pub(crate) name: Option<Box<str>>,
-    pub(crate) kind: Option<TrackKind>,
-    pub(crate) parent: Option<TrackId>,
-    pub(crate) pid: Option<i64>,
-    pub(crate) tid: Option<i64>,
-    pub(crate) device: Option<u32>,
-    pub(crate) stream: Option<i64>,
-    pub(crate) sort_index: Option<i64>,
-    pub(crate) unit: Option<Box<str>>,
-    pub(crate) derived: Option<bool>,
-    pub(crate) category: Option<NameId>,
-}
-
-impl Description {
-    /// What `later` says replaces what was said before.
-    fn patch(&mut self, later: Self) {
-        self.name = later.name.or(self.name.take());
-        self.kind = later.kind.or(self.kind);
-        self.parent = later.parent.or(self.parent);
-        self.pid = later.pid.or(self.pid);
-        self.tid = later.tid.or(self.tid);
-        self.device = later.device.or(self.device);
-        self.stream = later.stream.or(self.stream);
-        self.sort_index = later.sort_index.or(self.sort_index);
-        self.unit = later.unit.or(self.unit.take());
-        self.derived = later.derived.or(self.derived);
-        self.category = later.category.or(self.category);
-    }
-}
-
-impl From<TrackPatch<'_>> for Description {
-    fn from(patch: TrackPatch<'_>) -> Self {
-        Self {
-            name: patch.name.map(Into::into),
-            kind: patch.kind,
-            parent: patch.parent,
-            pid: patch.pid,
-            tid: patch.tid,
-            device: patch.device,
-            stream: patch.stream,
-            sort_index: patch.sort_index,
-            unit: patch.unit.map(Into::into),
-            derived: patch.derived,
-            category: patch.category,
-        }
-    }
-}
-
 /// A track that this sink touched.
 #[derive(Clone, Debug)]
 pub(crate) struct TouchedTrack {
     pub(crate) id: u32,
-    pub(crate) description: Option<Box<Description>>,
+    pub(crate) description: Option<Box<TrackInfo>>,
     pub(crate) events: EventBuf,
 }
 
@@ -163,10 +112,10 @@ impl FileSink {
         &mut self.touched[self.last.1 as usize]
     }
 
-    fn describe_as(&mut self, id: u32, description: Description) {
+    fn describe_as(&mut self, id: u32, description: TrackInfo) {
         let track = self.touch(id);
         match &mut track.description {
-            Some(before) => before.patch(description),
+            Some(before) => before.merge(description),
             None => track.description = Some(Box::new(description)),
         }
     }

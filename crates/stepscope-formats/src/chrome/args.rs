@@ -9,10 +9,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-use stepscope_model::{
-    ArgError, ArgKeys, ArgSource, ArgValue, Diagnostic, Epoch, EventSink, FlowBind, InstantIn,
-    NameId, ReadContext, SharedBytes, SliceFlow, SliceIn, SourceId, Time, TrackId, TrackPatch,
-};
+use stepscope_model::{ArgError, ArgKeys, ArgSource, ArgValue, ReadContext, SharedBytes};
 
 use super::event::{entry, is_standard, members};
 use super::extension;
@@ -243,47 +240,6 @@ fn scalar(text: &str) -> ArgValue<'_> {
         }
         _ => ArgValue::Str(text),
     }
-}
-
-/// A sink that keeps nothing.
-pub(super) struct Nowhere;
-
-impl EventSink for Nowhere {
-    fn epoch(&mut self, _: Epoch) {}
-
-    fn name(&mut self, _: &str) -> NameId {
-        NameId::EMPTY
-    }
-
-    fn track(&mut self, _: &str) -> TrackId {
-        TrackId(0)
-    }
-
-    fn describe(&mut self, _: TrackId, _: TrackPatch<'_>) {}
-
-    fn source(&mut self, _: Arc<dyn ArgSource>) -> SourceId {
-        SourceId(0)
-    }
-
-    fn slice(&mut self, _: TrackId, _: SliceIn<'_>) {}
-
-    fn instant(&mut self, _: TrackId, _: InstantIn) {}
-
-    fn counter(&mut self, _: TrackId, _: Time, _: f64) {}
-
-    fn flow(&mut self, _: TrackId, _: Time, _: SliceFlow, _: FlowBind) {}
-
-    fn module(&mut self, _: &str, _: Option<u64>) {}
-
-    fn fact(&mut self, _: &str, _: ArgValue<'_>) {}
-
-    fn diagnose(&mut self, _: Diagnostic, _: u64, _: &str) {}
-
-    fn fork(&self) -> Self {
-        Self
-    }
-
-    fn merge(&mut self, _: Self) {}
 }
 
 /// The argument source of a file whose pairs are not known yet.

@@ -13,7 +13,7 @@
 use rustc_hash::FxHashMap;
 use stepscope_model::{ArgValue, Cancelled, Epoch, EventSink, ReadContext, SharedBytes, SourceId};
 
-use super::args::{Nowhere, Source};
+use super::args::Source;
 use super::describe::Metadata;
 use super::emit::{Emitted, Ended, EventEmitter, Mark, Plan, Steps};
 use super::event::{Next, find_entry, next_element};
@@ -25,6 +25,7 @@ use super::torch::{self, TopLevel};
 use super::tracks::{Row, Rows};
 use super::{event, extension, flows};
 use crate::FormatError;
+use crate::null_sink::NullSink;
 
 /// Lists shorter than this are read by one thread.
 const MIN_PART_BYTES: usize = 4 << 20;
@@ -128,7 +129,7 @@ pub(super) fn ends_of(shared: &SharedBytes) -> Result<Vec<(u64, u64)>, FormatErr
         steps: Steps::OwnOnly,
         splits_rows: false,
     };
-    let mut sink = Nowhere;
+    let mut sink = NullSink::default();
     let mut emitted = Emitted::default();
     let mut list = Some(outline.list);
     while let Some(at) = list {

@@ -18,7 +18,7 @@ use stepscope_model::{
     NameId, SliceFlow, SliceIn, SourceId, Time, TrackId, TrackKind, TrackPatch,
 };
 
-use super::described::{self, Described};
+use super::described::{self, TrackInfo};
 use super::extension_out::{Extra, print_types};
 use super::print::{self, Disguise};
 use super::texts::Texts;
@@ -40,7 +40,7 @@ pub struct ChromeSink<W: io::Write> {
     /// Each track's `"pid":…,"tid":…` and, where these cannot say its key, the key.
     places: Vec<Place>,
     kinds: FxHashMap<TrackId, TrackKind>,
-    described: Vec<(TrackId, Described)>,
+    described: Vec<(TrackId, TrackInfo)>,
     sources: Vec<Arc<dyn ArgSource>>,
     facts: Vec<(String, Vec<u8>, Disguise)>,
     modules: Vec<(String, Option<u64>)>,
@@ -279,9 +279,9 @@ impl<W: io::Write + Send> ChromeSink<W> {
     }
 
     fn write_tracks(&mut self) {
-        let mut by_track: FxHashMap<TrackId, Described> = FxHashMap::default();
+        let mut by_track: FxHashMap<TrackId, TrackInfo> = FxHashMap::default();
         for (track, patch) in std::mem::take(&mut self.described) {
-            by_track.entry(track).or_default().update(patch);
+            by_track.entry(track).or_default().merge(patch);
         }
         let count = u32::try_from(self.tracks.len()).unwrap_or(u32::MAX);
         let mut named_pids: FxHashSet<Arc<str>> = FxHashSet::default();
@@ -315,7 +315,7 @@ impl<W: io::Write + Send> ChromeSink<W> {
             self.buffer.extend_from_slice(&place.fields);
             self.buffer.extend_from_slice(b",\"args\":{\"key\":");
             print::string(&mut self.buffer, &key);
-            known.print(&mut self.buffer);
+            described::print(&known, &mut self.buffer);
             self.buffer.extend_from_slice(b"}}");
         }
     }
@@ -446,7 +446,7 @@ impl<W: io::Write + Send> EventSink for ChromeSink<W> {
         }
         let key_of = |id: TrackId| self.tracks.get(id.0).cloned();
         let category = patch.category.map(|category| self.text(category));
-        let described = described::owned(&patch, patch.parent.and_then(key_of), category);
+        let described = TrackInfo::new(&patch, patch.parent.and_then(key_of), category);
         self.described.push((track, described));
     }
 

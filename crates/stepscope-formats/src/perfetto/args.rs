@@ -7,19 +7,16 @@
 //! for.
 
 use std::fmt::Write;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use rustc_hash::FxHashMap;
-use stepscope_model::{
-    ArgError, ArgSource, ArgValue, Diagnostic, Epoch, EventSink, FlowBind, InstantIn, Limits,
-    NameId, ReadContext, SharedBytes, SliceFlow, SliceIn, SourceId, Time, TrackId, TrackPatch,
-};
+use stepscope_model::{ArgError, ArgSource, ArgValue, Limits, ReadContext, SharedBytes, SourceId};
 
 use super::extension;
 use super::pairing::PAIR_TOKEN;
 use super::reader::{self, Tables};
 use super::schema::{annotation, event, interned, legacy, location, nested, packet};
 use super::sequence::text_entry;
+use crate::null_sink::NullSink;
 use crate::proto_wire::{Field, Fields, Value};
 
 /// Deepest nesting of annotations that is written out.
@@ -55,7 +52,7 @@ impl LateArgs {
                 content,
                 &progress,
                 SourceId::default(),
-                &mut Nowhere::default(),
+                &mut NullSink::with_names(),
             )
             .unwrap_or_default()
         })
@@ -588,44 +585,4 @@ fn put_json_text(json: &mut String, text: &str) {
         }
     }
     json.push('"');
-}
-
-/// Takes everything and keeps nothing but names: for walks that rebuild tables. An end that bears
-/// a name must find its begin as it did the first time.
-#[derive(Default)]
-struct Nowhere {
-    names: FxHashMap<String, NameId>,
-}
-
-impl EventSink for Nowhere {
-    fn epoch(&mut self, _: Epoch) {}
-    fn name(&mut self, text: &str) -> NameId {
-        if text.is_empty() {
-            return NameId::EMPTY;
-        }
-        if let Some(name) = self.names.get(text) {
-            return *name;
-        }
-        let name = NameId(u32::try_from(self.names.len() + 1).unwrap_or(u32::MAX));
-        self.names.insert(text.to_owned(), name);
-        name
-    }
-    fn track(&mut self, _: &str) -> TrackId {
-        TrackId(0)
-    }
-    fn describe(&mut self, _: TrackId, _: TrackPatch<'_>) {}
-    fn source(&mut self, _: Arc<dyn ArgSource>) -> SourceId {
-        SourceId::default()
-    }
-    fn slice(&mut self, _: TrackId, _: SliceIn<'_>) {}
-    fn instant(&mut self, _: TrackId, _: InstantIn) {}
-    fn counter(&mut self, _: TrackId, _: Time, _: f64) {}
-    fn flow(&mut self, _: TrackId, _: Time, _: SliceFlow, _: FlowBind) {}
-    fn module(&mut self, _: &str, _: Option<u64>) {}
-    fn fact(&mut self, _: &str, _: ArgValue<'_>) {}
-    fn diagnose(&mut self, _: Diagnostic, _: u64, _: &str) {}
-    fn fork(&self) -> Self {
-        Self::default()
-    }
-    fn merge(&mut self, _: Self) {}
 }

@@ -11,12 +11,12 @@
 use std::io::{self, Write};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use stepscope_model::{ArgValue, SliceFlags, TrackKind};
+use stepscope_model::{ArgValue, SliceFlags, TrackInfo, TrackKind};
 
 use super::facts::plane_name;
 use super::record::TrackRecord;
 use super::rows::{Row, RowFlow, RowKind, RowValue, Rows};
-use super::sink::{FactValue, Shared, TrackState, XSpaceSink};
+use super::sink::{FactValue, Shared, XSpaceSink};
 use super::well_known_stats::{
     COUNTERS_LINE, EventKind, FlowCategory, HOST_PLANE, METADATA_PLANE, MarkValue, Marks, Place,
     Role, TASK_ENVIRONMENT, pack_flow, wide_flow_text,
@@ -27,10 +27,10 @@ use super::writer::{
 
 /// Writes what a sink has gathered.
 pub(super) fn write<W: Write>(sink: &XSpaceSink, shared: &Shared, out: W) -> io::Result<W> {
-    let mut tracks = vec![TrackState::default(); shared.keys.len()];
+    let mut tracks = vec![TrackInfo::default(); shared.keys.len()];
     for (id, patch) in &sink.patches {
         if let Some(track) = tracks.get_mut(id.index()) {
-            track.patch(patch.clone());
+            track.merge(patch.clone());
         }
     }
     let assembly = Assembly {
@@ -82,7 +82,7 @@ fn shift_ns(sink: &XSpaceSink) -> i64 {
 struct Assembly<'a> {
     sink: &'a XSpaceSink,
     shared: &'a Shared,
-    tracks: Vec<TrackState>,
+    tracks: Vec<TrackInfo>,
     shift_ns: i64,
 }
 

@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use stepscope_model::{
     ArgRef, ArgSource, ArgValue, Diagnostic, Epoch, EventSink, FlowBind, InstantIn, NameId,
-    Severity, SliceFlow, SliceIn, SourceId, Time, TrackId, TrackKind, TrackPatch,
+    Severity, SliceFlow, SliceIn, SourceId, Time, TrackId, TrackInfo, TrackPatch,
 };
 
 use super::assemble;
@@ -60,55 +60,6 @@ impl Shared {
     }
 }
 
-/// What has been said about a track.
-#[derive(Clone, Debug, Default)]
-pub(super) struct TrackState {
-    pub(super) name: Option<Box<str>>,
-    pub(super) kind: Option<TrackKind>,
-    pub(super) parent: Option<TrackId>,
-    pub(super) pid: Option<i64>,
-    pub(super) tid: Option<i64>,
-    pub(super) device: Option<u32>,
-    pub(super) stream: Option<i64>,
-    pub(super) sort_index: Option<i64>,
-    pub(super) unit: Option<Box<str>>,
-    pub(super) derived: Option<bool>,
-    pub(super) category: Option<NameId>,
-}
-
-impl TrackState {
-    fn of(patch: &TrackPatch<'_>) -> Self {
-        Self {
-            name: patch.name.map(Into::into),
-            kind: patch.kind,
-            parent: patch.parent,
-            pid: patch.pid,
-            tid: patch.tid,
-            device: patch.device,
-            stream: patch.stream,
-            sort_index: patch.sort_index,
-            unit: patch.unit.map(Into::into),
-            derived: patch.derived,
-            category: patch.category,
-        }
-    }
-
-    /// What `later` says replaces what was said before.
-    pub(super) fn patch(&mut self, later: Self) {
-        self.name = later.name.or(self.name.take());
-        self.kind = later.kind.or(self.kind);
-        self.parent = later.parent.or(self.parent);
-        self.pid = later.pid.or(self.pid);
-        self.tid = later.tid.or(self.tid);
-        self.device = later.device.or(self.device);
-        self.stream = later.stream.or(self.stream);
-        self.sort_index = later.sort_index.or(self.sort_index);
-        self.unit = later.unit.or(self.unit.take());
-        self.derived = later.derived.or(self.derived);
-        self.category = later.category.or(self.category);
-    }
-}
-
 /// A fact's value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum FactValue {
@@ -132,7 +83,7 @@ pub struct XSpaceSink {
     shared: Arc<Mutex<Shared>>,
     pub(super) epoch: Option<Epoch>,
     /// What was said about tracks, in the order of saying.
-    pub(super) patches: Vec<(TrackId, TrackState)>,
+    pub(super) patches: Vec<(TrackId, TrackInfo)>,
     /// By track.
     pub(super) rows: Vec<Rows>,
     pub(super) modules: Vec<(String, Option<u64>)>,
@@ -251,7 +202,7 @@ impl EventSink for XSpaceSink {
     }
 
     fn describe(&mut self, track: TrackId, patch: TrackPatch<'_>) {
-        self.patches.push((track, TrackState::of(&patch)));
+        self.patches.push((track, patch.into()));
     }
 
     fn source(&mut self, source: Arc<dyn ArgSource>) -> SourceId {

@@ -17,8 +17,7 @@ use stepscope_engine::{BoundedWriter, RowFormat, most_exported_bytes, write_rows
 use stepscope_formats::chrome::ChromeSink;
 use stepscope_formats::perfetto::PerfettoSink;
 use stepscope_model::{
-    ArgSource, ArgValue, Diagnostic, Dur, Epoch, EventSink, FlowBind, InstantIn, NameId, SliceFlow,
-    SliceIn, SourceId, Time, TrackId, TrackPatch,
+    Dur, EventSink, FlowBind, InstantIn, SliceFlow, SliceIn, Time, TrackId, forward_to_sink,
 };
 use stepscope_report::reports::{Options, ReportError};
 use tokio::sync::mpsc;
@@ -259,25 +258,7 @@ impl<S> ClippedSink<S> {
 }
 
 impl<S: EventSink> EventSink for ClippedSink<S> {
-    fn epoch(&mut self, epoch: Epoch) {
-        self.into.epoch(epoch);
-    }
-
-    fn name(&mut self, text: &str) -> NameId {
-        self.into.name(text)
-    }
-
-    fn track(&mut self, key: &str) -> TrackId {
-        self.into.track(key)
-    }
-
-    fn describe(&mut self, track: TrackId, patch: TrackPatch<'_>) {
-        self.into.describe(track, patch);
-    }
-
-    fn source(&mut self, source: Arc<dyn ArgSource>) -> SourceId {
-        self.into.source(source)
-    }
+    forward_to_sink!(into: epoch name track describe source module fact diagnose);
 
     fn slice(&mut self, track: TrackId, slice: SliceIn<'_>) {
         if self.takes(slice.start, slice.dur) {
@@ -301,18 +282,6 @@ impl<S: EventSink> EventSink for ClippedSink<S> {
         if self.takes(at, Dur::ZERO) {
             self.into.flow(track, at, flow, bind);
         }
-    }
-
-    fn module(&mut self, name: &str, program_id: Option<u64>) {
-        self.into.module(name, program_id);
-    }
-
-    fn fact(&mut self, key: &str, value: ArgValue<'_>) {
-        self.into.fact(key, value);
-    }
-
-    fn diagnose(&mut self, what: Diagnostic, count: u64, detail: &str) {
-        self.into.diagnose(what, count, detail);
     }
 
     fn fork(&self) -> Self {

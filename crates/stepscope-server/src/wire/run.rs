@@ -145,23 +145,8 @@ impl RunRow {
 
 /// UTC, with milliseconds.
 pub(crate) fn rfc3339(unix_ns: i64) -> String {
-    let ms = unix_ns.div_euclid(1_000_000);
-    let (days, ms_of_day) = (ms.div_euclid(86_400_000), ms.rem_euclid(86_400_000));
-    // Days to a date of the Gregorian calendar; years begin in March here, so that the leap day
-    // is the last of its year.
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (hour, minute) = (ms_of_day / 3_600_000, ms_of_day / 60_000 % 60);
-    let (second, ms) = (ms_of_day / 1_000 % 60, ms_of_day % 1_000);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+    let time = jiff::Timestamp::from_nanosecond(unix_ns.into()).unwrap_or_default();
+    time.strftime("%FT%T%.3fZ").to_string()
 }
 
 /// A whole run.
