@@ -9,18 +9,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use stepscope_formats::gzip::{GzipProblem, GzipProblemKind};
-use stepscope_formats::{Format, FormatError, chrome, detect, gzip};
+use stepscope_formats::{Format, FormatError, detect, gzip};
 use stepscope_model::{
     ArgSource, ArgValue, Diagnostic, EventSink, ReadContext, SharedBytes, SourceId, forward_to_sink,
 };
 use stepscope_store::{FactValue, FileSink, FileSpec, Trace, TraceBuilder};
 
 use crate::error::{EngineError, RunProblem};
-use crate::files::growing::Growing;
+use crate::files::inflated::InflatedText;
 use crate::files::{Stamp, TraceFile};
 use crate::hash::{self, Hash};
 use crate::names;
@@ -130,8 +129,7 @@ struct ImportedPart {
 }
 
 fn read_all(files: Vec<(&FoundFile, FileSink)>, context: &ReadContext) -> Vec<ImportedPart> {
-    let is_alone = files.len() == 1;
-    let read = |(file, sink)| read_one(file, sink, context, is_alone);
+    let read = |(file, sink)| read_one(file, sink, context);
     let threads = context.threads.min(files.len());
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
@@ -144,12 +142,7 @@ fn read_all(files: Vec<(&FoundFile, FileSink)>, context: &ReadContext) -> Vec<Im
     files.into_iter().map(read).collect()
 }
 
-fn read_one(
-    found: &FoundFile,
-    sink: FileSink,
-    context: &ReadContext,
-    may_read_early: bool,
-) -> ImportedPart {
+fn read_one(found: &FoundFile, sink: FileSink, context: &ReadContext) -> ImportedPart {
     let mut part = ImportedPart {
         sink: Watched::new(sink),
         stamp: found.stamp,
@@ -170,19 +163,9 @@ fn read_one(
     part.hash = hash::content((*file).as_ref());
 
     let compressed = gzip::is_gzip((*file).as_ref());
-    let mut early = Early::None;
-    if compressed && may_read_early {
-        early = read_early(&found.name, (*file).as_ref(), context, &mut part);
-    }
-    let mut outcome = None;
     let bytes: SharedBytes;
     let mut broken_gzip = None;
-    if let Early::Read(read) = early {
-        outcome = Some(read);
-        bytes = Arc::<TraceFile>::clone(&file);
-    } else if let Early::Inflated(text) = early {
-        bytes = text;
-    } else if compressed {
+    if compressed {
         let inflated = inflated((*file).as_ref(), context);
         broken_gzip = inflated.problem;
         bytes = inflated.bytes;
@@ -205,7 +188,7 @@ fn read_one(
         let head = &all[..all.len().min(detect::PREFIX_BYTES)];
         let detected = detect::detect(head, &found.name)?;
         let sink = &mut part.sink;
-        tell_format(sink, detected.format);
+        sink.inner.spec_mut().format = detected.format.code().to_owned();
         // Inflated bytes stay as they are; mapped ones can change.
         sink.file = (!compressed).then(|| Arc::clone(&file));
         if let Some(problem) = &broken_gzip {
@@ -214,7 +197,7 @@ fn read_one(
         stepscope_formats::read(detected.format, &bytes, context, sink)?;
         Ok(detected.format)
     };
-    let outcome = outcome.unwrap_or_else(|| read_whole(&mut part));
+    let outcome = read_whole(&mut part);
     // From here on only arguments are read, a few at a time.
     file.release();
     match outcome {
@@ -236,67 +219,6 @@ fn read_one(
     part
 }
 
-/// Traces that are smaller when inflated are read when they are whole.
-const EARLY_FROM_BYTES: usize = 4 << 20;
-
-fn tell_format(sink: &mut Watched, format: Format) {
-    let spec = sink.inner.spec_mut();
-    format.code().clone_into(&mut spec.format);
-}
-
-/// What came of reading a file while it was being inflated.
-enum Early {
-    /// Nothing: it is to be inflated and read.
-    None,
-    /// It is whole and to be read.
-    Inflated(SharedBytes),
-    /// It was read.
-    Read(Result<Format, FormatError>),
-}
-
-/// Reads a compressed file while it is being inflated, where the format can be read so. Unless it was
-/// read, nothing was emitted.
-fn read_early(
-    name: &str,
-    compressed: &[u8],
-    context: &ReadContext,
-    part: &mut ImportedPart,
-) -> Early {
-    let room = gzip::room_for(compressed, &context.limits).unwrap_or(0);
-    if context.threads < 2 || room < EARLY_FROM_BYTES {
-        return Early::None;
-    }
-    let head = gzip::inflate_prefix(compressed, detect::PREFIX_BYTES);
-    let format = detect::detect(&head, name).map(|detected| detected.format);
-    let (Ok(Format::ChromeJson), Some((text, mut writer))) = (format, Growing::with_room(room))
-    else {
-        return Early::None;
-    };
-    let before = part.sink.inner.spec_mut().clone();
-    let sink = &mut part.sink;
-    tell_format(sink, Format::ChromeJson);
-    let is_whole = AtomicBool::new(false);
-    let fill = || {
-        let problem = gzip::inflate_into(&mut writer, compressed, &context.limits, context);
-        drop(writer);
-        is_whole.store(problem.is_none(), Ordering::Relaxed);
-        problem.is_none()
-    };
-    match chrome::read_arriving(&text, fill, context, sink) {
-        Ok(true) => Early::Read(Ok(Format::ChromeJson)),
-        // Damaged or unusual: read as a whole, so that what is said of it does not depend on timing.
-        Ok(false) => {
-            part.sink = Watched::new(TraceBuilder::new().file(before));
-            if is_whole.load(Ordering::Relaxed) {
-                Early::Inflated(text)
-            } else {
-                Early::None
-            }
-        }
-        Err(error) => Early::Read(Err(error)),
-    }
-}
-
 /// A compressed file, inflated.
 pub(crate) struct InflatedFile {
     pub(crate) bytes: SharedBytes,
@@ -307,15 +229,13 @@ pub(crate) struct InflatedFile {
 pub(crate) fn inflated(compressed: &[u8], context: &ReadContext) -> InflatedFile {
     let limits = &context.limits;
     if let Some(room) = gzip::room_for(compressed, limits)
-        && room >= EARLY_FROM_BYTES
-        && let Some((text, mut writer)) = Growing::with_room(room)
+        && let Some(mut text) = InflatedText::with_room(room)
     {
-        let problem = gzip::inflate_into(&mut writer, compressed, limits, context);
-        drop(writer);
+        let problem = gzip::inflate_into(&mut text, compressed, limits, context);
         // What did not fit may fit into memory that moves.
         if problem.is_none_or(|problem| problem.kind != GzipProblemKind::OutOfMemory) {
             return InflatedFile {
-                bytes: text,
+                bytes: Arc::new(text),
                 problem,
             };
         }

@@ -6,7 +6,6 @@
 //!
 //! Reading order: [`detect`] (which format is it?), [`gzip`], then one folder per format.
 
-pub mod arriving;
 pub mod detect;
 mod error;
 pub mod gzip;

@@ -13,9 +13,9 @@
 
 #[cfg(unix)]
 pub(crate) mod beneath;
-pub(crate) mod growing;
 #[cfg(unix)]
 mod guard;
+pub(crate) mod inflated;
 pub(crate) mod private;
 
 use std::fs::{File, Metadata, OpenOptions};

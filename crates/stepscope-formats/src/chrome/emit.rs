@@ -72,8 +72,6 @@ pub(super) enum Ended {
     CutBetween(usize),
     /// Nothing more can be made sense of from here.
     Lost(usize),
-    /// The element here needs to be looked at when the text is whole; nothing was taken of it.
-    Unclear(usize),
 }
 
 /// What a part left behind, besides what is in the sink.
@@ -121,8 +119,6 @@ pub(super) struct EventEmitter<'a, S: EventSink> {
     last_thread: Option<(ByteRange, ByteRange, bool, usize)>,
     key: String,
     search_budget: usize,
-    /// Whether there may be more text than the plan has.
-    is_growing: bool,
 }
 
 impl<'a, S: EventSink> EventEmitter<'a, S> {
@@ -137,18 +133,7 @@ impl<'a, S: EventSink> EventEmitter<'a, S> {
             last_thread: None,
             key: String::new(),
             search_budget: search_budget(plan.bytes),
-            is_growing: false,
         }
-    }
-
-    /// The text is longer now; what was there before is the same. While it `is_growing`, an element
-    /// that is not plainly whole is left alone.
-    pub(super) fn see(&mut self, bytes: &'a [u8], is_growing: bool) {
-        self.plan.bytes = bytes;
-        self.names.see(bytes);
-        self.categories.see(bytes);
-        self.search_budget = search_budget(bytes);
-        self.is_growing = is_growing;
     }
 
     /// Reads elements from `from` until one begins at or behind `limit`.
@@ -173,10 +158,6 @@ impl<'a, S: EventSink> EventEmitter<'a, S> {
                 scan::value(bytes, at).map(|(_, end)| end)
             };
             let next = end.and_then(|end| next_element(bytes, end));
-            if self.is_growing && next.is_err() {
-                self.plan.context.advance((at - told) as u64)?;
-                return Ok(Ended::Unclear(at));
-            }
             if end.is_ok() {
                 if is_object {
                     self.emitted.entries += 1;

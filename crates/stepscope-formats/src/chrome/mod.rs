@@ -9,7 +9,6 @@
 //! `number`, `text`. The way back is `writer`; `mend` repairs files for other readers.
 
 mod args;
-mod arriving;
 mod describe;
 mod described;
 mod emit;
@@ -41,7 +40,6 @@ pub use writer::ChromeSink;
 use stepscope_model::{ArgSource, EventSink, ReadContext, SharedBytes};
 
 use crate::FormatError;
-use crate::arriving::Arriving;
 
 /// Reads a whole file into `sink`; `bytes` is the uncompressed text.
 ///
@@ -55,24 +53,6 @@ pub fn read<S: EventSink>(
     sink: &mut S,
 ) -> Result<(), FormatError> {
     reader::read(bytes, context, sink)
-}
-
-/// Reads a text while `fill` makes it on another thread; `fill` returns whether the text is whole and
-/// sound. What is emitted is what [`read`] emits for the same text.
-///
-/// `Ok(false)` when the text could not be read early (it did not become whole, or its beginning is
-/// unusual): `sink` is of no use then, and the text that there is can be read by [`read`].
-///
-/// # Errors
-///
-/// As [`read`].
-pub fn read_arriving<S: EventSink, T: Arriving + 'static>(
-    text: &Arc<T>,
-    fill: impl FnOnce() -> bool + Send,
-    context: &ReadContext,
-    sink: &mut S,
-) -> Result<bool, FormatError> {
-    arriving::read(text, fill, context, sink)
 }
 
 /// The argument source of a file that has been read before.

@@ -49,11 +49,6 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The text is longer now; what was there before is the same.
-    pub(super) fn see(&mut self, bytes: &'a [u8]) {
-        self.bytes = bytes;
-    }
-
     #[inline]
     pub(super) fn get<S: EventSink>(
         &mut self,

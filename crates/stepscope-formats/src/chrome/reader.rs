@@ -43,10 +43,10 @@ pub(super) fn read<S: EventSink>(
     sink: &mut S,
 ) -> Result<(), FormatError> {
     let bytes: &[u8] = (**shared).as_ref();
-    let outline = Outline::open(bytes)?;
+    let mut outline = Outline::open(bytes)?;
     let origin = Origin::find(bytes, &outline);
     let source = Source::new(shared);
-    let plan = Plan {
+    let mut plan = Plan {
         bytes,
         context,
         origin_ps: origin.ps(),
@@ -54,39 +54,14 @@ pub(super) fn read<S: EventSink>(
         steps: steps_of(bytes, &outline.top),
         splits_rows: false,
     };
-    read_from(plan, sink, outline, origin, &source, Vec::new())
-}
-
-/// Reads a file whose outline is known; of the first list, some parts may have been read.
-pub(super) fn read_from<S: EventSink>(
-    mut plan: Plan<'_>,
-    sink: &mut S,
-    mut outline: Outline,
-    origin: Origin,
-    source: &Source,
-    parts: Vec<Part<S>>,
-) -> Result<(), FormatError> {
-    let (bytes, context) = (plan.bytes, plan.context);
     let first_list = outline.list;
     sink.epoch(origin.epoch);
     context.advance(first_list.min(bytes.len()) as u64)?;
 
     let mut emitted = Emitted::default();
     let mut list = Some(first_list);
-    let mut parts = Some(parts).filter(|parts| !parts.is_empty());
     while let Some(at) = list {
-        let known = match parts.take() {
-            Some(parts) => chain(plan, sink, at, parts)?,
-            None => Reading::ByParts,
-        };
-        let (part, ended) = match known {
-            Reading::Whole(done) => *done,
-            Reading::ByParts => read_list(&mut plan, sink, at)?,
-            Reading::SharedRows => {
-                plan.splits_rows = true;
-                read_list(&mut plan, sink, at)?
-            }
-        };
+        let (part, ended) = read_list(&mut plan, sink, at)?;
         emitted.append(sink, part);
         list = outline.go_on(bytes, ended, &mut emitted);
     }
@@ -102,11 +77,11 @@ pub(super) fn read_from<S: EventSink>(
             offset: first_list as u64,
         });
     }
-    finish(plan, sink, &outline, &origin, emitted, source);
+    finish(plan, sink, &outline, &origin, emitted, &source);
     Ok(())
 }
 
-pub(super) fn steps_of(bytes: &[u8], top: &TopLevel) -> Steps {
+fn steps_of(bytes: &[u8], top: &TopLevel) -> Steps {
     if extension::is_ours(bytes, top) {
         Steps::OwnOnly
     } else if torch::is_torch(bytes, top) {
@@ -283,7 +258,7 @@ impl Outline {
                 }
                 return None;
             }
-            Ended::Lost(_) | Ended::Unclear(_) => return None,
+            Ended::Lost(_) => return None,
         };
         if self.is_bare {
             note_rest(bytes, behind, emitted);
@@ -348,7 +323,7 @@ fn list_by_name(bytes: &[u8], from: usize) -> Option<usize> {
 }
 
 /// What `Time::ZERO` stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Origin {
     pub(super) epoch: Epoch,
 }
@@ -519,22 +494,18 @@ impl Plan<'_> {
 }
 
 /// One part that was read into a fork.
-pub(super) struct Part<S> {
-    pub(super) from: usize,
+struct Part<S> {
+    from: usize,
     /// The next part was begun here.
-    pub(super) limit: usize,
-    pub(super) fork: S,
-    pub(super) emitted: Emitted,
-    pub(super) ended: Ended,
+    limit: usize,
+    fork: S,
+    emitted: Emitted,
+    ended: Ended,
 }
 
 impl<S: EventSink> Part<S> {
     /// Reads elements from `from` until one begins at or behind `limit`.
-    pub(super) fn read(
-        plan: Plan<'_>,
-        (from, limit): (usize, usize),
-        mut fork: S,
-    ) -> Result<Self, Cancelled> {
+    fn read(plan: Plan<'_>, (from, limit): (usize, usize), mut fork: S) -> Result<Self, Cancelled> {
         let mut part = EventEmitter::new(plan, &mut fork);
         let ended = part.run(from, limit)?;
         let emitted = part.emitted;

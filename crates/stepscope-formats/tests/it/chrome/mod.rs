@@ -1,6 +1,5 @@
 //! Chrome JSON: real files against their reference figures, broken files, properties.
 
-mod arriving;
 mod broken;
 mod executors;
 mod phases;
