@@ -5,9 +5,9 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-use stepscope_formats::chrome::ChromeSink;
+use stepscope_formats::chrome_json::ChromeSink;
 use stepscope_formats::perfetto::PerfettoSink;
-use stepscope_formats::xplane::XSpaceSink;
+use stepscope_formats::xspace::XSpaceSink;
 use stepscope_model::{
     Diagnostic, Dur, Epoch, EventSink, FlowBind, FlowDirection, FlowKey, InstantIn, SliceFlags,
     SliceFlow, SliceIn, Time, TrackKind, TrackPatch,

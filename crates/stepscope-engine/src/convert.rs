@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use flate2::GzBuilder;
 use flate2::write::GzEncoder;
-use stepscope_formats::chrome::ChromeSink;
+use stepscope_formats::chrome_json::ChromeSink;
 use stepscope_formats::perfetto::PerfettoSink;
-use stepscope_formats::xplane::XSpaceSink;
+use stepscope_formats::xspace::XSpaceSink;
 use stepscope_model::{ReadContext, Severity};
 use stepscope_store::Trace;
 

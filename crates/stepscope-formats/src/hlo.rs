@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use rustc_hash::FxHashMap;
 use stepscope_model::Instruction;
 
-use crate::proto_wire::{Fields, Value};
+use crate::protobuf::wire::{Fields, Value};
 
 /// Tuples in tuples that are printed.
 const MAX_DEPTH: usize = 8;
@@ -202,7 +202,7 @@ impl<'a> Module<'a> {
         let mut shape = String::new();
         for computation in &self.computations {
             for message in &computation.instructions {
-                let parts = Parts::read(message);
+                let parts = InstructionFields::read(message);
                 let origin = Origin::read(parts.metadata);
                 let listed = || self.source(origin.frame);
                 let (source_file, source_line) = if origin.file.is_empty() {
@@ -259,7 +259,7 @@ impl<'a> Computation<'a> {
 
 /// Fields of one instruction.
 #[derive(Default)]
-struct Parts<'a> {
+struct InstructionFields<'a> {
     name: &'a [u8],
     opcode: &'a [u8],
     shape: &'a [u8],
@@ -268,7 +268,7 @@ struct Parts<'a> {
     called: Option<u64>,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> InstructionFields<'a> {
     fn read(message: &'a [u8]) -> Self {
         let mut found = Self::default();
         let mut fields = Fields::new(message);

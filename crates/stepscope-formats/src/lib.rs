@@ -6,28 +6,31 @@
 //!
 //! Reading order: [`detect`] (which format is it?), [`gzip`], then one folder per format.
 
+#[cfg(feature = "chrome")]
+pub mod chrome_json;
+#[cfg(feature = "profiles")]
+pub mod cprofile;
 pub mod detect;
 mod error;
 pub mod gzip;
+#[cfg(feature = "xplane")]
+pub mod hlo;
+#[cfg(feature = "chrome")]
+mod json;
+#[cfg(feature = "profiles")]
+pub mod lightning;
 #[cfg(any(feature = "chrome", feature = "perfetto"))]
 mod null_sink;
 pub mod parquet;
-#[cfg(any(test, feature = "probe"))]
-pub mod probe;
-#[cfg(feature = "profiles")]
-pub mod profiles;
-mod proto_wire;
-
-#[cfg(feature = "chrome")]
-pub mod chrome;
-#[cfg(feature = "xplane")]
-pub mod hlo;
 #[cfg(feature = "perfetto")]
 pub mod perfetto;
+#[cfg(any(test, feature = "probe"))]
+pub mod probe;
+mod protobuf;
 #[cfg(feature = "rocprof")]
 pub mod rocprof;
 #[cfg(feature = "xplane")]
-pub mod xplane;
+pub mod xspace;
 
 use std::sync::Arc;
 
@@ -48,17 +51,17 @@ pub fn read<S: EventSink>(
 ) -> Result<(), FormatError> {
     match format {
         #[cfg(feature = "xplane")]
-        Format::XSpace => xplane::read(bytes, context, sink),
+        Format::XSpace => xspace::read(bytes, context, sink),
         #[cfg(feature = "chrome")]
-        Format::ChromeJson => chrome::read(bytes, context, sink),
+        Format::ChromeJson => chrome_json::read(bytes, context, sink),
         #[cfg(feature = "perfetto")]
         Format::Perfetto => perfetto::read(bytes, context, sink),
         #[cfg(feature = "rocprof")]
         Format::RocprofJson => rocprof::read(bytes, context, sink),
         #[cfg(feature = "profiles")]
-        Format::Pstats => profiles::read_pstats(bytes, context, sink),
+        Format::Pstats => cprofile::read(bytes, context, sink),
         #[cfg(feature = "profiles")]
-        Format::LightningReport => profiles::read_report(bytes, context, sink),
+        Format::LightningReport => lightning::read(bytes, context, sink),
         other => Err(FormatError::NotReadable { format: other }),
     }
 }
@@ -72,15 +75,15 @@ pub fn arg_source(
 ) -> Result<Arc<dyn ArgSource>, FormatError> {
     match format {
         #[cfg(feature = "xplane")]
-        Format::XSpace => xplane::arg_source(bytes, context),
+        Format::XSpace => xspace::arg_source(bytes, context),
         #[cfg(feature = "chrome")]
-        Format::ChromeJson => chrome::arg_source(bytes, context),
+        Format::ChromeJson => chrome_json::arg_source(bytes, context),
         #[cfg(feature = "perfetto")]
         Format::Perfetto => perfetto::arg_source(bytes, context),
         #[cfg(feature = "rocprof")]
         Format::RocprofJson => Ok(rocprof::arg_source(bytes)),
         #[cfg(feature = "profiles")]
-        Format::Pstats | Format::LightningReport => Ok(profiles::arg_source()),
+        Format::Pstats | Format::LightningReport => Ok(cprofile::arg_source()),
         other => Err(FormatError::NotReadable { format: other }),
     }
 }

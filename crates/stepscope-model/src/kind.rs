@@ -70,7 +70,7 @@ impl SliceKind {
     /// `user_annotation`, runtime calls, copies), then the kind of track, then words in the name.
     /// Letters of either case are the same; of a long name the first 512 bytes are looked at.
     /// Allocates nothing. Costs some microseconds, so callers remember the answer per name.
-    pub fn of(name: &str, category: &str, track: TrackKind) -> Self {
+    pub fn from_name(name: &str, category: &str, track: TrackKind) -> Self {
         let name = cut(name);
         let family = CATEGORIES.iter().find(|(_, known)| {
             known

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
-use stepscope_formats::xplane::neuron;
+use stepscope_formats::xspace::neuron_archive;
 
 use crate::session::exception;
 
@@ -10,7 +10,7 @@ use crate::session::exception;
 #[pyfunction]
 pub(crate) fn unpack_neuron<'py>(py: Python<'py>, xspace: &[u8]) -> PyResult<Bound<'py, PyDict>> {
     let unpacked = py
-        .detach(|| neuron::unpack(xspace))
+        .detach(|| neuron_archive::unpack(xspace))
         .map_err(|error| exception(py, "CaptureError", &error.to_string()))?;
     let files = PyList::empty(py);
     for file in &unpacked.files {

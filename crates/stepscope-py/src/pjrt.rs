@@ -21,7 +21,7 @@ use pyo3::prelude::*;
 use stepscope::{
     Capture, ExportLimits, HostTracerLevel, SessionError, SessionOptions, start_capture,
 };
-use stepscope_formats::xplane::{HOST_PLANE, MergedPlanes, XSpaceWriter, write_planes};
+use stepscope_formats::xspace::{HOST_PLANE, MergedPlanes, XSpaceWriter, write_planes};
 
 use crate::jax_annotation;
 

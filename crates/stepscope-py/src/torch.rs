@@ -9,7 +9,7 @@ use stepscope_engine::analysis::parallel::Cancel;
 use stepscope_engine::compat::torch::{
     self, Grouping, KeyAverage, KeyAverages, TableOptions, TimeUnit,
 };
-use stepscope_formats::chrome;
+use stepscope_formats::chrome_json;
 
 use crate::read::RunData;
 
@@ -191,6 +191,6 @@ fn row_of(row: &KeyAverage) -> Row {
 /// Makes a JSON text valid: the text, and how many strings had to be changed; None when it was valid.
 #[pyfunction]
 pub(crate) fn repair_json<'py>(py: Python<'py>, text: &[u8]) -> Option<(Bound<'py, PyBytes>, u64)> {
-    let repaired = py.detach(|| chrome::mend(text))?;
+    let repaired = py.detach(|| chrome_json::repair(text))?;
     Some((PyBytes::new(py, &repaired.text), repaired.strings))
 }

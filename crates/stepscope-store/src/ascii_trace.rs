@@ -30,9 +30,9 @@ use stepscope_model::{
     TrackKind, TrackPatch,
 };
 
-use crate::builder::TraceBuilder;
-use crate::facts::FileSpec;
-use crate::trace::Trace;
+use crate::build::builder::TraceBuilder;
+use crate::read::facts::FileSpec;
+use crate::read::trace::Trace;
 
 const US: i64 = 1_000_000;
 

@@ -1,9 +1,8 @@
 //! The immutable columnar trace: built once, read forever.
 //!
 //! A reader emits a file's events to a [`FileSink`]; a [`TraceBuilder`] puts the files of a run together,
-//! sorts, nests and links them, and seals a [`Trace`]. Reading order of the modules: `sink` and
-//! its parts (`names`, `buffer`), `builder` and its phases (`order`, `table`, `nest`, `flows`),
-//! then the trace itself: `trace`, `query`, `lod`.
+//! sorts, nests and links them, and seals a [`Trace`]. Reading order of the folders: `build` (from events
+//! to tables), `columns` (the tables), `read` (queries), `lod` (levels of detail), `image` (the cache).
 //!
 //! **Invariant:** the store never reads files and never knows a format's name.
 //! **Invariant:** a finished trace has sorted tracks and complete `depth` and `parent`
@@ -15,45 +14,20 @@
 
 #[cfg(feature = "drawing")]
 pub mod ascii_trace;
-mod buffer;
-mod builder;
-mod cache;
-mod column;
-mod core_span;
-mod facts;
-mod flows;
-mod galloping_search;
+mod build;
+mod columns;
 mod image;
-mod kinds;
-mod levels;
 mod lod;
-mod mapped;
-mod max_end_index;
-mod merge_bins;
-mod names;
-mod nest;
-mod order;
-mod pages;
-mod profiles;
-mod query;
-mod replay;
-mod sections;
-mod sink;
-mod split_points;
-mod suspicious;
-mod table;
-mod tally;
-mod trace;
-mod validate;
+mod read;
 
-pub use builder::TraceBuilder;
-pub use cache::CacheError;
-pub use facts::{DiagnosticCount, FactValue, FileFacts, FileSpec};
-pub use galloping_search::galloping_search;
+pub use build::builder::TraceBuilder;
+pub use build::sink::FileSink;
+pub use image::cache::CacheError;
+pub use image::sections::Rebuild;
 pub use lod::{CounterBins, Items};
-pub use query::Overlapping;
-pub use sections::Rebuild;
-pub use sink::FileSink;
-pub use trace::{
+pub use read::facts::{DiagnosticCount, FactValue, FileFacts, FileSpec};
+pub use read::galloping_search::galloping_search;
+pub use read::query::Overlapping;
+pub use read::trace::{
     Categories, Event, EventId, FlowEdge, Instants, Samples, Slices, StepMark, Trace, Track,
 };

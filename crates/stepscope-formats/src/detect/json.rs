@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use super::Format;
+use crate::detect::Format;
 
 /// What the keys say.
 #[derive(Clone, Debug, PartialEq, Eq)]

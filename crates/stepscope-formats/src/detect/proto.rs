@@ -11,8 +11,8 @@
 //!
 //! A Chakra execution trace is a row of messages with a length before each.
 
-use super::Format;
-use crate::proto_wire::{Fault, Field, Fields, Value, varint};
+use crate::detect::Format;
+use crate::protobuf::wire::{Fault, Field, Fields, Value, varint};
 
 /// Planes or packets that are looked at.
 const ENTRIES_SEEN: u32 = 64;

@@ -2,10 +2,10 @@
 //! readers pass over them, as protobuf asks.
 
 /// Number of our field in `TracePacket`, `TrackDescriptor`, `TrackEvent` and `DebugAnnotation`.
-pub(super) const FIELD: u32 = 55_501;
+pub(crate) const FIELD: u32 = 55_501;
 
 /// In a packet: the run. Comes last, once per sequence that has something to say.
-pub(super) mod run {
+pub(crate) mod run {
     /// The file's own clock at the epoch, nanoseconds (zigzag).
     pub(crate) const ORIGIN_NS: u32 = 1;
     /// The packets' timestamp at the epoch, nanoseconds.
@@ -23,7 +23,7 @@ pub(super) mod run {
 }
 
 /// One flow category, or one flow id that does not fit beside its category.
-pub(super) mod flow {
+pub(crate) mod flow {
     /// Category number, or the whole id with [`super::WIDE_FLOW`] in front.
     pub(crate) const NUMBER: u32 = 1;
     /// Text of the category.
@@ -33,20 +33,20 @@ pub(super) mod flow {
 }
 
 /// A compiled program.
-pub(super) mod module {
+pub(crate) mod module {
     pub(crate) const NAME: u32 = 1;
     pub(crate) const PROGRAM_ID: u32 = 2;
 }
 
 /// A diagnostic.
-pub(super) mod diagnostic {
+pub(crate) mod diagnostic {
     pub(crate) const CODE: u32 = 1;
     pub(crate) const COUNT: u32 = 2;
     pub(crate) const DETAIL: u32 = 3;
 }
 
 /// In a track descriptor.
-pub(super) mod track {
+pub(crate) mod track {
     /// Our key of the track.
     pub(crate) const KEY: u32 = 1;
     /// `TrackKind` as a number.
@@ -69,7 +69,7 @@ pub(super) mod track {
 }
 
 /// In a track event.
-pub(super) mod event {
+pub(crate) mod event {
     /// Step number (zigzag).
     pub(crate) const STEP: u32 = 1;
     /// Bits of `SliceFlags`.
@@ -80,6 +80,6 @@ pub(super) mod event {
 
 /// Flow ids hold the category's number in their upper eight bits and the id in the rest; this
 /// number says that category and id stand in [`run::FLOW`].
-pub(super) const WIDE_FLOW: u64 = 0xff;
+pub(crate) const WIDE_FLOW: u64 = 0xff;
 /// Where the category's number begins.
-pub(super) const FLOW_SHIFT: u32 = 56;
+pub(crate) const FLOW_SHIFT: u32 = 56;

@@ -14,24 +14,19 @@
 //! Everything that the schema calls a track becomes a track; parents become parents. See
 //! `docs/formats/perfetto.md` for the table of fields, and for what the writer adds of its own.
 //!
-//! Reading order: `schema` (field numbers), `reader` (packets), `event` (one track event),
-//! `sequence` (interned state), `clocks`, `tracks`, `pairing`, `args`, `writer`.
+//! Reading order: `schema` (field numbers), `read` (packets) with `read::event` (one track event),
+//! `read::sequence` (interned state), `read::clocks`, `read::tracks`, `read::pairing`, `read::args`; then
+//! `write`.
 
-mod args;
-mod clocks;
-mod event;
 mod extension;
-mod pairing;
-mod reader;
+mod read;
 mod schema;
-mod sequence;
-mod tracks;
-mod writer;
+mod write;
 
 use std::sync::Arc;
 
 use stepscope_model::{ArgSource, EventSink, ReadContext, SharedBytes};
-pub use writer::PerfettoSink;
+pub use write::PerfettoSink;
 
 use crate::FormatError;
 
@@ -46,9 +41,9 @@ pub fn read<S: EventSink>(
     if file.is_empty() {
         return Err(FormatError::Empty);
     }
-    let late = Arc::new(args::LateArgs::new(Arc::clone(bytes), context.limits));
+    let late = Arc::new(read::args::LateArgs::new(Arc::clone(bytes), context.limits));
     let source = sink.source(Arc::clone(&late) as Arc<dyn ArgSource>);
-    let tables = reader::read(file, context, source, sink)?;
+    let tables = read::read(file, context, source, sink)?;
     late.fill(tables);
     Ok(())
 }
@@ -62,7 +57,7 @@ pub fn arg_source(
     if bytes.as_ref().as_ref().is_empty() {
         return Err(FormatError::Empty);
     }
-    Ok(Arc::new(args::LateArgs::new(
+    Ok(Arc::new(read::args::LateArgs::new(
         Arc::clone(bytes),
         context.limits,
     )))

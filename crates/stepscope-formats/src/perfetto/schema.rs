@@ -1,7 +1,7 @@
 //! Field numbers of the schema, as published with Perfetto's sources, and the kinds of packets.
 
 /// `TracePacket`.
-pub(super) mod packet {
+pub(crate) mod packet {
     pub(crate) const PROCESS_TREE: u32 = 2;
     pub(crate) const CLOCK_SNAPSHOT: u32 = 6;
     pub(crate) const TIMESTAMP: u32 = 8;
@@ -28,7 +28,7 @@ pub(super) mod packet {
 }
 
 /// `TrackEvent`.
-pub(super) mod event {
+pub(crate) mod event {
     pub(crate) const TIMESTAMP_DELTA_US: u32 = 1;
     pub(crate) const THREAD_TIME_DELTA_US: u32 = 2;
     pub(crate) const CATEGORY_IIDS: u32 = 3;
@@ -65,7 +65,7 @@ pub(super) mod event {
 }
 
 /// `TrackEvent.LegacyEvent`.
-pub(super) mod legacy {
+pub(crate) mod legacy {
     pub(crate) const NAME_IID: u32 = 1;
     pub(crate) const PHASE: u32 = 2;
     pub(crate) const DURATION_US: u32 = 3;
@@ -82,7 +82,7 @@ pub(super) mod legacy {
 }
 
 /// `TracePacketDefaults` and `TrackEventDefaults`.
-pub(super) mod defaults {
+pub(crate) mod defaults {
     pub(crate) const TRACK_EVENT: u32 = 11;
     pub(crate) const CLOCK_ID: u32 = 58;
     pub(crate) const TRACK_UUID: u32 = 11;
@@ -91,7 +91,7 @@ pub(super) mod defaults {
 }
 
 /// `TrackDescriptor`.
-pub(super) mod track {
+pub(crate) mod track {
     pub(crate) const UUID: u32 = 1;
     pub(crate) const NAME: u32 = 2;
     pub(crate) const PROCESS: u32 = 3;
@@ -106,7 +106,7 @@ pub(super) mod track {
 }
 
 /// `ProcessDescriptor` and `ThreadDescriptor`.
-pub(super) mod process {
+pub(crate) mod process {
     pub(crate) const PID: u32 = 1;
     pub(crate) const CMDLINE: u32 = 2;
     pub(crate) const LEGACY_SORT_INDEX: u32 = 3;
@@ -118,7 +118,7 @@ pub(super) mod process {
 }
 
 /// `ProcessTree` with its `Process` and `Thread`.
-pub(super) mod tree {
+pub(crate) mod tree {
     pub(crate) const PROCESSES: u32 = 1;
     pub(crate) const THREADS: u32 = 2;
     pub(crate) const PROCESS_PID: u32 = 1;
@@ -129,7 +129,7 @@ pub(super) mod tree {
 }
 
 /// `CounterDescriptor`.
-pub(super) mod counter {
+pub(crate) mod counter {
     pub(crate) const TYPE: u32 = 1;
     pub(crate) const UNIT: u32 = 3;
     pub(crate) const UNIT_MULTIPLIER: u32 = 4;
@@ -138,7 +138,7 @@ pub(super) mod counter {
 }
 
 /// `ClockSnapshot` and its `Clock`.
-pub(super) mod clock {
+pub(crate) mod clock {
     pub(crate) const CLOCKS: u32 = 1;
     pub(crate) const PRIMARY: u32 = 2;
     pub(crate) const ID: u32 = 1;
@@ -154,7 +154,7 @@ pub(super) mod clock {
 }
 
 /// `InternedData`, and the entries in it.
-pub(super) mod interned {
+pub(crate) mod interned {
     pub(crate) const EVENT_CATEGORIES: u32 = 1;
     pub(crate) const EVENT_NAMES: u32 = 2;
     pub(crate) const ANNOTATION_NAMES: u32 = 3;
@@ -168,14 +168,14 @@ pub(super) mod interned {
 }
 
 /// `SourceLocation`.
-pub(super) mod location {
+pub(crate) mod location {
     pub(crate) const FILE: u32 = 2;
     pub(crate) const FUNCTION: u32 = 3;
     pub(crate) const LINE: u32 = 4;
 }
 
 /// `DebugAnnotation`.
-pub(super) mod annotation {
+pub(crate) mod annotation {
     pub(crate) const NAME_IID: u32 = 1;
     pub(crate) const BOOL: u32 = 2;
     pub(crate) const UINT: u32 = 3;
@@ -193,7 +193,7 @@ pub(super) mod annotation {
 }
 
 /// `DebugAnnotation.NestedValue`, the older way to nest.
-pub(super) mod nested {
+pub(crate) mod nested {
     pub(crate) const TYPE: u32 = 1;
     pub(crate) const DICT_KEYS: u32 = 2;
     pub(crate) const DICT_VALUES: u32 = 3;
@@ -207,7 +207,7 @@ pub(super) mod nested {
 }
 
 /// What a packet holds, by field number; sorted. A packet has one of these at most.
-pub(super) const KINDS: &[(u32, &str)] = &[
+pub(crate) const KINDS: &[(u32, &str)] = &[
     (1, "ftrace_events"),
     (2, "process_tree"),
     (4, "inode_file_map"),
@@ -297,7 +297,7 @@ pub(super) const KINDS: &[(u32, &str)] = &[
 ];
 
 /// Kinds whose content we use: the others are reported as not decoded.
-pub(super) const DECODED: &[u32] = &[
+pub(crate) const DECODED: &[u32] = &[
     packet::PROCESS_TREE,
     packet::CLOCK_SNAPSHOT,
     packet::TRACK_EVENT,
@@ -311,7 +311,7 @@ pub(super) const DECODED: &[u32] = &[
 ];
 
 /// Name of a packet kind, `None` when the field is none of the kinds known here.
-pub(super) fn kind_name(number: u32) -> Option<&'static str> {
+pub(crate) fn kind_name(number: u32) -> Option<&'static str> {
     let at = KINDS.binary_search_by_key(&number, |kind| kind.0).ok()?;
     KINDS.get(at).map(|kind| kind.1)
 }

@@ -5,8 +5,9 @@ use std::sync::{Arc, OnceLock};
 use rustc_hash::FxHashMap;
 use stepscope_model::{ArgError, ArgSource, ArgValue, SharedBytes};
 
-use super::{facts, walk};
-use crate::chrome::scan::{JsonType, Value};
+use crate::json::scan::{JsonType, Value};
+use crate::rocprof::facts;
+use crate::rocprof::walk;
 
 pub(super) struct Source {
     bytes: SharedBytes,
@@ -88,14 +89,14 @@ fn number(
 /// What says itself what it is.
 fn plain(bytes: &[u8], key: &[u8], value: &Value, visit: &mut dyn FnMut(&str, ArgValue<'_>)) {
     let key = String::from_utf8_lossy(key);
-    match value.sort {
+    match value.json_type {
         JsonType::Str { .. } => {
             if let Some(text) = walk::text(bytes, value) {
                 visit(&key, ArgValue::Str(&text));
             }
         }
         JsonType::Scalar => {
-            let text = String::from_utf8_lossy(value.span.of(bytes));
+            let text = String::from_utf8_lossy(value.span.slice(bytes));
             let read = text.parse().map(whole).ok();
             visit(&key, read.unwrap_or(ArgValue::Str(&text)));
         }
@@ -103,12 +104,12 @@ fn plain(bytes: &[u8], key: &[u8], value: &Value, visit: &mut dyn FnMut(&str, Ar
             Some(handle) => visit(&key, whole(handle)),
             None => visit(
                 &key,
-                ArgValue::Json(&String::from_utf8_lossy(value.span.of(bytes))),
+                ArgValue::Json(&String::from_utf8_lossy(value.span.slice(bytes))),
             ),
         },
         JsonType::Array => visit(
             &key,
-            ArgValue::Json(&String::from_utf8_lossy(value.span.of(bytes))),
+            ArgValue::Json(&String::from_utf8_lossy(value.span.slice(bytes))),
         ),
         JsonType::Missing => {}
     }

@@ -6,8 +6,8 @@ use stepscope_model::{
     ReadContext, SliceFlow, SliceIn, SourceId, Time, TrackId, TrackKind, TrackPatch,
 };
 
-use super::facts::{Agent, Process};
-use super::walk::{self, Fault};
+use crate::rocprof::facts::{Agent, Process};
+use crate::rocprof::walk::{self, Fault};
 
 /// Records between two looks at whether the user has stopped the reading.
 const OFTEN: u64 = 4_096;

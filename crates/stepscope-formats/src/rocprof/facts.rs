@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::walk::{self, Fault};
-use crate::chrome::scan::skip_space;
+use crate::json::scan::skip_space;
+use crate::rocprof::walk::{self, Fault};
 
 /// Most processes of a file; others are passed over.
 const MAX_PROCESSES: usize = 4_096;

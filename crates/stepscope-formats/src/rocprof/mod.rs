@@ -48,8 +48,8 @@ pub fn read<S: EventSink>(
     }
     if let Some(stop) = stopped {
         let what = match stop {
-            crate::chrome::scan::ScanError::End => Diagnostic::Truncated,
-            crate::chrome::scan::ScanError::Damaged(_) => Diagnostic::Unreadable,
+            crate::json::scan::ScanError::End => Diagnostic::Truncated,
+            crate::json::scan::ScanError::Damaged(_) => Diagnostic::Unreadable,
         };
         let at = walk::place(stopped, text);
         sink.diagnose(what, 1, &format!("reading ended at byte {at}"));

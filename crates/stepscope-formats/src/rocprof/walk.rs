@@ -2,8 +2,8 @@
 
 use stepscope_model::Cancelled;
 
-use crate::chrome::scan::{self, JsonType, ScanError, Value, byte_at, skip_space};
-use crate::chrome::text::unescape;
+use crate::json::scan::{self, JsonType, ScanError, Value, byte_at, skip_space};
+use crate::json::text::unescape;
 
 /// Why walking ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub(super) fn object(bytes: &[u8], at: usize, visit: &mut dyn FnMut(&[u8], usize
                 if byte_at(bytes, colon)? != b':' {
                     return Err(ScanError::Damaged(colon).into());
                 }
-                let end = visit(key.of(bytes), skip_space(bytes, colon + 1))?;
+                let end = visit(key.slice(bytes), skip_space(bytes, colon + 1))?;
                 here = skip_space(bytes, end);
             }
             _ => return Err(ScanError::Damaged(here).into()),
@@ -107,9 +107,9 @@ pub(super) fn whole(bytes: &[u8], value: &Value) -> Option<u64> {
 
 /// A text.
 pub(super) fn text(bytes: &[u8], value: &Value) -> Option<String> {
-    match value.sort {
+    match value.json_type {
         JsonType::Str { escaped } => {
-            Some(unescape(value.span.of(bytes), escaped).text.into_owned())
+            Some(unescape(value.span.slice(bytes), escaped).text.into_owned())
         }
         _ => None,
     }
@@ -117,7 +117,7 @@ pub(super) fn text(bytes: &[u8], value: &Value) -> Option<String> {
 
 /// The number under `key` in an object, as `handle` in `{"handle":16}`.
 pub(super) fn inner(bytes: &[u8], value: &Value, key: &[u8]) -> Option<u64> {
-    if value.sort != JsonType::Object {
+    if value.json_type != JsonType::Object {
         return None;
     }
     let mut found = None;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use stepscope_formats::chrome::{self, ChromeSink};
+use stepscope_formats::chrome_json::{self, ChromeSink};
 use stepscope_formats::perfetto::{self, PerfettoSink};
 use stepscope_formats::probe::Probe;
-use stepscope_formats::xplane::{self, XSpaceSink};
+use stepscope_formats::xspace::{self, XSpaceSink};
 use stepscope_model::{Diagnostic, ReadContext, SharedBytes, SliceFlags};
 
 fn shared(bytes: Vec<u8>) -> SharedBytes {
@@ -21,11 +21,11 @@ fn an_impossible_length_stays_marked_in_every_format() {
     let first = shared(text.to_vec());
 
     let mut to_xspace = XSpaceSink::new();
-    chrome::read(&first, &context, &mut to_xspace).unwrap();
+    chrome_json::read(&first, &context, &mut to_xspace).unwrap();
     let xspace = shared(to_xspace.finish(Vec::new()).unwrap());
 
     let mut to_perfetto = PerfettoSink::new(Vec::new());
-    xplane::read(&xspace, &context, &mut to_perfetto).unwrap();
+    xspace::read(&xspace, &context, &mut to_perfetto).unwrap();
     let perfetto = shared(to_perfetto.finish().unwrap());
 
     let mut to_chrome = ChromeSink::new(Vec::new());
@@ -34,10 +34,10 @@ fn an_impossible_length_stays_marked_in_every_format() {
 
     let mut probes = [Probe::new(), Probe::new(), Probe::new(), Probe::new()];
     let [of_first, of_xspace, of_perfetto, of_last] = &mut probes;
-    chrome::read(&first, &context, of_first).unwrap();
-    xplane::read(&xspace, &context, of_xspace).unwrap();
+    chrome_json::read(&first, &context, of_first).unwrap();
+    xspace::read(&xspace, &context, of_xspace).unwrap();
     perfetto::read(&perfetto, &context, of_perfetto).unwrap();
-    chrome::read(&last, &context, of_last).unwrap();
+    chrome_json::read(&last, &context, of_last).unwrap();
     for (format, probe) in ["first", "xspace", "perfetto", "last"].iter().zip(&probes) {
         let slice = |name: &str| {
             let found = probe

@@ -8,7 +8,7 @@
 )]
 
 #[cfg(feature = "chrome")]
-mod chrome;
+mod chrome_json;
 #[cfg(all(feature = "chrome", feature = "perfetto", feature = "xplane"))]
 mod conversion;
 mod detect;
@@ -21,4 +21,4 @@ mod rocprof;
 #[cfg(feature = "perfetto")]
 mod wire;
 #[cfg(feature = "xplane")]
-mod xplane;
+mod xspace;

@@ -124,7 +124,7 @@ corpus_tests!(json_becomes_a_small_perfetto_trace);
 /// JSON traces become Perfetto traces of the same content and at most a fifth of the size.
 #[cfg(feature = "chrome")]
 fn json_becomes_a_small_perfetto_trace(corpus: &Corpus) {
-    use stepscope_formats::{chrome, perfetto::PerfettoSink};
+    use stepscope_formats::{chrome_json, perfetto::PerfettoSink};
 
     let collected = &[
         "torch_gpu/h100_bert_small.json.gz",
@@ -138,9 +138,9 @@ fn json_becomes_a_small_perfetto_trace(corpus: &Corpus) {
         let json_bytes = json.len();
         let json: SharedBytes = Arc::new(json);
         let mut before = Probe::new();
-        chrome::read(&json, &ReadContext::default(), &mut before).unwrap();
+        chrome_json::read(&json, &ReadContext::default(), &mut before).unwrap();
         let mut sink = PerfettoSink::new(Vec::new());
-        chrome::read(&json, &ReadContext::default(), &mut sink).unwrap();
+        chrome_json::read(&json, &ReadContext::default(), &mut sink).unwrap();
         let file = sink.finish().unwrap();
         println!("{name}: {json_bytes} bytes of JSON, {} written", file.len());
         if let Some(keep) = std::env::var_os("STEPSCOPE_KEEP") {

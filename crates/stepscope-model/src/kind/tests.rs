@@ -4,7 +4,7 @@ use super::*;
 
 fn check(category: &str, track: TrackKind, expected: &[(&str, SliceKind)]) {
     for (name, kind) in expected {
-        let found = SliceKind::of(name, category, track);
+        let found = SliceKind::from_name(name, category, track);
         assert_eq!(found, *kind, "{category:?} {track:?} {name:?}");
     }
 }
@@ -272,6 +272,6 @@ fn host_threads_of_jax_and_xla() {
 #[test]
 fn ten_megabytes_of_name_are_cut() {
     let name = "ä".repeat(5 << 20) + "gemm";
-    let kind = SliceKind::of(&name, "kernel", TrackKind::DeviceQueue);
+    let kind = SliceKind::from_name(&name, "kernel", TrackKind::DeviceQueue);
     assert_eq!(kind, SliceKind::Other);
 }

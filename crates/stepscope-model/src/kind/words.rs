@@ -1,4 +1,4 @@
-//! The tables that [`SliceKind::of`](super::SliceKind::of) goes by, and how they are searched.
+//! The tables that [`SliceKind::from_name`](super::SliceKind::from_name) goes by, and how they are searched.
 
 use super::SliceKind;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PyList, PyTuple, PyType};
-use stepscope_formats::xplane::raw::{self, Event, Line, Plane, Stat, Written};
+use stepscope_formats::xspace::raw::{self, Event, Line, Plane, Stat, Written};
 
 use crate::session::exception;
 

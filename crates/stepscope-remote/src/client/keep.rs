@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use stepscope_formats::xplane::{count_events, messages};
+use stepscope_formats::xspace::{count_events, messages};
 
 use super::ask::data_of;
 use super::connect::said;

@@ -6,8 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stepscope_formats::chrome::ChromeSink;
-use stepscope_formats::xplane;
+use stepscope_formats::chrome_json::ChromeSink;
+use stepscope_formats::xspace;
 use stepscope_model::clock::unix_now_ns;
 use stepscope_model::{Limits, ReadContext, SharedBytes};
 use tokio::task::JoinSet;
@@ -362,7 +362,7 @@ fn json(state: &Arc<State>, xspace: &Bytes) -> Result<Bytes, String> {
     let mut context = ReadContext::new(Limits::default());
     context.threads = 1;
     let mut sink = ChromeSink::new(Answer::new(state, Arc::default()));
-    xplane::read(&bytes, &context, &mut sink).map_err(|error| shown(&error))?;
+    xspace::read(&bytes, &context, &mut sink).map_err(|error| shown(&error))?;
     let answer = sink.finish().map_err(|error| shown(&error))?;
     Ok(answer.into_bytes())
 }

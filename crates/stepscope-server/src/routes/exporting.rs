@@ -14,7 +14,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use stepscope_analysis::parallel::Cancel;
 use stepscope_engine::{BoundedWriter, RowFormat, most_exported_bytes, write_rows};
-use stepscope_formats::chrome::ChromeSink;
+use stepscope_formats::chrome_json::ChromeSink;
 use stepscope_formats::perfetto::PerfettoSink;
 use stepscope_model::{
     Dur, EventSink, FlowBind, InstantIn, SliceFlow, SliceIn, Time, TrackId, forward_to_sink,

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use stepscope_formats::chrome::ChromeSink;
-use stepscope_formats::xplane;
+use stepscope_formats::chrome_json::ChromeSink;
+use stepscope_formats::xspace;
 use stepscope_model::{Limits, ReadContext, SharedBytes};
 
 use crate::export::file::{sync_folder, temporary_beside};
@@ -42,7 +42,7 @@ fn write(xplane_path: &Path, file: File) -> io::Result<()> {
     let mut sink = ChromeSink::new(GzEncoder::new(file, Compression::fast()));
     let mut context = ReadContext::new(Limits::default());
     context.threads = 1;
-    xplane::read(&bytes, &context, &mut sink).map_err(io::Error::other)?;
+    xspace::read(&bytes, &context, &mut sink).map_err(io::Error::other)?;
     let mut file = sink.finish()?.finish()?;
     file.flush()?;
     file.get_ref().sync_all()

@@ -3,12 +3,12 @@
 //! Frameworks have profilers of their own (`ADR 0005`). Whoever runs them beside a recording of ours
 //! hands their results to [`stop_trace_with`](crate::stop_trace_with) or
 //! [`Capture::finish_with`](crate::Capture::finish_with); all times then count from the beginning of
-//! our recording. See `stepscope_formats::xplane::MergedPlanes` for what becomes of planes that share a name.
+//! our recording. See `stepscope_formats::xspace::MergedPlanes` for what becomes of planes that share a name.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use stepscope_formats::xplane::{
+use stepscope_formats::xspace::{
     HOST_PLANE, MergedPlane, MergedPlanes, PlaneWriter, XSpaceWriter, write_planes,
 };
 
@@ -138,14 +138,14 @@ pub(crate) fn spaces<'a>(
 fn from_chrome(bytes: &[u8]) -> io::Result<Vec<u8>> {
     use std::sync::Arc;
 
-    use stepscope_formats::{chrome, xplane};
+    use stepscope_formats::{chrome_json, xspace};
     use stepscope_model::{Limits, ReadContext, SharedBytes};
 
     let bytes: SharedBytes = Arc::new(bytes.to_vec());
     let mut context = ReadContext::new(Limits::default());
     context.threads = 1;
-    let mut sink = xplane::XSpaceSink::new();
-    chrome::read(&bytes, &context, &mut sink).map_err(io::Error::other)?;
+    let mut sink = xspace::XSpaceSink::new();
+    chrome_json::read(&bytes, &context, &mut sink).map_err(io::Error::other)?;
     sink.finish(Vec::new())
 }
 

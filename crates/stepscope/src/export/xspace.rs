@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
-use stepscope_formats::xplane::{
+use stepscope_formats::xspace::{
     COUNTERS_LINE, EventId, EventKind, HOST_PLANE, LineWriter, PlaneWriter, Stat, StatId,
     StatValue, TrackRecord, XSpaceWriter,
 };

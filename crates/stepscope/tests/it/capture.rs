@@ -9,7 +9,7 @@ use stepscope::{
     start_capture, start_trace, stop_trace,
 };
 use stepscope_formats::probe::Probe;
-use stepscope_formats::xplane;
+use stepscope_formats::xspace;
 use stepscope_model::{ReadContext, SliceFlags};
 
 use crate::{alone, files, names};
@@ -21,7 +21,7 @@ fn finish(capture: Capture, cut: &ExportLimits) -> (StopReport, Probe) {
     assert_eq!(report.bytes, bytes.len() as u64);
     let mut probe = Probe::new();
     let bytes: stepscope_model::SharedBytes = Arc::new(bytes);
-    xplane::read(&bytes, &ReadContext::default(), &mut probe).unwrap();
+    xspace::read(&bytes, &ReadContext::default(), &mut probe).unwrap();
     (report, probe)
 }
 

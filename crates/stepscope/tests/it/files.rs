@@ -201,7 +201,7 @@ fn chrome_json_is_written_on_request_and_holds_the_same() {
     let text = stepscope_formats::gzip::inflate(&packed, &context.limits, &context);
     let bytes: stepscope_model::SharedBytes = std::sync::Arc::new(text.bytes);
     let mut json = stepscope_formats::probe::Probe::new();
-    stepscope_formats::chrome::read(&bytes, &context, &mut json).unwrap();
+    stepscope_formats::chrome_json::read(&bytes, &context, &mut json).unwrap();
     let xplane = read(&report.path);
     assert_eq!(crate::names(&json), crate::names(&xplane));
     let lengths = |probe: &stepscope_formats::probe::Probe| {

@@ -13,7 +13,7 @@ use stepscope::{
     stop_trace, write_last,
 };
 use stepscope_formats::probe::Probe;
-use stepscope_formats::xplane;
+use stepscope_formats::xspace;
 use stepscope_model::{ReadContext, SliceFlags};
 use tempfile::tempdir;
 
@@ -22,7 +22,7 @@ use crate::{alone, files, read};
 fn parse(bytes: Vec<u8>) -> Probe {
     let mut probe = Probe::new();
     let bytes: stepscope_model::SharedBytes = Arc::new(bytes);
-    xplane::read(&bytes, &ReadContext::default(), &mut probe).unwrap();
+    xspace::read(&bytes, &ReadContext::default(), &mut probe).unwrap();
     probe
 }
 

@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stepscope_formats::probe::Probe;
-use stepscope_formats::xplane;
+use stepscope_formats::xspace;
 use stepscope_model::ReadContext;
 
 /// Counts what each thread allocates.
@@ -78,7 +78,7 @@ fn read(path: &Path) -> Probe {
     let bytes = std::fs::read(path).unwrap();
     let mut probe = Probe::new();
     let bytes: stepscope_model::SharedBytes = Arc::new(bytes);
-    xplane::read(&bytes, &ReadContext::default(), &mut probe).unwrap();
+    xspace::read(&bytes, &ReadContext::default(), &mut probe).unwrap();
     probe
 }
 

@@ -10,7 +10,7 @@ use stepscope::{
     write_last,
 };
 use stepscope_formats::probe::Probe;
-use stepscope_formats::xplane;
+use stepscope_formats::xspace;
 use stepscope_model::{ReadContext, SliceFlags};
 
 use crate::alone;
@@ -18,7 +18,7 @@ use crate::alone;
 fn parse(bytes: Vec<u8>) -> Probe {
     let mut probe = Probe::new();
     let bytes: stepscope_model::SharedBytes = Arc::new(bytes);
-    xplane::read(&bytes, &ReadContext::default(), &mut probe).unwrap();
+    xspace::read(&bytes, &ReadContext::default(), &mut probe).unwrap();
     probe
 }
 

@@ -10,7 +10,7 @@ mod watching;
 use std::sync::Arc;
 
 use stepscope_formats::probe::Probe;
-use stepscope_formats::xplane;
+use stepscope_formats::xspace;
 use stepscope_model::{ReadContext, SharedBytes};
 
 /// Runs a test that talks to a server.
@@ -23,7 +23,7 @@ fn talk<T>(work: impl Future<Output = T>) -> T {
 fn read(xspace: &[u8]) -> Probe {
     let mut probe = Probe::new();
     let bytes: SharedBytes = Arc::new(xspace.to_vec());
-    xplane::read(&bytes, &ReadContext::default(), &mut probe).unwrap();
+    xspace::read(&bytes, &ReadContext::default(), &mut probe).unwrap();
     probe
 }
 

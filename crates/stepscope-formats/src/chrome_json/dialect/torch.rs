@@ -1,0 +1,267 @@
+//! Words of the programs that write Chrome JSON: PyTorch above all, also JAX, Neuron, Chrome.
+
+use stepscope_model::{ArgValue, Diagnostic, EventSink};
+
+use crate::json::members::{elements, members};
+use crate::json::scan::{JsonType, Value};
+use crate::json::value::{TopLevel, find, key_text, visit_members, whole, with_value};
+
+/// The number in `ProfilerStep#7`.
+pub(crate) fn step_of_name(name: &str) -> Option<i64> {
+    name.strip_prefix("ProfilerStep#")?.parse().ok()
+}
+
+/// Who did an event, as far as its category says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Executor {
+    /// The category does not say.
+    #[default]
+    Unknown,
+    /// A thread of the program.
+    Host,
+    /// A device.
+    Device,
+}
+
+/// Who did the events of this category (kineto's words since 2020, NVIDIA, AMD, Intel and Meta).
+///
+/// The numbers of processes and threads say nothing: kineto numbers devices from 0 and names
+/// processes 0 to 15 "GPU N", and a program in a container is process 1.
+pub(crate) fn executor_of_category(category: &str) -> Executor {
+    const DEVICE: [&str; 14] = [
+        "kernel",
+        "xpu_kernel",
+        "concurrent_kernel",
+        "gpu_memcpy",
+        "gpu_memset",
+        "gpu_user_annotation",
+        "memcpy",
+        "memset",
+        "hip_memcpy",
+        "cuda_sync",
+        "cuda_event",
+        "cuda_profiler_range",
+        "mtia_ccp_events",
+        "gpu_pm_counter",
+    ];
+    const HOST: [&str; 16] = [
+        "cpu_op",
+        "operator",
+        "cpu_instant_event",
+        "user_annotation",
+        "python_function",
+        "cuda_runtime",
+        "cuda_driver",
+        "runtime",
+        "hip_runtime",
+        "hip_api",
+        "hsa_api",
+        "xpu_runtime",
+        "xpu_driver",
+        "mtia_runtime",
+        "privateuse1_runtime",
+        "privateuse1_driver",
+    ];
+    let is_one_of = |words: &[&str]| words.iter().any(|word| category.eq_ignore_ascii_case(word));
+    if is_one_of(&DEVICE) {
+        Executor::Device
+    } else if is_one_of(&HOST) {
+        Executor::Host
+    } else {
+        Executor::Unknown
+    }
+}
+
+/// Whether a `ProfilerStep#N` of this category is the step itself, and not its shadow on a GPU.
+pub(crate) fn may_mark_steps(category: &str) -> bool {
+    ["user_annotation", "cpu_op", "operator"]
+        .iter()
+        .any(|word| category.eq_ignore_ascii_case(word))
+}
+
+/// Nanoseconds that must be added to the file's clock to get Unix time, as a member says.
+pub(crate) fn unix_base_ns(bytes: &[u8], top: &TopLevel) -> Option<i64> {
+    UNIX_BASES
+        .iter()
+        .find_map(|name| find(bytes, top, name.as_bytes()))
+        .and_then(|value| whole(bytes, &value))
+}
+
+/// Members that hold the Unix time at the zero of the file's clock, in nanoseconds: kineto's since
+/// 2024, and Neuron's.
+pub(crate) const UNIX_BASES: [&str; 2] = ["baseTimeNanoseconds", "neuronStartTimestampNs"];
+
+/// Whether the outermost object is one of kineto's.
+pub(crate) fn is_torch(bytes: &[u8], top: &TopLevel) -> bool {
+    let has = |name: &[u8]| find(bytes, top, name).is_some();
+    has(b"schemaVersion") || has(b"deviceProperties") || has(b"distributedInfo")
+}
+
+/// Words seen in names that tell who wrote the file.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each stands for one family of programs"
+)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Hints {
+    pub(crate) jax: bool,
+    pub(crate) torch_xla: bool,
+    pub(crate) neuron: bool,
+    pub(crate) chrome: bool,
+}
+
+impl Hints {
+    /// Takes over what another part has seen.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.jax |= other.jax;
+        self.torch_xla |= other.torch_xla;
+        self.neuron |= other.neuron;
+        self.chrome |= other.chrome;
+    }
+
+    pub(crate) fn look_at(&mut self, text: &str) {
+        self.jax |= text.starts_with("PjitFunction(") || text.starts_with("jit_");
+        self.torch_xla |= text == "StepMarker" || text.contains("SyncLiveTensorsGraph");
+        self.neuron |= text.starts_with("nrt_");
+        self.chrome |= text.starts_with("devtools.") || text.starts_with("disabled-by-default-");
+    }
+}
+
+/// Longest member that is kept as a fact.
+const MAX_FACT_BYTES: usize = 64 << 10;
+
+/// Tells the sink what stands beside the events.
+pub(crate) fn emit_facts<S: EventSink>(bytes: &[u8], top: &TopLevel, sink: &mut S) {
+    for (key, value) in top {
+        let name = String::from_utf8_lossy(key.slice(bytes));
+        match (&*name, value.json_type) {
+            // Each device's facts say all of it.
+            ("deviceProperties", JsonType::Array) if devices(bytes, value, sink) > 0 => continue,
+            ("distributedInfo", JsonType::Object) => {
+                let _ = visit_members(bytes, value.span.start, &mut |key, value| {
+                    if matches!(key, "rank" | "world_size" | "backend") {
+                        sink.fact(key, value);
+                    }
+                });
+            }
+            ("host_name" | "hostname", _) => {
+                with_value(bytes, value, |value| sink.fact("host", value));
+            }
+            ("Framework", _) => {
+                with_value(bytes, value, |value| {
+                    if matches!(value, ArgValue::Str("pytorch-lightning")) {
+                        badge(sink, "Lightning");
+                    }
+                });
+            }
+            ("ERROR", JsonType::Array) => writer_errors(bytes, value, sink),
+            _ => {}
+        }
+        if value.span.len() > MAX_FACT_BYTES {
+            sink.diagnose(
+                Diagnostic::UnknownEntry,
+                1,
+                &format!("\"{name}\" ({} bytes) beside the events", value.span.len()),
+            );
+            continue;
+        }
+        with_value(bytes, value, |value| sink.fact(&name, value));
+    }
+}
+
+fn badge<S: EventSink>(sink: &mut S, word: &str) {
+    sink.fact(&format!("kind.{word}"), ArgValue::Bool(true));
+}
+
+/// Facts `kind` and `kind.…`: who wrote the file.
+pub(crate) fn emit_badges<S: EventSink>(
+    bytes: &[u8],
+    top: &TopLevel,
+    hints: Hints,
+    is_xla: bool,
+    sink: &mut S,
+) {
+    let has = |name: &[u8]| find(bytes, top, name).is_some();
+    let torch = is_torch(bytes, top);
+    let neuron = hints.neuron || has(b"neuronStartTimestampNs");
+    let python = has(b"viztracer_metadata");
+    let words = [
+        (torch || (is_xla && hints.torch_xla), "PyTorch"),
+        (is_xla && hints.jax && !hints.torch_xla, "JAX"),
+        (is_xla, "XLA"),
+        (neuron, "NEURON"),
+        (python, "Python"),
+    ];
+    let mut main = "Chrome";
+    for (_, word) in words.iter().rev().filter(|(is, _)| *is) {
+        badge(sink, word);
+        main = word;
+    }
+    if hints.chrome || main == "Chrome" {
+        badge(sink, "Chrome");
+    }
+    sink.fact("kind", ArgValue::Str(main));
+    let writer = match main {
+        "PyTorch" if torch => "torch",
+        "PyTorch" => "torch_xla",
+        "JAX" => "jax",
+        _ => return,
+    };
+    sink.fact("writer", ArgValue::Str(writer));
+}
+
+/// Facts of each device; returns how many there are.
+fn devices<S: EventSink>(bytes: &[u8], list: &Value, sink: &mut S) -> i64 {
+    let mut position = 0;
+    elements(bytes, list, |device| {
+        if device.json_type != JsonType::Object {
+            return;
+        }
+        let mut ordinal = position;
+        position += 1;
+        let _ = members(bytes, device.span.start, |key, value| {
+            if key == b"id" {
+                ordinal = whole(bytes, &value).unwrap_or(ordinal);
+            }
+        });
+        let _ = visit_members(bytes, device.span.start, &mut |key, value| {
+            let word = match key {
+                "id" => return,
+                "name" if matches!(value, ArgValue::Str("")) => return,
+                "totalGlobalMem" => "memory_bytes",
+                other => other,
+            };
+            sink.fact(&format!("device.{ordinal}.{word}"), value);
+        });
+    });
+    position
+}
+
+/// What kineto wrote into its own log while recording.
+fn writer_errors<S: EventSink>(bytes: &[u8], list: &Value, sink: &mut S) {
+    elements(bytes, list, |line| {
+        if let Some(line) = key_text(bytes, line) {
+            sink.diagnose(Diagnostic::WriterError, 1, line.text.trim_end());
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_and_categories_are_known_in_every_age() {
+        assert_eq!(step_of_name("ProfilerStep#12"), Some(12));
+        assert_eq!(step_of_name("ProfilerStep*"), None);
+        for category in ["Kernel", "gpu_memcpy", "gpu_user_annotation"] {
+            assert_eq!(executor_of_category(category), Executor::Device);
+        }
+        for category in ["cpu_op", "Operator", "cuda_runtime", "python_function"] {
+            assert_eq!(executor_of_category(category), Executor::Host);
+        }
+        assert_eq!(executor_of_category("Trace"), Executor::Unknown);
+        assert!(may_mark_steps("Operator") && may_mark_steps("user_annotation"));
+        assert!(!may_mark_steps("gpu_user_annotation"));
+    }
+}

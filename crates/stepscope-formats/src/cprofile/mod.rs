@@ -1,0 +1,37 @@
+//! Statistics of `cProfile`: a [`Profile`](stepscope_model::Profile) without events. Page:
+//! `docs/formats/cprofile.md`.
+
+mod marshal;
+mod pstats;
+
+use std::sync::Arc;
+
+use stepscope_model::{ArgError, ArgSource, ArgValue};
+
+pub use pstats::read;
+
+/// Longer texts are cut: a file could name one long text again and again.
+const MAX_TEXT_BYTES: usize = 4_096;
+
+/// Copies at most [`MAX_TEXT_BYTES`] of a text.
+pub(crate) fn truncated(text: &str) -> String {
+    text[..text.floor_char_boundary(MAX_TEXT_BYTES)].to_owned()
+}
+
+/// There are no arguments in a profile.
+struct NoArguments;
+
+impl ArgSource for NoArguments {
+    fn visit(
+        &self,
+        _token: u64,
+        _visit: &mut dyn FnMut(&str, ArgValue<'_>),
+    ) -> Result<(), ArgError> {
+        Err(ArgError::BadToken)
+    }
+}
+
+/// An argument source that knows no token.
+pub(crate) fn arg_source() -> Arc<dyn ArgSource> {
+    Arc::new(NoArguments)
+}

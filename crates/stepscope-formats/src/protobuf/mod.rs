@@ -1,0 +1,3 @@
+//! The protobuf wire format.
+
+pub(crate) mod wire;

@@ -1,0 +1,53 @@
+//! `XSpace` (`*.xplane.pb`): what XProf, JAX, PyTorch/XLA and TensorFlow record, and what we
+//! record ourselves.
+//!
+//! An `XSpace` is planes (a device, the host's threads), a plane is lines (a thread, a stream),
+//! a line is events with stats. Seen: JAX 0.4 to 0.10 and PyTorch/XLA 2.9 on CPU, JAX on AMD
+//! GPUs, TensorFlow on NVIDIA GPUs, JAX on TPU v6e, Neuron's converted form. The page
+//! `docs/formats/xspace.md` has the schema, how each field is read, and the stats that we add.
+//!
+//! Reading order: `wire` (field numbers), `well_known_stats` (stats with a meaning), then `read`: `index`
+//! (where everything is), `line_header` and `lines` (the hot path, with `batch`), `facts`, `args`; then
+//! `write`, `merge_planes` (planes of other recorders); `count_events` counts without reading, and
+//! [`raw`] is the file as it stands.
+
+mod count_events;
+mod merge_planes;
+#[cfg(feature = "neuron")]
+pub mod neuron_archive;
+pub mod raw;
+mod read;
+mod record;
+mod well_known_stats;
+mod wire;
+mod write;
+
+use std::sync::Arc;
+
+pub use count_events::{EventCounts, count_events, messages};
+pub use merge_planes::{MergedPlane, MergedPlanes, write_planes};
+pub use read::read;
+pub use record::TrackRecord;
+
+use stepscope_model::{ArgSource, ReadContext, SharedBytes};
+pub use well_known_stats::{COUNTERS_LINE, EventKind, HOST_PLANE, pack_flow};
+
+pub use write::XSpaceSink;
+pub use write::writer::{
+    EventId, LineWriter, PlaneWriter, Stat, StatId, StatValue, TextId, XSpaceWriter,
+};
+
+use crate::FormatError;
+
+/// The argument source of a file that has been read before. Lines are stepped over, not decoded;
+/// memory is proportional to the metadata.
+pub fn arg_source(
+    bytes: &SharedBytes,
+    context: &ReadContext,
+) -> Result<Arc<dyn ArgSource>, FormatError> {
+    let max_kept = context.limits.max_tracks as usize;
+    Ok(Arc::new(read::args::XSpaceArgs::open(
+        Arc::clone(bytes),
+        max_kept,
+    )))
+}

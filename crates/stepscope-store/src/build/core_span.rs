@@ -1,0 +1,132 @@
+//! The part of a trace in which its events lie, without a few whose times are damaged.
+//!
+//! One event with a broken time stretches a recording of a second to years. Such *stray* events are
+//! few, and lie away from all others by far more than those span:
+//!
+//! ```text
+//! core  = from the first to the last of the events, a few at each end left out
+//! stray = the span is longer than a day and a thousand times the core, and
+//!         the event lies farther from the core than ten times its length
+//! ```
+
+use std::ops::Range;
+
+use stepscope_model::{Dur, Time};
+
+use crate::columns::table::TrackTable;
+
+/// Slices that are looked at.
+const SAMPLE: usize = 1 << 14;
+/// Events that may be stray at each end: a two-hundredth, or these, whichever is more.
+const FEW: usize = 8;
+/// Fewer events than this have no core.
+const FEWEST: usize = 50;
+const DAY_PS: i128 = 86_400 * 1_000_000_000_000;
+const TIMES_CORE: i128 = 1_000;
+const MARGIN_CORES: i64 = 10;
+
+/// The span without stray events; `None` where there are none.
+pub(crate) fn core_span(tables: &[TrackTable], span: &Range<Time>) -> Option<Range<Time>> {
+    let length = i128::from(span.end.ps()) - i128::from(span.start.ps());
+    if length <= DAY_PS {
+        return None;
+    }
+    let all: usize = tables.iter().map(|table| table.slices.start.len()).sum();
+    let step = all.div_ceil(SAMPLE).max(1);
+    let mut sample: Vec<Time> = Vec::new();
+    for table in tables {
+        sample.extend(table.slices.start.iter().step_by(step));
+    }
+    if sample.len() < FEWEST {
+        return None;
+    }
+    sample.sort_unstable();
+    let few = (sample.len() / 200).max(FEW);
+    let (low, high) = (*sample.get(few)?, *sample.get(sample.len() - 1 - few)?);
+    let core = high.since(low);
+    if i128::from(core.ps()) * TIMES_CORE >= length {
+        return None;
+    }
+    let margin = Dur::from_ps(core.ps().max(1_000).saturating_mul(MARGIN_CORES));
+    let bounds = low.saturating_sub(margin)..high.saturating_add(margin);
+    let mut found: Option<(Time, Time)> = None;
+    for table in tables {
+        let slices = &table.slices;
+        for index in 0..slices.start.len() {
+            let (start, end) = (slices.start[index], slices.end(index));
+            if bounds.contains(&start) && end <= bounds.end {
+                let (first, last) = found.unwrap_or((start, end));
+                found = Some((first.min(start), last.max(end)));
+            }
+        }
+    }
+    found.map(|(first, last)| first..last)
+}
+
+/// How many slices and instants lie outside the core.
+pub(crate) fn count_stray(tables: &[TrackTable], core: &Range<Time>) -> u64 {
+    let mut count = 0;
+    for table in tables {
+        let slices = &table.slices;
+        for index in 0..slices.start.len() {
+            let is_inside = slices.start[index] >= core.start && slices.end(index) <= core.end;
+            count += u64::from(!is_inside);
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use stepscope_model::{Diagnostic, Epoch, EventSink, SliceIn};
+
+    use super::*;
+    use crate::FileSpec;
+    use crate::Trace;
+    use crate::TraceBuilder;
+
+    /// A hundred slices in a millisecond, and others at these times.
+    fn trace(others: &[i64]) -> Trace {
+        let mut builder = TraceBuilder::new();
+        let mut sink = builder.file(FileSpec::default());
+        sink.epoch(Epoch::default());
+        let track = sink.track("main");
+        let name = sink.name("work");
+        let starts = (0..100).map(|number| number * 10_000_000);
+        for start in starts.chain(others.iter().copied()) {
+            let slice = SliceIn {
+                start: Time::from_ps(start),
+                dur: Dur::from_ps(5),
+                name,
+                ..SliceIn::default()
+            };
+            sink.slice(track, slice);
+        }
+        builder.add(sink);
+        builder.finish()
+    }
+
+    fn stray(trace: &Trace) -> u64 {
+        let counts = trace.diagnostics().iter();
+        let stray = counts.filter(|count| count.what == Diagnostic::StrayTime);
+        stray.map(|count| count.count).sum()
+    }
+
+    #[test]
+    fn a_few_events_weeks_away_are_not_in_the_core() {
+        let week = i64::try_from(7 * DAY_PS).unwrap();
+        let trace = trace(&[-3 * week, -2 * week, week]);
+        assert_eq!(trace.span().start, Time::from_ps(-3 * week));
+        let core = trace.core_span();
+        assert_eq!((core.start.ps(), core.end.ps()), (0, 990_000_005));
+        assert_eq!(stray(&trace), 3);
+    }
+
+    #[test]
+    fn an_event_hours_away_is_a_part_of_the_recording() {
+        let hour = i64::try_from(DAY_PS / 24).unwrap();
+        let trace = trace(&[hour]);
+        assert_eq!(trace.core_span(), trace.span());
+        assert_eq!(stray(&trace), 0);
+    }
+}

@@ -1,0 +1,437 @@
+//! Flows: directed links between slices, made of ends that share a key.
+//!
+//! The ends of one key are taken in time order (at one moment: out, through, in). An `Out` or
+//! `Through` is what later ends link to until the next one comes, so several `In`s of one `Out`
+//! all link to it, and a key that is used a million times is a million short links, not a square.
+//! Where clocks disagree an `In` can lie before its `Out`; if its key has exactly one `Out`, it
+//! links to that all the same.
+//!
+//! Keys are numbers that one program counted: those of different files are different keys.
+//!
+//! Ends that take part in no link are counted as [`Diagnostic::OpenFlow`](stepscope_model::Diagnostic).
+//!
+//! Cost: ends are grouped by hashing and sorted within their key, links are sorted twice; 16 bytes a link and 9 an end in memory. A slice's links are found
+//! by binary search.
+
+use hashbrown::HashMap;
+use rayon::slice::ParallelSliceMut;
+use rustc_hash::FxBuildHasher;
+use stepscope_model::{FlowBind, FlowDirection, FlowKey, NameId, Time, TrackId};
+
+use crate::build::buffer::OwnFlow;
+use crate::build::nest::TOP;
+use crate::columns::column::Column;
+use crate::columns::table::{BoundFlow, TrackTable};
+use crate::read::galloping_search::galloping_search;
+use crate::read::trace::{EventId, FlowEdge};
+
+/// All links and ends of a trace.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FlowTable {
+    pub(crate) key_category: Column<NameId>,
+    pub(crate) key_id: Column<u64>,
+    /// Links in order of (from, time of arrival, to).
+    pub(crate) from: Column<u32>,
+    pub(crate) to: Column<u32>,
+    pub(crate) key: Column<u32>,
+    /// Positions of links in order of (to, time of departure, from).
+    pub(crate) by_to: Column<u32>,
+    /// Ends that lie at the beginning of a slice, in order of slices.
+    pub(crate) end_slice: Column<u32>,
+    pub(crate) end_key: Column<u32>,
+    pub(crate) end_direction: Column<u8>,
+    /// All others: ends that belong to no slice, or lie at a time of their own.
+    pub(crate) loose_track: Column<u32>,
+    pub(crate) loose_at: Column<Time>,
+    pub(crate) loose_key: Column<u32>,
+    pub(crate) loose_direction: Column<u8>,
+    pub(crate) loose_bind: Column<u8>,
+    /// Keys with both a start and an end.
+    pub(crate) complete: u64,
+}
+
+/// An end in search of its partners.
+#[derive(Clone, Copy)]
+struct End {
+    at: Time,
+    slice: u32,
+    track: u32,
+    direction: u8,
+    bind: FlowBind,
+}
+
+/// The flow ends of one track: the id of its first slice, ends that lie at slices, and others.
+pub(crate) type TrackFlows = (u32, Vec<OwnFlow>, Vec<BoundFlow>);
+
+/// Links the ends of all tracks; `files` says which file each track is of. Also answers how many
+/// ends of each track stayed open.
+pub(crate) fn link(
+    tracks: Vec<TrackFlows>,
+    tables: &[TrackTable],
+    files: &[usize],
+) -> (FlowTable, Vec<u64>) {
+    let mut open = vec![0_u64; tracks.len()];
+    let Keyed {
+        category,
+        id,
+        mut ends,
+        groups,
+        mut kept,
+        mut loose,
+    } = by_key(tracks, tables, files);
+    let mut links: Vec<Link> = Vec::new();
+    let mut complete = 0;
+    for (key, members) in (0..).zip(groups.windows(2)) {
+        let group = &mut ends[members[0] as usize..members[1] as usize];
+        // The ends of each track come in time order, mostly: a merge sort takes them as they are.
+        group.sort_by_key(|end| (end.at, end.direction, end.slice, end.track, end.bind as u8));
+        let has =
+            |direction: FlowDirection| group.iter().any(|end| end.direction == direction as u8);
+        complete += u64::from(has(FlowDirection::Out) && has(FlowDirection::In));
+        link_group(group, key, &mut links, &mut open);
+    }
+    drop(ends);
+    let links = in_order_of(
+        &links,
+        |link| link.from,
+        |link| (link.to_at, link.to, link.key),
+    )
+    .into_iter()
+    .map(|index| links[index as usize])
+    .collect::<Vec<_>>();
+    let by_to = in_order_of(
+        &links,
+        |link| link.to,
+        |link| (link.from_at, link.from, link.key),
+    );
+    if !kept.is_sorted() {
+        kept.par_sort_unstable();
+    }
+    loose.sort_by_key(|(end, _)| (end.track, end.at));
+    let table = FlowTable {
+        key_category: category.into(),
+        key_id: id.into(),
+        from: column(&links, |link| link.from),
+        to: column(&links, |link| link.to),
+        key: column(&links, |link| link.key),
+        by_to: by_to.into(),
+        end_slice: column(&kept, |end| low_half(end.0 >> 32)),
+        end_key: column(&kept, |end| low_half(end.0)),
+        end_direction: column(&kept, |end| end.1),
+        loose_track: column(&loose, |end| end.0.track),
+        loose_at: column(&loose, |end| end.0.at),
+        loose_key: column(&loose, |end| end.1),
+        loose_direction: column(&loose, |end| end.0.direction),
+        loose_bind: column(&loose, |end| end.0.bind as u8),
+        complete,
+    };
+    (table, open)
+}
+
+/// Positions in the order of (`first`, `then`, position). Most values of `first` differ, so what is
+/// sorted is one word for each; `then` decides among the few that are left.
+fn in_order_of<T: Ord>(
+    links: &[Link],
+    first: impl Fn(&Link) -> u32,
+    then: impl Fn(&Link) -> T,
+) -> Vec<u32> {
+    let mut words: Vec<u64> = (0..)
+        .zip(links)
+        .map(|(index, link): (u64, _)| u64::from(first(link)) << 32 | index)
+        .collect();
+    words.par_sort_unstable();
+    for equal in words.chunk_by_mut(|a, b| a >> 32 == b >> 32) {
+        if equal.len() > 1 {
+            equal.sort_by_key(|word| then(&links[low_half(*word) as usize]));
+        }
+    }
+    words.into_iter().map(low_half).collect()
+}
+
+fn low_half(word: u64) -> u32 {
+    u32::try_from(word & u64::from(u32::MAX)).unwrap_or(u32::MAX)
+}
+
+/// Ends by their key; keys are numbered in the order of their first end.
+struct Keyed {
+    category: Vec<NameId>,
+    id: Vec<u64>,
+    /// Key after key, in the order of the tracks.
+    ends: Vec<End>,
+    /// Where each key begins in `ends`, and their number at the end.
+    groups: Vec<u32>,
+    /// Ends at slices: the slice and the key in one word, and the direction.
+    kept: Vec<(u64, u8)>,
+    /// All others, and their keys.
+    loose: Vec<(End, u32)>,
+}
+
+fn by_key(tracks: Vec<TrackFlows>, tables: &[TrackTable], files: &[usize]) -> Keyed {
+    let mut numbers: HashMap<(usize, NameId, u64), u32, FxBuildHasher> = HashMap::default();
+    let mut category = Vec::new();
+    let mut id = Vec::new();
+    let mut groups: Vec<u32> = vec![0];
+    let mut number_of = |file: usize, key: FlowKey| {
+        let place = (file, key.category, key.id);
+        let number = *numbers.entry(place).or_insert_with(|| {
+            category.push(key.category);
+            id.push(key.id);
+            groups.push(0);
+            u32::try_from(id.len() - 1).unwrap_or(u32::MAX)
+        });
+        groups[number as usize + 1] += 1;
+        number
+    };
+    let own = tracks.iter().map(|(_, own, _)| own.len()).sum();
+    let by_time = tracks
+        .iter()
+        .map(|(_, _, loose)| loose.len())
+        .sum::<usize>();
+    let mut key_of = Vec::with_capacity(own + by_time);
+    let mut kept = Vec::with_capacity(own);
+    let mut loose = Vec::new();
+    for (track, (first_id, own, bound)) in (0_u32..).zip(&tracks) {
+        let file = files.get(track as usize).copied().unwrap_or(0);
+        for flow in own {
+            let key = number_of(file, flow.key);
+            key_of.push(key);
+            let slice = u64::from(first_id.saturating_add(flow.slice));
+            kept.push((slice << 32 | u64::from(key), flow.direction as u8));
+        }
+        for flow in bound {
+            let key = number_of(file, flow.key);
+            key_of.push(key);
+            let end = End::new(flow, track, *first_id);
+            if flow.by_time {
+                loose.push((end, key));
+            } else {
+                kept.push((u64::from(end.slice) << 32 | u64::from(key), end.direction));
+            }
+        }
+    }
+    for key in 1..groups.len() {
+        groups[key] += groups[key - 1];
+    }
+    let mut next = groups.clone();
+    let nowhere = End {
+        at: Time::ZERO,
+        slice: TOP,
+        track: 0,
+        direction: 0,
+        bind: FlowBind::Enclosing,
+    };
+    let mut ends = vec![nowhere; key_of.len()];
+    let mut keys = key_of.into_iter();
+    let mut put = |end: End| {
+        if let Some(key) = keys.next() {
+            let place = &mut next[key as usize];
+            ends[*place as usize] = end;
+            *place += 1;
+        }
+    };
+    for ((track, (first_id, own, bound)), table) in (0..).zip(tracks).zip(tables) {
+        let start = &table.slices.start;
+        for flow in own {
+            put(End {
+                at: start.get(flow.slice as usize).copied().unwrap_or_default(),
+                slice: first_id.saturating_add(flow.slice),
+                track,
+                direction: flow.direction as u8,
+                bind: FlowBind::Enclosing,
+            });
+        }
+        for flow in bound {
+            put(End::new(&flow, track, first_id));
+        }
+    }
+    Keyed {
+        category,
+        id,
+        ends,
+        groups,
+        kept,
+        loose,
+    }
+}
+
+impl End {
+    fn new(flow: &BoundFlow, track: u32, first_id: u32) -> Self {
+        Self {
+            at: flow.at,
+            slice: match flow.slice {
+                TOP => TOP,
+                slice => first_id.saturating_add(slice),
+            },
+            track,
+            direction: flow.direction as u8,
+            bind: flow.bind,
+        }
+    }
+}
+
+fn column<S, T>(rows: &[S], value: impl Fn(&S) -> T) -> Column<T> {
+    rows.iter().map(value).collect::<Vec<T>>().into()
+}
+
+#[derive(Clone, Copy)]
+struct Link {
+    from: u32,
+    to: u32,
+    key: u32,
+    from_at: Time,
+    to_at: Time,
+}
+
+/// Links the ends of one key, which come in time order.
+fn link_group(group: &[End], key: u32, links: &mut Vec<Link>, open: &mut [u64]) {
+    const OUT: u8 = FlowDirection::Out as u8;
+    const IN: u8 = FlowDirection::In as u8;
+    let mut outs = group.iter().filter(|end| end.direction == OUT);
+    let only_out = outs.next().filter(|_| outs.next().is_none());
+    // What later ends link to, and whether it takes part in a link yet.
+    let mut current: Option<(&End, bool)> = None;
+    let mut early: Vec<&End> = Vec::new();
+    for end in group {
+        if end.slice == TOP {
+            count_open(open, end);
+            continue;
+        }
+        let linked = match &mut current {
+            Some((from, used)) if end.direction != OUT => {
+                *used = true;
+                push_link(links, from, end, key);
+                true
+            }
+            _ => false,
+        };
+        if end.direction == IN {
+            if !linked {
+                early.push(end);
+            }
+        } else if let Some((left, false)) = current.replace((end, linked)) {
+            count_open(open, left);
+        }
+    }
+    if let Some(out) = only_out.filter(|out| out.slice != TOP && !early.is_empty()) {
+        for end in early.drain(..) {
+            push_link(links, out, end, key);
+        }
+        current = current.filter(|(end, _)| end.direction != OUT);
+    }
+    if let Some((left, false)) = current {
+        count_open(open, left);
+    }
+    for end in early {
+        count_open(open, end);
+    }
+}
+
+fn count_open(open: &mut [u64], end: &End) {
+    if let Some(count) = open.get_mut(end.track as usize) {
+        *count += 1;
+    }
+}
+
+/// An end that starts and ends at one slice is no link.
+fn push_link(links: &mut Vec<Link>, from: &End, to: &End, key: u32) {
+    if from.slice != to.slice {
+        links.push(Link {
+            from: from.slice,
+            to: to.slice,
+            key,
+            from_at: from.at,
+            to_at: to.at,
+        });
+    }
+}
+
+impl FlowTable {
+    pub(crate) fn key_at(&self, key: u32) -> FlowKey {
+        let key = key as usize;
+        FlowKey {
+            category: self.key_category.get(key).copied().unwrap_or_default(),
+            id: self.key_id.get(key).copied().unwrap_or_default(),
+        }
+    }
+
+    fn edge(&self, index: usize) -> Option<FlowEdge> {
+        Some(FlowEdge {
+            from: EventId(*self.from.get(index)?),
+            to: EventId(*self.to.get(index)?),
+            key: self.key_at(*self.key.get(index)?),
+        })
+    }
+
+    /// Links that leave the slice, in order of arrival.
+    pub(crate) fn leaving(&self, slice: EventId) -> Vec<FlowEdge> {
+        let first = self.from.partition_point(|from| *from < slice.0);
+        self.from[first..]
+            .iter()
+            .take_while(|from| **from == slice.0)
+            .zip(first..)
+            .filter_map(|(_, index)| self.edge(index))
+            .collect()
+    }
+
+    /// Where the links that arrive at the slice come from, in order of departure. Allocates nothing.
+    /// `near` is where the last such search ended: one for a slice not far behind looks at few links.
+    pub(crate) fn sources(
+        &self,
+        slice: EventId,
+        near: &mut usize,
+    ) -> impl Iterator<Item = EventId> + use<'_> {
+        let to = |link: &u32| self.to.get(*link as usize).copied().unwrap_or(u32::MAX);
+        let is_before = |at: usize| self.by_to.get(at).is_some_and(|link| to(link) < slice.0);
+        let first = galloping_search(self.by_to.len(), *near, is_before);
+        *near = first;
+        let arriving = self.by_to.get(first..).unwrap_or_default().iter();
+        arriving
+            .take_while(move |link| to(link) == slice.0)
+            .filter_map(|link| self.from.get(*link as usize).map(|from| EventId(*from)))
+    }
+
+    /// Links that arrive at the slice, in order of departure.
+    pub(crate) fn arriving(&self, slice: EventId) -> Vec<FlowEdge> {
+        let to = |link: &u32| self.to.get(*link as usize).copied().unwrap_or(u32::MAX);
+        let first = self.by_to.partition_point(|link| to(link) < slice.0);
+        self.by_to[first..]
+            .iter()
+            .take_while(|link| to(link) == slice.0)
+            .filter_map(|link| self.edge(*link as usize))
+            .collect()
+    }
+
+    /// Ends at the slice's beginning: positions in the `end_` columns.
+    pub(crate) fn ends_of(&self, slice: EventId) -> std::ops::Range<usize> {
+        let first = self.end_slice.partition_point(|end| *end < slice.0);
+        let count = self.end_slice[first..]
+            .iter()
+            .take_while(|end| **end == slice.0)
+            .count();
+        first..first + count
+    }
+
+    /// Other ends on the track: positions in the `loose_` columns.
+    pub(crate) fn loose_of(&self, track: TrackId) -> std::ops::Range<usize> {
+        let first = self.loose_track.partition_point(|on| *on < track.0);
+        let end = self.loose_track.partition_point(|on| *on <= track.0);
+        first..end.max(first)
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.key_category.heap_bytes()
+            + self.key_id.heap_bytes()
+            + self.from.heap_bytes()
+            + self.to.heap_bytes()
+            + self.key.heap_bytes()
+            + self.by_to.heap_bytes()
+            + self.end_slice.heap_bytes()
+            + self.end_key.heap_bytes()
+            + self.end_direction.heap_bytes()
+            + self.loose_track.heap_bytes()
+            + self.loose_at.heap_bytes()
+            + self.loose_key.heap_bytes()
+            + self.loose_direction.heap_bytes()
+            + self.loose_bind.heap_bytes()
+    }
+}

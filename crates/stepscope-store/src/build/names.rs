@@ -1,0 +1,240 @@
+//! Interned texts: names, categories and track keys.
+//!
+//! A [`Texts`] is one byte arena, the ends of its texts, and a hash table of ids. An [`Interner`]
+//! is a pile of them: the lower layers are shared, read-only, with whoever forked us, and the top
+//! layer is our own. Ids number through the pile, so that a fork's own texts begin where the
+//! parent's ended when it forked; [`Interner::absorb`] translates them on merge.
+//!
+//! Cost: a fork clones a few `Arc`s, whatever the number of texts. Looking up costs one hash and
+//! one probe per layer; one fork of one parent has two layers. The first new text that a parent
+//! takes while forks of it live copies its own layer once.
+
+use std::hash::Hasher;
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+use rustc_hash::FxHasher;
+
+use crate::columns::column::Column;
+
+/// Texts one after the other, without a way to look one up.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TextColumn {
+    pub(crate) bytes: Column<u8>,
+    /// End of each text in `bytes`; a text begins where the one before it ends.
+    pub(crate) ends: Column<u64>,
+}
+
+impl TextColumn {
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The text; empty for a number that is out of range or, in a damaged image, not UTF-8.
+    pub(crate) fn get(&self, index: usize) -> &str {
+        let begin = match index.checked_sub(1) {
+            Some(before) => self.ends.get(before).copied().unwrap_or(0),
+            None => 0,
+        };
+        let end = self.ends.get(index).copied().unwrap_or(0);
+        let range = usize::try_from(begin).unwrap_or(0)..usize::try_from(end).unwrap_or(0);
+        self.bytes
+            .get(range)
+            .and_then(|bytes| std::str::from_utf8(bytes).ok())
+            .unwrap_or("")
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.bytes.heap_bytes() + self.ends.heap_bytes()
+    }
+}
+
+#[derive(Clone, Default)]
+struct Texts {
+    bytes: Vec<u8>,
+    ends: Vec<u64>,
+    ids: HashTable<u32>,
+}
+
+fn hash(text: &str) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write(text.as_bytes());
+    hasher.finish()
+}
+
+impl Texts {
+    fn bytes_of(&self, id: u32) -> &[u8] {
+        let id = id as usize;
+        let begin = match id.checked_sub(1) {
+            Some(before) => self.ends.get(before).copied().unwrap_or(0),
+            None => 0,
+        };
+        let end = self.ends.get(id).copied().unwrap_or(begin);
+        let range = usize::try_from(begin).unwrap_or(0)..usize::try_from(end).unwrap_or(0);
+        self.bytes.get(range).unwrap_or(&[])
+    }
+
+    fn get(&self, id: u32) -> &str {
+        std::str::from_utf8(self.bytes_of(id)).unwrap_or("")
+    }
+
+    fn find(&self, text: &str, hash: u64) -> Option<u32> {
+        self.ids
+            .find(hash, |id| self.bytes_of(*id) == text.as_bytes())
+            .copied()
+    }
+
+    fn push(&mut self, text: &str, hash_of_text: u64) -> u32 {
+        let id = u32::try_from(self.ends.len()).unwrap_or(u32::MAX);
+        self.bytes.extend_from_slice(text.as_bytes());
+        self.ends.push(self.bytes.len() as u64);
+        let mut ids = std::mem::take(&mut self.ids);
+        ids.insert_unique(hash_of_text, id, |id| hash(self.get(*id)));
+        self.ids = ids;
+        id
+    }
+}
+
+/// See the module's text.
+#[derive(Clone, Default)]
+pub(crate) struct Interner {
+    /// Shared layers, lowest first, with the number of texts below each.
+    below: Vec<(u32, Arc<Texts>)>,
+    below_count: u32,
+    own: Arc<Texts>,
+}
+
+impl Interner {
+    /// The id of `text`, which is made if it is new.
+    pub(crate) fn intern(&mut self, text: &str) -> u32 {
+        let hash_of_text = hash(text);
+        if let Some(id) = self.find_hashed(text, hash_of_text) {
+            return id;
+        }
+        self.below_count
+            .saturating_add(Arc::make_mut(&mut self.own).push(text, hash_of_text))
+    }
+
+    /// The id of `text`, if it is known.
+    pub(crate) fn find(&self, text: &str) -> Option<u32> {
+        self.find_hashed(text, hash(text))
+    }
+
+    fn find_hashed(&self, text: &str, hash: u64) -> Option<u32> {
+        if let Some(id) = self.own.find(text, hash) {
+            return Some(self.below_count + id);
+        }
+        self.below
+            .iter()
+            .rev()
+            .find_map(|(first, texts)| texts.find(text, hash).map(|id| first + id))
+    }
+
+    /// The text of an id; empty if the id is not ours.
+    pub(crate) fn get(&self, id: u32) -> &str {
+        if let Some(own) = id.checked_sub(self.below_count) {
+            return self.own.get(own);
+        }
+        self.below
+            .iter()
+            .rev()
+            .find(|(first, _)| *first <= id)
+            .map_or("", |(first, texts)| texts.get(id - first))
+    }
+
+    /// Number of texts, those of the parent included.
+    pub(crate) fn len(&self) -> u32 {
+        self.below_count + u32::try_from(self.own.ends.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Number of texts that are the parent's.
+    pub(crate) fn shared_len(&self) -> u32 {
+        self.below_count
+    }
+
+    /// An interner that knows all of our texts and keeps its own apart.
+    pub(crate) fn fork(&self) -> Self {
+        let mut below = self.below.clone();
+        if !self.own.ends.is_empty() {
+            below.push((self.below_count, Arc::clone(&self.own)));
+        }
+        Self {
+            below,
+            below_count: self.len(),
+            own: Arc::default(),
+        }
+    }
+
+    /// Takes over the texts of a fork of ours. The answer translates the fork's own ids: the
+    /// fork's `shared_len() + i` is our `answer[i]`.
+    pub(crate) fn absorb(&mut self, fork: Self) -> Vec<u32> {
+        let Self { below, own, .. } = fork;
+        // Let go of our own layer before it is written to, lest it be copied.
+        drop(below);
+        (0..u32::try_from(own.ends.len()).unwrap_or(u32::MAX))
+            .map(|id| self.intern(own.get(id)))
+            .collect()
+    }
+
+    /// The texts in order of their ids. Meant for an interner without lower layers; the texts of
+    /// lower layers are copied.
+    pub(crate) fn into_column(mut self) -> TextColumn {
+        if !self.below.is_empty() {
+            let mut all = Texts::default();
+            for id in 0..self.len() {
+                all.bytes.extend_from_slice(self.get(id).as_bytes());
+                all.ends.push(all.bytes.len() as u64);
+            }
+            self.own = Arc::new(all);
+        }
+        let mut texts = Arc::unwrap_or_clone(self.own);
+        texts.bytes.shrink_to_fit();
+        texts.ends.shrink_to_fit();
+        TextColumn {
+            bytes: Column::Owned(texts.bytes),
+            ends: Column::Owned(texts.ends),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_texts_have_equal_ids() {
+        let mut names = Interner::default();
+        assert_eq!(names.intern(""), 0);
+        assert_eq!(names.intern("a"), 1);
+        assert_eq!(names.intern("ab"), 2);
+        assert_eq!(names.intern("a"), 1);
+        assert_eq!(names.get(2), "ab");
+        assert_eq!(names.get(3), "");
+    }
+
+    #[test]
+    fn forks_of_forks_are_translated() {
+        let mut parent = Interner::default();
+        parent.intern("");
+        parent.intern("shared");
+        let mut first = parent.fork();
+        let mut second = parent.fork();
+        assert_eq!(first.intern("shared"), 1);
+        assert_eq!(first.intern("mine"), 2);
+        let mut deeper = first.fork();
+        assert_eq!(deeper.intern("mine"), 2);
+        assert_eq!(deeper.intern("deep"), 3);
+        first.intern("later");
+        assert_eq!(deeper.get(3), "deep");
+        assert_eq!(first.get(3), "later");
+        assert_eq!(first.absorb(deeper), [4]);
+        assert_eq!(second.intern("other"), 2);
+        assert_eq!(second.intern("mine"), 3);
+        parent.intern("own");
+        assert_eq!(parent.absorb(first), [3, 4, 5]);
+        assert_eq!(parent.absorb(second), [6, 3]);
+        let column = parent.into_column();
+        let all: Vec<_> = (0..column.len()).map(|i| column.get(i)).collect();
+        assert_eq!(all, ["", "shared", "own", "mine", "later", "deep", "other"]);
+    }
+}

@@ -1,0 +1,80 @@
+//! Room for long columns on large pages.
+//!
+//! A column of megabytes is touched page by page as it fills. With pages of 4 KiB the kernel's work
+//! for them is a quarter of the time that a large trace takes to open; on systems that give
+//! large pages (2 MiB) to those who ask, it is next to nothing. Whoever does not give them, or is
+//! no Linux, loses nothing by being asked.
+#![allow(
+    unsafe_code,
+    reason = "the system is told how memory will be used, see the module's text"
+)]
+
+use crate::columns::mapped::Plain;
+
+/// Columns of fewer bytes are left to the allocator: they would not hold a whole large page.
+const LONG_BYTES: usize = 4 << 20;
+
+/// Makes room for `len` values in all, on large pages when they are many. Makes none when there is
+/// not so much memory: then the column grows as it fills.
+pub(crate) fn reserve<T>(column: &mut Vec<T>, len: usize) {
+    let more = len.saturating_sub(column.len());
+    if more == 0 || len <= column.capacity() || column.try_reserve_exact(more).is_err() {
+        return;
+    }
+    if column.capacity().saturating_mul(size_of::<T>()) >= LONG_BYTES {
+        advise(column.spare_capacity_mut());
+    }
+}
+
+/// A column of zeros, on large pages when it is long.
+pub(crate) fn zeroed<T: Plain + Default>(len: usize) -> Vec<T> {
+    let mut column = vec![T::default(); len];
+    if len.saturating_mul(size_of::<T>()) >= LONG_BYTES {
+        advise(&mut column);
+    }
+    column
+}
+
+/// Asks for large pages below memory that has hardly been touched yet.
+#[cfg(target_os = "linux")]
+fn advise<T>(memory: &mut [T]) {
+    // Only whole pages may be named; this is a multiple of every page size in use.
+    const PAGE: usize = 64 << 10;
+    let begin = memory.as_mut_ptr().cast::<u8>();
+    let skip = begin.align_offset(PAGE);
+    let bytes = size_of_val(memory).saturating_sub(skip) / PAGE * PAGE;
+    if bytes == 0 {
+        return;
+    }
+    // SAFETY: the range lies within `memory`, which we borrow exclusively. The advice changes no
+    // byte and no permission: it says which page size suits. An error means that nothing changed.
+    unsafe {
+        libc::madvise(begin.add(skip).cast(), bytes, libc::MADV_HUGEPAGE);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn advise<T>(_memory: &mut [T]) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_a_column_stays() {
+        for len in [10_usize, 3_000_000] {
+            let mut column: Vec<u64> = (0..7).collect();
+            reserve(&mut column, len);
+            assert!(column.capacity() >= len);
+            let place = column.as_ptr();
+            column.extend(7..len as u64);
+            assert!(column.iter().copied().eq(0..len as u64));
+            assert_eq!(place, column.as_ptr(), "it grew although there was room");
+            reserve(&mut column, 5);
+            assert_eq!(column.len(), len);
+        }
+        let mut none: Vec<u64> = Vec::new();
+        reserve(&mut none, usize::MAX / 16);
+        assert!(none.is_empty());
+    }
+}

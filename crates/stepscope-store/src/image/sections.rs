@@ -1,0 +1,216 @@
+//! Verification of a large cache image, section by section.
+//!
+//! A section is one column. Its checksum is compared when the column is first used, so opening reads
+//! no column. A section that differs is taken from a trace that is built anew from the run's files,
+//! provided that its checksum is the expected one there. Otherwise the image counts as damaged
+//! ([`Trace::is_damaged`]), and every answer from it must be an error.
+
+use std::hash::Hasher;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, OnceLock};
+
+use rustc_hash::FxHasher;
+
+use crate::columns::mapped::bytes_of;
+use crate::read::trace::Trace;
+
+/// Builds the trace of an image anew from the files of its run; `None` when that fails.
+pub type Rebuild = Box<dyn Fn() -> Option<Trace> + Send + Sync>;
+
+/// Longer bytes are hashed in chunks of this length, and their hashes are.
+const CHUNK_BYTES: usize = 1 << 20;
+/// From this number of chunks on, several threads hash them.
+const SHARED_CHUNKS: usize = 4;
+/// Most threads that hash one column: memory is not faster than a few.
+const MAX_THREADS: usize = 4;
+
+/// Checksum of bytes, on several threads if they are many; not cryptographic.
+pub(crate) fn checksum(bytes: &[u8]) -> u64 {
+    if bytes.len() <= CHUNK_BYTES {
+        return hash(bytes);
+    }
+    let chunks: Vec<&[u8]> = bytes.chunks(CHUNK_BYTES).collect();
+    let mut hashes: Vec<Option<u64>> = vec![None; chunks.len()];
+    let threads = if chunks.len() < SHARED_CHUNKS {
+        1
+    } else {
+        *THREADS
+    };
+    let share = chunks.len().div_ceil(threads);
+    std::thread::scope(|scope| {
+        let fill = |chunks: &[&[u8]], hashes: &mut [Option<u64>]| {
+            for (chunk, to) in chunks.iter().zip(hashes) {
+                *to = Some(hash(chunk));
+            }
+        };
+        let mut shares = chunks.chunks(share).zip(hashes.chunks_mut(share));
+        let own = shares.next();
+        for (chunks, hashes) in shares {
+            let thread = std::thread::Builder::new().name("stepscope-verify".to_owned());
+            // What a thread that cannot start leaves is hashed below.
+            let _ = thread.spawn_scoped(scope, move || fill(chunks, hashes));
+        }
+        if let Some((chunks, hashes)) = own {
+            fill(chunks, hashes);
+        }
+    });
+    let mut whole = FxHasher::default();
+    for (chunk, known) in chunks.iter().zip(hashes) {
+        whole.write_u64(known.unwrap_or_else(|| hash(chunk)));
+    }
+    whole.write_usize(bytes.len());
+    whole.finish()
+}
+
+static THREADS: LazyLock<usize> = LazyLock::new(|| {
+    std::thread::available_parallelism().map_or(1, |most| most.get().min(MAX_THREADS))
+});
+
+fn hash(bytes: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+/// The sections of one image, in the order of its table of contents.
+pub(crate) struct Sections {
+    /// Set once the table of contents is read; nothing is verified before.
+    list: OnceLock<Vec<Section>>,
+    rebuild: Rebuild,
+    rebuilt: OnceLock<Option<Trace>>,
+    repairs: AtomicUsize,
+    damaged: AtomicBool,
+}
+
+struct Section {
+    checksum: u64,
+    /// Set at the first use: `None` when the image's bytes are right, else those that replace them.
+    replaced: OnceLock<Option<Box<[u64]>>>,
+}
+
+impl Sections {
+    pub(crate) fn new(rebuild: Rebuild) -> Self {
+        Self {
+            list: OnceLock::new(),
+            rebuild,
+            rebuilt: OnceLock::new(),
+            repairs: AtomicUsize::new(0),
+            damaged: AtomicBool::new(false),
+        }
+    }
+
+    /// Begins to verify against these checksums.
+    pub(crate) fn expect(&self, checksums: Vec<u64>) {
+        let sections = checksums.into_iter().map(|checksum| Section {
+            checksum,
+            replaced: OnceLock::new(),
+        });
+        // Once for each image.
+        let _ = self.list.set(sections.collect());
+    }
+
+    /// The right bytes of a section, of which the image holds `found`.
+    pub(crate) fn verified<'a>(&'a self, number: usize, found: &'a [u8]) -> &'a [u8] {
+        let Some(section) = self.list.get().and_then(|list| list.get(number)) else {
+            return found;
+        };
+        match section
+            .replaced
+            .get_or_init(|| self.replacement(section, number, found))
+        {
+            None => found,
+            Some(words) => bytes_of(words).get(..found.len()).unwrap_or_default(),
+        }
+    }
+
+    fn replacement(&self, section: &Section, number: usize, found: &[u8]) -> Option<Box<[u64]>> {
+        if checksum(found) == section.checksum {
+            return None;
+        }
+        let rebuilt = self.rebuilt.get_or_init(|| apart(&self.rebuild)).as_ref();
+        let bytes = rebuilt.and_then(|trace| {
+            let columns = crate::image::cache::columns_of(trace);
+            let bytes = *columns.get(number)?;
+            (bytes.len() == found.len() && checksum(bytes) == section.checksum)
+                .then(|| words_of(bytes))
+        });
+        if bytes.is_some() {
+            self.repairs.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.damaged.store(true, Ordering::Release);
+        }
+        bytes
+    }
+}
+
+/// Runs on a thread and a pool of its own: the caller may be one of many workers of the common pool
+/// that wait for the same section.
+fn apart(rebuild: &Rebuild) -> Option<Trace> {
+    std::thread::scope(|scope| {
+        let work = || {
+            let pool = rayon::ThreadPoolBuilder::new().build().ok()?;
+            pool.install(rebuild)
+        };
+        let thread = std::thread::Builder::new().name("stepscope-rebuild".to_owned());
+        thread.spawn_scoped(scope, work).ok()?.join().ok()?
+    })
+}
+
+fn words_of(bytes: &[u8]) -> Box<[u64]> {
+    let word = |chunk: &[u8]| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_ne_bytes(word)
+    };
+    bytes.chunks(8).map(word).collect()
+}
+
+impl Trace {
+    /// Number of columns of the cache image that were damaged and taken from the run's files instead.
+    pub fn repaired_columns(&self) -> usize {
+        let sections = self.sections.as_ref();
+        sections.map_or(0, |sections| sections.repairs.load(Ordering::Relaxed))
+    }
+
+    /// Whether a column of the cache image is damaged and could not be rebuilt from the run's files.
+    /// Nothing computed from this trace may be shown then.
+    pub fn is_damaged(&self) -> bool {
+        let sections = self.sections.as_ref();
+        sections.is_some_and(|sections| sections.damaged.load(Ordering::Acquire))
+    }
+}
+
+impl std::fmt::Debug for Sections {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sections")
+            .field("repairs", &self.repairs)
+            .field("damaged", &self.damaged)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The sections of one image, of which a column is one.
+#[derive(Clone, Debug)]
+pub(crate) struct SectionRef {
+    pub(crate) sections: Arc<Sections>,
+    pub(crate) number: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_chunk_and_the_length_count() {
+        let mut bytes = vec![7_u8; SHARED_CHUNKS * CHUNK_BYTES + 1];
+        let right = checksum(&bytes);
+        assert_eq!(right, checksum(&bytes));
+        for at in (0..bytes.len()).step_by(CHUNK_BYTES / 2) {
+            bytes[at] ^= 1;
+            assert_ne!(checksum(&bytes), right, "byte {at}");
+            bytes[at] ^= 1;
+        }
+        bytes.push(7);
+        assert_ne!(checksum(&bytes), right);
+    }
+}

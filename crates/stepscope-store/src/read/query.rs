@@ -1,0 +1,720 @@
+//! Reading a finished trace: tracks and their columns, single events, neighbours, links.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use stepscope_model::{
+    ArgError, ArgKeys, ArgRef, ArgSource, ArgValue, Dur, Epoch, Instruction, NameId, SliceFlags,
+    SliceKind, SourceId, Time, TrackId,
+};
+
+use crate::build::nest::{TOLERANCE, TOP};
+use crate::columns::table::{SliceTable, TrackTable};
+use crate::read::facts::{DiagnosticCount, FileFacts};
+use crate::read::galloping_search::galloping_search;
+use crate::read::kinds;
+use crate::read::trace::{
+    Categories, Event, EventId, FlowEdge, Instants, Samples, Slices, StepMark, Trace, Track,
+};
+
+/// Slices of a track that were moved to rows of their own, since they overlap others without nesting.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overlapping {
+    /// Index of each, and the latest end of those until there.
+    moved: Vec<(u32, Time)>,
+}
+
+/// Index of the slice that holds this one.
+#[inline]
+fn above(slices: &Slices<'_>, index: usize) -> Option<usize> {
+    let parent = *slices.parent.get(index)?;
+    (parent != TOP).then_some(parent as usize)
+}
+
+/// Of the slices that have begun, those that end at a moment or later, the one that began last first.
+struct Around<'a> {
+    slices: Slices<'a>,
+    at: Time,
+    /// The next one that was not moved.
+    next: Option<usize>,
+    /// The next ones that were, the last first.
+    moved: &'a [(u32, Time)],
+}
+
+impl<'a> Around<'a> {
+    #[inline]
+    fn new(slices: Slices<'a>, begun: usize, at: Time, others: Option<&'a Overlapping>) -> Self {
+        let moved = others.map_or(&[][..], |others| {
+            let left = others
+                .moved
+                .partition_point(|(index, _)| (*index as usize) < begun);
+            &others.moved[..left]
+        });
+        // The last that was not moved.
+        let mut next = begun.checked_sub(1);
+        for (index, _) in moved.iter().rev() {
+            if next != Some(*index as usize) {
+                break;
+            }
+            next = next.and_then(|index| index.checked_sub(1));
+        }
+        Self {
+            slices,
+            at,
+            next,
+            moved,
+        }
+    }
+}
+
+impl Iterator for Around<'_> {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        let is_open = |index: usize| self.slices.end(index) >= self.at;
+        let mut other = None;
+        while let [rest @ .., (index, latest)] = self.moved
+            && *latest >= self.at
+        {
+            if is_open(*index as usize) {
+                other = Some(*index as usize);
+                break;
+            }
+            self.moved = rest;
+        }
+        while let Some(index) = self.next
+            && !is_open(index)
+        {
+            self.next = above(&self.slices, index);
+        }
+        match (self.next, other) {
+            (Some(index), other) if other.is_none_or(|other| other < index) => {
+                self.next = above(&self.slices, index);
+                Some(index)
+            }
+            (_, Some(other)) => {
+                self.moved = &self.moved[..self.moved.len() - 1];
+                Some(other)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The run as a whole.
+impl Trace {
+    /// Files in the order in which they were added.
+    pub fn files(&self) -> &[FileFacts] {
+        &self.files
+    }
+
+    /// Clock of the run: the origin of the file that begins first, and the Unix time of
+    /// [`Time::ZERO`].
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// First begin and last end of the slices that files hold (neither async nor derived); `None`
+    /// when there are none.
+    pub fn slice_span(&self) -> Option<Range<Time>> {
+        self.slice_span.clone()
+    }
+
+    /// First and last time of everything. Empty for an empty trace.
+    pub fn span(&self) -> Range<Time> {
+        self.span.clone()
+    }
+
+    /// The [`span`](Self::span) without a few events whose times are damaged and lie far from all
+    /// others: what the recording lasted, and what a first look should show.
+    pub fn core_span(&self) -> Range<Time> {
+        self.core.clone()
+    }
+
+    /// The text of a name; empty if there is no such name.
+    pub fn name(&self, id: NameId) -> &str {
+        self.names.get(id.index())
+    }
+
+    /// Number of distinct names. Categories and arguments' texts may be among them.
+    pub fn name_count(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Ids of all names for which `matches` is true. Each distinct name is asked once.
+    pub fn find_names(&self, matches: &mut dyn FnMut(&str) -> bool) -> Vec<NameId> {
+        (0..self.names.len())
+            .filter(|index| matches(self.names.get(*index)))
+            .filter_map(|index| u32::try_from(index).ok().map(NameId))
+            .collect()
+    }
+
+    /// Step markers in time order.
+    pub fn step_marks(&self) -> &[StepMark] {
+        &self.steps
+    }
+
+    /// What the user should know.
+    pub fn diagnostics(&self) -> &[DiagnosticCount] {
+        &self.diagnostics
+    }
+
+    /// Slices by category, over all files, in the order of the categories' ids: those that files
+    /// hold, neither async nor derived.
+    pub fn by_category(&self) -> Vec<(NameId, u64)> {
+        self.by_category.clone()
+    }
+
+    /// All slices, async and derived ones included.
+    pub fn slice_count(&self) -> u64 {
+        u64::from(self.first_slice.last().copied().unwrap_or(0))
+    }
+
+    /// All slices and instants: ids are below this.
+    pub fn event_count(&self) -> u32 {
+        self.first_instant.last().copied().unwrap_or(0)
+    }
+
+    /// Bytes held in memory by columns, names and links. Views of a cache image cost none.
+    pub fn heap_bytes(&self) -> usize {
+        let tables: usize = self.tables.iter().map(TrackTable::heap_bytes).sum();
+        let texts: usize = self
+            .tracks
+            .iter()
+            .map(|track| track.key.capacity() + track.name.capacity())
+            .sum();
+        tables
+            + texts
+            + size_of_val(self.tracks.as_slice())
+            + size_of_val(self.tables.as_slice())
+            + 12 * self.tracks.len()
+            + self.names.heap_bytes()
+            + self.flows.heap_bytes()
+            + size_of_val(self.steps.as_slice())
+            + self.kinds.heap_bytes()
+    }
+}
+
+/// Tracks and their columns.
+impl Trace {
+    /// All tracks: groups before their members, siblings in display order.
+    pub fn tracks(&self) -> &[Track] {
+        &self.tracks
+    }
+
+    /// The track with this key.
+    pub fn track_by_key(&self, key: &str) -> Option<TrackId> {
+        let key_of = |id: &u32| {
+            self.tracks
+                .get(*id as usize)
+                .map(|track| track.key.as_str())
+        };
+        let at = self.by_key.partition_point(|id| key_of(id) < Some(key));
+        let id = self.by_key.get(at)?;
+        (key_of(id) == Some(key)).then_some(TrackId(*id))
+    }
+
+    pub(crate) fn table(&self, track: TrackId) -> Option<&TrackTable> {
+        self.tables.get(track.index())
+    }
+
+    /// Slices of a track; none for a track that does not exist.
+    pub fn slices(&self, track: TrackId) -> Slices<'_> {
+        let first = self.first_slice.get(track.index()).copied();
+        let Some(slices) = self.table(track).map(|table| &table.slices) else {
+            return Slices {
+                first_id: EventId(0),
+                start: &[],
+                dur: &[],
+                name: &[],
+                category: Categories::One(NameId::EMPTY),
+                depth: &[],
+                parent: &[],
+            };
+        };
+        Slices {
+            first_id: EventId(first.unwrap_or(0)),
+            start: &slices.start,
+            dur: &slices.dur,
+            name: &slices.name,
+            category: (&slices.category).into(),
+            depth: &slices.depth,
+            parent: &slices.parent,
+        }
+    }
+
+    /// Instants of a track.
+    pub fn instants(&self, track: TrackId) -> Instants<'_> {
+        let first = self.first_instant.get(track.index()).copied();
+        match self.table(track).and_then(|table| table.instants.as_ref()) {
+            Some(instants) => Instants {
+                first_id: EventId(first.unwrap_or(0)),
+                at: &instants.at,
+                name: &instants.name,
+                category: (&instants.category).into(),
+            },
+            None => Instants {
+                first_id: EventId(first.unwrap_or(0)),
+                at: &[],
+                name: &[],
+                category: Categories::One(NameId::EMPTY),
+            },
+        }
+    }
+
+    /// Samples of a counter.
+    pub fn samples(&self, track: TrackId) -> Samples<'_> {
+        match self.table(track).and_then(|table| table.samples.as_ref()) {
+            Some(samples) => Samples {
+                at: &samples.at,
+                value: &samples.value,
+            },
+            None => Samples {
+                at: &[],
+                value: &[],
+            },
+        }
+    }
+
+    /// Display row of each slice of the track; `None` means that it equals the depth.
+    pub fn rows(&self, track: TrackId) -> Option<&[u16]> {
+        self.table(track)
+            .map(|table| &*table.slices.row)
+            .filter(|rows| !rows.is_empty())
+    }
+
+    /// Self time of each slice of the track: its length less what its direct children cover of
+    /// it. One pass over the columns.
+    pub fn self_times(&self, track: TrackId) -> Vec<Dur> {
+        let slices = self.slices(track);
+        let mut self_times = slices.dur.to_vec();
+        for (index, parent) in slices.parent.iter().enumerate() {
+            if *parent == TOP {
+                continue;
+            }
+            let parent = *parent as usize;
+            let covered = covered(&slices, index, parent);
+            if let Some(time) = self_times.get_mut(parent) {
+                *time = Dur::from_ps(time.ps().saturating_sub(covered.ps()));
+            }
+        }
+        self_times
+    }
+
+    /// Indexes of slices that may intersect the window, in start order. Every slice that does lies
+    /// within the range; callers still test the ends, since long slices that began earlier widen
+    /// it to the left.
+    pub fn candidates(&self, track: TrackId, window: Range<Time>) -> Range<usize> {
+        let Some(table) = self.table(track).map(|table| &table.slices) else {
+            return 0..0;
+        };
+        let end = begun_before(table, window.end);
+        let begin = table.start.partition_point(|start| *start < window.start);
+        let first = table.open().first_open_at(window.start).unwrap_or(begin);
+        first.min(begin).min(end)..end
+    }
+
+    /// What overlaps on a track; `None` where everything nests. One pass over a column.
+    pub fn overlapping(&self, track: TrackId) -> Option<Overlapping> {
+        let facts = self.tracks.get(track.index())?;
+        let rows = self.rows(track).filter(|_| facts.overflow_rows > 0)?;
+        let nested = facts.rows.saturating_sub(facts.overflow_rows);
+        let slices = self.slices(track);
+        let mut latest = Time::MIN;
+        let moved = (0_u32..).zip(rows).filter(|(_, row)| **row >= nested);
+        let moved = moved.map(|(index, _)| {
+            latest = latest.max(slices.end(index as usize));
+            (index, latest)
+        });
+        Some(Overlapping {
+            moved: moved.collect(),
+        })
+    }
+
+    /// Indexes of the slices of a track that began at a moment or before and end at it or later, the one that
+    /// began last first: what is open there, innermost first. `others` is what
+    /// [`overlapping`](Self::overlapping) says of the track: the chain of parents alone leaves it out.
+    #[inline]
+    pub fn around<'a>(
+        &'a self,
+        track: TrackId,
+        at: Time,
+        others: Option<&'a Overlapping>,
+    ) -> impl Iterator<Item = usize> + use<'a> {
+        let slices = self.slices(track);
+        let begun = slices.start.partition_point(|start| *start <= at);
+        Around::new(slices, begun, at, others)
+    }
+
+    /// The same for those who ask for many moments: `near` (0 at first) remembers where the last search
+    /// on the track ended, which shortens the next.
+    #[inline]
+    pub fn around_near<'a>(
+        &'a self,
+        track: TrackId,
+        at: Time,
+        others: Option<&'a Overlapping>,
+        near: &mut usize,
+    ) -> impl Iterator<Item = usize> + use<'a> {
+        let slices = self.slices(track);
+        let begun = galloping_search(slices.len(), *near, |index| slices.start[index] <= at);
+        *near = begun;
+        Around::new(slices, begun, at, others)
+    }
+
+    /// Kind of all slices with this name and category on this track; remembered.
+    pub fn kind(&self, track: TrackId, name: NameId, category: NameId) -> SliceKind {
+        let Some(track) = self.tracks.get(track.index()) else {
+            return SliceKind::Other;
+        };
+        let page = self.kinds.page(category, track.kind);
+        kinds::look_up(page, name, || {
+            SliceKind::from_name(self.name(name), self.name(category), track.kind)
+        })
+    }
+}
+
+/// Single events.
+impl Trace {
+    /// The track of an event, its index there, and whether it is an instant.
+    fn locate(&self, id: EventId) -> Option<(TrackId, usize, bool)> {
+        let slices = self.first_slice.last().copied().unwrap_or(0);
+        let (first_ids, instant) = if id.0 < slices {
+            (&self.first_slice, false)
+        } else {
+            (&self.first_instant, true)
+        };
+        // Of tracks that begin with the same id, the last one holds it.
+        let track = first_ids
+            .partition_point(|first| *first <= id.0)
+            .checked_sub(1)?;
+        if track >= self.tracks.len() {
+            return None;
+        }
+        let index = (id.0 - first_ids[track]) as usize;
+        Some((TrackId(u32::try_from(track).ok()?), index, instant))
+    }
+
+    /// The track of an event; `None` if there is no such event.
+    pub fn track_of(&self, id: EventId) -> Option<TrackId> {
+        self.locate(id).map(|(track, ..)| track)
+    }
+
+    /// The track of a slice and its index there; `None` if there is no such slice. Costs a search
+    /// among the tracks, where [`Trace::event`] also walks over what lies in the slice.
+    pub fn place_of_slice(&self, id: EventId) -> Option<(TrackId, usize)> {
+        let (track, index, instant) = self.locate(id)?;
+        (!instant).then_some((track, index))
+    }
+
+    /// Flags of the slice with this index on its track; none out of range.
+    pub fn slice_flags(&self, track: TrackId, index: usize) -> SliceFlags {
+        let flags = self.table(track).map(|table| table.slices.flags.get(index));
+        flags.map_or(SliceFlags::NONE, SliceFlags)
+    }
+
+    /// Everything about one event; `None` if there is no such event. Its self time costs a walk over
+    /// all that begins while it is open.
+    pub fn event(&self, id: EventId) -> Option<Event> {
+        let (track, index, instant) = self.locate(id)?;
+        if instant {
+            return self.instant_event(id, track, index);
+        }
+        let table = &self.table(track)?.slices;
+        let slices = self.slices(track);
+        let name = *slices.name.get(index)?;
+        let category = slices.category.get(index);
+        Some(Event {
+            id,
+            track,
+            index,
+            instant: false,
+            start: *slices.start.get(index)?,
+            dur: *slices.dur.get(index)?,
+            self_time: self_time(&slices, index),
+            name,
+            category,
+            depth: *slices.depth.get(index)?,
+            row: table.row(index),
+            parent: table.parent(index).map(|parent| slices.id(parent)),
+            kind: self.kind(track, name, category),
+            flags: SliceFlags(table.flags.get(index)),
+            step: table.step(index),
+            args: self.arg_ref(track, table.args.bits(index)),
+        })
+    }
+
+    fn instant_event(&self, id: EventId, track: TrackId, index: usize) -> Option<Event> {
+        let table = self.table(track)?.instants.as_ref()?;
+        let name = *table.name.get(index)?;
+        let category = table.category.get(index);
+        Some(Event {
+            id,
+            track,
+            index,
+            instant: true,
+            start: *table.at.get(index)?,
+            dur: Dur::ZERO,
+            self_time: Dur::ZERO,
+            name,
+            category,
+            depth: 0,
+            row: 0,
+            parent: None,
+            kind: self.kind(track, name, category),
+            flags: SliceFlags::NONE,
+            step: None,
+            args: self.arg_ref(track, table.args.bits(index)),
+        })
+    }
+
+    /// Sources are numbered per file while emitting, and through all files afterwards.
+    pub(crate) fn arg_ref(&self, track: TrackId, bits: u64) -> ArgRef {
+        let Some((source, token)) = ArgRef::from_bits(bits).get() else {
+            return ArgRef::NONE;
+        };
+        let file = self.tracks.get(track.index()).map_or(0, |track| track.file);
+        let first = self.first_source.get(file).copied().unwrap_or(0);
+        ArgRef::new(SourceId(first.saturating_add(source.0)), token)
+    }
+
+    /// Calls `visit` for each argument of the event, in the file's order. An event without
+    /// arguments visits nothing.
+    pub fn args(
+        &self,
+        id: EventId,
+        visit: &mut dyn FnMut(&str, ArgValue<'_>),
+    ) -> Result<(), ArgError> {
+        let (track, bits) = self.arg_bits(id)?;
+        match self.args_by(track, bits)? {
+            None => Ok(()),
+            Some((source, token)) => source.visit(token, visit),
+        }
+    }
+
+    /// The same for arguments of these names only, for those who ask of many events: the others are
+    /// not decoded, which is several times faster.
+    pub fn args_of(
+        &self,
+        id: EventId,
+        keys: ArgKeys,
+        visit: &mut dyn FnMut(&str, ArgValue<'_>),
+    ) -> Result<(), ArgError> {
+        let (track, bits) = self.arg_bits(id)?;
+        self.visit_some(track, bits, keys, visit)
+    }
+
+    /// The same for the slice with this index on a track, which need not be looked for.
+    pub fn args_of_slice(
+        &self,
+        track: TrackId,
+        index: usize,
+        keys: ArgKeys,
+        visit: &mut dyn FnMut(&str, ArgValue<'_>),
+    ) -> Result<(), ArgError> {
+        let bits = self
+            .table(track)
+            .map_or(0, |table| table.slices.args.bits(index));
+        self.visit_some(track, bits, keys, visit)
+    }
+
+    /// The same for the instant with this index on a track.
+    pub fn args_of_instant(
+        &self,
+        track: TrackId,
+        index: usize,
+        keys: ArgKeys,
+        visit: &mut dyn FnMut(&str, ArgValue<'_>),
+    ) -> Result<(), ArgError> {
+        let instants = self.table(track).and_then(|table| table.instants.as_ref());
+        let bits = instants.map_or(0, |table| table.args.bits(index));
+        self.visit_some(track, bits, keys, visit)
+    }
+
+    fn visit_some(
+        &self,
+        track: TrackId,
+        bits: u64,
+        keys: ArgKeys,
+        visit: &mut dyn FnMut(&str, ArgValue<'_>),
+    ) -> Result<(), ArgError> {
+        match self.args_by(track, bits)? {
+            None => Ok(()),
+            Some((source, token)) => source.visit_some(token, keys, visit),
+        }
+    }
+
+    /// An event's track, and what its column of arguments says.
+    fn arg_bits(&self, id: EventId) -> Result<(TrackId, u64), ArgError> {
+        let Some((track, index, instant)) = self.locate(id) else {
+            return Err(ArgError::BadToken);
+        };
+        let bits = self.table(track).map_or(0, |table| {
+            if instant {
+                table
+                    .instants
+                    .as_ref()
+                    .map_or(0, |table| table.args.bits(index))
+            } else {
+                table.slices.args.bits(index)
+            }
+        });
+        Ok((track, bits))
+    }
+
+    /// Where these arguments are fetched, and by which token; `None` where there are none.
+    fn args_by(
+        &self,
+        track: TrackId,
+        bits: u64,
+    ) -> Result<Option<(&dyn ArgSource, u64)>, ArgError> {
+        let Some((source, token)) = self.arg_ref(track, bits).get() else {
+            return Ok(None);
+        };
+        let source = self.sources.get(usize::from(source.0));
+        Ok(Some((source.ok_or(ArgError::BadToken)?.as_ref(), token)))
+    }
+
+    /// Calls `visit` for each instruction of the compiled programs that a file carries; the file is
+    /// an index into [`Trace::files`]. Nothing for a file without programs.
+    pub fn instructions(
+        &self,
+        file: usize,
+        visit: &mut dyn FnMut(&Instruction<'_>),
+    ) -> Result<(), ArgError> {
+        let first = self.first_source.get(file).copied().map_or(0, usize::from);
+        let count = self.files.get(file).map_or(0, |file| file.sources);
+        let sources = self.sources.get(first..first + usize::from(count));
+        for source in sources.unwrap_or_default() {
+            source.instructions(visit)?;
+        }
+        Ok(())
+    }
+
+    /// Where arguments are fetched, in the order that [`Trace::load`] wants them.
+    pub fn sources(&self) -> &[Arc<dyn ArgSource>] {
+        &self.sources
+    }
+
+    /// The events before and after this one on the same display row of its track; for an instant,
+    /// the instants before and after it on its track.
+    ///
+    /// Steps over what lies between them on other rows, hence O(n) at worst.
+    pub fn prev_next(&self, id: EventId) -> (Option<EventId>, Option<EventId>) {
+        let Some((track, index, instant)) = self.locate(id) else {
+            return (None, None);
+        };
+        if instant {
+            let count = self.instants(track).at.len();
+            return (
+                index.checked_sub(1).map(|_| EventId(id.0 - 1)),
+                (index + 1 < count).then(|| EventId(id.0 + 1)),
+            );
+        }
+        let Some(table) = self.table(track).map(|table| &table.slices) else {
+            return (None, None);
+        };
+        let slices = self.slices(track);
+        let row = table.row(index);
+        let same_row = |other: &usize| table.row(*other) == row;
+        let before = (0..index).rev().find(same_row);
+        let after = (index + 1..slices.len()).find(same_row);
+        (
+            before.map(|before| slices.id(before)),
+            after.map(|after| slices.id(after)),
+        )
+    }
+
+    /// The first slice directly inside this one.
+    pub fn first_child(&self, id: EventId) -> Option<EventId> {
+        let (track, index, instant) = self.locate(id)?;
+        if instant {
+            return None;
+        }
+        let slices = self.slices(track);
+        inside(&slices, index)
+            .find(|child| {
+                slices
+                    .parent
+                    .get(*child)
+                    .is_some_and(|p| *p as usize == index)
+            })
+            .map(|child| slices.id(child))
+    }
+}
+
+/// Links.
+impl Trace {
+    /// Links that arrive at the event, in time order.
+    pub fn flows_in(&self, id: EventId) -> Vec<FlowEdge> {
+        self.flows.arriving(id)
+    }
+
+    /// Where the links that arrive at the event come from, in time order; for those who ask of many
+    /// events one after the other: it allocates nothing, and `near` (0 at first) remembers where the
+    /// last search ended, which shortens the next.
+    pub fn flow_sources(
+        &self,
+        id: EventId,
+        near: &mut usize,
+    ) -> impl Iterator<Item = EventId> + use<'_> {
+        self.flows.sources(id, near)
+    }
+
+    /// Links that leave the event, in time order.
+    pub fn flows_out(&self, id: EventId) -> Vec<FlowEdge> {
+        self.flows.leaving(id)
+    }
+
+    /// Distinct flow keys with both a start and an end; open ends are a diagnostic.
+    pub fn flow_count(&self) -> u64 {
+        self.flows.complete
+    }
+
+    /// Number of links.
+    pub fn flow_edge_count(&self) -> usize {
+        self.flows.from.len()
+    }
+}
+
+/// Number of slices that begin before `end`.
+pub(crate) fn begun_before(table: &SliceTable, end: Time) -> usize {
+    table.start.partition_point(|start| *start < end)
+}
+
+/// Indexes of slices that begin while this one is open.
+fn inside(slices: &Slices<'_>, index: usize) -> Range<usize> {
+    let end = slices.end(index);
+    let after = slices.start.partition_point(|start| *start < end);
+    // Zero-length slices nest in one that begins and ends with them.
+    let begin = slices.start.get(index).copied().unwrap_or(Time::MAX);
+    let with_it = slices.start.partition_point(|start| *start <= begin);
+    index + 1..after.max(with_it).max(index + 1)
+}
+
+/// How much of its parent a slice covers.
+fn covered(slices: &Slices<'_>, child: usize, parent: usize) -> Dur {
+    let end = slices.end(child).min(slices.end(parent));
+    let start = slices.start.get(child).copied().unwrap_or(end);
+    Dur::from_ps(end.since(start).ps().max(0))
+}
+
+fn self_time(slices: &Slices<'_>, index: usize) -> Dur {
+    let children = inside(slices, index)
+        .filter(|child| {
+            slices
+                .parent
+                .get(*child)
+                .is_some_and(|p| *p as usize == index)
+        })
+        .map(|child| covered(slices, child, index).ps())
+        .fold(0, i64::saturating_add);
+    let dur = slices.dur.get(index).copied().unwrap_or_default();
+    Dur::from_ps(dur.ps().saturating_sub(children))
+}
+
+/// How far rows may blur; see [`crate::nest`].
+pub(crate) fn tolerance() -> Dur {
+    TOLERANCE
+}

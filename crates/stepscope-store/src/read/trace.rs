@@ -1,0 +1,251 @@
+//! [`Trace`]: the finished, immutable trace, and the shapes in which it shows its content.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use stepscope_model::{
+    ArgRef, ArgSource, Dur, Epoch, FlowKey, NameId, SliceFlags, SliceKind, StepNumber, Time,
+    TrackId, TrackKind,
+};
+
+use crate::build::flows::FlowTable;
+use crate::build::names::TextColumn;
+use crate::columns::column::Uniform;
+use crate::columns::table::TrackTable;
+use crate::image::sections::Sections;
+use crate::read::facts::{DiagnosticCount, FileFacts};
+use crate::read::kinds::KindMemo;
+
+/// Row of one slice or instant in the whole trace: slices of track 0, then of track 1, ..., then
+/// instants in the same order of tracks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct EventId(pub u32);
+
+/// One track of a finished trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Track {
+    /// Its position in [`Trace::tracks`].
+    pub id: TrackId,
+    /// Stable for the same file content; unique in the run (prefixed by the host or rank when
+    /// there are several files).
+    pub key: String,
+    /// What users read; the key if the file gives no name.
+    pub name: String,
+    /// See [`TrackKind`].
+    pub kind: TrackKind,
+    /// The enclosing group.
+    pub parent: Option<TrackId>,
+    /// Index into [`Trace::files`].
+    pub file: usize,
+    /// Operating-system process, or the file's stand-in for one.
+    pub pid: Option<i64>,
+    /// Operating-system thread, or the file's stand-in for one.
+    pub tid: Option<i64>,
+    /// Ordinal of the accelerator.
+    pub device: Option<u32>,
+    /// Queue of that accelerator.
+    pub stream: Option<i64>,
+    /// Position among the siblings, as the file gives it. Tracks are in this order already.
+    pub sort_index: Option<i64>,
+    /// Unit of a counter's values.
+    pub unit: Option<String>,
+    /// Whether a tool computed the row.
+    pub derived: bool,
+    /// Display rows that its slices need (nesting and overflow), clipped at 4,096.
+    pub rows: u16,
+    /// How many of the rows, from the bottom, hold overlapping events.
+    pub overflow_rows: u16,
+    /// Number of slices.
+    pub slices: u32,
+    /// Number of instants.
+    pub instants: u32,
+    /// Number of samples.
+    pub samples: u32,
+    /// Union of its slices.
+    pub busy: Dur,
+}
+
+/// Categories of one track's events: mostly one for all.
+#[derive(Clone, Copy, Debug)]
+pub enum Categories<'a> {
+    /// All events have this one.
+    One(NameId),
+    /// One for each event.
+    Each(&'a [NameId]),
+}
+
+impl Categories<'_> {
+    /// The category of the event with this index; [`NameId::EMPTY`] out of range.
+    pub fn get(&self, index: usize) -> NameId {
+        match self {
+            Self::One(category) => *category,
+            Self::Each(categories) => categories.get(index).copied().unwrap_or_default(),
+        }
+    }
+}
+
+impl<'a> From<&'a Uniform<NameId>> for Categories<'a> {
+    fn from(categories: &'a Uniform<NameId>) -> Self {
+        match categories {
+            Uniform::One(category) => Self::One(*category),
+            Uniform::Each(categories) => Self::Each(categories),
+        }
+    }
+}
+
+/// Columns of one track's slices, sorted by (start, longest first). All have the same length.
+#[derive(Clone, Copy, Debug)]
+pub struct Slices<'a> {
+    /// Id of the first; ids are consecutive.
+    pub first_id: EventId,
+    /// When each began.
+    pub start: &'a [Time],
+    /// How long each took; never negative.
+    pub dur: &'a [Dur],
+    /// What each is called.
+    pub name: &'a [NameId],
+    /// The file's own category of each.
+    pub category: Categories<'a>,
+    /// Nesting level within its own lane, below 4,096.
+    pub depth: &'a [u16],
+    /// Index (within the track) of the enclosing slice, `u32::MAX` at the top.
+    pub parent: &'a [u32],
+}
+
+impl Slices<'_> {
+    /// Number of slices.
+    pub fn len(&self) -> usize {
+        self.start.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.start.is_empty()
+    }
+
+    /// When the slice with this index ended; [`Time::MIN`] out of range.
+    #[inline]
+    pub fn end(&self, index: usize) -> Time {
+        match (self.start.get(index), self.dur.get(index)) {
+            (Some(start), Some(dur)) => start.saturating_add(*dur),
+            _ => Time::MIN,
+        }
+    }
+
+    /// Id of the slice with this index.
+    pub fn id(&self, index: usize) -> EventId {
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        EventId(self.first_id.0.saturating_add(index))
+    }
+}
+
+/// Columns of one track's instants, sorted by time.
+#[derive(Clone, Copy, Debug)]
+pub struct Instants<'a> {
+    /// Id of the first; ids are consecutive.
+    pub first_id: EventId,
+    /// When.
+    pub at: &'a [Time],
+    /// What each is called.
+    pub name: &'a [NameId],
+    /// The file's own category of each.
+    pub category: Categories<'a>,
+}
+
+/// Columns of one counter's samples, sorted by time.
+#[derive(Clone, Copy, Debug)]
+pub struct Samples<'a> {
+    /// When.
+    pub at: &'a [Time],
+    /// What was measured, in the track's unit.
+    pub value: &'a [f64],
+}
+
+/// One event, whole.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Event {
+    /// Its id.
+    pub id: EventId,
+    /// The track it lies on.
+    pub track: TrackId,
+    /// Index within its track's slices or instants.
+    pub index: usize,
+    /// Whether it is an instant.
+    pub instant: bool,
+    /// When it began.
+    pub start: Time,
+    /// How long it took; zero for an instant.
+    pub dur: Dur,
+    /// `dur` less what its direct children cover.
+    pub self_time: Dur,
+    /// What it is called.
+    pub name: NameId,
+    /// The file's own category.
+    pub category: NameId,
+    /// Nesting level within its own lane.
+    pub depth: u16,
+    /// Display row on its track.
+    pub row: u16,
+    /// The enclosing slice.
+    pub parent: Option<EventId>,
+    /// What it is about.
+    pub kind: SliceKind,
+    /// See [`SliceFlags`].
+    pub flags: SliceFlags,
+    /// Set on step markers only.
+    pub step: Option<StepNumber>,
+    /// Where its arguments are; [`Trace::args`] reads them.
+    pub args: ArgRef,
+}
+
+/// One directed link between two slices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowEdge {
+    /// Where it leaves.
+    pub from: EventId,
+    /// Where it arrives.
+    pub to: EventId,
+    /// The flow that it is a part of.
+    pub key: FlowKey,
+}
+
+/// One step marker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepMark {
+    /// The step's number, as the program counts.
+    pub number: StepNumber,
+    /// The slice that marks it.
+    pub event: EventId,
+}
+
+/// A finished trace: immutable, `Send + Sync`, shared by reference or `Arc`.
+///
+/// Made by [`TraceBuilder`](crate::TraceBuilder), or opened from a cache image with
+/// [`Trace::load`].
+pub struct Trace {
+    pub(crate) files: Vec<FileFacts>,
+    pub(crate) epoch: Epoch,
+    pub(crate) names: TextColumn,
+    pub(crate) tracks: Vec<Track>,
+    pub(crate) tables: Vec<TrackTable>,
+    /// Id of each track's first slice, and of the first instant of all at the end.
+    pub(crate) first_slice: Vec<u32>,
+    /// Id of each track's first instant, and the number of events at the end.
+    pub(crate) first_instant: Vec<u32>,
+    /// Tracks in order of their keys.
+    pub(crate) by_key: Vec<u32>,
+    pub(crate) flows: FlowTable,
+    pub(crate) steps: Vec<StepMark>,
+    pub(crate) diagnostics: Vec<DiagnosticCount>,
+    pub(crate) sources: Vec<Arc<dyn ArgSource>>,
+    /// Number of each file's first source.
+    pub(crate) first_source: Vec<u16>,
+    pub(crate) by_category: Vec<(NameId, u64)>,
+    pub(crate) slice_span: Option<Range<Time>>,
+    pub(crate) core: Range<Time>,
+    pub(crate) span: Range<Time>,
+    pub(crate) kinds: KindMemo,
+    /// Verifies the columns of a large cache image.
+    pub(crate) sections: Option<Arc<Sections>>,
+}
