@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use stepscope_formats::perfetto::PerfettoSink;
-use stepscope_formats::{FormatError, xplane};
+use stepscope_formats::{FormatError, xspace};
 use stepscope_model::{ReadContext, SharedBytes};
 
 use crate::atomic_file;
@@ -68,7 +68,7 @@ pub fn write_perfetto(xplane: &Path, out: &Path) -> Result<u64, PerfettoFileErro
     let mut no_trace = None;
     let written = atomic_file::write(out, |file| {
         let mut sink = PerfettoSink::new(BufWriter::with_capacity(1 << 20, file));
-        if let Err(error) = xplane::read(&content, &bounds, &mut sink) {
+        if let Err(error) = xspace::read(&content, &bounds, &mut sink) {
             no_trace = Some(error);
             return Err(io::ErrorKind::InvalidData.into());
         }

@@ -20,7 +20,7 @@ pub struct EventCounts {
 /// Counts the planes, lines and events of `file`.
 ///
 /// ```
-/// use stepscope_formats::xplane::count_events;
+/// use stepscope_formats::xspace::count_events;
 ///
 /// // A plane with one line with two events.
 /// let file = [0x0a, 6, 0x1a, 4, 0x22, 0, 0x22, 0];

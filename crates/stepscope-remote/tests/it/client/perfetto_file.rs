@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use stepscope_formats::probe::Probe;
-use stepscope_formats::xplane::{LineWriter, PlaneWriter, Stat, StatValue, XSpaceWriter};
+use stepscope_formats::xspace::{LineWriter, PlaneWriter, Stat, StatValue, XSpaceWriter};
 use stepscope_formats::{Format, read};
 use stepscope_model::{ReadContext, SharedBytes};
 use stepscope_remote::{PerfettoFileError, write_perfetto};
